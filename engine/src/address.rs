@@ -1,0 +1,118 @@
+//! Endpoint addresses.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// The fabric address of an endpoint: an IPv4 or IPv6 socket address.
+///
+/// Every domain, also one that never opens a socket, names endpoints this way (`FI_SOCKADDR_IN` and
+/// `FI_SOCKADDR_IN6`), so node and service arguments work everywhere. The IPv6 flow label is no part
+/// of an identity and is dropped; the scope id is kept, since a link-local address means nothing without it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address(SocketAddr);
+
+/// The format of an address, as `fi_info` names it (`addr_format`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AddressFormat {
+    /// `struct sockaddr_in`, 16 bytes.
+    SockaddrIn,
+    /// `struct sockaddr_in6`, 28 bytes.
+    SockaddrIn6,
+}
+
+impl AddressFormat {
+    /// The size of one address of this format in its C form.
+    pub const fn len_bytes(self) -> usize {
+        match self {
+            AddressFormat::SockaddrIn => 16,
+            AddressFormat::SockaddrIn6 => 28,
+        }
+    }
+
+    /// The address that binds every interface, port chosen by the system.
+    pub const fn wildcard(self) -> Address {
+        match self {
+            AddressFormat::SockaddrIn => Address(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))),
+            AddressFormat::SockaddrIn6 => {
+                Address(SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0)))
+            }
+        }
+    }
+}
+
+impl Address {
+    /// The IP address.
+    pub fn ip(&self) -> IpAddr {
+        self.0.ip()
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.0.port()
+    }
+
+    /// The same host with another port.
+    #[must_use]
+    pub fn with_port(mut self, port: u16) -> Address {
+        self.0.set_port(port);
+        self
+    }
+
+    /// The format that this address has.
+    pub fn format(&self) -> AddressFormat {
+        match self.0 {
+            SocketAddr::V4(_) => AddressFormat::SockaddrIn,
+            SocketAddr::V6(_) => AddressFormat::SockaddrIn6,
+        }
+    }
+
+    /// The standard library's form.
+    pub fn socket_addr(&self) -> SocketAddr {
+        self.0
+    }
+
+    /// Whether the address names an interface or host, not "any".
+    pub fn is_specific(&self) -> bool {
+        !self.0.ip().is_unspecified()
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V6(v6) => Address(SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into()),
+            v4 @ SocketAddr::V4(_) => Address(v4),
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flow_label_is_no_part_of_an_identity() {
+        let with_flow = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 7, 99, 3);
+        let without = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 7, 0, 3);
+        assert_eq!(Address::from(SocketAddr::V6(with_flow)), Address::from(SocketAddr::V6(without)));
+    }
+
+    #[test]
+    fn wildcards_are_not_specific() {
+        assert!(!AddressFormat::SockaddrIn.wildcard().is_specific());
+        assert!(!AddressFormat::SockaddrIn6.wildcard().is_specific());
+        assert_eq!(AddressFormat::SockaddrIn6.wildcard().format(), AddressFormat::SockaddrIn6);
+    }
+}

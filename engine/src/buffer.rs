@@ -1,0 +1,410 @@
+//! The memory of operations: what a send gathers from and a receive scatters to.
+//!
+//! There are two tiers over one path. The owned tier holds the application's [`Bytes`] or [`BytesMut`] until the
+//! operation ends and hands it back with the completion. The raw tier holds addresses, for C callers and for callers
+//! that want no copy and no ownership; making one is `unsafe`, using it is not. This is the only module of the
+//! engine that dereferences raw pointers.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::{fmt, slice};
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+use crate::error::Misuse;
+use crate::limits::IOV_LIMIT;
+use crate::transport::Space;
+
+/// A piece of memory to read from: the raw tier's `struct iovec`.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment {
+    /// Where it starts. May be null if the length is 0.
+    pub address: *const u8,
+    /// How long it is.
+    pub len_bytes: usize,
+}
+
+/// A piece of memory to write to: the raw tier's `struct iovec`.
+#[derive(Debug, Clone, Copy)]
+pub struct SegmentMut {
+    /// Where it starts. May be null if the length is 0.
+    pub address: *mut u8,
+    /// How long it is.
+    pub len_bytes: usize,
+}
+
+// SAFETY: a segment is an address and a length; nothing is read through it except by `Source` and `Destination`,
+// whose constructors make the caller promise that the memory may be used from whichever thread drives the endpoint.
+unsafe impl Send for Segment {}
+// SAFETY: as for `Segment`.
+unsafe impl Send for SegmentMut {}
+
+/// What a send operation gathers its message from.
+pub struct Source {
+    memory: SourceMemory,
+    len_bytes: usize,
+}
+
+enum SourceMemory {
+    Owned(Bytes),
+    OwnedVector(Vec<Bytes>),
+    Raw(SmallVec<[Segment; IOV_LIMIT]>),
+}
+
+/// Where a receive operation scatters a message to.
+pub struct Destination {
+    memory: DestinationMemory,
+    len_bytes: usize,
+}
+
+enum DestinationMemory {
+    Owned(BytesMut),
+    OwnedVector(Vec<BytesMut>),
+    Raw(SmallVec<[SegmentMut; IOV_LIMIT]>),
+}
+
+/// The application's memory on its way back, in a completion.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Buffer {
+    /// The operation was posted through the raw tier, or injected: there is nothing to hand back.
+    #[default]
+    None,
+    /// What was sent.
+    Sent(Bytes),
+    /// What was sent by a vectored operation.
+    SentVector(Vec<Bytes>),
+    /// What was received, cut to the length of the message.
+    Received(BytesMut),
+    /// What was received by a vectored operation; the message fills the buffers in order, each is cut to what it
+    /// holds.
+    ReceivedVector(Vec<BytesMut>),
+}
+
+impl Source {
+    /// Gathers from one owned buffer.
+    pub fn owned(bytes: Bytes) -> Source {
+        Source { len_bytes: bytes.len(), memory: SourceMemory::Owned(bytes) }
+    }
+
+    /// Gathers from owned buffers in order.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
+    pub fn owned_vector(buffers: Vec<Bytes>) -> Result<Source, Misuse> {
+        check_count(buffers.len())?;
+        let len_bytes = total(buffers.iter().map(Bytes::len))?;
+        Ok(Source { len_bytes, memory: SourceMemory::OwnedVector(buffers) })
+    }
+
+    /// Gathers from the caller's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for a null address with a length, or
+    /// lengths that add up to more than the address space.
+    ///
+    /// # Safety
+    ///
+    /// Every segment must be readable, from any thread, and must not be written to, from now until the operation
+    /// that is posted with this source has ended: its completion was produced, or the engine was dropped.
+    pub unsafe fn raw(segments: &[Segment]) -> Result<Source, Misuse> {
+        check_count(segments.len())?;
+        if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
+            return Err(Misuse::Invalid("null buffer with a length"));
+        }
+        let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
+        Ok(Source { len_bytes, memory: SourceMemory::Raw(SmallVec::from_slice(segments)) })
+    }
+
+    /// The length of the message.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// The message's bytes from `offset_bytes` on.
+    pub fn slices(&self, offset_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
+        let mut skip = offset_bytes;
+        let mut slices = SmallVec::new();
+        match &self.memory {
+            SourceMemory::Owned(bytes) => push_rest(&mut slices, bytes, &mut skip),
+            SourceMemory::OwnedVector(buffers) => {
+                for bytes in buffers {
+                    push_rest(&mut slices, bytes, &mut skip);
+                }
+            }
+            SourceMemory::Raw(segments) => {
+                for segment in segments {
+                    push_rest(&mut slices, segment.as_slice(), &mut skip);
+                }
+            }
+        }
+        slices
+    }
+
+    /// The whole message, if it lies in one piece.
+    pub fn contiguous(&self) -> Option<&[u8]> {
+        match &self.memory {
+            SourceMemory::Owned(bytes) => Some(bytes),
+            SourceMemory::OwnedVector(buffers) => match buffers.as_slice() {
+                [] => Some(&[]),
+                [one] => Some(one),
+                _ => None,
+            },
+            SourceMemory::Raw(segments) => match segments.as_slice() {
+                [] => Some(&[]),
+                [one] => Some(one.as_slice()),
+                _ => None,
+            },
+        }
+    }
+
+    /// A copy that does not depend on the caller's memory.
+    #[must_use]
+    pub fn to_owned_copy(&self) -> Source {
+        let mut copy = BytesMut::with_capacity(self.len_bytes);
+        for slice in self.slices(0) {
+            copy.extend_from_slice(&slice);
+        }
+        Source::owned(copy.freeze())
+    }
+
+    pub(crate) fn into_buffer(self) -> Buffer {
+        match self.memory {
+            SourceMemory::Owned(bytes) => Buffer::Sent(bytes),
+            SourceMemory::OwnedVector(buffers) => Buffer::SentVector(buffers),
+            SourceMemory::Raw(_) => Buffer::None,
+        }
+    }
+}
+
+impl Destination {
+    /// Receives into `buffer[..buffer.len()]`.
+    pub fn owned(buffer: BytesMut) -> Destination {
+        Destination { len_bytes: buffer.len(), memory: DestinationMemory::Owned(buffer) }
+    }
+
+    /// Receives into owned buffers in order, each up to its length.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
+    pub fn owned_vector(buffers: Vec<BytesMut>) -> Result<Destination, Misuse> {
+        check_count(buffers.len())?;
+        let len_bytes = total(buffers.iter().map(BytesMut::len))?;
+        Ok(Destination { len_bytes, memory: DestinationMemory::OwnedVector(buffers) })
+    }
+
+    /// Receives into the caller's memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::raw`].
+    ///
+    /// # Safety
+    ///
+    /// Every segment must be initialised memory that is readable and writable from any thread, and that nothing else
+    /// reads or writes, from now until the operation that is posted with this destination has ended: its completion
+    /// was produced, or the engine was dropped.
+    pub unsafe fn raw(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
+        check_count(segments.len())?;
+        if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
+            return Err(Misuse::Invalid("null buffer with a length"));
+        }
+        let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
+        Ok(Destination { len_bytes, memory: DestinationMemory::Raw(SmallVec::from_slice(segments)) })
+    }
+
+    /// How many bytes fit.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Copies `bytes` to `offset_bytes`; what does not fit is dropped. Returns how many bytes were copied.
+    pub fn copy_in(&mut self, offset_bytes: usize, bytes: &[u8]) -> usize {
+        let mut copied = 0;
+        for place in &mut self.space(offset_bytes, bytes.len()) {
+            let piece = &bytes[copied..copied + place.len()];
+            place.copy_from_slice(piece);
+            copied += piece.len();
+        }
+        copied
+    }
+
+    /// The memory from `offset_bytes` on, at most `limit_bytes` of it.
+    pub fn space(&mut self, offset_bytes: usize, limit_bytes: usize) -> Space<'_> {
+        let mut skip = offset_bytes;
+        let mut left = limit_bytes;
+        let mut space = Space::new();
+        match &mut self.memory {
+            DestinationMemory::Owned(buffer) => push_room(&mut space, buffer, &mut skip, &mut left),
+            DestinationMemory::OwnedVector(buffers) => {
+                for buffer in buffers {
+                    push_room(&mut space, buffer, &mut skip, &mut left);
+                }
+            }
+            DestinationMemory::Raw(segments) => {
+                for segment in segments {
+                    push_room(&mut space, segment.as_mut_slice(), &mut skip, &mut left);
+                }
+            }
+        }
+        space
+    }
+
+    pub(crate) fn into_buffer(self, received_bytes: usize) -> Buffer {
+        match self.memory {
+            DestinationMemory::Owned(mut buffer) => {
+                buffer.truncate(received_bytes);
+                Buffer::Received(buffer)
+            }
+            DestinationMemory::OwnedVector(mut buffers) => {
+                let mut left = received_bytes;
+                for buffer in &mut buffers {
+                    buffer.truncate(left);
+                    left -= buffer.len();
+                }
+                Buffer::ReceivedVector(buffers)
+            }
+            DestinationMemory::Raw(_) => Buffer::None,
+        }
+    }
+}
+
+impl Segment {
+    fn as_slice(&self) -> &[u8] {
+        if self.len_bytes == 0 {
+            return &[];
+        }
+        // SAFETY: segments reach this module only through `Source::raw`, which refuses null with a length, and whose
+        // caller promised that the memory is readable and unchanged until the operation has ended. The engine drops
+        // the `Source` when it ends the operation, and the slice borrows from the segment inside that `Source`.
+        unsafe { slice::from_raw_parts(self.address, self.len_bytes) }
+    }
+}
+
+impl SegmentMut {
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        if self.len_bytes == 0 {
+            return &mut [];
+        }
+        // SAFETY: segments reach this module only through `Destination::raw`, which refuses null with a length, and
+        // whose caller promised initialised memory that nothing else uses until the operation has ended. The engine
+        // drops the `Destination` when it ends the operation, and the slice borrows it mutably, so there is never
+        // more than one.
+        unsafe { slice::from_raw_parts_mut(self.address, self.len_bytes) }
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({} bytes)", self.len_bytes)
+    }
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Destination({} bytes)", self.len_bytes)
+    }
+}
+
+fn check_count(count: usize) -> Result<(), Misuse> {
+    if count > IOV_LIMIT { Err(Misuse::TooManySegments { count, max: IOV_LIMIT }) } else { Ok(()) }
+}
+
+fn total(mut lengths: impl Iterator<Item = usize>) -> Result<usize, Misuse> {
+    lengths.try_fold(0usize, usize::checked_add).ok_or(Misuse::Invalid("segment lengths overflow"))
+}
+
+fn push_rest<'a>(slices: &mut SmallVec<[IoSlice<'a>; IOV_LIMIT]>, piece: &'a [u8], skip: &mut usize) {
+    let from = piece.len().min(*skip);
+    *skip -= from;
+    if from < piece.len() {
+        slices.push(IoSlice::new(&piece[from..]));
+    }
+}
+
+fn push_room<'a>(space: &mut Space<'a>, piece: &'a mut [u8], skip: &mut usize, left: &mut usize) {
+    let from = piece.len().min(*skip);
+    *skip -= from;
+    let len = (piece.len() - from).min(*left);
+    *left -= len;
+    if len > 0 {
+        space.push(IoSliceMut::new(&mut piece[from..from + len]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn concat(slices: &[IoSlice<'_>]) -> Vec<u8> {
+        slices.iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_source_reads_as_the_concatenation_of_its_pieces(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..=IOV_LIMIT),
+            offset in 0usize..100,
+        ) {
+            let whole: Vec<u8> = pieces.concat();
+            let offset = offset.min(whole.len());
+            let segments: Vec<Segment> =
+                pieces.iter().map(|p| Segment { address: p.as_ptr(), len_bytes: p.len() }).collect();
+            // SAFETY: `pieces` outlives the sources and is not written to.
+            let raw = unsafe { Source::raw(&segments) }.unwrap();
+            let owned = Source::owned_vector(pieces.iter().map(|p| Bytes::copy_from_slice(p)).collect()).unwrap();
+            for source in [&raw, &owned, &raw.to_owned_copy()] {
+                prop_assert_eq!(source.len_bytes(), whole.len());
+                prop_assert_eq!(concat(&source.slices(offset)), &whole[offset..]);
+                if let Some(one) = source.contiguous() {
+                    prop_assert_eq!(one, &whole[..]);
+                }
+            }
+        }
+
+        #[test]
+        fn a_destination_fills_its_pieces_in_order_and_drops_the_rest(
+            lengths in prop::collection::vec(0usize..20, 0..=IOV_LIMIT),
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..6),
+        ) {
+            let buffers: Vec<BytesMut> = lengths.iter().map(|len| BytesMut::zeroed(*len)).collect();
+            let mut destination = Destination::owned_vector(buffers).unwrap();
+            let room = destination.len_bytes();
+            let mut offset = 0;
+            for chunk in &chunks {
+                let fits = chunk.len().min(room - offset);
+                prop_assert_eq!(destination.copy_in(offset, chunk), fits);
+                offset += fits;
+            }
+            let message: Vec<u8> = chunks.concat();
+            let Buffer::ReceivedVector(buffers) = destination.into_buffer(offset) else { panic!("not a vector") };
+            let received: Vec<u8> = buffers.iter().flat_map(|b| b.iter().copied()).collect();
+            prop_assert_eq!(&received[..], &message[..offset]);
+        }
+    }
+
+    #[test]
+    fn null_with_a_length_too_many_segments_and_overflow_are_refused() {
+        let null = Segment { address: ptr::null(), len_bytes: 1 };
+        // SAFETY: a null segment is refused, so nothing is ever read through it.
+        assert!(matches!(unsafe { Source::raw(&[null]) }, Err(Misuse::Invalid(_))));
+        let empty = Segment { address: ptr::null(), len_bytes: 0 };
+        // SAFETY: segments of length 0 are never read.
+        let source = unsafe { Source::raw(&[empty; IOV_LIMIT]) }.unwrap();
+        assert_eq!(source.len_bytes(), 0);
+        assert!(source.slices(0).is_empty());
+        // SAFETY: refused for their number, so nothing is ever read.
+        let refused = unsafe { Source::raw(&[empty; IOV_LIMIT + 1]) };
+        assert!(matches!(refused, Err(Misuse::TooManySegments { .. })));
+        let byte = 0u8;
+        let huge = Segment { address: &raw const byte, len_bytes: usize::MAX };
+        // SAFETY: refused for their total length, so nothing is ever read.
+        assert!(matches!(unsafe { Source::raw(&[huge, huge]) }, Err(Misuse::Invalid(_))));
+    }
+}

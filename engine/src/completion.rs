@@ -1,0 +1,49 @@
+//! What the engine reports of operations that have ended.
+
+use crate::buffer::Buffer;
+use crate::error::OperationError;
+use crate::flags::CompletionFlags;
+use crate::peer_id::PeerId;
+use crate::peers::Peers;
+
+/// An operation that has ended: what a completion queue entry is made of, `fi_cq(3)`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// The context that the operation was posted with.
+    pub context: u64,
+    /// What kind of operation it was.
+    pub flags: CompletionFlags,
+    /// For a receive, how many bytes were placed.
+    pub len_bytes: usize,
+    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set.
+    pub data: u64,
+    /// The tag of a received tagged message.
+    pub tag: u64,
+    /// Who sent a received message.
+    pub source: Option<PeerId>,
+    /// The buffer that the operation was posted with, on its way back.
+    pub buffer: Buffer,
+    /// Whether a place in the completion queue was set aside when the operation was posted.
+    pub reserved: bool,
+}
+
+/// An operation that has ended without success: `struct fi_cq_err_entry`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The operation, as far as it got.
+    pub completion: Completion,
+    /// Why it failed.
+    pub error: OperationError,
+}
+
+/// Where completions go: the completion queues of an endpoint.
+///
+/// A sink without room hands the entry back, and the engine keeps it, in order, until
+/// [`Engine::deliver_held`](crate::Engine::deliver_held). An entry that was reserved is always taken.
+pub trait Sink {
+    /// Takes the completion of an operation that succeeded.
+    fn complete(&mut self, completion: Completion, peers: &Peers) -> Result<(), Completion>;
+
+    /// Takes the completion of an operation that failed.
+    fn fail(&mut self, failure: Failure, peers: &Peers) -> Result<(), Failure>;
+}

@@ -1,0 +1,205 @@
+//! The protocol engine of one endpoint.
+
+mod arrival;
+mod links;
+mod reports;
+#[cfg(test)]
+mod tests;
+mod transmit;
+
+use std::collections::VecDeque;
+
+use slotmap::SlotMap;
+
+pub use self::arrival::Arrivals;
+use self::links::Links;
+use self::reports::Reports;
+use crate::address::Address;
+use crate::completion::Sink;
+use crate::error::{Again, Error, Misuse, OperationError};
+use crate::limits;
+use crate::matching::{Criteria, Matching};
+use crate::operation::{Receive, ReceiveId, ReceiveRequest, Send, SendId, Unexpected, UnexpectedId};
+use crate::peer_id::PeerId;
+use crate::peers::Peers;
+use crate::transport::{Close, LinkId, Transport};
+
+/// How large an endpoint may grow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// How many sends may be outstanding.
+    pub tx_depth_ops: usize,
+    /// How many receives may be outstanding.
+    pub rx_depth_ops: usize,
+    /// The largest message that may be sent.
+    pub message_max_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            tx_depth_ops: limits::TX_DEPTH_DEFAULT_OPS,
+            rx_depth_ops: limits::RX_DEPTH_DEFAULT_OPS,
+            message_max_bytes: limits::MESSAGE_MAX_BYTES,
+        }
+    }
+}
+
+/// Everything that an endpoint is, except its sockets and its completion queues.
+///
+/// The engine does no I/O, knows no clock and has no thread. Its methods are of four kinds:
+///
+/// - getters;
+/// - commands of the application: [`peer`](Self::peer), [`post_send`](Self::post_send),
+///   [`post_receive`](Self::post_receive), [`cancel`](Self::cancel);
+/// - input: what a transport reports to [`arrivals`](Self::arrivals);
+/// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any of these takes
+///   completions.
+///
+/// A pass over the engine receives, transmits, flushes the transport and delivers held completions, in this order:
+///
+/// ```
+/// use homespun_engine::{Config, Engine};
+/// # use homespun_engine::completion::Sink;
+/// # use homespun_engine::transport::Transport;
+/// fn pass(engine: &mut Engine, transport: &mut impl Transport, sink: &mut impl Sink) {
+///     transport.receive(64, &mut engine.arrivals(sink));
+///     engine.transmit(transport, sink);
+///     transport.flush();
+///     engine.deliver_held(sink);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Engine {
+    config: Config,
+    peers: Peers,
+    links: Links,
+    sends: SlotMap<SendId, Send>,
+    receives: SlotMap<ReceiveId, Receive>,
+    unexpected: SlotMap<UnexpectedId, Unexpected>,
+    untagged: Matching<ReceiveId, UnexpectedId>,
+    tagged: Matching<ReceiveId, UnexpectedId>,
+    reports: Reports,
+    /// Peers with queued sends or a partly written frame. Each is listed once.
+    active: VecDeque<PeerId>,
+    /// Links on which messages have arrived whose sender waits to hear so. Each is listed once.
+    owing: Vec<LinkId>,
+    /// Links that ended because their peer broke the protocol; the transport does not know yet.
+    condemned: Vec<LinkId>,
+}
+
+impl Engine {
+    /// An engine that knows nobody.
+    pub fn new(config: Config) -> Engine {
+        Engine {
+            config,
+            peers: Peers::default(),
+            links: Links::default(),
+            sends: SlotMap::with_key(),
+            receives: SlotMap::with_key(),
+            unexpected: SlotMap::with_key(),
+            untagged: Matching::new(),
+            tagged: Matching::new(),
+            reports: Reports::default(),
+            active: VecDeque::new(),
+            owing: Vec::new(),
+            condemned: Vec::new(),
+        }
+    }
+
+    /// The endpoints that this one knows.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Whether sends, or acknowledgements that a peer asked for, still wait for a link to take them.
+    pub fn has_unsent(&self) -> bool {
+        !self.active.is_empty() || !self.owing.is_empty()
+    }
+
+    /// How many sends have not ended or not been reported yet.
+    pub fn outstanding_sends(&self) -> usize {
+        self.sends.len() + self.reports.held_sends()
+    }
+
+    /// How many receives have not ended or not been reported yet.
+    pub fn outstanding_receives(&self) -> usize {
+        self.receives.len() + self.reports.held_receives()
+    }
+
+    /// Names the peer at `address`; the same address has the same name for the life of the engine.
+    pub fn peer(&mut self, address: Address) -> PeerId {
+        self.peers.intern(address)
+    }
+
+    /// Posts a receive. A message that is waiting for it is taken at once, the earliest first.
+    ///
+    /// # Errors
+    ///
+    /// [`Again::QueueFull`] when [`Config::rx_depth_ops`] receives are outstanding.
+    pub fn post_receive(&mut self, request: ReceiveRequest, sink: &mut impl Sink) -> Result<(), Error> {
+        if self.outstanding_receives() >= self.config.rx_depth_ops {
+            return Err(Again::QueueFull.into());
+        }
+        let ReceiveRequest { destination, tagged, mut criteria, context, signalled } = request;
+        if !tagged {
+            criteria = Criteria { tag: 0, ignore: u64::MAX, ..criteria };
+        }
+        let receive = Receive { destination, tagged, context, signalled };
+        let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
+        match matching.take_unexpected(&criteria) {
+            Some(found) => self.receive_unexpected(receive, found, sink),
+            None => matching.post(criteria, self.receives.insert(receive)),
+        }
+        Ok(())
+    }
+
+    /// Cancels the oldest operation with this context that can still be taken back: a receive that no message has
+    /// matched, or a send of which no link has taken a byte. It ends with [`OperationError::Cancelled`].
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotFound`] if there is none. The operation, if there was one, ends by itself.
+    pub fn cancel(&mut self, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
+        let posted = [&self.untagged, &self.tagged]
+            .into_iter()
+            .flat_map(Matching::posted)
+            .find(|id| self.receives.get(*id).is_some_and(|receive| receive.context == context));
+        if let Some(id) = posted
+            && let Some(receive) = self.receives.remove(id)
+        {
+            let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
+            matching.remove_posted(id);
+            let failure = receive.failure(None, 0, OperationError::Cancelled);
+            self.reports.failed(failure, &self.peers, sink);
+            return Ok(());
+        }
+        let queued = self.active.iter().find_map(|peer| {
+            let queue = &self.peers.of(*peer).queue;
+            let is_meant = |id: &SendId| self.sends.get(*id).is_some_and(|send| send.context == context);
+            queue.iter().position(is_meant).map(|place| (*peer, place))
+        });
+        if let Some((peer, place)) = queued
+            && let Some(id) = self.peers.of_mut(peer).queue.remove(place)
+            && let Some(send) = self.sends.remove(id)
+        {
+            self.reports.send_failed(send, OperationError::Cancelled, &self.peers, sink);
+            return Ok(());
+        }
+        Err(Misuse::NotFound("no such operation, or it can no longer be cancelled").into())
+    }
+
+    /// Delivers completions that the sink had no room for, as far as it has room now.
+    pub fn deliver_held(&mut self, sink: &mut impl Sink) {
+        self.reports.deliver_held(&self.peers, sink);
+    }
+
+    /// Ends all links, after the transport has been given all that [`has_unsent`](Self::has_unsent) knows of.
+    /// Operations that have not ended stay as they are; the engine is to be dropped next.
+    pub fn close_links(&mut self, transport: &mut impl Transport) {
+        for link in self.links.ids() {
+            self.links.remove(link);
+            transport.close(link, Close::Drain);
+        }
+    }
+}

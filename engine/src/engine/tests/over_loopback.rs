@@ -1,0 +1,263 @@
+//! Engines that talk to each other over the loopback, which splits, delays, breaks and kills.
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Recorder, receive};
+use crate::address::{Address, AddressFormat};
+use crate::buffer::{Buffer, Destination, Source};
+use crate::engine::{Config, Engine};
+use crate::errno::Errno;
+use crate::loopback::{Faults, LoopbackTransport, Network};
+use crate::matching::Criteria;
+use crate::operation::{Level, ReceiveRequest, SendRequest};
+use crate::transport::{Provider, Transport};
+
+/// So many passes without an end mean that something hangs.
+const PASSES_MAX: usize = 200_000;
+
+struct Node {
+    engine: Engine,
+    transport: LoopbackTransport,
+    sink: Recorder,
+}
+
+impl Node {
+    fn open(network: &Network, instance: u64) -> Node {
+        Node {
+            engine: Engine::new(Config::default()),
+            transport: network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap(),
+            sink: Recorder::default(),
+        }
+    }
+
+    fn address(&self) -> Address {
+        self.transport.address()
+    }
+
+    fn send(&mut self, to: Address, message: Vec<u8>, tag: Option<u64>, context: u64, level: Level) {
+        let request = SendRequest {
+            to: self.engine.peer(to),
+            source: Source::owned(Bytes::from(message)),
+            tag,
+            data: None,
+            context,
+            level,
+            signalled: true,
+            inject: false,
+        };
+        self.engine.post_send(request, &mut self.transport, &mut self.sink).unwrap();
+        self.transport.flush();
+    }
+
+    fn receive(&mut self, len_bytes: usize, context: u64) {
+        self.engine.post_receive(receive(len_bytes, context), &mut self.sink).unwrap();
+    }
+
+    fn receive_tagged(&mut self, len_bytes: usize, tag: u64, ignore: u64, context: u64) {
+        let request = ReceiveRequest {
+            destination: Destination::owned(BytesMut::zeroed(len_bytes)),
+            tagged: true,
+            criteria: Criteria { source: None, tag, ignore },
+            context,
+            signalled: true,
+        };
+        self.engine.post_receive(request, &mut self.sink).unwrap();
+    }
+
+    fn pass(&mut self) {
+        self.transport.receive(16, &mut self.engine.arrivals(&mut self.sink));
+        self.engine.transmit(&mut self.transport, &mut self.sink);
+        self.transport.flush();
+        self.engine.deliver_held(&mut self.sink);
+    }
+}
+
+/// Makes passes over all nodes in turn until `done`.
+fn pump(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
+    for _ in 0..PASSES_MAX {
+        if done(nodes) {
+            return;
+        }
+        for node in nodes.iter_mut() {
+            node.pass();
+        }
+    }
+    panic!("no end in sight");
+}
+
+fn pattern(seed: u64, len_bytes: usize) -> Vec<u8> {
+    (0..len_bytes as u64).map(|i| (i.wrapping_mul(31) ^ seed.wrapping_mul(131)) as u8).collect()
+}
+
+const SIZES: [usize; 9] = [0, 1, 8, 100, 1000, 4096, 20_000, 65_537, 300_000];
+
+#[test]
+fn messages_of_all_sizes_arrive_whole_and_in_order_over_a_choppy_network() {
+    for seed in 0..20 {
+        let network = Network::new(seed, Faults::choppy());
+        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        for (context, len) in (0..).zip(SIZES) {
+            a.send(b.address(), pattern(context, len), None, context, Level::Delivery);
+            if seed % 2 == 0 {
+                b.receive(len, context);
+            }
+        }
+        if seed % 2 == 1 {
+            pump(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
+            for (context, len) in (0..).zip(SIZES) {
+                b.receive(len, context);
+            }
+        }
+        pump(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == SIZES.len()));
+        for (context, (ended, len)) in (0..).zip(b.sink.ended.iter().zip(SIZES)) {
+            let completion = ended.as_ref().expect("nothing was truncated");
+            assert_eq!((completion.context, completion.len_bytes), (context, len), "seed {seed}");
+            let Buffer::Received(bytes) = &completion.buffer else { panic!("an owned buffer") };
+            assert!(*bytes == pattern(context, len)[..], "seed {seed}, message {context}");
+        }
+        assert_eq!(a.sink.contexts(), (0..SIZES.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn two_endpoints_that_send_to_each_other_first_both_get_through() {
+    for seed in 0..50 {
+        let network = Network::new(seed, Faults::choppy());
+        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        for context in 0..5 {
+            a.receive(64, 100 + context);
+            b.receive(64, 100 + context);
+            a.send(b.address(), pattern(context, 50), None, context, Level::Transmit);
+            b.send(a.address(), pattern(context, 50), None, context, Level::Transmit);
+        }
+        pump(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == 10));
+        for node in [&a, &b] {
+            assert!(node.sink.ended.iter().all(Result::is_ok));
+            let received: Vec<u64> = node.sink.contexts().into_iter().filter(|c| *c >= 100).collect();
+            assert_eq!(received, [100, 101, 102, 103, 104]);
+        }
+    }
+}
+
+#[test]
+fn an_endpoint_sends_to_itself() {
+    let network = Network::new(1, Faults::choppy());
+    let mut node = Node::open(&network, 1);
+    let own = node.address();
+    node.send(own, pattern(1, 9000), Some(7), 1, Level::Delivery);
+    node.receive_tagged(9000, 0, u64::MAX, 2);
+    pump(&mut [&mut node], |nodes| nodes[0].sink.ended.len() == 2);
+    let received = node.sink.ended.iter().flatten().find(|ended| ended.context == 2).unwrap();
+    assert_eq!(received.tag, 7);
+    assert_eq!(received.source, Some(node.engine.peer(own)));
+}
+
+#[test]
+fn every_operation_ends_once_when_links_break_at_random() {
+    for seed in 0..200 {
+        let network = Network::new(seed, Faults::nasty());
+        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let count = 30;
+        for context in 0..count {
+            let len = SIZES[context as usize % 7];
+            let level = [Level::Inject, Level::Transmit, Level::Delivery][context as usize % 3];
+            b.receive(len.max(1), context);
+            a.send(b.address(), pattern(context, len), None, context, level);
+            a.pass();
+            b.pass();
+        }
+        pump(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        let mut contexts = a.sink.contexts();
+        contexts.sort_unstable();
+        assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "seed {seed}");
+        let mut received = b.sink.contexts();
+        received.sort_unstable();
+        received.dedup();
+        assert_eq!(received.len(), b.sink.ended.len(), "seed {seed}: a receive ended twice");
+        assert_eq!(b.engine.outstanding_receives() + received.len(), count as usize);
+        check_that_nothing_overtook(&b, seed);
+    }
+}
+
+/// Messages carry their number in their pattern: those that arrived whole must have arrived in the order of sending.
+fn check_that_nothing_overtook(node: &Node, seed: u64) {
+    let mut last = None;
+    for completion in node.sink.ended.iter().flatten() {
+        let Buffer::Received(bytes) = &completion.buffer else { panic!("an owned buffer") };
+        if bytes.len() < 2 {
+            continue;
+        }
+        let number = (0..30).filter(|n| SIZES[*n as usize % 7] == bytes.len());
+        let number = number.into_iter().find(|n| pattern(*n, bytes.len()) == bytes[..]);
+        let number = number.unwrap_or_else(|| panic!("seed {seed}: bytes that nobody sent"));
+        assert!(last < Some(number), "seed {seed}: {number} came after {last:?}");
+        last = Some(number);
+    }
+}
+
+#[test]
+fn a_killed_peer_fails_what_was_addressed_to_it_and_a_new_one_at_its_address_is_reached() {
+    for seed in 0..50 {
+        let network = Network::new(seed, Faults::choppy());
+        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let address = b.address();
+        a.send(address, pattern(0, 10), None, 0, Level::Delivery);
+        pump(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == 1);
+        for context in 1..6 {
+            a.send(address, pattern(context, 30_000), None, context, Level::Delivery);
+        }
+        for _ in 0..seed {
+            a.pass();
+            b.pass();
+        }
+        network.kill(address);
+        pump(&mut [&mut a], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        let mut contexts = a.sink.contexts();
+        contexts.sort_unstable();
+        assert_eq!(contexts, [0, 1, 2, 3, 4, 5]);
+
+        a.send(address, pattern(6, 10), None, 6, Level::Delivery);
+        pump(&mut [&mut a], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        let refused = a.sink.ended.last().unwrap().as_ref().unwrap_err();
+        assert_eq!(refused.error.errno(), Errno::ECONNREFUSED, "seed {seed}");
+
+        let mut again = Node {
+            engine: Engine::new(Config::default()),
+            transport: network.open(address, 3).unwrap(),
+            sink: Recorder::default(),
+        };
+        again.receive(10, 1);
+        a.send(address, pattern(7, 10), None, 7, Level::Delivery);
+        pump(&mut [&mut a, &mut again], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        assert!(a.sink.ended.last().unwrap().is_ok(), "seed {seed}");
+        assert_eq!(again.sink.contexts(), [1]);
+    }
+}
+
+#[test]
+fn what_was_completed_before_an_orderly_close_arrives() {
+    for seed in 0..50 {
+        let network = Network::new(seed, Faults::choppy());
+        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        for context in 0..10 {
+            a.send(b.address(), pattern(context, 3000), None, context, Level::Inject);
+        }
+        pump(&mut [&mut a, &mut b], |nodes| !nodes[0].engine.has_unsent());
+        a.engine.close_links(&mut a.transport);
+        for context in 0..10 {
+            b.receive(3000, context);
+        }
+        let Node { transport, .. } = &mut a;
+        let (mut engine, mut sink) = (Engine::new(Config::default()), Recorder::default());
+        for _ in 0..PASSES_MAX {
+            transport.flush();
+            transport.receive(16, &mut engine.arrivals(&mut sink));
+            b.pass();
+            if transport.draining() == 0 && b.sink.ended.len() == 10 {
+                break;
+            }
+        }
+        assert_eq!(b.sink.contexts(), (0..10).collect::<Vec<_>>(), "seed {seed}");
+        assert!(b.sink.ended.iter().all(Result::is_ok), "seed {seed}");
+    }
+}

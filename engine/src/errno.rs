@@ -1,0 +1,132 @@
+//! Fabric error numbers, as `fi_errno(3)` names them.
+
+use std::fmt;
+
+/// A positive fabric error number.
+///
+/// The numbers are those of the operating system where one exists, and start at 256 where libfabric
+/// added its own. The type is open: a peer or a kernel may report a number that has no name here.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Errno(i32);
+
+macro_rules! errnos {
+    ($($name:ident = $value:literal, $text:literal;)*) => {
+        impl Errno {
+            $(#[doc = $text] pub const $name: Errno = Errno($value);)*
+
+            /// The constant's name (`"EAGAIN"`), if this number has one.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($value => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+
+            /// What `fi_strerror(3)` would say of this number.
+            pub const fn description(self) -> &'static str {
+                match self.0 {
+                    $($value => $text,)*
+                    _ => "Unknown error",
+                }
+            }
+        }
+    };
+}
+
+errnos! {
+    EPERM = 1, "Operation not permitted";
+    ENOENT = 2, "No such file or directory";
+    EINTR = 4, "Interrupted system call";
+    EIO = 5, "Input/output error";
+    E2BIG = 7, "Argument list too long";
+    EBADF = 9, "Bad file descriptor";
+    EAGAIN = 11, "Resource temporarily unavailable";
+    ENOMEM = 12, "Cannot allocate memory";
+    EACCES = 13, "Permission denied";
+    EFAULT = 14, "Bad address";
+    EBUSY = 16, "Device or resource busy";
+    ENODEV = 19, "No such device";
+    EINVAL = 22, "Invalid argument";
+    ENFILE = 23, "Too many open files in system";
+    EMFILE = 24, "Too many open files";
+    ENOSPC = 28, "No space left on device";
+    EPIPE = 32, "Broken pipe";
+    ENOSYS = 38, "Function not implemented";
+    ENOMSG = 42, "No message of desired type";
+    ENODATA = 61, "No data available";
+    EPROTO = 71, "Protocol error";
+    EOVERFLOW = 75, "Value too large for defined data type";
+    EMSGSIZE = 90, "Message too long";
+    ENOPROTOOPT = 92, "Protocol not available";
+    EOPNOTSUPP = 95, "Operation not supported";
+    EADDRINUSE = 98, "Address already in use";
+    EADDRNOTAVAIL = 99, "Cannot assign requested address";
+    ENETDOWN = 100, "Network is down";
+    ENETUNREACH = 101, "Network is unreachable";
+    ECONNABORTED = 103, "Software caused connection abort";
+    ECONNRESET = 104, "Connection reset by peer";
+    ENOBUFS = 105, "No buffer space available";
+    EISCONN = 106, "Transport endpoint is already connected";
+    ENOTCONN = 107, "Transport endpoint is not connected";
+    ESHUTDOWN = 108, "Cannot send after transport endpoint shutdown";
+    ETIMEDOUT = 110, "Connection timed out";
+    ECONNREFUSED = 111, "Connection refused";
+    EHOSTDOWN = 112, "Host is down";
+    EHOSTUNREACH = 113, "No route to host";
+    EALREADY = 114, "Operation already in progress";
+    EINPROGRESS = 115, "Operation now in progress";
+    ECANCELED = 125, "Operation canceled";
+    EOTHER = 256, "Unspecified error";
+    ETOOSMALL = 257, "Provided buffer is too small";
+    EOPBADSTATE = 258, "Operation not permitted in current state";
+    EAVAIL = 259, "Error available";
+    EBADFLAGS = 260, "Flags not supported";
+    ENOEQ = 261, "Missing or unavailable event queue";
+    EDOMAIN = 262, "Invalid resource domain";
+    ENOCQ = 263, "Missing or unavailable completion queue";
+    ECRC = 264, "CRC error";
+    ETRUNC = 265, "Truncation error";
+    ENOKEY = 266, "Required key not available";
+    ENOAV = 267, "Missing or unavailable address vector";
+    EOVERRUN = 268, "Queue has been overrun";
+    ENORX = 269, "Receiver not ready, no receive buffers available";
+}
+
+impl Errno {
+    /// Wraps a raw positive error number.
+    pub const fn new(raw: i32) -> Self {
+        Errno(raw)
+    }
+
+    /// The positive error number.
+    pub const fn raw(self) -> i32 {
+        self.0
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "Errno({})", self.0),
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.description())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_descriptions_agree_with_the_number() {
+        assert_eq!(Errno::new(11), Errno::EAGAIN);
+        assert_eq!(format!("{:?} {}", Errno::ETRUNC, Errno::ETRUNC), "ETRUNC Truncation error");
+        assert_eq!(format!("{:?} {}", Errno::new(999), Errno::new(999)), "Errno(999) Unknown error");
+    }
+}

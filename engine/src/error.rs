@@ -1,0 +1,150 @@
+//! Errors, by who is to blame. They become an error number only at the C edge.
+
+use crate::errno::Errno;
+use crate::transport::LinkError;
+
+/// Why a call failed. Nothing was changed by a call that returns one of these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The caller asked for something that cannot be; repeating the call will not help.
+    #[error("{0}")]
+    Misuse(#[from] Misuse),
+    /// The system or the transport beneath refused.
+    #[error("{call}: {errno}")]
+    System {
+        /// What was attempted.
+        call: &'static str,
+        /// What the system answered.
+        errno: Errno,
+    },
+    /// Try again after reading completions.
+    #[error("{0}")]
+    Again(#[from] Again),
+}
+
+/// What the caller did wrong, or asked for that homespun does not offer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// A fabric address that is not, or no longer, in the address vector.
+    #[error("fabric address {0:#x} is not in the address vector")]
+    UnknownAddress(u64),
+    /// More bytes than the operation may have.
+    #[error("{len_bytes} bytes are more than the {max_bytes} that this operation may have")]
+    TooLong {
+        /// What was asked for.
+        len_bytes: u64,
+        /// What is possible.
+        max_bytes: u64,
+    },
+    /// More segments than `iov_limit`.
+    #[error("{count} segments are more than the {max} that one operation may have")]
+    TooManySegments {
+        /// What was asked for.
+        count: usize,
+        /// What is possible.
+        max: usize,
+    },
+    /// A flag that this call does not know or this object does not support.
+    #[error("flags {0:#x} are not supported here")]
+    Flags(u64),
+    /// The object must be enabled, or must not be, for this call.
+    #[error("not permitted in this state: {0}")]
+    State(&'static str),
+    /// An endpoint was enabled without a completion queue that it needs.
+    #[error("no completion queue is bound for {0}")]
+    NoCompletionQueue(&'static str),
+    /// An endpoint was enabled without an address vector.
+    #[error("no address vector is bound")]
+    NoAddressVector,
+    /// The endpoint was opened without the capability that the call needs.
+    #[error("the endpoint lacks the capability {0}")]
+    NoCapability(&'static str),
+    /// The object is still used by another.
+    #[error("still in use: {0}")]
+    Busy(&'static str),
+    /// Nothing of what is offered meets the request.
+    #[error("nothing offers this: {0}")]
+    NoData(&'static str),
+    /// homespun does not have this.
+    #[error("not supported: {0}")]
+    NotSupported(&'static str),
+    /// No such thing exists (an operation to cancel, a domain by that name).
+    #[error("not found: {0}")]
+    NotFound(&'static str),
+    /// A value outside its range.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+}
+
+/// What has to get free first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Again {
+    /// As many operations are outstanding as the endpoint's depth allows.
+    #[error("the endpoint's queue is full")]
+    QueueFull,
+    /// The completion queue could not hold this operation's completion.
+    #[error("the completion queue is full")]
+    CompletionQueueFull,
+    /// There is nothing to read.
+    #[error("nothing to read yet")]
+    Empty,
+}
+
+impl Error {
+    /// The error number that a C caller gets, positive.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Error::Misuse(misuse) => misuse.errno(),
+            Error::System { errno, .. } => *errno,
+            Error::Again(_) => Errno::EAGAIN,
+        }
+    }
+}
+
+impl Misuse {
+    /// The error number that a C caller gets, positive.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Misuse::UnknownAddress(_) | Misuse::Invalid(_) | Misuse::TooManySegments { .. } => Errno::EINVAL,
+            Misuse::TooLong { .. } => Errno::EMSGSIZE,
+            Misuse::Flags(_) => Errno::EBADFLAGS,
+            Misuse::State(_) => Errno::EOPBADSTATE,
+            Misuse::NoCompletionQueue(_) => Errno::ENOCQ,
+            Misuse::NoAddressVector => Errno::ENOAV,
+            Misuse::NoCapability(_) => Errno::EOPNOTSUPP,
+            Misuse::Busy(_) => Errno::EBUSY,
+            Misuse::NoData(_) => Errno::ENODATA,
+            Misuse::NotSupported(_) => Errno::ENOSYS,
+            Misuse::NotFound(_) => Errno::ENOENT,
+        }
+    }
+}
+
+/// Why an operation that was accepted ended without success: the `err` of a completion error.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OperationError {
+    /// The message was longer than the receive buffer; what did not fit is lost.
+    #[error("the message was {overflow_bytes} bytes longer than the buffer")]
+    Truncated {
+        /// How many bytes did not fit (`olen`).
+        overflow_bytes: u64,
+    },
+    /// The application cancelled the operation.
+    #[error("cancelled")]
+    Cancelled,
+    /// The link to the peer ended, or could not be made.
+    #[error("{0}")]
+    Link(#[from] LinkError),
+}
+
+impl OperationError {
+    /// The positive `err` of the completion error.
+    pub fn errno(&self) -> Errno {
+        match self {
+            OperationError::Truncated { .. } => Errno::ETRUNC,
+            OperationError::Cancelled => Errno::ECANCELED,
+            OperationError::Link(error) => error.errno(),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The flag vocabulary of libfabric: one type for each place where flags appear.
+//!
+//! Every bit has the value that `rdma/fabric.h` gives it, so a C caller's word converts by
+//! `from_bits_retain`. Libfabric reuses some bits in different places (bit 59 is `FI_DIRECTED_RECV`
+//! as a capability and `FI_CLAIM` on an operation); separate types keep those apart.
+
+use bitflags::bitflags;
+
+bitflags! {
+    /// What an endpoint, domain or provider is able to do: `fi_getinfo(3)`, "Capabilities".
+    ///
+    /// Only what homespun knows about is named; a request for any other bit is answered with ENODATA.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct Caps: u64 {
+        /// Untagged messages.
+        const MSG = 1 << 1;
+        /// One-sided reads and writes.
+        const RMA = 1 << 2;
+        /// Messages matched by a 64-bit tag.
+        const TAGGED = 1 << 3;
+        /// One-sided atomic operations.
+        const ATOMIC = 1 << 4;
+        /// Modifier: initiates reads.
+        const READ = 1 << 8;
+        /// Modifier: initiates writes.
+        const WRITE = 1 << 9;
+        /// Modifier: receives messages.
+        const RECV = 1 << 10;
+        /// Modifier: sends messages.
+        const SEND = 1 << 11;
+        /// Modifier: is the target of reads.
+        const REMOTE_READ = 1 << 12;
+        /// Modifier: is the target of writes.
+        const REMOTE_WRITE = 1 << 13;
+        /// One posted buffer receives many messages.
+        const MULTI_RECV = 1 << 16;
+        /// Operations may be fenced.
+        const FENCE = 1 << 21;
+        /// Device memory.
+        const HMEM = 1 << 47;
+        /// An unmapped source is reported as an error that carries its address.
+        const SOURCE_ERR = 1 << 50;
+        /// Reaches endpoints of the same host.
+        const LOCAL_COMM = 1 << 51;
+        /// Reaches endpoints of other hosts.
+        const REMOTE_COMM = 1 << 52;
+        /// Completions of receives name their sender.
+        const SOURCE = 1 << 57;
+        /// A receive may accept messages from one sender alone.
+        const DIRECTED_RECV = 1 << 59;
+    }
+}
+
+impl Caps {
+    /// The primary capabilities: enabled only when asked for.
+    pub const PRIMARY: Caps = Caps::MSG
+        .union(Caps::RMA)
+        .union(Caps::TAGGED)
+        .union(Caps::ATOMIC)
+        .union(Caps::DIRECTED_RECV)
+        .union(Caps::HMEM);
+
+    /// The primary modifiers: none given means all that apply.
+    pub const MODIFIERS: Caps = Caps::READ
+        .union(Caps::WRITE)
+        .union(Caps::RECV)
+        .union(Caps::SEND)
+        .union(Caps::REMOTE_READ)
+        .union(Caps::REMOTE_WRITE);
+}
+
+bitflags! {
+    /// Flags of one data transfer operation, and an endpoint's default `op_flags`: `fi_endpoint(3)`, `fi_msg(3)`.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct OpFlags: u64 {
+        /// The receive buffer takes many messages.
+        const MULTI_RECV = 1 << 16;
+        /// The message carries completion data for the receiver.
+        const REMOTE_CQ_DATA = 1 << 17;
+        /// More operations follow at once: transmission may wait for them.
+        const MORE = 1 << 18;
+        /// Look for an unexpected message without receiving it.
+        const PEEK = 1 << 19;
+        /// Defer until every earlier operation to the peer has completed.
+        const FENCE = 1 << 21;
+        /// Generate a completion under selective completion.
+        const COMPLETION = 1 << 24;
+        /// The buffer may be reused as soon as the call returns.
+        const INJECT = 1 << 25;
+        /// Complete when the source buffer may be reused.
+        const INJECT_COMPLETE = 1 << 26;
+        /// Complete when the peer's endpoint holds the message.
+        const TRANSMIT_COMPLETE = 1 << 27;
+        /// Complete when the peer has processed the message.
+        const DELIVERY_COMPLETE = 1 << 28;
+        /// Complete when the result is durable.
+        const COMMIT_COMPLETE = 1 << 30;
+        /// Complete when the peer's application has matched the message.
+        const MATCH_COMPLETE = 1 << 31;
+        /// Throw a claimed message away.
+        const DISCARD = 1 << 58;
+        /// Receive a message that was claimed by a peek.
+        const CLAIM = 1 << 59;
+    }
+}
+
+impl OpFlags {
+    /// All completion levels.
+    pub const LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
+        .union(OpFlags::TRANSMIT_COMPLETE)
+        .union(OpFlags::DELIVERY_COMPLETE)
+        .union(OpFlags::COMMIT_COMPLETE)
+        .union(OpFlags::MATCH_COMPLETE);
+}
+
+bitflags! {
+    /// What a completion entry says of its operation: `fi_cq(3)`, "Completion flags".
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct CompletionFlags: u64 {
+        /// An untagged message.
+        const MSG = 1 << 1;
+        /// A one-sided operation.
+        const RMA = 1 << 2;
+        /// A tagged message.
+        const TAGGED = 1 << 3;
+        /// An atomic operation.
+        const ATOMIC = 1 << 4;
+        /// A local read completed.
+        const READ = 1 << 8;
+        /// A local write completed.
+        const WRITE = 1 << 9;
+        /// A receive completed.
+        const RECV = 1 << 10;
+        /// A send completed.
+        const SEND = 1 << 11;
+        /// A peer read this endpoint's memory.
+        const REMOTE_READ = 1 << 12;
+        /// A peer wrote this endpoint's memory.
+        const REMOTE_WRITE = 1 << 13;
+        /// The multi-receive buffer was released.
+        const MULTI_RECV = 1 << 16;
+        /// The entry's `data` came with the message.
+        const REMOTE_CQ_DATA = 1 << 17;
+    }
+}
+
+bitflags! {
+    /// How a completion queue is bound to an endpoint: `fi_endpoint(3)`, `fi_ep_bind`.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct BindFlags: u64 {
+        /// Reports completed receives.
+        const RECV = 1 << 10;
+        /// Reports completed transmit operations.
+        const TRANSMIT = 1 << 11;
+        /// Only operations that carry [`OpFlags::COMPLETION`] are reported when they succeed.
+        const SELECTIVE_COMPLETION = 1 << 59;
+    }
+}
+
+bitflags! {
+    /// Flags of `fi_getinfo(3)`.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct InfoFlags: u64 {
+        /// Only the provider's attributes are wanted: addresses and hints are not looked at.
+        const PROV_ATTR_ONLY = 1 << 54;
+        /// The node is a numeric address; no name is looked up.
+        const NUMERIC_HOST = 1 << 55;
+        /// Node and service name the local (source) address.
+        const SOURCE = 1 << 57;
+    }
+}
+
+bitflags! {
+    /// What a provider may demand of its application: `fi_getinfo(3)`, "Mode". Homespun demands nothing.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct Mode: u64 {
+        /// The context points to a wide scratch area.
+        const CONTEXT2 = 1 << 52;
+        /// Receive completions with remote data need a posted buffer.
+        const RX_CQ_DATA = 1 << 56;
+        /// The iovec array itself must stay untouched.
+        const ASYNC_IOV = 1 << 57;
+        /// Buffers leave room for a header.
+        const MSG_PREFIX = 1 << 58;
+        /// The context points to a scratch area.
+        const CONTEXT = 1 << 59;
+    }
+}
+
+bitflags! {
+    /// Which operations are processed in the order of their posting: `fi_endpoint(3)`, "Message ordering".
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct Order: u64 {
+        /// Read after read.
+        const RAR = 1 << 0;
+        /// Read after write.
+        const RAW = 1 << 1;
+        /// Read after send.
+        const RAS = 1 << 2;
+        /// Write after read.
+        const WAR = 1 << 3;
+        /// Write after write.
+        const WAW = 1 << 4;
+        /// Write after send.
+        const WAS = 1 << 5;
+        /// Send after read.
+        const SAR = 1 << 6;
+        /// Send after write.
+        const SAW = 1 << 7;
+        /// Send after send.
+        const SAS = 1 << 8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_those_of_the_header() {
+        assert_eq!(Caps::TAGGED.bits(), 8);
+        assert_eq!(Caps::SOURCE.bits(), InfoFlags::SOURCE.bits());
+        assert_eq!(OpFlags::CLAIM.bits(), Caps::DIRECTED_RECV.bits());
+        assert_eq!(OpFlags::LEVELS.bits(), 0xdc00_0000);
+    }
+}

@@ -1,0 +1,44 @@
+//! The sans-IO protocol engine of homespun.
+//!
+//! homespun is a software fabric: the object model of libfabric without special hardware. This crate is its core and
+//! touches neither sockets nor shared memory, neither threads nor clocks. It holds
+//!
+//! - the vocabulary: [`flags`], [`errno`], [`error`], [`address`];
+//! - the [`wire`] format;
+//! - the [`Engine`]: [`operation`]s, [`matching`], ordering, completions;
+//! - the interface of a backend: [`transport`];
+//! - [`loopback`], a backend inside one process that can be told to misbehave, for tests.
+//!
+//! Applications use the `homespun` crate. Somebody who writes a backend implements
+//! [`Provider`](transport::Provider) and [`Transport`](transport::Transport):
+//!
+//! ```text
+//!           homespun: Endpoint, CompletionQueue, AddressVector
+//!                | post_send, post_receive       ^ Sink
+//!                v                               |
+//!           Engine: operations, matching, completions
+//!                | transmit                      ^ arrivals: Receiver
+//!                v                               |
+//!           Transport: TCP, loopback, yours
+//! ```
+
+#![deny(unsafe_code)]
+
+pub mod address;
+#[expect(unsafe_code, reason = "turns the raw tier's addresses into slices")]
+pub mod buffer;
+pub mod completion;
+pub mod engine;
+pub mod errno;
+pub mod error;
+pub mod flags;
+pub mod limits;
+pub mod loopback;
+pub mod matching;
+pub mod operation;
+pub mod peer_id;
+pub mod peers;
+pub mod transport;
+pub mod wire;
+
+pub use self::engine::{Config, Engine};

@@ -1,0 +1,20 @@
+//! The limits of the engine, each with its unit last.
+
+/// How many segments one operation may gather from or scatter to (`iov_limit`).
+pub const IOV_LIMIT: usize = 4;
+
+/// The largest message that may be injected (`inject_size`): its bytes are copied before the call returns.
+pub const INJECT_MAX_BYTES: usize = 4096;
+
+/// How many transmit operations an endpoint may have outstanding by default (`tx_attr.size`).
+pub const TX_DEPTH_DEFAULT_OPS: usize = 1024;
+
+/// How many receives an endpoint may have posted by default (`rx_attr.size`).
+pub const RX_DEPTH_DEFAULT_OPS: usize = 1024;
+
+/// The largest depth that an application may ask for, in either direction.
+pub const DEPTH_MAX_OPS: usize = 1 << 20;
+
+/// The largest message in bytes (`max_msg_size`): 1 TiB, more than any buffer, so that the length in a frame's
+/// header can be told from garbage and sums of lengths cannot overflow.
+pub const MESSAGE_MAX_BYTES: u64 = 1 << 40;

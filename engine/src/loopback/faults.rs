@@ -1,0 +1,117 @@
+//! What goes wrong on a [`Network`](super::Network), and the dice that decide when.
+
+use fastrand::Rng;
+
+/// How a [`Network`](super::Network) misbehaves. The default is not at all.
+///
+/// A probability is in thousandths: 0 is never, 1000 and more is always. Only what [`Transport`] permits
+/// is ever done, so a caller that follows the contract survives every setting; one that makes it wait for ever,
+/// such as `full_per_mille: 1000`, makes it wait for ever.
+///
+/// [`Transport`]: crate::transport::Transport
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faults {
+    /// That what is there to be read is cut at an arbitrary byte, inside a header too, so that the rest comes
+    /// separately.
+    pub split_per_mille: u16,
+    /// That what one flush put on its way stays invisible for some of the reader's `receive` calls, and that a
+    /// connection takes some of the connector's `receive` calls longer to be made. Order is kept.
+    pub delay_per_mille: u16,
+    /// The longest such delay in calls of `receive`; at least 1.
+    pub delay_max_calls: u16,
+    /// That a call to send finds the link full although it is not.
+    pub full_per_mille: u16,
+    /// That a call to `send` or `resume` takes only a part of what there is room for.
+    pub partial_per_mille: u16,
+    /// That a link breaks when something is written to it or read from it.
+    pub drop_link_per_mille: u16,
+    /// That a connect is refused although somebody listens.
+    pub refuse_per_mille: u16,
+    /// That a link that ends abruptly, for whatever reason, loses a random part of what was in flight: the end of
+    /// it, from an arbitrary byte on.
+    pub lose_per_mille: u16,
+    /// How many bytes one direction of a link holds before it is full; 65,536 by default and at least
+    /// [`CAPACITY_MIN_BYTES`]. Applies to links made from now on.
+    pub capacity_bytes: u32,
+}
+
+/// The least that one direction of a link holds, whatever [`Faults::capacity_bytes`] says.
+pub const CAPACITY_MIN_BYTES: u32 = 256;
+
+impl Default for Faults {
+    fn default() -> Self {
+        Faults {
+            split_per_mille: 0,
+            delay_per_mille: 0,
+            delay_max_calls: 1,
+            full_per_mille: 0,
+            partial_per_mille: 0,
+            drop_link_per_mille: 0,
+            refuse_per_mille: 0,
+            lose_per_mille: 0,
+            capacity_bytes: 64 * 1024,
+        }
+    }
+}
+
+impl Faults {
+    /// A bad network that loses nothing: small pipes, cut and delayed bytes, links that are full at any moment.
+    pub fn choppy() -> Self {
+        Faults {
+            split_per_mille: 500,
+            delay_per_mille: 300,
+            delay_max_calls: 5,
+            full_per_mille: 200,
+            partial_per_mille: 300,
+            capacity_bytes: 2 * 1024,
+            ..Faults::default()
+        }
+    }
+
+    /// [`choppy`](Self::choppy), and links also break and are refused.
+    pub fn nasty() -> Self {
+        Faults { drop_link_per_mille: 5, refuse_per_mille: 100, lose_per_mille: 500, ..Faults::choppy() }
+    }
+}
+
+/// The network's only source of chance.
+pub(super) struct Dice(Rng);
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Self {
+        Dice(Rng::with_seed(seed))
+    }
+
+    /// True this many times in a thousand. A fault that is off draws nothing.
+    pub(super) fn chance(&mut self, per_mille: u16) -> bool {
+        per_mille > 0 && self.0.u16(0..1000) < per_mille
+    }
+
+    pub(super) fn coin(&mut self) -> bool {
+        self.0.bool()
+    }
+
+    /// Any number from 0 to `max`, both included.
+    pub(super) fn up_to(&mut self, max: usize) -> usize {
+        self.0.usize(0..=max)
+    }
+
+    /// How long a delay is, in calls of `receive`: 0 where there is none.
+    pub(super) fn delay_calls(&mut self, faults: &Faults) -> u64 {
+        if self.chance(faults.delay_per_mille) {
+            self.0.u64(1..=u64::from(faults.delay_max_calls.max(1)))
+        } else {
+            0
+        }
+    }
+
+    /// Where to cut what is read next, if it is to be cut: after 1 to `available_bytes`. Small pieces are as likely
+    /// as large ones, so that headers are cut too.
+    pub(super) fn cut_bytes(&mut self, faults: &Faults, available_bytes: usize) -> Option<usize> {
+        if available_bytes < 2 || !self.chance(faults.split_per_mille) {
+            return None;
+        }
+        let largest = available_bytes.min(1 << self.0.u32(0..=12));
+        Some(self.0.usize(1..=largest))
+    }
+}

@@ -1,0 +1,172 @@
+//! A network inside the process: seeded, deterministic, and as faulty as is asked for.
+//!
+//! Everything that speaks of "the loopback" runs on it: the engine's tests, the examples in the documentation, and
+//! simulation. It carries the same bytes as a stream over TCP does. It has no clock and no thread, and draws no
+//! randomness from the system: a program that makes the same calls in the same order on a network with the same
+//! seed sees the same things happen.
+//!
+//! ```text
+//!  LoopbackTransport --send--> Pipe (written | under way | arrived) --receive--> LoopbackTransport
+//!                               ^ flush       ^ the reader's calls
+//! ```
+
+mod connection;
+mod faults;
+mod pipe;
+mod state;
+mod transport;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::address::{Address, AddressFormat};
+use crate::errno::Errno;
+use crate::limits::MESSAGE_MAX_BYTES;
+use crate::loopback::state::State;
+use crate::transport::{Provider, ProviderAttr};
+
+pub use crate::loopback::faults::{CAPACITY_MIN_BYTES, Faults};
+pub use crate::loopback::transport::LoopbackTransport;
+
+/// A network inside the process, and the [`Provider`] of endpoints on it. Clones are handles to the same network.
+///
+/// An endpoint that is opened at a wildcard gets the loopback address of its format, and where no port is asked for,
+/// ports are given out in order. Any other address may be had too, as if every host were on this network.
+///
+/// Without faults, what was flushed is there at the peer's next [`receive`](crate::transport::Transport::receive). A
+/// connection is made in the connector's next `receive`, whether or not the peer ever calls its own.
+///
+/// ```
+/// use homespun_engine::address::AddressFormat;
+/// use homespun_engine::loopback::{Faults, Network};
+/// use homespun_engine::transport::{LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+/// use homespun_engine::wire::{Header, Message};
+///
+/// #[derive(Default)]
+/// struct Inbox {
+///     unfinished: Vec<u8>,
+///     messages: Vec<Vec<u8>>,
+/// }
+///
+/// impl Receiver for Inbox {
+///     fn frame(&mut self, _: LinkId, _: &Header, payload: &[u8]) {
+///         self.messages.push(payload.to_vec());
+///     }
+///     fn begin(&mut self, _: LinkId, _: &Header) {
+///         self.unfinished.clear();
+///     }
+///     fn space(&mut self, _: LinkId) -> Space<'_> {
+///         Space::new()
+///     }
+///     fn placed(&mut self, _: LinkId, _: usize) {
+///         unreachable!("there is no space");
+///     }
+///     fn chunk(&mut self, _: LinkId, bytes: &[u8]) {
+///         self.unfinished.extend(bytes);
+///     }
+///     fn link(&mut self, link: LinkId, event: LinkEvent) {
+///         println!("{link:?}: {event:?}");
+///     }
+/// }
+///
+/// # fn main() -> Result<(), homespun_engine::errno::Errno> {
+/// let network = Network::new(7, Faults::default());
+/// let mut left = network.open(AddressFormat::SockaddrIn.wildcard(), 1)?;
+/// let mut right = network.open(AddressFormat::SockaddrIn.wildcard(), 2)?;
+/// let mut inbox = Inbox::default();
+///
+/// let link = left.connect(right.address());
+/// left.receive(16, &mut Inbox::default());
+/// let header = Header::Message(Message { len_bytes: 5, tag: None, data: None, wants_ack: false });
+/// left.send_inline(link, &header, b"hello").expect("the link is new and has room");
+/// left.flush();
+///
+/// right.receive(16, &mut inbox);
+/// assert_eq!(inbox.messages, [b"hello"]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Network {
+    state: Arc<Mutex<State>>,
+}
+
+impl Network {
+    /// A network with nobody on it. The seed decides everything that is left to chance.
+    pub fn new(seed: u64, faults: Faults) -> Network {
+        Network { state: Arc::new(Mutex::new(State::new(seed, faults))) }
+    }
+
+    /// Changes how the network misbehaves from now on. What is delayed already stays delayed.
+    pub fn set_faults(&self, faults: Faults) {
+        self.lock().faults = faults;
+    }
+
+    /// Makes an endpoint vanish as if its process had died. Its peers see their links go down with ECONNRESET after
+    /// what was in flight ([`Faults::lose_per_mille`]: or less), connecting to it is refused until somebody else is
+    /// opened at its address, and its own transport does nothing any more. Returns whether there was such an endpoint.
+    pub fn kill(&self, address: Address) -> bool {
+        let mut state = self.lock();
+        let endpoint = state.at(address);
+        if let Some(endpoint) = endpoint {
+            state.remove(endpoint);
+        }
+        endpoint.is_some()
+    }
+
+    /// Breaks all links between two endpoints, whoever connected: both see them go down with ECONNRESET after what was
+    /// in flight ([`Faults::lose_per_mille`]: or less). Returns how many links there were; a link counts once.
+    pub fn break_link(&self, a: Address, b: Address) -> usize {
+        let mut state = self.lock();
+        match (state.at(a), state.at(b)) {
+            (Some(a), Some(b)) => state.break_links(a, b),
+            _ => 0,
+        }
+    }
+
+    /// Whether nothing is in flight anywhere: no bytes between a call to send and the peer's
+    /// [`receive`](crate::transport::Transport::receive), no connection that is being made or waits to be accepted, no
+    /// end of a link that is still to be reported. What a sender has kept after [`Sent::Full`] or [`Sent::Partial`] is
+    /// not known here.
+    ///
+    /// [`Sent::Full`]: crate::transport::Sent::Full
+    /// [`Sent::Partial`]: crate::transport::Sent::Partial
+    pub fn is_quiet(&self) -> bool {
+        self.lock().is_quiet()
+    }
+
+    /// A thread that panicked while it held the lock was about to fail its test; the others still get to see why.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Provider for Network {
+    type Transport = LoopbackTransport;
+
+    fn attr(&self) -> ProviderAttr {
+        ProviderAttr {
+            domain: "loopback".to_owned(),
+            formats: vec![AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6],
+            local: true,
+            remote: false,
+            max_message_bytes: MESSAGE_MAX_BYTES,
+        }
+    }
+
+    fn open(&self, bind: Address, instance: u64) -> Result<LoopbackTransport, Errno> {
+        let (key, address) = self.lock().open(bind, instance)?;
+        Ok(LoopbackTransport::new(self.clone(), key, address))
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Network").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod contract;
+#[cfg(test)]
+mod tests;

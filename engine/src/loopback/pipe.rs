@@ -1,0 +1,207 @@
+//! One direction of a link.
+
+use std::collections::VecDeque;
+
+use crate::transport::LinkError;
+
+/// A bounded queue of bytes between a writer and a reader.
+///
+/// Bytes pass through three places: *written*, until the writer flushes; *under way*, until the reader's call
+/// number reaches the one that their flush was given; *arrived*, until they are read.
+pub(super) struct Pipe {
+    bytes: VecDeque<u8>,
+    capacity_bytes: usize,
+    arrived_bytes: usize,
+    /// What is under way: how many bytes, and at which call of the reader they arrive.
+    under_way: VecDeque<(usize, u64)>,
+    written_bytes: usize,
+    /// Set when nothing follows what is in the queue.
+    end: Option<LinkError>,
+    /// The reader has left: whatever is written vanishes.
+    unread: bool,
+}
+
+impl Pipe {
+    pub(super) fn new(capacity_bytes: usize) -> Self {
+        Pipe {
+            bytes: VecDeque::new(),
+            capacity_bytes,
+            arrived_bytes: 0,
+            under_way: VecDeque::new(),
+            written_bytes: 0,
+            end: None,
+            unread: false,
+        }
+    }
+
+    pub(super) fn capacity_bytes(&self) -> usize {
+        self.capacity_bytes
+    }
+
+    pub(super) fn room_bytes(&self) -> usize {
+        self.capacity_bytes.saturating_sub(self.bytes.len())
+    }
+
+    /// Whether bytes wait to be flushed.
+    pub(super) fn is_unflushed(&self) -> bool {
+        self.written_bytes > 0
+    }
+
+    /// Whether something, bytes or the end, is on its way to the reader or has arrived there.
+    pub(super) fn has_news(&self) -> bool {
+        self.bytes.len() > self.written_bytes || self.end.is_some()
+    }
+
+    /// Whether nothing is anywhere in the pipe, not even its end.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.bytes.is_empty() && self.end.is_none()
+    }
+
+    /// Appends bytes. The caller has looked at [`room_bytes`](Self::room_bytes) where that matters.
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        if !self.unread {
+            self.bytes.extend(bytes);
+            self.written_bytes += bytes.len();
+        }
+    }
+
+    /// Puts what was written on its way, to arrive at the given call of the reader.
+    pub(super) fn flush(&mut self, arrival_call: u64) {
+        if self.written_bytes > 0 {
+            self.under_way.push_back((self.written_bytes, arrival_call));
+            self.written_bytes = 0;
+        }
+    }
+
+    /// Lets arrive what is due at this call of the reader, and what is due earlier but stood behind it.
+    /// Returns how many bytes can be read.
+    pub(super) fn advance(&mut self, call: u64) -> usize {
+        while let Some(&(count_bytes, arrival_call)) = self.under_way.front()
+            && arrival_call <= call
+        {
+            self.arrived_bytes += count_bytes;
+            self.under_way.pop_front();
+        }
+        self.arrived_bytes
+    }
+
+    /// The arrived bytes, in order, without taking them.
+    pub(super) fn arrived(&self) -> impl Iterator<Item = u8> + '_ {
+        self.bytes.iter().copied().take(self.arrived_bytes)
+    }
+
+    /// Moves up to `count_bytes` arrived bytes to the end of `into`.
+    pub(super) fn read(&mut self, count_bytes: usize, into: &mut Vec<u8>) {
+        let count_bytes = count_bytes.min(self.arrived_bytes);
+        into.extend(self.bytes.drain(..count_bytes));
+        self.arrived_bytes -= count_bytes;
+    }
+
+    /// Why the pipe ended, once there is nothing in front of the end.
+    pub(super) fn end(&self) -> Option<&LinkError> {
+        self.end.as_ref().filter(|_| self.bytes.is_empty())
+    }
+
+    /// Ends the pipe behind what was flushed. What was not is lost. A later reason overrides an earlier one that
+    /// has not been read.
+    pub(super) fn finish(&mut self, why: LinkError) {
+        self.truncate(self.flushed_bytes());
+        self.end = Some(why);
+    }
+
+    /// How many bytes are under way or have arrived.
+    pub(super) fn flushed_bytes(&self) -> usize {
+        self.bytes.len() - self.written_bytes
+    }
+
+    /// Loses all but the first `keep_bytes`.
+    pub(super) fn truncate(&mut self, keep_bytes: usize) {
+        if keep_bytes >= self.bytes.len() {
+            return;
+        }
+        self.bytes.truncate(keep_bytes);
+        self.arrived_bytes = self.arrived_bytes.min(keep_bytes);
+        let mut left = keep_bytes - self.arrived_bytes;
+        self.under_way.retain_mut(|(count_bytes, _)| {
+            *count_bytes = left.min(*count_bytes);
+            left -= *count_bytes;
+            *count_bytes > 0
+        });
+        self.written_bytes = left;
+    }
+
+    /// Drops everything that is in the pipe and that will be written to it, for a reader that has left.
+    pub(super) fn abandon(&mut self) {
+        self.truncate(0);
+        self.unread = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(pipe: &mut Pipe, call: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let count_bytes = pipe.advance(call);
+        pipe.read(count_bytes, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn bytes_arrive_after_their_flush_and_not_before_those_in_front() {
+        let mut pipe = Pipe::new(16);
+        pipe.write(b"abc");
+        assert_eq!((pipe.advance(9), pipe.is_unflushed(), pipe.has_news()), (0, true, false));
+        pipe.flush(3);
+        pipe.write(b"de");
+        pipe.flush(1);
+        assert_eq!(pipe.room_bytes(), 11);
+        assert_eq!(read_all(&mut pipe, 2), b"");
+        assert_eq!(read_all(&mut pipe, 3), b"abcde");
+        assert!(pipe.is_quiet());
+    }
+
+    #[test]
+    fn the_end_comes_last_and_unflushed_bytes_are_lost_by_it() {
+        let mut pipe = Pipe::new(16);
+        pipe.write(b"ab");
+        pipe.flush(0);
+        pipe.write(b"cd");
+        pipe.finish(LinkError::Closed);
+        assert_eq!(pipe.end(), None);
+        assert_eq!(read_all(&mut pipe, 0), b"ab");
+        assert_eq!(pipe.end(), Some(&LinkError::Closed));
+    }
+
+    #[test]
+    fn truncation_cuts_what_arrived_what_is_under_way_and_what_was_written() {
+        for keep_bytes in 0..=7 {
+            let mut pipe = Pipe::new(16);
+            pipe.write(b"ab");
+            pipe.flush(0);
+            pipe.advance(0);
+            pipe.write(b"cde");
+            pipe.flush(1);
+            pipe.write(b"fg");
+            pipe.truncate(keep_bytes);
+            pipe.flush(2);
+            let mut seen = read_all(&mut pipe, 0);
+            assert_eq!(seen, &b"ab"[..keep_bytes.min(2)]);
+            seen.extend(read_all(&mut pipe, 1));
+            assert_eq!(seen, &b"abcde"[..keep_bytes.min(5)]);
+            seen.extend(read_all(&mut pipe, 2));
+            assert_eq!(seen, &b"abcdefg"[..keep_bytes]);
+        }
+    }
+
+    #[test]
+    fn nobody_reads_an_abandoned_pipe() {
+        let mut pipe = Pipe::new(16);
+        pipe.write(b"ab");
+        pipe.abandon();
+        pipe.write(b"cd");
+        pipe.flush(0);
+        assert_eq!((pipe.advance(0), pipe.room_bytes(), pipe.is_quiet()), (0, 16, true));
+    }
+}

@@ -1,0 +1,479 @@
+//! The network itself: endpoints, the connections between them, and everything that happens to a connection.
+//!
+//! One lock guards all of this. Nothing here calls out, so it is never held while a receiver runs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use slotmap::SlotMap;
+
+use crate::address::{Address, AddressFormat};
+use crate::errno::Errno;
+use crate::loopback::connection::{Connection, ConnectionKey, End, EndKey, EndpointKey, Presence, Side};
+use crate::loopback::faults::{CAPACITY_MIN_BYTES, Dice, Faults};
+use crate::loopback::pipe::Pipe;
+use crate::transport::{Close, LinkError, LinkId, Sent};
+use crate::wire::hello::Hello;
+
+/// The first port that is chosen where none was asked for: the start of IANA's dynamic range.
+const FIRST_PORT: u16 = 49_152;
+
+pub(super) struct State {
+    pub(super) dice: Dice,
+    pub(super) faults: Faults,
+    endpoints: SlotMap<EndpointKey, Endpoint>,
+    by_address: BTreeMap<Address, EndpointKey>,
+    connections: SlotMap<ConnectionKey, Connection>,
+    next_port: u16,
+}
+
+struct Endpoint {
+    hello: Hello,
+    accepting: bool,
+    /// How many times `receive` was called: the clock of everything that is delayed on its way here.
+    calls: u64,
+    /// Connections that this endpoint makes, and at which call they are made.
+    connecting: Vec<(ConnectionKey, u64)>,
+    /// Connections that this endpoint has not accepted yet.
+    incoming: VecDeque<ConnectionKey>,
+    /// Ends of this endpoint that have news, each once, in the order in which they are served.
+    ready: VecDeque<EndKey>,
+    /// Ends of this endpoint that have written what is not flushed; an end may have left since.
+    unflushed: Vec<EndKey>,
+}
+
+/// What [`State::next_ready`] found.
+pub(super) struct Ready {
+    pub(super) end: EndKey,
+    pub(super) link: LinkId,
+    pub(super) available_bytes: usize,
+}
+
+impl State {
+    pub(super) fn new(seed: u64, faults: Faults) -> Self {
+        State {
+            dice: Dice::new(seed),
+            faults,
+            endpoints: SlotMap::with_key(),
+            by_address: BTreeMap::new(),
+            connections: SlotMap::with_key(),
+            next_port: FIRST_PORT,
+        }
+    }
+
+    pub(super) fn open(&mut self, bind: Address, instance: u64) -> Result<(EndpointKey, Address), Errno> {
+        let host = if bind.is_specific() { bind } else { localhost(bind.format()).with_port(bind.port()) };
+        let address = if host.port() == 0 { self.free_port(host)? } else { host };
+        if self.by_address.contains_key(&address) {
+            return Err(Errno::EADDRINUSE);
+        }
+        let key = self.endpoints.insert(Endpoint {
+            hello: Hello { address, instance },
+            accepting: true,
+            calls: 0,
+            connecting: Vec::new(),
+            incoming: VecDeque::new(),
+            ready: VecDeque::new(),
+            unflushed: Vec::new(),
+        });
+        self.by_address.insert(address, key);
+        Ok((key, address))
+    }
+
+    /// The same host with the next port that nobody has there.
+    fn free_port(&mut self, host: Address) -> Result<Address, Errno> {
+        for _ in FIRST_PORT..=u16::MAX {
+            let address = host.with_port(self.next_port);
+            self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
+            if !self.by_address.contains_key(&address) {
+                return Ok(address);
+            }
+        }
+        Err(Errno::EADDRINUSE)
+    }
+
+    pub(super) fn is_open(&self, key: EndpointKey) -> bool {
+        self.endpoints.contains_key(key)
+    }
+
+    pub(super) fn at(&self, address: Address) -> Option<EndpointKey> {
+        self.by_address.get(&address).copied()
+    }
+
+    /// Starts a connection. One that is refused is a connection whose other end is gone from the start.
+    pub(super) fn connect(&mut self, from: EndpointKey, to: Address, link: LinkId) -> EndKey {
+        let side = Side::Connector;
+        if !self.is_open(from) {
+            return EndKey { connection: ConnectionKey::default(), side };
+        }
+        let refused = self.dice.chance(self.faults.refuse_per_mille);
+        let listener = self.at(to).filter(|_| !refused);
+        let capacity_bytes = self.faults.capacity_bytes.max(CAPACITY_MIN_BYTES) as usize;
+        let connection = self.connections.insert(Connection {
+            connector: End::new(from, Some(link), capacity_bytes),
+            acceptor: End::new(listener.unwrap_or_default(), None, capacity_bytes),
+            made: false,
+            severed: false,
+        });
+        if listener.is_some() {
+            let delay_calls = self.dice.delay_calls(&self.faults);
+            let endpoint = &mut self.endpoints[from];
+            endpoint.connecting.push((connection, endpoint.calls + 1 + delay_calls));
+        } else {
+            self.turn_away(connection, Errno::ECONNREFUSED);
+        }
+        EndKey { connection, side }
+    }
+
+    /// Starts a call of `receive`: time passes, and connections that were waited for are made.
+    pub(super) fn begin_call(&mut self, key: EndpointKey) {
+        let Some(endpoint) = self.endpoints.get_mut(key) else { return };
+        endpoint.calls += 1;
+        let calls = endpoint.calls;
+        let hello = endpoint.hello.emit();
+        for (connection, due_call) in std::mem::take(&mut endpoint.connecting) {
+            match self.connections.get_mut(connection) {
+                Some(state) if !state.severed && due_call > calls => {
+                    self.endpoints[key].connecting.push((connection, due_call));
+                }
+                Some(state) if !state.severed => {
+                    let listener = state.acceptor.owner;
+                    match self.endpoints.get_mut(listener).filter(|endpoint| endpoint.accepting) {
+                        Some(listener) => {
+                            state.made = true;
+                            listener.incoming.push_back(connection);
+                            self.introduce(EndKey { connection, side: Side::Connector }, &hello);
+                        }
+                        None => self.turn_away(connection, Errno::ECONNREFUSED),
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends a connection that nobody has accepted.
+    fn turn_away(&mut self, connection: ConnectionKey, why: Errno) {
+        if let Some(state) = self.connections.get_mut(connection) {
+            state.acceptor.leave(Presence::Gone);
+            self.sever(connection, why);
+            self.reap(connection);
+        }
+    }
+
+    /// Accepts a connection under the given name, if one waits.
+    pub(super) fn accept(&mut self, key: EndpointKey, link: LinkId) -> Option<EndKey> {
+        let hello = self.endpoints.get(key)?.hello.emit();
+        loop {
+            let connection = self.endpoints.get_mut(key)?.incoming.pop_front()?;
+            let end = EndKey { connection, side: Side::Acceptor };
+            let Some(state) = self.connections.get_mut(connection) else { continue };
+            state.acceptor.link = Some(link);
+            self.introduce(end, &hello);
+            self.schedule(end);
+            return Some(end);
+        }
+    }
+
+    /// Says who is at an end, first of all. A hello is small and there always is room for it.
+    fn introduce(&mut self, end: EndKey, hello: &[u8]) {
+        let peer = end.peer();
+        if !self.connections[end.connection].severed {
+            self.end_mut(peer).inbound.write(hello);
+            self.flush_end(end);
+        }
+    }
+
+    pub(super) fn capacity_bytes(&self, end: EndKey) -> Option<usize> {
+        self.connections
+            .get(end.connection)
+            .map(|connection| connection.end(end.side).inbound.capacity_bytes())
+    }
+
+    /// Writes a frame, or nothing of it. Where `in_parts` is allowed, a part of the payload may do.
+    pub(super) fn send(
+        &mut self,
+        end: EndKey,
+        header: &[u8],
+        payload: &[IoSlice<'_>],
+        in_parts: bool,
+    ) -> Sent {
+        let Some(room_bytes) = self.room_to_send(end) else { return Sent::Full };
+        if self.end_mut(end).resume_left_bytes > 0 {
+            return Sent::Full;
+        }
+        let total_bytes = total_bytes(payload);
+        let Some(room_bytes) = room_bytes.checked_sub(header.len()) else { return Sent::Full };
+        if !in_parts && room_bytes < total_bytes {
+            return Sent::Full;
+        }
+        let mut taken_bytes = total_bytes.min(room_bytes);
+        if in_parts && total_bytes > 0 && self.dice.chance(self.faults.partial_per_mille) {
+            taken_bytes = self.dice.up_to(taken_bytes.min(total_bytes - 1));
+        }
+        self.write(end, &[IoSlice::new(header)], header.len());
+        self.write(end, payload, taken_bytes);
+        self.sent(end, taken_bytes, total_bytes)
+    }
+
+    /// Goes on with a frame that was written in part.
+    pub(super) fn resume(&mut self, end: EndKey, rest: &[IoSlice<'_>]) -> Sent {
+        let Some(room_bytes) = self.room_to_send(end) else { return Sent::Full };
+        let total_bytes = self.end_mut(end).resume_left_bytes;
+        debug_assert_eq!(total_bytes, self::total_bytes(rest), "resumed with another payload");
+        let mut taken_bytes = total_bytes.min(room_bytes);
+        if total_bytes > 0 && taken_bytes == 0 {
+            return Sent::Full;
+        }
+        if total_bytes > 1 && self.dice.chance(self.faults.partial_per_mille) {
+            taken_bytes = 1 + self.dice.up_to(taken_bytes.min(total_bytes - 1) - 1);
+        }
+        self.write(end, rest, taken_bytes);
+        self.sent(end, taken_bytes, total_bytes)
+    }
+
+    /// How many bytes an end may write, or `None` if nothing at all. Links break and are full at random here.
+    fn room_to_send(&mut self, end: EndKey) -> Option<usize> {
+        let connection = self.connections.get(end.connection)?;
+        if connection.severed || (end.side == Side::Connector && !connection.made) {
+            return None;
+        }
+        if self.dice.chance(self.faults.drop_link_per_mille) {
+            self.sever(end.connection, Errno::ECONNRESET);
+            return None;
+        }
+        if self.dice.chance(self.faults.full_per_mille) {
+            return None;
+        }
+        Some(self.end_mut(end.peer()).inbound.room_bytes())
+    }
+
+    fn write(&mut self, end: EndKey, slices: &[IoSlice<'_>], count_bytes: usize) {
+        let pipe = &mut self.end_mut(end.peer()).inbound;
+        let was_flushed = !pipe.is_unflushed();
+        let mut left_bytes = count_bytes;
+        for slice in slices {
+            let bytes = &slice[..slice.len().min(left_bytes)];
+            pipe.write(bytes);
+            left_bytes -= bytes.len();
+        }
+        if was_flushed && pipe.is_unflushed() {
+            let owner = self.end_mut(end).owner;
+            if let Some(endpoint) = self.endpoints.get_mut(owner) {
+                endpoint.unflushed.push(end);
+            }
+        }
+    }
+
+    fn sent(&mut self, end: EndKey, taken_bytes: usize, total_bytes: usize) -> Sent {
+        let left_bytes = total_bytes - taken_bytes;
+        self.end_mut(end).resume_left_bytes = left_bytes;
+        if left_bytes == 0 { Sent::Whole } else { Sent::Partial(taken_bytes) }
+    }
+
+    pub(super) fn flush(&mut self, key: EndpointKey) {
+        let Some(endpoint) = self.endpoints.get_mut(key) else { return };
+        for end in std::mem::take(&mut endpoint.unflushed) {
+            if self.connections.contains_key(end.connection) {
+                self.flush_end(end);
+            }
+        }
+    }
+
+    /// Puts what an end has written on its way to the other.
+    fn flush_end(&mut self, end: EndKey) {
+        let peer = end.peer();
+        if !self.end_mut(peer).inbound.is_unflushed() {
+            return;
+        }
+        let reader = self.end_mut(peer).owner;
+        let now = self.endpoints.get(reader).map_or(0, |endpoint| endpoint.calls);
+        let delay_calls = self.dice.delay_calls(&self.faults);
+        // A delay counts from the reader's next call on.
+        let arrival_call = if delay_calls == 0 { now } else { now + 1 + delay_calls };
+        self.end_mut(peer).inbound.flush(arrival_call);
+        self.schedule(peer);
+    }
+
+    /// The next end with something to read or to report, taken out of the queue; [`schedule`](Self::schedule) puts it
+    /// back. Ends whose news are still under way keep their place among each other. Links break at random here.
+    pub(super) fn next_ready(&mut self, key: EndpointKey) -> Option<Ready> {
+        let (calls, count) =
+            self.endpoints.get(key).map(|endpoint| (endpoint.calls, endpoint.ready.len()))?;
+        for _ in 0..count {
+            let end = self.endpoints[key].ready.pop_front()?;
+            let Some(connection) = self.connections.get_mut(end.connection) else { continue };
+            let severed = connection.severed;
+            let state = connection.end_mut(end.side);
+            state.is_ready = false;
+            if !severed && self.dice.chance(self.faults.drop_link_per_mille) {
+                self.sever(end.connection, Errno::ECONNRESET);
+                continue;
+            }
+            let available_bytes = state.inbound.advance(calls);
+            match state.link {
+                Some(link) if available_bytes > 0 || state.inbound.end().is_some() => {
+                    return Some(Ready { end, link, available_bytes });
+                }
+                _ => self.schedule(end),
+            }
+        }
+        None
+    }
+
+    /// What an end reads from.
+    pub(super) fn inbound(&mut self, end: EndKey) -> &mut Pipe {
+        &mut self.end_mut(end).inbound
+    }
+
+    /// Queues an end to be served, if it has news and nobody else has queued it.
+    pub(super) fn schedule(&mut self, end: EndKey) {
+        let state = self.end_mut(end);
+        if state.presence != Presence::Open
+            || state.link.is_none()
+            || state.is_ready
+            || !state.inbound.has_news()
+        {
+            return;
+        }
+        state.is_ready = true;
+        let owner = state.owner;
+        if let Some(endpoint) = self.endpoints.get_mut(owner) {
+            endpoint.ready.push_back(end);
+        }
+    }
+
+    /// The owner closes its end.
+    pub(super) fn close(&mut self, end: EndKey, how: Close) {
+        let Some(connection) = self.connections.get(end.connection) else { return };
+        if connection.severed {
+            self.end_mut(end).leave(Presence::Gone);
+        } else if !connection.made {
+            // Nothing was written, and the other side has never heard of this connection.
+            self.end_mut(end).leave(Presence::Gone);
+            self.end_mut(end.peer()).leave(Presence::Gone);
+        } else if how == Close::Drain {
+            self.flush_end(end);
+            self.end_mut(end).leave(Presence::Draining);
+            self.end_mut(end.peer()).inbound.finish(LinkError::Closed);
+            self.schedule(end.peer());
+        } else {
+            self.end_mut(end).leave(Presence::Gone);
+            self.sever(end.connection, Errno::ECONNRESET);
+        }
+        self.reap(end.connection);
+    }
+
+    /// An end has read that the link is down.
+    pub(super) fn end_read(&mut self, end: EndKey) {
+        self.end_mut(end).leave(Presence::Gone);
+        self.reap(end.connection);
+    }
+
+    /// Ends a connection in both directions at once. What was flushed may still arrive, or a part of it.
+    fn sever(&mut self, connection: ConnectionKey, why: Errno) {
+        let Some(state) = self.connections.get_mut(connection) else { return };
+        if std::mem::replace(&mut state.severed, true) {
+            return;
+        }
+        for side in [Side::Connector, Side::Acceptor] {
+            let loses = self.dice.chance(self.faults.lose_per_mille);
+            let end = state.end_mut(side);
+            if end.presence != Presence::Open {
+                end.leave(Presence::Gone);
+                continue;
+            }
+            end.inbound.finish(LinkError::System(why));
+            if loses {
+                let keep_bytes = self.dice.up_to(end.inbound.flushed_bytes());
+                end.inbound.truncate(keep_bytes);
+            }
+        }
+        self.schedule(EndKey { connection, side: Side::Connector });
+        self.schedule(EndKey { connection, side: Side::Acceptor });
+        self.reap(connection);
+    }
+
+    /// Forgets a connection in which nobody is interested any more.
+    fn reap(&mut self, connection: ConnectionKey) {
+        let Some(state) = self.connections.get(connection) else { return };
+        if state.connector.presence != Presence::Open && state.acceptor.presence != Presence::Open {
+            self.connections.remove(connection);
+        }
+    }
+
+    /// Removes an endpoint as if its process had died.
+    pub(super) fn remove(&mut self, key: EndpointKey) {
+        let Some(endpoint) = self.endpoints.remove(key) else { return };
+        self.by_address.remove(&endpoint.hello.address);
+        for connection in self.connections_of(|connection| connection.is_of(key)) {
+            let state = &mut self.connections[connection];
+            for end in [&mut state.connector, &mut state.acceptor] {
+                if end.owner == key {
+                    end.leave(Presence::Gone);
+                }
+            }
+            self.sever(connection, Errno::ECONNRESET);
+            self.reap(connection);
+        }
+    }
+
+    pub(super) fn stop_accepting(&mut self, key: EndpointKey) {
+        let Some(endpoint) = self.endpoints.get_mut(key) else { return };
+        endpoint.accepting = false;
+        for connection in std::mem::take(&mut endpoint.incoming) {
+            self.turn_away(connection, Errno::ECONNRESET);
+        }
+    }
+
+    /// Severs every connection between two endpoints and says how many there were.
+    pub(super) fn break_links(&mut self, a: EndpointKey, b: EndpointKey) -> usize {
+        let between = self.connections_of(|connection| {
+            let owners = (connection.connector.owner, connection.acceptor.owner);
+            !connection.severed && (owners == (a, b) || owners == (b, a))
+        });
+        for &connection in &between {
+            self.sever(connection, Errno::ECONNRESET);
+        }
+        between.len()
+    }
+
+    pub(super) fn draining(&self, key: EndpointKey) -> usize {
+        self.connections
+            .values()
+            .flat_map(|connection| [&connection.connector, &connection.acceptor])
+            .filter(|end| end.owner == key && end.presence == Presence::Draining)
+            .count()
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.connections.values().all(|connection| {
+            (connection.made || connection.severed)
+                && [&connection.connector, &connection.acceptor].into_iter().all(|end| {
+                    end.presence != Presence::Open || (end.link.is_some() && end.inbound.is_quiet())
+                })
+        })
+    }
+
+    fn connections_of(&self, belongs: impl Fn(&Connection) -> bool) -> Vec<ConnectionKey> {
+        self.connections.iter().filter(|(_, connection)| belongs(connection)).map(|(key, _)| key).collect()
+    }
+
+    /// An end of a connection that exists: its owner still knows it, or the caller has just looked.
+    fn end_mut(&mut self, end: EndKey) -> &mut End {
+        self.connections[end.connection].end_mut(end.side)
+    }
+}
+
+fn localhost(format: AddressFormat) -> Address {
+    let ip = match format {
+        AddressFormat::SockaddrIn => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        AddressFormat::SockaddrIn6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
+    };
+    SocketAddr::new(ip, 0).into()
+}
+
+fn total_bytes(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}

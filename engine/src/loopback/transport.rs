@@ -1,0 +1,357 @@
+//! One endpoint's transport on a [`Network`].
+
+use std::io::{IoSlice, IoSliceMut};
+
+use crate::address::Address;
+use crate::errno::Errno;
+use crate::limits::INJECT_MAX_BYTES;
+use crate::loopback::Network;
+use crate::loopback::connection::{EndKey, EndpointKey};
+use crate::loopback::state::{Ready, State};
+use crate::transport::{Close, Full, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport};
+use crate::wire::frame::{self, HEADER_MAX_BYTES};
+use crate::wire::hello::{HELLO_BYTES, Hello};
+use crate::wire::stream::Decoder;
+use crate::wire::{Header, WireError};
+
+/// The most that is read from one link before it is another link's turn.
+const READ_MAX_BYTES: usize = 64 * 1024;
+
+/// An endpoint's transport on a [`Network`], made by [`Provider::open`](crate::transport::Provider::open).
+///
+/// Frames are held back until [`flush`](Transport::flush), always. A connection is made inside the connector's next
+/// [`receive`](Transport::receive). Every piece of a long frame counts against the budget of `receive`, and in its
+/// result, like a frame.
+///
+/// Dropping the transport ends its links abruptly and frees its address.
+///
+/// # Panics
+///
+/// In debug builds, where the caller breaks the contract of [`Transport`]: it names a link that it does not have, or
+/// gives a payload of another length than the header says. Nothing that a peer does makes this code panic.
+pub struct LoopbackTransport {
+    network: Network,
+    key: EndpointKey,
+    address: Address,
+    links: Vec<Option<Link>>,
+    free: Vec<LinkId>,
+    /// What was read last, copied out so that the network is not locked while the receiver runs.
+    scratch: Vec<u8>,
+}
+
+struct Link {
+    end: EndKey,
+    /// Where this side connected to; none for a link that was accepted.
+    connected_to: Option<Address>,
+    stream: Stream,
+}
+
+/// How far the reading of a link has come.
+enum Stream {
+    Hello { start: [u8; HELLO_BYTES], len_bytes: usize },
+    Frames(Decoder),
+}
+
+/// Something to report, decided under the lock and reported without it.
+enum News {
+    /// The scratch buffer has bytes of this link; whether payload among them is to be placed.
+    Bytes {
+        link: LinkId,
+        place: bool,
+    },
+    Down {
+        link: LinkId,
+        why: LinkError,
+    },
+}
+
+impl LoopbackTransport {
+    pub(super) fn new(network: Network, key: EndpointKey, address: Address) -> Self {
+        LoopbackTransport { network, key, address, links: Vec::new(), free: Vec::new(), scratch: Vec::new() }
+    }
+
+    fn link(&self, link: LinkId) -> Option<&Link> {
+        self.links.get(link.0 as usize)?.as_ref()
+    }
+
+    /// The end that a caller means.
+    pub(super) fn end(&self, link: LinkId) -> Option<EndKey> {
+        let end = self.link(link).map(|link| link.end);
+        debug_assert!(end.is_some(), "{link:?} is none of this transport's links");
+        end
+    }
+
+    /// The name that the next link gets: the one freed last, so that a caller that uses a name too long meets its
+    /// successor soon.
+    fn next_id(&self) -> LinkId {
+        self.free.last().copied().unwrap_or(LinkId(self.links.len() as u32))
+    }
+
+    fn insert(&mut self, end: EndKey, connected_to: Option<Address>) {
+        let stream = Stream::Hello { start: [0; HELLO_BYTES], len_bytes: 0 };
+        let link = Some(Link { end, connected_to, stream });
+        match self.free.pop() {
+            Some(id) => self.links[id.0 as usize] = link,
+            None => self.links.push(link),
+        }
+    }
+
+    fn remove(&mut self, id: LinkId) -> Option<Link> {
+        let link = self.links.get_mut(id.0 as usize)?.take()?;
+        self.free.push(id);
+        Some(link)
+    }
+
+    fn accept(&mut self) {
+        loop {
+            let accepted = self.network.lock().accept(self.key, self.next_id());
+            let Some(end) = accepted else { return };
+            self.insert(end, None);
+        }
+    }
+
+    /// Finds the next thing to report. Bytes are moved to the scratch buffer.
+    fn next_news(&mut self, budget_frames: u32) -> Option<News> {
+        let network = self.network.clone();
+        let mut state = network.lock();
+        loop {
+            let ready = state.next_ready(self.key)?;
+            let Ready { end, link, available_bytes } = ready;
+            let Some(known) = self.links.get(link.0 as usize).and_then(Option::as_ref) else {
+                state.end_read(end);
+                continue;
+            };
+            if available_bytes > 0 {
+                let count_bytes = known.stream.turn_bytes(&mut state, &ready, budget_frames);
+                self.scratch.clear();
+                state.inbound(end).read(count_bytes, &mut self.scratch);
+                state.schedule(end);
+                let place = state.dice.coin();
+                return Some(News::Bytes { link, place });
+            }
+            let why = state.inbound(end).end().cloned()?;
+            state.end_read(end);
+            return Some(News::Down { link, why });
+        }
+    }
+
+    /// Hands the bytes in the scratch buffer over. Returns how much was reported.
+    fn report_bytes(&mut self, id: LinkId, place: bool, receiver: &mut impl Receiver) -> u32 {
+        let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return 0 };
+        let outcome = match &mut link.stream {
+            Stream::Hello { start, len_bytes } => {
+                let end = *len_bytes + self.scratch.len();
+                start[*len_bytes..end].copy_from_slice(&self.scratch);
+                *len_bytes = end;
+                if end < HELLO_BYTES {
+                    return 0;
+                }
+                Hello::parse(start).map(|hello| {
+                    let peer = link.connected_to.unwrap_or(hello.address);
+                    link.stream = Stream::Frames(Decoder::new());
+                    receiver.link(id, LinkEvent::Up { peer, instance: hello.instance });
+                    1
+                })
+            }
+            Stream::Frames(decoder) => report_frames(decoder, id, &self.scratch, place, receiver),
+        };
+        match outcome {
+            Ok(reported) => reported,
+            Err(reason) => {
+                self.network.lock().close(link.end, Close::Abort);
+                1 + self.report_down(id, LinkError::Protocol(reason.reason()), receiver)
+            }
+        }
+    }
+
+    /// Reports the end of a link, unless it is one that the receiver has never heard of.
+    fn report_down(&mut self, id: LinkId, why: LinkError, receiver: &mut impl Receiver) -> u32 {
+        let Some(link) = self.remove(id) else { return 0 };
+        let why = match (&link.stream, why) {
+            (Stream::Hello { .. }, _) if link.connected_to.is_none() => return 0,
+            // The peer closed in the middle of a frame that it had only partly written.
+            (Stream::Frames(decoder), LinkError::Closed) if decoder.is_mid_frame() => {
+                LinkError::System(Errno::ECONNRESET)
+            }
+            (_, why) => why,
+        };
+        receiver.link(id, LinkEvent::Down(why));
+        1
+    }
+}
+
+impl Transport for LoopbackTransport {
+    fn address(&self) -> Address {
+        self.address
+    }
+
+    fn inline_max_bytes(&self, link: LinkId) -> usize {
+        let capacity_bytes = self
+            .link(link)
+            .and_then(|link| self.network.lock().capacity_bytes(link.end))
+            .unwrap_or(usize::MAX);
+        INJECT_MAX_BYTES.min(capacity_bytes - HEADER_MAX_BYTES)
+    }
+
+    fn connect(&mut self, to: Address) -> LinkId {
+        let link = self.next_id();
+        let end = self.network.lock().connect(self.key, to, link);
+        self.insert(end, Some(to));
+        link
+    }
+
+    fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
+        debug_assert_eq!(header.payload_len_bytes(), payload.len() as u64, "a payload of another length");
+        debug_assert!(payload.len() <= self.inline_max_bytes(link), "a payload too long to be sent inline");
+        let Some(end) = self.end(link) else { return Err(Full) };
+        let mut buffer = [0; HEADER_MAX_BYTES];
+        let header_bytes = frame::emit(header, &mut buffer);
+        match self.network.lock().send(end, &buffer[..header_bytes], &[IoSlice::new(payload)], false) {
+            Sent::Whole => Ok(()),
+            Sent::Full | Sent::Partial(_) => Err(Full),
+        }
+    }
+
+    fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
+        let payload_bytes: usize = payload.iter().map(|slice| slice.len()).sum();
+        debug_assert_eq!(header.payload_len_bytes(), payload_bytes as u64, "a payload of another length");
+        let Some(end) = self.end(link) else { return Sent::Full };
+        let mut buffer = [0; HEADER_MAX_BYTES];
+        let header_bytes = frame::emit(header, &mut buffer);
+        self.network.lock().send(end, &buffer[..header_bytes], payload, true)
+    }
+
+    fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
+        let Some(end) = self.end(link) else { return Sent::Full };
+        self.network.lock().resume(end, rest)
+    }
+
+    fn flush(&mut self) {
+        self.network.lock().flush(self.key);
+    }
+
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32 {
+        self.network.lock().begin_call(self.key);
+        self.accept();
+        let mut reported = 0;
+        while reported < budget_frames {
+            let Some(news) = self.next_news(budget_frames - reported) else { break };
+            reported += match news {
+                News::Bytes { link, place } => self.report_bytes(link, place, receiver),
+                News::Down { link, why } => self.report_down(link, why, receiver),
+            };
+        }
+        reported
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        let removed = self.remove(link);
+        debug_assert!(removed.is_some(), "{link:?} is none of this transport's links");
+        if let Some(link) = removed {
+            self.network.lock().close(link.end, how);
+        }
+    }
+
+    fn stop_accepting(&mut self) {
+        self.network.lock().stop_accepting(self.key);
+    }
+
+    fn draining(&self) -> usize {
+        self.network.lock().draining(self.key)
+    }
+}
+
+impl Drop for LoopbackTransport {
+    fn drop(&mut self) {
+        self.network.lock().remove(self.key);
+    }
+}
+
+impl std::fmt::Debug for LoopbackTransport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let links = self.links.len() - self.free.len();
+        f.debug_struct("LoopbackTransport").field("address", &self.address).field("links", &links).finish()
+    }
+}
+
+impl Stream {
+    /// How much of a link is read in one turn: one frame, or as much of one as has arrived; or, if the network cuts,
+    /// an arbitrary piece.
+    fn turn_bytes(&self, state: &mut State, ready: &Ready, budget_frames: u32) -> usize {
+        let available_bytes = ready.available_bytes.min(READ_MAX_BYTES);
+        let (payload_left, mid_header) = match self {
+            Stream::Hello { len_bytes, .. } => {
+                let hello_bytes = available_bytes.min(HELLO_BYTES - len_bytes);
+                let State { dice, faults, .. } = state;
+                return dice.cut_bytes(faults, hello_bytes).unwrap_or(hello_bytes);
+            }
+            Stream::Frames(decoder) => {
+                let payload_left = usize::try_from(decoder.payload_left()).unwrap_or(usize::MAX);
+                (payload_left, decoder.is_mid_frame() && payload_left == 0)
+            }
+        };
+        // As many headers as the budget allows fit behind the payload, so a cut goes through frames.
+        let budget_bytes = HEADER_MAX_BYTES.saturating_mul(budget_frames as usize);
+        let cut_max_bytes = available_bytes.min(payload_left.saturating_add(budget_bytes));
+        if let Some(cut_bytes) = state.dice.cut_bytes(&state.faults, cut_max_bytes) {
+            return cut_bytes;
+        }
+        if payload_left > 0 {
+            return available_bytes.min(payload_left);
+        }
+        if mid_header {
+            return available_bytes.min(HEADER_MAX_BYTES);
+        }
+        let mut start = [0; HEADER_MAX_BYTES];
+        let mut start_bytes = 0;
+        for (to, from) in start.iter_mut().zip(state.inbound(ready.end).arrived()) {
+            *to = from;
+            start_bytes += 1;
+        }
+        match frame::parse(&start[..start_bytes]) {
+            Ok(Some((header, header_bytes))) => usize::try_from(header.payload_len_bytes())
+                .map_or(available_bytes, |len_bytes| {
+                    available_bytes.min(header_bytes.saturating_add(len_bytes))
+                }),
+            // The decoder finds the same and says so.
+            Ok(None) | Err(_) => available_bytes,
+        }
+    }
+}
+
+/// Reports bytes that follow the hello: payload into place where that is wished for and the receiver has a place for
+/// it, everything else through the decoder. Returns how many frames, and pieces of an unfinished one, were reported.
+fn report_frames(
+    decoder: &mut Decoder,
+    link: LinkId,
+    mut bytes: &[u8],
+    place: bool,
+    receiver: &mut impl Receiver,
+) -> Result<u32, WireError> {
+    let mut reported = 0;
+    if place && decoder.payload_left() > 0 {
+        let payload_bytes =
+            usize::try_from(decoder.payload_left()).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let placed_bytes = fill(&mut receiver.space(link), &bytes[..payload_bytes]);
+        if placed_bytes > 0 {
+            decoder.placed(link, placed_bytes, receiver);
+            bytes = &bytes[placed_bytes..];
+            reported += 1;
+        }
+    }
+    if !bytes.is_empty() {
+        reported += decoder.feed(link, bytes, receiver)?.max(1);
+    }
+    Ok(reported)
+}
+
+/// Copies as much as fits into the slices and returns how much that was.
+fn fill(space: &mut [IoSliceMut<'_>], bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    for slice in space {
+        let (now, later) = rest.split_at(rest.len().min(slice.len()));
+        slice[..now.len()].copy_from_slice(now);
+        rest = later;
+    }
+    bytes.len() - rest.len()
+}

@@ -1,0 +1,151 @@
+//! The matching of messages that arrive with receives that are posted: `fi_msg(3)`, `fi_tagged(3)`.
+//!
+//! A message takes the earliest posted receive that accepts it; a receive takes the earliest message that has
+//! arrived before it and that it accepts. What finds no partner waits in one of two queues, in order.
+//!
+//! Short queues, and matches near the front of long ones, are found by looking through a dense array. Only
+//! when a match lies deeper is an index built and kept up, until the queue is short again. With it a look-up
+//! costs the logarithm of the queue's length, for each of the few ignore masks that receives use, however
+//! many tags and sources there are.
+
+mod index;
+mod queue;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use crate::matching::index::{PostedIndex, UnexpectedIndex};
+use crate::matching::queue::Queue;
+use crate::peer_id::PeerId;
+
+/// Which messages a receive accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Criteria {
+    /// The only sender it accepts messages from; `None` is any (`FI_ADDR_UNSPEC`).
+    pub source: Option<PeerId>,
+    /// The tag.
+    pub tag: u64,
+    /// The bits of the tag that do not matter.
+    pub ignore: u64,
+}
+
+impl Criteria {
+    /// Accepts every message.
+    pub const fn any() -> Criteria {
+        Criteria { source: None, tag: 0, ignore: u64::MAX }
+    }
+
+    /// Whether a message with this sender and tag is accepted.
+    pub fn accepts(&self, source: PeerId, tag: u64) -> bool {
+        (tag ^ self.tag) & !self.ignore == 0 && self.source.is_none_or(|only| only == source)
+    }
+}
+
+/// What matching knows of a message. Untagged ones have tag 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Envelope {
+    source: PeerId,
+    tag: u64,
+}
+
+impl Envelope {
+    fn is_accepted_by(&self, criteria: &Criteria) -> bool {
+        criteria.accepts(self.source, self.tag)
+    }
+}
+
+/// The posted receives and the unexpected messages of one space: tagged and untagged messages never match
+/// each other, so each has its own.
+///
+/// `R` names a receive and `U` a message. A name is unique among those that wait.
+///
+/// A message that arrives is to be offered to the posted receives first ([`take_posted`](Self::take_posted))
+/// and added to the unexpected ones only if none accepts it; a receive is to be offered the unexpected
+/// messages first ([`take_unexpected`](Self::take_unexpected)). So no receive ever waits beside a message
+/// that it accepts.
+#[derive(Debug)]
+pub struct Matching<R, U> {
+    posted: Queue<PostedIndex, R>,
+    unexpected: Queue<UnexpectedIndex, U>,
+}
+
+impl<R: Copy + Eq, U: Copy + Eq> Default for Matching<R, U> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
+    /// A space where nothing waits.
+    pub fn new() -> Matching<R, U> {
+        Matching { posted: Queue::new(), unexpected: Queue::new() }
+    }
+
+    /// Takes the earliest posted receive that accepts a message with this sender and tag.
+    pub fn take_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
+        self.posted.take(&Envelope { source, tag })
+    }
+
+    /// Adds a message that no posted receive accepts, behind all others.
+    pub fn add_unexpected(&mut self, source: PeerId, tag: u64, message: U) {
+        self.unexpected.push(Envelope { source, tag }, message);
+    }
+
+    /// Takes the earliest unexpected message that the criteria accept.
+    pub fn take_unexpected(&mut self, criteria: &Criteria) -> Option<U> {
+        self.unexpected.take(criteria)
+    }
+
+    /// The earliest unexpected message that the criteria accept (`FI_PEEK`). It stays where it is; what may
+    /// change is how fast the next one is found.
+    pub fn peek_unexpected(&mut self, criteria: &Criteria) -> Option<U> {
+        self.unexpected.peek(criteria)
+    }
+
+    /// Posts a receive that accepts none of the unexpected messages, behind all others.
+    pub fn post(&mut self, criteria: Criteria, receive: R) {
+        self.posted.push(criteria, receive);
+    }
+
+    /// Takes a posted receive back. Returns whether it was there.
+    pub fn remove_posted(&mut self, receive: R) -> bool {
+        self.posted.remove(receive)
+    }
+
+    /// Drops an unexpected message. Returns whether it was there.
+    pub fn remove_unexpected(&mut self, message: U) -> bool {
+        self.unexpected.remove(message)
+    }
+
+    /// The posted receives, the earliest first.
+    pub fn posted(&self) -> impl Iterator<Item = R> {
+        self.posted.iter()
+    }
+
+    /// The unexpected messages, the earliest first.
+    pub fn unexpected(&self) -> impl Iterator<Item = U> {
+        self.unexpected.iter()
+    }
+
+    /// How many receives are posted.
+    pub fn posted_len(&self) -> usize {
+        self.posted.len()
+    }
+
+    /// How many unexpected messages wait.
+    pub fn unexpected_len(&self) -> usize {
+        self.unexpected.len()
+    }
+
+    /// Takes all posted receives, the earliest first.
+    pub fn drain_posted(&mut self) -> impl Iterator<Item = R> {
+        self.posted.drain()
+    }
+
+    /// Takes all unexpected messages, the earliest first.
+    pub fn drain_unexpected(&mut self) -> impl Iterator<Item = U> {
+        self.unexpected.drain()
+    }
+}

@@ -1,0 +1,129 @@
+//! Matching as the man pages tell it, beside the real one: two lists that are searched from the front.
+
+use super::{Criteria, Matching, PeerId};
+
+/// Something that happens to a [`Matching`]. Sources are taken modulo the peers there are, places modulo the
+/// length of the queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Operation {
+    Arrive { source: usize, tag: u64 },
+    Post { source: Option<usize>, tag: u64, ignore: u64 },
+    Peek { source: Option<usize>, tag: u64, ignore: u64 },
+    RemovePosted { place: usize },
+    RemoveUnexpected { place: usize },
+    RemoveAbsent,
+    DrainPosted,
+    DrainUnexpected,
+}
+
+/// Does everything twice, and panics when the outcomes differ.
+#[derive(Debug)]
+pub(crate) struct Model {
+    peers: Vec<PeerId>,
+    matching: Matching<u32, u32>,
+    posted: Vec<(Criteria, u32)>,
+    unexpected: Vec<(PeerId, u64, u32)>,
+    /// Names are given out once, so that a name from either queue is never found in the other by chance.
+    next_name: u32,
+}
+
+impl Model {
+    pub(crate) fn new(peers: Vec<PeerId>) -> Model {
+        Model { peers, matching: Matching::new(), posted: vec![], unexpected: vec![], next_name: 0 }
+    }
+
+    pub(crate) fn apply(&mut self, operation: Operation) {
+        match operation {
+            Operation::Arrive { source, tag } => self.arrive(self.peer(source), tag),
+            Operation::Post { source, tag, ignore } => self.post(&self.criteria(source, tag, ignore)),
+            Operation::Peek { source, tag, ignore } => {
+                let criteria = self.criteria(source, tag, ignore);
+                let expected = self.first_accepted(&criteria).map(|at| self.unexpected[at].2);
+                assert_eq!(self.matching.peek_unexpected(&criteria), expected);
+            }
+            Operation::RemovePosted { place } => {
+                if let Some(at) = place.checked_rem(self.posted.len()) {
+                    let (_, name) = self.posted.remove(at);
+                    assert!(self.matching.remove_posted(name));
+                    assert!(!self.matching.remove_posted(name));
+                }
+            }
+            Operation::RemoveUnexpected { place } => {
+                if let Some(at) = place.checked_rem(self.unexpected.len()) {
+                    let (_, _, name) = self.unexpected.remove(at);
+                    assert!(self.matching.remove_unexpected(name));
+                    assert!(!self.matching.remove_unexpected(name));
+                }
+            }
+            Operation::RemoveAbsent => {
+                assert!(!self.matching.remove_posted(self.next_name));
+                assert!(!self.matching.remove_unexpected(self.next_name));
+            }
+            Operation::DrainPosted => {
+                let drained: Vec<u32> = self.matching.drain_posted().collect();
+                let expected: Vec<u32> = self.posted.drain(..).map(|(_, name)| name).collect();
+                assert_eq!(drained, expected);
+            }
+            Operation::DrainUnexpected => {
+                let drained: Vec<u32> = self.matching.drain_unexpected().collect();
+                let expected: Vec<u32> = self.unexpected.drain(..).map(|(_, _, name)| name).collect();
+                assert_eq!(drained, expected);
+            }
+        }
+        assert_eq!(self.matching.posted_len(), self.posted.len());
+        assert_eq!(self.matching.unexpected_len(), self.unexpected.len());
+    }
+
+    /// Checks that the same things wait in the same order.
+    pub(crate) fn check_order(&self) {
+        assert!(self.matching.posted().eq(self.posted.iter().map(|(_, name)| *name)));
+        assert!(self.matching.unexpected().eq(self.unexpected.iter().map(|(_, _, name)| *name)));
+    }
+
+    fn arrive(&mut self, source: PeerId, tag: u64) {
+        let taken = self.posted.iter().position(|(criteria, _)| is_match(criteria, source, tag));
+        let expected = taken.map(|at| self.posted.remove(at).1);
+        assert_eq!(self.matching.take_posted(source, tag), expected);
+        if expected.is_none() {
+            let name = self.name();
+            self.unexpected.push((source, tag, name));
+            self.matching.add_unexpected(source, tag, name);
+        }
+    }
+
+    fn post(&mut self, criteria: &Criteria) {
+        let expected = self.first_accepted(criteria).map(|at| self.unexpected.remove(at).2);
+        assert_eq!(self.matching.take_unexpected(criteria), expected);
+        if expected.is_none() {
+            let name = self.name();
+            self.posted.push((*criteria, name));
+            self.matching.post(*criteria, name);
+        }
+    }
+
+    fn first_accepted(&self, criteria: &Criteria) -> Option<usize> {
+        self.unexpected.iter().position(|(source, tag, _)| is_match(criteria, *source, *tag))
+    }
+
+    fn criteria(&self, source: Option<usize>, tag: u64, ignore: u64) -> Criteria {
+        Criteria { source: source.map(|source| self.peer(source)), tag, ignore }
+    }
+
+    fn peer(&self, number: usize) -> PeerId {
+        self.peers[number % self.peers.len()]
+    }
+
+    fn name(&mut self) -> u32 {
+        self.next_name += 1;
+        self.next_name - 1
+    }
+}
+
+/// The rule in the words of `fi_tagged(3)`.
+fn is_match(criteria: &Criteria, source: PeerId, tag: u64) -> bool {
+    let is_source = match criteria.source {
+        Some(only) => only == source,
+        None => true,
+    };
+    is_source && (tag | criteria.ignore) == (criteria.tag | criteria.ignore)
+}

@@ -1,0 +1,130 @@
+//! A queue that is searched from its front.
+
+use std::collections::VecDeque;
+
+use crate::matching::index::{Index, Sequence};
+
+/// How many entries are looked through before an index is asked. An index costs more than this scan, so a
+/// queue that is no longer never has one built.
+const SCAN_MAX_ENTRIES: usize = 16;
+
+/// A queue with fewer entries lets go of its index. Less than the scan, so that a queue whose length hovers
+/// around one limit does not build an index over and over.
+const INDEX_MIN_ENTRIES: usize = SCAN_MAX_ENTRIES / 2;
+
+/// Entries in the order of their arrival, each with what it is matched by and a name.
+///
+/// Entries near either end are removed by closing the gap. Deeper ones leave a vacant slot behind; vacant
+/// slots are never at the front and never outnumber the entries.
+#[derive(Debug)]
+pub(super) struct Queue<X: Index, N> {
+    /// Sorted by sequence number.
+    slots: VecDeque<Slot<X::Key, N>>,
+    vacant: usize,
+    next: Sequence,
+    index: Option<X>,
+}
+
+#[derive(Debug)]
+struct Slot<K, N> {
+    sequence: Sequence,
+    entry: Option<(K, N)>,
+}
+
+impl<X: Index, N: Copy + Eq> Queue<X, N> {
+    pub(super) fn new() -> Self {
+        Queue { slots: VecDeque::new(), vacant: 0, next: 0, index: None }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.vacant
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = N> {
+        self.slots.iter().filter_map(|slot| slot.entry.map(|(_, name)| name))
+    }
+
+    /// Adds an entry behind all others.
+    pub(super) fn push(&mut self, key: X::Key, name: N) {
+        let sequence = self.next;
+        self.next += 1;
+        self.slots.push_back(Slot { sequence, entry: Some((key, name)) });
+        if let Some(index) = &mut self.index {
+            index.insert(&key, sequence);
+        }
+    }
+
+    /// Takes the earliest entry that matches.
+    pub(super) fn take(&mut self, query: &X::Query) -> Option<N> {
+        let at = self.find(query)?;
+        self.take_at(at)
+    }
+
+    /// The earliest entry that matches. It stays in the queue.
+    pub(super) fn peek(&mut self, query: &X::Query) -> Option<N> {
+        let at = self.find(query)?;
+        self.slots[at].entry.map(|(_, name)| name)
+    }
+
+    /// Removes an entry by its name, which is searched for from the front. Returns whether it was there.
+    pub(super) fn remove(&mut self, name: N) -> bool {
+        let at = self.slots.iter().position(|slot| slot.entry.is_some_and(|(_, found)| found == name));
+        at.is_some_and(|at| self.take_at(at).is_some())
+    }
+
+    /// Removes all entries.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = N> {
+        self.vacant = 0;
+        self.index = None;
+        self.slots.drain(..).filter_map(|slot| slot.entry.map(|(_, name)| name))
+    }
+
+    /// Where the earliest entry that matches is.
+    fn find(&mut self, query: &X::Query) -> Option<usize> {
+        let is_match =
+            |slot: &Slot<X::Key, N>| slot.entry.as_ref().is_some_and(|(key, _)| X::is_match(key, query));
+        let near = self.slots.iter().take(SCAN_MAX_ENTRIES).position(is_match);
+        if near.is_some() || self.slots.len() <= SCAN_MAX_ENTRIES {
+            return near;
+        }
+        let entries = || self.slots.iter().filter_map(|slot| slot.entry.map(|(key, _)| (key, slot.sequence)));
+        let index = self.index.get_or_insert_with(|| {
+            let mut index = X::default();
+            entries().for_each(|(key, sequence)| index.insert(&key, sequence));
+            index
+        });
+        let sequence = index.earliest(query, entries())?;
+        self.slots.binary_search_by_key(&sequence, |slot| slot.sequence).ok()
+    }
+
+    fn take_at(&mut self, at: usize) -> Option<N> {
+        let sequence = self.slots.get(at)?.sequence;
+        let from_end = at.min(self.slots.len() - 1 - at);
+        let (key, name) = if from_end <= SCAN_MAX_ENTRIES {
+            self.slots.remove(at)?.entry
+        } else {
+            self.vacant += 1;
+            self.slots[at].entry.take()
+        }?;
+        if let Some(index) = &mut self.index {
+            index.remove(&key, sequence);
+        }
+        self.tidy();
+        Some(name)
+    }
+
+    /// Restores what holds of vacant slots, and drops the index of a queue that has become short.
+    fn tidy(&mut self) {
+        while self.slots.front().is_some_and(|slot| slot.entry.is_none()) {
+            self.slots.pop_front();
+            self.vacant -= 1;
+        }
+        if self.vacant > self.len() {
+            self.slots.retain(|slot| slot.entry.is_some());
+            self.vacant = 0;
+        }
+        if self.len() < INDEX_MIN_ENTRIES {
+            self.index = None;
+        }
+    }
+}

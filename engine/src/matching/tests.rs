@@ -1,0 +1,169 @@
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::model::{Model, Operation};
+use super::*;
+
+const A: PeerId = PeerId(0);
+const B: PeerId = PeerId(1);
+
+fn exact(tag: u64) -> Criteria {
+    Criteria { source: None, tag, ignore: 0 }
+}
+
+#[test]
+fn a_message_takes_the_earliest_receive_of_either_kind() {
+    let mut matching: Matching<u32, u32> = Matching::new();
+    matching.post(exact(7), 0);
+    matching.post(Criteria::any(), 1);
+    matching.post(exact(7), 2);
+    assert_eq!(matching.take_posted(A, 7), Some(0));
+    assert_eq!(matching.take_posted(A, 7), Some(1));
+    assert_eq!(matching.take_posted(A, 8), None);
+    assert_eq!(matching.take_posted(A, 7), Some(2));
+    assert_eq!(matching.posted_len(), 0);
+}
+
+#[test]
+fn a_receive_takes_the_earliest_message_that_it_accepts() {
+    let mut matching: Matching<u32, u32> = Matching::new();
+    matching.add_unexpected(A, 0x11, 0);
+    matching.add_unexpected(B, 0x12, 1);
+    matching.add_unexpected(A, 0x21, 2);
+    let from_b = Criteria { source: Some(B), ..Criteria::any() };
+    let second_digit_1 = Criteria { source: None, tag: 1, ignore: 0xf0 };
+    assert_eq!(matching.peek_unexpected(&from_b), Some(1));
+    assert_eq!(matching.take_unexpected(&from_b), Some(1));
+    assert_eq!(matching.take_unexpected(&from_b), None);
+    assert_eq!(matching.take_unexpected(&second_digit_1), Some(0));
+    assert_eq!(matching.take_unexpected(&second_digit_1), Some(2));
+    assert_eq!(matching.unexpected_len(), 0);
+}
+
+#[test]
+fn bits_beside_the_mask_in_the_tag_of_a_receive_do_not_matter() {
+    let criteria = Criteria { source: None, tag: 0xff, ignore: 0x0f };
+    assert!(criteria.accepts(A, 0xf0));
+    assert!(!criteria.accepts(A, 0x0f));
+}
+
+/// Queues so long that a linear search will not do: with one, this test would take minutes.
+#[test]
+fn many_exact_tags_in_reverse_order() {
+    const COUNT: u64 = 100_000;
+    let mut matching: Matching<u64, u64> = Matching::new();
+    for tag in 0..COUNT {
+        matching.post(exact(tag), tag);
+    }
+    for tag in (0..COUNT).rev() {
+        assert_eq!(matching.take_posted(A, tag), Some(tag));
+    }
+    for tag in 0..COUNT {
+        matching.add_unexpected(A, tag, tag);
+    }
+    for tag in (0..COUNT).rev() {
+        assert_eq!(matching.take_unexpected(&exact(tag)), Some(tag));
+    }
+    assert_eq!((matching.posted_len(), matching.unexpected_len()), (0, 0));
+}
+
+#[test]
+fn many_removals_from_the_middle() {
+    const COUNT: u32 = 2_000;
+    let mut matching: Matching<u32, u32> = Matching::new();
+    for name in 0..COUNT {
+        matching.post(exact(u64::from(name)), name);
+    }
+    // Builds the index, so that it is kept up from here on.
+    assert_eq!(matching.take_posted(A, u64::MAX), None);
+    for name in (0..COUNT).filter(|name| name % 5 != 0) {
+        assert!(matching.remove_posted(name));
+    }
+    assert!(matching.posted().eq((0..COUNT).step_by(5)));
+    for name in 0..COUNT {
+        let expected = (name % 5 == 0).then_some(name);
+        assert_eq!(matching.take_posted(A, u64::from(name)), expected);
+    }
+}
+
+#[test]
+fn nothing_is_remembered_of_what_was_drained() {
+    let mut matching: Matching<u64, u64> = Matching::new();
+    for round in 0..2 {
+        // Long enough for an index, and the first receive that matches is beyond what is scanned.
+        for name in 0..100 {
+            matching.post(exact(name / 50), round * 100 + name);
+            matching.add_unexpected(A, 2 + name / 50, round * 100 + name);
+        }
+        assert_eq!(matching.take_posted(A, 1), Some(round * 100 + 50));
+        assert_eq!(matching.take_unexpected(&exact(3)), Some(round * 100 + 50));
+        assert_eq!(matching.drain_posted().count(), 99);
+        assert_eq!(matching.drain_unexpected().count(), 99);
+    }
+}
+
+/// How a program behaves: which tags and masks it uses, and what it does how often.
+#[derive(Debug, Clone)]
+struct Habits {
+    tags: u64,
+    ignores: Vec<u64>,
+    arrive_weight: u32,
+    post_weight: u32,
+    remove_weight: u32,
+}
+
+fn any_habits() -> impl Strategy<Value = Habits> {
+    // More masks than are indexed, and tags that need all of a mask's bits.
+    let ignores = prop_oneof![
+        Just(vec![0]),
+        Just(vec![u64::MAX]),
+        Just(vec![0, 0, 0, u64::MAX, 0x3]),
+        Just((0..12).collect()),
+    ];
+    (select(vec![1, 3, 60]), ignores, 1..9_u32, 1..9_u32, 0..4_u32).prop_map(
+        |(tags, ignores, arrive_weight, post_weight, remove_weight)| Habits {
+            tags,
+            ignores,
+            arrive_weight,
+            post_weight,
+            remove_weight,
+        },
+    )
+}
+
+fn any_operation(habits: &Habits) -> impl Strategy<Value = Operation> + use<> {
+    let Habits { tags, ignores, arrive_weight, post_weight, remove_weight } = habits.clone();
+    let criteria = (option::of(0..4_usize), 0..tags, select(ignores));
+    prop_oneof![
+        10 * arrive_weight => (0..4_usize, 0..tags)
+            .prop_map(|(source, tag)| Operation::Arrive { source, tag }),
+        10 * post_weight => criteria.clone()
+            .prop_map(|(source, tag, ignore)| Operation::Post { source, tag, ignore }),
+        5 => criteria.prop_map(|(source, tag, ignore)| Operation::Peek { source, tag, ignore }),
+        10 * remove_weight => any::<usize>().prop_map(|place| Operation::RemovePosted { place }),
+        10 * remove_weight => any::<usize>().prop_map(|place| Operation::RemoveUnexpected { place }),
+        1 => Just(Operation::RemoveAbsent),
+    ]
+}
+
+fn any_program() -> impl Strategy<Value = Vec<Operation>> {
+    // A program changes its habits, so that queues grow long and become short again.
+    let phase = any_habits().prop_flat_map(|habits| vec(any_operation(&habits), 0..250));
+    let end = select(vec![Operation::DrainPosted, Operation::DrainUnexpected, Operation::RemoveAbsent]);
+    vec((phase, end), 1..4).prop_map(|phases| {
+        phases.into_iter().flat_map(|(phase, end)| phase.into_iter().chain([end])).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn it_does_what_the_model_does(program in any_program()) {
+        let mut model = Model::new((0..4).map(PeerId).collect());
+        for operation in program {
+            model.apply(operation);
+            model.check_order();
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Operations: what an application posts, and what the engine keeps of it until it ends.
+
+use slotmap::new_key_type;
+
+use crate::buffer::{Destination, Source};
+use crate::completion::{Completion, Failure};
+use crate::error::OperationError;
+use crate::flags::CompletionFlags;
+use crate::matching::Criteria;
+use crate::peer_id::PeerId;
+use crate::wire::Message;
+
+new_key_type! {
+    /// Names a send operation until it ends.
+    pub(crate) struct SendId;
+    /// Names a receive operation until it ends.
+    pub(crate) struct ReceiveId;
+    /// Names a message that has arrived before a receive for it was posted.
+    pub(crate) struct UnexpectedId;
+}
+
+/// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Level {
+    /// The source buffer will not be read again (`FI_INJECT_COMPLETE`). The default.
+    #[default]
+    Inject,
+    /// The peer's endpoint holds the whole message (`FI_TRANSMIT_COMPLETE`).
+    Transmit,
+    /// The message was placed in the peer's posted buffer, or is wholly buffered there (`FI_DELIVERY_COMPLETE`).
+    ///
+    /// Every message travels eagerly and is acknowledged once its last byte was placed or buffered, so this level and
+    /// [`Level::Transmit`] are reached at the same moment.
+    Delivery,
+}
+
+/// A send to be posted: `fi_msg(3)`, `fi_tagged(3)`.
+#[derive(Debug)]
+pub struct SendRequest {
+    /// The receiver.
+    pub to: PeerId,
+    /// The message.
+    pub source: Source,
+    /// Its tag, if it is a tagged message.
+    pub tag: Option<u64>,
+    /// Remote data for the receiver's completion.
+    pub data: Option<u64>,
+    /// Given back in the completion.
+    pub context: u64,
+    /// When to complete.
+    pub level: Level,
+    /// Whether success is reported. Failure always is.
+    pub signalled: bool,
+    /// Whether the source may be reused as soon as the request was accepted (`FI_INJECT`).
+    pub inject: bool,
+}
+
+/// A receive to be posted: `fi_msg(3)`, `fi_tagged(3)`.
+#[derive(Debug)]
+pub struct ReceiveRequest {
+    /// Where the message goes.
+    pub destination: Destination,
+    /// Whether a tagged message is wanted. Tagged and untagged messages never match each other.
+    pub tagged: bool,
+    /// Which messages are wanted; for an untagged one only the source counts.
+    pub criteria: Criteria,
+    /// Given back in the completion.
+    pub context: u64,
+    /// Whether success is reported. Failure always is.
+    pub signalled: bool,
+}
+
+/// A send that has not ended.
+#[derive(Debug)]
+pub(crate) struct Send {
+    pub(crate) source: Source,
+    pub(crate) message: Message,
+    pub(crate) context: u64,
+    pub(crate) signalled: bool,
+}
+
+/// A receive that has not ended.
+#[derive(Debug)]
+pub(crate) struct Receive {
+    pub(crate) destination: Destination,
+    pub(crate) tagged: bool,
+    pub(crate) context: u64,
+    pub(crate) signalled: bool,
+}
+
+/// A message that nobody has asked for yet, or the part of it that has arrived.
+#[derive(Debug)]
+pub(crate) struct Unexpected {
+    pub(crate) source: PeerId,
+    pub(crate) message: Message,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Send {
+    pub(crate) fn completion(self) -> Completion {
+        Completion {
+            context: self.context,
+            flags: CompletionFlags::SEND | kind(self.message.tag.is_some()),
+            len_bytes: 0,
+            data: 0,
+            tag: 0,
+            source: None,
+            buffer: self.source.into_buffer(),
+            reserved: self.signalled,
+        }
+    }
+}
+
+impl Receive {
+    /// The outcome of a receive that was given `message`, of which `placed_bytes` fitted.
+    pub(crate) fn outcome(
+        self,
+        source: PeerId,
+        message: &Message,
+        placed_bytes: usize,
+    ) -> Result<Completion, Failure> {
+        let mut flags = CompletionFlags::RECV | kind(self.tagged);
+        flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());
+        let completion = Completion {
+            context: self.context,
+            flags,
+            len_bytes: placed_bytes,
+            data: message.data.unwrap_or(0),
+            tag: message.tag.unwrap_or(0),
+            source: Some(source),
+            buffer: self.destination.into_buffer(placed_bytes),
+            reserved: false,
+        };
+        match message.len_bytes - placed_bytes as u64 {
+            0 => Ok(completion),
+            overflow_bytes => {
+                Err(Failure { completion, error: OperationError::Truncated { overflow_bytes } })
+            }
+        }
+    }
+
+    /// The failure of a receive that was given nothing, or only the first `placed_bytes` of a message.
+    pub(crate) fn failure(
+        self,
+        source: Option<PeerId>,
+        placed_bytes: usize,
+        error: OperationError,
+    ) -> Failure {
+        Failure {
+            completion: Completion {
+                context: self.context,
+                flags: CompletionFlags::RECV | kind(self.tagged),
+                len_bytes: placed_bytes,
+                data: 0,
+                tag: 0,
+                source,
+                buffer: self.destination.into_buffer(placed_bytes),
+                reserved: false,
+            },
+            error,
+        }
+    }
+}
+
+fn kind(tagged: bool) -> CompletionFlags {
+    if tagged { CompletionFlags::TAGGED } else { CompletionFlags::MSG }
+}

@@ -1,0 +1,73 @@
+//! The endpoints that an endpoint knows.
+
+use std::collections::{HashMap, VecDeque};
+
+use smallvec::SmallVec;
+
+use crate::address::Address;
+use crate::operation::SendId;
+use crate::peer_id::PeerId;
+use crate::transport::LinkId;
+
+/// Every endpoint that this endpoint has been told of or heard from.
+#[derive(Debug, Default)]
+pub struct Peers {
+    known: Vec<Peer>,
+    by_address: HashMap<Address, PeerId>,
+}
+
+/// What is kept of one peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    address: Address,
+    /// The number in the peer's hello, while any link to it is up.
+    pub(crate) instance: Option<u64>,
+    /// The link that messages to the peer travel on. Only ever one at a time, for their order.
+    pub(crate) transmit: Option<LinkId>,
+    /// All links that are up or being made.
+    pub(crate) links: SmallVec<[LinkId; 2]>,
+    /// Sends that the link has not taken yet, in the order of their posting.
+    pub(crate) queue: VecDeque<SendId>,
+    /// Whether the peer is on the engine's list of peers with something to transmit.
+    pub(crate) is_active: bool,
+}
+
+impl Peers {
+    /// The peer at `address`; it gets a number when it is named first.
+    pub(crate) fn intern(&mut self, address: Address) -> PeerId {
+        *self.by_address.entry(address).or_insert_with(|| {
+            self.known.push(Peer {
+                address,
+                instance: None,
+                transmit: None,
+                links: SmallVec::new(),
+                queue: VecDeque::new(),
+                is_active: false,
+            });
+            PeerId(u32::try_from(self.known.len() - 1).expect("fewer than 2^32 peers fit into memory"))
+        })
+    }
+
+    /// The address of a peer.
+    pub fn address(&self, peer: PeerId) -> Address {
+        self.of(peer).address
+    }
+
+    pub(crate) fn of(&self, peer: PeerId) -> &Peer {
+        &self.known[peer.index()]
+    }
+
+    pub(crate) fn of_mut(&mut self, peer: PeerId) -> &mut Peer {
+        &mut self.known[peer.index()]
+    }
+
+    /// How many peers are known.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether no peer is known.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}

@@ -1,0 +1,208 @@
+//! What a backend implements: [`Provider`] opens a [`Transport`], and the transport moves frames.
+//!
+//! A transport knows sockets or rings, never a completion queue, an operation or an `fi_addr_t`. No raw
+//! pointer crosses this interface: payload to send arrives as borrowed slices, and payload that was
+//! received is put where [`Receiver::space`] says, or handed over by [`Receiver::chunk`].
+
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+
+use smallvec::SmallVec;
+
+use crate::address::{Address, AddressFormat};
+use crate::errno::Errno;
+use crate::limits::IOV_LIMIT;
+use crate::wire::Header;
+
+/// One connection between two endpoints, numbered by the transport that owns it.
+///
+/// A number is free for reuse once [`Receiver::link`] has reported [`LinkEvent::Down`] for it, or
+/// [`Transport::close`] was called on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkId(pub u32);
+
+/// What became of a frame given to [`Transport::send`] or [`Transport::resume`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// Nothing was taken; the same call may be repeated later. Also the answer on a link that has broken, until that
+    /// is reported.
+    Full,
+    /// The header and this many bytes of the payload, fewer than all, were taken. The link accepts nothing
+    /// else until [`Transport::resume`] has delivered the rest.
+    Partial(usize),
+    /// All of it was taken; the payload will not be read again.
+    Whole,
+}
+
+/// Nothing was taken because the link has no room; the same call may be repeated later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// How to end a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    /// What was taken so far still reaches the peer, which then sees [`LinkError::Closed`], or ECONNRESET if a frame
+    /// was taken in part only. Later frames of the peer are read and dropped.
+    Drain,
+    /// At once; what is buffered is lost.
+    Abort,
+}
+
+/// Something that happened to a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// The peer's hello has arrived. Comes once, before the first frame of the link, for links that were
+    /// accepted as well as for links that this side connected. An accepted link that ends before its hello is never
+    /// mentioned.
+    Up {
+        /// The peer's endpoint address. On a link that this side connected it is the address connected to.
+        peer: Address,
+        /// A random number that the peer's endpoint drew when it was opened: another number at the same
+        /// address is another endpoint.
+        instance: u64,
+    },
+    /// The link has ended. Everything that arrived before was reported first; nothing follows.
+    Down(LinkError),
+}
+
+/// Why a link ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The peer closed its endpoint in order, after all that it had sent.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// The system reported an error: refused, reset, timed out, unreachable, no more descriptors.
+    #[error("{0}")]
+    System(Errno),
+    /// The peer sent something that no correct peer sends.
+    #[error("protocol violation: {0}")]
+    Protocol(&'static str),
+}
+
+impl LinkError {
+    /// The error number that operations on this link end with.
+    pub fn errno(&self) -> Errno {
+        match self {
+            LinkError::Closed => Errno::ESHUTDOWN,
+            LinkError::System(errno) => *errno,
+            LinkError::Protocol(_) => Errno::EPROTO,
+        }
+    }
+}
+
+/// The places where the next payload bytes of a frame belong, in order.
+pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
+
+/// Moves frames between this endpoint and others, in order and without loss on each link.
+///
+/// The caller is single-threaded: all methods take `&mut self` or are getters. No method blocks. A transport
+/// acts only inside these calls; it has no thread of its own.
+pub trait Transport: Send + 'static {
+    /// The address that peers reach this endpoint under, fit to be given to them (`fi_getname`). Where the
+    /// endpoint was bound to a wildcard, it names an interface of this host.
+    fn address(&self) -> Address;
+
+    /// The largest payload, in bytes, that [`send_inline`](Self::send_inline) takes on this link.
+    fn inline_max_bytes(&self, link: LinkId) -> usize;
+
+    /// Starts to connect to a peer. Never fails at once: failure is reported as [`LinkEvent::Down`] by
+    /// [`receive`](Self::receive). Sending is possible from now on; it gets [`Sent::Full`] while the
+    /// connection is being made.
+    fn connect(&mut self, to: Address) -> LinkId;
+
+    /// Copies a small frame in whole, or takes nothing of it. `payload` is as long as the header says and at
+    /// most [`inline_max_bytes`](Self::inline_max_bytes).
+    fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full>;
+
+    /// Sends a frame of any size. The slices together are as long as the header says and may be empty.
+    fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent;
+
+    /// Goes on with the frame that [`send`](Self::send) took in part; the slices are the payload not yet taken.
+    /// [`Sent::Partial`] counts from there.
+    fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent;
+
+    /// Puts everything that was taken on its way, as far as it goes. Frames that were taken may be held back
+    /// until this call, so that many of them travel together.
+    fn flush(&mut self);
+
+    /// Accepts, reads and reports, up to about `budget_frames` frames in all, fairly over the links. Returns how
+    /// many frames, pieces of unfinished frames, and link events were reported; 0 means that there was nothing to do.
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32;
+
+    /// Ends a link. Nothing more is reported about it.
+    fn close(&mut self, link: LinkId, how: Close);
+
+    /// Stops accepting new links, for an endpoint that is being closed.
+    fn stop_accepting(&mut self);
+
+    /// How many links closed with [`Close::Drain`] still have something on its way. They advance inside
+    /// [`receive`](Self::receive) and [`flush`](Self::flush).
+    fn draining(&self) -> usize;
+}
+
+/// What a transport reports to. Implemented by the engine.
+///
+/// A frame arrives either whole, by [`frame`](Self::frame), or by [`begin`](Self::begin) followed by its payload in
+/// order, each piece by [`placed`](Self::placed) or [`chunk`](Self::chunk) as the transport likes. The frame ends
+/// with its last byte.
+pub trait Receiver {
+    /// A whole frame; `payload` is as long as the header says.
+    fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
+
+    /// The header of a frame whose payload, at least one byte, follows.
+    fn begin(&mut self, link: LinkId, header: &Header);
+
+    /// Where the next payload bytes of the link's unfinished frame belong, so that they can be read straight
+    /// into place. Never longer than what is left of the frame; empty where there is no such place, and then
+    /// the bytes are to be given to [`chunk`](Self::chunk).
+    fn space(&mut self, link: LinkId) -> Space<'_>;
+
+    /// The next `count_bytes` of the payload were put at the start of [`space`](Self::space).
+    fn placed(&mut self, link: LinkId, count_bytes: usize);
+
+    /// The next bytes of the payload.
+    fn chunk(&mut self, link: LinkId, bytes: &[u8]);
+
+    /// Something happened to a link.
+    fn link(&mut self, link: LinkId, event: LinkEvent);
+}
+
+/// What a provider can do and how much: the source of everything that `getinfo` advertises for its domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderAttr {
+    /// The domain's name (`"tcp"`).
+    pub domain: String,
+    /// Address formats that endpoints may have, best first.
+    pub formats: Vec<AddressFormat>,
+    /// Whether peers on the same host are reached.
+    pub local: bool,
+    /// Whether peers on other hosts are reached.
+    pub remote: bool,
+    /// The largest message in bytes.
+    pub max_message_bytes: u64,
+}
+
+impl ProviderAttr {
+    /// The address format that an endpoint has if nobody says otherwise.
+    pub fn preferred_format(&self) -> AddressFormat {
+        self.formats.first().copied().unwrap_or(AddressFormat::SockaddrIn)
+    }
+}
+
+/// Opens transports: one for each endpoint.
+pub trait Provider: fmt::Debug + Send + Sync + 'static {
+    /// The transport that this provider opens.
+    type Transport: Transport;
+
+    /// What this provider can do.
+    fn attr(&self) -> ProviderAttr;
+
+    /// Opens an endpoint's transport at `bind`. A port of 0 is chosen by the system; a wildcard accepts
+    /// connections on every interface. `instance` is the random number that tells this endpoint from others that
+    /// had its address before.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EADDRINUSE, EADDRNOTAVAIL, EMFILE, EACCES.
+    fn open(&self, bind: Address, instance: u64) -> Result<Self::Transport, Errno>;
+}

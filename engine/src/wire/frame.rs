@@ -1,0 +1,320 @@
+//! The layout of a [`Header`] on a byte stream, all numbers little-endian.
+//!
+//! ```text
+//!  offset  0      1       2          4                12        12 or 20
+//!          +------+-------+----------+-----------------+---------+---------+ - - - - -
+//!          | kind | flags | reserved | length or count | tag     | data    | payload
+//!          +------+-------+----------+-----------------+---------+---------+ - - - - -
+//!  bytes   1      1       2          8                 8 if      8 if      as long as the
+//!                                                      TAGGED    DATA      length says
+//! ```
+//!
+//! Every header has exactly one such form: what [`parse`] accepts is what [`emit`] writes, byte for byte.
+
+use bitflags::bitflags;
+
+use crate::limits::MESSAGE_MAX_BYTES;
+use crate::wire::{Header, Message, WireError};
+
+/// The size of the largest header in bytes: a message with tag and data.
+pub const HEADER_MAX_BYTES: usize = FIXED_BYTES + 2 * WORD_BYTES;
+
+/// The part that every header has.
+const FIXED_BYTES: usize = field::VALUE.end;
+
+/// Tag and data are this long each.
+const WORD_BYTES: usize = size_of::<u64>();
+
+mod field {
+    use std::ops::Range;
+
+    pub(super) const KIND: usize = 0;
+    pub(super) const FLAGS: usize = 1;
+    pub(super) const RESERVED: Range<usize> = 2..4;
+    /// The length of a message's payload in bytes, the count of an acknowledgement.
+    pub(super) const VALUE: Range<usize> = 4..12;
+}
+
+// `Fixed::read` takes the fixed part apart in this order.
+const _: () = assert!(field::KIND == 0 && field::FLAGS == 1 && field::RESERVED.start == 2);
+const _: () = assert!(field::RESERVED.end == field::VALUE.start);
+const _: () = assert!(field::VALUE.end - field::VALUE.start == size_of::<u64>());
+const _: () = assert!(FIXED_BYTES == 12 && HEADER_MAX_BYTES == 28);
+// Zero is the kind of no frame, so a stream of zeros is refused at its first byte.
+const _: () = assert!(kind::MESSAGE != 0 && kind::ACK != 0 && kind::MESSAGE != kind::ACK);
+
+mod kind {
+    pub(super) const MESSAGE: u8 = 1;
+    pub(super) const ACK: u8 = 2;
+}
+
+bitflags! {
+    /// The flags of a message. An acknowledgement has none.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Flags: u8 {
+        /// The tag follows the fixed part.
+        const TAGGED = 1 << 0;
+        /// Completion data follows the tag, or the fixed part where there is no tag.
+        const DATA = 1 << 1;
+        /// The sender waits for an acknowledgement.
+        const WANTS_ACK = 1 << 2;
+    }
+}
+
+impl Flags {
+    fn of(message: &Message) -> Flags {
+        let mut flags = Flags::empty();
+        flags.set(Flags::TAGGED, message.tag.is_some());
+        flags.set(Flags::DATA, message.data.is_some());
+        flags.set(Flags::WANTS_ACK, message.wants_ack);
+        flags
+    }
+
+    fn header_len_bytes(self) -> usize {
+        let words = usize::from(self.contains(Flags::TAGGED)) + usize::from(self.contains(Flags::DATA));
+        FIXED_BYTES + words * WORD_BYTES
+    }
+}
+
+/// The size of a header on the stream in bytes, without the payload.
+pub fn header_len_bytes(header: &Header) -> usize {
+    match header {
+        Header::Message(message) => Flags::of(message).header_len_bytes(),
+        Header::Ack { .. } => FIXED_BYTES,
+    }
+}
+
+/// Writes a header to the start of `buffer` and returns its size in bytes. What follows it in the buffer is
+/// left as it is.
+///
+/// A message longer than [`MESSAGE_MAX_BYTES`] is not for this function to refuse: it must not have been
+/// accepted from the application, and every peer refuses it.
+pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
+    let (kind, flags, value, words) = match header {
+        Header::Message(message) => {
+            debug_assert!(message.len_bytes <= MESSAGE_MAX_BYTES, "a message too long to be sent");
+            (kind::MESSAGE, Flags::of(message), message.len_bytes, [message.tag, message.data])
+        }
+        Header::Ack { received } => (kind::ACK, Flags::empty(), *received, [None, None]),
+    };
+    buffer[field::KIND] = kind;
+    buffer[field::FLAGS] = flags.bits();
+    buffer[field::RESERVED].fill(0);
+    buffer[field::VALUE].copy_from_slice(&value.to_le_bytes());
+    let mut end = FIXED_BYTES;
+    for word in words.into_iter().flatten() {
+        buffer[end..end + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
+        end += WORD_BYTES;
+    }
+    end
+}
+
+/// Reads the header at the start of `bytes` and returns it with its size in bytes, or `None` if more bytes
+/// are needed to know it.
+///
+/// # Errors
+///
+/// The bytes are refused as soon as no continuation could make a header of them, so an incomplete header that
+/// is bad is an error, not `None`.
+pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
+    let Some((fixed, mut words)) = bytes.split_first_chunk() else {
+        return refuse_early(bytes);
+    };
+    let fixed = Fixed::read(fixed);
+    fixed.check()?;
+    let len_bytes = fixed.flags.header_len_bytes();
+    if bytes.len() < len_bytes {
+        return Ok(None);
+    }
+    let mut word_if = |flag| {
+        if !fixed.flags.contains(flag) {
+            return None;
+        }
+        let (word, rest) = words.split_first_chunk()?;
+        words = rest;
+        Some(u64::from_le_bytes(*word))
+    };
+    let header = match fixed.kind {
+        kind::ACK => Header::Ack { received: fixed.value },
+        _ => Header::Message(Message {
+            len_bytes: fixed.value,
+            tag: word_if(Flags::TAGGED),
+            data: word_if(Flags::DATA),
+            wants_ack: fixed.flags.contains(Flags::WANTS_ACK),
+        }),
+    };
+    Ok(Some((header, len_bytes)))
+}
+
+/// Refuses the start of a fixed part where no continuation of it is acceptable. Beyond the kind, zeros are
+/// always acceptable, and as a number's missing upper bytes they make it the smallest that it can still
+/// become.
+#[cold]
+fn refuse_early(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let mut padded = [0; FIXED_BYTES];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    Fixed::read(&padded).check()?;
+    Ok(None)
+}
+
+/// The part that every header has, as it stands.
+struct Fixed {
+    kind: u8,
+    flags: Flags,
+    reserved: [u8; 2],
+    value: u64,
+}
+
+impl Fixed {
+    fn read(bytes: &[u8; FIXED_BYTES]) -> Fixed {
+        let [kind, flags, r0, r1, value @ ..] = *bytes;
+        Fixed {
+            kind,
+            flags: Flags::from_bits_retain(flags),
+            reserved: [r0, r1],
+            value: u64::from_le_bytes(value),
+        }
+    }
+
+    /// Whether a correct peer may send it. Kept apart from reading, so that no checked copy has to be
+    /// returned.
+    fn check(&self) -> Result<(), WireError> {
+        let (known, value_max) = match self.kind {
+            kind::MESSAGE => (Flags::all(), MESSAGE_MAX_BYTES),
+            kind::ACK => (Flags::empty(), u64::MAX),
+            _ => return Err(WireError::UnknownKind),
+        };
+        if !known.contains(self.flags) {
+            return Err(WireError::UnknownFlag);
+        }
+        if self.reserved != [0; 2] {
+            return Err(WireError::ReservedNotZero);
+        }
+        if self.value > value_max {
+            return Err(WireError::ImpossibleLength);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::wire::testing::any_header;
+
+    fn emitted(header: &Header) -> Vec<u8> {
+        let mut buffer = [0xa5; HEADER_MAX_BYTES];
+        let len_bytes = emit(header, &mut buffer);
+        assert!(buffer[len_bytes..].iter().all(|&byte| byte == 0xa5), "wrote beyond the header");
+        buffer[..len_bytes].to_vec()
+    }
+
+    #[test]
+    fn the_layout_is_what_the_documentation_says() {
+        let message =
+            Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(0x0506 << 48), wants_ack: true };
+        assert_eq!(
+            emitted(&Header::Message(message)),
+            [
+                1, 7, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, // fixed
+                4, 3, 0, 0, 0, 0, 0, 0, // tag
+                0, 0, 0, 0, 0, 0, 6, 5, // data
+            ],
+        );
+        assert_eq!(emitted(&Header::Ack { received: u64::MAX - 1 }), {
+            [2, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]
+        });
+    }
+
+    #[test]
+    fn what_no_correct_peer_sends_is_refused() {
+        let cases: &[(&[u8], WireError)] = &[
+            (&[0], WireError::UnknownKind),
+            (&[3], WireError::UnknownKind),
+            (&[1, 8], WireError::UnknownFlag),
+            (&[2, 1], WireError::UnknownFlag),
+            (&[2, 4], WireError::UnknownFlag),
+            (&[1, 0, 1], WireError::ReservedNotZero),
+            (&[1, 0, 0, 1], WireError::ReservedNotZero),
+            (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
+            (&[1, 0, 0, 0, 1, 0, 0, 0, 0, 1], WireError::ImpossibleLength),
+            (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], WireError::ImpossibleLength),
+        ];
+        for (bytes, reason) in cases {
+            assert_eq!(parse(bytes), Err(*reason), "{bytes:?}");
+            let before = &bytes[..bytes.len() - 1];
+            assert_eq!(parse(before), Ok(None), "{before:?} is not yet bad");
+        }
+    }
+
+    #[test]
+    fn the_longest_message_is_accepted() {
+        let longest = Message { len_bytes: MESSAGE_MAX_BYTES, tag: None, data: None, wants_ack: false };
+        let bytes = emitted(&Header::Message(longest));
+        assert_eq!(parse(&bytes), Ok(Some((Header::Message(longest), bytes.len()))));
+    }
+
+    proptest! {
+        #[test]
+        fn a_header_comes_back_whatever_follows(
+            header in any_header(),
+            rest in proptest::collection::vec(any::<u8>(), 0..32),
+        ) {
+            let mut bytes = emitted(&header);
+            let len_bytes = bytes.len();
+            prop_assert_eq!(len_bytes, header_len_bytes(&header));
+            bytes.extend(rest);
+            prop_assert_eq!(parse(&bytes), Ok(Some((header, len_bytes))));
+        }
+
+        #[test]
+        fn the_start_of_a_header_is_incomplete(header in any_header()) {
+            let bytes = emitted(&header);
+            for end in 0..bytes.len() {
+                prop_assert_eq!(parse(&bytes[..end]), Ok(None), "cut at {}", end);
+            }
+        }
+
+        #[test]
+        fn every_bit_matters(header in any_header()) {
+            let bytes = emitted(&header);
+            for bit in 0..bytes.len() * 8 {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                if let Ok(Some((parsed, _))) = parse(&flipped) {
+                    prop_assert_ne!(parsed, header, "bit {}", bit);
+                    prop_assert_eq!(&emitted(&parsed)[..], &flipped[..header_len_bytes(&parsed)]);
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_judged_as_early_as_possible(
+            kind in prop_oneof![Just(kind::MESSAGE), Just(kind::ACK), any::<u8>()],
+            flags in prop_oneof![0_u8..8, any::<u8>()],
+            rest in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..30),
+        ) {
+            let bytes = [vec![kind, flags], rest].concat();
+            let judged = parse(&bytes);
+            if let Ok(Some((header, len_bytes))) = judged {
+                prop_assert_eq!(&emitted(&header)[..], &bytes[..len_bytes]);
+            }
+            for end in 0..bytes.len() {
+                match parse(&bytes[..end]) {
+                    Ok(None) => {
+                        let mut continued = bytes[..end].to_vec();
+                        continued.resize(continued.len().max(1), kind::MESSAGE);
+                        continued.resize(HEADER_MAX_BYTES, 0);
+                        prop_assert!(matches!(parse(&continued), Ok(Some(_))), "was bad already");
+                    }
+                    early => prop_assert_eq!(early, judged),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What each side of a stream says first, before any frame: who it is.
+//!
+//! ```text
+//!  offset  0       8         10     11         12     14         16         20         24   40         48
+//!          +-------+---------+------+----------+------+----------+----------+----------+----+----------+
+//!          | magic | version | form | reserved | port | reserved | scope id | reserved | ip | instance |
+//!          +-------+---------+------+----------+------+----------+----------+----------+----+----------+
+//! ```
+//!
+//! Numbers are little-endian, the octets of the IP address in their own order. An IPv4 address fills the
+//! first 4 bytes of its field; the other 12 and the scope id are then reserved. Reserved bytes are zero.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::ops::Range;
+
+use crate::address::Address;
+use crate::wire::WireError;
+
+/// The size of a hello in bytes.
+pub const HELLO_BYTES: usize = field::INSTANCE.end;
+
+const MAGIC: [u8; 8] = *b"homespun";
+
+/// The version of the protocol: of this hello and of every frame that follows it.
+const VERSION: u16 = 1;
+
+const IPV4_BYTES: usize = 4;
+
+mod field {
+    use std::ops::Range;
+
+    pub(super) const MAGIC: Range<usize> = 0..8;
+    pub(super) const VERSION: Range<usize> = 8..10;
+    pub(super) const FORM: usize = 10;
+    pub(super) const PORT: Range<usize> = 12..14;
+    pub(super) const SCOPE_ID: Range<usize> = 16..20;
+    pub(super) const IP: Range<usize> = 24..40;
+    pub(super) const INSTANCE: Range<usize> = 40..48;
+
+    /// Reserved in every hello.
+    pub(super) const RESERVED: [Range<usize>; 3] = [11..12, 14..16, 20..24];
+}
+
+mod form {
+    pub(super) const IPV4: u8 = 4;
+    pub(super) const IPV6: u8 = 6;
+}
+
+const _: () = assert!(HELLO_BYTES == 48);
+const _: () = assert!(field::MAGIC.end - field::MAGIC.start == MAGIC.len());
+const _: () = assert!(field::IP.end - field::IP.start == size_of::<Ipv6Addr>());
+
+/// Who is at the other end of a stream.
+///
+/// It is a claim, not a proof: what it says about the host is to be believed only as far as the connection's
+/// own address agrees, and a scope id means something on the host that chose it only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// The endpoint's address, under which its peers reach it; not the address of this connection.
+    pub address: Address,
+    /// The random number that the endpoint drew when it was opened.
+    pub instance: u64,
+}
+
+impl Hello {
+    /// The hello as it is sent.
+    ///
+    /// Peers refuse an address that is a wildcard or has no port.
+    pub fn emit(&self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[field::MAGIC].copy_from_slice(&MAGIC);
+        bytes[field::VERSION].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[field::PORT].copy_from_slice(&self.address.port().to_le_bytes());
+        bytes[field::INSTANCE].copy_from_slice(&self.instance.to_le_bytes());
+        match self.address.socket_addr() {
+            SocketAddr::V4(v4) => {
+                bytes[field::FORM] = form::IPV4;
+                bytes[field::IP][..IPV4_BYTES].copy_from_slice(&v4.ip().octets());
+            }
+            SocketAddr::V6(v6) => {
+                bytes[field::FORM] = form::IPV6;
+                bytes[field::IP].copy_from_slice(&v6.ip().octets());
+                bytes[field::SCOPE_ID].copy_from_slice(&v6.scope_id().to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Reads a hello.
+    ///
+    /// # Errors
+    ///
+    /// The peer is no homespun endpoint, speaks another version of the protocol, or names an address at which
+    /// no endpoint can be.
+    pub fn parse(bytes: &[u8; HELLO_BYTES]) -> Result<Hello, WireError> {
+        plausible_prefix(bytes)?;
+        let port = u16::from_le_bytes(array(bytes, field::PORT));
+        let address: Address = match bytes[field::FORM] {
+            form::IPV4 => {
+                let [a, b, c, d, unused @ ..] = array::<16>(bytes, field::IP);
+                if unused != [0; 12] || bytes[field::SCOPE_ID] != [0; 4] {
+                    return Err(WireError::ReservedNotZero);
+                }
+                SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), port)).into()
+            }
+            form::IPV6 => {
+                let ip = Ipv6Addr::from(array::<16>(bytes, field::IP));
+                let scope_id = u32::from_le_bytes(array(bytes, field::SCOPE_ID));
+                SocketAddr::V6(SocketAddrV6::new(ip, port, 0, scope_id)).into()
+            }
+            _ => return Err(WireError::MalformedAddress),
+        };
+        if !address.is_specific() || port == 0 {
+            return Err(WireError::MalformedAddress);
+        }
+        Ok(Hello { address, instance: u64::from_le_bytes(array(bytes, field::INSTANCE)) })
+    }
+}
+
+/// Whether these first bytes of a stream, however few, can be the start of a hello. Bytes beyond a hello's
+/// length are not looked at.
+///
+/// Whoever connects by mistake (a browser, a port scanner) is refused at the first byte that is wrong, not
+/// only when as many as a hello has have arrived.
+///
+/// # Errors
+///
+/// What [`Hello::parse`] would say about every hello that starts so.
+pub fn plausible_prefix(bytes: &[u8]) -> Result<(), WireError> {
+    if !agrees(bytes, field::MAGIC, &MAGIC) {
+        return Err(WireError::BadMagic);
+    }
+    if !agrees(bytes, field::VERSION, &VERSION.to_le_bytes()) {
+        return Err(WireError::UnknownVersion);
+    }
+    if !matches!(bytes.get(field::FORM), None | Some(&(form::IPV4 | form::IPV6))) {
+        return Err(WireError::MalformedAddress);
+    }
+    for reserved in field::RESERVED {
+        if !agrees(bytes, reserved, &[0; 4]) {
+            return Err(WireError::ReservedNotZero);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the bytes at a field, as far as they are there, are those expected.
+fn agrees(bytes: &[u8], field: Range<usize>, expected: &[u8]) -> bool {
+    field.zip(expected).all(|(at, expected)| bytes.get(at).is_none_or(|byte| byte == expected))
+}
+
+/// The bytes of a field, whose length the caller knows at compile time.
+fn array<const N: usize>(bytes: &[u8; HELLO_BYTES], field: Range<usize>) -> [u8; N] {
+    debug_assert_eq!(field.len(), N);
+    std::array::from_fn(|at| bytes[field.start + at])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_hello() -> impl Strategy<Value = Hello> {
+        let ip = any::<std::net::IpAddr>().prop_filter("a wildcard", |ip| !ip.is_unspecified());
+        (ip, 1..=u16::MAX, any::<u32>(), any::<u64>()).prop_map(|(ip, port, scope_id, instance)| {
+            let mut address = SocketAddr::new(ip, port);
+            if let SocketAddr::V6(v6) = &mut address {
+                v6.set_scope_id(scope_id);
+            }
+            Hello { address: address.into(), instance }
+        })
+    }
+
+    fn address(text: &str) -> Address {
+        text.parse::<SocketAddr>().unwrap().into()
+    }
+
+    #[test]
+    fn the_layout_is_what_the_documentation_says() {
+        let v4 = Hello { address: address("10.1.2.3:513"), instance: 0x0a0b };
+        assert_eq!(&v4.emit()[..28], b"homespun\x01\0\x04\0\x01\x02\0\0\0\0\0\0\0\0\0\0\x0a\x01\x02\x03");
+        assert_eq!(&v4.emit()[28..], b"\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0a\0\0\0\0\0\0");
+        let v6 = Hello { address: address("[fe80::1%258]:1"), instance: 0 };
+        assert_eq!(&v6.emit()[8..24], b"\x01\0\x06\0\x01\0\0\0\x02\x01\0\0\0\0\0\0");
+        assert_eq!(&v6.emit()[24..40], b"\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
+    }
+
+    #[test]
+    fn an_address_where_no_endpoint_can_be_is_refused() {
+        for text in ["0.0.0.0:1", "[::]:1", "127.0.0.1:0", "[::1]:0"] {
+            let bytes = Hello { address: address(text), instance: 1 }.emit();
+            assert_eq!(Hello::parse(&bytes), Err(WireError::MalformedAddress), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_an_ipv4_address_does_not_use_is_reserved() {
+        let bytes = Hello { address: address("127.0.0.1:1"), instance: 1 }.emit();
+        for at in field::SCOPE_ID.chain(field::IP.start + IPV4_BYTES..field::IP.end) {
+            let mut wrong = bytes;
+            wrong[at] = 1;
+            assert_eq!(Hello::parse(&wrong), Err(WireError::ReservedNotZero), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_stranger_is_refused_at_its_first_wrong_byte() {
+        let bytes = Hello { address: address("127.0.0.1:1"), instance: 1 }.emit();
+        let reasons = [
+            (field::MAGIC, WireError::BadMagic),
+            (field::VERSION, WireError::UnknownVersion),
+            (field::FORM..field::FORM + 1, WireError::MalformedAddress),
+            (field::RESERVED[0].clone(), WireError::ReservedNotZero),
+            (field::RESERVED[1].clone(), WireError::ReservedNotZero),
+            (field::RESERVED[2].clone(), WireError::ReservedNotZero),
+        ];
+        for (field, reason) in reasons {
+            for at in field {
+                let mut wrong = bytes;
+                wrong[at] ^= 0x80;
+                assert_eq!(plausible_prefix(&wrong[..at]), Ok(()), "before byte {at}");
+                assert_eq!(plausible_prefix(&wrong[..=at]), Err(reason), "byte {at}");
+                assert_eq!(Hello::parse(&wrong), Err(reason), "byte {at}");
+            }
+        }
+        assert_eq!(plausible_prefix(b"GET / HTTP/1.1\r\n"), Err(WireError::BadMagic));
+        assert_eq!(plausible_prefix(b""), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_hello_comes_back(hello in any_hello()) {
+            let bytes = hello.emit();
+            prop_assert_eq!(Hello::parse(&bytes), Ok(hello));
+            for end in 0..=bytes.len() {
+                prop_assert_eq!(plausible_prefix(&bytes[..end]), Ok(()), "cut at {}", end);
+            }
+        }
+
+        #[test]
+        fn every_bit_matters(hello in any_hello()) {
+            let bytes = hello.emit();
+            for bit in 0..bytes.len() * 8 {
+                let mut flipped = bytes;
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                if let Ok(parsed) = Hello::parse(&flipped) {
+                    prop_assert_ne!(parsed, hello, "bit {}", bit);
+                    prop_assert_eq!(parsed.emit(), flipped);
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_judged_alike_by_prefix_and_whole(
+            start in 0..=HELLO_BYTES,
+            hello in any_hello(),
+            noise in any::<[u8; HELLO_BYTES]>(),
+        ) {
+            let mut bytes = noise;
+            bytes[..start].copy_from_slice(&hello.emit()[..start]);
+            if let Err(reason) = plausible_prefix(&bytes) {
+                prop_assert_eq!(Hello::parse(&bytes), Err(reason));
+            }
+            if let Ok(parsed) = Hello::parse(&bytes) {
+                prop_assert_eq!(parsed.emit(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Takes the byte stream of a link apart into frames.
+
+use crate::transport::{LinkId, Receiver};
+use crate::wire::frame::{self, HEADER_MAX_BYTES};
+use crate::wire::{Header, WireError};
+
+/// Takes the bytes that follow the hello on one link apart and reports the frames to a [`Receiver`].
+///
+/// Bytes come by [`feed`](Self::feed), in pieces of any size. Where [`payload_left`](Self::payload_left) is
+/// not zero, the next bytes of the stream may instead be read straight to where [`Receiver::space`] says, and
+/// are then counted by [`placed`](Self::placed).
+///
+/// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
+#[derive(Debug)]
+pub struct Decoder {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Inside a header, or between frames if nothing is kept.
+    Header(PartialHeader),
+    /// Inside a payload that was begun; at least one byte is left.
+    Payload { left_bytes: u64 },
+    /// The peer broke the protocol.
+    Refused(WireError),
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder at the start of a stream of frames.
+    pub fn new() -> Decoder {
+        Decoder { state: State::Header(PartialHeader::EMPTY) }
+    }
+
+    /// Takes the next bytes of the stream, all of them, and returns how many frames they completed.
+    ///
+    /// A frame whose payload lies whole in `bytes` is reported by [`Receiver::frame`], in place. Otherwise
+    /// the frame is begun, and what there is of its payload goes to [`Receiver::chunk`], whether or not the
+    /// receiver has a space.
+    ///
+    /// # Errors
+    ///
+    /// The peer broke the protocol. What came before was reported; nothing follows, and every later call
+    /// fails alike.
+    pub fn feed(
+        &mut self,
+        link: LinkId,
+        mut bytes: &[u8],
+        receiver: &mut impl Receiver,
+    ) -> Result<u32, WireError> {
+        let mut frames = 0;
+        while !bytes.is_empty() {
+            match &mut self.state {
+                State::Header(partial) => {
+                    let (header, rest) = match partial.complete(bytes) {
+                        Ok(Some(complete)) => complete,
+                        Ok(None) => break,
+                        Err(reason) => {
+                            self.state = State::Refused(reason);
+                            return Err(reason);
+                        }
+                    };
+                    bytes = rest;
+                    let len_bytes = header.payload_len_bytes();
+                    if let Some((payload, rest)) = split_at_u64(bytes, len_bytes) {
+                        receiver.frame(link, &header, payload);
+                        bytes = rest;
+                        frames += 1;
+                    } else {
+                        receiver.begin(link, &header);
+                        self.state = State::Payload { left_bytes: len_bytes };
+                    }
+                }
+                State::Payload { left_bytes } => {
+                    let (chunk, rest) = split_at_u64(bytes, *left_bytes).unwrap_or((bytes, &[]));
+                    receiver.chunk(link, chunk);
+                    bytes = rest;
+                    frames += u32::from(self.advance(chunk.len()));
+                }
+                State::Refused(reason) => return Err(*reason),
+            }
+        }
+        Ok(frames)
+    }
+
+    /// How many bytes of the unfinished frame's payload are still to come; 0 if no payload is.
+    pub fn payload_left(&self) -> u64 {
+        match self.state {
+            State::Payload { left_bytes } => left_bytes,
+            State::Header(_) | State::Refused(_) => 0,
+        }
+    }
+
+    /// The next `count_bytes` of the stream, all of them payload of the unfinished frame, were put at the
+    /// start of [`Receiver::space`]. Returns whether they completed the frame.
+    pub fn placed(&mut self, link: LinkId, count_bytes: usize, receiver: &mut impl Receiver) -> bool {
+        receiver.placed(link, count_bytes);
+        self.advance(count_bytes)
+    }
+
+    /// Whether the stream must not end here: a frame has begun and is not complete.
+    pub fn is_mid_frame(&self) -> bool {
+        match &self.state {
+            State::Header(partial) => partial.len_bytes > 0,
+            State::Payload { .. } => true,
+            State::Refused(_) => false,
+        }
+    }
+
+    /// Counts payload that was reported, and returns whether it completed the frame.
+    fn advance(&mut self, count_bytes: usize) -> bool {
+        let count_bytes = count_bytes as u64;
+        debug_assert!(count_bytes <= self.payload_left(), "more bytes than the frame has left");
+        match &mut self.state {
+            State::Payload { left_bytes } if *left_bytes > count_bytes => {
+                *left_bytes -= count_bytes;
+                false
+            }
+            State::Payload { .. } => {
+                self.state = State::Header(PartialHeader::EMPTY);
+                true
+            }
+            State::Header(_) | State::Refused(_) => false,
+        }
+    }
+}
+
+/// The start of a header whose end has not arrived yet.
+#[derive(Debug)]
+struct PartialHeader {
+    start: [u8; HEADER_MAX_BYTES],
+    len_bytes: usize,
+}
+
+impl PartialHeader {
+    const EMPTY: PartialHeader = PartialHeader { start: [0; HEADER_MAX_BYTES], len_bytes: 0 };
+
+    /// The header that `bytes` complete and what follows it, leaving nothing kept; or `None`, and they are
+    /// kept.
+    fn complete<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Header, &'a [u8])>, WireError> {
+        if self.len_bytes == 0
+            && let Some((header, len_bytes)) = frame::parse(bytes)?
+        {
+            return Ok(Some((header, &bytes[len_bytes..])));
+        }
+        let free = &mut self.start[self.len_bytes..];
+        let kept_bytes = free.len().min(bytes.len());
+        free[..kept_bytes].copy_from_slice(&bytes[..kept_bytes]);
+        let known = &self.start[..self.len_bytes + kept_bytes];
+        if let Some((header, len_bytes)) = frame::parse(known)? {
+            let rest = &bytes[len_bytes - self.len_bytes..];
+            self.len_bytes = 0;
+            return Ok(Some((header, rest)));
+        }
+        self.len_bytes = known.len();
+        Ok(None)
+    }
+}
+
+/// The first `at` bytes and the rest, or `None` if there are fewer.
+fn split_at_u64(bytes: &[u8], at: u64) -> Option<(&[u8], &[u8])> {
+    bytes.split_at_checked(usize::try_from(at).ok()?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+use std::io::IoSliceMut;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::transport::{LinkEvent, Space};
+use crate::wire::Message;
+use crate::wire::testing::any_message;
+
+const LINK: LinkId = LinkId(7);
+
+/// Longer than a chunk and a header, short enough to shrink well.
+const PAYLOAD_MAX_BYTES: u64 = 100;
+
+type Frame = (Header, Vec<u8>);
+
+/// Puts frames together again and checks the order of the calls.
+#[derive(Default)]
+struct Recorder {
+    frames: Vec<Frame>,
+    /// How many of the frames came by [`Receiver::frame`].
+    whole: usize,
+    unfinished: Option<Unfinished>,
+}
+
+struct Unfinished {
+    header: Header,
+    payload: Vec<u8>,
+    filled_bytes: usize,
+}
+
+impl Recorder {
+    fn finish_if_filled(&mut self) {
+        if let Some(done) = self.unfinished.take_if(|it| it.filled_bytes == it.payload.len()) {
+            self.frames.push((done.header, done.payload));
+        }
+    }
+
+    fn unfinished(&mut self) -> &mut Unfinished {
+        self.unfinished.as_mut().expect("payload outside a frame")
+    }
+}
+
+impl Receiver for Recorder {
+    fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        assert_eq!(link, LINK);
+        assert!(self.unfinished.is_none(), "a frame inside a frame");
+        assert_eq!(payload.len() as u64, header.payload_len_bytes());
+        self.frames.push((*header, payload.to_vec()));
+        self.whole += 1;
+    }
+
+    fn begin(&mut self, link: LinkId, header: &Header) {
+        assert_eq!(link, LINK);
+        assert!(self.unfinished.is_none(), "a frame inside a frame");
+        assert!(header.payload_len_bytes() > 0, "a frame without payload is whole");
+        let len_bytes = header.payload_len_bytes().min(PAYLOAD_MAX_BYTES);
+        let payload = vec![0; usize::try_from(len_bytes).unwrap()];
+        self.unfinished = Some(Unfinished { header: *header, payload, filled_bytes: 0 });
+    }
+
+    fn space(&mut self, _: LinkId) -> Space<'_> {
+        let unfinished = self.unfinished();
+        let free = &mut unfinished.payload[unfinished.filled_bytes..];
+        let (first, second) = free.split_at_mut(free.len() / 3);
+        Space::from_iter([IoSliceMut::new(first), IoSliceMut::new(second)])
+    }
+
+    fn placed(&mut self, link: LinkId, count_bytes: usize) {
+        assert_eq!(link, LINK);
+        self.unfinished().filled_bytes += count_bytes;
+        self.finish_if_filled();
+    }
+
+    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+        assert_eq!(link, LINK);
+        assert!(!bytes.is_empty(), "an empty chunk");
+        let unfinished = self.unfinished();
+        let end = unfinished.filled_bytes + bytes.len();
+        unfinished.payload[unfinished.filled_bytes..end].copy_from_slice(bytes);
+        unfinished.filled_bytes = end;
+        self.finish_if_filled();
+    }
+
+    fn link(&mut self, _: LinkId, event: LinkEvent) {
+        panic!("a decoder knows nothing of {event:?}");
+    }
+}
+
+fn any_frame() -> impl Strategy<Value = Frame> {
+    prop_oneof![
+        4 => (any_message(Just(0)), proptest::collection::vec(any::<u8>(), 0..PAYLOAD_MAX_BYTES as usize))
+            .prop_map(|(mut message, payload)| {
+                message.len_bytes = payload.len() as u64;
+                (Header::Message(message), payload)
+            }),
+        1 => any::<u64>().prop_map(|received| (Header::Ack { received }, Vec::new())),
+    ]
+}
+
+fn stream_of(frames: &[Frame]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (header, payload) in frames {
+        let mut buffer = [0; HEADER_MAX_BYTES];
+        let len_bytes = frame::emit(header, &mut buffer);
+        stream.extend_from_slice(&buffer[..len_bytes]);
+        stream.extend_from_slice(payload);
+    }
+    stream
+}
+
+/// One arrival of bytes: how many at most, and whether they are read straight into place where that is
+/// possible.
+type Arrival = (usize, bool);
+
+/// Delivers a stream in the given arrivals, over and over. Returns the error, if any, and the frames counted.
+fn deliver(
+    stream: &[u8],
+    arrivals: &[Arrival],
+    decoder: &mut Decoder,
+    recorder: &mut Recorder,
+) -> (Result<(), WireError>, usize) {
+    let mut rest = stream;
+    let mut counted = 0;
+    for &(len_bytes, in_place) in arrivals.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let len_bytes = len_bytes.min(rest.len());
+        if in_place && decoder.payload_left() > 0 {
+            let mut placed_bytes = 0;
+            for piece in &mut recorder.space(LINK) {
+                let count_bytes = piece.len().min(len_bytes - placed_bytes);
+                piece[..count_bytes].copy_from_slice(&rest[placed_bytes..placed_bytes + count_bytes]);
+                placed_bytes += count_bytes;
+            }
+            counted += usize::from(decoder.placed(LINK, placed_bytes, recorder));
+            rest = &rest[placed_bytes..];
+        } else {
+            let (piece, after) = rest.split_at(len_bytes);
+            match decoder.feed(LINK, piece, recorder) {
+                Ok(frames) => counted += frames as usize,
+                Err(reason) => return (Err(reason), counted),
+            }
+            rest = after;
+        }
+    }
+    (Ok(()), counted)
+}
+
+fn any_arrivals() -> impl Strategy<Value = Vec<Arrival>> {
+    proptest::collection::vec((1..80_usize, any::<bool>()), 1..20)
+}
+
+#[test]
+fn frames_that_arrive_whole_are_not_taken_apart() {
+    let message = |len_bytes| Message { len_bytes, tag: Some(1), data: None, wants_ack: false };
+    let frames: Vec<Frame> = vec![
+        (Header::Message(message(3)), vec![1, 2, 3]),
+        (Header::Message(message(0)), vec![]),
+        (Header::Ack { received: 2 }, vec![]),
+    ];
+    let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
+    assert_eq!(decoder.feed(LINK, &stream_of(&frames), &mut recorder), Ok(3));
+    assert_eq!((recorder.frames, recorder.whole), (frames, 3));
+    assert!(!decoder.is_mid_frame());
+}
+
+#[test]
+fn a_split_header_does_not_split_the_payload() {
+    let header = Header::Message(Message { len_bytes: 2, tag: None, data: None, wants_ack: true });
+    let stream = stream_of(&[(header, vec![8, 9])]);
+    let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
+    assert_eq!(decoder.feed(LINK, &stream[..5], &mut recorder), Ok(0));
+    assert!(decoder.is_mid_frame());
+    assert_eq!(decoder.payload_left(), 0);
+    assert_eq!(decoder.feed(LINK, &stream[5..], &mut recorder), Ok(1));
+    assert_eq!((recorder.frames, recorder.whole), (vec![(header, vec![8, 9])], 1));
+}
+
+#[test]
+fn nothing_is_reported_after_a_violation() {
+    let ack = stream_of(&[(Header::Ack { received: 1 }, vec![])]);
+    let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
+    let bad = [&ack[..], &[0xff], &ack[..]].concat();
+    assert_eq!(decoder.feed(LINK, &bad, &mut recorder), Err(WireError::UnknownKind));
+    assert_eq!(decoder.feed(LINK, &ack, &mut recorder), Err(WireError::UnknownKind));
+    assert_eq!(recorder.frames.len(), 1);
+}
+
+#[test]
+fn a_violation_is_seen_at_its_first_byte_also_across_pieces() {
+    let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
+    assert_eq!(decoder.feed(LINK, &[1, 0], &mut recorder), Ok(0));
+    assert_eq!(decoder.feed(LINK, &[1], &mut recorder), Err(WireError::ReservedNotZero));
+}
+
+proptest! {
+    #[test]
+    fn any_split_gives_the_same_frames(
+        frames in proptest::collection::vec(any_frame(), 0..12),
+        arrivals in any_arrivals(),
+    ) {
+        let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
+        let (result, counted) = deliver(&stream_of(&frames), &arrivals, &mut decoder, &mut recorder);
+        prop_assert_eq!(result, Ok(()));
+        prop_assert_eq!(counted, frames.len());
+        prop_assert_eq!(recorder.frames, frames);
+        prop_assert!(!decoder.is_mid_frame());
+        prop_assert_eq!(decoder.payload_left(), 0);
+    }
+
+    #[test]
+    fn an_early_end_is_seen(
+        frames in proptest::collection::vec(any_frame(), 1..4),
+        arrivals in any_arrivals(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let stream = stream_of(&frames);
+        let cut = cut.index(stream.len());
+        let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
+        let (result, counted) = deliver(&stream[..cut], &arrivals, &mut decoder, &mut recorder);
+        prop_assert_eq!(result, Ok(()));
+        prop_assert_eq!(&recorder.frames[..], &frames[..counted]);
+        let between = stream_of(&frames[..counted]).len() == cut;
+        prop_assert_eq!(decoder.is_mid_frame(), !between);
+    }
+
+    #[test]
+    fn a_violation_is_the_same_in_any_split(
+        frames in proptest::collection::vec(any_frame(), 0..4),
+        garbage in proptest::collection::vec(prop_oneof![any::<u8>(), 0..4_u8], 0..60),
+        arrivals in any_arrivals(),
+    ) {
+        let stream = [stream_of(&frames), garbage].concat();
+        let mut at_once = Recorder::default();
+        let whole = Decoder::new().feed(LINK, &stream, &mut at_once);
+        let mut in_pieces = Recorder::default();
+        let (result, _) = deliver(&stream, &arrivals, &mut Decoder::new(), &mut in_pieces);
+        prop_assert_eq!(result.err(), whole.err());
+        prop_assert_eq!(in_pieces.frames, at_once.frames);
+    }
+}

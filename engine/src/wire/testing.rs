@@ -1,0 +1,20 @@
+//! Random headers, for the tests of this module.
+
+use proptest::prelude::*;
+
+use crate::limits::MESSAGE_MAX_BYTES;
+use crate::wire::{Header, Message};
+
+/// Any header that a correct peer may send.
+pub(super) fn any_header() -> impl Strategy<Value = Header> {
+    prop_oneof![
+        3 => any_message(0..=MESSAGE_MAX_BYTES).prop_map(Header::Message),
+        1 => any::<u64>().prop_map(|received| Header::Ack { received }),
+    ]
+}
+
+/// Any message with a payload of this length.
+pub(super) fn any_message(len_bytes: impl Strategy<Value = u64>) -> impl Strategy<Value = Message> {
+    (len_bytes, any::<Option<u64>>(), any::<Option<u64>>(), any::<bool>())
+        .prop_map(|(len_bytes, tag, data, wants_ack)| Message { len_bytes, tag, data, wants_ack })
+}

@@ -1,0 +1,187 @@
+//! What must hold of the wire format whatever bytes arrive. Ordinary tests replay a corpus with it, and the
+//! fuzz targets look for bytes that break it.
+//!
+//! Each check panics when something is wrong, and returns whether the bytes were acceptable.
+
+use std::io::IoSliceMut;
+use std::mem;
+
+use homespun_engine::transport::{LinkEvent, LinkId, Receiver, Space};
+use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
+use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
+use homespun_engine::wire::stream::Decoder;
+use homespun_engine::wire::{Header, WireError};
+
+/// A header has one form only, and is judged alike by each start of it that is long enough to be judged.
+pub(crate) fn frame(bytes: &[u8]) -> bool {
+    let judged = frame::parse(bytes);
+    let mut needed_bytes = 0;
+    if let Ok(Some((header, len_bytes))) = judged {
+        let mut emitted = [0; HEADER_MAX_BYTES];
+        assert_eq!(frame::emit(&header, &mut emitted), len_bytes);
+        assert_eq!(frame::header_len_bytes(&header), len_bytes);
+        assert_eq!(emitted[..len_bytes], bytes[..len_bytes]);
+        needed_bytes = len_bytes;
+    }
+    for end in 0..bytes.len().min(HEADER_MAX_BYTES) {
+        match frame::parse(&bytes[..end]) {
+            Ok(None) => assert!(judged.is_err() || end < needed_bytes || needed_bytes == 0),
+            early => assert_eq!(early, judged),
+        }
+    }
+    judged.is_ok()
+}
+
+/// A hello has one form only, and is refused no later than at its end.
+pub(crate) fn hello(bytes: &[u8]) -> bool {
+    let plausible = hello::plausible_prefix(bytes);
+    for end in 0..bytes.len().min(HELLO_BYTES) {
+        if let Err(reason) = hello::plausible_prefix(&bytes[..end]) {
+            // What follows can show another wrong field, but cannot mend this one.
+            assert!(plausible.is_err(), "{reason} was taken back");
+        }
+    }
+    let Some(whole) = bytes.first_chunk::<HELLO_BYTES>() else {
+        return plausible.is_ok();
+    };
+    match Hello::parse(whole) {
+        Ok(hello) => {
+            assert_eq!(plausible, Ok(()));
+            assert_eq!(hello.emit(), *whole);
+            assert!(hello.address.is_specific() && hello.address.port() != 0);
+            true
+        }
+        Err(reason) => {
+            assert!(plausible == Ok(()) || plausible == Err(reason));
+            false
+        }
+    }
+}
+
+/// A stream means the same however it arrives.
+///
+/// `input` is a number of arrivals, one byte for each of them, then the stream. The low 7 bits of an arrival
+/// are how many bytes of the stream arrive, the highest says whether they are read straight into place where
+/// that is possible.
+pub(crate) fn stream(input: &[u8]) -> bool {
+    let Some((count, input)) = input.split_first() else {
+        return true;
+    };
+    let (arrivals, stream) = input.split_at(input.len().min(usize::from(*count)));
+    let at_once = receive(stream, &[]);
+    let in_pieces = receive(stream, arrivals);
+    assert_eq!(in_pieces, at_once);
+    at_once.refused.is_none()
+}
+
+/// What a stream meant.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    frames: Vec<(Header, Vec<u8>)>,
+    refused: Option<WireError>,
+    is_mid_frame: bool,
+    payload_left: u64,
+}
+
+/// Takes a stream that comes in these arrivals, and what is left of it in one.
+fn receive(stream: &[u8], arrivals: &[u8]) -> Outcome {
+    let mut recorder = Recorder::default();
+    let mut decoder = Decoder::new();
+    let mut completed = 0;
+    let mut refused = None;
+    let mut rest = stream;
+    let arrivals = arrivals.iter().map(|arrival| (usize::from(arrival & 0x7f), arrival & 0x80 != 0));
+    for (len_bytes, in_place) in arrivals.chain([(usize::MAX, false)]) {
+        let (piece, after) = rest.split_at(len_bytes.min(rest.len()));
+        if in_place && decoder.payload_left() > 0 {
+            let placed_bytes = recorder.place(piece);
+            completed += usize::from(decoder.placed(LINK, placed_bytes, &mut recorder));
+            rest = &rest[placed_bytes..];
+            continue;
+        }
+        rest = after;
+        match decoder.feed(LINK, piece, &mut recorder) {
+            Ok(frames) => completed += frames as usize,
+            Err(reason) => {
+                refused = Some(reason);
+                break;
+            }
+        }
+    }
+    if refused.is_none() {
+        assert!(rest.is_empty());
+        assert_eq!(completed, recorder.frames.len() - usize::from(recorder.left_bytes > 0));
+    }
+    assert_eq!(decoder.payload_left(), recorder.left_bytes);
+    assert!(decoder.payload_left() == 0 || decoder.is_mid_frame());
+    Outcome {
+        frames: recorder.frames,
+        refused,
+        is_mid_frame: decoder.is_mid_frame(),
+        payload_left: decoder.payload_left(),
+    }
+}
+
+const LINK: LinkId = LinkId(3);
+
+/// Puts payload together as it arrives, and allocates for what has arrived only.
+#[derive(Debug, Default)]
+struct Recorder {
+    frames: Vec<(Header, Vec<u8>)>,
+    left_bytes: u64,
+    window: [u8; 32],
+}
+
+impl Recorder {
+    /// Puts the start of `piece` where the payload belongs, and returns how many bytes of it.
+    fn place(&mut self, piece: &[u8]) -> usize {
+        let mut placed_bytes = 0;
+        for place in &mut self.space(LINK) {
+            let fitting = place.len().min(piece.len() - placed_bytes);
+            place[..fitting].copy_from_slice(&piece[placed_bytes..placed_bytes + fitting]);
+            placed_bytes += fitting;
+        }
+        placed_bytes
+    }
+}
+
+impl Receiver for Recorder {
+    fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        assert_eq!((link, self.left_bytes), (LINK, 0));
+        assert_eq!(header.payload_len_bytes(), payload.len() as u64);
+        self.frames.push((*header, payload.to_vec()));
+    }
+
+    fn begin(&mut self, link: LinkId, header: &Header) {
+        assert_eq!((link, self.left_bytes), (LINK, 0));
+        self.left_bytes = header.payload_len_bytes();
+        assert!(self.left_bytes > 0);
+        self.frames.push((*header, Vec::new()));
+    }
+
+    fn space(&mut self, _: LinkId) -> Space<'_> {
+        let len_bytes =
+            usize::try_from(self.left_bytes).map_or(self.window.len(), |left| left.min(self.window.len()));
+        let (first, second) = self.window[..len_bytes].split_at_mut(len_bytes / 3);
+        Space::from_iter([IoSliceMut::new(first), IoSliceMut::new(second)])
+    }
+
+    fn placed(&mut self, link: LinkId, count_bytes: usize) {
+        let window = mem::take(&mut self.window);
+        if count_bytes > 0 {
+            self.chunk(link, &window[..count_bytes]);
+        }
+    }
+
+    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+        assert_eq!(link, LINK);
+        assert!(!bytes.is_empty());
+        self.left_bytes = self.left_bytes.checked_sub(bytes.len() as u64).expect("more than the frame has");
+        let (_, payload) = self.frames.last_mut().expect("payload before any frame");
+        payload.extend_from_slice(bytes);
+    }
+
+    fn link(&mut self, _: LinkId, event: LinkEvent) {
+        panic!("a decoder knows nothing of {event:?}");
+    }
+}

@@ -1,0 +1,117 @@
+//! The matching of messages and receives, beside a plain model.
+
+#![no_main]
+
+#[path = "../../engine/src/matching/model.rs"]
+mod model;
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use arbitrary::Arbitrary;
+use homespun_engine::matching::{Criteria, Matching};
+use homespun_engine::peer_id::PeerId;
+use homespun_engine::{Config, Engine};
+use libfuzzer_sys::fuzz_target;
+
+use crate::model::{Model, Operation};
+
+/// An operation with few sources, tags and masks, so that a random program has matches.
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Step {
+    Arrive {
+        source: u8,
+        tag: u8,
+    },
+    Post {
+        source: Option<u8>,
+        tag: u8,
+        mask: Mask,
+    },
+    /// Posts receives with tags that count up, so that queues become long in few bytes.
+    PostMany {
+        tag: u8,
+        count: u8,
+    },
+    ArriveMany {
+        tag: u8,
+        count: u8,
+    },
+    Peek {
+        source: Option<u8>,
+        tag: u8,
+        mask: Mask,
+    },
+    RemovePosted {
+        place: u16,
+    },
+    RemoveUnexpected {
+        place: u16,
+    },
+    RemoveAbsent,
+    DrainPosted,
+    DrainUnexpected,
+}
+
+#[derive(Debug, Clone, Copy, Arbitrary)]
+enum Mask {
+    Exact,
+    All,
+    Some(u8),
+}
+
+impl Mask {
+    fn ignore(self) -> u64 {
+        match self {
+            Mask::Exact => 0,
+            Mask::All => u64::MAX,
+            Mask::Some(bits) => u64::from(bits),
+        }
+    }
+}
+
+impl Step {
+    fn run(self, model: &mut Model) {
+        match self {
+            Step::Arrive { source, tag } => {
+                model.apply(Operation::Arrive { source: source.into(), tag: tag.into() });
+            }
+            Step::Post { source, tag, mask } => model.apply(Operation::Post {
+                source: source.map(usize::from),
+                tag: tag.into(),
+                ignore: mask.ignore(),
+            }),
+            Step::PostMany { tag, count } => {
+                for tag in (u64::from(tag)..).take(count.into()) {
+                    model.apply(Operation::Post { source: None, tag, ignore: 0 });
+                }
+            }
+            Step::ArriveMany { tag, count } => {
+                for tag in (u64::from(tag)..).take(count.into()) {
+                    model.apply(Operation::Arrive { source: 0, tag });
+                }
+            }
+            Step::Peek { source, tag, mask } => model.apply(Operation::Peek {
+                source: source.map(usize::from),
+                tag: tag.into(),
+                ignore: mask.ignore(),
+            }),
+            Step::RemovePosted { place } => model.apply(Operation::RemovePosted { place: place.into() }),
+            Step::RemoveUnexpected { place } => {
+                model.apply(Operation::RemoveUnexpected { place: place.into() });
+            }
+            Step::RemoveAbsent => model.apply(Operation::RemoveAbsent),
+            Step::DrainPosted => model.apply(Operation::DrainPosted),
+            Step::DrainUnexpected => model.apply(Operation::DrainUnexpected),
+        }
+        model.check_order();
+    }
+}
+
+fuzz_target!(|program: Vec<Step>| {
+    let mut engine = Engine::new(Config::default());
+    let peers = (1..=4).map(|port| engine.peer(SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into()));
+    let mut model = Model::new(peers.collect());
+    for step in program {
+        step.run(&mut model);
+    }
+});
