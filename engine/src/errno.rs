@@ -59,6 +59,7 @@ errnos! {
     EMSGSIZE = 90, "Message too long";
     ENOPROTOOPT = 92, "Protocol not available";
     EOPNOTSUPP = 95, "Operation not supported";
+    EAFNOSUPPORT = 97, "Address family not supported by protocol";
     EADDRINUSE = 98, "Address already in use";
     EADDRNOTAVAIL = 99, "Cannot assign requested address";
     ENETDOWN = 100, "Network is down";

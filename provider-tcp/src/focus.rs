@@ -1,0 +1,79 @@
+//! Which link is worth reading without asking the kernel first.
+
+use homespun_engine::transport::LinkId;
+
+use crate::limits::{BLIND_PASSES_MAX, FOCUS_READS_MIN};
+
+/// Watches which links bring something.
+///
+/// While two endpoints take turns, every pass at either is about one link, and asking which link is ready before
+/// each read costs a system call right where the other side waits. So after some reads in a row from one link,
+/// passes read that link blindly, and only every few passes is the kernel asked about all links.
+#[derive(Debug, Default)]
+pub(crate) struct Focus {
+    link: Option<LinkId>,
+    /// How many reads in a row this link has brought something, and no other.
+    reads: u32,
+    /// How many passes have not asked the kernel.
+    blind_passes: u32,
+}
+
+impl Focus {
+    /// Notes that a read brought something.
+    pub(crate) fn progress(&mut self, link: LinkId) {
+        if self.link == Some(link) {
+            self.reads = self.reads.saturating_add(1);
+        } else {
+            *self = Focus { link: Some(link), reads: 1, blind_passes: 0 };
+        }
+    }
+
+    /// Notes that the kernel has something else to say that matters, such as that there is room to write.
+    pub(crate) fn disturb(&mut self) {
+        *self = Focus::default();
+    }
+
+    /// The link to read in this pass, or `None` if the kernel is to be asked.
+    pub(crate) fn blindly(&mut self) -> Option<LinkId> {
+        if self.reads < FOCUS_READS_MIN || self.blind_passes == BLIND_PASSES_MAX {
+            self.blind_passes = 0;
+            return None;
+        }
+        self.blind_passes += 1;
+        self.link
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_asked_unless_one_link_brings_everything() {
+        let (one, other) = (LinkId(1), LinkId(2));
+        let mut focus = Focus::default();
+        for _ in 0..100 {
+            assert_eq!(focus.blindly(), None);
+            focus.progress(one);
+            assert_eq!(focus.blindly(), None);
+            focus.progress(other);
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_asked_every_few_passes() {
+        let mut focus = Focus::default();
+        for _ in 0..FOCUS_READS_MIN {
+            assert_eq!(focus.blindly(), None);
+            focus.progress(LinkId(1));
+        }
+        for _ in 0..10 {
+            for _ in 0..BLIND_PASSES_MAX {
+                assert_eq!(focus.blindly(), Some(LinkId(1)));
+            }
+            assert_eq!(focus.blindly(), None);
+        }
+        focus.disturb();
+        assert_eq!(focus.blindly(), None);
+    }
+}

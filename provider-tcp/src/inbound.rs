@@ -1,0 +1,195 @@
+//! The receiving half of a link.
+
+use std::io::{self, IoSliceMut, Read};
+
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{LinkError, LinkId, Receiver};
+use homespun_engine::wire::WireError;
+use homespun_engine::wire::hello::Hello;
+use homespun_engine::wire::stream::Decoder;
+use mio::net::TcpStream;
+
+use crate::greeting::Greeting;
+use crate::limits::{LARGE_FRAME_BYTES, PROBE_BYTES};
+use crate::socket;
+
+/// What a stream ends with where the peer did not end it in order.
+const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
+
+/// What the peer has said so far, and what may come.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    stage: Stage,
+    /// The kernel reported the end of the stream or an error, so a short read does not mean that there is no more.
+    hung_up: bool,
+    /// The last frame that did not fit into one read was a large one, so the next may be.
+    expects_large: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The hello is still to come, or part of it.
+    Greeting(Greeting),
+    /// Frames follow.
+    Frames(Decoder),
+    /// The link was closed from this side; what still comes is dropped.
+    Discard,
+}
+
+/// What one read came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReadOutcome {
+    /// There was nothing to read. Something may come later.
+    Blocked,
+    /// Something was read.
+    Progress {
+        /// How many frames and events were reported.
+        reported: u32,
+        /// Nothing more is there, as far as is known.
+        drained: bool,
+    },
+    /// The stream ended between two frames.
+    Closed,
+    /// The stream broke.
+    Broken(LinkError),
+}
+
+impl Inbound {
+    pub(crate) fn new() -> Inbound {
+        Inbound { stage: Stage::Greeting(Greeting::new()), hung_up: false, expects_large: false }
+    }
+
+    /// Whether the peer has said who it is.
+    pub(crate) fn is_greeted(&self) -> bool {
+        !matches!(self.stage, Stage::Greeting(_))
+    }
+
+    /// Notes that there is an end to be found behind what can be read.
+    pub(crate) fn hang_up(&mut self) {
+        self.hung_up = true;
+    }
+
+    /// Drops whatever comes from now on.
+    pub(crate) fn discard(&mut self) {
+        self.stage = Stage::Discard;
+    }
+
+    /// Reads once. `greeted` is called with the peer's hello and the receiver, before the first frame.
+    pub(crate) fn read<R: Receiver>(
+        &mut self,
+        id: LinkId,
+        stream: &TcpStream,
+        buffer: &mut [u8],
+        receiver: &mut R,
+        greeted: impl FnOnce(&Hello, &mut R),
+    ) -> ReadOutcome {
+        let probe_bytes = if self.expects_large { PROBE_BYTES.min(buffer.len()) } else { buffer.len() };
+        let read = match &self.stage {
+            Stage::Frames(decoder) if decoder.payload_left() > 0 => {
+                read_payload(id, stream, buffer, probe_bytes, receiver)
+            }
+            _ => read_some(stream, &mut buffer[..probe_bytes]).map(|read_bytes| Filled {
+                placed_bytes: 0,
+                buffered_bytes: read_bytes,
+                is_short: read_bytes < probe_bytes,
+            }),
+        };
+        let filled = match read {
+            Ok(filled) => filled,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadOutcome::Blocked,
+            Err(error) => return ReadOutcome::Broken(LinkError::System(socket::errno(&error))),
+        };
+        if filled.placed_bytes + filled.buffered_bytes == 0 {
+            return self.end_of_stream();
+        }
+        match self.feed(id, filled.placed_bytes, &buffer[..filled.buffered_bytes], receiver, greeted) {
+            Ok(reported) => ReadOutcome::Progress { reported, drained: filled.is_short && !self.hung_up },
+            Err(reason) => ReadOutcome::Broken(LinkError::Protocol(reason.reason())),
+        }
+    }
+
+    fn feed<R: Receiver>(
+        &mut self,
+        id: LinkId,
+        placed_bytes: usize,
+        mut bytes: &[u8],
+        receiver: &mut R,
+        greeted: impl FnOnce(&Hello, &mut R),
+    ) -> Result<u32, WireError> {
+        let mut reported = 0;
+        if let Stage::Greeting(greeting) = &mut self.stage {
+            let Some((hello, rest)) = greeting.feed(bytes)? else { return Ok(0) };
+            greeted(&hello, receiver);
+            reported += 1;
+            bytes = rest;
+            self.stage = Stage::Frames(Decoder::new());
+        }
+        if let Stage::Frames(decoder) = &mut self.stage {
+            if placed_bytes > 0 {
+                reported += u32::from(decoder.placed(id, placed_bytes, receiver));
+            }
+            reported += decoder.feed(id, bytes, receiver)?;
+            let left_bytes = decoder.payload_left();
+            if left_bytes >= LARGE_FRAME_BYTES {
+                self.expects_large = true;
+            } else if left_bytes == 0 && placed_bytes == 0 {
+                self.expects_large = false;
+            }
+            // Part of a payload was dealt with: that is progress, even if it completed nothing.
+            reported = reported.max(1);
+        }
+        Ok(reported)
+    }
+
+    fn end_of_stream(&self) -> ReadOutcome {
+        match &self.stage {
+            Stage::Frames(decoder) if decoder.is_mid_frame() => ReadOutcome::Broken(RESET),
+            Stage::Frames(_) | Stage::Discard => ReadOutcome::Closed,
+            // A peer that ends in order says hello first.
+            Stage::Greeting(_) => ReadOutcome::Broken(RESET),
+        }
+    }
+}
+
+/// Where the bytes of one read went.
+struct Filled {
+    placed_bytes: usize,
+    buffered_bytes: usize,
+    /// Fewer than asked for.
+    is_short: bool,
+}
+
+/// Reads payload to where it belongs, and what follows it into the buffer, in one system call.
+fn read_payload(
+    id: LinkId,
+    stream: &TcpStream,
+    buffer: &mut [u8],
+    probe_bytes: usize,
+    receiver: &mut impl Receiver,
+) -> io::Result<Filled> {
+    let mut space = receiver.space(id);
+    let direct_bytes: usize = space.iter().map(|slice| slice.len()).sum();
+    // Payload that has no place is taken through the whole buffer.
+    let buffer_bytes = if direct_bytes == 0 { buffer.len() } else { probe_bytes };
+    space.push(IoSliceMut::new(&mut buffer[..buffer_bytes]));
+    let read_bytes = retry_interrupted(|| (&*stream).read_vectored(&mut space))?;
+    let placed_bytes = read_bytes.min(direct_bytes);
+    Ok(Filled {
+        placed_bytes,
+        buffered_bytes: read_bytes - placed_bytes,
+        is_short: read_bytes < direct_bytes + buffer_bytes,
+    })
+}
+
+fn read_some(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    retry_interrupted(|| (&*stream).read(buffer))
+}
+
+fn retry_interrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}

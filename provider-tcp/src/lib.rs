@@ -1,0 +1,96 @@
+//! The TCP backend of homespun: endpoints that reach each other over non-blocking stream sockets, IPv4 and IPv6.
+//!
+//! [`TcpProvider`] opens a [`TcpTransport`] for each endpoint. A transport listens at the endpoint's address and
+//! connects on demand; each connection is a link. Both sides say a hello first, then frames, laid out as
+//! [`homespun_engine::wire`] says.
+//!
+//! Small frames are copied to a staging buffer and leave together; larger payload is written straight from the
+//! caller's slices and read straight to where the receiver wants it. An idle pass costs one system call, a small
+//! message one write at its sender and at most an `epoll_wait(2)` and a read at its receiver, however many links
+//! there are.
+//!
+//! Everything a peer sends is checked, and a connection tells nothing about who is at its other end: there is no
+//! authentication.
+//!
+//! # Example
+//!
+//! A message from one endpoint to another, both driven by hand:
+//!
+//! ```
+//! use homespun_engine::address::{Address, AddressFormat};
+//! use homespun_engine::errno::Errno;
+//! use homespun_engine::transport::{LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+//! use homespun_engine::wire::{Header, Message};
+//! use homespun_tcp::TcpProvider;
+//!
+//! /// Collects messages. It has no places for payload to be read into, so all of it comes in chunks.
+//! #[derive(Default)]
+//! struct Inbox {
+//!     messages: Vec<Vec<u8>>,
+//! }
+//!
+//! impl Receiver for Inbox {
+//!     fn frame(&mut self, _: LinkId, _: &Header, payload: &[u8]) {
+//!         self.messages.push(payload.to_vec());
+//!     }
+//!     fn begin(&mut self, _: LinkId, _: &Header) {
+//!         self.messages.push(Vec::new());
+//!     }
+//!     fn space(&mut self, _: LinkId) -> Space<'_> {
+//!         Space::new()
+//!     }
+//!     fn placed(&mut self, _: LinkId, _: usize) {}
+//!     fn chunk(&mut self, _: LinkId, bytes: &[u8]) {
+//!         self.messages.last_mut().unwrap().extend_from_slice(bytes);
+//!     }
+//!     fn link(&mut self, link: LinkId, event: LinkEvent) {
+//!         println!("{link:?}: {event:?}");
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Errno> {
+//! let loopback = Address::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+//! let provider = TcpProvider::new();
+//! let mut server = provider.open(loopback, 1)?;
+//! let mut client = provider.open(loopback, 2)?;
+//!
+//! let link = client.connect(server.address());
+//! let message = Message { len_bytes: 5, tag: None, data: None, wants_ack: false };
+//! client.send_inline(link, &Header::Message(message), b"hello").expect("room for a first message");
+//!
+//! let (mut inbox, mut replies) = (Inbox::default(), Inbox::default());
+//! while inbox.messages.is_empty() {
+//!     client.receive(64, &mut replies);
+//!     client.flush();
+//!     server.receive(64, &mut inbox);
+//!     server.flush();
+//! }
+//! assert_eq!(inbox.messages, [b"hello"]);
+//! # Ok(())
+//! # }
+//! ```
+
+#![deny(unsafe_code)]
+
+pub mod limits;
+
+mod focus;
+mod greeting;
+mod inbound;
+mod link;
+mod links;
+mod listener;
+mod local;
+mod outbound;
+mod provider;
+mod socket;
+mod staging;
+#[expect(unsafe_code, reason = "asks the kernel what no safe interface asks")]
+mod sys;
+mod transport;
+
+pub use provider::TcpProvider;
+pub use transport::TcpTransport;
+
+#[cfg(test)]
+mod testing;

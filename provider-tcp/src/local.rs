@@ -1,0 +1,126 @@
+//! The addresses of this host.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use homespun_engine::address::{Address, AddressFormat};
+use if_addrs::Interface;
+
+/// The address that peers reach a listener under: where it is bound to a wildcard, that of an interface, the preferred
+/// one if it has any.
+pub(crate) fn reachable(bound: SocketAddr, preferred: Option<&str>) -> io::Result<Address> {
+    let address = Address::from(bound);
+    if address.is_specific() {
+        return Ok(address);
+    }
+    let ip = routable(&if_addrs::get_if_addrs()?, address.format(), preferred);
+    Ok(SocketAddr::new(ip, bound.port()).into())
+}
+
+/// Whether this host has the address.
+pub(crate) fn is_local(ip: IpAddr) -> bool {
+    // Where the interfaces cannot be listed nothing is known to be local, and the connection's address counts.
+    ip.is_loopback()
+        || if_addrs::get_if_addrs()
+            .is_ok_and(|interfaces| interfaces.iter().any(|interface| interface.ip() == ip))
+}
+
+/// The preferred interface's address, else the first that other hosts may route to, or loopback if there is none.
+fn routable(interfaces: &[Interface], format: AddressFormat, preferred: Option<&str>) -> IpAddr {
+    let (is_v4, loopback): (bool, IpAddr) = match format {
+        AddressFormat::SockaddrIn => (true, Ipv4Addr::LOCALHOST.into()),
+        AddressFormat::SockaddrIn6 => (false, Ipv6Addr::LOCALHOST.into()),
+    };
+    // A link-local address of IPv6 says nothing to a peer: the scope that it needs is this host's.
+    let usable = |interface: &&Interface| {
+        interface.is_oper_up() && interface.ip().is_ipv4() == is_v4 && (is_v4 || !interface.is_link_local())
+    };
+    let is_preferred = |interface: &&Interface| Some(interface.name.as_str()) == preferred;
+    let is_routable = |interface: &&Interface| !interface.is_loopback() && !interface.is_link_local();
+    let mut candidates = interfaces.iter().filter(usable);
+    let chosen = candidates.clone().find(is_preferred).or_else(|| candidates.find(is_routable));
+    chosen.map_or(loopback, Interface::ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use if_addrs::{IfAddr, IfOperStatus, Ifv4Addr, Ifv6Addr};
+
+    use super::*;
+
+    fn interface(ip: &str, oper_status: IfOperStatus) -> Interface {
+        let addr = match ip.parse().unwrap() {
+            IpAddr::V4(ip) => {
+                IfAddr::V4(Ifv4Addr { ip, netmask: Ipv4Addr::BROADCAST, prefixlen: 32, broadcast: None })
+            }
+            IpAddr::V6(ip) => {
+                IfAddr::V6(Ifv6Addr { ip, netmask: Ipv6Addr::UNSPECIFIED, prefixlen: 0, broadcast: None })
+            }
+        };
+        Interface { name: "test0".into(), addr, index: Some(1), oper_status, is_p2p: false }
+    }
+
+    #[test]
+    fn the_first_address_that_others_can_reach_is_taken() {
+        let interfaces = [
+            interface("127.0.0.1", IfOperStatus::Up),
+            interface("::1", IfOperStatus::Up),
+            interface("10.0.0.1", IfOperStatus::Down),
+            interface("169.254.7.7", IfOperStatus::Up),
+            interface("fe80::7", IfOperStatus::Up),
+            interface("10.0.0.2", IfOperStatus::Up),
+            interface("10.0.0.3", IfOperStatus::Up),
+            interface("fd00::2", IfOperStatus::Up),
+        ];
+        assert_eq!(routable(&interfaces, AddressFormat::SockaddrIn, None), IpAddr::from([10, 0, 0, 2]));
+        assert_eq!(
+            routable(&interfaces, AddressFormat::SockaddrIn6, None),
+            "fd00::2".parse::<IpAddr>().unwrap()
+        );
+        assert_eq!(routable(&interfaces[..4], AddressFormat::SockaddrIn, None), IpAddr::from([127, 0, 0, 1]));
+        assert_eq!(
+            routable(&interfaces[..5], AddressFormat::SockaddrIn6, None),
+            IpAddr::V6(Ipv6Addr::LOCALHOST)
+        );
+    }
+
+    #[test]
+    fn a_preferred_interface_is_taken_if_it_has_an_address_of_the_format() {
+        let special = |ip| Interface { name: "special".into(), ..interface(ip, IfOperStatus::Up) };
+        let interfaces = [
+            interface("10.0.0.2", IfOperStatus::Up),
+            interface("fd00::2", IfOperStatus::Up),
+            special("10.0.0.9"),
+            special("fe80::9"),
+        ];
+        let chosen = |format| routable(&interfaces, format, Some("special"));
+        assert_eq!(chosen(AddressFormat::SockaddrIn), IpAddr::from([10, 0, 0, 9]));
+        assert_eq!(chosen(AddressFormat::SockaddrIn6), "fd00::2".parse::<IpAddr>().unwrap());
+        assert_eq!(
+            routable(&interfaces, AddressFormat::SockaddrIn, Some("missing")),
+            IpAddr::from([10, 0, 0, 2])
+        );
+    }
+
+    #[test]
+    fn a_specific_address_stays_as_it_is() {
+        let bound: SocketAddr = "[fe80::1%3]:7".parse().unwrap();
+        assert_eq!(reachable(bound, None).unwrap(), Address::from(bound));
+    }
+
+    #[test]
+    fn loopback_and_interfaces_are_local() {
+        assert!(is_local("127.9.9.9".parse().unwrap()));
+        assert!(is_local(Ipv6Addr::LOCALHOST.into()));
+        // What the kernel lists, link-local addresses among them; a host without IPv6 has no such file.
+        for line in fs::read_to_string("/proc/net/if_inet6").unwrap_or_default().lines() {
+            let digits = line.split_whitespace().next().unwrap();
+            let ip = Ipv6Addr::from(u128::from_str_radix(digits, 16).unwrap());
+            assert!(is_local(ip.into()), "{ip}");
+        }
+        // TEST-NET-3 is for documentation; no host has it.
+        assert!(!is_local("203.0.113.77".parse().unwrap()));
+    }
+}

@@ -1,0 +1,237 @@
+//! The sending half of a link.
+
+use std::io::{self, IoSlice};
+
+use homespun_engine::errno::Errno;
+use homespun_engine::limits::IOV_LIMIT;
+use homespun_engine::transport::{Full, Sent};
+use homespun_engine::wire::Header;
+use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
+use smallvec::SmallVec;
+
+use crate::limits::INLINE_MAX_BYTES;
+use crate::socket::{self, Sink};
+use crate::staging::{Spare, Staging};
+
+/// Staging (which may wrap), header and payload, in the order in which they leave.
+type Slices<'a> = SmallVec<[IoSlice<'a>; IOV_LIMIT + 3]>;
+
+/// What is on its way to the peer, and whether more can be.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    staging: Staging,
+    /// A frame was taken whose payload is not finished; nothing else may come between.
+    unfinished: bool,
+    gate: Gate,
+}
+
+/// Whether a write is worth a system call.
+#[derive(Debug)]
+enum Gate {
+    /// The connection is being made.
+    Connecting {
+        /// The kernel has reported something since the last attempt.
+        attempt: bool,
+    },
+    /// As far as is known there is room in the kernel's buffer.
+    Open,
+    /// There was none; the kernel reports when there is again.
+    Blocked,
+    /// A write failed with this error; none is attempted again.
+    Failed(Errno),
+}
+
+impl Outbound {
+    /// The sending half of a new link, which says hello first.
+    pub(crate) fn new(hello: &[u8], connected: bool, spare: &mut Spare) -> Outbound {
+        let mut staging = Staging::default();
+        staging.append(hello, spare);
+        let gate = if connected { Gate::Open } else { Gate::Connecting { attempt: false } };
+        Outbound { staging, unfinished: false, gate }
+    }
+
+    /// Notes that the kernel reported the socket writable, or broken: the next write will tell.
+    pub(crate) fn unblock(&mut self) {
+        match &mut self.gate {
+            Gate::Connecting { attempt } => *attempt = true,
+            Gate::Blocked => self.gate = Gate::Open,
+            Gate::Open | Gate::Failed(_) => {}
+        }
+    }
+
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.gate, Gate::Connecting { .. })
+    }
+
+    /// Why nothing can be written any more.
+    pub(crate) fn failure(&self) -> Option<Errno> {
+        match self.gate {
+            Gate::Failed(errno) => Some(errno),
+            _ => None,
+        }
+    }
+
+    /// Gives up with an error that was found otherwise than by a write.
+    pub(crate) fn fail(&mut self, errno: Errno) {
+        self.gate = Gate::Failed(errno);
+    }
+
+    /// Whether something is staged.
+    pub(crate) fn has_staged(&self) -> bool {
+        !self.staging.is_empty()
+    }
+
+    /// Whether the stream can end here without the peer missing anything.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.staging.is_empty() && !self.unfinished
+    }
+
+    /// Copies a frame in whole, or takes nothing of it. Writes only to make room.
+    pub(crate) fn stage(
+        &mut self,
+        sink: &impl Sink,
+        header: &Header,
+        payload: &[IoSlice<'_>],
+        spare: &mut Spare,
+    ) -> Result<(), Full> {
+        if self.unfinished || self.failure().is_some() {
+            return Err(Full);
+        }
+        let mut head = [0; HEADER_MAX_BYTES];
+        let head_bytes = frame::emit(header, &mut head);
+        let frame_bytes = head_bytes + total_bytes(payload);
+        if !self.staging.has_room(frame_bytes) {
+            self.flush(sink, spare);
+            if !self.staging.has_room(frame_bytes) || self.failure().is_some() {
+                return Err(Full);
+            }
+        }
+        self.staging.append(&head[..head_bytes], spare);
+        for slice in payload {
+            self.staging.append(slice, spare);
+        }
+        Ok(())
+    }
+
+    /// Copies a small frame, or writes a larger one from where it lies, behind what is staged.
+    pub(crate) fn send(
+        &mut self,
+        sink: &impl Sink,
+        header: &Header,
+        payload: &[IoSlice<'_>],
+        spare: &mut Spare,
+    ) -> Sent {
+        if self.is_connecting() {
+            return Sent::Full;
+        }
+        let payload_bytes = total_bytes(payload);
+        debug_assert_eq!(payload_bytes as u64, header.payload_len_bytes(), "a payload of another length");
+        if payload_bytes <= INLINE_MAX_BYTES {
+            return match self.stage(sink, header, payload, spare) {
+                Ok(()) => Sent::Whole,
+                Err(Full) => Sent::Full,
+            };
+        }
+        if self.unfinished {
+            return Sent::Full;
+        }
+        let mut head = [0; HEADER_MAX_BYTES];
+        let head_bytes = frame::emit(header, &mut head);
+        let beyond_staged = self.write(sink, &head[..head_bytes], payload, spare);
+        if beyond_staged == 0 {
+            return Sent::Full;
+        }
+        let Some(taken) = beyond_staged.checked_sub(head_bytes) else {
+            // Part of the header is with the kernel, so the frame is begun and the rest must follow.
+            self.staging.append(&head[beyond_staged..head_bytes], spare);
+            self.unfinished = true;
+            return Sent::Partial(0);
+        };
+        self.unfinished = taken < payload_bytes;
+        if self.unfinished { Sent::Partial(taken) } else { Sent::Whole }
+    }
+
+    /// Goes on with the unfinished frame.
+    pub(crate) fn resume(&mut self, sink: &impl Sink, rest: &[IoSlice<'_>], spare: &mut Spare) -> Sent {
+        debug_assert!(self.unfinished, "no frame to go on with");
+        let rest_bytes = total_bytes(rest);
+        let taken = self.write(sink, &[], rest, spare);
+        if taken == rest_bytes {
+            self.unfinished = false;
+            Sent::Whole
+        } else if taken > 0 {
+            Sent::Partial(taken)
+        } else {
+            Sent::Full
+        }
+    }
+
+    /// Writes what is staged, as far as it goes.
+    pub(crate) fn flush(&mut self, sink: &impl Sink, spare: &mut Spare) {
+        while !self.staging.is_empty() && self.may_write() {
+            self.write(sink, &[], &[], spare);
+        }
+    }
+
+    /// Whether a write is worth a system call.
+    pub(crate) fn may_write(&self) -> bool {
+        matches!(self.gate, Gate::Open | Gate::Connecting { attempt: true })
+    }
+
+    /// Writes staging, header and payload in one system call, if one is worth it, and returns how many bytes beyond
+    /// the staged ones left.
+    fn write(&mut self, sink: &impl Sink, head: &[u8], payload: &[IoSlice<'_>], spare: &mut Spare) -> usize {
+        if !self.may_write() {
+            return 0;
+        }
+        let staged_bytes = self.staging.len_bytes();
+        let written = {
+            let staged = self.staging.slices();
+            let own = staged.into_iter().chain([IoSlice::new(head)]);
+            let slices: Slices<'_> =
+                own.chain(payload.iter().copied()).filter(|slice| !slice.is_empty()).collect();
+            let offered_bytes = total_bytes(&slices);
+            self.gate.write(sink, &slices, offered_bytes)
+        };
+        let from_staging = written.min(staged_bytes);
+        self.staging.consume(from_staging, spare);
+        written - from_staging
+    }
+}
+
+impl Gate {
+    /// Writes, and learns from how it went.
+    fn write(&mut self, sink: &impl Sink, slices: &[IoSlice<'_>], offered_bytes: usize) -> usize {
+        loop {
+            return match sink.send(slices) {
+                Ok(written) => {
+                    // The kernel takes less than it is offered only when its buffer is full, and reports room later.
+                    *self = if written < offered_bytes { Gate::Blocked } else { Gate::Open };
+                    written
+                }
+                Err(error) => {
+                    match error.kind() {
+                        io::ErrorKind::Interrupted => continue,
+                        io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected => self.block(),
+                        _ => *self = Gate::Failed(socket::errno(&error)),
+                    }
+                    0
+                }
+            };
+        }
+    }
+
+    fn block(&mut self) {
+        *self = match self {
+            Gate::Connecting { .. } => Gate::Connecting { attempt: false },
+            _ => Gate::Blocked,
+        };
+    }
+}
+
+fn total_bytes(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}
+
+#[cfg(test)]
+mod tests;

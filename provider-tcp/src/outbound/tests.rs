@@ -1,0 +1,207 @@
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use homespun_engine::wire::Message;
+
+use super::*;
+use crate::limits::STAGING_MAX_BYTES;
+
+/// Takes as much as it is told to at each call, and blocks when it was told nothing more.
+#[derive(Default)]
+struct Script {
+    steps: RefCell<VecDeque<Result<usize, Errno>>>,
+    taken: RefCell<Vec<u8>>,
+    calls: Cell<usize>,
+}
+
+impl Script {
+    fn new(steps: &[Result<usize, Errno>]) -> Script {
+        Script { steps: RefCell::new(steps.iter().copied().collect()), ..Script::default() }
+    }
+
+    fn then(&self, step: Result<usize, Errno>) {
+        self.steps.borrow_mut().push_back(step);
+    }
+}
+
+impl Sink for Script {
+    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        assert!(slices.iter().all(|slice| !slice.is_empty()), "an empty slice was offered");
+        self.calls.set(self.calls.get() + 1);
+        let step = self.steps.borrow_mut().pop_front().unwrap_or(Err(Errno::EAGAIN));
+        let count = step.map_err(|errno| io::Error::from_raw_os_error(errno.raw()))?;
+        let offered: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let count = count.min(offered.len());
+        self.taken.borrow_mut().extend(&offered[..count]);
+        Ok(count)
+    }
+}
+
+const HELLO: &[u8] = b"hello";
+const LEN_BYTES: usize = INLINE_MAX_BYTES + 1;
+const EVERYTHING: Result<usize, Errno> = Ok(usize::MAX);
+
+fn header(len_bytes: usize) -> Header {
+    Header::Message(Message { len_bytes: len_bytes as u64, tag: Some(7), data: None, wants_ack: false })
+}
+
+fn header_bytes(len_bytes: usize) -> Vec<u8> {
+    let mut bytes = [0; HEADER_MAX_BYTES];
+    let count = frame::emit(&header(len_bytes), &mut bytes);
+    bytes[..count].to_vec()
+}
+
+fn payload() -> Vec<u8> {
+    (0..LEN_BYTES).map(|at| (at % 251) as u8).collect()
+}
+
+/// What must have been written once the hello and one frame with [`payload`] have left.
+fn whole_stream() -> Vec<u8> {
+    [HELLO, &header_bytes(LEN_BYTES), &payload()].concat()
+}
+
+/// A connected half with the hello still staged.
+fn connected(spare: &mut Spare) -> Outbound {
+    Outbound::new(HELLO, true, spare)
+}
+
+#[test]
+fn a_frame_may_be_cut_anywhere_and_arrives_whole() {
+    let payload = payload();
+    let stream = whole_stream();
+    let head_bytes = stream.len() - HELLO.len() - LEN_BYTES;
+    let cuts = (0..HELLO.len() + head_bytes + 3).chain([stream.len() - 1, stream.len()]);
+    for cut in cuts {
+        let mut spare = Spare::default();
+        let mut outbound = connected(&mut spare);
+        let sink = Script::new(&[Ok(cut)]);
+        let (first, second) = payload.split_at(100);
+        let slices = [IoSlice::new(first), IoSlice::new(second)];
+        let sent = outbound.send(&sink, &header(LEN_BYTES), &slices, &mut spare);
+
+        let mut taken = match sent {
+            Sent::Full => {
+                assert!(cut <= HELLO.len(), "nothing of the frame was taken at {cut}");
+                assert!(outbound.stage(&sink, &header(0), &[], &mut spare).is_ok(), "the link is free");
+                outbound.staging.consume(header_bytes(0).len(), &mut spare);
+                continue;
+            }
+            Sent::Partial(taken) => {
+                assert_eq!(taken, cut.saturating_sub(HELLO.len() + head_bytes), "cut at {cut}");
+                assert!(!outbound.is_complete());
+                taken
+            }
+            Sent::Whole => {
+                assert_eq!(cut, stream.len());
+                LEN_BYTES
+            }
+        };
+        // In small steps to the end; between the pieces nothing else gets in.
+        let mut steps = 0;
+        while taken < LEN_BYTES {
+            assert_eq!(outbound.stage(&sink, &header(0), &[], &mut spare), Err(Full));
+            assert_eq!(outbound.send(&sink, &header(0), &[], &mut spare), Sent::Full);
+            sink.then(Ok(steps * 1000 + 1));
+            outbound.unblock();
+            match outbound.resume(&sink, &[IoSlice::new(&payload[taken..])], &mut spare) {
+                Sent::Full => {}
+                Sent::Partial(more) => taken += more,
+                Sent::Whole => taken = LEN_BYTES,
+            }
+            steps += 1;
+            assert!(steps < 100, "no end at cut {cut}");
+        }
+        assert!(outbound.is_complete());
+        assert_eq!(*sink.taken.borrow(), stream, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_blocked_link_costs_no_system_call() {
+    let (mut spare, payload) = (Spare::default(), payload());
+    let mut outbound = connected(&mut spare);
+    let sink = Script::new(&[Ok(1_000)]);
+    let sent = outbound.send(&sink, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
+    let Sent::Partial(taken) = sent else { panic!("{sent:?}") };
+    for _ in 0..10 {
+        let rest = [IoSlice::new(&payload[taken..])];
+        assert_eq!(outbound.resume(&sink, &rest, &mut spare), Sent::Full);
+        outbound.flush(&sink, &mut spare);
+    }
+    assert_eq!(sink.calls.get(), 1);
+    sink.then(EVERYTHING);
+    outbound.unblock();
+    assert_eq!(outbound.resume(&sink, &[IoSlice::new(&payload[taken..])], &mut spare), Sent::Whole);
+    assert_eq!(sink.calls.get(), 2);
+}
+
+#[test]
+fn small_frames_leave_together_with_the_hello_and_the_large_one_behind_them() {
+    let (mut spare, payload) = (Spare::default(), payload());
+    let mut outbound = connected(&mut spare);
+    let sink = Script::new(&[EVERYTHING]);
+    outbound.stage(&sink, &header(3), &[IoSlice::new(b"abc")], &mut spare).unwrap();
+    let pieces = [IoSlice::new(b"d"), IoSlice::new(b""), IoSlice::new(b"ef")];
+    assert_eq!(outbound.send(&sink, &header(3), &pieces, &mut spare), Sent::Whole);
+    assert_eq!(sink.calls.get(), 0);
+    let sent = outbound.send(&sink, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
+    assert_eq!((sent, sink.calls.get()), (Sent::Whole, 1));
+    let small = header_bytes(3);
+    let expected =
+        [HELLO, &small, b"abc", &small, b"def", &header_bytes(LEN_BYTES), payload.as_slice()].concat();
+    assert_eq!(*sink.taken.borrow(), expected);
+}
+
+#[test]
+fn staging_takes_frames_until_it_is_full_and_makes_room_by_writing() {
+    let mut spare = Spare::default();
+    let mut outbound = connected(&mut spare);
+    let sink = Script::default();
+    let payload = [9; 1000];
+    let mut count = 0;
+    while outbound.stage(&sink, &header(1000), &[IoSlice::new(&payload)], &mut spare).is_ok() {
+        count += 1;
+        assert!(count <= STAGING_MAX_BYTES / 1000, "more than the limit was taken");
+    }
+    assert!(count * (1000 + HEADER_MAX_BYTES) > STAGING_MAX_BYTES - 2 * (1000 + HEADER_MAX_BYTES));
+    assert_eq!(sink.calls.get(), 1, "one attempt to make room");
+    sink.then(EVERYTHING);
+    outbound.unblock();
+    outbound.stage(&sink, &header(1000), &[IoSlice::new(&payload)], &mut spare).unwrap();
+    assert_eq!(sink.calls.get(), 2);
+}
+
+#[test]
+fn nothing_is_written_before_the_connection_is_made() {
+    let mut spare = Spare::default();
+    let mut outbound = Outbound::new(HELLO, false, &mut spare);
+    let sink = Script::default();
+    outbound.stage(&sink, &header(0), &[], &mut spare).unwrap();
+    assert_eq!(outbound.send(&sink, &header(1), &[IoSlice::new(b"x")], &mut spare), Sent::Full);
+    outbound.flush(&sink, &mut spare);
+    assert_eq!(sink.calls.get(), 0);
+    // The kernel has something to say, but not that the connection is made.
+    outbound.unblock();
+    outbound.flush(&sink, &mut spare);
+    assert!(outbound.is_connecting() && sink.calls.get() == 1);
+    sink.then(EVERYTHING);
+    outbound.unblock();
+    outbound.flush(&sink, &mut spare);
+    assert!(!outbound.is_connecting() && outbound.is_complete());
+    assert_eq!(*sink.taken.borrow(), [HELLO, &header_bytes(0)].concat());
+}
+
+#[test]
+fn a_failed_link_takes_nothing_and_writes_nothing() {
+    let (mut spare, payload) = (Spare::default(), payload());
+    let mut outbound = connected(&mut spare);
+    let sink = Script::new(&[Err(Errno::EINTR), Err(Errno::EPIPE)]);
+    outbound.flush(&sink, &mut spare);
+    assert_eq!((outbound.failure(), sink.calls.get()), (Some(Errno::EPIPE), 2));
+    outbound.unblock();
+    assert_eq!(outbound.stage(&sink, &header(0), &[], &mut spare), Err(Full));
+    assert_eq!(outbound.send(&sink, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare), Sent::Full);
+    outbound.flush(&sink, &mut spare);
+    assert_eq!(sink.calls.get(), 2);
+    assert!(!outbound.is_complete());
+}

@@ -1,0 +1,66 @@
+//! The provider: what opens transports.
+
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::errno::Errno;
+use homespun_engine::limits::MESSAGE_MAX_BYTES;
+use homespun_engine::transport::{Provider, ProviderAttr};
+
+use crate::socket::{self, KernelBuffers};
+use crate::transport::TcpTransport;
+
+/// Opens endpoints that reach each other over TCP, on this host and on others. Its domain is `tcp`.
+#[derive(Debug, Clone, Default)]
+pub struct TcpProvider {
+    buffers: KernelBuffers,
+    interface: Option<String>,
+}
+
+impl TcpProvider {
+    /// A provider that leaves the kernel's buffers to the kernel, which sizes them by what a connection needs.
+    pub fn new() -> TcpProvider {
+        TcpProvider::default()
+    }
+
+    /// Names the interface (`eth0`) whose address an endpoint gives as its own when it is bound to all of them. If it
+    /// has none of the right format, or is down, the choice is made as if no interface had been named.
+    #[must_use]
+    pub fn with_interface(mut self, name: &str) -> TcpProvider {
+        self.interface = Some(name.into());
+        self
+    }
+
+    /// Asks for a send buffer of this many bytes in the kernel for each connection (`SO_SNDBUF` in `socket(7)`). The
+    /// kernel doubles it, and keeps it within its own limits.
+    #[must_use]
+    pub fn with_send_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
+        self.buffers.send_bytes = Some(bytes);
+        self
+    }
+
+    /// Asks for a receive buffer of this many bytes in the kernel for each connection (`SO_RCVBUF` in `socket(7)`).
+    /// The kernel doubles it, and keeps it within its own limits.
+    #[must_use]
+    pub fn with_receive_buffer_bytes(mut self, bytes: usize) -> TcpProvider {
+        self.buffers.receive_bytes = Some(bytes);
+        self
+    }
+}
+
+impl Provider for TcpProvider {
+    type Transport = TcpTransport;
+
+    fn attr(&self) -> ProviderAttr {
+        ProviderAttr {
+            domain: "tcp".into(),
+            formats: vec![AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6],
+            local: true,
+            remote: true,
+            max_message_bytes: MESSAGE_MAX_BYTES,
+        }
+    }
+
+    fn open(&self, bind: Address, instance: u64) -> Result<TcpTransport, Errno> {
+        TcpTransport::open(bind, instance, self.buffers, self.interface.as_deref())
+            .map_err(|error| socket::errno(&error))
+    }
+}

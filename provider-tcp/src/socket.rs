@@ -1,0 +1,117 @@
+//! How sockets are made, and how they are written to.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use homespun_engine::errno::Errno;
+use mio::net::{TcpListener, TcpStream};
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+use crate::limits::{
+    BACKLOG_CONNECTIONS, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES, USER_TIMEOUT_MS,
+};
+
+/// The sizes asked for the kernel's buffers of each socket; `None` leaves them to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct KernelBuffers {
+    pub(crate) send_bytes: Option<usize>,
+    pub(crate) receive_bytes: Option<usize>,
+}
+
+impl KernelBuffers {
+    fn apply(self, socket: &Socket) -> io::Result<()> {
+        if let Some(bytes) = self.send_bytes {
+            socket.set_send_buffer_size(bytes)?;
+        }
+        if let Some(bytes) = self.receive_bytes {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// A socket that listens at an address.
+///
+/// Its port is its own: with SO_REUSEADDR Linux lets a listener have the port of connections that are still winding
+/// down, but never that of another listener, and SO_REUSEPORT stays off.
+pub(crate) fn listen(at: SocketAddr, buffers: KernelBuffers) -> io::Result<TcpListener> {
+    let socket = stream_socket(at)?;
+    socket.set_reuse_address(true)?;
+    if at.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // Accepted sockets inherit the buffer sizes, in time for the window that the handshake offers.
+    buffers.apply(&socket)?;
+    socket.bind(&at.into())?;
+    socket.listen(BACKLOG_CONNECTIONS)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+/// A socket that is being connected. With a `source`, the connection comes from that IP address and some port.
+pub(crate) fn connect(
+    to: SocketAddr,
+    source: Option<SocketAddr>,
+    buffers: KernelBuffers,
+) -> io::Result<TcpStream> {
+    let socket = stream_socket(to)?;
+    if to.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    buffers.apply(&socket)?;
+    tune(&SockRef::from(&socket))?;
+    if let Some(mut source) = source {
+        source.set_port(0);
+        socket.bind(&source.into())?;
+    }
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(Errno::EINPROGRESS.raw()) => return Err(error),
+        _ => {}
+    }
+    Ok(TcpStream::from_std(socket.into()))
+}
+
+/// Sets what every connection has set, whichever side made it.
+pub(crate) fn tune(socket: &SockRef<'_>) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(Duration::from_secs(KEEPALIVE_IDLE_S))
+            .with_interval(Duration::from_secs(KEEPALIVE_INTERVAL_S))
+            .with_retries(KEEPALIVE_PROBES),
+    )?;
+    socket.set_tcp_user_timeout(Some(Duration::from_millis(USER_TIMEOUT_MS)))
+}
+
+/// What a link writes to.
+pub(crate) trait Sink {
+    /// Writes as much of the slices as there is room for, in one system call.
+    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+}
+
+impl Sink for TcpStream {
+    /// `write_vectored` would be `writev(2)`, which raises SIGPIPE where the peer is gone. A Rust program ignores that
+    /// signal, but the C program that loads homespun as a plugin need not, and would die of it.
+    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let flags = SendFlags::NOSIGNAL;
+        let sent = match slices {
+            [one] => rustix::net::send(self.as_fd(), one, flags),
+            many => rustix::net::sendmsg(self.as_fd(), many, &mut SendAncillaryBuffer::default(), flags),
+        };
+        sent.map_err(io::Error::from)
+    }
+}
+
+/// The error number of a failed call.
+pub(crate) fn errno(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::new)
+}
+
+/// A non-blocking stream socket of the address's family, closed on exec.
+fn stream_socket(family_of: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(family_of), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}

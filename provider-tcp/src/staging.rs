@@ -1,0 +1,128 @@
+//! What a link still has to write.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::limits::{STAGING_MAX_BYTES, STAGING_SPARE_BUFFERS};
+
+/// Bytes that were taken from the caller and have not left yet: hello, headers, small frames.
+///
+/// It holds memory only while it holds bytes: a buffer comes from the [`Spare`] ones and goes back there, so that an
+/// idle link has none and a busy one does not allocate.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    bytes: VecDeque<u8>,
+}
+
+/// Emptied buffers, shared by the links of a transport.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    buffers: Vec<VecDeque<u8>>,
+}
+
+impl Staging {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether this many more bytes fit.
+    pub(crate) fn has_room(&self, more_bytes: usize) -> bool {
+        more_bytes <= STAGING_MAX_BYTES - self.bytes.len().min(STAGING_MAX_BYTES)
+    }
+
+    pub(crate) fn append(&mut self, bytes: &[u8], spare: &mut Spare) {
+        if self.bytes.capacity() == 0
+            && let Some(buffer) = spare.buffers.pop()
+        {
+            self.bytes = buffer;
+        }
+        self.bytes.extend(bytes);
+    }
+
+    /// The bytes in order; the second slice may be empty.
+    pub(crate) fn slices(&self) -> [IoSlice<'_>; 2] {
+        let (first, second) = self.bytes.as_slices();
+        [IoSlice::new(first), IoSlice::new(second)]
+    }
+
+    /// Forgets the first bytes, which have left.
+    pub(crate) fn consume(&mut self, count_bytes: usize, spare: &mut Spare) {
+        self.bytes.drain(..count_bytes);
+        if self.bytes.is_empty() && self.bytes.capacity() > 0 {
+            let mut buffer = std::mem::take(&mut self.bytes);
+            if spare.buffers.len() < STAGING_SPARE_BUFFERS {
+                buffer.clear();
+                spare.buffers.push(buffer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(staging: &Staging) -> Vec<u8> {
+        staging.slices().iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    #[test]
+    fn bytes_leave_in_the_order_in_which_they_came() {
+        let (mut staging, mut spare) = (Staging::default(), Spare::default());
+        let mut expected = VecDeque::new();
+        let mut next = 0_u8;
+        // More is taken than the buffer holds, in pieces of unlike size, so that the buffer wraps.
+        for round in 0..2_000 {
+            let piece: Vec<u8> = (0..round % 97)
+                .map(|_| {
+                    next = next.wrapping_add(1);
+                    next
+                })
+                .collect();
+            staging.append(&piece, &mut spare);
+            expected.extend(&piece);
+            let leaving = staging.len_bytes().min(round % 89);
+            staging.consume(leaving, &mut spare);
+            expected.drain(..leaving);
+            assert_eq!(content(&staging), expected.iter().copied().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn an_idle_link_holds_no_memory_and_buffers_go_round() {
+        let (mut first, mut second, mut spare) = (Staging::default(), Staging::default(), Spare::default());
+        first.append(&[1; 5_000], &mut spare);
+        first.consume(5_000, &mut spare);
+        assert_eq!(first.bytes.capacity(), 0);
+        assert_eq!(spare.buffers.len(), 1);
+        second.append(&[2], &mut spare);
+        assert!(second.bytes.capacity() >= 5_000 && spare.buffers.is_empty());
+        assert_eq!(content(&second), [2]);
+    }
+
+    #[test]
+    fn spare_buffers_are_limited() {
+        let mut spare = Spare::default();
+        let mut links: Vec<Staging> = (0..2 * STAGING_SPARE_BUFFERS).map(|_| Staging::default()).collect();
+        for link in &mut links {
+            link.append(b"x", &mut spare);
+        }
+        for link in &mut links {
+            link.consume(1, &mut spare);
+        }
+        assert_eq!(spare.buffers.len(), STAGING_SPARE_BUFFERS);
+    }
+
+    #[test]
+    fn room_ends_at_the_limit() {
+        let (mut staging, mut spare) = (Staging::default(), Spare::default());
+        staging.append(&[0; STAGING_MAX_BYTES - 10], &mut spare);
+        assert!(staging.has_room(10) && !staging.has_room(11));
+        staging.append(&[0; 28], &mut spare);
+        assert!(!staging.has_room(1) && staging.has_room(0));
+    }
+}

@@ -1,0 +1,296 @@
+//! Endpoints driven by hand, and a receiver that remembers everything, for the tests of this crate.
+
+use std::collections::BTreeMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Provider, Receiver, Sent, Space, Transport};
+use homespun_engine::wire::{Header, Message};
+
+use crate::{TcpProvider, TcpTransport};
+
+static NEXT_INSTANCE: AtomicU64 = AtomicU64::new(1 << 40);
+
+/// How long a test waits for something before it fails. Nothing is expected to take nearly as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where the payload of unfinished frames goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// To a buffer of the right size.
+    Direct,
+    /// To a buffer that holds this much; the rest has no place.
+    UpTo(usize),
+    /// There is no place for it.
+    Nowhere,
+}
+
+/// What came in on one link.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pub(crate) frames: Vec<(Header, Vec<u8>)>,
+    pub(crate) up: Option<(Address, u64)>,
+    pub(crate) down: Option<LinkError>,
+    pub(crate) placed_bytes: usize,
+    pub(crate) chunked_bytes: usize,
+    unfinished: Option<Unfinished>,
+}
+
+#[derive(Debug)]
+struct Unfinished {
+    header: Header,
+    buffer: Vec<u8>,
+    filled_bytes: usize,
+    placeable_bytes: usize,
+}
+
+impl Inbox {
+    pub(crate) fn is_mid_frame(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
+    fn filled(&mut self, count_bytes: usize) {
+        let unfinished = self.unfinished.as_mut().expect("payload of no frame");
+        unfinished.filled_bytes += count_bytes;
+        assert!(unfinished.filled_bytes <= unfinished.buffer.len(), "more payload than the header said");
+        if unfinished.filled_bytes == unfinished.buffer.len() {
+            let Unfinished { header, buffer, .. } = self.unfinished.take().expect("just seen");
+            self.frames.push((header, buffer));
+        }
+    }
+}
+
+/// Remembers everything, and fails where the contract of [`Receiver`] is broken.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    pub(crate) placement: Placement,
+    /// By link, and those whose number was used again under the number before.
+    pub(crate) inboxes: BTreeMap<LinkId, Inbox>,
+    pub(crate) past: Vec<Inbox>,
+}
+
+impl Recorder {
+    fn live(&mut self, link: LinkId) -> &mut Inbox {
+        let inbox = self.inboxes.get_mut(&link).expect("a link that never came up");
+        assert!(inbox.up.is_some(), "a frame before the hello");
+        assert!(inbox.down.is_none(), "a frame after the end");
+        inbox
+    }
+}
+
+impl Receiver for Recorder {
+    fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        let inbox = self.live(link);
+        assert!(!inbox.is_mid_frame(), "a frame within a frame");
+        assert_eq!(payload.len() as u64, header.payload_len_bytes());
+        inbox.frames.push((*header, payload.to_vec()));
+    }
+
+    fn begin(&mut self, link: LinkId, header: &Header) {
+        let placement = self.placement;
+        let inbox = self.live(link);
+        assert!(!inbox.is_mid_frame(), "a frame within a frame");
+        let len_bytes = usize::try_from(header.payload_len_bytes()).unwrap();
+        let placeable_bytes = match placement {
+            Placement::Direct => len_bytes,
+            Placement::UpTo(bytes) => bytes.min(len_bytes),
+            Placement::Nowhere => 0,
+        };
+        let buffer = vec![0; len_bytes];
+        inbox.unfinished = Some(Unfinished { header: *header, buffer, filled_bytes: 0, placeable_bytes });
+    }
+
+    fn space(&mut self, link: LinkId) -> Space<'_> {
+        let unfinished = self.live(link).unfinished.as_mut().expect("space for no frame");
+        let from = unfinished.filled_bytes.min(unfinished.placeable_bytes);
+        let open = &mut unfinished.buffer[from..unfinished.placeable_bytes];
+        // In two pieces, so that what is behind the first is found too.
+        let (first, second) = open.split_at_mut(open.len() / 3);
+        let pieces = [first, second].into_iter().filter(|piece| !piece.is_empty());
+        pieces.map(IoSliceMut::new).collect()
+    }
+
+    fn placed(&mut self, link: LinkId, count_bytes: usize) {
+        let inbox = self.live(link);
+        inbox.placed_bytes += count_bytes;
+        inbox.filled(count_bytes);
+    }
+
+    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+        let inbox = self.live(link);
+        let unfinished = inbox.unfinished.as_mut().expect("payload of no frame");
+        let at = unfinished.filled_bytes;
+        unfinished.buffer[at..at + bytes.len()].copy_from_slice(bytes);
+        inbox.chunked_bytes += bytes.len();
+        inbox.filled(bytes.len());
+    }
+
+    fn link(&mut self, link: LinkId, event: LinkEvent) {
+        if self.inboxes.get(&link).is_some_and(|inbox| inbox.down.is_some()) {
+            self.past.extend(self.inboxes.remove(&link));
+        }
+        let inbox = self.inboxes.entry(link).or_default();
+        assert!(inbox.down.is_none(), "an event after the end");
+        match event {
+            LinkEvent::Up { peer, instance } => {
+                assert!(inbox.up.is_none(), "up twice");
+                inbox.up = Some((peer, instance));
+            }
+            LinkEvent::Down(error) => inbox.down = Some(error),
+        }
+    }
+}
+
+/// An endpoint and what it received.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) transport: TcpTransport,
+    pub(crate) recorder: Recorder,
+    pub(crate) instance: u64,
+}
+
+impl Side {
+    pub(crate) fn open(provider: &TcpProvider, bind: &str) -> Side {
+        let bind: SocketAddr = bind.parse().unwrap();
+        let instance = NEXT_INSTANCE.fetch_add(1, Ordering::Relaxed);
+        let transport = provider.open(bind.into(), instance).expect("an endpoint");
+        let recorder = Recorder { placement: Placement::Direct, inboxes: BTreeMap::new(), past: Vec::new() };
+        Side { transport, recorder, instance }
+    }
+
+    pub(crate) fn pass(&mut self) -> u32 {
+        let count = self.transport.receive(64, &mut self.recorder);
+        self.transport.flush();
+        count
+    }
+
+    pub(crate) fn inbox(&self, link: LinkId) -> Option<&Inbox> {
+        self.recorder.inboxes.get(&link)
+    }
+
+    pub(crate) fn is_up(&self, link: LinkId) -> bool {
+        self.inbox(link).is_some_and(|inbox| inbox.up.is_some() && inbox.down.is_none())
+    }
+
+    pub(crate) fn down(&self, link: LinkId) -> Option<&LinkError> {
+        self.inbox(link)?.down.as_ref()
+    }
+
+    pub(crate) fn frames(&self, link: LinkId) -> &[(Header, Vec<u8>)] {
+        self.inbox(link).map_or(&[], |inbox| &inbox.frames)
+    }
+
+    /// The only link that has come up, if there is one.
+    pub(crate) fn only_link(&self) -> Option<LinkId> {
+        let mut links = self.recorder.inboxes.keys().copied();
+        let only = links.next();
+        assert!(links.next().is_none(), "more links than one: {:?}", self.recorder.inboxes.keys());
+        only
+    }
+}
+
+/// Two endpoints with one link.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) client: Side,
+    pub(crate) server: Side,
+    /// The link at the client, which connected.
+    pub(crate) out: LinkId,
+    /// The link at the server.
+    pub(crate) into: LinkId,
+}
+
+impl Pair {
+    /// Opens two endpoints and connects them.
+    pub(crate) fn connected(provider: &TcpProvider, bind: &str) -> Pair {
+        let mut client = Side::open(provider, bind);
+        let mut server = Side::open(provider, bind);
+        let out = client.transport.connect(server.transport.address());
+        until("the link to come up", &mut [&mut client, &mut server], |sides| {
+            sides[0].is_up(out) && sides[1].only_link().is_some()
+        });
+        let into = server.only_link().expect("just seen");
+        Pair { client, server, out, into }
+    }
+
+    pub(crate) fn until(&mut self, what: &str, mut done: impl FnMut(&mut Side, &mut Side) -> bool) {
+        until(what, &mut [&mut self.client, &mut self.server], |sides| {
+            let [client, server] = sides else { unreachable!("two sides") };
+            done(client, server)
+        });
+    }
+}
+
+/// Drives endpoints until something is the case.
+pub(crate) fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&mut [&mut Side]) -> bool) {
+    let begin = Instant::now();
+    while !done(sides) {
+        let mut count = 0;
+        for side in sides.iter_mut() {
+            count += side.pass();
+        }
+        if count == 0 {
+            thread::yield_now();
+        }
+        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+    }
+}
+
+pub(crate) fn message(len_bytes: usize, tag: u64) -> Header {
+    Header::Message(Message { len_bytes: len_bytes as u64, tag: Some(tag), data: None, wants_ack: false })
+}
+
+/// Payload that differs from place to place and from frame to frame.
+pub(crate) fn payload(len_bytes: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len_bytes)
+        .map(|_| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+/// A frame on its way, as an engine would keep it.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    header: Header,
+    payload: Vec<u8>,
+    is_begun: bool,
+    taken_bytes: usize,
+    /// How often part of the payload was taken.
+    pub(crate) partial_count: usize,
+}
+
+impl Sending {
+    pub(crate) fn new(header: Header, payload: Vec<u8>) -> Sending {
+        Sending { header, payload, is_begun: false, taken_bytes: 0, partial_count: 0 }
+    }
+
+    /// Sends on, and returns whether all of it was taken.
+    pub(crate) fn advance(&mut self, transport: &mut TcpTransport, link: LinkId) -> bool {
+        let rest = &self.payload[self.taken_bytes..];
+        let (first, second) = rest.split_at(rest.len() / 2);
+        let slices = [IoSlice::new(first), IoSlice::new(second)];
+        let sent = if self.is_begun {
+            transport.resume(link, &slices)
+        } else {
+            transport.send(link, &self.header, &slices)
+        };
+        match sent {
+            Sent::Full => false,
+            Sent::Partial(count_bytes) => {
+                assert!(count_bytes < rest.len(), "all of it is not a part");
+                self.is_begun = true;
+                self.taken_bytes += count_bytes;
+                self.partial_count += 1;
+                false
+            }
+            Sent::Whole => true,
+        }
+    }
+}

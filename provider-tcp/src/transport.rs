@@ -1,0 +1,387 @@
+//! The transport: all links of one endpoint.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::mem;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::{Close, Full, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport};
+use homespun_engine::wire::Header;
+use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use socket2::SockRef;
+
+use crate::focus::Focus;
+use crate::limits::{
+    ACCEPT_BATCH_CONNECTIONS, EVENTS_MAX, HALF_OPEN_MAX_LINKS, INLINE_MAX_BYTES, READ_BUFFER_BYTES,
+};
+use crate::link::{Link, Origin, Step};
+use crate::links::{Links, Slot};
+use crate::listener::Listener;
+use crate::local;
+use crate::socket::{self, KernelBuffers};
+use crate::staging::Spare;
+
+/// The links' tokens are their numbers, which are smaller.
+const LISTENER: Token = Token(usize::MAX);
+
+/// One endpoint's sockets: its listener and its links. Opened by [`TcpProvider`](crate::TcpProvider).
+///
+/// Dropping it closes them all at once; [`close`](Transport::close) with [`Close::Drain`] is how to end in order.
+#[derive(Debug)]
+pub struct TcpTransport {
+    poll: Poll,
+    events: Events,
+    listener: Option<Listener>,
+    links: Links,
+    /// Links that may have something to read. A link stands here until a read finds nothing more.
+    ready: VecDeque<LinkId>,
+    /// Links that have something staged and may be able to write it.
+    dirty: Vec<LinkId>,
+    /// Accepted links whose peer has not said hello, by the order in which they came.
+    half_open: BTreeMap<u64, LinkId>,
+    accepted_count: u64,
+    /// Links that were closed and are not finished with. The application is waiting for these.
+    draining: Vec<LinkId>,
+    focus: Focus,
+    spare: Spare,
+    read_buffer: Box<[u8]>,
+    address: Address,
+    /// Where outgoing connections come from; `None` leaves it to the routing table.
+    source: Option<SocketAddr>,
+    hello: [u8; HELLO_BYTES],
+    buffers: KernelBuffers,
+}
+
+impl TcpTransport {
+    pub(crate) fn open(
+        bind: Address,
+        instance: u64,
+        buffers: KernelBuffers,
+        interface: Option<&str>,
+    ) -> io::Result<TcpTransport> {
+        let poll = Poll::new()?;
+        let socket = socket::listen(bind.socket_addr(), buffers)?;
+        let bound = socket.local_addr()?;
+        let address = local::reachable(bound, interface)?;
+        let listener = Listener::new(socket, poll.registry(), LISTENER)?;
+        tracing::debug!(%bound, %address, "listening");
+        Ok(TcpTransport {
+            poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            listener: Some(listener),
+            links: Links::default(),
+            ready: VecDeque::new(),
+            dirty: Vec::new(),
+            half_open: BTreeMap::new(),
+            accepted_count: 0,
+            draining: Vec::new(),
+            focus: Focus::default(),
+            spare: Spare::default(),
+            read_buffer: vec![0; READ_BUFFER_BYTES].into(),
+            address,
+            source: bind.is_specific().then_some(bound),
+            hello: Hello { address, instance }.emit(),
+            buffers,
+        })
+    }
+}
+
+impl Transport for TcpTransport {
+    fn address(&self) -> Address {
+        self.address
+    }
+
+    fn inline_max_bytes(&self, _link: LinkId) -> usize {
+        INLINE_MAX_BYTES
+    }
+
+    fn connect(&mut self, to: Address) -> LinkId {
+        let made = if to.format() == self.address.format() {
+            socket::connect(to.socket_addr(), self.source, self.buffers)
+                .and_then(|stream| self.enter(stream, Origin::Connected(to)))
+        } else {
+            Err(rustix::io::Errno::AFNOSUPPORT.into())
+        };
+        let id = made.unwrap_or_else(|error| {
+            let id = self.links.insert_with(|_| Slot::Failed(socket::errno(&error)));
+            self.ready.push_back(id);
+            id
+        });
+        tracing::debug!(link = id.0, %to, "connecting");
+        id
+    }
+
+    fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
+        debug_assert!(payload.len() <= INLINE_MAX_BYTES, "more than inline_max_bytes");
+        self.write(link, |link, spare| {
+            link.outbound.stage(&link.stream, header, &[IoSlice::new(payload)], spare)
+        })
+        .unwrap_or(Err(Full))
+    }
+
+    fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
+        self.write(link, |link, spare| link.outbound.send(&link.stream, header, payload, spare))
+            .unwrap_or(Sent::Full)
+    }
+
+    fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
+        self.write(link, |link, spare| link.outbound.resume(&link.stream, rest, spare)).unwrap_or(Sent::Full)
+    }
+
+    fn flush(&mut self) {
+        let mut dirty = mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            // A number may stand here twice, or for a link that is gone: the mark at the link decides.
+            if self.links.link(id).is_some_and(|link| mem::take(&mut link.in_dirty)) {
+                self.flush_link(id);
+            }
+        }
+        self.dirty = dirty;
+    }
+
+    /// Every read counts against the budget, also one that completes no frame, and counts as one frame in what is
+    /// returned if it brought payload. One read may bring as many frames as fit into
+    /// [`READ_BUFFER_BYTES`], and so go beyond the budget.
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32 {
+        match self.focus.blindly().and_then(|id| Some((id, self.links.link(id)?))) {
+            Some((id, link)) => enlist_ready(&mut self.ready, id, link),
+            None => self.collect_events(),
+        }
+        self.flush();
+        self.accept();
+        let (mut spent, mut reported) = (0_u32, 0_u32);
+        while spent < budget_frames
+            && let Some(id) = self.ready.pop_front()
+        {
+            let count = self.advance(id, receiver);
+            spent = spent.saturating_add(count.max(1));
+            reported = reported.saturating_add(count);
+        }
+        self.let_go_of_delivered();
+        reported
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        tracing::debug!(link = link.0, ?how, "closing");
+        match (how, self.links.link(link)) {
+            (Close::Drain, Some(made)) if made.is_closing() => {}
+            (Close::Drain, Some(made)) if made.outbound.failure().is_none() => {
+                made.close();
+                self.draining.push(link);
+                // What was left unread must be read too: unread bytes would turn the end into a reset.
+                enlist_ready(&mut self.ready, link, made);
+                self.flush_link(link);
+            }
+            _ => self.drop_link(link),
+        }
+    }
+
+    /// Connections whose peer has not said hello are dropped too: they were not accepted as links yet.
+    fn stop_accepting(&mut self) {
+        if let Some(listener) = self.listener.take() {
+            listener.close(self.poll.registry());
+        }
+        while let Some((_, id)) = self.half_open.pop_first() {
+            self.drop_link(id);
+        }
+    }
+
+    fn draining(&self) -> usize {
+        self.draining.len()
+    }
+}
+
+impl TcpTransport {
+    /// Learns from the kernel what has changed.
+    fn collect_events(&mut self) {
+        if let Err(error) = self.poll.poll(&mut self.events, Some(Duration::ZERO)) {
+            tracing::trace!(%error, "no events in this pass");
+            return;
+        }
+        // Links only change their marks here. None ends before the last event was looked at, and a link that ends
+        // leaves the kernel's set first, so that no event can be meant for an earlier link of the same number.
+        for event in &self.events {
+            if event.token() == LISTENER {
+                if let Some(listener) = &mut self.listener {
+                    listener.wake();
+                }
+                continue;
+            }
+            let Ok(number) = u32::try_from(event.token().0) else { continue };
+            let id = LinkId(number);
+            let Some(link) = self.links.link(id) else { continue };
+            let has_ended = event.is_read_closed() || event.is_error();
+            if has_ended {
+                link.hang_up();
+            }
+            if has_ended || event.is_readable() {
+                enlist_ready(&mut self.ready, id, link);
+            }
+            if has_ended || event.is_writable() {
+                link.outbound.unblock();
+                enlist_dirty(&mut self.dirty, id, link);
+            }
+        }
+    }
+
+    /// Takes in connections that wait at the listener.
+    fn accept(&mut self) {
+        for _ in 0..ACCEPT_BATCH_CONNECTIONS {
+            let Some((stream, remote)) = self.listener.as_mut().and_then(Listener::accept) else { return };
+            if self.half_open.len() >= HALF_OPEN_MAX_LINKS
+                && let Some((_, oldest)) = self.half_open.pop_first()
+            {
+                tracing::debug!(link = oldest.0, "dropped: too many connections owe their hello");
+                self.drop_link(oldest);
+            }
+            let serial = self.accepted_count;
+            self.accepted_count += 1;
+            let entered = socket::tune(&SockRef::from(&stream))
+                .and_then(|()| self.enter(stream, Origin::Accepted { remote, serial }));
+            match entered {
+                Ok(id) => {
+                    tracing::debug!(link = id.0, %remote, "accepted");
+                    self.half_open.insert(serial, id);
+                    if let Some(link) = self.links.link(id) {
+                        // Usually the peer's hello is there already.
+                        enlist_ready(&mut self.ready, id, link);
+                        enlist_dirty(&mut self.dirty, id, link);
+                    }
+                }
+                Err(error) => tracing::debug!(%remote, %error, "dropped: it could not be taken in"),
+            }
+        }
+    }
+
+    /// Makes a link of a connection.
+    fn enter(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
+        let link = Link::new(stream, origin, &self.hello, &mut self.spare);
+        let id = self.links.insert_with(|_| Slot::Made(Box::new(link)));
+        if let Some(link) = self.links.link(id) {
+            let both = Interest::READABLE | Interest::WRITABLE;
+            let registered = self.poll.registry().register(&mut link.stream, Token(id.0 as usize), both);
+            if let Err(error) = registered {
+                self.links.remove(id);
+                return Err(error);
+            }
+        }
+        Ok(id)
+    }
+
+    /// Lets a link write, and notes what is to be done about it next.
+    fn write<T>(&mut self, id: LinkId, write: impl FnOnce(&mut Link, &mut Spare) -> T) -> Option<T> {
+        let link = self.links.link(id).filter(|link| !link.is_closing())?;
+        let result = write(link, &mut self.spare);
+        if !link.outbound.may_write() {
+            // The sooner there is known to be room again, the better.
+            self.focus.disturb();
+        }
+        enlist_dirty(&mut self.dirty, id, link);
+        if link.outbound.failure().is_some() {
+            // What the peer has sent before is read first; then the link ends.
+            link.hang_up();
+            enlist_ready(&mut self.ready, id, link);
+        }
+        Some(result)
+    }
+
+    fn flush_link(&mut self, id: LinkId) {
+        let Some(link) = self.links.link(id) else { return };
+        link.flush(&mut self.spare);
+        if link.outbound.failure().is_some() {
+            if link.is_closing() {
+                self.drop_link(id);
+            } else {
+                enlist_ready(&mut self.ready, id, link);
+            }
+        }
+    }
+
+    /// Lets go of closed links whose peer's kernel has everything. Waiting for the peer to end the stream as well would
+    /// make the end of one endpoint depend on the progress of another.
+    fn let_go_of_delivered(&mut self) {
+        for place in (0..self.draining.len()).rev() {
+            let id = self.draining[place];
+            if self.links.link(id).is_some_and(|link| link.is_delivered()) {
+                self.drop_link(id);
+            }
+        }
+    }
+
+    /// Reads one link once and returns how much was reported.
+    fn advance(&mut self, id: LinkId, receiver: &mut impl Receiver) -> u32 {
+        if let Some(&Slot::Failed(errno)) = self.links.slot(id) {
+            self.links.remove(id);
+            return report_down(id, LinkError::System(errno), receiver);
+        }
+        let Some(link) = self.links.link(id) else { return 0 };
+        if !mem::take(&mut link.in_ready) {
+            return 0;
+        }
+        let step = link.read(id, &mut self.read_buffer, local::is_local, receiver);
+        if let Origin::Accepted { serial, .. } = link.origin
+            && !link.is_half_open()
+        {
+            self.half_open.remove(&serial);
+        }
+        if let Step::Ready(1..) | Step::Idle(1..) = step {
+            self.focus.progress(id);
+        }
+        match step {
+            Step::Ready(reported) => {
+                enlist_ready(&mut self.ready, id, link);
+                reported
+            }
+            Step::Idle(reported) => reported,
+            Step::Ended(error) => {
+                let is_known = !link.is_closing() && !link.is_half_open();
+                tracing::debug!(link = id.0, origin = ?link.origin, %error, is_known, "down");
+                self.drop_link(id);
+                if is_known { report_down(id, error, receiver) } else { 0 }
+            }
+        }
+    }
+
+    /// Ends a link and frees its number.
+    fn drop_link(&mut self, id: LinkId) {
+        let Some(Slot::Made(mut link)) = self.links.remove(id) else { return };
+        if let Origin::Accepted { serial, .. } = link.origin {
+            self.half_open.remove(&serial);
+        }
+        if link.is_closing() {
+            self.draining.retain(|draining| *draining != id);
+        }
+        link.reset_if_incomplete();
+        // Closing the socket would do, were it not for a forked child that may hold it open.
+        if let Err(error) = self.poll.registry().deregister(&mut link.stream) {
+            tracing::debug!(link = id.0, %error, "the connection was not registered");
+        }
+        if let Some(listener) = &mut self.listener {
+            listener.unpause();
+        }
+    }
+}
+
+fn report_down(id: LinkId, error: LinkError, receiver: &mut impl Receiver) -> u32 {
+    receiver.link(id, LinkEvent::Down(error));
+    1
+}
+
+fn enlist_ready(ready: &mut VecDeque<LinkId>, id: LinkId, link: &mut Link) {
+    if !mem::replace(&mut link.in_ready, true) {
+        ready.push_back(id);
+    }
+}
+
+fn enlist_dirty(dirty: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
+    if link.wants_flush() && !mem::replace(&mut link.in_dirty, true) {
+        dirty.push(id);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,5 @@
+//! Two transports in one thread, over loopback.
+
+mod ending;
+mod frames;
+mod hello;

@@ -1,0 +1,330 @@
+//! How links end.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homespun_engine::address::Address;
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Sent, Transport};
+use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
+use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
+use socket2::SockRef;
+
+use crate::TcpProvider;
+use crate::testing::{Pair, Sending, Side, message, payload, until};
+
+/// A connection to an endpoint that has said hello, and its link there.
+fn raw_peer(side: &mut Side) -> (TcpStream, LinkId) {
+    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    raw.set_nodelay(true).unwrap();
+    let address: SocketAddr = "127.0.0.1:100".parse().unwrap();
+    raw.write_all(&Hello { address: address.into(), instance: 7 }.emit()).unwrap();
+    until("the hello", &mut [side], |sides| sides[0].only_link().is_some());
+    raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    raw.read_exact(&mut [0; HELLO_BYTES]).unwrap();
+    let link = side.only_link().unwrap();
+    (raw, link)
+}
+
+fn frame_bytes(len_bytes: usize, tag: u64) -> Vec<u8> {
+    let mut head = [0; HEADER_MAX_BYTES];
+    let head_bytes = frame::emit(&message(len_bytes, tag), &mut head);
+    [&head[..head_bytes], &payload(len_bytes, tag)].concat()
+}
+
+fn until_down(side: &mut Side, link: LinkId) -> LinkError {
+    until("the end of the link", &mut [side], |sides| sides[0].down(link).is_some());
+    // Nothing may be reported after that; the recorder would fail.
+    for _ in 0..10 {
+        side.pass();
+    }
+    side.down(link).unwrap().clone()
+}
+
+/// Writes without reading, so that the write finds the error before a read does.
+fn write_until_it_fails(side: &mut Side, link: LinkId) {
+    let begin = Instant::now();
+    while side.transport.send_inline(link, &message(0, 1), b"").is_ok() {
+        side.transport.flush();
+        thread::yield_now();
+        assert!(begin.elapsed() < Duration::from_secs(30), "writing to a dead peer goes on and on");
+    }
+}
+
+#[test]
+fn a_refused_connection_is_reported_once() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let link = side.transport.connect(nobody.into());
+    assert!(side.transport.send_inline(link, &message(0, 1), b"").is_ok(), "it is staged");
+    assert_eq!(side.transport.send(link, &message(0, 1), &[]), Sent::Full);
+    assert!(side.recorder.inboxes.is_empty(), "failure is reported by receive");
+    assert_eq!(until_down(&mut side, link), LinkError::System(Errno::ECONNREFUSED));
+    assert_eq!(side.inbox(link).unwrap().up, None);
+    assert!(side.transport.send_inline(link, &message(0, 1), b"").is_err());
+    assert_eq!(side.transport.connect(nobody.into()), link, "the number is free again");
+}
+
+#[test]
+fn a_connection_that_cannot_be_begun_is_reported_too() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let other_family: SocketAddr = "[::1]:9".parse().unwrap();
+    let link = side.transport.connect(other_family.into());
+    assert_eq!(side.transport.send(link, &message(0, 1), &[]), Sent::Full);
+    assert_eq!(until_down(&mut side, link), LinkError::System(Errno::EAFNOSUPPORT));
+
+    // Closed before it was reported: nothing is.
+    let link = side.transport.connect(other_family.into());
+    side.transport.close(link, Close::Drain);
+    let before = side.recorder.inboxes.len();
+    assert_eq!((side.pass(), side.transport.draining()), (0, 0));
+    assert_eq!(side.recorder.inboxes.len(), before);
+}
+
+#[test]
+fn what_was_taken_arrives_before_the_end() {
+    let provider = TcpProvider::new().with_send_buffer_bytes(4096).with_receive_buffer_bytes(4096);
+    let mut pair = Pair::connected(&provider, "127.0.0.1:0");
+    let (out, into) = (pair.out, pair.into);
+    let mut count = 0;
+    while pair.client.transport.send_inline(out, &message(500, count), &payload(500, count)).is_ok() {
+        count += 1;
+    }
+    // The peer has sent something too, which this side has not read.
+    pair.server.transport.send_inline(into, &message(100, 1), &payload(100, 1)).unwrap();
+    pair.server.transport.flush();
+    pair.client.transport.close(out, Close::Drain);
+    assert_eq!(pair.client.transport.draining(), 1);
+    assert!(pair.client.transport.send_inline(out, &message(0, 0), b"").is_err());
+    pair.until("both sides to end", |client, server| {
+        client.transport.draining() == 0 && server.down(into).is_some()
+    });
+    assert_eq!(pair.server.down(into), Some(&LinkError::Closed));
+    assert_eq!(pair.server.frames(into).len() as u64, count);
+    assert!(pair.client.frames(out).is_empty(), "later frames of the peer are dropped");
+    assert_eq!(pair.client.down(out), None, "nothing more is reported");
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_peer_that_makes_no_progress() {
+    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
+    pair.client.transport.send_inline(pair.out, &message(9, 9), &payload(9, 9)).unwrap();
+    pair.client.transport.close(pair.out, Close::Drain);
+    until("the end", &mut [&mut pair.client], |sides| sides[0].transport.draining() == 0);
+    let into = pair.into;
+    pair.until("the peer to notice", |_, server| server.down(into).is_some());
+    assert_eq!(pair.server.down(into), Some(&LinkError::Closed));
+    assert_eq!(pair.server.frames(into), [(message(9, 9), payload(9, 9))]);
+}
+
+#[test]
+fn a_link_closed_while_it_connects_still_delivers() {
+    let provider = TcpProvider::new();
+    let (mut client, mut server) = (Side::open(&provider, "[::1]:0"), Side::open(&provider, "[::1]:0"));
+    let link = client.transport.connect(server.transport.address());
+    client.transport.send_inline(link, &message(9, 9), &payload(9, 9)).unwrap();
+    client.transport.close(link, Close::Drain);
+    until("the end of both sides", &mut [&mut client, &mut server], |sides| {
+        sides[0].transport.draining() == 0
+            && sides[1].only_link().is_some_and(|link| sides[1].down(link).is_some())
+    });
+    let into = server.only_link().unwrap();
+    assert_eq!(server.down(into), Some(&LinkError::Closed));
+    assert_eq!(server.frames(into), [(message(9, 9), payload(9, 9))]);
+    assert!(client.recorder.inboxes.is_empty());
+}
+
+#[test]
+fn a_link_closed_while_it_connects_to_nobody_ends_in_silence() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let link = side.transport.connect(nobody.into());
+    side.transport.close(link, Close::Drain);
+    until("the end", &mut [&mut side], |sides| sides[0].transport.draining() == 0);
+    assert!(side.recorder.inboxes.is_empty());
+}
+
+#[test]
+fn closing_both_ends_at_once_delivers_both_ways_to_nobody_and_ends() {
+    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
+    pair.client.transport.send_inline(pair.out, &message(0, 1), b"").unwrap();
+    pair.server.transport.send_inline(pair.into, &message(0, 1), b"").unwrap();
+    pair.client.transport.close(pair.out, Close::Drain);
+    pair.server.transport.close(pair.into, Close::Drain);
+    pair.until("both to end", |client, server| {
+        client.transport.draining() == 0 && server.transport.draining() == 0
+    });
+    assert_eq!((pair.client.down(pair.out), pair.server.down(pair.into)), (None, None));
+}
+
+#[test]
+fn a_peer_that_dies_within_a_frame_has_not_closed_in_order() {
+    for (len_bytes, sent_bytes) in [(100, 50), (100, 5), (1_000_000, 300_000)] {
+        let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+        let (mut raw, link) = raw_peer(&mut side);
+        raw.write_all(&frame_bytes(3, 1)).unwrap();
+        raw.write_all(&frame_bytes(len_bytes, 2)[..sent_bytes]).unwrap();
+        drop(raw);
+        assert_eq!(until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
+        assert_eq!(side.frames(link), [(message(3, 1), payload(3, 1))]);
+        assert_eq!(side.inbox(link).unwrap().is_mid_frame(), sent_bytes > HEADER_MAX_BYTES);
+    }
+}
+
+#[test]
+fn a_peer_that_ends_between_frames_has_closed() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let (mut raw, link) = raw_peer(&mut side);
+    raw.write_all(&frame_bytes(100_000, 1)).unwrap();
+    drop(raw);
+    assert_eq!(until_down(&mut side, link), LinkError::Closed);
+    assert_eq!(side.frames(link).len(), 1);
+}
+
+#[test]
+fn a_reset_is_a_system_error() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let (raw, link) = raw_peer(&mut side);
+    SockRef::from(&raw).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(raw);
+    assert_eq!(until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
+}
+
+#[test]
+fn what_a_peer_sent_before_it_died_is_read_although_writing_fails() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let (mut raw, link) = raw_peer(&mut side);
+    // Little enough to be with the peer at once: a reset destroys what is still on its way.
+    for tag in 0..10 {
+        raw.write_all(&frame_bytes(1_000, tag)).unwrap();
+    }
+    SockRef::from(&raw).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(raw);
+    write_until_it_fails(&mut side, link);
+    assert_eq!(until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
+    assert_eq!(side.frames(link).len(), 10);
+}
+
+#[test]
+fn an_orderly_end_stays_one_although_writing_fails() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let (mut raw, link) = raw_peer(&mut side);
+    raw.write_all(&frame_bytes(10, 1)).unwrap();
+    drop(raw);
+    // The first write reaches a socket that is gone and is answered by a reset; a later one fails.
+    write_until_it_fails(&mut side, link);
+    assert_eq!(until_down(&mut side, link), LinkError::Closed);
+    assert_eq!(side.frames(link).len(), 1);
+}
+
+#[test]
+fn an_aborted_link_ends_at_once_and_the_peer_knows_what_it_misses() {
+    let provider = TcpProvider::new().with_send_buffer_bytes(4096).with_receive_buffer_bytes(4096);
+    let mut pair = Pair::connected(&provider, "127.0.0.1:0");
+    let (out, into) = (pair.out, pair.into);
+    let mut sending = Sending::new(message(1_000_000, 1), payload(1_000_000, 1));
+    assert!(!sending.advance(&mut pair.client.transport, out), "more than fits");
+    pair.client.transport.close(out, Close::Abort);
+    assert_eq!(pair.client.transport.draining(), 0);
+    assert_eq!(until_down(&mut pair.server, into), LinkError::System(Errno::ECONNRESET));
+
+    // Frames that were staged are missed as well, although the stream ends between two frames.
+    let mut pair = Pair::connected(&provider, "127.0.0.1:0");
+    pair.client.transport.send_inline(pair.out, &message(0, 1), b"").unwrap();
+    pair.client.transport.close(pair.out, Close::Abort);
+    assert_eq!(until_down(&mut pair.server, pair.into), LinkError::System(Errno::ECONNRESET));
+
+    // Nothing is missed.
+    let mut pair = Pair::connected(&provider, "127.0.0.1:0");
+    pair.client.transport.close(pair.out, Close::Abort);
+    assert_eq!(until_down(&mut pair.server, pair.into), LinkError::Closed);
+}
+
+#[test]
+fn calls_for_a_link_that_is_gone_do_nothing() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let nobody = LinkId(12_345);
+    assert!(side.transport.send_inline(nobody, &message(0, 1), b"").is_err());
+    assert_eq!(side.transport.send(nobody, &message(0, 1), &[]), Sent::Full);
+    assert_eq!(side.transport.resume(nobody, &[]), Sent::Full);
+    side.transport.close(nobody, Close::Drain);
+    side.transport.close(nobody, Close::Abort);
+    assert_eq!((side.transport.draining(), side.pass()), (0, 0));
+}
+
+#[test]
+fn numbers_that_are_used_again_do_not_get_the_events_of_their_past() {
+    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
+    let address = pair.server.transport.address();
+    for round in 0..50 {
+        let out = pair.out;
+        // The old link has events, marks and staged frames when it goes.
+        pair.client.transport.send_inline(out, &message(0, round), b"").unwrap();
+        pair.server.transport.send_inline(pair.into, &message(0, round), b"").unwrap();
+        pair.server.transport.flush();
+        pair.client.transport.close(out, Close::Abort);
+        pair.client.recorder.inboxes.remove(&out);
+        let (old_into, mut new_into) = (pair.into, None);
+        assert_eq!(pair.client.transport.connect(address), out);
+        pair.client.transport.send_inline(out, &message(1, round), b"x").unwrap();
+        pair.until("the next link", |client, server| {
+            new_into = server
+                .recorder
+                .inboxes
+                .iter()
+                .find(|(_, inbox)| {
+                    inbox.down.is_none() && inbox.frames == [(message(1, round), b"x".to_vec())]
+                })
+                .map(|(link, _)| *link);
+            client.is_up(out) && new_into.is_some()
+        });
+        assert!(pair.client.frames(out).is_empty(), "a frame of the link before");
+        pair.until("the end of the link before", |_, server| {
+            Some(old_into) == new_into || server.inbox(old_into).is_none_or(|inbox| inbox.down.is_some())
+        });
+        pair.into = new_into.unwrap();
+    }
+}
+
+#[test]
+fn an_endpoint_that_stops_accepting_keeps_its_links() {
+    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
+    let address = pair.server.transport.address();
+    let waiting = pair.client.transport.connect(address);
+    pair.server.transport.stop_accepting();
+    pair.server.transport.stop_accepting();
+    let late = pair.client.transport.connect(address);
+    pair.until("the others to be refused", |client, _| {
+        client.down(waiting).is_some() && client.down(late).is_some()
+    });
+    assert_eq!(pair.client.down(late), Some(&LinkError::System(Errno::ECONNREFUSED)));
+    pair.client.transport.send_inline(pair.out, &message(0, 1), b"").unwrap();
+    let into = pair.into;
+    pair.until("a frame", |_, server| server.frames(into).len() == 1);
+}
+
+#[test]
+fn no_two_endpoints_share_a_port_but_a_restarted_one_has_its_own_again() {
+    let provider = TcpProvider::new();
+    let pair = Pair::connected(&provider, "127.0.0.1:0");
+    let address = pair.server.transport.address();
+    let wildcard: SocketAddr = ([0, 0, 0, 0], address.port()).into();
+    for taken in [address, Address::from(wildcard)] {
+        assert_eq!(provider.open(taken, 1).err(), Some(Errno::EADDRINUSE), "{taken}");
+    }
+    // Its connections end first here, so this side keeps them for a while after the end (TIME_WAIT).
+    let Pair { client, server, .. } = pair;
+    drop(server);
+    let restarted = provider.open(address, 2).unwrap();
+    assert_eq!(restarted.address(), address);
+    drop(client);
+}
+
+#[test]
+fn an_address_of_another_host_cannot_be_bound() {
+    let elsewhere: SocketAddr = "203.0.113.77:0".parse().unwrap();
+    let error = TcpProvider::new().open(elsewhere.into(), 1).err();
+    assert_eq!(error, Some(Errno::EADDRNOTAVAIL));
+}

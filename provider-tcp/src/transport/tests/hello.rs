@@ -1,0 +1,253 @@
+//! How links come up, and who is refused.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::{LinkError, Transport};
+use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
+use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
+
+use crate::TcpProvider;
+use crate::limits::HALF_OPEN_MAX_LINKS;
+use crate::testing::{Pair, Side, message, until};
+
+fn hello_from(address: &str) -> [u8; HELLO_BYTES] {
+    let address: SocketAddr = address.parse().unwrap();
+    Hello { address: address.into(), instance: 77 }.emit()
+}
+
+/// Whether the other side has ended this connection, without waiting.
+fn has_ended(stream: &mut TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    loop {
+        match stream.read(&mut [0; 256]) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != ErrorKind::WouldBlock,
+        }
+    }
+}
+
+#[test]
+fn both_sides_learn_who_the_other_is() {
+    for bind in ["127.0.0.1:0", "[::1]:0"] {
+        let pair = Pair::connected(&TcpProvider::new(), bind);
+        let (client, server) = (&pair.client, &pair.server);
+        let at_client = client.inbox(pair.out).unwrap().up;
+        assert_eq!(at_client, Some((server.transport.address(), server.instance)));
+        let at_server = server.inbox(pair.into).unwrap().up;
+        assert_eq!(at_server, Some((client.transport.address(), client.instance)));
+    }
+}
+
+#[test]
+fn in_a_simultaneous_connect_both_links_stay() {
+    let provider = TcpProvider::new();
+    let (mut left, mut right) = (Side::open(&provider, "127.0.0.1:0"), Side::open(&provider, "127.0.0.1:0"));
+    let from_left = left.transport.connect(right.transport.address());
+    let from_right = right.transport.connect(left.transport.address());
+    until("both links at both sides", &mut [&mut left, &mut right], |sides| {
+        sides
+            .iter()
+            .all(|side| side.recorder.inboxes.values().filter(|inbox| inbox.up.is_some()).count() == 2)
+    });
+    for (side, other) in [(&left, &right), (&right, &left)] {
+        for inbox in side.recorder.inboxes.values() {
+            assert_eq!((inbox.up, &inbox.down), (Some((other.transport.address(), other.instance)), &None));
+        }
+    }
+    left.transport.send_inline(from_left, &message(0, 1), b"").unwrap();
+    right.transport.send_inline(from_right, &message(0, 1), b"").unwrap();
+    until("a frame over each", &mut [&mut left, &mut right], |sides| {
+        sides.iter().all(|side| side.recorder.inboxes.values().any(|inbox| inbox.frames.len() == 1))
+    });
+}
+
+#[test]
+fn an_endpoint_may_connect_to_itself() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let link = side.transport.connect(side.transport.address());
+    until("both ends", &mut [&mut side], |sides| sides[0].recorder.inboxes.len() == 2);
+    let who = Some((side.transport.address(), side.instance));
+    assert_eq!(side.inbox(link).unwrap().up, who);
+    assert!(side.recorder.inboxes.values().all(|inbox| inbox.up == who));
+}
+
+#[test]
+fn an_endpoint_bound_to_a_wildcard_can_be_answered() {
+    for (wildcard, loopback) in [("0.0.0.0:0", "127.0.0.1:0"), ("[::]:0", "[::1]:0")] {
+        let provider = TcpProvider::new();
+        let mut client = Side::open(&provider, wildcard);
+        let mut server = Side::open(&provider, loopback);
+        assert!(client.transport.address().is_specific());
+        client.transport.connect(server.transport.address());
+        until("the hello", &mut [&mut client, &mut server], |sides| sides[1].only_link().is_some());
+        let into = server.only_link().unwrap();
+        let (peer, _) = server.inbox(into).unwrap().up.unwrap();
+        assert_eq!(peer, client.transport.address());
+        let back = server.transport.connect(peer);
+        until("the way back", &mut [&mut client, &mut server], |sides| sides[1].is_up(back));
+        assert_eq!(server.inbox(back).unwrap().up, Some((peer, client.instance)));
+    }
+}
+
+#[test]
+fn connections_come_from_the_address_that_the_endpoint_is_bound_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.2:0");
+    side.transport.connect(listener.local_addr().unwrap().into());
+    let (_, remote) = listener.accept().unwrap();
+    assert_eq!(remote.ip(), side.transport.address().ip());
+    assert_ne!(remote.port(), side.transport.address().port());
+}
+
+#[test]
+fn hello_and_first_frames_leave_together_without_waiting_for_the_peer() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let link = side.transport.connect(listener.local_addr().unwrap().into());
+    side.transport.send_inline(link, &message(3, 5), b"abc").unwrap();
+    let (mut raw, _) = listener.accept().unwrap();
+
+    let mut expected = Hello { address: side.transport.address(), instance: side.instance }.emit().to_vec();
+    let mut head = [0; HEADER_MAX_BYTES];
+    let head_bytes = frame::emit(&message(3, 5), &mut head);
+    expected.extend(&head[..head_bytes]);
+    expected.extend(b"abc");
+    let mut received = vec![0; expected.len()];
+    raw.set_nonblocking(true).unwrap();
+    until("hello and frame", &mut [&mut side], |_| match raw.read(&mut received) {
+        Ok(count) => {
+            assert_eq!(count, received.len(), "more reads than one");
+            true
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            false
+        }
+    });
+    assert_eq!(received, expected);
+    assert!(!side.is_up(link), "up without a hello");
+}
+
+#[test]
+fn a_claimed_address_counts_only_as_far_as_the_connection_agrees() {
+    for (claimed, believed) in [("203.0.113.77:100", "127.0.0.1:100"), ("127.0.0.9:100", "127.0.0.9:100")] {
+        let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+        let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+        raw.write_all(&hello_from(claimed)).unwrap();
+        until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
+        let link = side.only_link().unwrap();
+        let believed: SocketAddr = believed.parse().unwrap();
+        assert_eq!(side.inbox(link).unwrap().up, Some((Address::from(believed), 77)), "{claimed}");
+    }
+}
+
+#[test]
+fn whoever_does_not_say_hello_is_dropped_and_never_reported() {
+    let mut no_port = hello_from("127.0.0.1:1");
+    no_port[12] = 0;
+    let strangers: [&[u8]; 5] =
+        [b"GET / HTTP/1.1\r\n\r\n", b"\0", &no_port, &hello_from("127.0.0.1:1")[..47], b""];
+    for bytes in strangers {
+        let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+        let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+        raw.write_all(bytes).unwrap();
+        raw.shutdown(std::net::Shutdown::Write).unwrap();
+        until("the stranger to be dropped", &mut [&mut side], |_| has_ended(&mut raw));
+        assert!(side.recorder.inboxes.is_empty());
+        assert!(side.transport.half_open.is_empty());
+    }
+}
+
+#[test]
+fn a_stranger_is_dropped_at_its_first_wrong_byte() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    raw.write_all(b"G").unwrap();
+    until("the stranger to be dropped", &mut [&mut side], |_| has_ended(&mut raw));
+}
+
+#[test]
+fn a_listener_that_is_no_endpoint_is_a_protocol_violation() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let link = side.transport.connect(listener.local_addr().unwrap().into());
+    let (mut raw, _) = listener.accept().unwrap();
+    raw.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").unwrap();
+    until("the end", &mut [&mut side], |sides| sides[0].down(link).is_some());
+    assert_eq!(side.down(link), Some(&LinkError::Protocol("not a homespun endpoint")));
+    assert_eq!(side.inbox(link).unwrap().up, None);
+}
+
+#[test]
+fn a_bad_frame_ends_its_link_and_no_other() {
+    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
+    let mut raw = TcpStream::connect(pair.server.transport.address().socket_addr()).unwrap();
+    raw.write_all(&hello_from("127.0.0.1:100")).unwrap();
+    raw.write_all(&[0xff; 64]).unwrap();
+    let good = pair.into;
+    pair.until("the bad link to end", |_, server| {
+        server.recorder.inboxes.iter().any(|(link, inbox)| *link != good && inbox.down.is_some())
+    });
+    let bad = *pair.server.recorder.inboxes.keys().find(|link| **link != good).unwrap();
+    assert!(matches!(pair.server.down(bad), Some(LinkError::Protocol(_))));
+    pair.client.transport.send_inline(pair.out, &message(0, 1), b"").unwrap();
+    pair.until("a frame on the good link", |_, server| server.frames(good).len() == 1);
+}
+
+#[test]
+fn a_hello_may_come_byte_by_byte() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    raw.set_nodelay(true).unwrap();
+    for byte in hello_from("127.0.0.1:100") {
+        assert!(side.only_link().is_none());
+        raw.write_all(&[byte]).unwrap();
+        side.pass();
+    }
+    until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
+    assert!(side.transport.half_open.is_empty());
+}
+
+#[test]
+fn of_too_many_silent_connections_the_oldest_are_dropped() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let address = side.transport.address().socket_addr();
+    let mut silent: Vec<TcpStream> = Vec::new();
+    for count in 1..=HALF_OPEN_MAX_LINKS {
+        silent.push(TcpStream::connect(address).unwrap());
+        until("it to be accepted", &mut [&mut side], |sides| sides[0].transport.half_open.len() == count);
+    }
+    assert!(!has_ended(&mut silent[0]));
+    let mut speaking = Vec::new();
+    for more in 0..3 {
+        let mut raw = TcpStream::connect(address).unwrap();
+        raw.write_all(&hello_from("127.0.0.1:100")).unwrap();
+        until("one who says hello", &mut [&mut side], |sides| sides[0].recorder.inboxes.len() == more + 1);
+        until("the oldest to be dropped", &mut [&mut side], |_| has_ended(&mut silent[more]));
+        assert!(!has_ended(&mut silent[more + 1]));
+        silent.push(TcpStream::connect(address).unwrap());
+        until("another silent one", &mut [&mut side], |sides| {
+            sides[0].transport.half_open.len() == HALF_OPEN_MAX_LINKS
+        });
+        speaking.push(raw);
+    }
+}
+
+#[test]
+fn a_dropped_stranger_sees_the_end_soon() {
+    let mut side = Side::open(&TcpProvider::new(), "[::1]:0");
+    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
+    side.transport.stop_accepting();
+    assert!(side.transport.half_open.is_empty());
+    let mut rest = Vec::new();
+    // The hello of this side may have left before; then comes the end, in one way or the other.
+    if raw.read_to_end(&mut rest).is_ok() {
+        assert!(rest.is_empty() || rest.len() == HELLO_BYTES);
+    }
+}

@@ -1,0 +1,144 @@
+//! Every descriptor that was opened is closed again. Alone in its file: descriptors belong to the whole process.
+
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{Close, LinkError, LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+use homespun_engine::wire::Header;
+use homespun_tcp::{TcpProvider, TcpTransport};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+const LINKS: usize = 20;
+
+/// Keeps count of the links.
+#[derive(Default)]
+struct Links {
+    up: Vec<LinkId>,
+    down: Vec<(LinkId, LinkError)>,
+}
+
+impl Receiver for Links {
+    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
+    fn begin(&mut self, _: LinkId, _: &Header) {}
+    fn space(&mut self, _: LinkId) -> Space<'_> {
+        Space::new()
+    }
+    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn link(&mut self, link: LinkId, event: LinkEvent) {
+        match event {
+            LinkEvent::Up { .. } => self.up.push(link),
+            LinkEvent::Down(error) => self.down.push((link, error)),
+        }
+    }
+}
+
+struct Side {
+    transport: TcpTransport,
+    links: Links,
+}
+
+impl Side {
+    fn open() -> Side {
+        let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let transport = TcpProvider::new().open(loopback.into(), 1).unwrap();
+        Side { transport, links: Links::default() }
+    }
+}
+
+fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&mut [&mut Side]) -> bool) {
+    let begin = Instant::now();
+    while !done(sides) {
+        for side in sides.iter_mut() {
+            side.transport.receive(64, &mut side.links);
+            side.transport.flush();
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+    }
+}
+
+fn descriptor_count() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn links_that_end_leave_nothing_open() {
+    let (mut client, mut server) = (Side::open(), Side::open());
+    let begin = descriptor_count();
+    for how in [Close::Drain, Close::Abort] {
+        let address = server.transport.address();
+        let links: Vec<LinkId> = (0..LINKS).map(|_| client.transport.connect(address)).collect();
+        until("all links", &mut [&mut client, &mut server], |sides| {
+            sides.iter().all(|side| side.links.up.len() == LINKS)
+        });
+        assert_eq!(descriptor_count(), begin + 2 * LINKS);
+        for link in links {
+            client.transport.close(link, how);
+        }
+        until("the end", &mut [&mut client, &mut server], |sides| {
+            sides[0].transport.draining() == 0 && sides[1].links.down.len() == LINKS
+        });
+        assert_eq!(descriptor_count(), begin, "{how:?}");
+        client.links = Links::default();
+        server.links = Links::default();
+    }
+
+    // Strangers, and connections that nobody answers.
+    let mut stranger = TcpStream::connect(server.transport.address().socket_addr()).unwrap();
+    stranger.write_all(b"hello?").unwrap();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    client.transport.connect(nobody.into());
+    until("both to end", &mut [&mut client, &mut server], |sides| {
+        sides[0].links.down.len() == 1 && descriptor_count() == begin + 1
+    });
+    drop(stranger);
+    assert_eq!(descriptor_count(), begin);
+}
+
+fn running_out_of_descriptors_delays_links_but_loses_none() {
+    let (mut client, mut server) = (Side::open(), Side::open());
+    let address = server.transport.address();
+    let before = getrlimit(Resource::Nofile);
+    // Room for the sockets of all that connect and a few that accept, not for all.
+    let room = (descriptor_count() + LINKS + 5) as u64;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
+    let mut links: Vec<LinkId> = (0..LINKS).map(|_| client.transport.connect(address)).collect();
+    let is_exhausted = || TcpProvider::new().open(address.with_port(0), 1).err() == Some(Errno::EMFILE);
+    until("descriptors to run out", &mut [&mut client, &mut server], |_| is_exhausted());
+
+    // One more cannot even be begun.
+    let extra = client.transport.connect(address);
+    until("its failure", &mut [&mut client, &mut server], |sides| !sides[0].links.down.is_empty());
+    assert_eq!(client.links.down, [(extra, LinkError::System(Errno::EMFILE))]);
+    let accepted = server.links.up.len();
+    assert!((1..LINKS).contains(&accepted), "{accepted} links were accepted");
+
+    // As links end, others get their turn, although no new connection wakes the listener.
+    let mut ended = 0;
+    until("every link to have been up", &mut [&mut client, &mut server], |sides| {
+        if ended < LINKS - 1 && sides[0].links.up.len() > ended {
+            let link = sides[0].links.up[ended];
+            links.retain(|other| *other != link);
+            sides[0].transport.close(link, Close::Drain);
+            ended += 1;
+        }
+        sides[0].links.up.len() == LINKS
+    });
+    assert_eq!(client.links.down.len(), 1, "no other link failed");
+
+    // With descriptors again, the listener goes on by itself.
+    setrlimit(Resource::Nofile, before).unwrap();
+    let up = server.links.up.len();
+    client.transport.connect(address);
+    until("a new link", &mut [&mut client, &mut server], |sides| sides[1].links.up.len() > up);
+}
+
+#[test]
+fn descriptors_come_and_go() {
+    let begin = descriptor_count();
+    links_that_end_leave_nothing_open();
+    running_out_of_descriptors_delays_links_but_loses_none();
+    assert_eq!(descriptor_count(), begin, "something outlived its transport");
+}
