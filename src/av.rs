@@ -1,0 +1,299 @@
+//! Address vectors: `fi_av(3)`.
+
+mod table;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use bitflags::bitflags;
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::error::{Error, Misuse};
+use parking_lot::RwLock;
+
+use crate::info::AvType;
+use crate::resolve::{Role, resolve};
+use table::Table;
+
+/// For how many addresses room is made in advance at most, whatever [`AvAttr::count`] says.
+const RESERVE_MAX_ENTRIES: usize = 1 << 16;
+
+/// What an application calls a peer: `fi_addr_t`. It means something only together with its address vector.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FabricAddress(pub u64);
+
+impl FabricAddress {
+    /// No address: as the source of a receive "any" (`FI_ADDR_UNSPEC`), as the source in a completion "not in the
+    /// address vector" (`FI_ADDR_NOTAVAIL`).
+    pub const UNSPECIFIED: FabricAddress = FabricAddress(u64::MAX);
+}
+
+impl Default for FabricAddress {
+    /// [`FabricAddress::UNSPECIFIED`].
+    fn default() -> Self {
+        FabricAddress::UNSPECIFIED
+    }
+}
+
+impl fmt::Debug for FabricAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            FabricAddress::UNSPECIFIED => f.write_str("FabricAddress::UNSPECIFIED"),
+            FabricAddress(value) => write!(f, "FabricAddress({value})"),
+        }
+    }
+}
+
+/// How to open an address vector: `struct fi_av_attr` of `fi_av(3)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AvAttr {
+    /// The kind. `None` leaves the choice to homespun, which makes a table.
+    pub av_type: Option<AvType>,
+    /// How many addresses are expected; a hint that saves time, no limit.
+    pub count: usize,
+    /// How many endpoints each host is expected to have; a hint that is not looked at.
+    pub ep_per_node: usize,
+    /// How many bits of a fabric address name a receive context. Must be 0: endpoints have one receive context.
+    pub rx_ctx_bits: u32,
+    /// The name under which processes share the vector. Must be `None`: vectors are not shared.
+    pub name: Option<String>,
+    /// How the vector is used.
+    pub flags: AvFlags,
+}
+
+bitflags! {
+    /// Flags of an address vector: `fi_av(3)`, "flags" of `fi_av_open`.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct AvFlags: u64 {
+        /// Addresses are only read, from a vector that another process shares. Not supported.
+        const READ = 1 << 8;
+        /// Insertions are reported to an event queue. Not supported.
+        const EVENT = 1 << 24;
+        /// A promise of the application that every host has the same number of endpoints. Not made use of.
+        const SYMMETRIC = 1 << 59;
+    }
+}
+
+/// The peers that an application knows: it maps each [`Address`] to a [`FabricAddress`] and back.
+///
+/// A handle: clones refer to the same vector, which any thread may use at any time. A vector of either type gives
+/// out indices. An address gets the lowest index that is not in use, so the first gets 0 and, as long as nothing is
+/// removed, each that follows gets the next; a removed index is given out again.
+///
+/// One address may be inserted many times and then has as many fabric addresses. All of them send to the same peer;
+/// what comes from the peer is reported under the lowest.
+#[derive(Clone)]
+pub struct AddressVector {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    av_type: AvType,
+    format: AddressFormat,
+    table: RwLock<Table>,
+    /// Grows with every change of `table`, after the change and while it is still locked: whoever reads a version
+    /// here finds at least the changes that led to it.
+    version: AtomicU64,
+    /// How many endpoints are bound.
+    bound: AtomicUsize,
+}
+
+impl AddressVector {
+    /// Opens a vector for addresses of one format.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotSupported`] for what [`AvAttr`] and [`AvFlags`] say is not, [`Misuse::Flags`] for unknown flags.
+    pub(crate) fn open(attr: &AvAttr, format: AddressFormat) -> Result<Self, Error> {
+        let unknown = attr.flags.difference(AvFlags::all());
+        if !unknown.is_empty() {
+            return Err(Misuse::Flags(unknown.bits()).into());
+        }
+        let unsupported = [
+            (attr.name.is_some(), "address vectors shared by processes"),
+            (attr.flags.contains(AvFlags::READ), "address vectors shared by processes"),
+            (attr.flags.contains(AvFlags::EVENT), "asynchronous insertion into address vectors"),
+            (attr.rx_ctx_bits > 0, "fabric addresses of receive contexts"),
+        ];
+        if let Some(&(_, what)) = unsupported.iter().find(|(asked, _)| *asked) {
+            return Err(Misuse::NotSupported(what).into());
+        }
+        let shared = Shared {
+            av_type: attr.av_type.unwrap_or(AvType::Table),
+            format,
+            table: RwLock::new(Table::with_capacity(attr.count.min(RESERVE_MAX_ENTRIES))),
+            version: AtomicU64::new(0),
+            bound: AtomicUsize::new(0),
+        };
+        Ok(AddressVector { shared: Arc::new(shared) })
+    }
+
+    /// The type asked for, or the one chosen if none was.
+    pub fn av_type(&self) -> AvType {
+        self.shared.av_type
+    }
+
+    /// The format of every address in the vector: that of its domain.
+    pub fn format(&self) -> AddressFormat {
+        self.shared.format
+    }
+
+    /// Inserts addresses, as `fi_av_insert(3)` does, and says of each what became of it.
+    ///
+    /// The indices are set before the first address is looked at. One that cannot be inserted leaves its index
+    /// unused, and those behind it get the index that they would have had; so an application that counts for itself
+    /// finds each address where it expects it.
+    ///
+    /// # Errors
+    ///
+    /// For each address: [`Misuse::Invalid`] if it is of another format, a wildcard, or without a port.
+    pub fn insert(&self, addresses: &[Address]) -> Vec<Result<FabricAddress, Error>> {
+        self.change(|table| {
+            let indices = table.vacant(addresses.len());
+            let insert = |(&address, index)| {
+                self.check(address)?;
+                table.insert(index, address);
+                Ok(FabricAddress(index))
+            };
+            addresses.iter().zip(indices).map(insert).collect()
+        })
+    }
+
+    /// Inserts the address that a node and a service name, as `fi_av_insertsvc(3)` does: the first one that the
+    /// vector can hold. The node is a name or a numeric address; looking up a name may block.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoData`] if they name nothing of the vector's format, otherwise as [`insert`](Self::insert).
+    pub fn insert_svc(&self, node: &str, service: &str) -> Result<FabricAddress, Error> {
+        let found = resolve(Some(node), Some(service), Role::Destination, false)?;
+        let address = found
+            .into_iter()
+            .find(|address| address.format() == self.shared.format)
+            .ok_or(Misuse::NoData("an address of the address vector's format"))?;
+        self.check(address)?;
+        Ok(self.change(|table| {
+            let index = table.lowest_vacant();
+            table.insert(index, address);
+            FabricAddress(index)
+        }))
+    }
+
+    /// Removes addresses: all of them, or none if there is an error. Their indices may be given out again at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::UnknownAddress`] for one that is not in the vector, or is listed twice.
+    pub fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
+        let mut indices: Vec<u64> = addresses.iter().map(|address| address.0).collect();
+        indices.sort_unstable();
+        if let Some(twice) = indices.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Misuse::UnknownAddress(twice[0]).into());
+        }
+        self.change(|table| {
+            if let Some(&unknown) = indices.iter().find(|&&index| table.get(index).is_none()) {
+                return Err(Misuse::UnknownAddress(unknown).into());
+            }
+            for &index in &indices {
+                table.remove(index);
+            }
+            Ok(())
+        })
+    }
+
+    /// The address that was inserted: `fi_av_lookup(3)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::UnknownAddress`] if there is none, or it was removed.
+    pub fn lookup(&self, address: FabricAddress) -> Result<Address, Error> {
+        self.shared.table.read().get(address.0).ok_or_else(|| Misuse::UnknownAddress(address.0).into())
+    }
+
+    /// The lowest fabric address that this address has, if it is in the vector.
+    pub fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
+        self.shared.table.read().lowest(*address).map(FabricAddress)
+    }
+
+    /// How many fabric addresses the vector holds.
+    pub fn len(&self) -> usize {
+        self.shared.table.read().len()
+    }
+
+    /// Whether the vector is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes the vector: `fi_close`. The addresses are gone when the last clone of the handle is.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`] while an endpoint is bound to it; the handle is handed back.
+    pub fn close(self) -> Result<(), (Self, Error)> {
+        if self.shared.bound.load(Ordering::Acquire) > 0 {
+            return Err((self, Misuse::Busy("endpoints are bound to the address vector").into()));
+        }
+        Ok(())
+    }
+
+    /// A number that is another one after every change, so that what was looked up can be kept while it stays the
+    /// same: take the version, then look up.
+    pub(crate) fn version(&self) -> u64 {
+        self.shared.version.load(Ordering::Acquire)
+    }
+
+    /// Counts an endpoint that is bound from now on.
+    pub(crate) fn bind(&self) {
+        self.shared.bound.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
+    pub(crate) fn unbind(&self) {
+        self.shared.bound.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Table) -> R) -> R {
+        let mut table = self.shared.table.write();
+        let result = change(&mut table);
+        self.shared.version.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    /// Whether messages could be sent to this address.
+    fn check(&self, address: Address) -> Result<(), Error> {
+        let refusals = [
+            (
+                address.format() != self.shared.format,
+                "an address of another format than the address vector's",
+            ),
+            (!address.is_specific(), "a wildcard address names no peer"),
+            (address.port() == 0, "an address without a port names no peer"),
+        ];
+        match refusals.iter().find(|(refused, _)| *refused) {
+            Some(&(_, why)) => Err(Misuse::Invalid(why).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for AddressVector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddressVector")
+            .field("av_type", &self.shared.av_type)
+            .field("format", &self.shared.format)
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+/// An address as `fi_av_straddr(3)` prints it, in the form `fi_sockaddr_in://127.0.0.1:7471`.
+pub fn straddr(address: Address) -> String {
+    match address.format() {
+        AddressFormat::SockaddrIn => format!("fi_sockaddr_in://{address}"),
+        AddressFormat::SockaddrIn6 => format!("fi_sockaddr_in6://{address}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! The two directions of an address vector.
+
+use std::collections::{BTreeSet, HashMap};
+
+use homespun_engine::address::Address;
+
+/// Addresses by index, and the indices of each address.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    slots: Vec<Option<Address>>,
+    /// The indices below `slots.len()` that are not in use.
+    free: BTreeSet<u64>,
+    /// The lowest index of each address.
+    lowest: HashMap<Address, u64>,
+    /// The other indices of the few addresses that were inserted more than once; never an empty set.
+    further: HashMap<Address, BTreeSet<u64>>,
+}
+
+impl Table {
+    pub(super) fn with_capacity(capacity: usize) -> Self {
+        Table {
+            slots: Vec::with_capacity(capacity),
+            lowest: HashMap::with_capacity(capacity),
+            ..Table::default()
+        }
+    }
+
+    /// How many indices are in use.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The address at an index.
+    pub(super) fn get(&self, index: u64) -> Option<Address> {
+        *self.slots.get(usize::try_from(index).ok()?)?
+    }
+
+    /// The lowest index of an address.
+    pub(super) fn lowest(&self, address: Address) -> Option<u64> {
+        self.lowest.get(&address).copied()
+    }
+
+    /// The lowest index that is not in use.
+    pub(super) fn lowest_vacant(&self) -> u64 {
+        self.free.first().copied().unwrap_or(self.slots.len() as u64)
+    }
+
+    /// The `count` lowest indices that are not in use, in order.
+    pub(super) fn vacant(&self, count: usize) -> Vec<u64> {
+        self.free.iter().copied().chain(self.slots.len() as u64..).take(count).collect()
+    }
+
+    /// Puts an address at an index that is not in use.
+    pub(super) fn insert(&mut self, index: u64, address: Address) {
+        let end = self.slots.len() as u64;
+        for skipped in end..=index {
+            self.slots.push(None);
+            self.free.insert(skipped);
+        }
+        self.free.remove(&index);
+        self.slots[index as usize] = Some(address);
+
+        match self.lowest.get_mut(&address) {
+            None => {
+                self.lowest.insert(address, index);
+            }
+            Some(lowest) => {
+                let higher = index.max(*lowest);
+                *lowest = index.min(*lowest);
+                self.further.entry(address).or_default().insert(higher);
+            }
+        }
+    }
+
+    /// Takes the address at an index out, if there is one.
+    pub(super) fn remove(&mut self, index: u64) -> Option<Address> {
+        let address = self.slots.get_mut(usize::try_from(index).ok()?)?.take()?;
+        self.free.insert(index);
+
+        let mut further = self.further.remove(&address).unwrap_or_default();
+        if !further.remove(&index) {
+            match further.pop_first() {
+                Some(next) => self.lowest.insert(address, next),
+                None => self.lowest.remove(&address),
+            };
+        }
+        if !further.is_empty() {
+            self.further.insert(address, further);
+        }
+        Some(address)
+    }
+}

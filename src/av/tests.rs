@@ -1,0 +1,213 @@
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use homespun_engine::errno::Errno;
+use proptest::prelude::*;
+
+use super::*;
+
+fn vector() -> AddressVector {
+    AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn).expect("a vector")
+}
+
+fn address(text: &str) -> Address {
+    Address::from(text.parse::<SocketAddr>().expect("a socket address"))
+}
+
+fn peer(port: u16) -> Address {
+    Address::from(SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+fn inserted(av: &AddressVector, ports: &[u16]) -> Vec<u64> {
+    let peers: Vec<Address> = ports.iter().map(|&port| peer(port)).collect();
+    av.insert(&peers).into_iter().map(|result| result.expect("a good address").0).collect()
+}
+
+#[test]
+fn indices_are_consecutive_and_reused_from_the_lowest() {
+    let av = vector();
+    assert_eq!(inserted(&av, &[10, 11, 12]), [0, 1, 2]);
+    assert_eq!(inserted(&av, &[13]), [3]);
+    av.remove(&[FabricAddress(2), FabricAddress(0)]).expect("both are there");
+    assert_eq!(inserted(&av, &[14, 15, 16]), [0, 2, 4]);
+    assert_eq!(av.lookup(FabricAddress(2)), Ok(peer(15)));
+    assert_eq!(av.len(), 5);
+}
+
+#[test]
+fn an_address_that_is_refused_leaves_its_index_unused() {
+    let av = vector();
+    let mixed = [peer(10), address("[::1]:10"), address("0.0.0.0:10"), peer(0), peer(14)];
+    let results = av.insert(&mixed);
+    assert_eq!(results[0], Ok(FabricAddress(0)));
+    for (index, why) in [(1, "format"), (2, "wildcard"), (3, "port")] {
+        let error = results[index].clone().expect_err("a bad address");
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!(av.lookup(FabricAddress(index as u64)).unwrap_err().errno(), Errno::EINVAL);
+    }
+    assert_eq!(results[4], Ok(FabricAddress(4)));
+    assert_eq!(inserted(&av, &[11]), [1], "an unused index is the lowest that is free");
+    let all_bad = vector();
+    assert!(all_bad.insert(&[peer(0)]).iter().all(Result::is_err));
+    assert_eq!(inserted(&all_bad, &[10]), [0]);
+}
+
+#[test]
+fn a_peer_inserted_twice_is_known_by_its_lowest_index() {
+    let av = vector();
+    assert_eq!(inserted(&av, &[10, 11, 10, 10]), [0, 1, 2, 3]);
+    assert_eq!(av.reverse_lookup(&peer(10)), Some(FabricAddress(0)));
+    av.remove(&[FabricAddress(0)]).expect("it is there");
+    assert_eq!(av.reverse_lookup(&peer(10)), Some(FabricAddress(2)));
+    assert_eq!(inserted(&av, &[10]), [0]);
+    assert_eq!(av.reverse_lookup(&peer(10)), Some(FabricAddress(0)));
+    av.remove(&[FabricAddress(3), FabricAddress(0), FabricAddress(2)]).expect("all are there");
+    assert_eq!(av.reverse_lookup(&peer(10)), None);
+    assert_eq!(av.reverse_lookup(&peer(11)), Some(FabricAddress(1)));
+}
+
+#[test]
+fn removal_is_all_or_nothing() {
+    let av = vector();
+    inserted(&av, &[10, 11]);
+    let refused: [&[u64]; 4] = [&[0, 2], &[0, 0], &[FabricAddress::UNSPECIFIED.0], &[1, 1 << 40]];
+    for indices in refused {
+        let addresses: Vec<FabricAddress> = indices.iter().map(|&index| FabricAddress(index)).collect();
+        let error = av.remove(&addresses).expect_err("one of them is not there");
+        assert_eq!(error.errno(), Errno::EINVAL);
+        assert_eq!(av.len(), 2);
+    }
+    assert_eq!(av.remove(&[]), Ok(()));
+}
+
+#[test]
+fn names_are_looked_up_for_the_format_of_the_vector() {
+    let av = vector();
+    let inserted = av.insert_svc("127.0.0.1", "7471").expect("a numeric address");
+    assert_eq!(av.lookup(inserted), Ok(peer(7471)));
+    let named = av.insert_svc("localhost", "7472").expect("localhost has an IPv4 address");
+    assert_eq!(av.lookup(named).map(|address| address.port()), Ok(7472));
+    assert_eq!(av.insert_svc("::1", "7471").unwrap_err().errno(), Errno::ENODATA);
+    assert_eq!(av.insert_svc("127.0.0.1", "0").unwrap_err().errno(), Errno::EINVAL);
+    assert_eq!(av.len(), 2);
+}
+
+#[test]
+fn every_change_is_another_version() {
+    let av = vector();
+    let fresh = av.version();
+    inserted(&av, &[10]);
+    let filled = av.version();
+    assert_ne!(fresh, filled);
+    assert_eq!(av.lookup(FabricAddress(0)), Ok(peer(10)));
+    assert_eq!(av.version(), filled);
+    av.clone().remove(&[FabricAddress(0)]).expect("it is there");
+    assert_ne!(av.version(), filled, "a clone is the same vector");
+}
+
+#[test]
+fn a_bound_vector_cannot_be_closed() {
+    let av = vector();
+    av.bind();
+    let (av, error) = av.close().expect_err("an endpoint is bound");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    av.unbind();
+    assert!(av.close().is_ok());
+}
+
+#[test]
+fn what_is_not_there_is_refused_at_opening() {
+    let open = |attr: AvAttr| AddressVector::open(&attr, AddressFormat::SockaddrIn);
+    let none = AvAttr::default();
+    let unsupported = [
+        AvAttr { name: Some("shared".into()), ..none.clone() },
+        AvAttr { flags: AvFlags::EVENT, ..none.clone() },
+        AvAttr { flags: AvFlags::READ, ..none.clone() },
+        AvAttr { rx_ctx_bits: 1, ..none.clone() },
+    ];
+    for attr in unsupported {
+        assert_eq!(open(attr.clone()).unwrap_err().errno(), Errno::ENOSYS, "{attr:?}");
+    }
+    let unknown = AvAttr { flags: AvFlags::from_bits_retain(1), ..none.clone() };
+    assert_eq!(open(unknown).unwrap_err().errno(), Errno::EBADFLAGS);
+    let map = AvAttr { av_type: Some(AvType::Map), flags: AvFlags::SYMMETRIC, ..none.clone() };
+    assert_eq!(open(map).expect("a map").av_type(), AvType::Map);
+    let huge = AvAttr { count: usize::MAX, ..none };
+    assert_eq!(open(huge).expect("the count is a hint").av_type(), AvType::Table);
+}
+
+#[test]
+fn addresses_are_printed_with_their_format() {
+    assert_eq!(straddr(peer(5000)), "fi_sockaddr_in://127.0.0.1:5000");
+    assert_eq!(straddr(address("[::1]:5000")), "fi_sockaddr_in6://[::1]:5000");
+}
+
+/// A step of a random program. Ports and indices are few, so that they meet often.
+#[derive(Debug, Clone)]
+enum Step {
+    /// Port 0 is refused.
+    Insert(Vec<u16>),
+    Remove(Vec<u64>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        prop::collection::vec(0_u16..6, 0..5).prop_map(Step::Insert),
+        prop::collection::vec(0_u64..12, 0..4).prop_map(Step::Remove),
+    ];
+    prop::collection::vec(step, 0..40)
+}
+
+/// The vector as a plain map, with everything found by search.
+#[derive(Default)]
+struct Model(BTreeMap<u64, Address>);
+
+impl Model {
+    fn insert(&mut self, ports: &[u16]) -> Vec<Option<u64>> {
+        let vacant: Vec<u64> = (0..).filter(|index| !self.0.contains_key(index)).take(ports.len()).collect();
+        let insert = |(&port, index)| (port != 0).then(|| self.0.insert(index, peer(port))).map(|_| index);
+        ports.iter().zip(vacant).map(insert).collect()
+    }
+
+    fn remove(&mut self, indices: &[u64]) -> bool {
+        let mut left = self.0.clone();
+        let all = indices.iter().all(|index| left.remove(index).is_some());
+        if all {
+            self.0 = left;
+        }
+        all
+    }
+
+    fn reverse(&self, address: Address) -> Option<u64> {
+        self.0.iter().find(|&(_, &known)| known == address).map(|(&index, _)| index)
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_vector_does_what_a_plain_map_does(steps in steps()) {
+        let av = vector();
+        let mut model = Model::default();
+        for step in steps {
+            match step {
+                Step::Insert(ports) => {
+                    let peers: Vec<Address> = ports.iter().map(|&port| peer(port)).collect();
+                    let inserted: Vec<Option<u64>> =
+                        av.insert(&peers).into_iter().map(|result| result.ok().map(|address| address.0)).collect();
+                    prop_assert_eq!(inserted, model.insert(&ports));
+                }
+                Step::Remove(indices) => {
+                    let addresses: Vec<FabricAddress> = indices.iter().map(|&index| FabricAddress(index)).collect();
+                    prop_assert_eq!(av.remove(&addresses).is_ok(), model.remove(&indices));
+                }
+            }
+            prop_assert_eq!(av.len(), model.0.len());
+            for index in 0..24 {
+                prop_assert_eq!(av.lookup(FabricAddress(index)).ok(), model.0.get(&index).copied());
+            }
+            for port in 0..6 {
+                prop_assert_eq!(av.reverse_lookup(&peer(port)).map(|address| address.0), model.reverse(peer(port)));
+            }
+        }
+    }
+}

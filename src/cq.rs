@@ -1,0 +1,402 @@
+//! Completion queues: `fi_cq(3)`.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use homespun_engine::buffer::Buffer;
+use homespun_engine::completion;
+use homespun_engine::errno::Errno;
+use homespun_engine::error::{Error, Misuse, OperationError};
+use homespun_engine::flags::CompletionFlags;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::av::FabricAddress;
+use crate::pump::Drive;
+
+/// How many entries a completion queue has if its attributes do not say.
+pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
+
+/// The largest completion queue that can be opened.
+pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
+
+/// How much a completion queue tells of an operation: `enum fi_cq_format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CqFormat {
+    /// The operation's context alone.
+    Context,
+    /// Also its flags and the length of what was received.
+    Msg,
+    /// Also remote data.
+    Data,
+    /// Also the tag. The default.
+    #[default]
+    Tagged,
+}
+
+/// How an application may wait on a queue: `enum fi_wait_obj`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WaitObject {
+    /// It does not wait: it polls.
+    #[default]
+    None,
+    /// By blocking calls of this library, which choose the means.
+    Unspec,
+    /// Through a wait set.
+    Set,
+    /// By a file descriptor.
+    Fd,
+    /// By a mutex and a condition variable.
+    MutexCond,
+    /// By yielding the processor between polls.
+    Yield,
+    /// By a set of file descriptors.
+    PollFd,
+}
+
+/// What a completion queue is opened with: `struct fi_cq_attr`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CqAttr {
+    /// How many entries it holds; 0 for [`CQ_DEPTH_DEFAULT_ENTRIES`]. An entry takes about 100 bytes, once it was used.
+    pub size_entries: usize,
+    /// What an entry tells; `None` for the default.
+    pub format: Option<CqFormat>,
+    /// How the application waits. Only [`WaitObject::None`] can be had.
+    pub wait: WaitObject,
+}
+
+/// A successful operation: the entry of a completion queue.
+///
+/// Fields that the queue's [`CqFormat`] does not include are 0 or empty, except [`buffer`](Self::buffer), which every
+/// format hands back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// The context that the operation was posted with.
+    pub context: u64,
+    /// What kind of operation it was.
+    pub flags: CompletionFlags,
+    /// For a receive, the length of the message.
+    pub len_bytes: usize,
+    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set.
+    pub data: u64,
+    /// The tag, for a received tagged message.
+    pub tag: u64,
+    /// The application's buffer, if the operation was posted with one of its own.
+    pub buffer: Buffer,
+}
+
+/// A failed operation: `struct fi_cq_err_entry`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompletionError {
+    /// The operation, as far as it got: `len_bytes` bytes of a truncated message were placed.
+    pub completion: Completion,
+    /// Why it failed.
+    pub error: OperationError,
+    /// The sender of a message that a receive failed on.
+    pub source: FabricAddress,
+}
+
+impl CompletionError {
+    /// The positive error number (`err`).
+    pub fn errno(&self) -> Errno {
+        self.error.errno()
+    }
+
+    /// How many bytes of the message did not fit (`olen`).
+    pub fn overflow_bytes(&self) -> u64 {
+        match self.error {
+            OperationError::Truncated { overflow_bytes } => overflow_bytes,
+            _ => 0,
+        }
+    }
+
+    /// The provider's own error number (`prov_errno`), for [`CompletionQueue::strerror`].
+    pub fn provider_errno(&self) -> i32 {
+        self.errno().raw()
+    }
+}
+
+/// Why nothing was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// There is no completion. Not an error.
+    #[error("no completion is available")]
+    Empty,
+    /// The topmost completion is that of a failed operation; [`CompletionQueue::read_error`] reads it.
+    #[error("the next completion is an error")]
+    ErrorAvailable,
+}
+
+impl ReadError {
+    /// The error number that a C caller gets, positive.
+    pub fn errno(self) -> Errno {
+        match self {
+            ReadError::Empty => Errno::EAGAIN,
+            ReadError::ErrorAvailable => Errno::EAVAIL,
+        }
+    }
+}
+
+/// A queue of completed operations: `fi_cq(3)`.
+///
+/// Reading drives the endpoints that are bound to the queue: with manual progress nothing is received, and nothing
+/// that had to be queued is sent, except inside such calls. The queue is bounded and never overrun: a send whose
+/// completion would not fit gets [`Again::CompletionQueueFull`](homespun_engine::error::Again), and a receive that
+/// finds no room waits, outside the queue, until there is.
+///
+/// A handle may be cloned and used from any thread.
+#[derive(Clone)]
+pub struct CompletionQueue {
+    shared: Arc<Shared>,
+}
+
+/// The queue as endpoints see it.
+pub(crate) struct Shared {
+    format: CqFormat,
+    ring: Mutex<Ring>,
+    bound: RwLock<Vec<Arc<dyn Drive>>>,
+}
+
+/// The entries. The sum of `entries` and `reserved` never exceeds `depth_entries`.
+pub(crate) struct Ring {
+    entries: VecDeque<Entry>,
+    depth_entries: usize,
+    reserved: usize,
+}
+
+enum Entry {
+    Completed(Completion, FabricAddress),
+    Failed(Box<CompletionError>),
+}
+
+impl CompletionQueue {
+    pub(crate) fn open(attr: &CqAttr) -> Result<CompletionQueue, Error> {
+        if attr.wait != WaitObject::None {
+            return Err(Misuse::NotSupported("waiting on a completion queue").into());
+        }
+        let depth_entries = match attr.size_entries {
+            0 => CQ_DEPTH_DEFAULT_ENTRIES,
+            asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
+            _ => return Err(Misuse::Invalid("completion queue larger than CQ_DEPTH_MAX_ENTRIES").into()),
+        };
+        let ring = Ring { entries: VecDeque::new(), depth_entries, reserved: 0 };
+        Ok(CompletionQueue {
+            shared: Arc::new(Shared {
+                format: attr.format.unwrap_or_default(),
+                ring: Mutex::new(ring),
+                bound: RwLock::new(Vec::new()),
+            }),
+        })
+    }
+
+    /// What entries of this queue tell.
+    pub fn format(&self) -> CqFormat {
+        self.shared.format
+    }
+
+    /// How many entries fit.
+    pub fn depth_entries(&self) -> usize {
+        self.shared.ring.lock().depth_entries
+    }
+
+    /// Reads one completion: `fi_cq_read(3)` with a count of 1.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`].
+    pub fn read(&self) -> Result<Completion, ReadError> {
+        self.read_from().map(|(completion, _)| completion)
+    }
+
+    /// Reads one completion and its source: `fi_cq_readfrom(3)` with a count of 1.
+    ///
+    /// The source of a receive is an address that the endpoint's address vector holds, or
+    /// [`FabricAddress::UNSPECIFIED`] if the endpoint was opened without `FI_SOURCE` or the sender was not inserted.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`].
+    pub fn read_from(&self) -> Result<(Completion, FabricAddress), ReadError> {
+        let mut read = None;
+        self.read_each(1, |completion, source| read = Some((completion, source)))?;
+        read.ok_or(ReadError::Empty)
+    }
+
+    /// Reads up to `max` completions, oldest first, and returns how many. A `max` of 0 only drives progress. An error
+    /// ends the batch before it.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError`], when there is none to begin with.
+    pub fn read_each(
+        &self,
+        max: usize,
+        mut take: impl FnMut(Completion, FabricAddress),
+    ) -> Result<usize, ReadError> {
+        let mut ring = self.progressed_ring(max == 0);
+        if ring.entries.is_empty() {
+            return Err(ReadError::Empty);
+        }
+        let mut count = 0;
+        while count < max {
+            match ring.entries.pop_front() {
+                Some(Entry::Completed(completion, source)) => {
+                    take(completion, source);
+                    count += 1;
+                }
+                Some(failed) => {
+                    ring.entries.push_front(failed);
+                    break;
+                }
+                None => break,
+            }
+        }
+        match ring.entries.front() {
+            Some(Entry::Failed(_)) if count == 0 => Err(ReadError::ErrorAvailable),
+            _ => Ok(count),
+        }
+    }
+
+    /// Reads the failed operation that is on top of the queue: `fi_cq_readerr(3)`. Drives no progress.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadError::Empty`] if the queue is empty or a successful operation is on top.
+    pub fn read_error(&self) -> Result<CompletionError, ReadError> {
+        let mut ring = self.shared.ring.lock();
+        match ring.entries.pop_front() {
+            Some(Entry::Failed(error)) => Ok(*error),
+            Some(completed) => {
+                ring.entries.push_front(completed);
+                Err(ReadError::Empty)
+            }
+            None => Err(ReadError::Empty),
+        }
+    }
+
+    /// Drives the bound endpoints without reading anything.
+    pub fn progress(&self) {
+        for endpoint in self.shared.bound.read().iter() {
+            endpoint.progress();
+        }
+    }
+
+    /// Says what a [`CompletionError::provider_errno`] means: `fi_cq_strerror(3)`.
+    pub fn strerror(&self, provider_errno: i32) -> &'static str {
+        Errno::new(provider_errno).description()
+    }
+
+    /// Closes the queue; entries that were not read are lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`], with the queue, while an enabled endpoint is bound to it.
+    pub fn close(self) -> Result<(), (CompletionQueue, Error)> {
+        if self.shared.bound.read().is_empty() {
+            Ok(())
+        } else {
+            Err((self, Misuse::Busy("endpoints are bound to the completion queue").into()))
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The ring, after a round of progress if it was empty or if `always`.
+    fn progressed_ring(&self, always: bool) -> MutexGuard<'_, Ring> {
+        let ring = self.shared.ring.lock();
+        if !always && !ring.entries.is_empty() {
+            return ring;
+        }
+        drop(ring);
+        self.progress();
+        self.shared.ring.lock()
+    }
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock()
+    }
+
+    pub(crate) fn format(&self) -> CqFormat {
+        self.format
+    }
+
+    pub(crate) fn bind(&self, endpoint: Arc<dyn Drive>) {
+        self.bound.write().push(endpoint);
+    }
+
+    pub(crate) fn unbind(&self, endpoint: &Arc<dyn Drive>) {
+        self.bound.write().retain(|bound| !Arc::ptr_eq(bound, endpoint));
+    }
+}
+
+impl Ring {
+    /// Sets a place aside for a completion to come. Returns whether there was one.
+    pub(crate) fn reserve(&mut self) -> bool {
+        let has_room = self.has_room();
+        self.reserved += usize::from(has_room);
+        has_room
+    }
+
+    /// Gives a place back that was set aside in vain.
+    pub(crate) fn unreserve(&mut self) {
+        self.reserved -= 1;
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.entries.len() + self.reserved < self.depth_entries
+    }
+
+    /// Appends a completion. There must be room, or a reserved place that was just given back.
+    pub(crate) fn push_completed(&mut self, completion: Completion, source: FabricAddress) {
+        debug_assert!(self.has_room());
+        self.entries.push_back(Entry::Completed(completion, source));
+    }
+
+    /// Appends an error. There must be room, or a reserved place that was just given back.
+    pub(crate) fn push_failed(&mut self, error: CompletionError) {
+        debug_assert!(self.has_room());
+        self.entries.push_back(Entry::Failed(Box::new(error)));
+    }
+}
+
+impl From<completion::Completion> for Completion {
+    fn from(completion: completion::Completion) -> Self {
+        let completion::Completion { context, flags, len_bytes, data, tag, buffer, .. } = completion;
+        Completion { context, flags, len_bytes, data, tag, buffer }
+    }
+}
+
+impl CqFormat {
+    /// Leaves in an entry what this format includes.
+    pub(crate) fn trim(self, completion: &mut Completion) {
+        if self == CqFormat::Tagged {
+            return;
+        }
+        completion.tag = 0;
+        if self == CqFormat::Data {
+            return;
+        }
+        completion.data = 0;
+        if self == CqFormat::Msg {
+            return;
+        }
+        completion.flags = CompletionFlags::empty();
+        completion.len_bytes = 0;
+    }
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ring = self.shared.ring.lock();
+        f.debug_struct("CompletionQueue")
+            .field("format", &self.shared.format)
+            .field("entries", &ring.entries.len())
+            .field("reserved", &ring.reserved)
+            .field("depth_entries", &ring.depth_entries)
+            .finish()
+    }
+}

@@ -1,0 +1,100 @@
+//! Domains: `fi_domain(3)`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::engine::Config;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::transport::ProviderAttr;
+
+use crate::av::{AddressVector, AvAttr};
+use crate::cq::{CompletionQueue, CqAttr};
+use crate::endpoint::Endpoint;
+use crate::fabric::OpenPump;
+use crate::info::{EndpointType, Info};
+use crate::params::Params;
+use crate::pump::Drive;
+
+/// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors.
+///
+/// A handle may be cloned and used from any thread. What was opened from a domain keeps it alive.
+#[derive(Clone)]
+pub struct Domain {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    provider: Arc<dyn OpenPump>,
+    attr: ProviderAttr,
+    format: AddressFormat,
+    close_linger: Duration,
+}
+
+impl Domain {
+    pub(crate) fn open(provider: Arc<dyn OpenPump>, info: &Info, params: &Params) -> Domain {
+        let attr = provider.attr();
+        let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
+        Domain { shared: Arc::new(Shared { provider, attr, format, close_linger: params.close_linger }) }
+    }
+
+    /// The domain's name.
+    pub fn name(&self) -> &str {
+        &self.shared.attr.domain
+    }
+
+    /// Opens a completion queue: `fi_cq_open(3)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotSupported`] for a wait object, [`Misuse::Invalid`] for a size beyond
+    /// [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES).
+    pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
+        CompletionQueue::open(attr)
+    }
+
+    /// Opens an address vector: `fi_av_open(3)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`AddressVector`] says of its attributes.
+    pub fn open_av(&self, attr: &AvAttr) -> Result<AddressVector, Error> {
+        AddressVector::open(attr, self.shared.format)
+    }
+
+    /// Opens an endpoint: `fi_endpoint(3)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] if the info is not one that [`getinfo`](crate::getinfo()) answers for this domain: another
+    /// domain's name, another endpoint type, another address format.
+    pub fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
+        if info.domain.name.as_deref() != Some(self.name()) {
+            return Err(Misuse::Invalid("the info is for another domain").into());
+        }
+        if info.ep.ep_type != Some(EndpointType::Rdm) {
+            return Err(Misuse::Invalid("the endpoint type is not one that the domain offers").into());
+        }
+        if info.addr_format.is_some_and(|format| format != self.shared.format) {
+            return Err(Misuse::Invalid("the address format is not the domain's").into());
+        }
+        Ok(Endpoint::open(self.shared.clone(), info))
+    }
+}
+
+impl Shared {
+    pub(crate) fn open_pump(&self, bind: Option<Address>, config: Config) -> Result<Arc<dyn Drive>, Error> {
+        self.provider.open_pump(bind.unwrap_or_else(|| self.format.wildcard()), config)
+    }
+
+    pub(crate) fn close_linger(&self) -> Duration {
+        self.close_linger
+    }
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Domain").field("name", &self.name()).field("format", &self.shared.format).finish()
+    }
+}

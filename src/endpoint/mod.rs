@@ -1,0 +1,348 @@
+//! Endpoints: `fi_endpoint(3)`.
+
+mod owned;
+mod raw;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::engine::Config;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::{BindFlags, Caps, OpFlags};
+use homespun_engine::operation::Level;
+use parking_lot::Mutex;
+
+pub use self::owned::{Receive, Send};
+pub use self::raw::{ReceiveRaw, SendRaw};
+use crate::av::{AddressVector, FabricAddress};
+use crate::cq::CompletionQueue;
+use crate::domain;
+use crate::info::Info;
+use crate::pump::{Drive, Wiring};
+
+/// What a send may be flagged with.
+const SEND_FLAGS: OpFlags = OpFlags::COMPLETION
+    .union(OpFlags::INJECT)
+    .union(OpFlags::MORE)
+    .union(OpFlags::REMOTE_CQ_DATA)
+    .union(SEND_LEVELS);
+
+/// The completion levels of sends.
+const SEND_LEVELS: OpFlags =
+    OpFlags::INJECT_COMPLETE.union(OpFlags::TRANSMIT_COMPLETE).union(OpFlags::DELIVERY_COMPLETE);
+
+/// What a receive may be flagged with. The levels only say when received data must be visible to devices, and host
+/// memory always is.
+const RECEIVE_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE).union(SEND_LEVELS);
+
+/// Sends and receives messages: a reliable, unconnected endpoint (`FI_EP_RDM`).
+///
+/// An endpoint is opened from an [`Info`], bound to completion queues and an address vector, enabled, and then posts
+/// operations, whose completions its queues report. Its progress is manual: see [`CompletionQueue`].
+///
+/// A handle may be cloned and used from any thread. When the last one is dropped the endpoint is closed: what it has
+/// accepted for sending still goes out, within [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are
+/// still posted end unheard.
+#[derive(Clone)]
+pub struct Endpoint {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    info: Info,
+    domain: Arc<domain::Shared>,
+    tx_op_flags: AtomicU64,
+    rx_op_flags: AtomicU64,
+    setup: Mutex<Setup>,
+    /// Exists from the moment the endpoint's address was asked for, or it was enabled.
+    pump: OnceLock<Arc<dyn Drive>>,
+    /// Set when the endpoint is enabled, to what operations need to know.
+    enabled: OnceLock<Enabled>,
+}
+
+#[derive(Default)]
+struct Setup {
+    /// Where to bind, if not where the info says.
+    name: Option<Address>,
+    transmit_cq: Option<CompletionQueue>,
+    receive_cq: Option<CompletionQueue>,
+    av: Option<AddressVector>,
+    selective_transmit: bool,
+    selective_receive: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Enabled {
+    selective_transmit: bool,
+    selective_receive: bool,
+}
+
+impl Endpoint {
+    pub(crate) fn open(domain: Arc<domain::Shared>, info: &Info) -> Endpoint {
+        Endpoint {
+            shared: Arc::new(Shared {
+                domain,
+                tx_op_flags: AtomicU64::new(info.tx.op_flags.bits()),
+                rx_op_flags: AtomicU64::new(info.rx.op_flags.bits()),
+                info: info.clone(),
+                setup: Mutex::default(),
+                pump: OnceLock::new(),
+                enabled: OnceLock::new(),
+            }),
+        }
+    }
+
+    /// What the endpoint was opened with.
+    pub fn info(&self) -> &Info {
+        &self.shared.info
+    }
+
+    /// Binds a completion queue for one direction or both: `fi_ep_bind`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Flags`] without a direction; [`Misuse::Busy`] if the
+    /// direction has a queue already.
+    pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
+        let mut setup = self.setup()?;
+        let transmits = flags.contains(BindFlags::TRANSMIT);
+        let receives = flags.contains(BindFlags::RECV);
+        if !(transmits || receives) || !BindFlags::all().contains(flags) {
+            return Err(Misuse::Flags(flags.bits()).into());
+        }
+        if transmits && setup.transmit_cq.is_some() || receives && setup.receive_cq.is_some() {
+            return Err(Misuse::Busy("a completion queue is bound already").into());
+        }
+        let selective = flags.contains(BindFlags::SELECTIVE_COMPLETION);
+        if transmits {
+            setup.transmit_cq = Some(cq.clone());
+            setup.selective_transmit = selective;
+        }
+        if receives {
+            setup.receive_cq = Some(cq.clone());
+            setup.selective_receive = selective;
+        }
+        Ok(())
+    }
+
+    /// Binds the address vector: `fi_ep_bind`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Busy`] if it has one already.
+    pub fn bind_av(&self, av: &AddressVector) -> Result<(), Error> {
+        let mut setup = self.setup()?;
+        if setup.av.is_some() {
+            return Err(Misuse::Busy("an address vector is bound already").into());
+        }
+        setup.av = Some(av.clone());
+        Ok(())
+    }
+
+    /// Chooses where to bind, before the endpoint has an address: `fi_setname`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for; [`Misuse::Invalid`]
+    /// for an address of another format than the endpoint's.
+    pub fn set_name(&self, name: Address) -> Result<(), Error> {
+        let mut setup = self.setup()?;
+        if self.shared.pump.get().is_some() {
+            return Err(Misuse::State("the endpoint has its address already").into());
+        }
+        if self.shared.info.addr_format.is_some_and(|format| format != name.format()) {
+            return Err(Misuse::Invalid("address of another format than the endpoint's").into());
+        }
+        setup.name = Some(name);
+        Ok(())
+    }
+
+    /// The address that peers reach the endpoint under: `fi_getname`. Fit to be given to them, also where the endpoint
+    /// is bound to every interface.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when the endpoint is bound, which the first call does: EADDRINUSE, EADDRNOTAVAIL, EACCES,
+    /// EMFILE.
+    pub fn name(&self) -> Result<Address, Error> {
+        if let Some(pump) = self.shared.pump.get() {
+            return Ok(pump.address());
+        }
+        let setup = self.shared.setup.lock();
+        Ok(self.shared.open_pump(&setup)?.address())
+    }
+
+    /// Takes the endpoint into service: `fi_enable`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoAddressVector`] and [`Misuse::NoCompletionQueue`] when something is not bound that the endpoint's
+    /// capabilities need; [`Misuse::State`] if it is enabled already; and as [`name`](Self::name).
+    pub fn enable(&self) -> Result<(), Error> {
+        let setup = self.setup()?;
+        let caps = self.shared.info.caps;
+        let av = setup.av.clone().ok_or(Misuse::NoAddressVector)?;
+        if caps.contains(Caps::SEND) && setup.transmit_cq.is_none() {
+            return Err(Misuse::NoCompletionQueue("transmit").into());
+        }
+        if caps.contains(Caps::RECV) && setup.receive_cq.is_none() {
+            return Err(Misuse::NoCompletionQueue("receive").into());
+        }
+        let pump = self.shared.open_pump(&setup)?;
+        av.bind();
+        pump.enable(Wiring {
+            av,
+            transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
+            receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
+            wants_source: caps.contains(Caps::SOURCE),
+        })?;
+        for cq in setup.bound_cqs() {
+            cq.shared().bind(pump.clone());
+        }
+        let Setup { selective_transmit, selective_receive, .. } = *setup;
+        self.shared.enabled.get_or_init(|| Enabled { selective_transmit, selective_receive });
+        Ok(())
+    }
+
+    /// The flags of sends that are posted without flags of their own (`FI_GETOPSFLAG`).
+    pub fn tx_op_flags(&self) -> OpFlags {
+        OpFlags::from_bits_retain(self.shared.tx_op_flags.load(Ordering::Relaxed))
+    }
+
+    /// The flags of receives that are posted without flags of their own (`FI_GETOPSFLAG`).
+    pub fn rx_op_flags(&self) -> OpFlags {
+        OpFlags::from_bits_retain(self.shared.rx_op_flags.load(Ordering::Relaxed))
+    }
+
+    /// Changes the flags of sends that are posted without flags of their own (`FI_SETOPSFLAG`).
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Flags`] for flags that sends do not have.
+    pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
+        check_flags(flags, SEND_FLAGS)?;
+        self.shared.tx_op_flags.store(flags.bits(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Changes the flags of receives that are posted without flags of their own (`FI_SETOPSFLAG`).
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Flags`] for flags that receives do not have.
+    pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
+        check_flags(flags, RECEIVE_FLAGS)?;
+        self.shared.rx_op_flags.store(flags.bits(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Cancels the oldest operation with this context that can still be taken back: `fi_cancel`. It ends with an error
+    /// completion, ECANCELED.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotFound`] if there is none; the operation, if there was one, completes by itself.
+    pub fn cancel(&self, context: u64) -> Result<(), Error> {
+        self.shared.driven()?.0.cancel(context)
+    }
+
+    fn setup(&self) -> Result<parking_lot::MutexGuard<'_, Setup>, Error> {
+        let setup = self.shared.setup.lock();
+        match self.shared.enabled.get() {
+            Some(_) => Err(Misuse::State("the endpoint is enabled").into()),
+            None => Ok(setup),
+        }
+    }
+}
+
+impl Shared {
+    fn open_pump(&self, setup: &Setup) -> Result<&Arc<dyn Drive>, Error> {
+        if let Some(pump) = self.pump.get() {
+            return Ok(pump);
+        }
+        let info = &self.info;
+        let bind = setup.name.or(info.src_addr).or(info.addr_format.map(AddressFormat::wildcard));
+        let config = Config {
+            tx_depth_ops: info.tx.size_ops,
+            rx_depth_ops: info.rx.size_ops,
+            message_max_bytes: info.ep.max_msg_size_bytes as u64,
+        };
+        let pump = self.domain.open_pump(bind, config)?;
+        Ok(self.pump.get_or_init(|| pump))
+    }
+
+    fn driven(&self) -> Result<(&dyn Drive, Enabled), Error> {
+        match (self.pump.get(), self.enabled.get()) {
+            (Some(pump), Some(enabled)) => Ok((&**pump, *enabled)),
+            _ => Err(Misuse::State("the endpoint is not enabled").into()),
+        }
+    }
+
+    fn check_caps(&self, needed: Caps) -> Result<(), Error> {
+        let missing = needed - self.info.caps;
+        match missing.iter_names().next() {
+            Some((name, _)) => Err(Misuse::NoCapability(name).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The source that a receive accepts: only with `FI_DIRECTED_RECV` is it looked at.
+    fn directed(&self, from: FabricAddress) -> Option<FabricAddress> {
+        let is_directed = self.info.caps.contains(Caps::DIRECTED_RECV) && from != FabricAddress::UNSPECIFIED;
+        is_directed.then_some(from)
+    }
+}
+
+impl Setup {
+    /// The bound queues, each once.
+    fn bound_cqs(&self) -> impl Iterator<Item = &CompletionQueue> {
+        let second = self.receive_cq.as_ref().filter(|receive| {
+            self.transmit_cq.as_ref().is_none_or(|transmit| !Arc::ptr_eq(transmit.shared(), receive.shared()))
+        });
+        self.transmit_cq.iter().chain(second)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let Some(pump) = self.pump.get() else { return };
+        let setup = self.setup.get_mut();
+        if self.enabled.get().is_some() {
+            for cq in setup.bound_cqs() {
+                cq.shared().unbind(pump);
+            }
+            if let Some(av) = &setup.av {
+                av.unbind();
+            }
+        }
+        pump.close(self.domain.close_linger());
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("address", &self.shared.pump.get().map(|pump| pump.address()))
+            .field("enabled", &self.shared.enabled.get().is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+fn check_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
+    let unknown = flags - known;
+    if unknown.is_empty() { Ok(()) } else { Err(Misuse::Flags(unknown.bits()).into()) }
+}
+
+/// The strongest level that the flags name.
+fn level_of(flags: OpFlags) -> Level {
+    if flags.contains(OpFlags::DELIVERY_COMPLETE) {
+        Level::Delivery
+    } else if flags.contains(OpFlags::TRANSMIT_COMPLETE) {
+        Level::Transmit
+    } else {
+        Level::Inject
+    }
+}

@@ -1,0 +1,179 @@
+//! The raw tier of posting: addresses and lengths, for C callers and for callers that want neither copy nor ownership.
+
+use homespun_engine::buffer::{Destination, Segment, SegmentMut, Source};
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::{Caps, OpFlags};
+use homespun_engine::operation::Level;
+
+use super::{Endpoint, RECEIVE_FLAGS, SEND_FLAGS, SEND_LEVELS, check_flags, level_of};
+use crate::av::FabricAddress;
+use crate::pump::{ReceivePost, SendPost};
+
+/// A send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg` and all that they include.
+#[derive(Debug, Clone, Copy)]
+pub struct SendRaw<'a> {
+    /// What the message is gathered from.
+    pub segments: &'a [Segment],
+    /// The receiver, from the endpoint's address vector.
+    pub to: FabricAddress,
+    /// The tag of a tagged message.
+    pub tag: Option<u64>,
+    /// Remote data for the receiver's completion.
+    pub data: Option<u64>,
+    /// Given back in the completion.
+    pub context: u64,
+    /// `None` for the endpoint's default flags, as `fi_send` has them; otherwise exactly these, except that the
+    /// endpoint's default completion level applies where they name none.
+    pub flags: Option<OpFlags>,
+}
+
+/// A receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg` and all that they include.
+#[derive(Debug, Clone, Copy)]
+pub struct ReceiveRaw<'a> {
+    /// Where the message is scattered to.
+    pub segments: &'a [SegmentMut],
+    /// The only sender to accept, with `FI_DIRECTED_RECV`; [`FabricAddress::UNSPECIFIED`] for any.
+    pub from: FabricAddress,
+    /// The tag and the mask of its bits to ignore, for a tagged message.
+    pub tagged: Option<(u64, u64)>,
+    /// Given back in the completion.
+    pub context: u64,
+    /// `None` for the endpoint's default flags.
+    pub flags: Option<OpFlags>,
+}
+
+impl Endpoint {
+    /// Posts a send from the caller's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Again`](homespun_engine::error::Again) when a queue is full; [`Misuse`] for an unknown address, a message that
+    /// is too long, a flag that sends do not have, a capability that the endpoint lacks, or an endpoint that is not
+    /// enabled. The memory is not used after an error.
+    ///
+    /// # Safety
+    ///
+    /// Every segment must be readable, from any thread, and unchanged, until the operation's completion was read or the
+    /// endpoint was closed; with [`OpFlags::INJECT`] until this call returns. Without a completion of its own
+    /// (selective completion) an operation has ended when a later one to the same peer has completed at the same level.
+    pub unsafe fn post_send(&self, send: &SendRaw<'_>) -> Result<(), Error> {
+        // SAFETY: the caller promises what `Source::raw` asks for: the engine ends the operation before its completion
+        // can be read, copies what is injected before it returns, and is dropped when the endpoint is closed.
+        let source = unsafe { Source::raw(send.segments)? };
+        self.send_source(source, send.to, send.tag, send.data, send.context, send.flags)
+    }
+
+    /// Posts a receive into the caller's memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    ///
+    /// Every segment must be initialised memory that nothing else reads or writes until the operation's completion was
+    /// read or the endpoint was closed. With selective completion and no completion of its own it must stay so until
+    /// the endpoint is closed.
+    pub unsafe fn post_receive(&self, receive: &ReceiveRaw<'_>) -> Result<(), Error> {
+        // SAFETY: the caller promises what `Destination::raw` asks for: the engine ends the operation before its
+        // completion can be read, and is dropped when the endpoint is closed.
+        let destination = unsafe { Destination::raw(receive.segments)? };
+        self.receive_destination(destination, receive.from, receive.tagged, receive.context, receive.flags)
+    }
+
+    /// Sends a small message that may be reused at once and reports nothing: `fi_inject`, `fi_injectdata`,
+    /// `fi_tinject`, `fi_tinjectdata`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooLong`] beyond the endpoint's inject size; otherwise as [`post_send`](Self::post_send).
+    pub fn inject(
+        &self,
+        message: &[u8],
+        to: FabricAddress,
+        tag: Option<u64>,
+        data: Option<u64>,
+    ) -> Result<(), Error> {
+        let (pump, _) = self.shared.driven()?;
+        self.check_send(message.len(), tag, true)?;
+        let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };
+        // SAFETY: `message` is borrowed for the length of this call, and the engine copies what is injected before
+        // `post_send` returns.
+        let source = unsafe { Source::raw(&[segment])? };
+        pump.post_send(SendPost {
+            to,
+            source,
+            tag,
+            data,
+            context: 0,
+            level: Level::Inject,
+            signalled: false,
+            inject: true,
+            more: false,
+        })
+    }
+
+    pub(super) fn send_source(
+        &self,
+        source: Source,
+        to: FabricAddress,
+        tag: Option<u64>,
+        data: Option<u64>,
+        context: u64,
+        flags: Option<OpFlags>,
+    ) -> Result<(), Error> {
+        let (pump, enabled) = self.shared.driven()?;
+        let default = self.tx_op_flags();
+        let mut effective = flags.unwrap_or(default);
+        check_flags(effective, SEND_FLAGS)?;
+        if !effective.intersects(SEND_LEVELS) {
+            effective |= default & SEND_LEVELS;
+        }
+        let inject = effective.contains(OpFlags::INJECT);
+        self.check_send(source.len_bytes(), tag, inject)?;
+        pump.post_send(SendPost {
+            to,
+            source,
+            tag,
+            data,
+            context,
+            level: level_of(effective),
+            signalled: !enabled.selective_transmit || effective.contains(OpFlags::COMPLETION),
+            inject,
+            more: effective.contains(OpFlags::MORE),
+        })
+    }
+
+    pub(super) fn receive_destination(
+        &self,
+        destination: Destination,
+        from: FabricAddress,
+        tagged: Option<(u64, u64)>,
+        context: u64,
+        flags: Option<OpFlags>,
+    ) -> Result<(), Error> {
+        let (pump, enabled) = self.shared.driven()?;
+        let flags = flags.unwrap_or_else(|| self.rx_op_flags());
+        check_flags(flags, RECEIVE_FLAGS)?;
+        let kind = if tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
+        self.shared.check_caps(kind | Caps::RECV)?;
+        pump.post_receive(ReceivePost {
+            destination,
+            from: self.shared.directed(from),
+            tagged,
+            context,
+            signalled: !enabled.selective_receive || flags.contains(OpFlags::COMPLETION),
+        })
+    }
+
+    fn check_send(&self, len_bytes: usize, tag: Option<u64>, inject: bool) -> Result<(), Error> {
+        let info = &self.shared.info;
+        let kind = if tag.is_some() { Caps::TAGGED } else { Caps::MSG };
+        self.shared.check_caps(kind | Caps::SEND)?;
+        if inject && len_bytes > info.tx.inject_size_bytes {
+            let max_bytes = info.tx.inject_size_bytes as u64;
+            return Err(Misuse::TooLong { len_bytes: len_bytes as u64, max_bytes }.into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Fabrics: `fi_fabric(3)`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use homespun_engine::address::Address;
+use homespun_engine::engine::Config;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::InfoFlags;
+use homespun_engine::transport::{Provider, ProviderAttr};
+use homespun_tcp::TcpProvider;
+
+use crate::domain::Domain;
+use crate::eq::{EqAttr, EventQueue};
+use crate::getinfo::getinfo_of;
+use crate::info::Info;
+use crate::params::Params;
+use crate::pump::{Drive, Pump};
+
+/// The collection of everything that can reach each other: the root of the object model.
+///
+/// ```
+/// use homespun::Fabric;
+///
+/// let fabric = Fabric::new();
+/// let infos = fabric.getinfo(None, None, Default::default(), None)?;
+/// let domain = fabric.domain(&infos[0])?;
+/// # Ok::<(), homespun::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Fabric {
+    providers: Vec<Arc<dyn OpenPump>>,
+    params: Params,
+}
+
+/// A provider, whatever its transport.
+pub(crate) trait OpenPump: Send + Sync {
+    fn attr(&self) -> ProviderAttr;
+    fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error>;
+}
+
+impl Fabric {
+    /// A fabric with homespun's own providers, and with the [`params`](crate::params) of the environment.
+    pub fn new() -> Fabric {
+        Fabric::with_params(Params::from_env())
+    }
+
+    /// A fabric with homespun's own providers, whatever the environment says.
+    pub fn with_params(params: Params) -> Fabric {
+        let mut tcp = TcpProvider::new();
+        if let Some(name) = &params.iface {
+            tcp = tcp.with_interface(name);
+        }
+        Fabric { providers: Vec::new(), params }.with_provider(tcp)
+    }
+
+    /// Adds a provider of anybody's: its domain can be asked for by name, and comes after those that are there.
+    #[must_use]
+    pub fn with_provider(mut self, provider: impl Provider) -> Fabric {
+        self.providers.push(Arc::new(provider));
+        self
+    }
+
+    /// What this fabric offers that meets the hints: as [`getinfo`](crate::getinfo()), with the providers that were
+    /// added.
+    ///
+    /// # Errors
+    ///
+    /// As [`getinfo`](crate::getinfo()).
+    pub fn getinfo(
+        &self,
+        node: Option<&str>,
+        service: Option<&str>,
+        flags: InfoFlags,
+        hints: Option<&Info>,
+    ) -> Result<Vec<Info>, Error> {
+        let attrs: Vec<ProviderAttr> = self.providers.iter().map(|provider| provider.attr()).collect();
+        getinfo_of(&attrs, node, service, flags, hints)
+    }
+
+    /// Opens the domain that an info names.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotFound`] if the info names none, or none that this fabric has.
+    pub fn domain(&self, info: &Info) -> Result<Domain, Error> {
+        let name = info.domain.name.as_deref().ok_or(Misuse::NotFound("the info names no domain"))?;
+        let provider = self.providers.iter().find(|provider| provider.attr().domain == name);
+        let provider = provider.ok_or(Misuse::NotFound("no domain of that name"))?;
+        Ok(Domain::open(provider.clone(), info, &self.params))
+    }
+
+    /// Opens an event queue: `fi_eq_open(3)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventQueue`] says of its attributes.
+    pub fn open_eq(&self, attr: &EqAttr) -> Result<EventQueue, Error> {
+        EventQueue::open(attr)
+    }
+}
+
+impl Default for Fabric {
+    fn default() -> Self {
+        Fabric::new()
+    }
+}
+
+impl<P: Provider> OpenPump for P {
+    fn attr(&self) -> ProviderAttr {
+        Provider::attr(self)
+    }
+
+    fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
+        let instance = getrandom::u64().map_err(|_| Misuse::NotFound("a source of random numbers"))?;
+        let transport = self
+            .open(bind, instance)
+            .map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
+        Ok(Arc::new(Pump::new(transport, config)))
+    }
+}
+
+impl fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let domains = self.providers.iter().map(|provider| provider.attr().domain);
+        f.debug_struct("Fabric").field("domains", &domains.collect::<Vec<_>>()).finish()
+    }
+}

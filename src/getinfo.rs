@@ -1,0 +1,135 @@
+//! What is there to communicate with: `fi_getinfo(3)`.
+//!
+//! An answer is made of two halves that know nothing of each other. [`negotiate`] compares what a provider has with
+//! what the hints ask for, and [`resolve`](crate::resolve) finds the addresses; every pair of addresses of a
+//! format that the provider has makes one [`Info`].
+
+mod negotiate;
+
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::InfoFlags;
+use homespun_engine::transport::{Provider, ProviderAttr};
+use homespun_tcp::TcpProvider;
+
+use crate::info::{FABRIC_NAME, FabricAttr, Info, PROVIDER_VERSION};
+use crate::resolve::{Ends, ends};
+
+/// Asks what there is to communicate with, best first: `fi_getinfo(3)`.
+///
+/// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint that will be
+/// opened. A service alone is a port of this host: on every interface as a source, on the loopback interface as a
+/// peer. The other side's address comes from the hints; a source that nobody named is the address of the interface
+/// that leads to the peer. With neither name nor address, each address format that the host has is answered once,
+/// without addresses.
+///
+/// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that cost an
+/// application nothing when they are not granted: traffic class, buffering, prefix size, number of memory regions.
+/// [`FabricAttr::api_version`] is returned as the hints have it.
+///
+/// With [`InfoFlags::PROV_ATTR_ONLY`] the answer is one `Info` in which only [`Info::fabric`] is filled in.
+///
+/// Names are looked up by the system's resolver, so this may block; [`InfoFlags::NUMERIC_HOST`] prevents that.
+///
+/// # Errors
+///
+/// - [`Misuse::NoData`]: the request cannot be met, for the reason that it names; an answer is never empty.
+/// - [`Misuse::Invalid`]: [`InfoFlags::SOURCE`] without node and service.
+/// - [`Misuse::Flags`]: a flag that is not known.
+/// - [`Error::System`]: no descriptor or memory was left to find the addresses with.
+///
+/// ```
+/// use homespun::getinfo;
+/// use homespun::flags::InfoFlags;
+///
+/// let found = getinfo(Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, None)?;
+/// let peer = found[0].dest_addr.expect("a peer was named");
+/// assert_eq!(peer.to_string(), "127.0.0.1:7471");
+/// # Ok::<(), homespun::Error>(())
+/// ```
+pub fn getinfo(
+    node: Option<&str>,
+    service: Option<&str>,
+    flags: InfoFlags,
+    hints: Option<&Info>,
+) -> Result<Vec<Info>, Error> {
+    getinfo_of(&[TcpProvider::new().attr()], node, service, flags, hints)
+}
+
+/// [`getinfo`] over these providers, the best one first.
+pub(crate) fn getinfo_of(
+    providers: &[ProviderAttr],
+    node: Option<&str>,
+    service: Option<&str>,
+    flags: InfoFlags,
+    hints: Option<&Info>,
+) -> Result<Vec<Info>, Error> {
+    let unknown = flags.difference(InfoFlags::all());
+    if !unknown.is_empty() {
+        return Err(Misuse::Flags(unknown.bits()).into());
+    }
+    let unspecified = Info::default();
+    let hints = hints.unwrap_or(&unspecified);
+    if flags.contains(InfoFlags::PROV_ATTR_ONLY) {
+        return Ok(vec![provider_only(hints)]);
+    }
+
+    let offers = offers(providers, hints)?;
+    let ends = ends(node, service, flags, hints)?;
+    let infos: Vec<Info> = offers.iter().flat_map(|offer| addressed(offer, &ends)).collect();
+    if infos.is_empty() {
+        return Err(Misuse::NoData("an address format that the domain has").into());
+    }
+    Ok(infos)
+}
+
+/// The answer to [`InfoFlags::PROV_ATTR_ONLY`].
+fn provider_only(hints: &Info) -> Info {
+    let fabric = FabricAttr {
+        name: Some(FABRIC_NAME.into()),
+        prov_name: None,
+        prov_version: PROVIDER_VERSION,
+        api_version: hints.fabric.api_version,
+    };
+    Info { fabric, ..Info::default() }
+}
+
+/// What a provider offers, still without addresses.
+struct Offer<'a> {
+    provider: &'a ProviderAttr,
+    info: Info,
+}
+
+/// What each of these providers offers. If none can meet the hints, the reason is that of the first whose domain was
+/// meant.
+fn offers<'a>(providers: &'a [ProviderAttr], hints: &Info) -> Result<Vec<Offer<'a>>, Error> {
+    let mut offers = Vec::new();
+    let mut reason = Misuse::NoData("a domain of that name");
+    let meant =
+        |provider: &&ProviderAttr| hints.domain.name.as_ref().is_none_or(|asked| *asked == provider.domain);
+    for provider in providers.iter().filter(meant).rev() {
+        match negotiate::offer(provider, hints) {
+            Ok(info) => offers.push(Offer { provider, info }),
+            Err(refusal) => reason = refusal,
+        }
+    }
+    if offers.is_empty() {
+        return Err(reason.into());
+    }
+    offers.reverse();
+    Ok(offers)
+}
+
+/// The offer at each of these addresses whose format the provider has, in the provider's order of formats.
+fn addressed(offer: &Offer<'_>, ends: &[Ends]) -> impl Iterator<Item = Info> {
+    offer.provider.formats.iter().flat_map(move |&format| {
+        ends.iter().filter(move |ends| ends.format == format).map(move |ends| Info {
+            addr_format: Some(ends.format),
+            src_addr: ends.src,
+            dest_addr: ends.dest,
+            ..offer.info.clone()
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;

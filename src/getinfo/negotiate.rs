@@ -1,0 +1,286 @@
+//! Compares what is asked for with what a provider has.
+//!
+//! The rule of `fi_getinfo(3)` is that a hint other than zero is met or exceeded, or the provider is left out. Every
+//! refusal says what could not be met.
+
+use homespun_engine::error::Misuse;
+use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
+use homespun_engine::limits::{
+    DEPTH_MAX_OPS, INJECT_MAX_BYTES, IOV_LIMIT, RX_DEPTH_DEFAULT_OPS, TX_DEPTH_DEFAULT_OPS,
+};
+use homespun_engine::transport::ProviderAttr;
+
+use crate::info::{
+    DomainAttr, EndpointType, EpAttr, FABRIC_NAME, FabricAttr, Info, MrMode, PROTOCOL, PROTOCOL_VERSION,
+    PROVIDER_NAME, PROVIDER_VERSION, Progress, ResourceManagement, RxAttr, SHARED_CONTEXT, TAG_GENERIC,
+    Threading, TxAttr,
+};
+
+/// The capabilities of messages: what every provider has, since the engine makes them.
+const MESSAGE_CAPS: Caps = Caps::MSG
+    .union(Caps::TAGGED)
+    .union(Caps::SEND)
+    .union(Caps::RECV)
+    .union(Caps::SOURCE)
+    .union(Caps::DIRECTED_RECV);
+
+/// The capabilities that concern the transmit side.
+const TX_CAPS: Caps = Caps::MSG.union(Caps::TAGGED).union(Caps::SEND);
+
+/// The capabilities that concern the receive side.
+const RX_CAPS: Caps =
+    Caps::MSG.union(Caps::TAGGED).union(Caps::RECV).union(Caps::SOURCE).union(Caps::DIRECTED_RECV);
+
+/// The flags that transmit operations may have by default.
+const TX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
+    .union(OpFlags::INJECT)
+    .union(OpFlags::MORE)
+    .union(OpFlags::INJECT_COMPLETE)
+    .union(OpFlags::TRANSMIT_COMPLETE)
+    .union(OpFlags::DELIVERY_COMPLETE);
+
+/// The flags that receives may have by default.
+const RX_OP_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE);
+
+/// The size of remote completion data in bytes.
+const CQ_DATA_BYTES: usize = 8;
+
+/// The size of a memory key in bytes.
+const MR_KEY_BYTES: usize = 8;
+
+/// How many completion queues are said to work well; nothing but memory limits them.
+const CQ_COUNT: usize = 1 << 16;
+
+/// How many endpoints are said to work well: each has a port, of which there are twice as many.
+const EP_COUNT: usize = 1 << 15;
+
+/// What the provider offers to meet the hints, without addresses.
+///
+/// # Errors
+///
+/// Always [`Misuse::NoData`], naming what could not be met.
+pub(super) fn offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misuse> {
+    let caps = caps(provider, hints.caps)?;
+    let tx = tx(&hints.tx, caps, provider)?;
+    let rx = rx(&hints.rx, caps)?;
+    Ok(Info {
+        caps,
+        mode: Mode::empty(),
+        addr_format: None,
+        src_addr: None,
+        dest_addr: None,
+        ep: ep(&hints.ep, &tx, &rx, provider)?,
+        tx,
+        rx,
+        domain: domain(&hints.domain, provider)?,
+        fabric: fabric(&hints.fabric)?,
+    })
+}
+
+/// Where the provider's endpoints reach.
+fn reach(provider: &ProviderAttr) -> Caps {
+    let mut reach = Caps::empty();
+    reach.set(Caps::LOCAL_COMM, provider.local);
+    reach.set(Caps::REMOTE_COMM, provider.remote);
+    reach
+}
+
+/// Everything if nothing is asked for; else what is asked for, with the modifiers that this implies, and the
+/// secondary capabilities that cost nothing.
+fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
+    let offered = MESSAGE_CAPS | reach(provider);
+    if asked.is_empty() {
+        return Ok(offered);
+    }
+    require(offered.contains(asked), lacking(asked.difference(offered)))?;
+    Ok(with_directions(asked, Caps::SEND | Caps::RECV) | reach(provider))
+}
+
+/// Messages without a direction go in all directions that are possible.
+fn with_directions(asked: Caps, possible: Caps) -> Caps {
+    let messages = asked.intersects(Caps::MSG | Caps::TAGGED);
+    let restricted = asked.intersects(Caps::SEND | Caps::RECV);
+    if messages && !restricted { asked | possible } else { asked }
+}
+
+/// Names the first of some capabilities that homespun lacks.
+fn lacking(missing: Caps) -> &'static str {
+    const NAMES: [(Caps, &str); 12] = [
+        (Caps::RMA, "the capability FI_RMA"),
+        (Caps::ATOMIC, "the capability FI_ATOMIC"),
+        (Caps::READ, "the capability FI_READ"),
+        (Caps::WRITE, "the capability FI_WRITE"),
+        (Caps::REMOTE_READ, "the capability FI_REMOTE_READ"),
+        (Caps::REMOTE_WRITE, "the capability FI_REMOTE_WRITE"),
+        (Caps::MULTI_RECV, "the capability FI_MULTI_RECV"),
+        (Caps::FENCE, "the capability FI_FENCE"),
+        (Caps::HMEM, "the capability FI_HMEM"),
+        (Caps::SOURCE_ERR, "the capability FI_SOURCE_ERR"),
+        (Caps::LOCAL_COMM, "the capability FI_LOCAL_COMM"),
+        (Caps::REMOTE_COMM, "the capability FI_REMOTE_COMM"),
+    ];
+    NAMES
+        .iter()
+        .find(|(cap, _)| missing.intersects(*cap))
+        .map_or("a capability that is not known", |&(_, name)| name)
+}
+
+fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Misuse> {
+    require(caps.contains(asked.caps), "transmit capabilities that the endpoint has")?;
+    require(TX_OP_FLAGS.contains(asked.op_flags), "these default flags of transmit operations")?;
+    require(Order::SAS.contains(asked.msg_order), "a transmit order beyond send after send")?;
+    require(asked.comp_order.is_empty(), "ordered transmit completions")?;
+    let inject_max_bytes = INJECT_MAX_BYTES.min(max_msg_size_bytes(provider));
+    require(asked.inject_size_bytes <= inject_max_bytes, "a larger inject size")?;
+    require(asked.size_ops <= DEPTH_MAX_OPS, "a deeper transmit queue")?;
+    require(asked.iov_limit <= IOV_LIMIT, "more segments in a transmit operation")?;
+    require(asked.rma_iov_limit == 0, "remote segments")?;
+    Ok(TxAttr {
+        caps: side(asked.caps, caps, TX_CAPS, Caps::SEND),
+        mode: Mode::empty(),
+        op_flags: asked.op_flags,
+        msg_order: Order::SAS,
+        comp_order: Order::empty(),
+        inject_size_bytes: inject_max_bytes,
+        size_ops: or(asked.size_ops, TX_DEPTH_DEFAULT_OPS),
+        iov_limit: IOV_LIMIT,
+        rma_iov_limit: 0,
+        tclass: 0,
+    })
+}
+
+fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
+    require(caps.contains(asked.caps), "receive capabilities that the endpoint has")?;
+    require(RX_OP_FLAGS.contains(asked.op_flags), "these default flags of receives")?;
+    require(Order::SAS.contains(asked.msg_order), "a receive order beyond send after send")?;
+    require(asked.comp_order.is_empty(), "ordered receive completions")?;
+    require(asked.size_ops <= DEPTH_MAX_OPS, "a deeper receive queue")?;
+    require(asked.iov_limit <= IOV_LIMIT, "more segments in a receive")?;
+    Ok(RxAttr {
+        caps: side(asked.caps, caps, RX_CAPS, Caps::RECV),
+        mode: Mode::empty(),
+        op_flags: asked.op_flags,
+        msg_order: Order::SAS,
+        comp_order: Order::empty(),
+        total_buffered_recv_bytes: 0,
+        size_ops: or(asked.size_ops, RX_DEPTH_DEFAULT_OPS),
+        iov_limit: IOV_LIMIT,
+    })
+}
+
+/// The capabilities of one side of an endpoint: those asked for, else all that the endpoint has; none if the
+/// endpoint does not go in this direction.
+fn side(asked: Caps, endpoint: Caps, applicable: Caps, direction: Caps) -> Caps {
+    if !endpoint.contains(direction) {
+        return Caps::empty();
+    }
+    let asked = if asked.is_empty() { endpoint } else { asked };
+    with_directions(asked, direction) & applicable
+}
+
+fn ep(asked: &EpAttr, tx: &TxAttr, rx: &RxAttr, provider: &ProviderAttr) -> Result<EpAttr, Misuse> {
+    match asked.ep_type {
+        None | Some(EndpointType::Rdm) => {}
+        Some(EndpointType::Msg) => return Err(Misuse::NoData("endpoints of type FI_EP_MSG")),
+        Some(EndpointType::Dgram) => return Err(Misuse::NoData("endpoints of type FI_EP_DGRAM")),
+    }
+    require(asked.protocol == 0 || asked.protocol == PROTOCOL, "another protocol")?;
+    require(asked.protocol_version <= PROTOCOL_VERSION, "a later version of the protocol")?;
+    require(asked.max_msg_size_bytes <= max_msg_size_bytes(provider), "larger messages")?;
+    let rma_order =
+        [asked.max_order_raw_size_bytes, asked.max_order_war_size_bytes, asked.max_order_waw_size_bytes];
+    require(rma_order == [0; 3], "ordered access to remote memory")?;
+    let contexts = [asked.tx_ctx_cnt, asked.rx_ctx_cnt];
+    require(!contexts.contains(&SHARED_CONTEXT), "contexts shared by endpoints")?;
+    require(contexts.iter().all(|&count| count <= 1), "several contexts in one endpoint")?;
+    require(asked.auth_key.is_empty(), "authorization keys")?;
+    Ok(EpAttr {
+        ep_type: Some(EndpointType::Rdm),
+        protocol: PROTOCOL,
+        protocol_version: PROTOCOL_VERSION,
+        max_msg_size_bytes: max_msg_size_bytes(provider),
+        msg_prefix_size_bytes: 0,
+        max_order_raw_size_bytes: 0,
+        max_order_war_size_bytes: 0,
+        max_order_waw_size_bytes: 0,
+        mem_tag_format: if asked.mem_tag_format == 0 { TAG_GENERIC } else { asked.mem_tag_format },
+        tx_ctx_cnt: or(asked.tx_ctx_cnt, usize::from(!tx.caps.is_empty())),
+        rx_ctx_cnt: or(asked.rx_ctx_cnt, usize::from(!rx.caps.is_empty())),
+        auth_key: Vec::new(),
+    })
+}
+
+fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Misuse> {
+    let reach = reach(provider);
+    require(asked.control_progress != Some(Progress::Auto), "automatic control progress")?;
+    require(asked.data_progress != Some(Progress::Auto), "automatic data progress")?;
+    require(asked.mr_key_size_bytes <= MR_KEY_BYTES, "longer memory keys")?;
+    require(asked.cq_data_size_bytes <= CQ_DATA_BYTES, "more remote completion data")?;
+    require(asked.cq_cnt <= CQ_COUNT, "more completion queues")?;
+    require(asked.ep_cnt <= EP_COUNT, "more endpoints")?;
+    let contexts = [asked.tx_ctx_cnt, asked.rx_ctx_cnt, asked.max_ep_tx_ctx, asked.max_ep_rx_ctx];
+    require(contexts.iter().all(|&count| count <= 1), "several contexts in one endpoint")?;
+    require([asked.max_ep_stx_ctx, asked.max_ep_srx_ctx] == [0; 2], "contexts shared by endpoints")?;
+    require(asked.cntr_cnt == 0, "counters")?;
+    require(asked.mr_iov_limit == 0, "memory regions of several segments")?;
+    require(reach.contains(asked.caps), "domain capabilities that the domain has")?;
+    require(asked.auth_key.is_empty(), "authorization keys")?;
+    require(asked.max_err_data_bytes == 0, "error data")?;
+    Ok(DomainAttr {
+        name: Some(provider.domain.clone()),
+        threading: Some(asked.threading.unwrap_or(Threading::Safe)),
+        control_progress: Some(Progress::Manual),
+        data_progress: Some(Progress::Manual),
+        resource_mgmt: Some(ResourceManagement::Enabled),
+        // Unspecified stays so, which says that both kinds are there: neither is better than the other.
+        av_type: asked.av_type,
+        mr_mode: MrMode::empty(),
+        mr_key_size_bytes: MR_KEY_BYTES,
+        cq_data_size_bytes: CQ_DATA_BYTES,
+        cq_cnt: CQ_COUNT,
+        ep_cnt: EP_COUNT,
+        tx_ctx_cnt: 1,
+        rx_ctx_cnt: 1,
+        max_ep_tx_ctx: 1,
+        max_ep_rx_ctx: 1,
+        max_ep_stx_ctx: 0,
+        max_ep_srx_ctx: 0,
+        cntr_cnt: 0,
+        mr_iov_limit: 0,
+        caps: reach,
+        mode: Mode::empty(),
+        auth_key: Vec::new(),
+        max_err_data_bytes: 0,
+        mr_cnt: 0,
+        tclass: 0,
+    })
+}
+
+fn fabric(asked: &FabricAttr) -> Result<FabricAttr, Misuse> {
+    require(asked.name.as_deref().is_none_or(|name| name == FABRIC_NAME), "a fabric of that name")?;
+    require(asked.prov_name.as_deref().is_none_or(|name| name == PROVIDER_NAME), "a provider of that name")?;
+    require(asked.prov_version <= PROVIDER_VERSION, "a later version of the provider")?;
+    Ok(FabricAttr {
+        name: Some(FABRIC_NAME.into()),
+        prov_name: None,
+        prov_version: PROVIDER_VERSION,
+        api_version: asked.api_version,
+    })
+}
+
+/// The provider's largest message, as far as this machine can address one.
+fn max_msg_size_bytes(provider: &ProviderAttr) -> usize {
+    usize::try_from(provider.max_message_bytes).unwrap_or(usize::MAX)
+}
+
+/// What is asked for, or the default where nothing is.
+fn or(asked: usize, default: usize) -> usize {
+    if asked == 0 { default } else { asked }
+}
+
+fn require(met: bool, what: &'static str) -> Result<(), Misuse> {
+    if met { Ok(()) } else { Err(Misuse::NoData(what)) }
+}
+
+#[cfg(test)]
+mod tests;

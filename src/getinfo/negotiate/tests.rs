@@ -1,0 +1,264 @@
+use homespun_engine::address::AddressFormat;
+
+use super::*;
+use crate::info::{AvType, Version};
+
+const MIB: u64 = 1 << 20;
+
+fn provider() -> ProviderAttr {
+    ProviderAttr {
+        domain: "tcp".into(),
+        formats: vec![AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6],
+        local: true,
+        remote: true,
+        max_message_bytes: MIB,
+    }
+}
+
+/// Hints that ask for one thing.
+fn hints(ask: impl FnOnce(&mut Info)) -> Info {
+    let mut hints = Info::default();
+    ask(&mut hints);
+    hints
+}
+
+fn offered(ask: impl FnOnce(&mut Info)) -> Info {
+    offer(&provider(), &hints(ask)).expect("this can be met")
+}
+
+#[test]
+fn nothing_asked_for_is_everything_offered() {
+    let info = offered(|_| {});
+    assert_eq!(info.caps, MESSAGE_CAPS | Caps::LOCAL_COMM | Caps::REMOTE_COMM);
+    assert_eq!(info.tx.caps, Caps::MSG | Caps::TAGGED | Caps::SEND);
+    assert_eq!(info.rx.caps, Caps::MSG | Caps::TAGGED | Caps::RECV | Caps::SOURCE | Caps::DIRECTED_RECV);
+    assert_eq!(info.ep.ep_type, Some(EndpointType::Rdm));
+    assert_eq!((info.ep.tx_ctx_cnt, info.ep.rx_ctx_cnt), (1, 1));
+    assert_eq!(info.ep.max_msg_size_bytes, 1 << 20);
+    assert_eq!(info.ep.mem_tag_format, TAG_GENERIC);
+    assert_eq!((info.tx.msg_order, info.rx.msg_order), (Order::SAS, Order::SAS));
+    assert_eq!((info.tx.size_ops, info.rx.size_ops), (TX_DEPTH_DEFAULT_OPS, RX_DEPTH_DEFAULT_OPS));
+    assert_eq!(info.tx.inject_size_bytes, INJECT_MAX_BYTES);
+    assert_eq!(info.domain.name.as_deref(), Some("tcp"));
+    assert_eq!(info.domain.threading, Some(Threading::Safe));
+    assert_eq!(info.domain.data_progress, Some(Progress::Manual));
+    assert_eq!(info.domain.resource_mgmt, Some(ResourceManagement::Enabled));
+    assert_eq!(info.domain.av_type, None);
+    assert_eq!(info.fabric.name.as_deref(), Some(FABRIC_NAME));
+    assert_eq!(info.fabric.prov_name, None);
+}
+
+#[test]
+fn an_offer_given_back_as_hints_is_met_by_itself() {
+    let info = offered(|_| {});
+    assert_eq!(offer(&provider(), &info), Ok(info));
+}
+
+#[test]
+fn every_refusal_says_why() {
+    type Ask = fn(&mut Info);
+    let cases: &[(Ask, &str)] = &[
+        (|h| h.caps = Caps::MSG | Caps::RMA, "FI_RMA"),
+        (|h| h.caps = Caps::ATOMIC, "FI_ATOMIC"),
+        (|h| h.caps = Caps::MSG | Caps::READ, "FI_READ"),
+        (|h| h.caps = Caps::MSG | Caps::WRITE, "FI_WRITE"),
+        (|h| h.caps = Caps::MSG | Caps::REMOTE_READ, "FI_REMOTE_READ"),
+        (|h| h.caps = Caps::MSG | Caps::REMOTE_WRITE, "FI_REMOTE_WRITE"),
+        (|h| h.caps = Caps::MSG | Caps::MULTI_RECV, "FI_MULTI_RECV"),
+        (|h| h.caps = Caps::MSG | Caps::FENCE, "FI_FENCE"),
+        (|h| h.caps = Caps::MSG | Caps::HMEM, "FI_HMEM"),
+        (|h| h.caps = Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR, "FI_SOURCE_ERR"),
+        (|h| h.caps = Caps::from_bits_retain(1 << 6), "a capability that is not known"),
+        (|h| h.caps = Caps::MSG | Caps::from_bits_retain(1 << 63), "a capability that is not known"),
+        (|h| h.tx.caps = Caps::RMA, "transmit capabilities"),
+        (
+            |h| {
+                h.caps = Caps::MSG;
+                h.tx.caps = Caps::TAGGED;
+            },
+            "transmit capabilities",
+        ),
+        (
+            |h| {
+                h.caps = Caps::TAGGED;
+                h.rx.caps = Caps::TAGGED | Caps::SOURCE;
+            },
+            "receive capabilities",
+        ),
+        (|h| h.tx.op_flags = OpFlags::COMMIT_COMPLETE, "flags of transmit operations"),
+        (|h| h.tx.op_flags = OpFlags::MATCH_COMPLETE, "flags of transmit operations"),
+        (|h| h.tx.op_flags = OpFlags::FENCE, "flags of transmit operations"),
+        (|h| h.rx.op_flags = OpFlags::MULTI_RECV, "flags of receives"),
+        (|h| h.tx.msg_order = Order::SAS | Order::RAW, "a transmit order"),
+        (|h| h.rx.msg_order = Order::from_bits_retain(1 << 32), "a receive order"),
+        (|h| h.tx.comp_order = Order::SAS, "ordered transmit completions"),
+        (|h| h.rx.comp_order = Order::from_bits_retain(1 << 16), "ordered receive completions"),
+        (|h| h.tx.inject_size_bytes = INJECT_MAX_BYTES + 1, "inject size"),
+        (|h| h.tx.size_ops = DEPTH_MAX_OPS + 1, "a deeper transmit queue"),
+        (|h| h.rx.size_ops = usize::MAX, "a deeper receive queue"),
+        (|h| h.tx.iov_limit = IOV_LIMIT + 1, "segments in a transmit"),
+        (|h| h.rx.iov_limit = IOV_LIMIT + 1, "segments in a receive"),
+        (|h| h.tx.rma_iov_limit = 1, "remote segments"),
+        (|h| h.ep.ep_type = Some(EndpointType::Msg), "FI_EP_MSG"),
+        (|h| h.ep.ep_type = Some(EndpointType::Dgram), "FI_EP_DGRAM"),
+        (|h| h.ep.protocol = 6, "another protocol"),
+        (|h| h.ep.protocol_version = PROTOCOL_VERSION + 1, "a later version of the protocol"),
+        (|h| h.ep.max_msg_size_bytes = (1 << 20) + 1, "larger messages"),
+        (|h| h.ep.max_order_raw_size_bytes = 1, "remote memory"),
+        (|h| h.ep.max_order_war_size_bytes = 1, "remote memory"),
+        (|h| h.ep.max_order_waw_size_bytes = 1, "remote memory"),
+        (|h| h.ep.tx_ctx_cnt = 2, "several contexts"),
+        (|h| h.ep.rx_ctx_cnt = 2, "several contexts"),
+        (|h| h.ep.tx_ctx_cnt = SHARED_CONTEXT, "contexts shared"),
+        (|h| h.ep.rx_ctx_cnt = SHARED_CONTEXT, "contexts shared"),
+        (|h| h.ep.auth_key = vec![1], "authorization keys"),
+        (|h| h.domain.auth_key = vec![1], "authorization keys"),
+        (|h| h.domain.control_progress = Some(Progress::Auto), "automatic control progress"),
+        (|h| h.domain.data_progress = Some(Progress::Auto), "automatic data progress"),
+        (|h| h.domain.mr_key_size_bytes = 9, "memory keys"),
+        (|h| h.domain.cq_data_size_bytes = 9, "remote completion data"),
+        (|h| h.domain.cq_cnt = CQ_COUNT + 1, "more completion queues"),
+        (|h| h.domain.ep_cnt = EP_COUNT + 1, "more endpoints"),
+        (|h| h.domain.tx_ctx_cnt = 2, "several contexts"),
+        (|h| h.domain.rx_ctx_cnt = 2, "several contexts"),
+        (|h| h.domain.max_ep_tx_ctx = 2, "several contexts"),
+        (|h| h.domain.max_ep_rx_ctx = 2, "several contexts"),
+        (|h| h.domain.max_ep_stx_ctx = 1, "contexts shared"),
+        (|h| h.domain.max_ep_srx_ctx = 1, "contexts shared"),
+        (|h| h.domain.cntr_cnt = 1, "counters"),
+        (|h| h.domain.mr_iov_limit = 1, "memory regions"),
+        (|h| h.domain.caps = Caps::from_bits_retain(1 << 53), "domain capabilities"),
+        (|h| h.domain.max_err_data_bytes = 1, "error data"),
+        (|h| h.fabric.name = Some("192.0.2.0/24".into()), "a fabric of that name"),
+        (|h| h.fabric.prov_name = Some("tcp".into()), "a provider of that name"),
+        (|h| h.fabric.prov_version = Version::new(u16::MAX, 0), "a later version of the provider"),
+    ];
+    for (index, (ask, why)) in cases.iter().enumerate() {
+        match offer(&provider(), &hints(ask)) {
+            Err(Misuse::NoData(what)) => assert!(what.contains(why), "case {index}: {what:?} for {why:?}"),
+            other => panic!("case {index} ({why}): {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_can_be_met_is_granted() {
+    type Ask = fn(&mut Info);
+    type Check = fn(&Info) -> bool;
+    let cases: &[(&str, Ask, Check)] = &[
+        ("op flags", |h| h.tx.op_flags = TX_OP_FLAGS, |i| i.tx.op_flags == TX_OP_FLAGS),
+        ("rx op flags", |h| h.rx.op_flags = RX_OP_FLAGS, |i| i.rx.op_flags == RX_OP_FLAGS),
+        ("order", |h| h.tx.msg_order = Order::SAS, |i| i.tx.msg_order == Order::SAS),
+        ("inject", |h| h.tx.inject_size_bytes = 1, |i| i.tx.inject_size_bytes == INJECT_MAX_BYTES),
+        ("shallow", |h| h.tx.size_ops = 2, |i| i.tx.size_ops == 2),
+        ("deep", |h| h.rx.size_ops = DEPTH_MAX_OPS, |i| i.rx.size_ops == DEPTH_MAX_OPS),
+        ("segments", |h| h.tx.iov_limit = IOV_LIMIT, |i| i.tx.iov_limit == IOV_LIMIT),
+        ("rdm", |h| h.ep.ep_type = Some(EndpointType::Rdm), |i| i.ep.ep_type == Some(EndpointType::Rdm)),
+        ("protocol", |h| h.ep.protocol = PROTOCOL, |i| i.ep.protocol == PROTOCOL),
+        ("tags", |h| h.ep.mem_tag_format = 0x30ff, |i| i.ep.mem_tag_format == 0x30ff),
+        ("one context", |h| h.ep.tx_ctx_cnt = 1, |i| i.ep.tx_ctx_cnt == 1),
+        ("size", |h| h.ep.max_msg_size_bytes = 7, |i| i.ep.max_msg_size_bytes == 1 << 20),
+        ("prefix", |h| h.ep.msg_prefix_size_bytes = 8, |i| i.ep.msg_prefix_size_bytes == 0),
+        ("traffic class", |h| h.tx.tclass = 0x201, |i| i.tx.tclass == 0),
+        ("buffering", |h| h.rx.total_buffered_recv_bytes = 1, |i| i.rx.total_buffered_recv_bytes == 0),
+        ("modes", |h| h.mode = Mode::all(), |i| i.mode.is_empty() && i.tx.mode.is_empty()),
+        ("memory modes", |h| h.domain.mr_mode = MrMode::all(), |i| i.domain.mr_mode.is_empty()),
+        (
+            "memory regions",
+            |h| h.domain.mr_cnt = 9,
+            |i| i.domain.mr_cnt == 0 && i.domain.mr_key_size_bytes == 8,
+        ),
+        (
+            "manual progress",
+            |h| h.domain.data_progress = Some(Progress::Manual),
+            |i| i.domain.data_progress == Some(Progress::Manual),
+        ),
+        (
+            "no resource management",
+            |h| h.domain.resource_mgmt = Some(ResourceManagement::Disabled),
+            |i| i.domain.resource_mgmt == Some(ResourceManagement::Enabled),
+        ),
+        (
+            "threading",
+            |h| h.domain.threading = Some(Threading::Completion),
+            |i| i.domain.threading == Some(Threading::Completion),
+        ),
+        ("map", |h| h.domain.av_type = Some(AvType::Map), |i| i.domain.av_type == Some(AvType::Map)),
+        ("table", |h| h.domain.av_type = Some(AvType::Table), |i| i.domain.av_type == Some(AvType::Table)),
+        ("data", |h| h.domain.cq_data_size_bytes = 4, |i| i.domain.cq_data_size_bytes == 8),
+        ("reach", |h| h.domain.caps = Caps::LOCAL_COMM, |i| i.domain.caps.contains(Caps::REMOTE_COMM)),
+        (
+            "names",
+            |h| {
+                h.fabric.name = Some("homespun".into());
+                h.fabric.prov_name = Some("homespun".into());
+            },
+            |i| i.fabric.prov_name.is_none(),
+        ),
+        (
+            "interface version",
+            |h| h.fabric.api_version = Version::new(1, 17),
+            |i| i.fabric.api_version == Version::new(1, 17),
+        ),
+    ];
+    for (name, ask, check) in cases {
+        let info = offered(ask);
+        assert!(check(&info), "{name}: {info:?}");
+    }
+}
+
+#[test]
+fn only_the_primary_capabilities_asked_for_are_granted() {
+    let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
+    let both = Caps::SEND | Caps::RECV;
+    let cases = [
+        (Caps::MSG, Caps::MSG | both | reach),
+        (Caps::TAGGED, Caps::TAGGED | both | reach),
+        (Caps::MSG | Caps::SEND, Caps::MSG | Caps::SEND | reach),
+        (Caps::TAGGED | Caps::RECV, Caps::TAGGED | Caps::RECV | reach),
+        (Caps::MSG | Caps::SOURCE, Caps::MSG | Caps::SOURCE | both | reach),
+        (Caps::TAGGED | Caps::DIRECTED_RECV, Caps::TAGGED | Caps::DIRECTED_RECV | both | reach),
+        (Caps::LOCAL_COMM, reach),
+    ];
+    for (asked, granted) in cases {
+        assert_eq!(offered(|h| h.caps = asked).caps, granted, "{asked:?}");
+    }
+}
+
+#[test]
+fn each_side_has_what_concerns_it() {
+    let send_only = offered(|h| h.caps = Caps::MSG | Caps::SEND);
+    assert_eq!(send_only.tx.caps, Caps::MSG | Caps::SEND);
+    assert_eq!((send_only.rx.caps, send_only.ep.rx_ctx_cnt), (Caps::empty(), 0));
+    let receive_only = offered(|h| h.caps = Caps::TAGGED | Caps::RECV | Caps::SOURCE);
+    assert_eq!((receive_only.tx.caps, receive_only.ep.tx_ctx_cnt), (Caps::empty(), 0));
+    assert_eq!(receive_only.rx.caps, Caps::TAGGED | Caps::RECV | Caps::SOURCE);
+    let narrowed = offered(|h| {
+        h.caps = Caps::MSG | Caps::TAGGED;
+        h.tx.caps = Caps::MSG;
+        h.rx.caps = Caps::TAGGED | Caps::RECV;
+    });
+    assert_eq!(narrowed.tx.caps, Caps::MSG | Caps::SEND);
+    assert_eq!(narrowed.rx.caps, Caps::TAGGED | Caps::RECV);
+    let copied = offered(|h| h.tx.caps = Caps::MSG | Caps::SEND | Caps::RECV | Caps::LOCAL_COMM);
+    assert_eq!(copied.tx.caps, Caps::MSG | Caps::SEND, "what does not concern transmission is left out");
+}
+
+#[test]
+fn a_provider_without_reach_does_not_promise_it() {
+    let local = ProviderAttr { remote: false, ..provider() };
+    let ask = |caps| offer(&local, &hints(|h| h.caps = caps));
+    assert_eq!(ask(Caps::MSG).map(|info| info.caps.contains(Caps::REMOTE_COMM)), Ok(false));
+    assert_eq!(ask(Caps::MSG | Caps::REMOTE_COMM), Err(Misuse::NoData("the capability FI_REMOTE_COMM")));
+    let remote = ProviderAttr { local: false, ..provider() };
+    let refused = offer(&remote, &hints(|h| h.domain.caps = Caps::LOCAL_COMM));
+    assert_eq!(refused, Err(Misuse::NoData("domain capabilities that the domain has")));
+}
+
+#[test]
+fn nothing_larger_than_a_message_can_be_injected() {
+    let small = ProviderAttr { max_message_bytes: 100, ..provider() };
+    let info = offer(&small, &Info::default()).expect("an offer");
+    assert_eq!(info.tx.inject_size_bytes, 100);
+    assert!(offer(&small, &hints(|h| h.tx.inject_size_bytes = 101)).is_err());
+}

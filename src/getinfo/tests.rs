@@ -1,0 +1,108 @@
+use std::net::SocketAddr;
+
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::errno::Errno;
+use homespun_engine::flags::Caps;
+
+use super::*;
+use crate::info::Version;
+
+fn provider(domain: &str) -> ProviderAttr {
+    ProviderAttr {
+        domain: domain.into(),
+        formats: vec![AddressFormat::SockaddrIn, AddressFormat::SockaddrIn6],
+        local: true,
+        remote: true,
+        max_message_bytes: 1 << 20,
+    }
+}
+
+/// What these providers answer about a peer at the loopback interface.
+fn ask(providers: &[ProviderAttr], hints: &Info) -> Result<Vec<Info>, Error> {
+    getinfo_of(providers, Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, Some(hints))
+}
+
+fn domains(infos: &[Info]) -> Vec<&str> {
+    infos.iter().map(|info| info.domain.name.as_deref().expect("a domain has a name")).collect()
+}
+
+#[test]
+fn an_answer_names_both_ends() {
+    let found = ask(&[provider("tcp")], &Info::default()).expect("an answer");
+    assert_eq!(found.len(), 1);
+    let loopback = |port| Some(Address::from(SocketAddr::from(([127, 0, 0, 1], port))));
+    assert_eq!((found[0].src_addr, found[0].dest_addr), (loopback(0), loopback(7471)));
+    assert_eq!(found[0].addr_format, Some(AddressFormat::SockaddrIn));
+}
+
+#[test]
+fn providers_are_answered_in_their_order_and_by_name() {
+    let providers = [provider("auto"), provider("tcp")];
+    let any = Info::default();
+    let found = ask(&providers, &any).expect("both");
+    assert_eq!(domains(&found), ["auto", "tcp"]);
+    let mut tcp = Info::default();
+    tcp.domain.name = Some("tcp".into());
+    let found = ask(&providers, &tcp).expect("the one named");
+    assert_eq!(domains(&found), ["tcp"]);
+    let mut other = Info::default();
+    other.domain.name = Some("eth0".into());
+    let refused = ask(&providers, &other);
+    assert_eq!(refused, Err(Misuse::NoData("a domain of that name").into()));
+}
+
+#[test]
+fn the_reason_is_that_of_the_domain_that_was_meant() {
+    let local = ProviderAttr { remote: false, ..provider("shm") };
+    let providers = [provider("tcp"), local];
+    let mut hints = Info { caps: Caps::MSG | Caps::REMOTE_COMM, ..Info::default() };
+    let found = ask(&providers, &hints).expect("one of them");
+    assert_eq!(domains(&found), ["tcp"]);
+    hints.domain.name = Some("shm".into());
+    let refused = ask(&providers, &hints);
+    assert_eq!(refused, Err(Misuse::NoData("the capability FI_REMOTE_COMM").into()));
+}
+
+#[test]
+fn formats_come_in_the_order_of_the_provider() {
+    let found =
+        getinfo_of(&[provider("tcp")], None, Some("7471"), InfoFlags::SOURCE, None).expect("an answer");
+    assert_eq!(found[0].addr_format, Some(AddressFormat::SockaddrIn));
+    let only = ProviderAttr { formats: vec![AddressFormat::SockaddrIn6], ..provider("tcp") };
+    let refused = ask(&[only], &Info::default());
+    assert_eq!(refused, Err(Misuse::NoData("an address format that the domain has").into()));
+}
+
+#[test]
+fn only_the_providers_attributes() {
+    let mut hints = Info { caps: Caps::RMA, ..Info::default() };
+    hints.fabric.api_version = Version::new(1, 17);
+    let providers = [provider("auto"), provider("tcp")];
+    let node = Some("no-such-host.invalid");
+    let found =
+        getinfo_of(&providers, node, None, InfoFlags::PROV_ATTR_ONLY, Some(&hints)).expect("one answer");
+    let fabric = FabricAttr {
+        name: Some(FABRIC_NAME.into()),
+        prov_name: None,
+        prov_version: PROVIDER_VERSION,
+        api_version: Version::new(1, 17),
+    };
+    assert_eq!(found, [Info { fabric, ..Info::default() }]);
+}
+
+#[test]
+fn unknown_flags_are_refused() {
+    let refused = getinfo_of(&[provider("tcp")], None, None, InfoFlags::from_bits_retain(1 << 3), None);
+    assert_eq!(refused, Err(Misuse::Flags(8).into()));
+}
+
+#[test]
+fn the_built_in_provider_answers() {
+    let found = getinfo(None, None, InfoFlags::empty(), None).expect("an answer");
+    assert_eq!(found[0].domain.name.as_deref(), Some("tcp"));
+    assert_eq!((found[0].src_addr, found[0].dest_addr), (None, None));
+    let names = getinfo(Some("localhost"), Some("7471"), InfoFlags::empty(), None).expect("localhost");
+    assert!(names.iter().all(|info| info.dest_addr.is_some_and(|dest| dest.ip().is_loopback())));
+    let refused = getinfo(Some("localhost"), Some("7471"), InfoFlags::NUMERIC_HOST, None);
+    assert_eq!(refused.unwrap_err().errno(), Errno::ENODATA);
+}

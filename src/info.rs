@@ -1,0 +1,456 @@
+//! What is asked for and what is offered: `struct fi_info` of `fi_getinfo(3)` and its attributes.
+//!
+//! One type serves both ways. [`Info::default`] asks for nothing in particular, which is where hints start;
+//! [`getinfo`](crate::getinfo()) answers with values that are filled in. An application may change an answer
+//! (drop a capability, lower a size, set an address) before it opens something with it.
+//!
+//! Zero, `None` and the empty text mean "unspecified" as they do in C, so that every structure converts both
+//! ways without loss. Not mirrored are the fields that name open objects: `handle`, `nic`, `fabric_attr->fabric`
+//! and `domain_attr->domain`.
+
+use std::fmt;
+
+use bitflags::bitflags;
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
+
+/// The name of the provider, which hints may ask for (`fabric_attr->prov_name`).
+pub const PROVIDER_NAME: &str = "homespun";
+
+/// The version of the provider: that of this crate.
+pub const PROVIDER_VERSION: Version =
+    Version::new(decimal(env!("CARGO_PKG_VERSION_MAJOR")), decimal(env!("CARGO_PKG_VERSION_MINOR")));
+
+/// The name of the one fabric: every endpoint of homespun can reach every other that its domain can.
+pub const FABRIC_NAME: &str = "homespun";
+
+/// The number of the protocol that endpoints speak. The highest bit says that it is no protocol of libfabric's own.
+pub const PROTOCOL: u32 = 1 << 31 | 0x0068_6f6d;
+
+/// The version of [`PROTOCOL`].
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The tag format that promises nothing about how tags are used: all 64 bits, in fields of one bit each
+/// (`FI_TAG_GENERIC` of `fi_endpoint(3)`).
+pub const TAG_GENERIC: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
+/// As a context count of [`EpAttr`], asks for a context that endpoints share (`FI_SHARED_CONTEXT`).
+pub const SHARED_CONTEXT: usize = usize::MAX;
+
+/// One way to communicate: an endpoint's kind, its addresses, and the domain and fabric that it belongs to.
+///
+/// See `fi_getinfo(3)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Info {
+    /// What the endpoint can do. Empty in hints: everything that the provider has.
+    pub caps: Caps,
+    /// In hints what the application can put up with, in an answer what it has to.
+    pub mode: Mode,
+    /// The format of all addresses. `None` leaves the choice to the provider; `FI_SOCKADDR`, "any socket
+    /// address", means the same here, since homespun has no other addresses.
+    pub addr_format: Option<AddressFormat>,
+    /// Where an endpoint opened with this is bound. `None`: every interface, on a port that the system chooses.
+    pub src_addr: Option<Address>,
+    /// The peer that was asked about.
+    pub dest_addr: Option<Address>,
+    /// The transmit side of the endpoint.
+    pub tx: TxAttr,
+    /// The receive side of the endpoint.
+    pub rx: RxAttr,
+    /// The endpoint as a whole.
+    pub ep: EpAttr,
+    /// The domain.
+    pub domain: DomainAttr,
+    /// The fabric.
+    pub fabric: FabricAttr,
+}
+
+/// The transmit side of an endpoint: `struct fi_tx_attr` of `fi_endpoint(3)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TxAttr {
+    /// The part of [`Info::caps`] that concerns transmission. Empty in hints: what the endpoint has.
+    pub caps: Caps,
+    /// As [`Info::mode`], for transmission alone.
+    pub mode: Mode,
+    /// The flags of operations that are posted without flags of their own.
+    pub op_flags: OpFlags,
+    /// Which operations to one peer take effect in the order of their posting.
+    pub msg_order: Order,
+    /// Which operations complete in the order of their posting.
+    pub comp_order: Order,
+    /// The largest message that can be injected, in bytes.
+    pub inject_size_bytes: usize,
+    /// How many operations may be outstanding.
+    pub size_ops: usize,
+    /// How many segments one operation may gather from.
+    pub iov_limit: usize,
+    /// How many remote segments one RMA operation may name.
+    pub rma_iov_limit: usize,
+    /// The traffic class; 0 is unspecified. Asking for one never fails, and answers say 0: homespun treats all
+    /// traffic alike.
+    pub tclass: u32,
+}
+
+/// The receive side of an endpoint: `struct fi_rx_attr` of `fi_endpoint(3)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RxAttr {
+    /// The part of [`Info::caps`] that concerns reception. Empty in hints: what the endpoint has.
+    pub caps: Caps,
+    /// As [`Info::mode`], for reception alone.
+    pub mode: Mode,
+    /// The flags of receives that are posted without flags of their own.
+    pub op_flags: OpFlags,
+    /// Which messages of one peer are matched in the order of their sending.
+    pub msg_order: Order,
+    /// Which receives complete in the order of their posting.
+    pub comp_order: Order,
+    /// A wish for room for unexpected messages, in bytes; it is not looked at, and answers say 0.
+    pub total_buffered_recv_bytes: usize,
+    /// How many receives may be posted.
+    pub size_ops: usize,
+    /// How many segments one receive may scatter to.
+    pub iov_limit: usize,
+}
+
+/// An endpoint as a whole: `struct fi_ep_attr` of `fi_endpoint(3)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EpAttr {
+    /// The kind of endpoint.
+    pub ep_type: Option<EndpointType>,
+    /// The number of the protocol between endpoints: those of one protocol and version understand each other.
+    /// 0 is unspecified.
+    pub protocol: u32,
+    /// The version of the protocol.
+    pub protocol_version: u32,
+    /// The largest message in bytes.
+    pub max_msg_size_bytes: usize,
+    /// How much room buffers leave at their start, in bytes ([`Mode::MSG_PREFIX`]). Answers say 0: none is needed.
+    pub msg_prefix_size_bytes: usize,
+    /// Up to which size in bytes a read after a write is ordered.
+    pub max_order_raw_size_bytes: usize,
+    /// Up to which size in bytes a write after a read is ordered.
+    pub max_order_war_size_bytes: usize,
+    /// Up to which size in bytes a write after a write is ordered.
+    pub max_order_waw_size_bytes: usize,
+    /// Which bits of a tag are used, and how: the fields are runs of equal bits, see [`TAG_GENERIC`].
+    pub mem_tag_format: u64,
+    /// How many transmit contexts the endpoint has; [`SHARED_CONTEXT`] asks for a shared one.
+    pub tx_ctx_cnt: usize,
+    /// How many receive contexts the endpoint has; [`SHARED_CONTEXT`] asks for a shared one.
+    pub rx_ctx_cnt: usize,
+    /// The key that peers must hold too; empty is none.
+    pub auth_key: Vec<u8>,
+}
+
+/// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DomainAttr {
+    /// The domain's name (`"tcp"`).
+    pub name: Option<String>,
+    /// What the application keeps from happening at once.
+    pub threading: Option<Threading>,
+    /// What drives control operations.
+    pub control_progress: Option<Progress>,
+    /// What drives data transfer.
+    pub data_progress: Option<Progress>,
+    /// Whether queues are protected from overruns.
+    pub resource_mgmt: Option<ResourceManagement>,
+    /// The kind of address vector.
+    pub av_type: Option<AvType>,
+    /// What the application must do, or can do, about memory registration.
+    pub mr_mode: MrMode,
+    /// The size of a memory key in bytes.
+    pub mr_key_size_bytes: usize,
+    /// The size of remote completion data in bytes.
+    pub cq_data_size_bytes: usize,
+    /// How many completion queues work well.
+    pub cq_cnt: usize,
+    /// How many endpoints the domain may have.
+    pub ep_cnt: usize,
+    /// How many transmit contexts work well.
+    pub tx_ctx_cnt: usize,
+    /// How many receive contexts work well.
+    pub rx_ctx_cnt: usize,
+    /// How many transmit contexts one endpoint may have.
+    pub max_ep_tx_ctx: usize,
+    /// How many receive contexts one endpoint may have.
+    pub max_ep_rx_ctx: usize,
+    /// How many endpoints may share a transmit context.
+    pub max_ep_stx_ctx: usize,
+    /// How many endpoints may share a receive context.
+    pub max_ep_srx_ctx: usize,
+    /// How many counters work well.
+    pub cntr_cnt: usize,
+    /// How many segments one memory registration may name.
+    pub mr_iov_limit: usize,
+    /// What every endpoint of the domain has: [`Caps::LOCAL_COMM`] and [`Caps::REMOTE_COMM`].
+    pub caps: Caps,
+    /// What the domain demands of its application.
+    pub mode: Mode,
+    /// The key that endpoints have by default; empty is none.
+    pub auth_key: Vec<u8>,
+    /// The most bytes that an error entry carries as `err_data`.
+    pub max_err_data_bytes: usize,
+    /// A wish for the number of memory regions; it is not looked at, and answers say 0.
+    pub mr_cnt: usize,
+    /// The traffic class that endpoints have by default; 0 is unspecified.
+    pub tclass: u32,
+}
+
+/// A fabric: `struct fi_fabric_attr` of `fi_fabric(3)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FabricAttr {
+    /// The fabric's name: endpoints of one fabric reach each other.
+    pub name: Option<String>,
+    /// The provider's name. In answers it is left to the library that loaded the provider.
+    pub prov_name: Option<String>,
+    /// The provider's version.
+    pub prov_version: Version,
+    /// The version of libfabric's interface that the application asked for; 0.0 when it asked natively.
+    pub api_version: Version,
+}
+
+/// A version of an interface or a provider, as `FI_VERSION(major, minor)` packs it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version {
+    /// Changes when compatibility ends.
+    pub major: u16,
+    /// Grows with every release.
+    pub minor: u16,
+}
+
+impl Version {
+    /// Version `major.minor`.
+    pub const fn new(major: u16, minor: u16) -> Self {
+        Version { major, minor }
+    }
+
+    /// Unpacks the word that C code uses.
+    pub const fn from_raw(raw: u32) -> Self {
+        Version { major: (raw >> 16) as u16, minor: (raw & 0xffff) as u16 }
+    }
+
+    /// The word that C code uses.
+    pub const fn raw(self) -> u32 {
+        (self.major as u32) << 16 | self.minor as u32
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// A part of the crate's version, read at compile time.
+const fn decimal(text: &str) -> u16 {
+    match u16::from_str_radix(text, 10) {
+        Ok(number) => number,
+        Err(_) => panic!("the crate's version is not made of numbers"),
+    }
+}
+
+/// Defines an enumeration of the C interface whose value 0 is "unspecified", which is `None` here.
+macro_rules! choices {
+    (
+        $(#[$attr:meta])* pub enum $name:ident, unknown: $unknown:literal {
+            $($(#[$variant_attr:meta])* $variant:ident = $raw:literal,)*
+        }
+    ) => {
+        $(#[$attr])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        pub enum $name {
+            $($(#[$variant_attr])* $variant = $raw,)*
+        }
+
+        impl $name {
+            /// Reads the value that C code uses; 0 is "unspecified".
+            ///
+            /// # Errors
+            ///
+            /// [`Misuse::NoData`] for a value that homespun does not know, since nothing it offers can meet it.
+            pub fn from_raw(raw: u32) -> Result<Option<Self>, Error> {
+                match raw {
+                    0 => Ok(None),
+                    $($raw => Ok(Some($name::$variant)),)*
+                    _ => Err(Misuse::NoData($unknown).into()),
+                }
+            }
+
+            /// The value that C code uses.
+            pub const fn raw(self) -> u32 {
+                self as u32
+            }
+        }
+    };
+}
+
+choices! {
+    /// The kind of an endpoint: `fi_endpoint(3)`, "type".
+    pub enum EndpointType, unknown: "an endpoint type that is not known" {
+        /// Connected, reliable messages (`FI_EP_MSG`).
+        Msg = 1,
+        /// Unconnected, unreliable datagrams (`FI_EP_DGRAM`).
+        Dgram = 2,
+        /// Unconnected, reliable messages (`FI_EP_RDM`).
+        Rdm = 3,
+    }
+}
+
+choices! {
+    /// What the application keeps from happening at once: `fi_domain(3)`, "threading".
+    pub enum Threading, unknown: "a threading level that is not known" {
+        /// Nothing: any thread may call anything at any time.
+        Safe = 1,
+        /// Calls that use the same object.
+        Fid = 2,
+        /// All calls within a domain.
+        Domain = 3,
+        /// Calls on objects that report to the same completion queue or counter.
+        Completion = 4,
+        /// Calls on the same endpoint, whichever of its contexts they use.
+        Endpoint = 5,
+    }
+}
+
+choices! {
+    /// What drives operations on: `fi_domain(3)`, "control_progress / data_progress".
+    pub enum Progress, unknown: "a progress model that is not known" {
+        /// The provider, without the application.
+        Auto = 1,
+        /// The application's calls, above all its reads of completion queues.
+        Manual = 2,
+    }
+}
+
+choices! {
+    /// Whether queues are protected from overruns: `fi_domain(3)`, "resource_mgmt".
+    pub enum ResourceManagement, unknown: "a kind of resource management that is not known" {
+        /// The application must not post more than the queues hold.
+        Disabled = 1,
+        /// A call that would overrun a queue gets EAGAIN.
+        Enabled = 2,
+    }
+}
+
+choices! {
+    /// The kind of an address vector: `fi_av(3)`, "type".
+    pub enum AvType, unknown: "an address vector type that is not known" {
+        /// The value given for an address is up to the provider.
+        Map = 1,
+        /// The value given for an address is its index.
+        Table = 2,
+    }
+}
+
+bitflags! {
+    /// What memory registration demands of an application: `fi_mr(3)`, "mr_mode".
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct MrMode: u32 {
+        /// Before 1.5: virtual addresses, keys of the provider's choice.
+        const BASIC = 1 << 0;
+        /// Before 1.5: offsets, keys of the application's choice.
+        const SCALABLE = 1 << 1;
+        /// Local buffers are registered too.
+        const LOCAL = 1 << 2;
+        /// Keys are longer than 64 bits.
+        const RAW = 1 << 3;
+        /// A region is addressed by its virtual address, not from 0.
+        const VIRT_ADDR = 1 << 4;
+        /// Registered memory has pages behind it.
+        const ALLOCATED = 1 << 5;
+        /// The provider picks the key.
+        const PROV_KEY = 1 << 6;
+        /// The provider is told about changes of the address space.
+        const MMU_NOTIFY = 1 << 7;
+        /// Regions with counters are enabled explicitly.
+        const RMA_EVENT = 1 << 8;
+        /// Regions are bound to endpoints.
+        const ENDPOINT = 1 << 9;
+        /// Device memory is registered.
+        const HMEM = 1 << 10;
+        /// Buffers of collective operations are registered.
+        const COLLECTIVE = 1 << 11;
+    }
+}
+
+/// Reads an address format as C code writes it (`FI_SOCKADDR_IN`). `None` is "any", which both
+/// `FI_FORMAT_UNSPEC` and `FI_SOCKADDR` say.
+///
+/// # Errors
+///
+/// [`Misuse::NoData`] for a format that homespun does not have.
+pub fn address_format_from_raw(raw: u32) -> Result<Option<AddressFormat>, Error> {
+    match raw {
+        raw::FI_FORMAT_UNSPEC | raw::FI_SOCKADDR => Ok(None),
+        raw::FI_SOCKADDR_IN => Ok(Some(AddressFormat::SockaddrIn)),
+        raw::FI_SOCKADDR_IN6 => Ok(Some(AddressFormat::SockaddrIn6)),
+        _ => Err(Misuse::NoData("an address format other than IPv4 and IPv6").into()),
+    }
+}
+
+/// An address format as C code writes it; the inverse of [`address_format_from_raw`].
+pub fn address_format_raw(format: Option<AddressFormat>) -> u32 {
+    match format {
+        None => raw::FI_FORMAT_UNSPEC,
+        Some(AddressFormat::SockaddrIn) => raw::FI_SOCKADDR_IN,
+        Some(AddressFormat::SockaddrIn6) => raw::FI_SOCKADDR_IN6,
+    }
+}
+
+/// Address formats as `rdma/fabric.h` numbers them.
+mod raw {
+    pub(super) const FI_FORMAT_UNSPEC: u32 = 0;
+    pub(super) const FI_SOCKADDR: u32 = 1;
+    pub(super) const FI_SOCKADDR_IN: u32 = 2;
+    pub(super) const FI_SOCKADDR_IN6: u32 = 3;
+}
+
+#[cfg(test)]
+mod tests {
+    use homespun_engine::errno::Errno;
+
+    use super::*;
+
+    #[test]
+    fn choices_convert_both_ways() {
+        for raw in 1..=5 {
+            assert_eq!(Threading::from_raw(raw).unwrap().map(Threading::raw), Some(raw));
+        }
+        assert_eq!(EndpointType::from_raw(3), Ok(Some(EndpointType::Rdm)));
+        assert_eq!(Progress::from_raw(2), Ok(Some(Progress::Manual)));
+        assert_eq!(ResourceManagement::from_raw(2), Ok(Some(ResourceManagement::Enabled)));
+        assert_eq!(AvType::from_raw(2), Ok(Some(AvType::Table)));
+    }
+
+    #[test]
+    fn zero_is_unspecified_and_the_unknown_cannot_be_met() {
+        assert_eq!(AvType::from_raw(0), Ok(None));
+        assert_eq!(EndpointType::from_raw(4).unwrap_err().errno(), Errno::ENODATA);
+        assert_eq!(address_format_from_raw(4).unwrap_err().errno(), Errno::ENODATA);
+    }
+
+    #[test]
+    fn any_socket_address_is_any_address() {
+        assert_eq!(address_format_from_raw(1), Ok(None));
+        for raw in [0, 2, 3] {
+            assert_eq!(address_format_from_raw(raw).map(address_format_raw), Ok(raw));
+        }
+    }
+
+    #[test]
+    fn versions_pack_as_in_c() {
+        assert_eq!(Version::new(1, 17).raw(), 0x0001_0011);
+        assert_eq!(Version::from_raw(0x0001_0011), Version::new(1, 17));
+        assert_eq!(Version::new(1, 17).to_string(), "1.17");
+        assert!(Version::new(1, 9) < Version::new(1, 17));
+    }
+
+    #[test]
+    fn memory_mode_bits_are_those_of_the_header() {
+        assert_eq!(MrMode::LOCAL.bits(), 4);
+        assert_eq!(MrMode::COLLECTIVE.bits(), 0x800);
+    }
+}

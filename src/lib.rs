@@ -1,0 +1,32 @@
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)]
+
+pub mod av;
+pub mod cq;
+mod domain;
+#[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/raw.rs")]
+pub mod endpoint;
+pub mod eq;
+mod fabric;
+mod getinfo;
+pub mod info;
+pub mod params;
+mod pump;
+mod resolve;
+
+pub use bytes::{Bytes, BytesMut};
+pub use homespun_engine::address::{Address, AddressFormat};
+pub use homespun_engine::buffer::{Buffer, Segment, SegmentMut};
+pub use homespun_engine::errno::Errno;
+pub use homespun_engine::error::{Again, Error, Misuse, OperationError};
+pub use homespun_engine::transport;
+pub use homespun_engine::{flags, limits};
+
+pub use self::av::{AddressVector, AvAttr, FabricAddress};
+pub use self::cq::{Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, ReadError, WaitObject};
+pub use self::domain::Domain;
+pub use self::endpoint::Endpoint;
+pub use self::eq::{EqAttr, EventQueue};
+pub use self::fabric::Fabric;
+pub use self::getinfo::getinfo;
+pub use self::info::Info;

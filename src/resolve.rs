@@ -1,0 +1,338 @@
+//! From names to addresses, and from a peer's address to the local one that leads to it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use dns_lookup::{AddrInfoHints, getaddrinfo};
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::errno::Errno;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::InfoFlags;
+
+use crate::info::Info;
+
+/// Where both ends of a communication are: the addresses that one [`Info`] carries, of one format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) format: AddressFormat,
+    pub(crate) src: Option<Address>,
+    pub(crate) dest: Option<Address>,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// An address of this host: without a node, every interface.
+    Source,
+    /// An address to reach: without a node, the loopback interface.
+    Destination,
+}
+
+/// All ends that the arguments of `getinfo` name, as `fi_getinfo(3)` says for `src_addr` and `dest_addr`: node and
+/// service prevail over the hints' address in the same role, which is then not looked at.
+///
+/// # Errors
+///
+/// [`Misuse::NoData`] if there are none, with the reason; [`Misuse::Invalid`] if a source was to be named and was not.
+pub(crate) fn ends(
+    node: Option<&str>,
+    service: Option<&str>,
+    flags: InfoFlags,
+    hints: &Info,
+) -> Result<Vec<Ends>, Error> {
+    let is_source = flags.contains(InfoFlags::SOURCE);
+    let role = if is_source { Role::Source } else { Role::Destination };
+    let named = if node.is_some() || service.is_some() {
+        Some(resolve(node, service, role, flags.contains(InfoFlags::NUMERIC_HOST))?)
+    } else if is_source {
+        return Err(Misuse::Invalid("FI_SOURCE needs a node or a service").into());
+    } else {
+        None
+    };
+    let hinted_src = hints.src_addr.map(|src| vec![src]);
+    let hinted_dest = hints.dest_addr.map(|dest| vec![dest]);
+    let (src, dest) = match (named, role) {
+        (Some(named), Role::Source) => (Some(named), hinted_dest),
+        (Some(named), Role::Destination) => (hinted_src, Some(named)),
+        (None, _) => (hinted_src, hinted_dest),
+    };
+
+    let host = host_formats()?;
+    let ends = match (src, dest) {
+        (None, None) => host.iter().map(|&format| Ends { format, src: None, dest: None }).collect(),
+        (None, Some(dest)) => towards(&specific(&dest)?)?,
+        (Some(src), None) => local(&src, &host)?
+            .iter()
+            .map(|&src| Ends { format: src.format(), src: Some(src), dest: None })
+            .collect(),
+        (Some(src), Some(dest)) => pairs(&local(&src, &host)?, &specific(&dest)?)?,
+    };
+    let wanted = |ends: &Ends| hints.addr_format.is_none_or(|format| format == ends.format);
+    let ends: Vec<Ends> = ends.into_iter().filter(wanted).collect();
+    if ends.is_empty() {
+        return Err(Misuse::NoData("an address of the format asked for").into());
+    }
+    Ok(ends)
+}
+
+/// All addresses that a node and a service name, at least one, in the resolver's order.
+///
+/// # Errors
+///
+/// [`Misuse::NoData`] for what does not resolve.
+pub(crate) fn resolve(
+    node: Option<&str>,
+    service: Option<&str>,
+    role: Role,
+    numeric: bool,
+) -> Result<Vec<Address>, Error> {
+    // The resolver would take the low 16 bits of a larger number.
+    if service.is_some_and(|service| is_number(service) && service.parse::<u16>().is_err()) {
+        return Err(Misuse::NoData("a service that is a port").into());
+    }
+    let mut flags = 0;
+    if numeric {
+        flags |= libc::AI_NUMERICHOST;
+    }
+    if role == Role::Source {
+        flags |= libc::AI_PASSIVE;
+    }
+    let hints = AddrInfoHints { flags, socktype: libc::SOCK_STREAM, ..AddrInfoHints::default() };
+    let found = getaddrinfo(node, service, Some(hints)).map_err(|error| {
+        tracing::debug!(?node, ?service, ?error, "no address");
+        Misuse::NoData("a node and service that resolve")
+    })?;
+
+    let mut addresses = Vec::new();
+    for address in found.flatten().map(|found| Address::from(found.sockaddr)) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() {
+        return Err(Misuse::NoData("a node and service that resolve").into());
+    }
+    Ok(addresses)
+}
+
+/// Whether a service is meant as a number: names have a letter.
+fn is_number(service: &str) -> bool {
+    !service.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
+/// The formats of which the host has addresses, IPv4 first.
+fn host_formats() -> Result<Vec<AddressFormat>, Error> {
+    let interfaces = if_addrs::get_if_addrs().map_err(|error| system("getifaddrs", &error))?;
+    let has = |wanted: fn(&IpAddr) -> bool| interfaces.iter().any(|interface| wanted(&interface.ip()));
+    let mut formats = Vec::new();
+    if has(IpAddr::is_ipv4) {
+        formats.push(AddressFormat::SockaddrIn);
+    }
+    if has(IpAddr::is_ipv6) {
+        formats.push(AddressFormat::SockaddrIn6);
+    }
+    Ok(formats)
+}
+
+/// Those of the addresses that can be reached by their name: wildcards cannot.
+fn specific(addresses: &[Address]) -> Result<Vec<Address>, Error> {
+    let specific: Vec<Address> = addresses.iter().copied().filter(Address::is_specific).collect();
+    if specific.is_empty() {
+        return Err(Misuse::NoData("a destination that is one host").into());
+    }
+    Ok(specific)
+}
+
+/// Those of the addresses that endpoints of this host can be bound to.
+fn local(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, Error> {
+    let mut local = Vec::new();
+    for &address in addresses {
+        let usable = if address.is_specific() {
+            probe(address.with_port(0), None)?.is_some()
+        } else {
+            host.contains(&address.format())
+        };
+        if usable {
+            local.push(address);
+        }
+    }
+    if local.is_empty() {
+        return Err(Misuse::NoData("a source that is an address of this host").into());
+    }
+    Ok(local)
+}
+
+/// Each destination that there is a route to, with the local address at the start of that route.
+fn towards(destinations: &[Address]) -> Result<Vec<Ends>, Error> {
+    let mut ends = Vec::new();
+    for &dest in destinations {
+        if let Some(src) = probe(dest.format().wildcard(), Some(dest))? {
+            ends.push(Ends { format: dest.format(), src: Some(src), dest: Some(dest) });
+        }
+    }
+    if ends.is_empty() {
+        return Err(Misuse::NoData("a destination that there is a route to").into());
+    }
+    Ok(ends)
+}
+
+/// Each source with each destination of its format.
+fn pairs(sources: &[Address], destinations: &[Address]) -> Result<Vec<Ends>, Error> {
+    let mut ends = Vec::new();
+    for &src in sources {
+        for &dest in destinations.iter().filter(|dest| dest.format() == src.format()) {
+            ends.push(Ends { format: src.format(), src: Some(src), dest: Some(dest) });
+        }
+    }
+    if ends.is_empty() {
+        return Err(Misuse::NoData("a source and a destination of one format").into());
+    }
+    Ok(ends)
+}
+
+/// Asks the system what an endpoint bound at `bind` has for an address, if it talks to `peer`; `None` if that is not
+/// possible. The port of the result is 0. Connecting a datagram socket chooses a route and sends nothing.
+fn probe(bind: Address, peer: Option<Address>) -> Result<Option<Address>, Error> {
+    let attempt = || -> io::Result<SocketAddr> {
+        let socket = UdpSocket::bind(bind.socket_addr())?;
+        if let Some(peer) = peer {
+            socket.connect(peer.with_port(peer.port().max(1)).socket_addr())?;
+        }
+        socket.local_addr()
+    };
+    match attempt() {
+        Ok(found) => Ok(Some(Address::from(found).with_port(0))),
+        Err(error) if is_exhaustion(&error) => Err(system("socket", &error)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether an error says nothing about the address that was tried.
+fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+fn system(call: &'static str, error: &io::Error) -> Error {
+    Error::System { call, errno: error.raw_os_error().map_or(Errno::EOTHER, Errno::new) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        Address::from(text.parse::<SocketAddr>().expect("a socket address"))
+    }
+
+    fn reason(result: Result<Vec<Ends>, Error>) -> String {
+        result.expect_err("this cannot be met").to_string()
+    }
+
+    fn host_has_ipv6() -> bool {
+        host_formats().expect("interfaces").contains(&AddressFormat::SockaddrIn6)
+    }
+
+    #[test]
+    fn numbers_resolve_without_a_resolver() {
+        let found = resolve(Some("127.0.0.1"), Some("7471"), Role::Destination, true);
+        assert_eq!(found, Ok(vec![address("127.0.0.1:7471")]));
+        let found = resolve(Some("::1"), Some("7471"), Role::Destination, true);
+        assert_eq!(found, Ok(vec![address("[::1]:7471")]));
+        assert!(resolve(Some("localhost"), Some("7471"), Role::Destination, true).is_err());
+    }
+
+    #[test]
+    fn a_name_resolves_to_each_of_its_addresses_once() {
+        let found = resolve(Some("localhost"), Some("7471"), Role::Destination, false).expect("localhost");
+        assert!(found.contains(&address("127.0.0.1:7471")), "{found:?}");
+        let mut once = found.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), found.len(), "{found:?}");
+    }
+
+    #[test]
+    fn what_is_no_port_does_not_resolve() {
+        for service in ["65536", "-1", "", " 80", "70000", "no-such-service", "80\0"] {
+            let found = resolve(Some("127.0.0.1"), Some(service), Role::Destination, true);
+            assert!(found.is_err(), "{service:?} gave {found:?}");
+        }
+        assert!(resolve(Some("127.0.0.1"), Some("65535"), Role::Destination, true).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_node_does_not_resolve() {
+        for node in ["", "999.1.1.1", "127.0.0.1\0", "no-such-host.invalid"] {
+            let found = resolve(Some(node), Some("80"), Role::Destination, true);
+            assert_eq!(found.unwrap_err().errno(), Errno::ENODATA, "{node:?}");
+        }
+    }
+
+    #[test]
+    fn a_service_alone_is_the_wildcard_as_source_and_the_loopback_as_destination() {
+        let src = ends(None, Some("7471"), InfoFlags::SOURCE, &Info::default()).expect("a source");
+        assert!(src.iter().any(|ends| ends.src == Some(address("0.0.0.0:7471")) && ends.dest.is_none()));
+        assert_eq!(src.iter().any(|ends| ends.src == Some(address("[::]:7471"))), host_has_ipv6());
+        let dest = ends(None, Some("7471"), InfoFlags::empty(), &Info::default()).expect("a destination");
+        let loopback = Ends {
+            format: AddressFormat::SockaddrIn,
+            src: Some(address("127.0.0.1:0")),
+            dest: Some(address("127.0.0.1:7471")),
+        };
+        assert!(dest.contains(&loopback), "{dest:?}");
+    }
+
+    #[test]
+    fn nothing_named_is_each_format_of_the_host_without_addresses() {
+        let found = ends(None, None, InfoFlags::empty(), &Info::default()).expect("formats");
+        assert_eq!(found[0], Ends { format: AddressFormat::SockaddrIn, src: None, dest: None });
+        assert_eq!(found.len(), 1 + usize::from(host_has_ipv6()));
+    }
+
+    #[test]
+    fn names_prevail_over_hints_in_the_same_role_only() {
+        let hints = Info {
+            src_addr: Some(address("127.0.0.3:0")),
+            dest_addr: Some(address("127.0.0.4:4")),
+            ..Info::default()
+        };
+        let both = |node, flags| {
+            let found = ends(node, Some("7471"), flags, &hints).expect("both ends");
+            (found[0].src, found[0].dest)
+        };
+        let as_source = both(Some("127.0.0.2"), InfoFlags::SOURCE);
+        assert_eq!(as_source, (Some(address("127.0.0.2:7471")), hints.dest_addr));
+        let as_destination = both(Some("127.0.0.2"), InfoFlags::empty());
+        assert_eq!(as_destination, (hints.src_addr, Some(address("127.0.0.2:7471"))));
+        let unnamed = ends(None, None, InfoFlags::empty(), &hints).expect("both hints");
+        assert_eq!((unnamed[0].src, unnamed[0].dest), (hints.src_addr, hints.dest_addr));
+    }
+
+    #[test]
+    fn the_reason_says_what_is_wrong_with_the_addresses() {
+        let none = Info::default();
+        let from = |src: &str| Info { src_addr: Some(address(src)), ..Info::default() };
+        let ipv6 = Info { addr_format: Some(AddressFormat::SockaddrIn6), ..Info::default() };
+        let node = |node, flags, hints| reason(ends(Some(node), Some("1"), flags, hints));
+        let plain = InfoFlags::empty();
+        assert!(node("203.0.113.77", InfoFlags::SOURCE, &none).contains("an address of this host"));
+        assert!(node("0.0.0.0", plain, &none).contains("one host"));
+        assert!(node("127.0.0.1", plain, &ipv6).contains("the format asked for"));
+        assert!(node("::1", plain, &from("127.0.0.1:0")).contains("of one format"));
+        let unnamed = ends(None, None, InfoFlags::SOURCE, &none);
+        assert_eq!(unnamed.unwrap_err().errno(), Errno::EINVAL);
+    }
+
+    #[test]
+    fn a_route_starts_at_an_address_of_this_host() {
+        let start = |to: &str| {
+            let to = address(to);
+            probe(to.format().wildcard(), Some(to))
+        };
+        assert_eq!(start("127.0.0.1:9"), Ok(Some(address("127.0.0.1:0"))));
+        assert_eq!(start("127.0.0.1:0"), Ok(Some(address("127.0.0.1:0"))));
+        if probe(address("[::1]:0"), None) == Ok(Some(address("[::1]:0"))) {
+            assert_eq!(start("[::1]:9"), Ok(Some(address("[::1]:0"))));
+        }
+    }
+}
