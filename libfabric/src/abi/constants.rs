@@ -1,0 +1,87 @@
+//! The constants that do not belong to one of the flag types of [`homespun::flags`].
+
+/// Declares constants of the C interface and lists them for the test of layouts.
+macro_rules! c_constants {
+    ($($group:literal: $ty:ty { $($name:ident = $value:expr,)* })*) => {
+        $($(pub const $name: $ty = $value;)*)*
+
+        /// Every constant of this module by its C name.
+        pub const CONSTANTS: &[(&str, u64)] = &[$($((stringify!($name), $name as u64),)*)*];
+    };
+}
+
+c_constants! {
+    "the class of an object": usize {
+        FI_CLASS_FABRIC = 1,
+        FI_CLASS_DOMAIN = 2,
+        FI_CLASS_EP = 3,
+        FI_CLASS_AV = 11,
+        FI_CLASS_EQ = 13,
+        FI_CLASS_CQ = 14,
+        FI_CLASS_CNTR = 15,
+    }
+    "the commands of fi_control": libc::c_int {
+        FI_GETOPSFLAG = 2,
+        FI_SETOPSFLAG = 3,
+        FI_ALIAS = 4,
+        FI_GETWAIT = 5,
+        FI_ENABLE = 6,
+        FI_GETWAITOBJ = 16,
+    }
+    "flags of operations and of binding": u64 {
+        FI_TRANSMIT = 1 << 11,
+        FI_RECV = 1 << 10,
+    }
+    "flags of one kind of call": u64 {
+        FI_AFFINITY = 1 << 29,
+        FI_SYNC_ERR = 1 << 58,
+    }
+    "address formats": u32 {
+        FI_SOCKADDR = 1,
+        FI_SOCKADDR_IN = 2,
+        FI_SOCKADDR_IN6 = 3,
+    }
+    "addresses": u64 {
+        FI_ADDR_UNSPEC = u64::MAX,
+        FI_ADDR_NOTAVAIL = u64::MAX,
+    }
+    "formats of completion queues": u32 {
+        FI_CQ_FORMAT_UNSPEC = 0,
+        FI_CQ_FORMAT_CONTEXT = 1,
+        FI_CQ_FORMAT_MSG = 2,
+        FI_CQ_FORMAT_DATA = 3,
+        FI_CQ_FORMAT_TAGGED = 4,
+    }
+    "wait objects": u32 {
+        FI_WAIT_NONE = 0,
+        FI_WAIT_UNSPEC = 1,
+        FI_WAIT_SET = 2,
+        FI_WAIT_FD = 3,
+        FI_WAIT_MUTEX_COND = 4,
+        FI_WAIT_YIELD = 5,
+        FI_WAIT_POLLFD = 6,
+    }
+    "types of parameters": u32 {
+        FI_PARAM_STRING = 0,
+    }
+    "levels of logging": u32 {
+        FI_LOG_WARN = 0,
+        FI_LOG_INFO = 2,
+        FI_LOG_DEBUG = 3,
+    }
+    "subsystems of logging": u32 {
+        FI_LOG_CORE = 0,
+        FI_LOG_FABRIC = 1,
+        FI_LOG_DOMAIN = 2,
+        FI_LOG_EP_CTRL = 3,
+        FI_LOG_EP_DATA = 4,
+        FI_LOG_AV = 5,
+        FI_LOG_CQ = 6,
+        FI_LOG_EQ = 7,
+    }
+}
+
+/// Packs a version as C code does.
+pub const fn fi_version(major: u16, minor: u16) -> u32 {
+    (major as u32) << 16 | minor as u32
+}

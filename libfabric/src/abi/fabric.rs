@@ -1,0 +1,43 @@
+//! Objects in general, and the fabric: `rdma/fabric.h`.
+
+use libc::{c_char, c_int, c_void};
+
+use super::c_structs;
+use super::domain::FidDomain;
+use super::endpoint::FidPep;
+use super::eq::{FiEqAttr, FiWaitAttr, FidEq, FidWait};
+use super::info::FiInfo;
+
+c_structs! {
+    struct Fid = "struct fid", 24 bytes {
+        fclass: usize,
+        context: *mut c_void,
+        ops: *const FiOps,
+    }
+
+    struct FiOps = "struct fi_ops", 56 bytes {
+        size: usize,
+        close: unsafe extern "C" fn(*mut Fid) -> c_int,
+        bind: unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int,
+        control: unsafe extern "C" fn(*mut Fid, c_int, *mut c_void) -> c_int,
+        ops_open: unsafe extern "C" fn(*mut Fid, *const c_char, u64, *mut *mut c_void, *mut c_void) -> c_int,
+        tostr: unsafe extern "C" fn(*const Fid, *mut c_char, usize) -> c_int,
+        ops_set: unsafe extern "C" fn(*mut Fid, *const c_char, u64, *mut c_void, *mut c_void) -> c_int,
+    }
+
+    struct FidFabric = "struct fid_fabric", 40 bytes {
+        fid: Fid,
+        ops: *const FiOpsFabric,
+        api_version: u32,
+    }
+
+    struct FiOpsFabric = "struct fi_ops_fabric", 56 bytes {
+        size: usize,
+        domain: unsafe extern "C" fn(*mut FidFabric, *mut FiInfo, *mut *mut FidDomain, *mut c_void) -> c_int,
+        passive_ep: unsafe extern "C" fn(*mut FidFabric, *mut FiInfo, *mut *mut FidPep, *mut c_void) -> c_int,
+        eq_open: unsafe extern "C" fn(*mut FidFabric, *mut FiEqAttr, *mut *mut FidEq, *mut c_void) -> c_int,
+        wait_open: unsafe extern "C" fn(*mut FidFabric, *mut FiWaitAttr, *mut *mut FidWait) -> c_int,
+        trywait: unsafe extern "C" fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int,
+        domain2: unsafe extern "C" fn(*mut FidFabric, *mut FiInfo, *mut *mut FidDomain, u64, *mut c_void) -> c_int,
+    }
+}

@@ -1,0 +1,113 @@
+//! The C interface of libfabric, written by hand: what `rdma/*.h` declares, as far as a provider needs it.
+//!
+//! A structure has the name of its C counterpart in Rust's spelling (`struct fi_tx_attr` is
+//! [`FiTxAttr`](info::FiTxAttr)) and the same fields, described in the man pages. Fields that libfabric added after 1.17 carry the version that
+//! added them: a vtable has them all, since its `size` tells the host how far it goes, but in memory that
+//! belongs to the caller they exist only if the caller was compiled with such a version.
+//!
+//! Sizes are asserted at compile time; the test `layout` compares every offset and constant in [`structs`]
+//! and [`constants`] with the installed headers.
+
+#![expect(missing_docs, reason = "fields and constants are the C ones and are described in the man pages")]
+
+pub mod atomic;
+pub mod collective;
+pub mod constants;
+pub mod domain;
+pub mod endpoint;
+pub mod eq;
+pub mod fabric;
+pub mod info;
+pub mod provider;
+pub mod rma;
+pub mod tagged;
+
+pub use constants::*;
+
+/// Where the fields of one structure lie.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// The C name, `struct` included.
+    pub name: &'static str,
+    /// The size in bytes.
+    pub size_bytes: usize,
+    /// All fields in order.
+    pub fields: &'static [Field],
+}
+
+/// Where one field lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Field {
+    /// The C name.
+    pub name: &'static str,
+    /// How far from the start of the structure, in bytes.
+    pub offset_bytes: usize,
+    /// The version, major and minor, of the first header that has the field.
+    pub since: (u16, u16),
+}
+
+/// The version of the headers that everything without a mark is taken from.
+pub const BASE_VERSION: (u16, u16) = (1, 17);
+
+/// Declares structures of the C interface, with their expected size, and their [`Layout`].
+macro_rules! c_structs {
+    ($(
+        $(#[$attr:meta])*
+        struct $name:ident = $c_name:literal, $size:literal bytes {
+            $($(#[$field_attr:meta])* $field:ident: $ty:ty,)*
+            $(+ since ($major:literal, $minor:literal) { $($new_field:ident: $new_ty:ty,)* })*
+        }
+    )*) => {
+        $(
+            #[doc = concat!("`", $c_name, "`.")]
+            $(#[$attr])*
+            #[derive(Debug)]
+            #[repr(C)]
+            pub struct $name {
+                $($(#[$field_attr])* pub $field: $ty,)*
+                $($(pub $new_field: $new_ty,)*)*
+            }
+
+            const _: () = assert!(size_of::<$name>() == $size, $c_name);
+        )*
+
+        /// The structures of this module.
+        pub(super) const STRUCTS: &[$crate::abi::Layout] = &[$(
+            $crate::abi::Layout {
+                name: $c_name,
+                size_bytes: size_of::<$name>(),
+                fields: &[
+                    $($crate::abi::Field {
+                        name: stringify!($field),
+                        offset_bytes: std::mem::offset_of!($name, $field),
+                        since: $crate::abi::BASE_VERSION,
+                    },)*
+                    $($($crate::abi::Field {
+                        name: stringify!($new_field),
+                        offset_bytes: std::mem::offset_of!($name, $new_field),
+                        since: ($major, $minor),
+                    },)*)*
+                ],
+            },
+        )*];
+    };
+}
+use c_structs;
+
+/// Every structure that is declared here.
+pub fn structs() -> impl Iterator<Item = &'static Layout> {
+    [
+        atomic::STRUCTS,
+        collective::STRUCTS,
+        domain::STRUCTS,
+        endpoint::STRUCTS,
+        eq::STRUCTS,
+        fabric::STRUCTS,
+        info::STRUCTS,
+        provider::STRUCTS,
+        rma::STRUCTS,
+        tagged::STRUCTS,
+    ]
+    .into_iter()
+    .flatten()
+}

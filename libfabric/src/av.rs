@@ -1,0 +1,268 @@
+//! `fi_av(3)`.
+
+use std::{ptr, slice};
+
+use homespun::av::{AvFlags, straddr};
+use homespun::flags::OpFlags;
+use homespun::info::AvType;
+use homespun::{Address, AddressVector, AvAttr, Errno, Error, FabricAddress, Misuse};
+use libc::{c_char, c_int, c_void};
+
+use crate::abi::domain::{FiAvAttr, FiOpsAv, FidAv, FidDomain};
+use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::{FI_ADDR_NOTAVAIL, FI_CLASS_AV, FI_SYNC_ERR};
+use crate::domain::DomainState;
+use crate::edge::{Failure, enter};
+use crate::info::string;
+use crate::object::{self, InUse, Lease, State};
+use crate::sockaddr::{self, CAddress};
+use crate::text;
+use crate::unsupported::Unsupported;
+
+/// What stands behind a `struct fid_av`.
+pub(crate) struct AvState {
+    pub(crate) av: AddressVector,
+    pub(crate) in_use: InUse,
+    _domain: Lease,
+}
+
+// SAFETY: `struct fid_av` begins with a `struct fid`.
+unsafe impl State for AvState {
+    type Front = FidAv;
+    const CLASS: usize = FI_CLASS_AV;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: Unsupported::STUB,
+    control: Unsupported::STUB,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsAv = FiOpsAv {
+    size: size_of::<FiOpsAv>(),
+    insert,
+    insertsvc,
+    insertsym: Unsupported::STUB,
+    remove,
+    lookup,
+    straddr: straddr_to,
+    av_set: Unsupported::STUB,
+    insert_auth_key: Unsupported::STUB,
+    lookup_auth_key: Unsupported::STUB,
+    set_user_id: Unsupported::STUB,
+    lookup2: Unsupported::STUB,
+};
+
+/// `fi_av_open`.
+pub(crate) unsafe extern "C" fn open_av(
+    domain: *mut FidDomain,
+    attr: *mut FiAvAttr,
+    av: *mut *mut FidAv,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        let domain = unsafe { object::state::<DomainState>(domain.cast())? };
+        if attr.is_null() || av.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: not null, so valid.
+        let wanted = unsafe { read_attr(attr)? };
+        let opened = domain.domain.open_av(&wanted)?;
+        let av_type = opened.av_type().raw();
+        let state = AvState { av: opened, in_use: InUse::default(), _domain: domain.in_use.lease() };
+        let front = FidAv { fid: object::fid::<AvState>(context, &FID_OPS), ops: &OPS };
+        // SAFETY: neither is null, so both are writable. The application learns which type it got.
+        unsafe {
+            (*attr).r#type = av_type;
+            av.write(object::open(front, state));
+        }
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// `attr` is valid, and so is its name.
+unsafe fn read_attr(attr: *const FiAvAttr) -> Result<AvAttr, Failure> {
+    // SAFETY: the fields exist in every version of the structure.
+    unsafe {
+        Ok(AvAttr {
+            av_type: AvType::from_raw((*attr).r#type)?,
+            count: (*attr).count,
+            ep_per_node: (*attr).ep_per_node,
+            rx_ctx_bits: u32::try_from((*attr).rx_ctx_bits).map_err(|_| Failure(Errno::EINVAL))?,
+            name: string((*attr).name)?,
+            flags: AvFlags::from_bits_retain((*attr).flags),
+        })
+    }
+}
+
+unsafe extern "C" fn close(av: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<AvState>(av.cast(), |state| state.in_use.is_leased())? };
+        Ok(0)
+    })
+}
+
+/// Where an insertion reports what became of each address.
+struct Report {
+    fi_addr: *mut u64,
+    /// With `FI_SYNC_ERR`, the application's array of error numbers.
+    errors: *mut c_int,
+}
+
+impl Report {
+    fn new(fi_addr: *mut u64, flags: u64, context: *mut c_void) -> Result<Report, Failure> {
+        // `FI_MORE` allows an insertion to be put off, which there is no reason for.
+        let unknown = flags & !(FI_SYNC_ERR | OpFlags::MORE.bits());
+        if unknown != 0 {
+            return Err(Misuse::Flags(unknown).into());
+        }
+        let wants_errors = flags & FI_SYNC_ERR != 0;
+        if wants_errors && context.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        Ok(Report { fi_addr, errors: if wants_errors { context.cast() } else { ptr::null_mut() } })
+    }
+
+    /// # Safety
+    ///
+    /// The application's arrays are longer than `index`.
+    unsafe fn put(&self, index: usize, outcome: &Result<FabricAddress, Error>) {
+        let (address, errno) = match outcome {
+            Ok(address) => (address.0, 0),
+            Err(error) => (FI_ADDR_NOTAVAIL, error.errno().raw()),
+        };
+        if !self.fi_addr.is_null() {
+            // SAFETY: the caller says so.
+            unsafe { self.fi_addr.add(index).write(address) };
+        }
+        if !self.errors.is_null() {
+            // SAFETY: the caller says so.
+            unsafe { self.errors.add(index).write(errno) };
+        }
+    }
+}
+
+unsafe extern "C" fn insert(
+    av: *mut FidAv,
+    addr: *const c_void,
+    count: usize,
+    fi_addr: *mut u64,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open address vector.
+        let av = unsafe { &object::state::<AvState>(av.cast())?.av };
+        let report = Report::new(fi_addr, flags, context)?;
+        if count > 0 && addr.is_null() || c_int::try_from(count).is_err() {
+            return Err(Errno::EINVAL.into());
+        }
+        let stride_bytes = av.format().len_bytes();
+        let read = |index| {
+            // SAFETY: there are `count` addresses of the vector's format, says the caller.
+            let address = unsafe { sockaddr::read(addr.byte_add(index * stride_bytes), stride_bytes) };
+            // What is no address is refused by the vector like the wildcard, which is none to send to, and
+            // like it takes an index.
+            address.unwrap_or_else(|_| av.format().wildcard())
+        };
+        let addresses: Vec<Address> = (0..count).map(read).collect();
+        let mut inserted = 0;
+        for (index, outcome) in av.insert(&addresses).iter().enumerate() {
+            inserted += c_int::from(outcome.is_ok());
+            // SAFETY: `insert` answers for as many addresses as it was given, which are `count`.
+            unsafe { report.put(index, outcome) };
+        }
+        Ok(inserted)
+    })
+}
+
+unsafe extern "C" fn insertsvc(
+    av: *mut FidAv,
+    node: *const c_char,
+    service: *const c_char,
+    fi_addr: *mut u64,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open address vector.
+        let av = unsafe { &object::state::<AvState>(av.cast())?.av };
+        let report = Report::new(fi_addr, flags, context)?;
+        // SAFETY: the caller passes strings.
+        let (Some(node), Some(service)) = (unsafe { (string(node)?, string(service)?) }) else {
+            return Err(Errno::EINVAL.into());
+        };
+        let outcome = av.insert_svc(&node, &service);
+        // SAFETY: one address is inserted.
+        unsafe { report.put(0, &outcome) };
+        outcome?;
+        Ok(1)
+    })
+}
+
+unsafe extern "C" fn remove(av: *mut FidAv, fi_addr: *mut u64, count: usize, flags: u64) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open address vector.
+        let av = unsafe { &object::state::<AvState>(av.cast())?.av };
+        if flags != 0 {
+            return Err(Misuse::Flags(flags).into());
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        if fi_addr.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: there are `count` addresses, says the caller.
+        let raw = unsafe { slice::from_raw_parts(fi_addr, count) };
+        let addresses: Vec<FabricAddress> = raw.iter().map(|&raw| FabricAddress(raw)).collect();
+        av.remove(&addresses)?;
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn lookup(av: *mut FidAv, fi_addr: u64, addr: *mut c_void, addrlen: *mut usize) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open address vector.
+        let av = unsafe { &object::state::<AvState>(av.cast())?.av };
+        if addrlen.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let address = CAddress::new(av.lookup(FabricAddress(fi_addr))?);
+        // SAFETY: the caller says how much room there is. Truncation is no error here.
+        unsafe { address.copy_to(addr, addrlen) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn straddr_to(
+    av: *mut FidAv,
+    addr: *const c_void,
+    buf: *mut c_char,
+    len: *mut usize,
+) -> *const c_char {
+    enter(|| {
+        // SAFETY: the caller passes an open address vector.
+        let av = unsafe { &object::state::<AvState>(av.cast())?.av };
+        if len.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: the address has the vector's format, says the caller.
+        let address = unsafe { sockaddr::read(addr, av.format().len_bytes())? };
+        let printed = straddr(address);
+        // SAFETY: `len` says how much room there is.
+        unsafe {
+            text::copy(printed.as_bytes(), buf, len.read());
+            len.write(printed.len() + 1);
+        }
+        Ok(buf.cast_const())
+    })
+}

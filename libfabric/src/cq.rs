@@ -1,0 +1,300 @@
+//! `fi_cq(3)`.
+
+use std::ptr;
+
+use homespun::info::Version;
+use homespun::{Completion, CompletionQueue, CqAttr, CqFormat, Errno, ReadError};
+use libc::{c_char, c_int, c_void};
+
+use crate::abi::domain::FidDomain;
+use crate::abi::eq::{
+    FiCqAttr, FiCqDataEntry, FiCqEntry, FiCqErrEntry, FiCqMsgEntry, FiCqTaggedEntry, FiOpsCq, FidCq,
+};
+use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::{
+    FI_AFFINITY, FI_CLASS_CQ, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
+    FI_CQ_FORMAT_UNSPEC, FI_GETWAITOBJ, FI_WAIT_NONE,
+};
+use crate::domain::DomainState;
+use crate::edge::{Failure, enter};
+use crate::error_data::ErrorData;
+use crate::object::{self, InUse, Lease, State};
+use crate::text;
+use crate::unsupported::Unsupported;
+use crate::wait::wait_object;
+
+/// What stands behind a `struct fid_cq`.
+pub(crate) struct CqState {
+    pub(crate) cq: CompletionQueue,
+    format: CqFormat,
+    err_data: ErrorData,
+    api_version: Version,
+    pub(crate) in_use: InUse,
+    _domain: Lease,
+}
+
+// SAFETY: `struct fid_cq` begins with a `struct fid`.
+unsafe impl State for CqState {
+    type Front = FidCq;
+    const CLASS: usize = FI_CLASS_CQ;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: Unsupported::STUB,
+    control,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+/// Waiting and signalling have nothing to work on without a wait object.
+static OPS: FiOpsCq = FiOpsCq {
+    size: size_of::<FiOpsCq>(),
+    read,
+    readfrom,
+    readerr,
+    sread: Unsupported::STUB,
+    sreadfrom: Unsupported::STUB,
+    signal: Unsupported::STUB,
+    strerror,
+    export_xpu: Unsupported::STUB,
+};
+
+/// `fi_cq_open`.
+pub(crate) unsafe extern "C" fn open_cq(
+    domain: *mut FidDomain,
+    attr: *mut FiCqAttr,
+    cq: *mut *mut FidCq,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        let domain = unsafe { object::state::<DomainState>(domain.cast())? };
+        if attr.is_null() || cq.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: not null, so valid.
+        let attr = unsafe { read_attr(attr)? };
+        let opened = domain.domain.open_cq(&attr)?;
+        let state = CqState {
+            format: opened.format(),
+            cq: opened,
+            err_data: ErrorData::default(),
+            api_version: domain.api_version,
+            in_use: InUse::default(),
+            _domain: domain.in_use.lease(),
+        };
+        let front = FidCq { fid: object::fid::<CqState>(context, &FID_OPS), ops: &OPS };
+        // SAFETY: not null, so writable.
+        unsafe { cq.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// `attr` is valid.
+unsafe fn read_attr(attr: *const FiCqAttr) -> Result<CqAttr, Failure> {
+    // SAFETY: the fields exist in every version of the structure.
+    let (size_entries, flags, format, wait_obj) =
+        unsafe { ((*attr).size, (*attr).flags, (*attr).format, (*attr).wait_obj) };
+    // Affinity of interrupts is a wish; there are no interrupts.
+    if flags & !FI_AFFINITY != 0 {
+        return Err(Errno::EBADFLAGS.into());
+    }
+    let format = match format {
+        FI_CQ_FORMAT_UNSPEC => None,
+        FI_CQ_FORMAT_CONTEXT => Some(CqFormat::Context),
+        FI_CQ_FORMAT_MSG => Some(CqFormat::Msg),
+        FI_CQ_FORMAT_DATA => Some(CqFormat::Data),
+        FI_CQ_FORMAT_TAGGED => Some(CqFormat::Tagged),
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    Ok(CqAttr { size_entries, format, wait: wait_object(wait_obj)? })
+}
+
+unsafe extern "C" fn close(cq: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<CqState>(cq.cast(), |state| state.in_use.is_leased())? };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open completion queue.
+        unsafe { object::state::<CqState>(cq.cast())? };
+        match command {
+            FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
+            FI_GETWAITOBJ => {
+                // SAFETY: for this command it points to an `enum fi_wait_obj`.
+                unsafe { arg.cast::<u32>().write(FI_WAIT_NONE) };
+                Ok(0)
+            }
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    })
+}
+
+unsafe extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
+    // SAFETY: `readfrom` asks for no more than the caller has promised.
+    enter(|| unsafe { read_entries(cq, buf, count, ptr::null_mut()) })
+}
+
+unsafe extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, src_addr: *mut u64) -> isize {
+    // SAFETY: as above.
+    enter(|| unsafe { read_entries(cq, buf, count, src_addr) })
+}
+
+/// # Safety
+///
+/// `cq` is open, `buf` has room for `count` entries of its format, `src_addr` is null or has room for as
+/// many.
+#[inline]
+unsafe fn read_entries(
+    cq: *mut FidCq,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut u64,
+) -> Result<isize, Failure> {
+    // SAFETY: the caller says so.
+    let state = unsafe { object::state::<CqState>(cq.cast())? };
+    if buf.is_null() && count > 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: the caller says so.
+    let read = unsafe {
+        match state.format {
+            CqFormat::Context => fill::<FiCqEntry>(&state.cq, buf, count, src_addr),
+            CqFormat::Msg => fill::<FiCqMsgEntry>(&state.cq, buf, count, src_addr),
+            CqFormat::Data => fill::<FiCqDataEntry>(&state.cq, buf, count, src_addr),
+            CqFormat::Tagged => fill::<FiCqTaggedEntry>(&state.cq, buf, count, src_addr),
+        }
+    };
+    match read {
+        // No array has more entries than this.
+        Ok(count) => Ok(count.cast_signed()),
+        Err(error) => Err(Failure(error.errno())),
+    }
+}
+
+/// # Safety
+///
+/// `buf` has room for `count` entries, `src_addr` is null or has room for as many.
+unsafe fn fill<E: for<'a> From<&'a Completion>>(
+    cq: &CompletionQueue,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut u64,
+) -> Result<usize, ReadError> {
+    let entries: *mut E = buf.cast();
+    let mut index = 0;
+    cq.read_each(count, |completion, source| {
+        // SAFETY: `read_each` calls this at most `count` times.
+        unsafe {
+            entries.add(index).write(E::from(&completion));
+            if !src_addr.is_null() {
+                src_addr.add(index).write(source.0);
+            }
+        }
+        index += 1;
+    })
+}
+
+/// The application's context on its way back.
+fn context(completion: &Completion) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(completion.context as usize)
+}
+
+impl From<&Completion> for FiCqEntry {
+    fn from(completion: &Completion) -> Self {
+        FiCqEntry { op_context: context(completion) }
+    }
+}
+
+impl From<&Completion> for FiCqMsgEntry {
+    fn from(completion: &Completion) -> Self {
+        FiCqMsgEntry {
+            op_context: context(completion),
+            flags: completion.flags.bits(),
+            len: completion.len_bytes,
+        }
+    }
+}
+
+impl From<&Completion> for FiCqDataEntry {
+    fn from(completion: &Completion) -> Self {
+        FiCqDataEntry {
+            op_context: context(completion),
+            flags: completion.flags.bits(),
+            len: completion.len_bytes,
+            // Says where in a multi-receive buffer a message lies.
+            buf: ptr::null_mut(),
+            data: completion.data,
+        }
+    }
+}
+
+impl From<&Completion> for FiCqTaggedEntry {
+    fn from(completion: &Completion) -> Self {
+        FiCqTaggedEntry {
+            op_context: context(completion),
+            flags: completion.flags.bits(),
+            len: completion.len_bytes,
+            buf: ptr::null_mut(),
+            data: completion.data,
+            tag: completion.tag,
+        }
+    }
+}
+
+unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64) -> isize {
+    enter(|| {
+        // SAFETY: the caller passes an open completion queue.
+        let state = unsafe { object::state::<CqState>(cq.cast())? };
+        if buf.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let error = state.cq.read_error().map_err(|error| Failure(error.errno()))?;
+        let completion = &error.completion;
+        // SAFETY: the entry is writable as far as the application's headers have it.
+        unsafe {
+            (*buf).op_context = context(completion);
+            (*buf).flags = completion.flags.bits();
+            (*buf).len = completion.len_bytes;
+            (*buf).buf = ptr::null_mut();
+            (*buf).data = completion.data;
+            (*buf).tag = completion.tag;
+            (*buf).olen = usize::try_from(error.overflow_bytes()).unwrap_or(usize::MAX);
+            (*buf).err = error.errno().raw();
+            (*buf).prov_errno = error.provider_errno();
+            let has_size = state.api_version >= Version::new(1, 5);
+            let size = has_size.then_some(&raw mut (*buf).err_data_size);
+            // No error carries data.
+            state.err_data.deliver(Box::default(), &raw mut (*buf).err_data, size);
+            if state.api_version >= Version::new(1, 20) {
+                (*buf).src_addr = error.source.0;
+            }
+        }
+        Ok(1)
+    })
+}
+
+unsafe extern "C" fn strerror(
+    cq: *mut FidCq,
+    prov_errno: c_int,
+    _err_data: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    enter(|| {
+        // SAFETY: the caller passes an open completion queue and a buffer of this length, or none.
+        unsafe {
+            object::state::<CqState>(cq.cast())?;
+            Ok(text::describe(prov_errno, buf, len))
+        }
+    })
+}

@@ -1,0 +1,103 @@
+//! `fi_domain(3)`.
+
+use homespun::info::Version;
+use homespun::{Domain, Errno};
+use libc::{c_int, c_void};
+
+use crate::abi::FI_CLASS_DOMAIN;
+use crate::abi::domain::{FiOpsDomain, FiOpsMr, FidDomain};
+use crate::abi::fabric::{FiOps, Fid, FidFabric};
+use crate::abi::info::FiInfo;
+use crate::av::open_av;
+use crate::cq::open_cq;
+use crate::edge::enter;
+use crate::endpoint::open_endpoint;
+use crate::fabric::FabricState;
+use crate::info::{Extent, read};
+use crate::object::{self, InUse, Lease, State};
+use crate::unsupported::Unsupported;
+
+/// What stands behind a `struct fid_domain`.
+pub(crate) struct DomainState {
+    pub(crate) domain: Domain,
+    /// The fabric's.
+    pub(crate) api_version: Version,
+    pub(crate) in_use: InUse,
+    _fabric: Lease,
+}
+
+// SAFETY: `struct fid_domain` begins with a `struct fid`.
+unsafe impl State for DomainState {
+    type Front = FidDomain;
+    const CLASS: usize = FI_CLASS_DOMAIN;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: Unsupported::STUB,
+    control: Unsupported::STUB,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsDomain = FiOpsDomain {
+    size: size_of::<FiOpsDomain>(),
+    av_open: open_av,
+    cq_open: open_cq,
+    endpoint: open_endpoint,
+    scalable_ep: Unsupported::STUB,
+    cntr_open: Unsupported::STUB,
+    poll_open: Unsupported::STUB,
+    stx_ctx: Unsupported::STUB,
+    srx_ctx: Unsupported::STUB,
+    query_atomic: Unsupported::STUB,
+    query_collective: Unsupported::STUB,
+    endpoint2: Unsupported::STUB,
+    xpu_ctx: Unsupported::STUB,
+};
+
+static MR_OPS: FiOpsMr = FiOpsMr {
+    size: size_of::<FiOpsMr>(),
+    reg: Unsupported::STUB,
+    regv: Unsupported::STUB,
+    regattr: Unsupported::STUB,
+};
+
+/// `fi_domain`.
+pub(crate) unsafe extern "C" fn open_domain(
+    fabric: *mut FidFabric,
+    info: *mut FiInfo,
+    domain: *mut *mut FidDomain,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open fabric.
+        let fabric = unsafe { object::state::<FabricState>(fabric.cast())? };
+        if info.is_null() || domain.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let api_version = fabric.api_version;
+        // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
+        let info = unsafe { read(info, Extent::Application { api_version })? };
+        let front = FidDomain { fid: object::fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &MR_OPS };
+        let state = DomainState {
+            domain: fabric.fabric.domain(&info)?,
+            api_version,
+            in_use: InUse::default(),
+            _fabric: fabric.in_use.lease(),
+        };
+        // SAFETY: not null, so writable.
+        unsafe { domain.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(domain: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<DomainState>(domain.cast(), |state| state.in_use.is_leased())? };
+        Ok(0)
+    })
+}

@@ -1,0 +1,141 @@
+//! The edge between C and Rust: how a result leaves, and why no panic does.
+//!
+//! Unwinding into C is undefined, and since Rust 1.81 an `extern "C"` function that panics aborts. Neither
+//! suits a guest in somebody else's process, so every entry point that runs code of homespun runs it through
+//! [`enter`]. A panic is a bug in homespun and may have left a half-changed object behind that refers to the
+//! application's buffers. So the first one closes the plugin: it and every later call answer `-FI_EOTHER`,
+//! and nothing of homespun's state is touched again. On the way without a panic this costs one load and one
+//! branch.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use homespun::{Errno, Error, Misuse};
+
+use crate::unsupported::Status;
+
+/// Why a call fails, as C sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failure(pub(crate) Errno);
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Failure(errno)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let errno = error.errno();
+        if errno != Errno::EAGAIN {
+            tracing::debug!(%error, "call failed");
+        }
+        Failure(errno)
+    }
+}
+
+impl From<Misuse> for Failure {
+    fn from(misuse: Misuse) -> Self {
+        Error::from(misuse).into()
+    }
+}
+
+impl<T> Status for *const T {
+    fn failure(_: Errno) -> Self {
+        std::ptr::null()
+    }
+}
+
+impl<T> Status for *mut T {
+    fn failure(_: Errno) -> Self {
+        std::ptr::null_mut()
+    }
+}
+
+impl Status for () {
+    fn failure(_: Errno) -> Self {}
+}
+
+/// Lets calls in until one of them panics.
+struct Edge {
+    broken: AtomicBool,
+}
+
+impl Edge {
+    const fn new() -> Self {
+        Edge { broken: AtomicBool::new(false) }
+    }
+
+    #[inline]
+    fn enter<R: Status>(&self, call: impl FnOnce() -> Result<R, Failure>) -> R {
+        // Relaxed: the flag guards no data. Another thread may get in while the first panic unwinds, as it
+        // might have done a moment earlier; what it finds is memory-safe, and locks are released by
+        // unwinding.
+        if self.broken.load(Ordering::Relaxed) {
+            return R::failure(Errno::EOTHER);
+        }
+        // AssertUnwindSafe: nothing that the closure could leave inconsistent is looked at afterwards.
+        match panic::catch_unwind(AssertUnwindSafe(call)) {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(Failure(errno))) => R::failure(errno),
+            Err(payload) => {
+                self.broken.store(true, Ordering::Relaxed);
+                report();
+                // A payload may itself panic when it is dropped.
+                std::mem::forget(payload);
+                R::failure(Errno::EOTHER)
+            }
+        }
+    }
+}
+
+/// Tells the host. The default panic hook has printed the message and the place already.
+#[cold]
+fn report() {
+    // The subscriber may be what panicked.
+    let _ = panic::catch_unwind(|| {
+        tracing::error!("internal error: homespun panicked, all further calls fail");
+    });
+}
+
+static EDGE: Edge = Edge::new();
+
+/// Runs the body of an entry point and turns its result into what C expects.
+#[inline]
+pub(crate) fn enter<R: Status>(call: impl FnOnce() -> Result<R, Failure>) -> R {
+    EDGE.enter(call)
+}
+
+#[cfg(test)]
+mod tests {
+    use libc::{c_char, c_int};
+
+    use super::*;
+
+    #[test]
+    fn results_become_numbers() {
+        let edge = Edge::new();
+        assert_eq!(edge.enter(|| Ok(7)), 7);
+        assert_eq!(edge.enter::<isize>(|| Err(Failure(Errno::EAGAIN))), -11);
+        assert_eq!(edge.enter::<c_int>(|| Err(Misuse::NotSupported("this").into())), -38);
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_and_closes_the_edge() {
+        let edge = Edge::new();
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(|_| {}));
+        let first: c_int = edge.enter(|| panic!("a bug"));
+        panic::set_hook(hook);
+        assert_eq!(first, -Errno::EOTHER.raw());
+
+        let mut ran = false;
+        let second: isize = edge.enter(|| {
+            ran = true;
+            Ok(0)
+        });
+        assert_eq!(second, -256);
+        assert!(!ran);
+        assert!(edge.enter::<*const c_char>(|| Ok(c"text".as_ptr())).is_null());
+    }
+}

@@ -1,0 +1,316 @@
+//! `fi_endpoint(3)` and the part of `fi_cm(3)` that unconnected endpoints have. Messages are in
+//! [`message`](crate::message) and [`tagged`](crate::tagged).
+
+use homespun::flags::{BindFlags, OpFlags};
+use homespun::{Endpoint, Errno, Misuse};
+use libc::{c_int, c_void};
+use parking_lot::Mutex;
+
+use crate::abi::atomic::FiOpsAtomic;
+use crate::abi::collective::FiOpsCollective;
+use crate::abi::domain::FidDomain;
+use crate::abi::endpoint::{FiOpsCm, FiOpsEp, FidEp};
+use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::info::FiInfo;
+use crate::abi::rma::FiOpsRma;
+use crate::abi::{
+    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_ENABLE, FI_GETOPSFLAG, FI_RECV,
+    FI_SETOPSFLAG, FI_TRANSMIT,
+};
+use crate::av::AvState;
+use crate::cq::CqState;
+use crate::domain::DomainState;
+use crate::edge::{Failure, enter};
+use crate::eq::EqState;
+use crate::info::{Extent, read};
+use crate::object::{self, Lease, State};
+use crate::sockaddr::{self, CAddress};
+use crate::unsupported::Unsupported;
+use crate::{message, tagged};
+
+/// What stands behind a `struct fid_ep`.
+pub(crate) struct EndpointState {
+    /// The only handle: dropping it closes the endpoint. Comes first, so that it goes before what it depends
+    /// on.
+    pub(crate) endpoint: Endpoint,
+    /// What is bound to it.
+    bound: Mutex<Vec<Lease>>,
+    _domain: Lease,
+}
+
+// SAFETY: `struct fid_ep` begins with a `struct fid`.
+unsafe impl State for EndpointState {
+    type Front = FidEp;
+    const CLASS: usize = FI_CLASS_EP;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind,
+    control,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsEp = FiOpsEp {
+    size: size_of::<FiOpsEp>(),
+    cancel,
+    getopt,
+    setopt,
+    tx_ctx: Unsupported::STUB,
+    rx_ctx: Unsupported::STUB,
+    rx_size_left: Unsupported::STUB,
+    tx_size_left: Unsupported::STUB,
+    export_xpu: Unsupported::STUB,
+};
+
+static CM_OPS: FiOpsCm = FiOpsCm {
+    size: size_of::<FiOpsCm>(),
+    setname,
+    getname,
+    getpeer: Unsupported::STUB,
+    connect: Unsupported::STUB,
+    listen: Unsupported::STUB,
+    accept: Unsupported::STUB,
+    reject: Unsupported::STUB,
+    shutdown: Unsupported::STUB,
+    join: Unsupported::STUB,
+};
+
+static RMA_OPS: FiOpsRma = FiOpsRma {
+    size: size_of::<FiOpsRma>(),
+    read: Unsupported::STUB,
+    readv: Unsupported::STUB,
+    readmsg: Unsupported::STUB,
+    write: Unsupported::STUB,
+    writev: Unsupported::STUB,
+    writemsg: Unsupported::STUB,
+    inject: Unsupported::STUB,
+    writedata: Unsupported::STUB,
+    injectdata: Unsupported::STUB,
+};
+
+static ATOMIC_OPS: FiOpsAtomic = FiOpsAtomic {
+    size: size_of::<FiOpsAtomic>(),
+    write: Unsupported::STUB,
+    writev: Unsupported::STUB,
+    writemsg: Unsupported::STUB,
+    inject: Unsupported::STUB,
+    readwrite: Unsupported::STUB,
+    readwritev: Unsupported::STUB,
+    readwritemsg: Unsupported::STUB,
+    compwrite: Unsupported::STUB,
+    compwritev: Unsupported::STUB,
+    compwritemsg: Unsupported::STUB,
+    writevalid: Unsupported::STUB,
+    readwritevalid: Unsupported::STUB,
+    compwritevalid: Unsupported::STUB,
+};
+
+static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective {
+    size: size_of::<FiOpsCollective>(),
+    barrier: Unsupported::STUB,
+    broadcast: Unsupported::STUB,
+    alltoall: Unsupported::STUB,
+    allreduce: Unsupported::STUB,
+    allgather: Unsupported::STUB,
+    reduce_scatter: Unsupported::STUB,
+    reduce: Unsupported::STUB,
+    scatter: Unsupported::STUB,
+    gather: Unsupported::STUB,
+    msg: Unsupported::STUB,
+    barrier2: Unsupported::STUB,
+};
+
+/// `fi_endpoint`.
+pub(crate) unsafe extern "C" fn open_endpoint(
+    domain: *mut FidDomain,
+    info: *mut FiInfo,
+    ep: *mut *mut FidEp,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        let domain = unsafe { object::state::<DomainState>(domain.cast())? };
+        if info.is_null() || ep.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let api_version = domain.api_version;
+        // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
+        let info = unsafe { read(info, Extent::Application { api_version })? };
+        let state = EndpointState {
+            endpoint: domain.domain.endpoint(&info)?,
+            bound: Mutex::default(),
+            _domain: domain.in_use.lease(),
+        };
+        let front = FidEp {
+            fid: object::fid::<EndpointState>(context, &FID_OPS),
+            ops: &OPS,
+            cm: &CM_OPS,
+            msg: &message::OPS,
+            rma: &RMA_OPS,
+            tagged: &tagged::OPS,
+            atomic: &ATOMIC_OPS,
+            collective: &COLLECTIVE_OPS,
+        };
+        // SAFETY: not null, so writable.
+        unsafe { ep.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(ep: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<EndpointState>(ep.cast(), |_| false)? };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint.
+        let state = unsafe { object::state::<EndpointState>(ep.cast())? };
+        // SAFETY: the caller passes an open object of the same fabric, and so of this plugin.
+        let lease = unsafe { attach(&state.endpoint, other, flags)? };
+        state.bound.lock().push(lease);
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// `other` is null or an open object of this plugin.
+unsafe fn attach(endpoint: &Endpoint, other: *mut Fid, flags: u64) -> Result<Lease, Failure> {
+    if other.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: `other` is open; what its class is decides which state it has.
+    unsafe {
+        match (*other).fclass {
+            FI_CLASS_CQ => {
+                let cq = object::state::<CqState>(other.cast())?;
+                endpoint.bind_cq(&cq.cq, BindFlags::from_bits_retain(flags))?;
+                Ok(cq.in_use.lease())
+            }
+            FI_CLASS_AV | FI_CLASS_EQ if flags != 0 => Err(Misuse::Flags(flags).into()),
+            FI_CLASS_AV => {
+                let av = object::state::<AvState>(other.cast())?;
+                endpoint.bind_av(&av.av)?;
+                Ok(av.in_use.lease())
+            }
+            // An endpoint without connections has no events to report, but may be told where to.
+            FI_CLASS_EQ => Ok(object::state::<EqState>(other.cast())?.in_use.lease()),
+            FI_CLASS_CNTR => Err(Errno::ENOSYS.into()),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+}
+
+unsafe extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint.
+        let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
+        match command {
+            FI_ENABLE => endpoint.enable()?,
+            FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
+            // SAFETY: for these commands it points to flags.
+            FI_GETOPSFLAG => unsafe { read_op_flags(endpoint, arg.cast())? },
+            // SAFETY: as above.
+            FI_SETOPSFLAG => write_op_flags(endpoint, unsafe { arg.cast::<u64>().read() })?,
+            _ => return Err(Errno::ENOSYS.into()),
+        }
+        Ok(0)
+    })
+}
+
+/// One of the two directions, by the flag that means it.
+enum Direction {
+    Transmit,
+    Receive,
+}
+
+impl Direction {
+    /// Takes the direction out of the flags, which name exactly one.
+    fn split(flags: u64) -> Result<(Direction, OpFlags), Failure> {
+        let rest = OpFlags::from_bits_retain(flags & !(FI_TRANSMIT | FI_RECV));
+        match (flags & FI_TRANSMIT != 0, flags & FI_RECV != 0) {
+            (true, false) => Ok((Direction::Transmit, rest)),
+            (false, true) => Ok((Direction::Receive, rest)),
+            _ => Err(Misuse::Invalid("not exactly one of FI_TRANSMIT and FI_RECV").into()),
+        }
+    }
+}
+
+/// # Safety
+///
+/// `flags` is valid.
+unsafe fn read_op_flags(endpoint: &Endpoint, flags: *mut u64) -> Result<(), Failure> {
+    // SAFETY: the caller says so.
+    let (direction, _) = Direction::split(unsafe { flags.read() })?;
+    let found = match direction {
+        Direction::Transmit => endpoint.tx_op_flags(),
+        Direction::Receive => endpoint.rx_op_flags(),
+    };
+    // SAFETY: the caller says so.
+    unsafe { flags.write(found.bits()) };
+    Ok(())
+}
+
+fn write_op_flags(endpoint: &Endpoint, flags: u64) -> Result<(), Failure> {
+    match Direction::split(flags)? {
+        (Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags)?,
+        (Direction::Receive, flags) => endpoint.set_rx_op_flags(flags)?,
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn cancel(ep: *mut Fid, context: *mut c_void) -> isize {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint.
+        let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
+        endpoint.cancel(message::context(context))?;
+        Ok(0)
+    })
+}
+
+/// There are no options yet; to an application that asks, that is not a failure.
+extern "C" fn getopt(
+    _: *mut Fid,
+    _level: c_int,
+    _name: c_int,
+    _value: *mut c_void,
+    _len: *mut usize,
+) -> c_int {
+    -Errno::ENOPROTOOPT.raw()
+}
+
+extern "C" fn setopt(_: *mut Fid, _level: c_int, _name: c_int, _value: *const c_void, _len: usize) -> c_int {
+    -Errno::ENOPROTOOPT.raw()
+}
+
+unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint and an address of this length.
+        unsafe {
+            let endpoint = &object::state::<EndpointState>(ep.cast())?.endpoint;
+            endpoint.set_name(sockaddr::read(addr, addrlen)?)?;
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn getname(ep: *mut Fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint.
+        let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
+        if addrlen.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let name = CAddress::new(endpoint.name()?);
+        // SAFETY: the caller says how much room there is.
+        if unsafe { name.copy_to(addr, addrlen) } { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
+    })
+}

@@ -1,0 +1,226 @@
+//! `fi_eq(3)`.
+
+use std::time::Duration;
+use std::{ptr, slice};
+
+use homespun::eq::{EqFlags, EqReadFlags, Event, ReadError};
+use homespun::info::Version;
+use homespun::{EqAttr, Errno, EventQueue};
+use libc::{c_char, c_int, c_void};
+
+use crate::abi::eq::{FiEqAttr, FiEqErrEntry, FiOpsEq, FidEq};
+use crate::abi::fabric::{FiOps, Fid, FidFabric};
+use crate::abi::{FI_CLASS_EQ, FI_GETWAITOBJ};
+use crate::edge::{Failure, enter};
+use crate::error_data::ErrorData;
+use crate::fabric::FabricState;
+use crate::object::{self, InUse, Lease, State};
+use crate::text;
+use crate::unsupported::Unsupported;
+use crate::wait::wait_object;
+
+/// What stands behind a `struct fid_eq`.
+pub(crate) struct EqState {
+    eq: EventQueue,
+    /// The `FI_WAIT_*` that it was opened with.
+    wait_obj: u32,
+    err_data: ErrorData,
+    api_version: Version,
+    pub(crate) in_use: InUse,
+    _fabric: Lease,
+}
+
+// SAFETY: `struct fid_eq` begins with a `struct fid`.
+unsafe impl State for EqState {
+    type Front = FidEq;
+    const CLASS: usize = FI_CLASS_EQ;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: Unsupported::STUB,
+    control,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsEq = FiOpsEq { size: size_of::<FiOpsEq>(), read, readerr, write, sread, strerror };
+
+/// `fi_eq_open`.
+pub(crate) unsafe extern "C" fn open_eq(
+    fabric: *mut FidFabric,
+    attr: *mut FiEqAttr,
+    eq: *mut *mut FidEq,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open fabric.
+        let fabric = unsafe { object::state::<FabricState>(fabric.cast())? };
+        if attr.is_null() || eq.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: not null, so valid; the fields exist in every version of the structure.
+        let (size_entries, flags, wait_obj) = unsafe { ((*attr).size, (*attr).flags, (*attr).wait_obj) };
+        let attr =
+            EqAttr { size_entries, flags: EqFlags::from_bits_retain(flags), wait: wait_object(wait_obj)? };
+        let state = EqState {
+            eq: fabric.fabric.open_eq(&attr)?,
+            wait_obj,
+            err_data: ErrorData::default(),
+            api_version: fabric.api_version,
+            in_use: InUse::default(),
+            _fabric: fabric.in_use.lease(),
+        };
+        let front = FidEq { fid: object::fid::<EqState>(context, &FID_OPS), ops: &OPS };
+        // SAFETY: not null, so writable.
+        unsafe { eq.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(eq: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<EqState>(eq.cast(), |state| state.in_use.is_leased())? };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open event queue.
+        let state = unsafe { object::state::<EqState>(eq.cast())? };
+        match command {
+            FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
+            FI_GETWAITOBJ => {
+                // SAFETY: for this command it points to an `enum fi_wait_obj`.
+                unsafe { arg.cast::<u32>().write(state.wait_obj) };
+                Ok(0)
+            }
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    })
+}
+
+unsafe extern "C" fn read(
+    eq: *mut FidEq,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    flags: u64,
+) -> isize {
+    // SAFETY: the caller keeps to `fi_eq(3)`.
+    enter(|| unsafe { read_event(eq, event, buf, len, |eq, buffer| eq.read(buffer, read_flags(flags))) })
+}
+
+unsafe extern "C" fn sread(
+    eq: *mut FidEq,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    timeout: c_int,
+    flags: u64,
+) -> isize {
+    // A negative timeout is none.
+    let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+    // SAFETY: the caller keeps to `fi_eq(3)`.
+    enter(|| unsafe {
+        read_event(eq, event, buf, len, |eq, buffer| eq.sread(buffer, timeout, read_flags(flags)))
+    })
+}
+
+fn read_flags(flags: u64) -> EqReadFlags {
+    EqReadFlags::from_bits_retain(flags)
+}
+
+/// # Safety
+///
+/// `eq` is open, `event` is null or writable, `buf` is null or writable for `len` bytes.
+unsafe fn read_event(
+    eq: *mut FidEq,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    read: impl FnOnce(&EventQueue, &mut [u8]) -> Result<Event, ReadError>,
+) -> Result<isize, Failure> {
+    // SAFETY: the caller says so.
+    let state = unsafe { object::state::<EqState>(eq.cast())? };
+    if event.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    let buffer = match (buf.is_null(), len) {
+        (_, 0) => &mut [],
+        (true, _) => return Err(Errno::EINVAL.into()),
+        // SAFETY: the caller says so.
+        (false, _) => unsafe { slice::from_raw_parts_mut(buf.cast(), len) },
+    };
+    let found = read(&state.eq, buffer).map_err(|error| Failure(error.errno()))?;
+    // SAFETY: not null, so writable.
+    unsafe { event.write(found.number) };
+    // It is at most the length of a slice.
+    Ok(found.len_bytes.cast_signed())
+}
+
+unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64) -> isize {
+    enter(|| {
+        // SAFETY: the caller passes an open event queue.
+        let state = unsafe { object::state::<EqState>(eq.cast())? };
+        if buf.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let error = state.eq.readerr(read_flags(flags)).map_err(|error| Failure(error.errno()))?;
+        let has_size = state.api_version >= Version::new(1, 5);
+        // SAFETY: the entry is writable as far as the application's headers have it.
+        unsafe {
+            (*buf).fid = ptr::with_exposed_provenance_mut(error.object as usize);
+            (*buf).context = ptr::with_exposed_provenance_mut(error.context as usize);
+            (*buf).data = error.data;
+            (*buf).err = error.errno.raw();
+            (*buf).prov_errno = error.prov_errno;
+            let size = has_size.then_some(&raw mut (*buf).err_data_size);
+            state.err_data.deliver(error.err_data.into(), &raw mut (*buf).err_data, size);
+        }
+        let len_bytes = if has_size {
+            size_of::<FiEqErrEntry>()
+        } else {
+            std::mem::offset_of!(FiEqErrEntry, err_data_size)
+        };
+        Ok(len_bytes.cast_signed())
+    })
+}
+
+unsafe extern "C" fn write(eq: *mut FidEq, event: u32, buf: *const c_void, len: usize, flags: u64) -> isize {
+    enter(|| {
+        // SAFETY: the caller passes an open event queue.
+        let state = unsafe { object::state::<EqState>(eq.cast())? };
+        if flags != 0 {
+            return Err(Errno::EBADFLAGS.into());
+        }
+        let data = match (buf.is_null(), len) {
+            (_, 0) => &[],
+            (true, _) => return Err(Errno::EINVAL.into()),
+            // SAFETY: the caller passes as many bytes as it says.
+            (false, _) => unsafe { slice::from_raw_parts(buf.cast(), len) },
+        };
+        // It is at most the length of a slice.
+        Ok(state.eq.write(event, data)?.cast_signed())
+    })
+}
+
+unsafe extern "C" fn strerror(
+    eq: *mut FidEq,
+    prov_errno: c_int,
+    _err_data: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    enter(|| {
+        // SAFETY: the caller passes an open event queue and a buffer of this length, or none.
+        unsafe {
+            object::state::<EqState>(eq.cast())?;
+            Ok(text::describe(prov_errno, buf, len))
+        }
+    })
+}

@@ -1,0 +1,83 @@
+//! `err_data` of error entries.
+
+use std::ptr;
+
+use libc::c_void;
+use parking_lot::Mutex;
+
+/// Hands over the data of errors in either of two ways.
+///
+/// Since 1.5 an application may bring a buffer and say how large it is. Otherwise it gets a pointer to ours,
+/// which stays valid until the next error is read: `fi_cq(3)` and `fi_eq(3)`, "err_data".
+#[derive(Debug, Default)]
+pub(crate) struct ErrorData(Mutex<Box<[u8]>>);
+
+impl ErrorData {
+    /// Fills in `err_data` and `err_data_size`. The latter is `None` where the application's entry ends
+    /// before it.
+    ///
+    /// # Safety
+    ///
+    /// `err_data` and the size are valid, and what `err_data` points to has that size.
+    pub(crate) unsafe fn deliver(
+        &self,
+        data: Box<[u8]>,
+        err_data: *mut *mut c_void,
+        err_data_size: Option<*mut usize>,
+    ) {
+        // SAFETY: the caller says so.
+        let room_bytes = err_data_size.map_or(0, |size_bytes| unsafe { size_bytes.read() });
+        let given_bytes = if room_bytes > 0 {
+            let count_bytes = data.len().min(room_bytes);
+            // SAFETY: the application's buffer has room for this, says the caller.
+            unsafe { ptr::copy_nonoverlapping(data.as_ptr(), err_data.read().cast(), count_bytes) };
+            count_bytes
+        } else {
+            let len_bytes = data.len();
+            let mut kept = self.0.lock();
+            *kept = data;
+            let start: *mut u8 = if len_bytes > 0 { kept.as_mut_ptr() } else { ptr::null_mut() };
+            // SAFETY: the caller says so.
+            unsafe { err_data.write(start.cast()) };
+            len_bytes
+        };
+        if let Some(size_bytes) = err_data_size {
+            // SAFETY: the caller says so.
+            unsafe { size_bytes.write(given_bytes) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_of_the_application_gets_what_fits() {
+        let mut buffer = [0u8; 4];
+        let mut err_data: *mut c_void = buffer.as_mut_ptr().cast();
+        let mut size_bytes = 3;
+        // SAFETY: the buffer is longer than `size_bytes`.
+        unsafe {
+            ErrorData::default().deliver(b"abcd"[..].into(), &raw mut err_data, Some(&raw mut size_bytes));
+        }
+        assert_eq!((&buffer, size_bytes), (b"abc\0", 3));
+    }
+
+    #[test]
+    fn without_one_the_application_gets_ours() {
+        let kept = ErrorData::default();
+        let mut err_data = ptr::null_mut();
+        let mut size_bytes = 0;
+        // SAFETY: no buffer is given; ours is read while it is valid.
+        unsafe {
+            kept.deliver(b"abcd"[..].into(), &raw mut err_data, Some(&raw mut size_bytes));
+            assert_eq!(size_bytes, 4);
+            assert_eq!(err_data.cast::<[u8; 4]>().read(), *b"abcd");
+            kept.deliver(b"xy"[..].into(), &raw mut err_data, None);
+            assert_eq!(err_data.cast::<[u8; 2]>().read(), *b"xy");
+            kept.deliver(Box::default(), &raw mut err_data, None);
+        }
+        assert!(err_data.is_null());
+    }
+}

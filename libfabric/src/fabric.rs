@@ -1,0 +1,91 @@
+//! `fi_fabric(3)`.
+
+use homespun::info::{FABRIC_NAME, Version};
+use homespun::{Errno, Fabric, Misuse};
+use libc::{c_int, c_void};
+
+use crate::abi::FI_CLASS_FABRIC;
+use crate::abi::fabric::{FiOps, FiOpsFabric, Fid, FidFabric};
+use crate::abi::info::FiFabricAttr;
+use crate::domain::open_domain;
+use crate::edge::enter;
+use crate::eq::open_eq;
+use crate::host;
+use crate::info::string;
+use crate::object::{self, InUse, State};
+use crate::unsupported::Unsupported;
+
+/// What stands behind a `struct fid_fabric`.
+pub(crate) struct FabricState {
+    pub(crate) fabric: Fabric,
+    /// What the application asked `fi_getinfo` for: how far its structures go.
+    pub(crate) api_version: Version,
+    pub(crate) in_use: InUse,
+}
+
+// SAFETY: `struct fid_fabric` begins with a `struct fid`.
+unsafe impl State for FabricState {
+    type Front = FidFabric;
+    const CLASS: usize = FI_CLASS_FABRIC;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: Unsupported::STUB,
+    control: Unsupported::STUB,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsFabric = FiOpsFabric {
+    size: size_of::<FiOpsFabric>(),
+    domain: open_domain,
+    passive_ep: Unsupported::STUB,
+    eq_open: open_eq,
+    wait_open: Unsupported::STUB,
+    trywait: Unsupported::STUB,
+    domain2: Unsupported::STUB,
+};
+
+/// Opens a fabric: the provider's side of `fi_fabric`.
+pub(crate) unsafe extern "C" fn open_fabric(
+    attr: *mut FiFabricAttr,
+    fabric: *mut *mut FidFabric,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        if attr.is_null() || fabric.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: not null, so valid. The host has brought the attributes to its own size.
+        let (name, api_version) = unsafe { (string((*attr).name)?, Version::from_raw((*attr).api_version)) };
+        match name.as_deref() {
+            Some(FABRIC_NAME) => {}
+            Some(_) => return Err(Misuse::NoData("a fabric of that name").into()),
+            None => return Err(Misuse::Invalid("a fabric without a name").into()),
+        }
+        let front = FidFabric {
+            fid: object::fid::<FabricState>(context, &FID_OPS),
+            ops: &OPS,
+            api_version: api_version.raw(),
+        };
+        let state = FabricState {
+            fabric: Fabric::with_params(host::params()),
+            api_version,
+            in_use: InUse::default(),
+        };
+        // SAFETY: not null, so writable.
+        unsafe { fabric.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(fabric: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<FabricState>(fabric.cast(), |state| state.in_use.is_leased())? };
+        Ok(0)
+    })
+}

@@ -1,0 +1,165 @@
+//! The libfabric that loaded the plugin, for what it offers to providers.
+//!
+//! The plugin imports nothing: it must load also where libfabric's symbols are not visible to it. So it looks
+//! for them, and does without where there are none.
+
+use std::ffi::{CStr, CString};
+use std::ptr::{self, NonNull};
+
+use homespun::info::Version;
+use homespun::params::{PARAMS, Param, Params};
+use libc::{c_char, c_int, c_void};
+use parking_lot::RwLock;
+
+use crate::abi::FI_PARAM_STRING;
+use crate::abi::provider::FiProvider;
+
+type FiVersion = unsafe extern "C" fn() -> u32;
+type FiLogEnabled = unsafe extern "C" fn(*const FiProvider, u32, u32) -> c_int;
+type FiParamDefine = unsafe extern "C" fn(*const FiProvider, *const c_char, u32, *const c_char, ...) -> c_int;
+type FiParamGet = unsafe extern "C" fn(*const FiProvider, *const c_char, *mut c_void) -> c_int;
+type FiLog = unsafe extern "C" fn(*const FiProvider, u32, u32, *const c_char, c_int, *const c_char, ...);
+
+/// Functions of the host.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Host {
+    provider: *const FiProvider,
+    fi_version: FiVersion,
+    fi_log_enabled: FiLogEnabled,
+    fi_log: FiLog,
+    fi_param_define: FiParamDefine,
+    fi_param_get: FiParamGet,
+}
+
+// SAFETY: the functions may be called from any thread, and the provider is only handed to them.
+unsafe impl Send for Host {}
+// SAFETY: as above.
+unsafe impl Sync for Host {}
+
+/// The host, from `fi_prov_ini` until it calls `cleanup`: it may be unloaded, and loaded again elsewhere.
+static HOST: RwLock<Option<Host>> = RwLock::new(None);
+
+/// Looks for the host, which will be told that `provider` calls it.
+pub(crate) fn attach(provider: *const FiProvider) {
+    *HOST.write() = Host::find(provider);
+}
+
+/// Forgets the host.
+pub(crate) fn detach() {
+    *HOST.write() = None;
+}
+
+/// The host, if there is one. A copy, so that no lock is held while the host's code runs.
+pub(crate) fn current() -> Option<Host> {
+    *HOST.read()
+}
+
+/// Tells the host which parameters there are.
+pub(crate) fn define_params(host: &Host) {
+    for param in PARAMS {
+        host.define_param(param);
+    }
+}
+
+/// The values of the parameters: from the host, which has a configuration file of its own too, or without one
+/// from the environment.
+pub(crate) fn params() -> Params {
+    match current() {
+        Some(host) => Params::from_lookup(|param| host.param(param)),
+        None => Params::from_env(),
+    }
+}
+
+impl Host {
+    fn find(provider: *const FiProvider) -> Option<Host> {
+        let library = Library::loaded(c"libfabric.so.1")?;
+        // SAFETY: the functions have had these types since 1.0.
+        unsafe {
+            Some(Host {
+                provider,
+                fi_version: std::mem::transmute::<Symbol, FiVersion>(library.symbol(c"fi_version")?),
+                fi_log_enabled: std::mem::transmute::<Symbol, FiLogEnabled>(
+                    library.symbol(c"fi_log_enabled")?,
+                ),
+                fi_log: std::mem::transmute::<Symbol, FiLog>(library.symbol(c"fi_log")?),
+                fi_param_define: std::mem::transmute::<Symbol, FiParamDefine>(
+                    library.symbol(c"fi_param_define")?,
+                ),
+                fi_param_get: std::mem::transmute::<Symbol, FiParamGet>(library.symbol(c"fi_param_get")?),
+            })
+        }
+    }
+
+    /// The version of the interface that the host has.
+    pub(crate) fn version(&self) -> Version {
+        // SAFETY: the host is there, since it called us.
+        Version::from_raw(unsafe { (self.fi_version)() })
+    }
+
+    /// Every parameter is a string to the host: of a number that is none it would make 0, and say nothing.
+    fn define_param(&self, param: &Param) {
+        let (Ok(name), Ok(help)) = (CString::new(param.name), CString::new(param.help)) else { return };
+        // SAFETY: the host is there, since it called us; the format has one string, and one is given. The
+        // host copies what it is given.
+        unsafe {
+            let (name, help) = (name.as_ptr(), help.as_ptr());
+            (self.fi_param_define)(self.provider, name, FI_PARAM_STRING, c"%s".as_ptr(), help);
+        }
+    }
+
+    fn param(&self, param: &Param) -> Option<String> {
+        let name = CString::new(param.name).ok()?;
+        let mut value: *const c_char = ptr::null();
+        // SAFETY: the host is there; the parameter was defined as a string, so a pointer is written.
+        let result = unsafe { (self.fi_param_get)(self.provider, name.as_ptr(), (&raw mut value).cast()) };
+        if result != 0 || value.is_null() {
+            return None;
+        }
+        // SAFETY: not null, so a string. It is copied before anybody changes the environment.
+        Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
+    }
+
+    /// Whether the host wants messages of this level and subsystem.
+    pub(crate) fn log_enabled(&self, level: u32, subsystem: u32) -> bool {
+        // SAFETY: the host is there until it calls `cleanup`; level and subsystem are among those that it
+        // knows.
+        unsafe { (self.fi_log_enabled)(self.provider, level, subsystem) != 0 }
+    }
+
+    /// Gives the host one line for its log.
+    pub(crate) fn log(&self, level: u32, subsystem: u32, function: &CStr, line: u32, message: &CStr) {
+        let line = c_int::try_from(line).unwrap_or(0);
+        // SAFETY: as above; the format has one string, and one is given.
+        unsafe {
+            let (function, message) = (function.as_ptr(), message.as_ptr());
+            (self.fi_log)(self.provider, level, subsystem, function, line, c"%s\n".as_ptr(), message);
+        }
+    }
+}
+
+/// What a symbol stands for.
+type Symbol = NonNull<c_void>;
+
+/// A library that the process has loaded.
+struct Library(NonNull<c_void>);
+
+impl Library {
+    fn loaded(name: &CStr) -> Option<Library> {
+        // SAFETY: nothing is loaded, only looked up.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        NonNull::new(handle).map(Library)
+    }
+
+    fn symbol(&self, name: &CStr) -> Option<Symbol> {
+        // SAFETY: the handle is open.
+        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
+    }
+}
+
+impl Drop for Library {
+    /// Looking it up counted as a use, which would keep the host from being unloaded.
+    fn drop(&mut self) {
+        // SAFETY: the handle is open and not used any more. The host itself keeps the library loaded.
+        unsafe { libc::dlclose(self.0.as_ptr()) };
+    }
+}

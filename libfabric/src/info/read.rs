@@ -1,0 +1,259 @@
+//! From `struct fi_info` to [`Info`].
+
+use std::ffi::CStr;
+use std::slice;
+
+use homespun::flags::{Caps, Mode, OpFlags, Order};
+use homespun::info::{
+    AvType, DomainAttr, EndpointType, EpAttr, FabricAttr, Info, MrMode, Progress, ResourceManagement, RxAttr,
+    Threading, TxAttr, Version, address_format_from_raw,
+};
+use homespun::{Address, Error, Misuse};
+use libc::{c_char, c_void};
+
+use crate::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
+use crate::edge::Failure;
+use crate::sockaddr;
+
+/// How far the structures go that somebody else allocated: `fabric(7)`, "ABI changes".
+///
+/// `fi_getinfo` is a function of libfabric, which converts the hints of old applications. The other calls are
+/// inline functions, through which the application's structures arrive as they were compiled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Extent {
+    /// As far as ours, or farther.
+    Library,
+    /// As far as they went in the version of the interface that the application asked for.
+    Application {
+        /// `fi_fabric_attr->api_version`.
+        api_version: Version,
+    },
+}
+
+impl Extent {
+    /// Whether there are authorization keys, counters, and everything after them in the domain's attributes.
+    fn has_keys(self) -> bool {
+        self.reaches(Version::new(1, 5))
+    }
+
+    /// Whether there are traffic classes.
+    fn has_traffic_class(self) -> bool {
+        self.reaches(Version::new(1, 9))
+    }
+
+    fn reaches(self, version: Version) -> bool {
+        match self {
+            Extent::Library => true,
+            Extent::Application { api_version } => api_version >= version,
+        }
+    }
+}
+
+/// Reads an info that C code made. What it leaves out is unspecified.
+///
+/// # Errors
+///
+/// EINVAL for an address or a name that cannot be read, ENODATA for a value that homespun does not know and
+/// so cannot offer.
+///
+/// # Safety
+///
+/// `info` points to a valid `struct fi_info`; what it and its attributes point to is null or valid, and goes
+/// as far as `extent` says.
+pub(crate) unsafe fn read(info: *const FiInfo, extent: Extent) -> Result<Info, Failure> {
+    // SAFETY: only fields within the extent are read, through raw pointers that were checked for null; what
+    // they point to is valid, says the caller.
+    unsafe {
+        Ok(Info {
+            caps: Caps::from_bits_retain((*info).caps),
+            mode: Mode::from_bits_retain((*info).mode),
+            addr_format: address_format_from_raw((*info).addr_format)?,
+            src_addr: address((*info).src_addr, (*info).src_addrlen)?,
+            dest_addr: address((*info).dest_addr, (*info).dest_addrlen)?,
+            tx: attr((*info).tx_attr, |tx| Ok(read_tx(tx, extent)))?,
+            rx: attr((*info).rx_attr, |rx| Ok(read_rx(rx)))?,
+            ep: attr((*info).ep_attr, |ep| read_ep(ep, extent))?,
+            domain: attr((*info).domain_attr, |domain| read_domain(domain, extent))?,
+            fabric: attr((*info).fabric_attr, |fabric| read_fabric(fabric, extent))?,
+        })
+    }
+}
+
+/// Reads attributes that may be left out.
+fn attr<C, R: Default>(
+    from: *const C,
+    read: impl FnOnce(*const C) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    if from.is_null() { Ok(R::default()) } else { read(from) }
+}
+
+/// # Safety
+///
+/// `from` is valid as far as `extent` says.
+unsafe fn read_tx(from: *const FiTxAttr, extent: Extent) -> TxAttr {
+    // SAFETY: the fields are within the extent.
+    unsafe {
+        TxAttr {
+            caps: Caps::from_bits_retain((*from).caps),
+            mode: Mode::from_bits_retain((*from).mode),
+            op_flags: OpFlags::from_bits_retain((*from).op_flags),
+            msg_order: Order::from_bits_retain((*from).msg_order),
+            comp_order: Order::from_bits_retain((*from).comp_order),
+            inject_size_bytes: (*from).inject_size,
+            size_ops: (*from).size,
+            iov_limit: (*from).iov_limit,
+            rma_iov_limit: (*from).rma_iov_limit,
+            tclass: if extent.has_traffic_class() { (*from).tclass } else { 0 },
+        }
+    }
+}
+
+/// # Safety
+///
+/// `from` is valid.
+unsafe fn read_rx(from: *const FiRxAttr) -> RxAttr {
+    // SAFETY: the caller says so.
+    unsafe {
+        RxAttr {
+            caps: Caps::from_bits_retain((*from).caps),
+            mode: Mode::from_bits_retain((*from).mode),
+            op_flags: OpFlags::from_bits_retain((*from).op_flags),
+            msg_order: Order::from_bits_retain((*from).msg_order),
+            comp_order: Order::from_bits_retain((*from).comp_order),
+            total_buffered_recv_bytes: (*from).total_buffered_recv,
+            size_ops: (*from).size,
+            iov_limit: (*from).iov_limit,
+        }
+    }
+}
+
+/// # Safety
+///
+/// `from` is valid as far as `extent` says, and so is its key.
+unsafe fn read_ep(from: *const FiEpAttr, extent: Extent) -> Result<EpAttr, Failure> {
+    // SAFETY: the fields are within the extent.
+    unsafe {
+        Ok(EpAttr {
+            ep_type: EndpointType::from_raw((*from).r#type)?,
+            protocol: (*from).protocol,
+            protocol_version: (*from).protocol_version,
+            max_msg_size_bytes: (*from).max_msg_size,
+            msg_prefix_size_bytes: (*from).msg_prefix_size,
+            max_order_raw_size_bytes: (*from).max_order_raw_size,
+            max_order_war_size_bytes: (*from).max_order_war_size,
+            max_order_waw_size_bytes: (*from).max_order_waw_size,
+            mem_tag_format: (*from).mem_tag_format,
+            tx_ctx_cnt: (*from).tx_ctx_cnt,
+            rx_ctx_cnt: (*from).rx_ctx_cnt,
+            auth_key: if extent.has_keys() {
+                key((*from).auth_key, (*from).auth_key_size)?
+            } else {
+                Vec::new()
+            },
+        })
+    }
+}
+
+/// # Safety
+///
+/// `from` is valid as far as `extent` says, and so are its name and key.
+unsafe fn read_domain(from: *const FiDomainAttr, extent: Extent) -> Result<DomainAttr, Failure> {
+    // SAFETY: the fields exist in every version of the structure.
+    let mut domain = unsafe {
+        DomainAttr {
+            name: string((*from).name)?,
+            threading: Threading::from_raw((*from).threading)?,
+            control_progress: Progress::from_raw((*from).control_progress)?,
+            data_progress: Progress::from_raw((*from).data_progress)?,
+            resource_mgmt: ResourceManagement::from_raw((*from).resource_mgmt)?,
+            av_type: AvType::from_raw((*from).av_type)?,
+            mr_mode: MrMode::from_bits_retain((*from).mr_mode.cast_unsigned()),
+            mr_key_size_bytes: (*from).mr_key_size,
+            cq_data_size_bytes: (*from).cq_data_size,
+            cq_cnt: (*from).cq_cnt,
+            ep_cnt: (*from).ep_cnt,
+            tx_ctx_cnt: (*from).tx_ctx_cnt,
+            rx_ctx_cnt: (*from).rx_ctx_cnt,
+            max_ep_tx_ctx: (*from).max_ep_tx_ctx,
+            max_ep_rx_ctx: (*from).max_ep_rx_ctx,
+            max_ep_stx_ctx: (*from).max_ep_stx_ctx,
+            max_ep_srx_ctx: (*from).max_ep_srx_ctx,
+            ..DomainAttr::default()
+        }
+    };
+    if extent.has_keys() {
+        // SAFETY: the fields are within the extent.
+        unsafe {
+            domain.cntr_cnt = (*from).cntr_cnt;
+            domain.mr_iov_limit = (*from).mr_iov_limit;
+            domain.caps = Caps::from_bits_retain((*from).caps);
+            domain.mode = Mode::from_bits_retain((*from).mode);
+            domain.auth_key = key((*from).auth_key, (*from).auth_key_size)?;
+            domain.max_err_data_bytes = (*from).max_err_data;
+            domain.mr_cnt = (*from).mr_cnt;
+        }
+    }
+    if extent.has_traffic_class() {
+        // SAFETY: the field is within the extent.
+        domain.tclass = unsafe { (*from).tclass };
+    }
+    Ok(domain)
+}
+
+/// # Safety
+///
+/// `from` is valid as far as `extent` says, and so are its names.
+unsafe fn read_fabric(from: *const FiFabricAttr, extent: Extent) -> Result<FabricAttr, Failure> {
+    // SAFETY: the fields are within the extent.
+    unsafe {
+        Ok(FabricAttr {
+            name: string((*from).name)?,
+            prov_name: string((*from).prov_name)?,
+            prov_version: Version::from_raw((*from).prov_version),
+            // It came with the authorization keys.
+            api_version: if extent.has_keys() {
+                Version::from_raw((*from).api_version)
+            } else {
+                Version::default()
+            },
+        })
+    }
+}
+
+/// # Safety
+///
+/// `from` is null or a string that ends with a zero byte.
+pub(crate) unsafe fn string(from: *const c_char) -> Result<Option<String>, Failure> {
+    if from.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: it is not null.
+    let text = unsafe { CStr::from_ptr(from) };
+    // All names that homespun gives are UTF-8, so nothing has one that is not.
+    let text = text.to_str().map_err(|_| Error::from(Misuse::NoData("a name that is UTF-8")))?;
+    Ok(Some(text.to_owned()))
+}
+
+/// # Safety
+///
+/// `from` is null or readable for `len_bytes`.
+unsafe fn address(from: *const c_void, len_bytes: usize) -> Result<Option<Address>, Failure> {
+    if from.is_null() || len_bytes == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the caller says so.
+    unsafe { sockaddr::read(from, len_bytes) }.map(Some)
+}
+
+/// # Safety
+///
+/// `from` is null or readable for `len_bytes`.
+unsafe fn key(from: *const u8, len_bytes: usize) -> Result<Vec<u8>, Failure> {
+    match (from.is_null(), len_bytes) {
+        (_, 0) => Ok(Vec::new()),
+        // Since 1.20 a size without a key means keys in the address vector.
+        (true, _) => Err(Misuse::NoData("authorization keys in the address vector").into()),
+        // SAFETY: the caller says so.
+        (false, _) => Ok(unsafe { slice::from_raw_parts(from, len_bytes) }.to_vec()),
+    }
+}

@@ -1,0 +1,194 @@
+//! Infos that go to C and back.
+
+use std::net::SocketAddr;
+use std::ptr;
+
+use homespun::flags::{Caps, InfoFlags, OpFlags};
+use homespun::info::{EndpointType, Info, Progress, Threading, Version};
+use homespun::{Address, Errno, getinfo};
+
+use super::*;
+use crate::abi::info::{FiDomainAttr, FiEpAttr, FiInfo};
+
+/// Frees a list as the host does.
+fn free(mut list: *mut FiInfo) {
+    while !list.is_null() {
+        // SAFETY: the list comes from `write_list`: everything in it comes from `malloc`.
+        unsafe {
+            let info = list;
+            list = (*info).next;
+            for attr in [
+                (*(*info).ep_attr).auth_key.cast(),
+                (*(*info).domain_attr).name.cast(),
+                (*(*info).domain_attr).auth_key.cast(),
+                (*(*info).fabric_attr).name.cast(),
+                (*info).src_addr,
+                (*info).dest_addr,
+                (*info).tx_attr.cast(),
+                (*info).rx_attr.cast(),
+                (*info).ep_attr.cast(),
+                (*info).domain_attr.cast(),
+                (*info).fabric_attr.cast(),
+                info.cast(),
+            ] {
+                libc::free(attr);
+            }
+        }
+    }
+}
+
+fn through_c(info: &Info) -> Info {
+    let list = write_list(std::slice::from_ref(info)).expect("memory");
+    // SAFETY: the list is as long as the library's structures.
+    let back = unsafe { read(list, Extent::Library) }.expect("a valid info");
+    free(list);
+    back
+}
+
+#[test]
+fn what_getinfo_answers_survives_the_way_to_c_and_back() {
+    let infos = getinfo(Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, None)
+        .expect("a loopback interface");
+    for info in &infos {
+        assert_eq!(&through_c(info), info);
+    }
+}
+
+#[test]
+fn every_field_survives() {
+    let mut info = Info::default();
+    let mut next = 1..;
+    let mut number = || next.next().expect("enough numbers");
+    info.src_addr = Some(Address::from("[::1]:1".parse::<SocketAddr>().expect("an address")));
+    info.dest_addr = Some(Address::from("127.0.0.1:2".parse::<SocketAddr>().expect("an address")));
+    info.tx.caps = Caps::TAGGED;
+    info.tx.op_flags = OpFlags::COMPLETION;
+    info.tx.inject_size_bytes = number();
+    info.tx.size_ops = number();
+    info.tx.iov_limit = number();
+    info.tx.rma_iov_limit = number();
+    info.tx.tclass = 0x203;
+    info.rx.total_buffered_recv_bytes = number();
+    info.rx.size_ops = number();
+    info.rx.iov_limit = number();
+    info.ep.ep_type = Some(EndpointType::Rdm);
+    info.ep.protocol = 5;
+    info.ep.protocol_version = 6;
+    info.ep.max_msg_size_bytes = number();
+    info.ep.msg_prefix_size_bytes = number();
+    info.ep.max_order_raw_size_bytes = number();
+    info.ep.max_order_war_size_bytes = number();
+    info.ep.max_order_waw_size_bytes = number();
+    info.ep.mem_tag_format = 0xff00;
+    info.ep.tx_ctx_cnt = number();
+    info.ep.rx_ctx_cnt = number();
+    info.ep.auth_key = vec![1, 2, 3];
+    info.domain.name = Some("tcp".into());
+    info.domain.threading = Some(Threading::Domain);
+    info.domain.control_progress = Some(Progress::Auto);
+    info.domain.data_progress = Some(Progress::Manual);
+    info.domain.mr_key_size_bytes = number();
+    info.domain.cq_data_size_bytes = number();
+    info.domain.cq_cnt = number();
+    info.domain.ep_cnt = number();
+    info.domain.tx_ctx_cnt = number();
+    info.domain.rx_ctx_cnt = number();
+    info.domain.max_ep_tx_ctx = number();
+    info.domain.max_ep_rx_ctx = number();
+    info.domain.max_ep_stx_ctx = number();
+    info.domain.max_ep_srx_ctx = number();
+    info.domain.cntr_cnt = number();
+    info.domain.mr_iov_limit = number();
+    info.domain.caps = Caps::LOCAL_COMM;
+    info.domain.auth_key = vec![4, 5];
+    info.domain.max_err_data_bytes = number();
+    info.domain.mr_cnt = number();
+    info.domain.tclass = 0x204;
+    info.fabric.name = Some("homespun".into());
+    info.fabric.prov_version = Version::new(0, 1);
+    info.fabric.api_version = Version::new(1, 17);
+    assert_eq!(through_c(&info), info);
+}
+
+#[test]
+fn the_providers_name_is_left_to_the_host() {
+    let mut info = Info::default();
+    info.fabric.prov_name = Some("homespun".into());
+    let list = write_list(&[info]).expect("memory");
+    // SAFETY: the list is valid.
+    assert!(unsafe { (*(*list).fabric_attr).prov_name }.is_null());
+    free(list);
+}
+
+#[test]
+fn a_list_keeps_its_order_and_is_never_empty() {
+    let infos: Vec<Info> =
+        (1..=3).map(|caps| Info { caps: Caps::from_bits_retain(caps), ..Info::default() }).collect();
+    let list = write_list(&infos).expect("memory");
+    let mut found = Vec::new();
+    let mut info = list;
+    while !info.is_null() {
+        // SAFETY: the list is valid.
+        unsafe {
+            found.push((*info).caps);
+            info = (*info).next;
+        }
+    }
+    free(list);
+    assert_eq!(found, [1, 2, 3]);
+    assert_eq!(write_list(&[]).err(), Some(Errno::ENODATA.into()));
+}
+
+#[test]
+fn what_is_left_out_is_unspecified() {
+    // SAFETY: all zeroes are an `fi_info` that specifies nothing.
+    let empty: FiInfo = unsafe { std::mem::zeroed() };
+    // SAFETY: it is valid, and so are its null pointers.
+    assert_eq!(unsafe { read(&raw const empty, Extent::Library) }, Ok(Info::default()));
+}
+
+#[test]
+fn an_old_application_has_shorter_structures() {
+    // SAFETY: all zeroes are valid attributes.
+    let (mut info, mut ep, mut domain): (FiInfo, FiEpAttr, FiDomainAttr) = unsafe { std::mem::zeroed() };
+    // What follows the end of the old structures.
+    ep.auth_key_size = 7;
+    ep.auth_key = ptr::dangling_mut();
+    domain.cntr_cnt = 1;
+    domain.auth_key_size = 7;
+    domain.auth_key = ptr::dangling_mut();
+    domain.tclass = 3;
+    info.ep_attr = &raw mut ep;
+    info.domain_attr = &raw mut domain;
+    let extent = Extent::Application { api_version: Version::new(1, 4) };
+    // SAFETY: within the extent everything is valid.
+    assert_eq!(unsafe { read(&raw const info, extent) }, Ok(Info::default()));
+
+    let extent = Extent::Application { api_version: Version::new(1, 5) };
+    // SAFETY: as above.
+    let read = unsafe {
+        (*info.ep_attr).auth_key_size = 0;
+        (*info.domain_attr).auth_key_size = 0;
+        read(&raw const info, extent)
+    };
+    let read = read.expect("a valid info");
+    assert_eq!((read.domain.cntr_cnt, read.domain.tclass), (1, 0));
+}
+
+#[test]
+fn what_homespun_does_not_know_it_cannot_offer() {
+    let refused = |spoil: fn(&mut FiInfo, &mut FiEpAttr)| {
+        // SAFETY: all zeroes are valid attributes.
+        let (mut info, mut ep): (FiInfo, FiEpAttr) = unsafe { std::mem::zeroed() };
+        spoil(&mut info, &mut ep);
+        info.ep_attr = &raw mut ep;
+        // SAFETY: the info is valid.
+        unsafe { read(&raw const info, Extent::Library) }.err()
+    };
+    let unavailable = Some(Errno::ENODATA.into());
+    assert_eq!(refused(|_, ep| ep.r#type = 77), unavailable);
+    assert_eq!(refused(|info, _| info.addr_format = 9), unavailable);
+    // Keys in the address vector.
+    assert_eq!(refused(|_, ep| ep.auth_key_size = usize::MAX), unavailable);
+    assert_eq!(refused(|_, _| ()), None);
+}

@@ -1,0 +1,256 @@
+//! From [`Info`] to `struct fi_info`, in memory that libfabric frees.
+
+use std::ptr::{self, NonNull};
+
+use homespun::info::{
+    AvType, DomainAttr, EndpointType, EpAttr, FabricAttr, Info, Progress, ResourceManagement, RxAttr,
+    Threading, TxAttr, address_format_raw,
+};
+use homespun::{Address, Errno};
+use libc::{c_char, c_void};
+
+use crate::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
+use crate::edge::Failure;
+use crate::sockaddr::CAddress;
+
+/// How much longer than ours a structure may be in the host's view. A newer libfabric copies and reads fields
+/// that we do not know; they must exist, and be zero, which is "unspecified" or "none".
+const GROWTH_RESERVE_BYTES: usize = 256;
+
+/// Writes a list of infos. The caller owns it and frees it with `fi_freeinfo`, so all of it comes from
+/// `malloc`.
+///
+/// # Errors
+///
+/// ENODATA for an empty list, ENOMEM.
+pub(crate) fn write_list(infos: &[Info]) -> Result<*mut FiInfo, Failure> {
+    let mut list = List { head: ptr::null_mut() };
+    // From the end, so that each info is linked as soon as it exists and is freed with the list.
+    for info in infos.iter().rev() {
+        let entry: NonNull<FiInfo> = allocate()?;
+        // SAFETY: `entry` is a fresh, zeroed `fi_info`.
+        unsafe { (*entry.as_ptr()).next = list.head };
+        list.head = entry.as_ptr();
+        // SAFETY: as above.
+        unsafe { write(info, list.head)? };
+    }
+    if list.head.is_null() {
+        return Err(Errno::ENODATA.into());
+    }
+    Ok(list.release())
+}
+
+/// Frees what was written so far when writing fails.
+struct List {
+    head: *mut FiInfo,
+}
+
+impl List {
+    fn release(mut self) -> *mut FiInfo {
+        std::mem::replace(&mut self.head, ptr::null_mut())
+    }
+}
+
+impl Drop for List {
+    fn drop(&mut self) {
+        while !self.head.is_null() {
+            // SAFETY: the list consists of infos that `write_list` made: all their pointers are null or come
+            // from `malloc`, and nobody else has seen them.
+            unsafe {
+                let info = self.head;
+                self.head = (*info).next;
+                if !(*info).ep_attr.is_null() {
+                    free((*(*info).ep_attr).auth_key);
+                }
+                if !(*info).domain_attr.is_null() {
+                    free((*(*info).domain_attr).name);
+                    free((*(*info).domain_attr).auth_key);
+                }
+                if !(*info).fabric_attr.is_null() {
+                    free((*(*info).fabric_attr).name);
+                }
+                free((*info).src_addr);
+                free((*info).dest_addr);
+                free((*info).tx_attr);
+                free((*info).rx_attr);
+                free((*info).ep_attr);
+                free((*info).domain_attr);
+                free((*info).fabric_attr);
+                free(info);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// `to` is a zeroed `fi_info`.
+unsafe fn write(info: &Info, to: *mut FiInfo) -> Result<(), Failure> {
+    // SAFETY: `to` is ours alone. What is allocated is stored at once, so that it is freed with the list.
+    unsafe {
+        (*to).caps = info.caps.bits();
+        (*to).mode = info.mode.bits();
+        (*to).addr_format = address_format_raw(info.addr_format);
+        ((*to).src_addr, (*to).src_addrlen) = address(info.src_addr)?;
+        ((*to).dest_addr, (*to).dest_addrlen) = address(info.dest_addr)?;
+        (*to).tx_attr = boxed(tx_attr(&info.tx))?;
+        (*to).rx_attr = boxed(rx_attr(&info.rx))?;
+        (*to).ep_attr = boxed(ep_attr(&info.ep))?;
+        (*(*to).ep_attr).auth_key = bytes(&info.ep.auth_key)?;
+        (*to).domain_attr = boxed(domain_attr(&info.domain))?;
+        (*(*to).domain_attr).name = string(info.domain.name.as_deref())?;
+        (*(*to).domain_attr).auth_key = bytes(&info.domain.auth_key)?;
+        (*to).fabric_attr = boxed(fabric_attr(&info.fabric))?;
+        (*(*to).fabric_attr).name = string(info.fabric.name.as_deref())?;
+    }
+    Ok(())
+}
+
+fn tx_attr(tx: &TxAttr) -> FiTxAttr {
+    FiTxAttr {
+        caps: tx.caps.bits(),
+        mode: tx.mode.bits(),
+        op_flags: tx.op_flags.bits(),
+        msg_order: tx.msg_order.bits(),
+        comp_order: tx.comp_order.bits(),
+        inject_size: tx.inject_size_bytes,
+        size: tx.size_ops,
+        iov_limit: tx.iov_limit,
+        rma_iov_limit: tx.rma_iov_limit,
+        tclass: tx.tclass,
+    }
+}
+
+fn rx_attr(rx: &RxAttr) -> FiRxAttr {
+    FiRxAttr {
+        caps: rx.caps.bits(),
+        mode: rx.mode.bits(),
+        op_flags: rx.op_flags.bits(),
+        msg_order: rx.msg_order.bits(),
+        comp_order: rx.comp_order.bits(),
+        total_buffered_recv: rx.total_buffered_recv_bytes,
+        size: rx.size_ops,
+        iov_limit: rx.iov_limit,
+    }
+}
+
+fn ep_attr(ep: &EpAttr) -> FiEpAttr {
+    FiEpAttr {
+        r#type: ep.ep_type.map_or(0, EndpointType::raw),
+        protocol: ep.protocol,
+        protocol_version: ep.protocol_version,
+        max_msg_size: ep.max_msg_size_bytes,
+        msg_prefix_size: ep.msg_prefix_size_bytes,
+        max_order_raw_size: ep.max_order_raw_size_bytes,
+        max_order_war_size: ep.max_order_war_size_bytes,
+        max_order_waw_size: ep.max_order_waw_size_bytes,
+        mem_tag_format: ep.mem_tag_format,
+        tx_ctx_cnt: ep.tx_ctx_cnt,
+        rx_ctx_cnt: ep.rx_ctx_cnt,
+        auth_key_size: ep.auth_key.len(),
+        auth_key: ptr::null_mut(),
+    }
+}
+
+fn domain_attr(domain: &DomainAttr) -> FiDomainAttr {
+    FiDomainAttr {
+        domain: ptr::null_mut(),
+        name: ptr::null_mut(),
+        threading: domain.threading.map_or(0, Threading::raw),
+        control_progress: domain.control_progress.map_or(0, Progress::raw),
+        data_progress: domain.data_progress.map_or(0, Progress::raw),
+        resource_mgmt: domain.resource_mgmt.map_or(0, ResourceManagement::raw),
+        av_type: domain.av_type.map_or(0, AvType::raw),
+        mr_mode: domain.mr_mode.bits().cast_signed(),
+        mr_key_size: domain.mr_key_size_bytes,
+        cq_data_size: domain.cq_data_size_bytes,
+        cq_cnt: domain.cq_cnt,
+        ep_cnt: domain.ep_cnt,
+        tx_ctx_cnt: domain.tx_ctx_cnt,
+        rx_ctx_cnt: domain.rx_ctx_cnt,
+        max_ep_tx_ctx: domain.max_ep_tx_ctx,
+        max_ep_rx_ctx: domain.max_ep_rx_ctx,
+        max_ep_stx_ctx: domain.max_ep_stx_ctx,
+        max_ep_srx_ctx: domain.max_ep_srx_ctx,
+        cntr_cnt: domain.cntr_cnt,
+        mr_iov_limit: domain.mr_iov_limit,
+        caps: domain.caps.bits(),
+        mode: domain.mode.bits(),
+        auth_key: ptr::null_mut(),
+        auth_key_size: domain.auth_key.len(),
+        max_err_data: domain.max_err_data_bytes,
+        mr_cnt: domain.mr_cnt,
+        tclass: domain.tclass,
+    }
+}
+
+fn fabric_attr(fabric: &FabricAttr) -> FiFabricAttr {
+    FiFabricAttr {
+        fabric: ptr::null_mut(),
+        name: ptr::null_mut(),
+        // The host puts our name here, and objects if somebody did so before.
+        prov_name: ptr::null_mut(),
+        prov_version: fabric.prov_version.raw(),
+        api_version: fabric.api_version.raw(),
+    }
+}
+
+/// Zeroed memory for a structure of the C interface, and for what later versions append to it.
+fn allocate<T>() -> Result<NonNull<T>, Failure> {
+    // SAFETY: `calloc` may be called with any size; this one is not 0.
+    let memory = unsafe { libc::calloc(1, size_of::<T>() + GROWTH_RESERVE_BYTES) };
+    // `malloc` aligns for every C type.
+    NonNull::new(memory.cast()).ok_or_else(|| Errno::ENOMEM.into())
+}
+
+fn boxed<T>(value: T) -> Result<*mut T, Failure> {
+    let to = allocate::<T>()?.as_ptr();
+    // SAFETY: it was just allocated for a `T`.
+    unsafe { to.write(value) };
+    Ok(to)
+}
+
+/// Copies bytes; null for none.
+fn bytes(from: &[u8]) -> Result<*mut u8, Failure> {
+    if from.is_empty() {
+        return Ok(ptr::null_mut());
+    }
+    // SAFETY: `malloc` may be called with any size.
+    let to: *mut u8 = unsafe { libc::malloc(from.len()) }.cast();
+    if to.is_null() {
+        return Err(Errno::ENOMEM.into());
+    }
+    // SAFETY: `to` was just allocated with this length.
+    unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+    Ok(to)
+}
+
+fn string(from: Option<&str>) -> Result<*mut c_char, Failure> {
+    let Some(text) = from else { return Ok(ptr::null_mut()) };
+    let mut terminated = Vec::with_capacity(text.len() + 1);
+    terminated.extend_from_slice(text.as_bytes());
+    terminated.push(0);
+    Ok(bytes(&terminated)?.cast())
+}
+
+fn address(from: Option<Address>) -> Result<(*mut c_void, usize), Failure> {
+    let Some(address) = from else { return Ok((ptr::null_mut(), 0)) };
+    let address = CAddress::new(address);
+    let mut len_bytes = address.len_bytes();
+    // SAFETY: `malloc` may be called with any size.
+    let to = unsafe { libc::malloc(len_bytes) };
+    if to.is_null() {
+        return Err(Errno::ENOMEM.into());
+    }
+    // SAFETY: `to` was just allocated with this length.
+    unsafe { address.copy_to(to, &raw mut len_bytes) };
+    Ok((to, len_bytes))
+}
+
+/// # Safety
+///
+/// `memory` is null or came from `malloc`, and is not used any more.
+unsafe fn free<T>(memory: *mut T) {
+    // SAFETY: the caller says so.
+    unsafe { libc::free(memory.cast()) };
+}

@@ -1,0 +1,39 @@
+//! homespun as a provider of libfabric.
+//!
+//! An unmodified libfabric, 1.17 or 2.x, loads `libhomespun_fi.so` from a directory in `FI_PROVIDER_PATH` and
+//! then offers a provider `homespun`. The library needs no libfabric to be built, and imports nothing from
+//! it.
+//!
+//! There are no semantics here: every call converts its arguments, calls [`homespun`], and converts back.
+//! What a C application gets, a Rust application gets. C's interface is in [`abi`]; how calls enter and leave
+//! in `edge`; how objects are kept in `object`; the rest is one file for each kind of object, and one for
+//! each of its vtables that is more than stubs.
+//!
+//! Two things here are ours because Rust has other means for them: closing an object that others depend on
+//! gets `-FI_EBUSY`, where a Rust handle keeps alive what it needs; and null pointers, and objects of the
+//! wrong class, are refused.
+
+#![deny(unreachable_pub)]
+
+pub mod abi;
+mod av;
+mod cq;
+mod domain;
+mod edge;
+mod endpoint;
+mod eq;
+mod error_data;
+mod fabric;
+mod host;
+mod info;
+mod log;
+mod message;
+mod object;
+mod provider;
+mod sockaddr;
+mod tagged;
+mod text;
+mod unsupported;
+mod wait;
+
+pub use provider::fi_prov_ini;

@@ -1,0 +1,159 @@
+//! Objects as C holds them: a `struct fid_*` with our state behind it, in one allocation.
+//!
+//! C gets a pointer to the front part and may write there (libfabric sets `api_version`, layers replace
+//! `ops`), so Rust code forms references to the state behind it alone.
+
+use std::sync::Arc;
+
+use homespun::{Errno, Misuse};
+use libc::c_void;
+
+use crate::abi::fabric::{FiOps, Fid};
+use crate::edge::Failure;
+
+/// What stands behind one kind of object. C calls from any thread.
+///
+/// # Safety
+///
+/// [`Front`](Self::Front) begins with a [`Fid`], and `CLASS` is used by no other implementation.
+pub(crate) unsafe trait State: Sized + Send + Sync {
+    /// The structure that C knows.
+    type Front;
+
+    /// Its `FI_CLASS_*`.
+    const CLASS: usize;
+}
+
+#[repr(C)]
+struct Object<S: State> {
+    front: S::Front,
+    state: S,
+}
+
+/// The head of a new object.
+pub(crate) fn fid<S: State>(context: *mut c_void, ops: &'static FiOps) -> Fid {
+    Fid { fclass: S::CLASS, context, ops }
+}
+
+/// Makes an object and hands it to C, which owns it until [`close`].
+pub(crate) fn open<S: State>(front: S::Front, state: S) -> *mut S::Front {
+    Box::into_raw(Box::new(Object { front, state })).cast()
+}
+
+/// The state behind a pointer that C passed in.
+///
+/// # Errors
+///
+/// EINVAL for a null pointer and for an object of another class.
+///
+/// # Safety
+///
+/// `object` is null or points to an open object whose class is right for its type, of this plugin if it is
+/// `S::CLASS`, and that is not closed before the returned reference is dropped.
+#[inline]
+pub(crate) unsafe fn state<'a, S: State>(object: *const c_void) -> Result<&'a S, Failure> {
+    let object: *const Object<S> = object.cast();
+    if object.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: every object begins with a `Fid`, says the caller, and so does `Object<S>`.
+    if unsafe { (*object.cast::<Fid>()).fclass } != S::CLASS {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: of this class there are only objects made by `open`; the caller keeps it alive. State is
+    // shared: it is only ever borrowed like this, until `close` takes it.
+    Ok(unsafe { &(*object).state })
+}
+
+/// Takes an object back from C.
+///
+/// # Errors
+///
+/// As [`state`]; EBUSY when `in_use` says so. The object is untouched then.
+///
+/// # Safety
+///
+/// As [`state`], and nobody uses the object any more unless an error is returned.
+pub(crate) unsafe fn close<S: State>(
+    object: *mut c_void,
+    in_use: impl FnOnce(&S) -> bool,
+) -> Result<S, Failure> {
+    // SAFETY: the caller's promise is ours.
+    if in_use(unsafe { state::<S>(object) }?) {
+        return Err(Misuse::Busy("other objects depend on it").into());
+    }
+    // SAFETY: `state` has established that this came from `open`, and the caller gives it up.
+    let object = unsafe { Box::from_raw(object.cast::<Object<S>>()) };
+    Ok(object.state)
+}
+
+/// Counts who depends on an object, so that closing it too early gets EBUSY.
+#[derive(Debug, Default)]
+pub(crate) struct InUse(Arc<()>);
+
+/// Held by an object for as long as it depends on another.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    _count: Arc<()>,
+}
+
+impl InUse {
+    /// A lease for one dependent.
+    pub(crate) fn lease(&self) -> Lease {
+        Lease { _count: Arc::clone(&self.0) }
+    }
+
+    /// Whether there are leases.
+    pub(crate) fn is_leased(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unsupported::Unsupported;
+
+    struct Thing(InUse);
+
+    // SAFETY: the front is a `Fid`; the class is not one of libfabric's.
+    unsafe impl State for Thing {
+        type Front = Fid;
+        const CLASS: usize = 1000;
+    }
+
+    static OPS: FiOps = FiOps {
+        size: size_of::<FiOps>(),
+        close: Unsupported::STUB,
+        bind: Unsupported::STUB,
+        control: Unsupported::STUB,
+        ops_open: Unsupported::STUB,
+        tostr: Unsupported::STUB,
+        ops_set: Unsupported::STUB,
+    };
+
+    #[test]
+    fn an_object_is_found_by_its_class_and_closed_when_nobody_needs_it() {
+        let thing = open(fid::<Thing>(std::ptr::null_mut(), &OPS), Thing(InUse::default()));
+        // SAFETY: `thing` is open until the successful `close`.
+        unsafe {
+            let lease = state::<Thing>(thing.cast()).map(|thing| thing.0.lease()).unwrap();
+            assert_eq!(
+                close::<Thing>(thing.cast(), |thing| thing.0.is_leased()).err(),
+                Some(Errno::EBUSY.into())
+            );
+            drop(lease);
+            (*thing).fclass = 999;
+            assert_eq!(state::<Thing>(thing.cast()).err(), Some(Errno::EINVAL.into()));
+            (*thing).fclass = Thing::CLASS;
+            assert!(close::<Thing>(thing.cast(), |thing| thing.0.is_leased()).is_ok());
+        }
+    }
+
+    #[test]
+    fn null_is_no_object() {
+        // SAFETY: null is allowed.
+        let nothing = unsafe { state::<Thing>(std::ptr::null()) };
+        assert_eq!(nothing.err(), Some(Errno::EINVAL.into()));
+    }
+}

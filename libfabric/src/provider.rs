@@ -1,0 +1,143 @@
+//! The plugin as its host sees it: `struct fi_provider`, and `fi_getinfo(3)` below it.
+
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+use std::ptr;
+
+use homespun::flags::InfoFlags;
+use homespun::info::{Info, PROVIDER_VERSION, Version};
+use homespun::{Errno, Error, Misuse, getinfo};
+use libc::{c_char, c_int};
+
+use crate::abi::info::FiInfo;
+use crate::abi::provider::{FiContext, FiProvider};
+use crate::edge::{Failure, enter};
+use crate::fabric::open_fabric;
+use crate::info::{Extent, read, write_list};
+use crate::{host, log};
+
+/// The newest version of the interface that this provider was written against.
+const INTERFACE_VERSION: Version = Version::new(2, 6);
+
+/// A flag of libfabric's own: a layer asks for something to put itself on top of.
+const OFI_CORE_PROV_ONLY: u64 = 1 << 59;
+
+/// Flags of `fi_getinfo` that are the host's affair, not the provider's: `FI_RESCAN`, since homespun looks
+/// anew every time, and those that libfabric's core and its layers use among themselves.
+const HOST_FLAGS: u64 = 1 << 35 | 1 << 58 | 1 << 60 | 1 << 61;
+
+/// The one `struct fi_provider`.
+struct Provider(UnsafeCell<FiProvider>);
+
+// SAFETY: it is written by `fi_prov_ini`, which hosts call one at a time while they load providers, and by
+// the host. Nothing else here reads or writes it.
+unsafe impl Sync for Provider {}
+
+const NO_CONTEXT: FiContext = FiContext { internal: [ptr::null_mut(); 4] };
+
+static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
+    version: PROVIDER_VERSION.raw(),
+    fi_version: INTERFACE_VERSION.raw(),
+    context: NO_CONTEXT,
+    name: c"homespun".as_ptr(),
+    getinfo: provider_getinfo,
+    fabric: open_fabric,
+    cleanup,
+}));
+
+/// What a host looks for in a provider's library: `fi_provider(7)`.
+///
+/// May be called again after [`FiProvider::cleanup`], by a host that was unloaded and loaded again.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
+    let provider = PROVIDER.0.get();
+    enter(|| {
+        host::attach(provider);
+        let host = host::current();
+        // A host skips a provider whose version is below what the application asks for, and lets the
+        // application ask for anything up to its own.
+        let host_version = host.map_or(INTERFACE_VERSION, |host| host.version());
+        let fi_version = match host_version.major {
+            major if major == INTERFACE_VERSION.major => host_version.max(INTERFACE_VERSION),
+            _ => INTERFACE_VERSION,
+        };
+        // SAFETY: see `Provider`. The host keeps its own things in the context and expects it empty.
+        unsafe {
+            (*provider).fi_version = fi_version.raw();
+            (*provider).context = NO_CONTEXT;
+        }
+        log::follow_host();
+        if let Some(host) = host {
+            host::define_params(&host);
+        }
+        Ok(provider)
+    })
+}
+
+extern "C" fn cleanup() {
+    // Even after a panic: nothing may call a host that has gone.
+    host::detach();
+    enter(|| {
+        log::follow_host();
+        Ok(())
+    });
+}
+
+unsafe extern "C" fn provider_getinfo(
+    version: u32,
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
+    hints: *const FiInfo,
+    info: *mut *mut FiInfo,
+) -> c_int {
+    enter(|| {
+        if info.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: not null, so writable.
+        unsafe { info.write(ptr::null_mut()) };
+        if flags & OFI_CORE_PROV_ONLY != 0 {
+            // Everything that a layer could add is here already, and a layer over homespun would be offered
+            // to applications ahead of homespun itself.
+            return Err(Errno::ENODATA.into());
+        }
+        // SAFETY: the host passes null or what the application passed to `fi_getinfo`: strings, and hints
+        // that are as long as the host's structures.
+        let (node, service, hints) = unsafe { (text(node)?, text(service)?, hints_of(hints, version)?) };
+        let flags = InfoFlags::from_bits_retain(flags & !HOST_FLAGS);
+        let infos = getinfo(node, service, flags, hints.as_ref())?;
+        let list = write_list(&infos)?;
+        // SAFETY: as above.
+        unsafe { info.write(list) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+///
+/// `hints` is null or a valid `struct fi_info` as long as ours, and so is all that it points to.
+unsafe fn hints_of(hints: *const FiInfo, version: u32) -> Result<Option<Info>, Failure> {
+    if hints.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: not null, so valid.
+    let mut hints = unsafe { read(hints, Extent::Library)? };
+    hints.fabric.api_version = Version::from_raw(version);
+    // The host has chosen by this name already, and may have made it longer by the names of layers.
+    hints.fabric.prov_name = None;
+    Ok(Some(hints))
+}
+
+/// # Safety
+///
+/// `text` is null or a string that ends with a zero byte and outlives the result.
+unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>, Failure> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: not null, so a string.
+    let text = unsafe { CStr::from_ptr(text) }.to_str();
+    // No host or service has such a name.
+    Ok(Some(text.map_err(|_| Error::from(Misuse::NoData("a name that is UTF-8")))?))
+}

@@ -1,0 +1,158 @@
+//! Socket addresses in the caller's memory.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use homespun::{Address, Errno};
+use libc::{c_int, c_void, sa_family_t, sockaddr_in, sockaddr_in6};
+
+use crate::edge::Failure;
+
+/// Reads an address that is `len_bytes` long.
+///
+/// # Errors
+///
+/// EINVAL for null, a length that is too small, and for a family other than IPv4 and IPv6.
+///
+/// # Safety
+///
+/// `addr` is null or readable for `len_bytes`.
+pub(crate) unsafe fn read(addr: *const c_void, len_bytes: usize) -> Result<Address, Failure> {
+    if addr.is_null() || len_bytes < size_of::<sa_family_t>() {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: there are enough bytes for the family, which may lie anywhere.
+    let family = c_int::from(unsafe { addr.cast::<sa_family_t>().read_unaligned() });
+    let address = match family {
+        libc::AF_INET if len_bytes >= size_of::<sockaddr_in>() => {
+            // SAFETY: there are enough bytes, and any bytes are a `sockaddr_in`.
+            let raw = unsafe { addr.cast::<sockaddr_in>().read_unaligned() };
+            let ip = Ipv4Addr::from_bits(u32::from_be(raw.sin_addr.s_addr));
+            SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(raw.sin_port)))
+        }
+        libc::AF_INET6 if len_bytes >= size_of::<sockaddr_in6>() => {
+            // SAFETY: there are enough bytes, and any bytes are a `sockaddr_in6`.
+            let raw = unsafe { addr.cast::<sockaddr_in6>().read_unaligned() };
+            let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
+            SocketAddr::V6(SocketAddrV6::new(ip, u16::from_be(raw.sin6_port), 0, raw.sin6_scope_id))
+        }
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    Ok(address.into())
+}
+
+/// An address in its C form.
+pub(crate) enum CAddress {
+    V4(sockaddr_in),
+    V6(sockaddr_in6),
+}
+
+impl CAddress {
+    /// Converts an address.
+    pub(crate) fn new(address: Address) -> CAddress {
+        match address.socket_addr() {
+            SocketAddr::V4(v4) => {
+                // SAFETY: all zeroes are a `sockaddr_in`.
+                let mut raw: sockaddr_in = unsafe { std::mem::zeroed() };
+                raw.sin_family = libc::AF_INET as sa_family_t;
+                raw.sin_port = v4.port().to_be();
+                raw.sin_addr.s_addr = v4.ip().to_bits().to_be();
+                CAddress::V4(raw)
+            }
+            SocketAddr::V6(v6) => {
+                // SAFETY: all zeroes are a `sockaddr_in6`.
+                let mut raw: sockaddr_in6 = unsafe { std::mem::zeroed() };
+                raw.sin6_family = libc::AF_INET6 as sa_family_t;
+                raw.sin6_port = v6.port().to_be();
+                raw.sin6_addr.s6_addr = v6.ip().octets();
+                raw.sin6_scope_id = v6.scope_id();
+                CAddress::V6(raw)
+            }
+        }
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn len_bytes(&self) -> usize {
+        match self {
+            CAddress::V4(raw) => size_of_val(raw),
+            CAddress::V6(raw) => size_of_val(raw),
+        }
+    }
+
+    /// Copies as much as fits to the caller, as `fi_getname(3)` and `fi_av_lookup` do: `*len_bytes` is the
+    /// room on input and the whole size on output.
+    ///
+    /// Returns whether all of it fitted.
+    ///
+    /// # Safety
+    ///
+    /// `len_bytes` is valid for reading and writing, and `to` is writable for that many bytes or null.
+    pub(crate) unsafe fn copy_to(&self, to: *mut c_void, len_bytes: *mut usize) -> bool {
+        // SAFETY: the caller says so. Null has no room.
+        let room_bytes = if to.is_null() { 0 } else { unsafe { len_bytes.read() } };
+        let from: *const u8 = match self {
+            CAddress::V4(raw) => (&raw const *raw).cast(),
+            CAddress::V6(raw) => (&raw const *raw).cast(),
+        };
+        let count_bytes = self.len_bytes().min(room_bytes);
+        if count_bytes > 0 {
+            // SAFETY: `from` has `len_bytes()`, `to` has `room_bytes`, and ours is on this side's stack or
+            // heap.
+            unsafe { std::ptr::copy_nonoverlapping(from, to.cast(), count_bytes) };
+        }
+        // SAFETY: the caller says so.
+        unsafe { len_bytes.write(self.len_bytes()) };
+        count_bytes == self.len_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through_c(address: Address) -> Address {
+        let mut room = [0u8; 32];
+        let mut len_bytes = room.len();
+        // SAFETY: `room` is as long as `len_bytes` says.
+        unsafe {
+            assert!(CAddress::new(address).copy_to(room.as_mut_ptr().cast(), &raw mut len_bytes));
+            assert_eq!(len_bytes, address.format().len_bytes());
+            read(room.as_ptr().cast(), len_bytes).unwrap()
+        }
+    }
+
+    #[test]
+    fn addresses_survive_the_way_to_c_and_back() {
+        for text in ["192.0.2.7:4711", "[2001:db8::7]:65535", "[fe80::1%3]:1", "0.0.0.0:0"] {
+            let address = Address::from(text.parse::<SocketAddr>().unwrap());
+            assert_eq!(through_c(address), address, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_short_or_of_another_family_is_refused() {
+        let mut raw = [0u8; 28];
+        raw[0] = libc::AF_INET6 as u8;
+        // SAFETY: no length is more than what `raw` has.
+        unsafe {
+            assert!(read(raw.as_ptr().cast(), 28).is_ok());
+            assert_eq!(read(raw.as_ptr().cast(), 27), Err(Errno::EINVAL.into()));
+            assert_eq!(read(raw.as_ptr().cast(), 1), Err(Errno::EINVAL.into()));
+            assert_eq!(read(std::ptr::null(), 28), Err(Errno::EINVAL.into()));
+            raw[0] = libc::AF_UNIX as u8;
+            assert_eq!(read(raw.as_ptr().cast(), 28), Err(Errno::EINVAL.into()));
+        }
+    }
+
+    #[test]
+    fn a_short_buffer_gets_the_beginning_and_the_length() {
+        let address = CAddress::new(Address::from("127.0.0.1:7".parse::<SocketAddr>().unwrap()));
+        let mut room = [0xffu8; 16];
+        let mut len_bytes = 4;
+        // SAFETY: there is more room than `len_bytes` says.
+        let whole = unsafe { address.copy_to(room.as_mut_ptr().cast(), &raw mut len_bytes) };
+        assert!(!whole);
+        assert_eq!((len_bytes, room[4]), (16, 0xff));
+        // SAFETY: null needs no room.
+        assert!(!unsafe { address.copy_to(std::ptr::null_mut(), &raw mut len_bytes) });
+    }
+}

@@ -1,0 +1,74 @@
+//! Texts that C code reads.
+
+use std::ffi::CString;
+use std::ptr;
+use std::sync::LazyLock;
+
+use homespun::Errno;
+use libc::{c_char, c_int};
+
+/// Beyond every number that has a name; there the description is that of an unknown number.
+const ERRNO_END: c_int = 512;
+
+static DESCRIPTIONS: LazyLock<Vec<CString>> = LazyLock::new(|| {
+    (0..=ERRNO_END).map(|raw| CString::new(Errno::new(raw).description()).unwrap_or_default()).collect()
+});
+
+/// Describes an error number as `fi_cq_strerror` does: returns a text that is valid for ever, and puts as
+/// much of it as fits into the caller's buffer.
+///
+/// # Safety
+///
+/// `buf` is null or writable for `len_bytes`.
+pub(crate) unsafe fn describe(errno: c_int, buf: *mut c_char, len_bytes: usize) -> *const c_char {
+    let known = if (0..ERRNO_END).contains(&errno) { errno } else { ERRNO_END };
+    let Some(text) = DESCRIPTIONS.get(known.cast_unsigned() as usize) else { return ptr::null() };
+    // SAFETY: the caller says so.
+    unsafe { copy(text.as_bytes(), buf, len_bytes) };
+    text.as_ptr()
+}
+
+/// Copies as much of a text as fits, and always a zero byte behind it, unless there is no room at all.
+///
+/// # Safety
+///
+/// `buf` is null or writable for `len_bytes`.
+pub(crate) unsafe fn copy(text: &[u8], buf: *mut c_char, len_bytes: usize) {
+    if buf.is_null() || len_bytes == 0 {
+        return;
+    }
+    let count_bytes = text.len().min(len_bytes - 1);
+    // SAFETY: the text has at least `count_bytes`, and the buffer one more.
+    unsafe {
+        ptr::copy_nonoverlapping(text.as_ptr(), buf.cast(), count_bytes);
+        buf.add(count_bytes).write(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    fn described(errno: c_int) -> &'static str {
+        // SAFETY: null is allowed, and the text is valid for ever.
+        unsafe { CStr::from_ptr(describe(errno, ptr::null_mut(), 0)) }.to_str().unwrap()
+    }
+
+    #[test]
+    fn every_number_has_a_text() {
+        assert_eq!(described(Errno::ETRUNC.raw()), Errno::ETRUNC.description());
+        for unknown in [-1, 0, 511, 512, c_int::MAX, c_int::MIN] {
+            assert_eq!(described(unknown), Errno::new(9999).description(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_short_buffer_gets_the_beginning() {
+        let mut buf = [0x7f; 6];
+        // SAFETY: the buffer is longer than 5.
+        unsafe { describe(Errno::ECANCELED.raw(), buf.as_mut_ptr(), 5) };
+        assert_eq!(buf.map(|c: c_char| c as u8), *b"Oper\0\x7f");
+    }
+}

@@ -1,0 +1,64 @@
+//! What stands in the slots of a vtable that homespun has nothing for.
+//!
+//! A host calls most slots without looking, so none may be empty.
+
+use homespun::Errno;
+use libc::c_int;
+
+/// A function of the C interface that does nothing and answers `-FI_ENOSYS`.
+pub(crate) trait Unsupported {
+    /// That function.
+    const STUB: Self;
+}
+
+/// How a function of the C interface reports an error.
+pub(crate) trait Status {
+    /// Success, or a count, or a negative error number.
+    fn failure(errno: Errno) -> Self;
+}
+
+impl Status for c_int {
+    fn failure(errno: Errno) -> Self {
+        -errno.raw()
+    }
+}
+
+impl Status for isize {
+    fn failure(errno: Errno) -> Self {
+        // An error number always fits; `isize` has no `From<i32>`.
+        -errno.raw() as isize
+    }
+}
+
+/// Implements [`Unsupported`] for functions with as many parameters as there are names, and with fewer.
+macro_rules! unsupported {
+    () => {};
+    ($first:ident $($rest:ident)*) => {
+        impl<R: Status, $first, $($rest),*> Unsupported for unsafe extern "C" fn($first, $($rest),*) -> R {
+            const STUB: Self = {
+                extern "C" fn stub<R: Status, $first, $($rest),*>(_: $first, $(_: $rest),*) -> R {
+                    R::failure(Errno::ENOSYS)
+                }
+                stub::<R, $first, $($rest),*>
+            };
+        }
+        unsupported! { $($rest)* }
+    };
+}
+
+// `compwritev` has sixteen parameters.
+unsupported! { A B C D E F G H I J K L M N O P }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stub_says_enosys_in_the_width_of_its_result() {
+        let narrow: unsafe extern "C" fn(u32) -> c_int = Unsupported::STUB;
+        let wide: unsafe extern "C" fn(*mut u8, u64, usize) -> isize = Unsupported::STUB;
+        // SAFETY: a stub looks at no argument.
+        let answers = unsafe { (narrow(1), wide(std::ptr::null_mut(), 2, 3)) };
+        assert_eq!(answers, (-38, -38));
+    }
+}

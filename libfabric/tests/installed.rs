@@ -1,0 +1,57 @@
+//! The plugin in the installed libfabric, by its `fi_info` program (Debian: `libfabric-bin`).
+//!
+//! Without that program the tests say so and pass; where `CI` is set they fail. `PATH` and `LD_LIBRARY_PATH`
+//! choose another libfabric.
+
+use std::env;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+/// Runs `fi_info` with the plugin and nothing else in its provider path. Gives both of its outputs.
+#[expect(clippy::print_stderr, reason = "who runs the test has to see that nothing was tested")]
+fn fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    // Cargo builds the plugin before its tests, and puts both into one directory.
+    let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
+    symlink(plugin, directory.path().join("libhomespun_fi.so")).expect("a temporary directory");
+    let mut command = Command::new("fi_info");
+    command.args(arguments).env("FI_PROVIDER_PATH", directory.path()).envs(variables.iter().copied());
+    let Ok(output) = command.output() else {
+        assert!(env::var_os("CI").is_none(), "in CI fi_info must be there");
+        eprintln!("SKIPPED: no fi_info (Debian: libfabric-bin)");
+        return None;
+    };
+    let text = [output.stdout, output.stderr].concat();
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn the_host_offers_what_the_plugin_answers() {
+    let Some(text) = fi_info(&["-p", "homespun"], &[]) else { return };
+    for line in ["provider: homespun", "fabric: homespun", "domain: tcp", "type: FI_EP_RDM"] {
+        assert!(text.contains(line), "no {line:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn diagnostics_go_to_the_hosts_log() {
+    let arguments = ["-p", "homespun", "-t", "FI_EP_MSG"];
+    let Some(text) = fi_info(&arguments, &[("FI_LOG_LEVEL", "debug")]) else { return };
+    // The line that the host makes of what the plugin says.
+    let is_ours = |line: &str| line.contains(":homespun:core:homespun_fi::") && line.contains("FI_EP_MSG");
+    assert!(text.lines().any(is_ours), "no line of ours in:\n{text}");
+    let Some(text) = fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
+    assert!(!text.lines().any(is_ours), "not asked for:\n{text}");
+}
+
+#[test]
+fn the_host_lists_the_parameters() {
+    let Some(text) = fi_info(&["-e"], &[("FI_HOMESPUN_CLOSE_LINGER_MS", "7")]) else { return };
+    for param in homespun::params::PARAMS {
+        assert!(text.contains(&param.variable()), "no {} in:\n{text}", param.variable());
+        assert!(text.contains(param.help), "no {:?} in:\n{text}", param.help);
+    }
+    // The host prints the value in some style of type.
+    let is_value = |line: &str| line.starts_with("FI_HOMESPUN_CLOSE_LINGER_MS=") && line.contains('7');
+    assert!(text.lines().any(is_value), "the value is missing in:\n{text}");
+}

@@ -1,0 +1,190 @@
+//! Compares the hand-written C interface with the installed headers: every size, offset and constant.
+//!
+//! Without a C compiler or without the headers (Debian: `libfabric-dev`) there is nothing to compare with,
+//! and the test says so and passes; where `CI` is set it fails. `C_INCLUDE_PATH` chooses other headers.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use homespun::AddressFormat;
+use homespun::Errno;
+use homespun::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, Mode, OpFlags, Order};
+use homespun::info::{
+    AvType, EndpointType, MrMode, Progress, ResourceManagement, SHARED_CONTEXT, Threading, address_format_raw,
+};
+use homespun_fi::abi::{BASE_VERSION, CONSTANTS, Layout, structs};
+
+const INCLUDES: &str = "\
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+#define SHOW(name, value) printf(\"%s=%llu\\n\", name, (unsigned long long) (value));
+int main(void)
+{
+";
+
+/// All constants by their C name: those of the plugin, and the vocabulary of homespun, whose values are C's
+/// too.
+fn constants() -> BTreeMap<String, u64> {
+    let mut all: BTreeMap<String, u64> =
+        CONSTANTS.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    let mut add = |name: String, value: u64| {
+        all.insert(name, value);
+    };
+    let plain = [
+        named::<Caps>(),
+        named::<OpFlags>(),
+        named::<CompletionFlags>(),
+        named::<BindFlags>(),
+        named::<InfoFlags>(),
+        named::<Mode>(),
+    ];
+    for (name, value) in plain.into_iter().flatten() {
+        // The one name that homespun spells in another way.
+        add(format!("FI_{}", name.replace("NUMERIC_HOST", "NUMERICHOST")), value);
+    }
+    for (name, value) in named::<Order>() {
+        add(format!("FI_ORDER_{name}"), value);
+    }
+    for (name, flag) in MrMode::all().iter_names() {
+        add(format!("FI_MR_{name}"), flag.bits().into());
+    }
+    for (name, errno) in (1..1000).map(Errno::new).filter_map(|errno| Some((errno.name()?, errno))) {
+        // Below 256 the numbers are the system's, and not all of those have a name in libfabric.
+        let prefix = if errno.raw() < 256 { "" } else { "FI_" };
+        add(format!("{prefix}{name}"), errno.raw().cast_unsigned().into());
+    }
+    let choices = [
+        ("FI_EP_MSG", EndpointType::Msg.raw()),
+        ("FI_EP_DGRAM", EndpointType::Dgram.raw()),
+        ("FI_EP_RDM", EndpointType::Rdm.raw()),
+        ("FI_THREAD_SAFE", Threading::Safe.raw()),
+        ("FI_THREAD_FID", Threading::Fid.raw()),
+        ("FI_THREAD_DOMAIN", Threading::Domain.raw()),
+        ("FI_THREAD_COMPLETION", Threading::Completion.raw()),
+        ("FI_THREAD_ENDPOINT", Threading::Endpoint.raw()),
+        ("FI_PROGRESS_AUTO", Progress::Auto.raw()),
+        ("FI_PROGRESS_MANUAL", Progress::Manual.raw()),
+        ("FI_RM_DISABLED", ResourceManagement::Disabled.raw()),
+        ("FI_RM_ENABLED", ResourceManagement::Enabled.raw()),
+        ("FI_AV_MAP", AvType::Map.raw()),
+        ("FI_AV_TABLE", AvType::Table.raw()),
+        ("FI_SOCKADDR_IN", address_format_raw(Some(AddressFormat::SockaddrIn))),
+        ("FI_SOCKADDR_IN6", address_format_raw(Some(AddressFormat::SockaddrIn6))),
+    ];
+    for (name, value) in choices {
+        add(name.to_owned(), value.into());
+    }
+    add("FI_SHARED_CONTEXT".to_owned(), SHARED_CONTEXT as u64);
+    all
+}
+
+/// The names of flags and their values.
+fn named<F: bitflags::Flags<Bits = u64>>() -> Vec<(&'static str, u64)> {
+    F::all().iter_names().map(|(name, flag)| (name, flag.bits())).collect()
+}
+
+fn program() -> String {
+    let mut text = INCLUDES.to_owned();
+    // Writing to a string does not fail.
+    let mut line = |line: String| writeln!(text, "{line}").expect("memory");
+    line("SHOW(\"major\", FI_MAJOR_VERSION) SHOW(\"minor\", FI_MINOR_VERSION)".to_owned());
+    for Layout { name, fields, .. } in structs() {
+        line(format!("SHOW(\"{name}\", sizeof({name}))"));
+        for field in *fields {
+            let (major, minor) = field.since;
+            let c_field = field.name.trim_start_matches("r#");
+            line(format!(
+                "#if FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION) >= FI_VERSION({major}, {minor})"
+            ));
+            line(format!("SHOW(\"{name}.{}\", offsetof({name}, {c_field}))", field.name));
+            line("#endif".to_owned());
+        }
+    }
+    for name in constants().keys() {
+        line(format!("SHOW(\"{name}\", {name})"));
+    }
+    line("return 0; }".to_owned());
+    text
+}
+
+/// Compiles a program, in a directory of its own. `None` if there is no compiler.
+fn compile(directory: &Path, source: &str) -> Option<Output> {
+    fs::write(directory.join("layout.c"), source).expect("a temporary directory");
+    Command::new("cc").current_dir(directory).args(["-w", "-o", "layout", "layout.c"]).output().ok()
+}
+
+/// Whether there is something to compare with.
+fn has_headers(directory: &Path) -> bool {
+    let probe = compile(directory, "#include <rdma/fabric.h>\nint main(void) { return 0; }\n");
+    probe.is_some_and(|output| output.status.success())
+}
+
+/// What the headers say, by name.
+fn from_headers() -> Option<BTreeMap<String, u64>> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    if !has_headers(directory.path()) {
+        return None;
+    }
+    let output = compile(directory.path(), &program()).expect("a compiler, as just now");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown =
+        Command::new(directory.path().join("layout")).output().expect("the program that was compiled");
+    assert!(shown.status.success());
+    let shown = String::from_utf8(shown.stdout).expect("ASCII");
+    let parse = |line: &str| {
+        let (name, value) = line.split_once('=').expect("name=value");
+        (name.to_owned(), value.parse().expect("a number"))
+    };
+    Some(shown.lines().map(parse).collect())
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "who runs the test has to see that nothing was compared")]
+fn the_interface_is_that_of_the_installed_headers() {
+    let Some(headers) = from_headers() else {
+        assert!(env::var_os("CI").is_none(), "in CI a C compiler and <rdma/fabric.h> must be there");
+        eprintln!(
+            "SKIPPED: no C compiler or no <rdma/fabric.h> (Debian: libfabric-dev), nothing to compare with"
+        );
+        return;
+    };
+    let version = (headers["major"] as u16, headers["minor"] as u16);
+    assert!(version >= BASE_VERSION, "headers of {version:?} are older than the interface");
+    let mut differences = Vec::new();
+    let mut compare = |name: &str, ours: u64, is_same: fn(&u64, &u64) -> bool| match headers.get(name) {
+        Some(theirs) if is_same(theirs, &ours) => {}
+        theirs => differences.push(format!("{name}: {ours} here, {theirs:?} in the headers")),
+    };
+    for Layout { name, size_bytes, fields } in structs() {
+        for field in fields.iter().filter(|field| field.since <= version) {
+            compare(&format!("{name}.{}", field.name), field.offset_bytes as u64, u64::eq);
+        }
+        // In older headers the structure ends where the first newer field begins. In newer ones it may be
+        // longer, but a vtable that is would have slots that we leave to chance.
+        let newer = fields.iter().find(|field| field.since > version);
+        let size_bytes = newer.map_or(*size_bytes, |field| field.offset_bytes) as u64;
+        let may_be_longer = version > BASE_VERSION && !name.starts_with("struct fi_ops");
+        compare(name, size_bytes, if may_be_longer { u64::ge } else { u64::eq });
+    }
+    for (name, value) in constants() {
+        compare(&name, value, u64::eq);
+    }
+    assert!(differences.is_empty(), "headers of {version:?}:\n{}", differences.join("\n"));
+}

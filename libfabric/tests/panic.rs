@@ -1,0 +1,66 @@
+//! A panic inside the plugin reaches no C code. In a process of its own, since it closes the plugin.
+
+use std::panic;
+use std::ptr;
+
+use homespun_fi::abi::fi_version;
+use homespun_fi::abi::info::{FiEpAttr, FiInfo};
+use homespun_fi::abi::provider::FiProvider;
+use homespun_fi::fi_prov_ini;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::with_default;
+use tracing::{Event, Metadata, Subscriber};
+
+/// Stands for a bug: it panics where the plugin reports that a call failed.
+struct Bug;
+
+impl Subscriber for Bug {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        panic!("a bug");
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Asks for connected endpoints, which there are none of.
+fn getinfo(provider: *const FiProvider) -> i32 {
+    // SAFETY: all zeroes are hints that specify nothing.
+    let (mut hints, mut ep): (FiInfo, FiEpAttr) = unsafe { std::mem::zeroed() };
+    ep.r#type = 1;
+    hints.ep_attr = &raw mut ep;
+    let mut list = ptr::null_mut();
+    // SAFETY: the provider is valid for ever, the hints are valid, and there is a place for the answer.
+    unsafe {
+        ((*provider).getinfo)(fi_version(1, 17), ptr::null(), ptr::null(), 0, &raw const hints, &raw mut list)
+    }
+}
+
+#[test]
+fn a_panic_becomes_an_error_and_closes_the_plugin() {
+    const ENODATA: i32 = -61;
+    const EOTHER: i32 = -256;
+    let provider = fi_prov_ini().cast_const();
+    assert_eq!(getinfo(provider), ENODATA);
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let result = with_default(Bug, || getinfo(provider));
+    panic::set_hook(hook);
+    assert_eq!(result, EOTHER);
+    // Nothing of homespun runs any more.
+    assert_eq!(getinfo(provider), EOTHER);
+    assert!(fi_prov_ini().is_null());
+}

@@ -1,0 +1,134 @@
+//! Address vectors.
+
+use std::ptr;
+
+use homespun_fi::abi::domain::FidAv;
+use homespun_fi::abi::{FI_ADDR_NOTAVAIL, FI_CQ_FORMAT_TAGGED, FI_SYNC_ERR};
+use libc::c_int;
+
+use crate::host::{API_VERSION, Node, Object, av_attr, text};
+
+const EINVAL: c_int = -22;
+
+fn node() -> Node {
+    Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED)
+}
+
+/// The address 192.0.2.`host`, in its C form.
+fn address(host: u8) -> [u8; 16] {
+    // SAFETY: all zeroes are an address, and any address is bytes.
+    unsafe {
+        let mut address: libc::sockaddr_in = std::mem::zeroed();
+        address.sin_family = libc::AF_INET as libc::sa_family_t;
+        address.sin_port = u16::to_be(4711);
+        address.sin_addr.s_addr = u32::to_be(0xc000_0200 | u32::from(host));
+        std::mem::transmute::<libc::sockaddr_in, [u8; 16]>(address)
+    }
+}
+
+fn insert(av: &Object<FidAv>, addresses: &[[u8; 16]], flags: u64, errors: *mut c_int) -> (c_int, Vec<u64>) {
+    let mut found = vec![77; addresses.len()];
+    let (pointer, count) = (av.as_ptr(), addresses.len());
+    // SAFETY: the vector is open, and all arrays are as long as is said.
+    let result = unsafe {
+        let insert = (*(*pointer).ops).insert;
+        insert(pointer, addresses.as_ptr().cast(), count, found.as_mut_ptr(), flags, errors.cast())
+    };
+    (result, found)
+}
+
+fn lookup(av: &Object<FidAv>, fi_addr: u64, room_bytes: usize) -> (c_int, [u8; 16], usize) {
+    let mut found = [0; 16];
+    let mut len_bytes = room_bytes;
+    let pointer = av.as_ptr();
+    // SAFETY: the vector is open, and there is more room than is said.
+    let result = unsafe {
+        ((*(*pointer).ops).lookup)(pointer, fi_addr, found.as_mut_ptr().cast(), &raw mut len_bytes)
+    };
+    (result, found, len_bytes)
+}
+
+#[test]
+fn addresses_are_found_again() {
+    let av = &node().av;
+    let addresses = [address(1), address(2), address(3)];
+    assert_eq!(insert(av, &addresses, 0, ptr::null_mut()), (3, vec![0, 1, 2]));
+    assert_eq!(lookup(av, 1, 16), (0, addresses[1], 16));
+    let (result, found, len_bytes) = lookup(av, 2, 8);
+    assert_eq!((result, len_bytes, &found[..8]), (0, 16, &addresses[2][..8]));
+    assert_eq!(found[8..], [0; 8]);
+    assert_eq!(lookup(av, 3, 16).0, EINVAL);
+    assert_eq!(insert(av, &[], 0, ptr::null_mut()).0, 0);
+}
+
+#[test]
+fn what_is_no_address_is_reported_and_takes_an_index() {
+    let av = &node().av;
+    let mut alien = address(2);
+    alien[0] = libc::AF_UNIX as u8;
+    let mut errors = [99; 3];
+    let (inserted, found) = insert(av, &[address(1), alien, address(3)], FI_SYNC_ERR, errors.as_mut_ptr());
+    assert_eq!((inserted, found), (2, vec![0, FI_ADDR_NOTAVAIL, 2]));
+    assert_eq!(errors, [0, -EINVAL, 0]);
+    assert_eq!(insert(av, &[address(4)], FI_SYNC_ERR, ptr::null_mut()).0, EINVAL);
+    assert_eq!(insert(av, &[address(4)], 1 << 3, ptr::null_mut()).0, -260);
+}
+
+#[test]
+fn removed_addresses_are_gone() {
+    let av = &node().av;
+    let (_, mut found) = insert(av, &[address(1), address(2)], 0, ptr::null_mut());
+    let pointer = av.as_ptr();
+    // SAFETY: the vector is open, and the array is as long as is said.
+    let mut remove =
+        |count, flags| unsafe { ((*(*pointer).ops).remove)(pointer, found.as_mut_ptr(), count, flags) };
+    assert_eq!(remove(1, 1), -260);
+    assert_eq!(remove(1, 0), 0);
+    assert_eq!(remove(1, 0), EINVAL);
+    assert_eq!(lookup(av, 0, 16).0, EINVAL);
+    assert_eq!(lookup(av, 1, 16).0, 0);
+}
+
+#[test]
+fn node_and_service_name_an_address() {
+    let av = &node().av;
+    let pointer = av.as_ptr();
+    let mut found = 77;
+    // SAFETY: the vector is open and the strings are valid.
+    unsafe {
+        let insertsvc = (*(*pointer).ops).insertsvc;
+        let (node, service) = (c"192.0.2.9".as_ptr(), c"4711".as_ptr());
+        assert_eq!(insertsvc(pointer, node, service, &raw mut found, 0, ptr::null_mut()), 1);
+        assert_eq!(lookup(av, found, 16), (0, address(9), 16));
+        assert!(insertsvc(pointer, c"::1".as_ptr(), service, &raw mut found, 0, ptr::null_mut()) < 0);
+        assert_eq!(found, FI_ADDR_NOTAVAIL);
+        assert_eq!(insertsvc(pointer, node, ptr::null(), &raw mut found, 0, ptr::null_mut()), EINVAL);
+    }
+}
+
+#[test]
+fn addresses_are_printed() {
+    let av = &node().av;
+    let pointer = av.as_ptr();
+    let mut buf = [0x7f; 64];
+    let mut len_bytes = buf.len();
+    // SAFETY: the vector is open, and there is as much room as is said.
+    unsafe {
+        let straddr = (*(*pointer).ops).straddr;
+        let printed = straddr(pointer, address(5).as_ptr().cast(), buf.as_mut_ptr(), &raw mut len_bytes);
+        assert_eq!(printed, buf.as_ptr());
+        assert_eq!(text(printed), "fi_sockaddr_in://192.0.2.5:4711");
+        assert_eq!(len_bytes, text(printed).len() + 1);
+        len_bytes = 8;
+        straddr(pointer, address(5).as_ptr().cast(), buf.as_mut_ptr(), &raw mut len_bytes);
+        assert_eq!((text(buf.as_ptr()), len_bytes), ("fi_sock", 32));
+    }
+}
+
+#[test]
+fn an_application_learns_the_type_it_got() {
+    let node = node();
+    let mut attr = av_attr();
+    drop(node.domain.av(&mut attr).expect("an address vector"));
+    assert!(matches!(attr.r#type, 1 | 2));
+}

@@ -1,0 +1,79 @@
+//! Event queues.
+
+use std::ptr;
+
+use homespun_fi::abi::FI_CQ_FORMAT_TAGGED;
+use homespun_fi::abi::eq::{FiEqErrEntry, FidEq};
+
+use crate::host::{API_VERSION, Node, Object, eq_attr, text};
+
+const FI_WRITE: u64 = 1 << 9;
+const FI_PEEK: u64 = 1 << 19;
+const EAGAIN: isize = -11;
+
+struct Reader<'a>(&'a Object<FidEq>);
+
+impl Reader<'_> {
+    fn write(&self, event: u32, data: &[u8], flags: u64) -> isize {
+        let eq = self.0.as_ptr();
+        // SAFETY: the queue is open, and the data as long as is said.
+        unsafe { ((*(*eq).ops).write)(eq, event, data.as_ptr().cast(), data.len(), flags) }
+    }
+
+    fn read(&self, buf: &mut [u8], flags: u64) -> (isize, u32) {
+        let eq = self.0.as_ptr();
+        let mut event = 0;
+        // SAFETY: the queue is open, and the buffer as long as is said.
+        let result =
+            unsafe { ((*(*eq).ops).read)(eq, &raw mut event, buf.as_mut_ptr().cast(), buf.len(), flags) };
+        (result, event)
+    }
+
+    fn sread(&self, buf: &mut [u8], timeout: i32) -> (isize, u32) {
+        let eq = self.0.as_ptr();
+        let mut event = 0;
+        // SAFETY: the queue is open, and the buffer as long as is said.
+        let result = unsafe {
+            ((*(*eq).ops).sread)(eq, &raw mut event, buf.as_mut_ptr().cast(), buf.len(), timeout, 0)
+        };
+        (result, event)
+    }
+}
+
+#[test]
+fn events_come_out_as_they_went_in() {
+    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let eq = node.fabric.eq(&mut eq_attr(FI_WRITE)).expect("an event queue");
+    let queue = Reader(&eq);
+    let mut buf = [0; 8];
+    assert_eq!(queue.read(&mut buf, 0).0, EAGAIN);
+    assert_eq!(queue.sread(&mut buf, 1).0, EAGAIN);
+    assert_eq!(queue.write(1, b"event", 1), -260);
+    assert_eq!(queue.write(1, b"event", 0), 5);
+    assert_eq!(queue.write(2, b"", 0), 0);
+    assert_eq!(queue.read(&mut buf[..4], 0).0, -257);
+    assert_eq!(queue.read(&mut buf, FI_PEEK), (5, 1));
+    assert_eq!(queue.sread(&mut buf, -1), (5, 1));
+    assert_eq!(&buf[..5], b"event");
+    assert_eq!(queue.read(&mut [], 0), (0, 2));
+    assert_eq!(queue.read(&mut buf, 0).0, EAGAIN);
+}
+
+#[test]
+fn a_queue_that_is_not_for_writing_refuses() {
+    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    assert_eq!(Reader(&node.eq).write(1, b"event", 0), -258);
+}
+
+#[test]
+fn there_are_no_errors_and_every_number_has_a_text() {
+    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let eq = node.eq.as_ptr();
+    // SAFETY: all zeroes are an entry; the queue is open.
+    unsafe {
+        let mut entry: FiEqErrEntry = std::mem::zeroed();
+        assert_eq!(((*(*eq).ops).readerr)(eq, &raw mut entry, 0), EAGAIN);
+        let described = ((*(*eq).ops).strerror)(eq, 125, ptr::null(), ptr::null_mut(), 0);
+        assert_eq!(text(described), "Operation canceled");
+    }
+}

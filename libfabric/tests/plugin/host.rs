@@ -1,0 +1,441 @@
+//! The host's side: what `libfabric.so` and the inline functions of its headers do.
+
+use std::env;
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain};
+use homespun_fi::abi::endpoint::FidEp;
+use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCq, FidEq};
+use homespun_fi::abi::fabric::{Fid, FidFabric};
+use homespun_fi::abi::info::FiInfo;
+use homespun_fi::abi::provider::FiProvider;
+use homespun_fi::abi::{
+    FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_UNSPEC, fi_version,
+};
+use libc::{c_char, c_int, c_void};
+use libloading::Library;
+
+/// The version that these tests ask for unless they are about versions.
+pub(crate) const API_VERSION: u32 = fi_version(1, 17);
+
+/// Longer than anything takes that works, so that what does not work fails and does not hang.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The plugin, loaded once.
+pub(crate) struct Plugin {
+    library: Library,
+    provider: *mut FiProvider,
+}
+
+// SAFETY: the provider's functions may be called from any thread, and no test changes the provider.
+unsafe impl Send for Plugin {}
+// SAFETY: as above.
+unsafe impl Sync for Plugin {}
+
+impl Plugin {
+    pub(crate) fn get() -> &'static Plugin {
+        static PLUGIN: OnceLock<Plugin> = OnceLock::new();
+        PLUGIN.get_or_init(|| {
+            // Cargo builds the plugin before its tests, and puts both into one directory.
+            let path = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
+            // SAFETY: loading the plugin runs no code of it.
+            let library = unsafe { Library::new(&path) };
+            let library = library.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let provider = ini(&library);
+            Plugin { library, provider }
+        })
+    }
+
+    pub(crate) fn provider(&self) -> &FiProvider {
+        // SAFETY: the plugin's provider is never freed.
+        unsafe { &*self.provider }
+    }
+
+    /// Calls `fi_prov_ini` again, as a host does that was unloaded and loaded again.
+    pub(crate) fn ini_again(&self) -> *mut FiProvider {
+        ini(&self.library)
+    }
+
+    /// `fi_getinfo`.
+    pub(crate) fn getinfo(
+        &self,
+        node: Option<&CStr>,
+        service: Option<&CStr>,
+        flags: u64,
+        hints: *const FiInfo,
+    ) -> Result<InfoList, c_int> {
+        let mut list = ptr::dangling_mut();
+        let text = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
+        // SAFETY: the strings are valid, hints are null or valid, and there is a place for the result.
+        let result = unsafe {
+            (self.provider().getinfo)(API_VERSION, text(node), text(service), flags, hints, &raw mut list)
+        };
+        match result {
+            0 => Ok(InfoList(list)),
+            error => {
+                assert!(list.is_null(), "an error must leave no list behind");
+                Err(error)
+            }
+        }
+    }
+
+    /// Infos for endpoints on the loopback interface.
+    pub(crate) fn loopback(&self) -> InfoList {
+        const FI_SOURCE: u64 = 1 << 57;
+        self.getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, ptr::null()).expect("a loopback interface")
+    }
+}
+
+fn ini(library: &Library) -> *mut FiProvider {
+    // SAFETY: this is the type that the plugin gives it.
+    unsafe {
+        let ini: libloading::Symbol<'_, extern "C" fn() -> *mut FiProvider> =
+            library.get(c"fi_prov_ini").expect("the plugin's entry point");
+        ini()
+    }
+}
+
+/// What `fi_getinfo` answered; freed as `fi_freeinfo` does.
+pub(crate) struct InfoList(*mut FiInfo);
+
+impl InfoList {
+    pub(crate) fn as_ptr(&self) -> *mut FiInfo {
+        self.0
+    }
+
+    pub(crate) fn first(&self) -> &FiInfo {
+        // SAFETY: a list is never empty.
+        unsafe { &*self.0 }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FiInfo> {
+        // SAFETY: the list is valid as long as `self`.
+        std::iter::successors(Some(self.first()), |info| unsafe { info.next.as_ref() })
+    }
+}
+
+impl Drop for InfoList {
+    fn drop(&mut self) {
+        let mut next = self.0;
+        while !next.is_null() {
+            // SAFETY: every pointer in the list is null or comes from `malloc`.
+            unsafe {
+                let info = next;
+                next = (*info).next;
+                free((*(*info).ep_attr).auth_key);
+                free((*(*info).domain_attr).auth_key);
+                free((*(*info).domain_attr).name);
+                free((*(*info).fabric_attr).name);
+                free((*(*info).fabric_attr).prov_name);
+                free((*info).tx_attr);
+                free((*info).rx_attr);
+                free((*info).ep_attr);
+                free((*info).domain_attr);
+                free((*info).fabric_attr);
+                free((*info).src_addr);
+                free((*info).dest_addr);
+                free(info);
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// `memory` comes from `malloc`.
+unsafe fn free<T>(memory: *mut T) {
+    // SAFETY: the caller says so.
+    unsafe { libc::free(memory.cast()) };
+}
+
+/// An object of any class: its structure begins with a `struct fid`. Closed when dropped, which must succeed.
+pub(crate) struct Object<T>(*mut T);
+
+impl<T> Object<T> {
+    /// Opens an object by a call that writes it to its argument.
+    pub(crate) fn open(call: impl FnOnce(*mut *mut T) -> c_int) -> Result<Object<T>, c_int> {
+        let mut object = ptr::null_mut();
+        match call(&raw mut object) {
+            0 => Ok(Object(object)),
+            error => {
+                assert!(object.is_null(), "an error must leave no object behind");
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        self.0
+    }
+
+    pub(crate) fn fid(&self) -> *mut Fid {
+        self.0.cast()
+    }
+
+    /// `fi_close`, which may be refused.
+    pub(crate) fn close(self) -> Result<(), (Self, c_int)> {
+        // SAFETY: the object is open.
+        match unsafe { ((*(*self.fid()).ops).close)(self.fid()) } {
+            0 => {
+                std::mem::forget(self);
+                Ok(())
+            }
+            error => Err((self, error)),
+        }
+    }
+
+    /// `fi_control`.
+    pub(crate) fn control<A>(&self, command: c_int, arg: *mut A) -> c_int {
+        // SAFETY: the object is open, and the tests pass what the command wants.
+        unsafe { ((*(*self.fid()).ops).control)(self.fid(), command, arg.cast()) }
+    }
+
+    /// `fi_ep_bind` and its like.
+    pub(crate) fn bind<O>(&self, other: &Object<O>, flags: u64) -> c_int {
+        // SAFETY: both objects are open.
+        unsafe { ((*(*self.fid()).ops).bind)(self.fid(), other.fid(), flags) }
+    }
+}
+
+impl<T> Drop for Object<T> {
+    fn drop(&mut self) {
+        // SAFETY: the object is open, and nobody uses it any more.
+        let result = unsafe { ((*(*self.fid()).ops).close)(self.fid()) };
+        if !std::thread::panicking() {
+            assert_eq!(result, 0, "an object could not be closed");
+        }
+    }
+}
+
+pub(crate) fn open_fabric(info: &FiInfo, api_version: u32) -> Object<FidFabric> {
+    // SAFETY: the info is valid, and nobody else uses it.
+    let fabric = unsafe {
+        (*info.fabric_attr).api_version = api_version;
+        let open = Plugin::get().provider().fabric;
+        Object::open(|fabric| open(info.fabric_attr, fabric, ptr::null_mut()))
+    };
+    fabric.expect("a fabric")
+}
+
+impl Object<FidFabric> {
+    pub(crate) fn domain(&self, info: *mut FiInfo) -> Result<Object<FidDomain>, c_int> {
+        // SAFETY: the fabric is open and the info valid.
+        Object::open(|domain| unsafe { ((*(*self.0).ops).domain)(self.0, info, domain, ptr::null_mut()) })
+    }
+
+    pub(crate) fn eq(&self, attr: &mut FiEqAttr) -> Result<Object<FidEq>, c_int> {
+        // SAFETY: the fabric is open.
+        Object::open(|eq| unsafe { ((*(*self.0).ops).eq_open)(self.0, attr, eq, ptr::null_mut()) })
+    }
+}
+
+impl Object<FidDomain> {
+    pub(crate) fn cq(&self, attr: &mut FiCqAttr) -> Result<Object<FidCq>, c_int> {
+        // SAFETY: the domain is open.
+        Object::open(|cq| unsafe { ((*(*self.0).ops).cq_open)(self.0, attr, cq, ptr::null_mut()) })
+    }
+
+    pub(crate) fn av(&self, attr: &mut FiAvAttr) -> Result<Object<FidAv>, c_int> {
+        // SAFETY: the domain is open.
+        Object::open(|av| unsafe { ((*(*self.0).ops).av_open)(self.0, attr, av, ptr::null_mut()) })
+    }
+
+    pub(crate) fn endpoint(&self, info: *mut FiInfo) -> Result<Object<FidEp>, c_int> {
+        // SAFETY: the domain is open and the info valid.
+        Object::open(|ep| unsafe { ((*(*self.0).ops).endpoint)(self.0, info, ep, ptr::null_mut()) })
+    }
+}
+
+pub(crate) fn cq_attr(format: u32) -> FiCqAttr {
+    FiCqAttr {
+        size: 64,
+        flags: 0,
+        format,
+        wait_obj: FI_WAIT_NONE,
+        signaling_vector: 0,
+        wait_cond: 0,
+        wait_set: ptr::null_mut(),
+    }
+}
+
+pub(crate) fn av_attr() -> FiAvAttr {
+    FiAvAttr {
+        r#type: 0,
+        rx_ctx_bits: 0,
+        count: 2,
+        ep_per_node: 0,
+        name: ptr::null(),
+        map_addr: ptr::null_mut(),
+        flags: 0,
+    }
+}
+
+pub(crate) fn eq_attr(flags: u64) -> FiEqAttr {
+    FiEqAttr { size: 4, flags, wait_obj: FI_WAIT_UNSPEC, signaling_vector: 0, wait_set: ptr::null_mut() }
+}
+
+/// An enabled endpoint with all that it needs. Fields are closed in the order in which they stand here.
+pub(crate) struct Node {
+    pub(crate) ep: Object<FidEp>,
+    pub(crate) cq: Object<FidCq>,
+    pub(crate) av: Object<FidAv>,
+    pub(crate) eq: Object<FidEq>,
+    pub(crate) domain: Object<FidDomain>,
+    pub(crate) fabric: Object<FidFabric>,
+}
+
+impl Node {
+    pub(crate) fn open() -> Node {
+        Node::with(API_VERSION, FI_CQ_FORMAT_TAGGED)
+    }
+
+    pub(crate) fn with(api_version: u32, cq_format: u32) -> Node {
+        let node = Node::disabled(api_version, cq_format);
+        assert_eq!(node.ep.bind(&node.av, 0), 0);
+        assert_eq!(node.ep.bind(&node.cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(node.ep.bind(&node.eq, 0), 0);
+        assert_eq!(node.ep.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
+        node
+    }
+
+    /// An endpoint that nothing was done with yet.
+    pub(crate) fn disabled(api_version: u32, cq_format: u32) -> Node {
+        let infos = Plugin::get().loopback();
+        let fabric = open_fabric(infos.first(), api_version);
+        let eq = fabric.eq(&mut eq_attr(0)).expect("an event queue");
+        let domain = fabric.domain(infos.as_ptr()).expect("a domain");
+        let av = domain.av(&mut av_attr()).expect("an address vector");
+        let cq = domain.cq(&mut cq_attr(cq_format)).expect("a completion queue");
+        let ep = domain.endpoint(infos.as_ptr()).expect("an endpoint");
+        Node { ep, cq, av, eq, domain, fabric }
+    }
+
+    /// `fi_getname`.
+    pub(crate) fn name(&self) -> [u8; 16] {
+        let mut name = [0; 16];
+        let mut len_bytes = name.len();
+        let ep = self.ep.as_ptr();
+        // SAFETY: the endpoint is open, and there is as much room as is said.
+        let result =
+            unsafe { ((*(*ep).cm).getname)(ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes) };
+        assert_eq!((result, len_bytes), (0, 16));
+        name
+    }
+
+    /// `fi_av_insert` of one address.
+    pub(crate) fn insert(&self, name: &[u8; 16]) -> u64 {
+        let mut address = 0;
+        let av = self.av.as_ptr();
+        // SAFETY: the vector is open and holds addresses of this size.
+        let inserted = unsafe {
+            ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut())
+        };
+        assert_eq!(inserted, 1);
+        address
+    }
+
+    /// `fi_cq_readfrom` of one entry. Says what it returned if that is not an entry.
+    pub(crate) fn try_read<E: CqEntry>(&self) -> Result<(E, u64), isize> {
+        let mut entry = E::EMPTY;
+        let mut source = 0;
+        let cq = self.cq.as_ptr();
+        // SAFETY: the queue is open; it has this format, says the test.
+        match unsafe { ((*(*cq).ops).readfrom)(cq, (&raw mut entry).cast(), 1, &raw mut source) } {
+            1 => Ok((entry, source)),
+            other => Err(other),
+        }
+    }
+
+    /// `fi_cq_readerr`.
+    pub(crate) fn read_error(&self, entry: &mut FiCqErrEntry) -> isize {
+        let cq = self.cq.as_ptr();
+        // SAFETY: the queue is open.
+        unsafe { ((*(*cq).ops).readerr)(cq, entry, 0) }
+    }
+
+    /// `fi_cq_strerror`, without a buffer.
+    pub(crate) fn error_text(&self, prov_errno: c_int) -> &'static CStr {
+        let cq = self.cq.as_ptr();
+        // SAFETY: the queue is open; the text is valid for ever.
+        unsafe { CStr::from_ptr(((*(*cq).ops).strerror)(cq, prov_errno, ptr::null(), ptr::null_mut(), 0)) }
+    }
+}
+
+/// An entry of a completion queue of one format.
+pub(crate) trait CqEntry {
+    const EMPTY: Self;
+}
+
+impl CqEntry for FiCqTaggedEntry {
+    const EMPTY: Self = FiCqTaggedEntry {
+        op_context: ptr::null_mut(),
+        flags: 0,
+        len: 0,
+        buf: ptr::null_mut(),
+        data: 0,
+        tag: 0,
+    };
+}
+
+/// Two endpoints that know each other, each by one fabric address.
+pub(crate) struct Pair<E = FiCqTaggedEntry> {
+    pub(crate) left: Node,
+    pub(crate) right: Node,
+    /// The right one, in the left one's address vector.
+    pub(crate) to_right: u64,
+    /// The left one, in the right one's address vector.
+    pub(crate) to_left: u64,
+    entry: PhantomData<E>,
+}
+
+impl<E: CqEntry> Pair<E> {
+    pub(crate) fn open(api_version: u32, cq_format: u32) -> Pair<E> {
+        let (left, right) = (Node::with(api_version, cq_format), Node::with(api_version, cq_format));
+        // Somebody else comes first, so that no address is 0 by accident.
+        left.insert(&left.name());
+        right.insert(&right.name());
+        let to_right = left.insert(&right.name());
+        let to_left = right.insert(&left.name());
+        Pair { left, right, to_right, to_left, entry: PhantomData }
+    }
+
+    /// Reads completions of both until each has as many as are expected, in the order in which they came.
+    pub(crate) fn completions(&self, left: usize, right: usize) -> [Vec<(E, u64)>; 2] {
+        let mut found = [Vec::new(), Vec::new()];
+        self.until(|pair| {
+            for (node, found) in [&pair.left, &pair.right].into_iter().zip(&mut found) {
+                match node.try_read() {
+                    Ok(entry) => found.push(entry),
+                    Err(error) => assert_eq!(error, -11, "fi_cq_read"),
+                }
+            }
+            found[0].len() >= left && found[1].len() >= right
+        });
+        found
+    }
+
+    /// Repeats something that drives both until it is done.
+    pub(crate) fn until(&self, mut is_done: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_done(self) {
+            assert!(Instant::now() < deadline, "nothing happens any more");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A context that can be told from others.
+pub(crate) fn context(number: usize) -> *mut c_void {
+    ptr::without_provenance_mut(number)
+}
+
+/// Reads a string that C code made.
+pub(crate) fn text<'a>(from: *const c_char) -> &'a str {
+    assert!(!from.is_null());
+    // SAFETY: not null, so a string, says the test.
+    unsafe { CStr::from_ptr(from) }.to_str().expect("ASCII")
+}

@@ -1,0 +1,171 @@
+//! `fi_prov_ini` and `fi_getinfo`.
+
+use std::ptr;
+
+use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
+use homespun_fi::abi::{FI_SOCKADDR, FI_SOCKADDR_IN, fi_version};
+
+use crate::host::{API_VERSION, Plugin, text};
+
+const ENODATA: i32 = -61;
+const EINVAL: i32 = -22;
+
+/// Hints with all their attributes, specifying nothing.
+struct Hints {
+    info: FiInfo,
+    tx: Box<FiTxAttr>,
+    rx: Box<FiRxAttr>,
+    ep: Box<FiEpAttr>,
+    domain: Box<FiDomainAttr>,
+    fabric: Box<FiFabricAttr>,
+}
+
+impl Hints {
+    fn new() -> Hints {
+        // SAFETY: all zeroes are hints that specify nothing.
+        unsafe {
+            Hints {
+                info: std::mem::zeroed(),
+                tx: Box::new(std::mem::zeroed()),
+                rx: Box::new(std::mem::zeroed()),
+                ep: Box::new(std::mem::zeroed()),
+                domain: Box::new(std::mem::zeroed()),
+                fabric: Box::new(std::mem::zeroed()),
+            }
+        }
+    }
+
+    fn as_ptr(&mut self) -> *const FiInfo {
+        self.info.tx_attr = &raw mut *self.tx;
+        self.info.rx_attr = &raw mut *self.rx;
+        self.info.ep_attr = &raw mut *self.ep;
+        self.info.domain_attr = &raw mut *self.domain;
+        self.info.fabric_attr = &raw mut *self.fabric;
+        &raw const self.info
+    }
+
+    fn getinfo(&mut self) -> Result<crate::host::InfoList, i32> {
+        Plugin::get().getinfo(None, None, 0, self.as_ptr())
+    }
+}
+
+#[test]
+fn the_provider_introduces_itself() {
+    let provider = Plugin::get().provider();
+    assert_eq!(text(provider.name), "homespun");
+    // At least what the newest host lets its applications ask for.
+    assert!(provider.fi_version >= fi_version(2, 6));
+    assert!(provider.version > 0);
+    // A host that comes back finds the same provider.
+    assert_eq!(Plugin::get().ini_again().cast_const(), ptr::from_ref(provider));
+}
+
+#[test]
+fn answers_are_what_the_host_expects() {
+    let list = Plugin::get().getinfo(None, None, 0, ptr::null()).expect("an answer");
+    for info in list.iter() {
+        // SAFETY: answers have all their attributes.
+        unsafe {
+            let (ep, domain, fabric) = (&*info.ep_attr, &*info.domain_attr, &*info.fabric_attr);
+            assert_eq!((text(domain.name), text(fabric.name)), ("tcp", "homespun"));
+            assert!(fabric.prov_name.is_null(), "the host writes it");
+            assert_eq!(ep.r#type, 3);
+            assert!(info.nic.is_null() && info.handle.is_null());
+            assert!(!info.tx_attr.is_null() && !info.rx_attr.is_null());
+        }
+    }
+}
+
+/// A newer host copies whole structures of its own size, which must not reach beyond what was allocated.
+#[test]
+fn structures_have_room_to_grow() {
+    let list = Plugin::get().loopback();
+    let info = list.first();
+    let room = |memory: *mut libc::c_void, size_bytes: usize, newest_bytes: usize| {
+        // SAFETY: `memory` comes from `malloc`, and bytes up to the usable size may be read.
+        unsafe {
+            assert!(libc::malloc_usable_size(memory) >= newest_bytes, "{newest_bytes}");
+            let tail =
+                std::slice::from_raw_parts(memory.cast::<u8>().add(size_bytes), newest_bytes - size_bytes);
+            assert!(tail.iter().all(|&byte| byte == 0));
+        }
+    };
+    // The sizes of 2.6.
+    room(info.ep_attr.cast(), size_of::<FiEpAttr>(), 104);
+    room(info.domain_attr.cast(), size_of::<FiDomainAttr>(), 232);
+    room(list.as_ptr().cast(), size_of::<FiInfo>(), 256);
+}
+
+#[test]
+fn layers_are_told_that_there_is_nothing_to_build_on() {
+    const OFI_CORE_PROV_ONLY: u64 = 1 << 59;
+    let refused = Plugin::get().getinfo(None, None, OFI_CORE_PROV_ONLY, ptr::null());
+    assert_eq!(refused.err(), Some(ENODATA));
+}
+
+#[test]
+fn flags_between_a_host_and_its_layers_are_not_ours() {
+    const FI_RESCAN: u64 = 1 << 35;
+    const OFI_GETINFO_INTERNAL: u64 = 1 << 58;
+    assert!(Plugin::get().getinfo(None, None, FI_RESCAN | OFI_GETINFO_INTERNAL, ptr::null()).is_ok());
+    assert_eq!(Plugin::get().getinfo(None, None, 1 << 3, ptr::null()).err(), Some(-260));
+}
+
+#[test]
+fn what_cannot_be_met_is_enodata() {
+    let unmet: [fn(&mut Hints); 5] = [
+        |hints| hints.ep.r#type = 1,
+        |hints| hints.ep.r#type = 99,
+        |hints| hints.info.caps = 1 << 5,
+        |hints| hints.info.addr_format = 9,
+        |hints| hints.ep.auth_key_size = usize::MAX,
+    ];
+    for unmet in unmet {
+        let mut hints = Hints::new();
+        unmet(&mut hints);
+        assert_eq!(hints.getinfo().err(), Some(ENODATA));
+    }
+    assert!(Hints::new().getinfo().is_ok());
+}
+
+#[test]
+fn what_an_application_chooses_is_echoed() {
+    let mut hints = Hints::new();
+    hints.domain.threading = 3;
+    hints.domain.av_type = 2;
+    hints.info.addr_format = FI_SOCKADDR;
+    hints.tx.op_flags = 1 << 24;
+    let list = hints.getinfo().expect("an answer");
+    // SAFETY: answers have all their attributes.
+    let (domain, tx) = unsafe { (&*list.first().domain_attr, &*list.first().tx_attr) };
+    assert_eq!((domain.threading, domain.av_type, tx.op_flags), (3, 2, 1 << 24));
+}
+
+#[test]
+fn addresses_are_socket_addresses() {
+    let list = Plugin::get().getinfo(Some(c"127.0.0.1"), Some(c"7471"), 0, ptr::null()).expect("an answer");
+    let info = list.first();
+    assert_eq!((info.addr_format, info.dest_addrlen), (FI_SOCKADDR_IN, 16));
+    // SAFETY: it is that long.
+    let address = unsafe { info.dest_addr.cast::<libc::sockaddr_in>().read() };
+    assert_eq!((u16::from_be(address.sin_port), u32::from_be(address.sin_addr.s_addr)), (7471, 0x7f00_0001));
+
+    // The way that fi_pingpong names its peer.
+    let mut hints = Hints::new();
+    hints.info.dest_addr = info.dest_addr;
+    hints.info.dest_addrlen = info.dest_addrlen;
+    hints.info.addr_format = FI_SOCKADDR_IN;
+    let list = hints.getinfo().expect("an answer");
+    assert_eq!(list.first().dest_addrlen, 16);
+    // An address that is cut off is none.
+    hints.info.dest_addrlen = 8;
+    assert_eq!(hints.getinfo().err(), Some(EINVAL));
+}
+
+#[test]
+fn a_call_without_a_place_for_the_answer_is_refused() {
+    let getinfo = Plugin::get().provider().getinfo;
+    // SAFETY: null is checked.
+    let result = unsafe { getinfo(API_VERSION, ptr::null(), ptr::null(), 0, ptr::null(), ptr::null_mut()) };
+    assert_eq!(result, EINVAL);
+}

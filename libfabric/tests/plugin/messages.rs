@@ -1,0 +1,381 @@
+//! Messages between two endpoints of one process, and how their completions are read.
+
+use std::ptr;
+
+use homespun_fi::abi::endpoint::FiMsg;
+use homespun_fi::abi::eq::{FiCqDataEntry, FiCqEntry, FiCqErrEntry, FiCqMsgEntry, FiCqTaggedEntry};
+use homespun_fi::abi::tagged::FiMsgTagged;
+use homespun_fi::abi::{
+    FI_ADDR_UNSPEC, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
+    fi_version,
+};
+use libc::{c_void, iovec};
+
+use crate::host::{API_VERSION, CqEntry, Node, Pair, context};
+
+const MSG: u64 = 1 << 1;
+const TAGGED: u64 = 1 << 3;
+const RECV: u64 = 1 << 10;
+const SEND: u64 = 1 << 11;
+const REMOTE_CQ_DATA: u64 = 1 << 17;
+
+const EAGAIN: isize = -11;
+const EAVAIL: isize = -259;
+
+impl CqEntry for FiCqEntry {
+    const EMPTY: Self = FiCqEntry { op_context: ptr::null_mut() };
+}
+
+impl CqEntry for FiCqMsgEntry {
+    const EMPTY: Self = FiCqMsgEntry { op_context: ptr::null_mut(), flags: 0, len: 0 };
+}
+
+impl CqEntry for FiCqDataEntry {
+    const EMPTY: Self =
+        FiCqDataEntry { op_context: ptr::null_mut(), flags: 0, len: 0, buf: ptr::null_mut(), data: 0 };
+}
+
+fn pair() -> Pair {
+    Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
+}
+
+fn recv(node: &Node, buf: &mut [u8], number: usize) {
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
+    let posted = unsafe {
+        let recv = (*(*ep).msg).recv;
+        recv(ep, buf.as_mut_ptr().cast(), buf.len(), ptr::null_mut(), FI_ADDR_UNSPEC, context(number))
+    };
+    assert_eq!(posted, 0);
+}
+
+fn send(node: &Node, message: &[u8], to: u64, number: usize) {
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the message lives until the completion was read.
+    let posted = unsafe {
+        let send = (*(*ep).msg).send;
+        send(ep, message.as_ptr().cast(), message.len(), ptr::null_mut(), to, context(number))
+    };
+    assert_eq!(posted, 0);
+}
+
+/// An entry's fields, without the buffer, which is null.
+fn fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
+    assert!(entry.buf.is_null());
+    (entry.op_context.addr(), entry.flags, entry.len, entry.data, entry.tag)
+}
+
+fn iov(part: &mut [u8]) -> iovec {
+    iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() }
+}
+
+#[test]
+fn a_message_arrives() {
+    let pair = pair();
+    let mut buf = [0; 16];
+    recv(&pair.right, &mut buf, 2);
+    send(&pair.left, b"hello", pair.to_right, 1);
+    let [left, right] = pair.completions(1, 1);
+    assert_eq!(&buf[..6], b"hello\0");
+    assert_eq!(fields(&left[0].0), (1, SEND | MSG, 0, 0, 0));
+    assert_eq!(fields(&right[0].0), (2, RECV | MSG, 5, 0, 0));
+    assert_eq!(right[0].1, pair.to_left, "the source");
+}
+
+#[test]
+fn every_untagged_call_delivers() {
+    let pair = pair();
+    let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
+    let mut bufs = [[0u8; 8]; 5];
+    let mut gathered = [*b"ab", *b"cd"];
+    let none: *mut c_void = ptr::null_mut();
+    // SAFETY: the endpoints are open, and all buffers live until the completions were read.
+    unsafe {
+        let (send, receive) = (&*(*left).msg, &*(*right).msg);
+        for (number, buf) in bufs.iter_mut().enumerate() {
+            let (first, second) = buf.split_at_mut(3);
+            let parts = [iov(first), iov(second)];
+            let msg = FiMsg {
+                msg_iov: parts.as_ptr(),
+                desc: none.cast(),
+                iov_count: 2,
+                addr: FI_ADDR_UNSPEC,
+                context: context(number),
+                data: 0,
+            };
+            let posted = match number {
+                0 => (receive.recvmsg)(right, &raw const msg, 0),
+                _ => (receive.recvv)(right, parts.as_ptr(), none.cast(), 2, FI_ADDR_UNSPEC, context(number)),
+            };
+            assert_eq!(posted, 0);
+        }
+        let [first, second] = &mut gathered;
+        let parts = [iov(first), iov(second)];
+        let msg = FiMsg {
+            msg_iov: parts.as_ptr(),
+            desc: none.cast(),
+            iov_count: 2,
+            addr: pair.to_right,
+            context: context(10),
+            data: 11,
+        };
+        assert_eq!((send.sendmsg)(left, &raw const msg, REMOTE_CQ_DATA), 0);
+        assert_eq!((send.sendv)(left, parts.as_ptr(), none.cast(), 2, pair.to_right, context(11)), 0);
+        assert_eq!((send.inject)(left, b"inject".as_ptr().cast(), 6, pair.to_right), 0);
+        let data = b"data".as_ptr().cast();
+        assert_eq!((send.senddata)(left, data, 4, none, 12, pair.to_right, context(12)), 0);
+        assert_eq!((send.injectdata)(left, ptr::null(), 0, 13, pair.to_right), 0);
+    }
+    let [sent, received] = pair.completions(3, 5);
+    assert_eq!(sent.iter().map(|(entry, _)| entry.op_context.addr()).collect::<Vec<_>>(), [10, 11, 12]);
+    let expected = [
+        (0, RECV | MSG | REMOTE_CQ_DATA, 4, 11, 0),
+        (1, RECV | MSG, 4, 0, 0),
+        (2, RECV | MSG, 6, 0, 0),
+        (3, RECV | MSG | REMOTE_CQ_DATA, 4, 12, 0),
+        (4, RECV | MSG | REMOTE_CQ_DATA, 0, 13, 0),
+    ];
+    assert_eq!(received.iter().map(|(entry, _)| fields(entry)).collect::<Vec<_>>(), expected);
+    assert_eq!(bufs, [*b"abcd\0\0\0\0", *b"abcd\0\0\0\0", *b"inject\0\0", *b"data\0\0\0\0", [0; 8]]);
+}
+
+#[test]
+fn every_tagged_call_delivers_by_its_tag() {
+    let pair = pair();
+    let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
+    let mut bufs = [[0u8; 8]; 5];
+    let mut message = *b"message";
+    let none: *mut c_void = ptr::null_mut();
+    // SAFETY: the endpoints are open, and all buffers live until the completions were read.
+    unsafe {
+        let (send, receive) = (&*(*left).tagged, &*(*right).tagged);
+        // The buffer of number n takes the message of tag n, in whatever order messages come.
+        for (number, buf) in bufs.iter_mut().enumerate() {
+            let (tag, ignore) = (0xff00 | number as u64, 0xff00);
+            let (address, op_context) = (FI_ADDR_UNSPEC, context(number));
+            let part = iov(buf);
+            let msg = FiMsgTagged {
+                msg_iov: &raw const part,
+                desc: none.cast(),
+                iov_count: 1,
+                addr: address,
+                tag,
+                ignore,
+                context: op_context,
+                data: 0,
+            };
+            let posted = match number {
+                0 => (receive.recvmsg)(right, &raw const msg, 0),
+                1 => {
+                    (receive.recvv)(right, &raw const part, none.cast(), 1, address, tag, ignore, op_context)
+                }
+                _ => (receive.recv)(right, part.iov_base, 8, none, address, tag, ignore, op_context),
+            };
+            assert_eq!(posted, 0);
+        }
+        let part = iov(&mut message);
+        let msg = FiMsgTagged {
+            msg_iov: &raw const part,
+            desc: none.cast(),
+            iov_count: 1,
+            addr: pair.to_right,
+            tag: 4,
+            ignore: 0,
+            context: context(14),
+            data: 0,
+        };
+        let to = pair.to_right;
+        assert_eq!((send.sendmsg)(left, &raw const msg, 0), 0);
+        assert_eq!((send.sendv)(left, &raw const part, none.cast(), 1, to, 3, context(13)), 0);
+        assert_eq!((send.inject)(left, b"inject".as_ptr().cast(), 6, to, 2), 0);
+        assert_eq!((send.senddata)(left, part.iov_base, 7, none, 21, to, 1, context(11)), 0);
+        assert_eq!((send.injectdata)(left, b"x".as_ptr().cast(), 1, 20, to, 0), 0);
+    }
+    let [sent, mut received] = pair.completions(3, 5);
+    assert!(sent.iter().all(|(entry, _)| entry.flags == SEND | TAGGED));
+    received.sort_by_key(|(entry, _)| entry.op_context.addr());
+    let expected = [
+        (0, RECV | TAGGED | REMOTE_CQ_DATA, 1, 20, 0),
+        (1, RECV | TAGGED | REMOTE_CQ_DATA, 7, 21, 1),
+        (2, RECV | TAGGED, 6, 0, 2),
+        (3, RECV | TAGGED, 7, 0, 3),
+        (4, RECV | TAGGED, 7, 0, 4),
+    ];
+    assert_eq!(received.iter().map(|(entry, _)| fields(entry)).collect::<Vec<_>>(), expected);
+    assert_eq!(bufs, [*b"x\0\0\0\0\0\0\0", *b"message\0", *b"inject\0\0", *b"message\0", *b"message\0"]);
+}
+
+/// Sends a message through queues of one format and returns the receiver's entry.
+fn through<E: CqEntry>(format: u32) -> E {
+    let pair = Pair::<E>::open(API_VERSION, format);
+    let mut buf = [0; 16];
+    recv(&pair.right, &mut buf, 7);
+    send(&pair.left, b"hello", pair.to_right, 1);
+    let [_, mut received] = pair.completions(1, 1);
+    assert_eq!(&buf[..5], b"hello");
+    received.remove(0).0
+}
+
+#[test]
+fn entries_have_the_format_of_their_queue() {
+    assert_eq!(through::<FiCqEntry>(FI_CQ_FORMAT_CONTEXT).op_context, context(7));
+    let entry: FiCqMsgEntry = through(FI_CQ_FORMAT_MSG);
+    assert_eq!((entry.op_context, entry.flags, entry.len), (context(7), RECV | MSG, 5));
+    let entry: FiCqDataEntry = through(FI_CQ_FORMAT_DATA);
+    assert_eq!((entry.op_context, entry.flags, entry.len, entry.data), (context(7), RECV | MSG, 5, 0));
+}
+
+#[test]
+fn many_entries_are_read_at_once_and_no_more_than_there_is_room_for() {
+    let pair = pair();
+    let mut bufs = [[0; 1]; 4];
+    for (number, buf) in bufs.iter_mut().enumerate() {
+        recv(&pair.right, buf, number);
+        send(&pair.left, &[number as u8], pair.to_right, 0);
+    }
+    let mut entries = [FiCqTaggedEntry::EMPTY; 8];
+    let mut found = Vec::new();
+    let (right, left) = (pair.right.cq.as_ptr(), pair.left.cq.as_ptr());
+    pair.until(|_| {
+        // SAFETY: the queues are open, and there is room for more entries than are asked for.
+        let read = unsafe {
+            // Without room, reading only drives progress.
+            let driven = ((*(*left).ops).read)(left, ptr::null_mut(), 0);
+            assert!(driven == 0 || driven == EAGAIN, "{driven}");
+            ((*(*right).ops).read)(right, entries.as_mut_ptr().cast(), 3)
+        };
+        assert!(read <= 3);
+        let count = usize::try_from(read).unwrap_or(0);
+        found.extend(entries[..count].iter().map(|entry| entry.op_context.addr()));
+        found.len() == 4
+    });
+    assert_eq!(found, [0, 1, 2, 3]);
+    assert!(entries[3..].iter().all(|entry| entry.op_context.is_null()));
+    // SAFETY: the queue is open.
+    assert_eq!(unsafe { ((*(*right).ops).read)(right, ptr::null_mut(), 1) }, -22);
+}
+
+/// An error entry of which everything is known before it is read.
+fn untouched() -> FiCqErrEntry {
+    FiCqErrEntry {
+        op_context: ptr::null_mut(),
+        flags: 0,
+        len: 99,
+        buf: ptr::dangling_mut(),
+        data: 99,
+        tag: 99,
+        olen: 99,
+        err: 99,
+        prov_errno: 99,
+        err_data: ptr::dangling_mut(),
+        err_data_size: 0,
+        src_addr: 99,
+    }
+}
+
+/// A pair of which the right one has a truncated message on top of its queue.
+fn truncated(api_version: u32, buf: &mut [u8; 3]) -> Pair {
+    let pair = Pair::open(api_version, FI_CQ_FORMAT_TAGGED);
+    recv(&pair.right, buf, 7);
+    send(&pair.left, b"too long", pair.to_right, 1);
+    pair.until(|pair| {
+        let _ = pair.left.try_read::<FiCqTaggedEntry>();
+        match pair.right.try_read::<FiCqTaggedEntry>() {
+            Err(EAGAIN) => false,
+            other => {
+                assert_eq!(other.err(), Some(EAVAIL));
+                true
+            }
+        }
+    });
+    pair
+}
+
+#[test]
+fn a_message_that_does_not_fit_is_an_error_that_says_by_how_much() {
+    let mut buf = [0; 3];
+    let pair = truncated(fi_version(1, 20), &mut buf);
+    let mut entry = untouched();
+    assert_eq!(pair.right.read_error(&mut entry), 1);
+    assert_eq!((entry.err, entry.prov_errno, entry.olen, entry.len), (265, 265, 5, 3));
+    assert_eq!((entry.op_context, entry.flags, entry.tag), (context(7), RECV | MSG, 0));
+    assert!(entry.buf.is_null() && entry.err_data.is_null());
+    assert_eq!((entry.err_data_size, entry.src_addr), (0, pair.to_left));
+    assert_eq!(&buf, b"too");
+    assert_eq!(pair.right.error_text(entry.prov_errno), c"Truncation error");
+    assert_eq!(pair.right.read_error(&mut entry), EAGAIN);
+    assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
+}
+
+#[test]
+fn an_error_entry_is_written_as_far_as_the_application_knows_it() {
+    let mut buf = [0; 3];
+    let mut entry = untouched();
+    let mut data = [0u8; 4];
+    // Since 1.5 it may bring a buffer, of which nothing is used here.
+    entry.err_data = data.as_mut_ptr().cast();
+    entry.err_data_size = data.len();
+    assert_eq!(truncated(API_VERSION, &mut buf).right.read_error(&mut entry), 1);
+    assert_eq!((entry.err_data.cast_const(), entry.err_data_size), (data.as_ptr().cast::<c_void>(), 0));
+    assert_eq!(entry.src_addr, 99);
+
+    entry = untouched();
+    entry.err_data_size = 99;
+    assert_eq!(truncated(fi_version(1, 4), &mut buf).right.read_error(&mut entry), 1);
+    assert!(entry.err_data.is_null());
+    assert_eq!((entry.err_data_size, entry.src_addr), (99, 99));
+}
+
+#[test]
+fn a_cancelled_receive_is_an_error() {
+    let node = Node::open();
+    let mut buf = [0; 8];
+    recv(&node, &mut buf, 7);
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open.
+    let cancel = |number| unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(number)) };
+    assert_eq!(cancel(8), -2);
+    assert_eq!(cancel(7), 0);
+    assert_eq!(node.try_read::<FiCqTaggedEntry>().err(), Some(EAVAIL));
+    let mut entry = untouched();
+    assert_eq!(node.read_error(&mut entry), 1);
+    assert_eq!((entry.err, entry.op_context), (125, context(7)));
+}
+
+#[test]
+fn posts_that_cannot_be_are_refused() {
+    let node = Node::open();
+    let to = node.insert(&node.name());
+    let ep = node.ep.as_ptr();
+    let mut byte = [0u8];
+    let parts = [const { iovec { iov_base: ptr::null_mut(), iov_len: 0 } }; 5];
+    let none: *mut c_void = ptr::null_mut();
+    let big = vec![0u8; 1 << 20];
+    // SAFETY: the endpoint is open, and nothing that is refused is used.
+    unsafe {
+        let msg = &*(*ep).msg;
+        let byte = byte.as_mut_ptr().cast();
+        assert_eq!((msg.send)(ep, byte, 1, none, to + 1, none), -22, "an address that is not in the vector");
+        assert_eq!((msg.send)(ep, ptr::null(), 1, none, to, none), -22, "null with a length");
+        assert_eq!((msg.inject)(ep, ptr::null(), 1, to), -22, "null with a length");
+        assert_eq!((msg.inject)(ep, big.as_ptr().cast(), big.len(), to), -90, "more than can be injected");
+        assert_eq!((msg.sendv)(ep, parts.as_ptr(), none.cast(), 5, to, none), -22, "too many segments");
+        assert_eq!(
+            (msg.recvv)(ep, parts.as_ptr(), none.cast(), usize::MAX, to, none),
+            -22,
+            "too many segments"
+        );
+        assert_eq!((msg.sendv)(ep, ptr::null(), none.cast(), 1, to, none), -22, "no segments");
+        assert_eq!((msg.sendmsg)(ep, ptr::null(), 0), -22, "no message");
+        let unknown = FiMsg {
+            msg_iov: parts.as_ptr(),
+            desc: none.cast(),
+            iov_count: 1,
+            addr: to,
+            context: none,
+            data: 0,
+        };
+        assert_eq!((msg.sendmsg)(ep, &raw const unknown, 1 << 40), -260, "a flag that is not known");
+        assert_eq!((msg.recvmsg)(ep, &raw const unknown, 1 << 40), -260, "a flag that is not known");
+    }
+}

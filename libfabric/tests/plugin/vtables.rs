@@ -1,0 +1,214 @@
+//! Every slot of every vtable: none is empty, what is not supported says so, and null is refused.
+
+use homespun_fi::abi::CONSTANTS;
+use homespun_fi::abi::fabric::FiOps;
+
+use crate::host::Node;
+
+const EINVAL: i64 = -22;
+const ENOSYS: i64 = -38;
+const ENOPROTOOPT: i64 = -92;
+
+/// A function of the C interface that can be called with zeroes.
+trait Slot {
+    /// What it answers then; a null pointer counts as 0.
+    ///
+    /// # Safety
+    ///
+    /// The function checks its arguments for null before it uses any.
+    unsafe fn probe(&self) -> i64;
+}
+
+/// What such functions return.
+trait Answer {
+    fn number(self) -> i64;
+}
+
+impl Answer for i32 {
+    fn number(self) -> i64 {
+        self.into()
+    }
+}
+
+impl Answer for isize {
+    fn number(self) -> i64 {
+        self as i64
+    }
+}
+
+impl<T> Answer for *const T {
+    fn number(self) -> i64 {
+        self.addr() as i64
+    }
+}
+
+macro_rules! slots {
+    () => {};
+    ($first:ident $($rest:ident)*) => {
+        impl<R: Answer, $first, $($rest),*> Slot for unsafe extern "C" fn($first, $($rest),*) -> R {
+            unsafe fn probe(&self) -> i64 {
+                // SAFETY: all parameters of the interface are integers and pointers, so zeroes are values of
+                // theirs, and the function bears them, says the caller.
+                unsafe {
+                    self(std::mem::zeroed::<$first>(), $(std::mem::zeroed::<$rest>()),*).number()
+                }
+            }
+        }
+        slots! { $($rest)* }
+    };
+}
+
+slots! { A B C D E F G H I J K L M N O P }
+
+/// Asserts of slots of one vtable what they answer when everything is zero.
+macro_rules! assert_answers {
+    ($ops:expr, $expected:expr, $($slot:ident)*) => {
+        $(
+            // SAFETY: the object is open, and that its functions check for null is what is tested.
+            let answer = unsafe { (*$ops).$slot.probe() };
+            assert_eq!(answer, $expected, "{}", stringify!($slot));
+        )*
+    };
+}
+
+/// Asserts that a vtable is as long as it says, and has no empty slot.
+///
+/// # Safety
+///
+/// `ops` points to a vtable.
+unsafe fn assert_full<T>(ops: *const T) {
+    assert!(!ops.is_null());
+    // SAFETY: a vtable is its size, followed by pointers as far as that goes.
+    unsafe {
+        let size_bytes = ops.cast::<usize>().read();
+        assert_eq!(size_bytes, size_of::<T>(), "{}", std::any::type_name::<T>());
+        let words = std::slice::from_raw_parts(ops.cast::<usize>(), size_bytes / size_of::<usize>());
+        assert!(words.iter().all(|&word| word != 0), "{}", std::any::type_name::<T>());
+    }
+}
+
+#[test]
+fn no_slot_is_empty() {
+    let node = Node::open();
+    // SAFETY: the objects are open, and all these are their vtables.
+    unsafe {
+        for fid in
+            [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()]
+        {
+            assert_full::<FiOps>((*fid).ops);
+        }
+        assert_full((*node.fabric.as_ptr()).ops);
+        assert_full((*node.domain.as_ptr()).ops);
+        assert_full((*node.domain.as_ptr()).mr);
+        assert_full((*node.eq.as_ptr()).ops);
+        assert_full((*node.cq.as_ptr()).ops);
+        assert_full((*node.av.as_ptr()).ops);
+        let ep = node.ep.as_ptr();
+        assert_full((*ep).ops);
+        assert_full((*ep).cm);
+        assert_full((*ep).msg);
+        assert_full((*ep).rma);
+        assert_full((*ep).tagged);
+        assert_full((*ep).atomic);
+        assert_full((*ep).collective);
+    }
+}
+
+#[test]
+fn what_is_not_supported_says_so() {
+    let node = Node::open();
+    let (fabric, domain) = (node.fabric.as_ptr(), node.domain.as_ptr());
+    assert_answers!((*fabric).ops, ENOSYS, passive_ep wait_open trywait domain2);
+    assert_answers!(
+        (*domain).ops, ENOSYS,
+        scalable_ep cntr_open poll_open stx_ctx srx_ctx query_atomic query_collective endpoint2 xpu_ctx
+    );
+    assert_answers!((*domain).mr, ENOSYS, reg regv regattr);
+    assert_answers!((*node.cq.as_ptr()).ops, ENOSYS, sread sreadfrom signal export_xpu);
+    assert_answers!(
+        (*node.av.as_ptr()).ops, ENOSYS,
+        insertsym av_set insert_auth_key lookup_auth_key set_user_id lookup2
+    );
+    let ep = node.ep.as_ptr();
+    assert_answers!((*ep).ops, ENOSYS, tx_ctx rx_ctx rx_size_left tx_size_left export_xpu);
+    assert_answers!((*ep).ops, ENOPROTOOPT, getopt setopt);
+    assert_answers!((*ep).cm, ENOSYS, getpeer connect listen accept reject shutdown join);
+    assert_answers!(
+        (*ep).rma, ENOSYS,
+        read readv readmsg write writev writemsg inject writedata injectdata
+    );
+    assert_answers!(
+        (*ep).atomic, ENOSYS,
+        write writev writemsg inject readwrite readwritev readwritemsg compwrite compwritev compwritemsg
+        writevalid readwritevalid compwritevalid
+    );
+    assert_answers!(
+        (*ep).collective, ENOSYS,
+        barrier broadcast alltoall allreduce allgather reduce_scatter reduce scatter gather msg barrier2
+    );
+    for fid in
+        [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()]
+    {
+        assert_answers!((*fid).ops, ENOSYS, ops_open tostr ops_set);
+    }
+    for fid in [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid()] {
+        assert_answers!((*fid).ops, ENOSYS, bind);
+    }
+    for fid in [node.fabric.fid(), node.domain.fid(), node.av.fid()] {
+        assert_answers!((*fid).ops, ENOSYS, control);
+    }
+}
+
+#[test]
+fn null_is_refused_everywhere() {
+    let node = Node::open();
+    for fid in
+        [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()]
+    {
+        assert_answers!((*fid).ops, EINVAL, close);
+    }
+    for fid in [node.eq.fid(), node.cq.fid(), node.ep.fid()] {
+        assert_answers!((*fid).ops, EINVAL, control);
+    }
+    assert_answers!((*node.ep.fid()).ops, EINVAL, bind);
+    assert_answers!((*node.fabric.as_ptr()).ops, EINVAL, domain eq_open);
+    assert_answers!((*node.domain.as_ptr()).ops, EINVAL, av_open cq_open endpoint);
+    assert_answers!((*node.eq.as_ptr()).ops, EINVAL, read readerr write sread);
+    assert_answers!((*node.eq.as_ptr()).ops, 0, strerror);
+    assert_answers!((*node.cq.as_ptr()).ops, EINVAL, read readfrom readerr);
+    assert_answers!((*node.cq.as_ptr()).ops, 0, strerror);
+    assert_answers!((*node.av.as_ptr()).ops, EINVAL, insert insertsvc remove lookup);
+    assert_answers!((*node.av.as_ptr()).ops, 0, straddr);
+    let ep = node.ep.as_ptr();
+    assert_answers!((*ep).ops, EINVAL, cancel);
+    assert_answers!((*ep).cm, EINVAL, setname getname);
+    assert_answers!(
+        (*ep).msg, EINVAL,
+        recv recvv recvmsg send sendv sendmsg inject senddata injectdata
+    );
+    assert_answers!(
+        (*ep).tagged, EINVAL,
+        recv recvv recvmsg send sendv sendmsg inject senddata injectdata
+    );
+}
+
+#[test]
+fn a_command_that_an_object_does_not_have_says_so() {
+    let node = Node::open();
+    let mut arg = 0u64;
+    let known =
+        |name: &str| CONSTANTS.iter().find(|(known, _)| *known == name).map(|&(_, value)| value as i32);
+    for command in [known("FI_ALIAS").expect("a command"), known("FI_GETWAIT").expect("a command"), 1000, -1]
+    {
+        for result in [
+            node.fabric.control(command, &raw mut arg),
+            node.domain.control(command, &raw mut arg),
+            node.eq.control(command, &raw mut arg),
+            node.cq.control(command, &raw mut arg),
+            node.av.control(command, &raw mut arg),
+            node.ep.control(command, &raw mut arg),
+        ] {
+            assert_eq!(i64::from(result), ENOSYS, "command {command}");
+        }
+    }
+}
