@@ -56,9 +56,11 @@
 //!
 //! let link = client.connect(server.address());
 //! let message = Message { len_bytes: 5, tag: None, data: None, wants_ack: false };
-//! client.send_inline(link, &Header::Message(message), b"hello").expect("room for a first message");
-//!
 //! let (mut inbox, mut replies) = (Inbox::default(), Inbox::default());
+//! while client.send_inline(link, &Header::Message(message), b"hello").is_err() {
+//!     // Nothing is taken until the connection is made.
+//!     client.receive(64, &mut replies);
+//! }
 //! while inbox.messages.is_empty() {
 //!     client.receive(64, &mut replies);
 //!     client.flush();

@@ -14,7 +14,7 @@ use crate::greeting::believed_address;
 use crate::inbound::{Inbound, ReadOutcome};
 use crate::outbound::Outbound;
 use crate::staging::Spare;
-use crate::sys;
+use crate::{socket, sys};
 
 /// Which side made the connection.
 #[derive(Debug, Clone, Copy)]
@@ -106,11 +106,7 @@ impl Link {
 
     /// Writes what is staged, and the end of the stream behind it if the link is being closed.
     pub(crate) fn flush(&mut self, spare: &mut Spare) {
-        let was_connecting = self.outbound.is_connecting();
         self.outbound.flush(&self.stream, spare);
-        if was_connecting && !self.outbound.is_connecting() {
-            self.connected();
-        }
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
             if let Err(error) = self.stream.shutdown(Shutdown::Write) {
                 tracing::trace!(%error, "the peer was gone before the link was closed");
@@ -122,13 +118,26 @@ impl Link {
         }
     }
 
-    /// The connection was made, or what looks like one.
-    fn connected(&mut self) {
-        let Origin::Connected(to) = self.origin else { return };
-        // A port without a listener may be the very one that the kernel chose for this socket, which is then
-        // connected to itself.
-        if self.outbound.failure().is_none() && self.stream.local_addr().is_ok_and(|own| to == own.into()) {
-            self.fail(Errno::ECONNREFUSED);
+    /// Notes that the kernel reported the socket writable, or broken.
+    pub(crate) fn writable(&mut self) {
+        match self.origin {
+            Origin::Connected(to) if self.outbound.is_connecting() => self.finish_connecting(to),
+            _ => self.outbound.open(),
+        }
+    }
+
+    /// Finds out whether the connection was made. Nothing is written for that, so that the hello can leave together
+    /// with the first frames.
+    fn finish_connecting(&mut self, to: Address) {
+        match self.stream.take_error() {
+            Ok(Some(error)) | Err(error) => self.fail(socket::errno(&error)),
+            Ok(None) if self.stream.peer_addr().is_err() => return,
+            // A port without a listener may be the very one that the kernel chose for this socket, which is then
+            // connected to itself.
+            Ok(None) if self.stream.local_addr().is_ok_and(|own| to == own.into()) => {
+                self.fail(Errno::ECONNREFUSED);
+            }
+            Ok(None) => self.outbound.open(),
         }
         tracing::debug!(%to, failure = ?self.outbound.failure(), "connected");
     }

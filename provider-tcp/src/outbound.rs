@@ -29,10 +29,7 @@ pub(crate) struct Outbound {
 #[derive(Debug)]
 enum Gate {
     /// The connection is being made.
-    Connecting {
-        /// The kernel has reported something since the last attempt.
-        attempt: bool,
-    },
+    Connecting,
     /// As far as is known there is room in the kernel's buffer.
     Open,
     /// There was none; the kernel reports when there is again.
@@ -46,21 +43,20 @@ impl Outbound {
     pub(crate) fn new(hello: &[u8], connected: bool, spare: &mut Spare) -> Outbound {
         let mut staging = Staging::default();
         staging.append(hello, spare);
-        let gate = if connected { Gate::Open } else { Gate::Connecting { attempt: false } };
+        let gate = if connected { Gate::Open } else { Gate::Connecting };
         Outbound { staging, unfinished: false, gate }
     }
 
-    /// Notes that the kernel reported the socket writable, or broken: the next write will tell.
-    pub(crate) fn unblock(&mut self) {
-        match &mut self.gate {
-            Gate::Connecting { attempt } => *attempt = true,
-            Gate::Blocked => self.gate = Gate::Open,
-            Gate::Open | Gate::Failed(_) => {}
+    /// Notes that the connection was made, or that the kernel reported the socket writable or broken: the next write
+    /// will tell.
+    pub(crate) fn open(&mut self) {
+        if self.failure().is_none() {
+            self.gate = Gate::Open;
         }
     }
 
     pub(crate) fn is_connecting(&self) -> bool {
-        matches!(self.gate, Gate::Connecting { .. })
+        matches!(self.gate, Gate::Connecting)
     }
 
     /// Why nothing can be written any more.
@@ -94,7 +90,8 @@ impl Outbound {
         payload: &[IoSlice<'_>],
         spare: &mut Spare,
     ) -> Result<(), Full> {
-        if self.unfinished || self.failure().is_some() {
+        // While the connection is being made nothing is taken: what was taken could fail in silence.
+        if self.unfinished || self.is_connecting() || self.failure().is_some() {
             return Err(Full);
         }
         let mut head = [0; HEADER_MAX_BYTES];
@@ -121,9 +118,6 @@ impl Outbound {
         payload: &[IoSlice<'_>],
         spare: &mut Spare,
     ) -> Sent {
-        if self.is_connecting() {
-            return Sent::Full;
-        }
         let payload_bytes = total_bytes(payload);
         debug_assert_eq!(payload_bytes as u64, header.payload_len_bytes(), "a payload of another length");
         if payload_bytes <= INLINE_MAX_BYTES {
@@ -175,7 +169,7 @@ impl Outbound {
 
     /// Whether a write is worth a system call.
     pub(crate) fn may_write(&self) -> bool {
-        matches!(self.gate, Gate::Open | Gate::Connecting { attempt: true })
+        matches!(self.gate, Gate::Open)
     }
 
     /// Writes staging, header and payload in one system call, if one is worth it, and returns how many bytes beyond
@@ -212,20 +206,13 @@ impl Gate {
                 Err(error) => {
                     match error.kind() {
                         io::ErrorKind::Interrupted => continue,
-                        io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected => self.block(),
+                        io::ErrorKind::WouldBlock => *self = Gate::Blocked,
                         _ => *self = Gate::Failed(socket::errno(&error)),
                     }
                     0
                 }
             };
         }
-    }
-
-    fn block(&mut self) {
-        *self = match self {
-            Gate::Connecting { .. } => Gate::Connecting { attempt: false },
-            _ => Gate::Blocked,
-        };
     }
 }
 

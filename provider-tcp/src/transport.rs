@@ -151,7 +151,7 @@ impl Transport for TcpTransport {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
             None => self.collect_events(),
         }
-        self.flush();
+        self.advance_draining();
         self.accept();
         let (mut spent, mut reported) = (0_u32, 0_u32);
         while spent < budget_frames
@@ -161,7 +161,6 @@ impl Transport for TcpTransport {
             spent = spent.saturating_add(count.max(1));
             reported = reported.saturating_add(count);
         }
-        self.let_go_of_delivered();
         reported
     }
 
@@ -222,8 +221,11 @@ impl TcpTransport {
                 enlist_ready(&mut self.ready, id, link);
             }
             if has_ended || event.is_writable() {
-                link.outbound.unblock();
+                link.writable();
                 enlist_dirty(&mut self.dirty, id, link);
+                if link.outbound.failure().is_some() {
+                    enlist_ready(&mut self.ready, id, link);
+                }
             }
         }
     }
@@ -301,11 +303,12 @@ impl TcpTransport {
         }
     }
 
-    /// Lets go of closed links whose peer's kernel has everything. Waiting for the peer to end the stream as well would
-    /// make the end of one endpoint depend on the progress of another.
-    fn let_go_of_delivered(&mut self) {
+    /// Lets closed links write, and lets go of those whose peer's kernel has everything. Waiting for the peer to end the
+    /// stream as well would make the end of one endpoint depend on the progress of another.
+    fn advance_draining(&mut self) {
         for place in (0..self.draining.len()).rev() {
             let id = self.draining[place];
+            self.flush_link(id);
             if self.links.link(id).is_some_and(|link| link.is_delivered()) {
                 self.drop_link(id);
             }

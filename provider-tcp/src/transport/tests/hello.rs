@@ -108,8 +108,11 @@ fn hello_and_first_frames_leave_together_without_waiting_for_the_peer() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let link = side.transport.connect(listener.local_addr().unwrap().into());
-    side.transport.send_inline(link, &message(3, 5), b"abc").unwrap();
     let (mut raw, _) = listener.accept().unwrap();
+    until("the connection", &mut [], |_| {
+        side.transport.receive(64, &mut side.recorder);
+        side.transport.send_inline(link, &message(3, 5), b"abc").is_ok()
+    });
 
     let mut expected = Hello { address: side.transport.address(), instance: side.instance }.emit().to_vec();
     let mut head = [0; HEADER_MAX_BYTES];
