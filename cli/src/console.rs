@@ -1,0 +1,66 @@
+//! Where the command speaks: results on standard output, complaints and progress on standard error.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::failure::Failure;
+
+/// Standard output and standard error, with a progress bar on the latter while it is a terminal.
+#[derive(Debug)]
+pub(crate) struct Console {
+    bar: ProgressBar,
+}
+
+impl Console {
+    pub(crate) fn new() -> Console {
+        Console { bar: ProgressBar::hidden() }
+    }
+
+    /// Writes a line of results. It is out when this returns, also where it goes to a pipe.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Output`], also if nobody reads the pipe any more, which the standard macros would panic at.
+    pub(crate) fn line(&self, text: impl Display) -> Result<(), Failure> {
+        let line = format!("{text}\n");
+        let write = || {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush())
+        };
+        self.bar.suspend(write).map_err(Failure::Output)
+    }
+
+    /// Writes a complaint.
+    pub(crate) fn complain(&self, text: impl Display) {
+        // In one piece, so that two processes that complain at once can both be read.
+        let line = format!("homespun: {text}\n");
+        // Where standard error is closed there is nobody left to tell.
+        let _ = self.bar.suspend(|| io::stderr().write_all(line.as_bytes()));
+    }
+
+    /// Shows a progress bar of so many steps, where standard error is a terminal.
+    pub(crate) fn start_progress(&mut self, steps: usize) {
+        let style = ProgressStyle::with_template("{bar:32} {pos}/{len}  {msg}");
+        self.bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr())
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    }
+
+    /// Says what the next step is. The bar is drawn now and not again before the next call, so that drawing does not
+    /// disturb what is measured.
+    pub(crate) fn step(&self, message: String) {
+        self.bar.set_message(message);
+        self.bar.tick();
+    }
+
+    /// A step is done.
+    pub(crate) fn step_done(&self) {
+        self.bar.inc(1);
+    }
+
+    /// Takes the progress bar away.
+    pub(crate) fn end_progress(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,174 @@
+//! Why the command failed, in the words that its user reads.
+
+use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use homespun::transport::LinkError;
+use homespun::{Address, Errno, Error, Misuse, OperationError};
+
+/// Why the command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// Nothing meets the request, for this reason (ENODATA).
+    #[error("nothing there meets the request; it takes {0} (ENODATA)")]
+    NoData(&'static str),
+    /// A call of the fabric failed.
+    #[error("{0}")]
+    Fabric(Error),
+    /// An endpoint could not be opened.
+    #[error("cannot listen at {at}: {error}")]
+    Bind {
+        /// Where.
+        at: String,
+        /// What was answered.
+        error: Errno,
+    },
+    /// The peer could not be reached to begin with.
+    #[error("nobody answers at {address}: {error}")]
+    NoAnswer {
+        /// Where it should be.
+        address: Address,
+        /// What happened.
+        error: OperationError,
+    },
+    /// Something answers that is not homespun.
+    #[error("what answers at {address} is not homespun: {reason}")]
+    Stranger {
+        /// Where.
+        address: Address,
+        /// What it did.
+        reason: &'static str,
+    },
+    /// The peer is there and does not want to.
+    #[error("{address} refuses: {reason}")]
+    Refused {
+        /// The peer.
+        address: Address,
+        /// Its reason.
+        reason: String,
+    },
+    /// The peer was there and is no more.
+    #[error("lost the peer at {address}: {error}")]
+    Lost {
+        /// The peer.
+        address: Address,
+        /// What happened.
+        error: OperationError,
+    },
+    /// The peer does nothing any more.
+    #[error("nothing came from {address} for {} s", .timeout.as_secs_f64())]
+    Stalled {
+        /// The peer.
+        address: Address,
+        /// How long was waited.
+        timeout: Duration,
+    },
+    /// A message is not as long as agreed.
+    #[error("message {sequence} from {address} has {actual_bytes} bytes and should have {expected_bytes}")]
+    Length {
+        /// The peer.
+        address: Address,
+        /// Which message.
+        sequence: u64,
+        /// How long it is.
+        actual_bytes: usize,
+        /// How long it should be.
+        expected_bytes: usize,
+    },
+    /// A message is longer than agreed.
+    #[error(
+        "message {sequence} from {address} has {overflow_bytes} bytes more than the {expected_bytes} agreed"
+    )]
+    TooLong {
+        /// The peer.
+        address: Address,
+        /// Which message.
+        sequence: u64,
+        /// How long it should be.
+        expected_bytes: usize,
+        /// How many more bytes it has.
+        overflow_bytes: u64,
+    },
+    /// A message has another tag than it was sent with.
+    #[error("message {sequence} from {address} has tag {tag}")]
+    Tag {
+        /// The peer.
+        address: Address,
+        /// Which message, and the tag that it should have.
+        sequence: u64,
+        /// The tag that it has.
+        tag: u64,
+    },
+    /// A message does not hold what was sent.
+    #[error(
+        "wrong data: byte {offset} of message {sequence} ({size_bytes} bytes) from {address} \
+         is {actual:#04x} and should be {expected:#04x}"
+    )]
+    Corrupt {
+        /// The peer.
+        address: Address,
+        /// Which message.
+        sequence: u64,
+        /// Its length.
+        size_bytes: usize,
+        /// Where the first wrong byte is.
+        offset: usize,
+        /// What it is.
+        actual: u8,
+        /// What it should be.
+        expected: u8,
+    },
+    /// The peer process could not be started.
+    #[error("cannot start a peer process: {0}")]
+    Start(io::Error),
+    /// The peer process did not say where it listens.
+    #[error("the peer process did not start to listen")]
+    NotListening,
+    /// The peer process ended before its time.
+    #[error("the peer process ended too early ({status}): {cause}")]
+    PeerEnded {
+        /// How it ended.
+        status: ExitStatus,
+        /// How that was noticed.
+        cause: Box<Failure>,
+    },
+    /// This is the peer process, and it failed.
+    #[error("in the peer process: {0}")]
+    InPeer(Box<Failure>),
+    /// This process could not be kept on a core.
+    #[error("cannot pin to core {core}: {error}; --no-pin goes without")]
+    Pin {
+        /// The core.
+        core: usize,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Results could not be written.
+    #[error("cannot write the results: {0}")]
+    Output(io::Error),
+}
+
+impl Failure {
+    /// Whether whoever read the results has stopped doing so.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// A failure to reach a peer that has not answered yet.
+    pub(crate) fn unreachable(address: Address, error: OperationError) -> Failure {
+        match error {
+            OperationError::Link(LinkError::Protocol(reason)) => Failure::Stranger { address, reason },
+            error => Failure::NoAnswer { address, error },
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Misuse(Misuse::NoData(reason)) => Failure::NoData(reason),
+            error => Failure::Fabric(error),
+        }
+    }
+}

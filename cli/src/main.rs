@@ -1,0 +1,55 @@
+//! The `homespun` command.
+
+mod console;
+mod failure;
+mod info;
+mod pingpong;
+mod size;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::console::Console;
+
+/// The software fabric homespun, from the command line.
+///
+/// homespun has the object model of libfabric (endpoints, completion queues, address vectors) over ordinary
+/// networks. This command shows what there is to communicate with, and measures it.
+#[derive(Debug, Parser)]
+#[command(name = "homespun", version, after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  what was asked for was done
+  1  it could not be: nothing offers what was asked for, nobody answers, the peer was lost, data was wrong
+  2  the command was not understood";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Info(info::Arguments),
+    Pingpong(pingpong::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut console = Console::new();
+    let result = match arguments.command {
+        Command::Info(arguments) => info::run(&arguments, &console),
+        Command::Pingpong(arguments) => pingpong::run(&arguments, &mut console),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Who closes the pipe early has seen enough.
+            if !failure.is_closed_pipe() {
+                console.complain(&failure);
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

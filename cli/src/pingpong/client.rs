@@ -1,0 +1,79 @@
+//! The client's side of a measurement.
+
+use std::time::Duration;
+
+use super::channel::{Channel, Settings};
+use super::measure;
+use super::pattern::Direction;
+use super::plan::{Greeting, Plan, WINDOW_MAX_BYTES, WINDOW_MAX_MESSAGES};
+use super::port::Port;
+use super::server::{READY, kind};
+use super::table::Heading;
+use super::target::Target;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::size;
+
+/// A client that has not been started.
+#[derive(Debug)]
+pub(super) struct Client<'a> {
+    pub(super) server: Target,
+    pub(super) domain: Option<&'a str>,
+    pub(super) timeout: Duration,
+    pub(super) plan: &'a Plan,
+    /// What is said of the server, after its address.
+    pub(super) about_server: &'a str,
+    /// What is said of this host's cores.
+    pub(super) about_cores: &'a str,
+}
+
+impl Client<'_> {
+    /// Measures, and shows the table.
+    pub(super) fn run(&self, console: &mut Console) -> Result<(), Failure> {
+        let (port, address) = Port::towards(&self.server, self.domain)?;
+        let Plan { tagged, check, ref runs } = *self.plan;
+        let settings = Settings { direction: Direction::ToServer, tagged, check, timeout: self.timeout };
+        let mut channel = Channel::open(&port, address, settings)?;
+        greet(&channel, Greeting::text(port.address(), self.plan))?;
+
+        self.head(&port, &channel, console)?;
+        console.start_progress(runs.len());
+        for run in runs {
+            console.step(size::with_unit(run.size_bytes as u64));
+            let row = measure::lead(&mut channel, run)?;
+            console.line(row)?;
+            console.step_done();
+        }
+        console.end_progress();
+        Ok(())
+    }
+
+    /// What the table is about.
+    fn head(&self, port: &Port, channel: &Channel<'_>, console: &Console) -> Result<(), Failure> {
+        let Plan { tagged, check, .. } = *self.plan;
+        let domain = port.domain();
+        let (client, server) = (port.address(), channel.address());
+        let window = WINDOW_MAX_MESSAGES;
+        let window_size = size::with_unit(WINDOW_MAX_BYTES);
+        console.line(format_args!("domain {domain}, {}", kind(tagged, check)))?;
+        console.line(format_args!("from {client} to {server}{}", self.about_server))?;
+        console.line(self.about_cores)?;
+        console.line("latency: half of a round trip, the median over batches")?;
+        console.line(format_args!(
+            "MB/s: 10^6 bytes one way, up to {window} messages or {window_size} in flight, the median over rounds"
+        ))?;
+        console.line("")?;
+        console.line(Heading)
+    }
+}
+
+/// Tells the server what is to be done, and waits until it is ready for that.
+fn greet(channel: &Channel<'_>, greeting: String) -> Result<(), Failure> {
+    let answer = channel.ask(greeting.into())?;
+    if answer == READY.as_bytes() {
+        return Ok(());
+    }
+    // What a stranger says must not steer the terminal.
+    let reason = String::from_utf8_lossy(&answer).escape_debug().to_string();
+    Err(Failure::Refused { address: channel.address(), reason })
+}

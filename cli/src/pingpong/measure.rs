@@ -1,0 +1,293 @@
+//! What client and server do with each size, and how the time that it takes is read.
+//!
+//! First the messages of the round trips: the client sends, the server answers each message with one of the same
+//! length. Then those that measure bandwidth, in a few rounds: the server says that its receives are posted, the client
+//! sends with a window of messages in flight, saying of each that more follow, and the server answers once it has all
+//! of the round.
+
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use super::channel::{Channel, Ended};
+use super::plan::Run;
+use super::table::Row;
+use crate::failure::Failure;
+
+/// How many batches round trips are divided into. The median over batches is what is reported, so that the few that
+/// something else of the host disturbed do not count.
+const BATCHES_MAX: u32 = 32;
+
+/// How many receives are kept posted while messages go back and forth: the next message finds one although the last
+/// was answered before its buffer was posted again.
+const ROUND_TRIP_DEPTH: u32 = 2;
+
+/// The client's part.
+pub(super) fn lead(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
+    let latency = round_trips(channel, run)?;
+    let message_time = send_one_way(channel, run)?;
+    let Run { size_bytes, round_trips, messages, .. } = *run;
+    Ok(Row { size_bytes, round_trips, latency, messages, message_time })
+}
+
+/// The server's part.
+pub(super) fn follow(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
+    answer_round_trips(channel, run)?;
+    receive_one_way(channel, run)
+}
+
+/// Half the time of a round trip.
+fn round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<Duration, Failure> {
+    let mut phase = Phase::round_trips(channel, run)?;
+    for _ in 0..run.warmup {
+        phase.round_trip()?;
+    }
+    let batches = run.round_trips.min(BATCHES_MAX);
+    let mut times = Vec::new();
+    for batch in 0..batches {
+        let count = share(run.round_trips, batch, batches);
+        let start = Instant::now();
+        for _ in 0..count {
+            phase.round_trip()?;
+        }
+        times.push(start.elapsed() / (2 * count));
+    }
+    phase.settle()?;
+    Ok(median(times))
+}
+
+fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
+    let mut phase = Phase::round_trips(channel, run)?;
+    for _ in 0..run.warmup + run.round_trips {
+        phase.await_message()?;
+        phase.send()?;
+    }
+    phase.settle()
+}
+
+/// The time that each of many messages takes.
+fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<Duration, Failure> {
+    channel.expect_more(true)?;
+    let rounds = run.rounds();
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        let count = share(run.messages, round, rounds);
+        times.push(send_round(channel, run, count)? / count);
+    }
+    channel.expect_more(false)?;
+    Ok(median(times))
+}
+
+/// How long it takes until the server has this many messages and has said so.
+fn send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<Duration, Failure> {
+    await_signal(channel)?;
+    let outgoing = Outgoing::windowed(run, channel.is_checked());
+    let mut phase = Phase::new(channel, outgoing, Incoming::new(0, 1, 1))?;
+    let start = Instant::now();
+    for _ in 0..count {
+        phase.send()?;
+    }
+    phase.await_message()?;
+    let time = start.elapsed();
+    phase.settle()?;
+    Ok(time)
+}
+
+fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
+    let rounds = run.rounds();
+    for round in 0..rounds {
+        let count = share(run.messages, round, rounds);
+        let mut phase =
+            Phase::new(channel, Outgoing::none(), Incoming::new(run.size_bytes, count, run.window))?;
+        phase.channel.inject(&[])?;
+        for _ in 0..count {
+            phase.await_message()?;
+            phase.incoming.post(phase.channel)?;
+        }
+        phase.channel.inject(&[])?;
+    }
+    Ok(())
+}
+
+/// Waits for the empty message by which the server says that it is ready.
+fn await_signal(channel: &mut Channel<'_>) -> Result<(), Failure> {
+    Phase::new(channel, Outgoing::none(), Incoming::new(0, 1, 1))?.await_message()
+}
+
+/// One side's messages of one kind, in both directions.
+struct Phase<'c, 'p> {
+    channel: &'c mut Channel<'p>,
+    outgoing: Outgoing,
+    incoming: Incoming,
+}
+
+impl<'c, 'p> Phase<'c, 'p> {
+    fn new(channel: &'c mut Channel<'p>, outgoing: Outgoing, incoming: Incoming) -> Result<Self, Failure> {
+        let mut phase = Phase { channel, outgoing, incoming };
+        phase.incoming.post(phase.channel)?;
+        Ok(phase)
+    }
+
+    fn round_trips(channel: &'c mut Channel<'p>, run: &Run) -> Result<Self, Failure> {
+        let outgoing = Outgoing::single(run, channel.inject_max_bytes());
+        let incoming = Incoming::new(run.size_bytes, run.warmup + run.round_trips, ROUND_TRIP_DEPTH);
+        Phase::new(channel, outgoing, incoming)
+    }
+
+    fn round_trip(&mut self) -> Result<(), Failure> {
+        self.send()?;
+        self.await_message()
+    }
+
+    /// Sends the next message, when a buffer for it is free, and then posts the receives that are due.
+    fn send(&mut self) -> Result<(), Failure> {
+        let message = loop {
+            match self.outgoing.free.pop() {
+                Some(message) => break message,
+                None => self.advance()?,
+            }
+        };
+        let size_bytes = self.outgoing.size_bytes;
+        let message = if self.channel.is_checked() {
+            let mut own = message.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&*shared));
+            self.channel.next_pattern(size_bytes).fill(&mut own);
+            own.freeze()
+        } else {
+            message
+        };
+        if self.outgoing.inject {
+            self.channel.inject(&message)?;
+            self.outgoing.free.push(message);
+        } else {
+            self.channel.send(message)?;
+        }
+        self.incoming.post(self.channel)
+    }
+
+    /// Waits until one message more has come.
+    fn await_message(&mut self) -> Result<(), Failure> {
+        let before = self.incoming.arrived;
+        while self.incoming.arrived == before {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every buffer is back.
+    fn settle(&mut self) -> Result<(), Failure> {
+        while self.outgoing.free.len() < self.outgoing.window {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<(), Failure> {
+        match self.channel.wait()? {
+            Ended::Sent(message) => self.outgoing.free.push(message),
+            Ended::Received(sequence, message) => {
+                self.channel.verify(sequence, &message, self.incoming.size_bytes)?;
+                self.incoming.arrived += 1;
+                self.incoming.spare.push(message);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What one side sends.
+struct Outgoing {
+    size_bytes: usize,
+    window: usize,
+    /// Buffers that are not being sent from.
+    free: Vec<Bytes>,
+    /// Messages are small enough to be copied, which is faster and needs no completion.
+    inject: bool,
+}
+
+impl Outgoing {
+    fn none() -> Outgoing {
+        Outgoing { size_bytes: 0, window: 0, free: Vec::new(), inject: false }
+    }
+
+    fn single(run: &Run, inject_max_bytes: usize) -> Outgoing {
+        let free = vec![zeroed(run.size_bytes).freeze()];
+        Outgoing { size_bytes: run.size_bytes, window: 1, free, inject: run.size_bytes <= inject_max_bytes }
+    }
+
+    fn windowed(run: &Run, distinct: bool) -> Outgoing {
+        let first = zeroed(run.size_bytes).freeze();
+        let another = |_| if distinct { zeroed(run.size_bytes).freeze() } else { first.clone() };
+        let free: Vec<Bytes> = (0..run.window).map(another).collect();
+        Outgoing { size_bytes: run.size_bytes, window: free.len(), free, inject: false }
+    }
+}
+
+/// What one side receives.
+struct Incoming {
+    size_bytes: usize,
+    /// For how many messages a receive is still to be posted.
+    unposted: u32,
+    /// How many messages have come.
+    arrived: u32,
+    /// Buffers that are not posted.
+    spare: Vec<BytesMut>,
+}
+
+impl Incoming {
+    fn new(size_bytes: usize, messages: u32, depth: u32) -> Incoming {
+        let spare = (0..depth.min(messages)).map(|_| zeroed(size_bytes)).collect();
+        Incoming { size_bytes, unposted: messages, arrived: 0, spare }
+    }
+
+    /// Posts what is spare, as far as messages are still to come.
+    fn post(&mut self, channel: &mut Channel<'_>) -> Result<(), Failure> {
+        while self.unposted > 0
+            && let Some(buffer) = self.spare.pop()
+        {
+            channel.receive(buffer)?;
+            self.unposted -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// A buffer whose pages are there, so that it is not part of what is measured how the kernel provides them.
+fn zeroed(size_bytes: usize) -> BytesMut {
+    let mut buffer = BytesMut::with_capacity(size_bytes);
+    buffer.resize(size_bytes, 0);
+    buffer
+}
+
+/// How many of `total` belong to one of `parts` parts of almost equal size.
+fn share(total: u32, part: u32, parts: u32) -> u32 {
+    let before = |part: u32| u64::from(total) * u64::from(part) / u64::from(parts);
+    // A part is no larger than the whole.
+    (before(part + 1) - before(part)) as u32
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_and_differ_by_one_at_most() {
+        for total in [1, 2, 31, 32, 33, 1000, u32::MAX] {
+            let parts = total.min(BATCHES_MAX);
+            let shares: Vec<u32> = (0..parts).map(|part| share(total, part, parts)).collect();
+            assert_eq!(shares.iter().sum::<u32>(), total);
+            let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+            assert!(*least > 0 && most - least <= 1, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let times = [9, 1, 5].map(Duration::from_nanos).to_vec();
+        assert_eq!(median(times), Duration::from_nanos(5));
+    }
+}

@@ -1,0 +1,240 @@
+//! `homespun pingpong`: how long a message takes, and how many bytes go through.
+
+mod channel;
+mod client;
+mod cores;
+mod measure;
+mod pattern;
+mod peer_process;
+mod plan;
+mod port;
+mod server;
+mod table;
+mod target;
+
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+
+use self::client::Client;
+use self::cores::Cores;
+use self::peer_process::PeerProcess;
+use self::plan::{ITERATIONS_MAX, Plan, RUNS_MAX, Run, SIZE_MAX_BYTES};
+use self::server::Server;
+use self::target::Target;
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::size;
+
+/// Measure latency and bandwidth between two processes.
+///
+/// Without SERVER and --listen, the command starts its own peer process on this host, each of the two on a core of its
+/// own, and measures every domain that there is. With --listen it is a server that waits for a client, here or on
+/// another host; with SERVER it is that client. The client says what is done, and prints the table.
+///
+/// For each size there are round trips, which give the latency (half of a round trip, the median over batches), and then
+/// messages one way with many in flight, flagged FI_MORE, which give the bandwidth (10^6 bytes a second, until the
+/// server has said that it has all of them).
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("by_address").args(["server", "listen"]))]
+#[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Be the client of the server at HOST, HOST:PORT or [IPV6]:PORT; the port is 7471 if none is given.
+    server: Option<Target>,
+    /// Be a server at this address; port 0 lets the system choose one. The first line printed says where it is.
+    ///
+    /// Whoever can reach the address can be its client, and have it receive and send up to 64 MiB at a time.
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:7471")]
+    listen: Option<Target>,
+    /// As a server, go on after the first client.
+    #[arg(long, requires = "listen")]
+    keep: bool,
+    /// Only this domain, such as tcp. By default every one in turn, or by address the best one that reaches it.
+    #[arg(long, value_name = "NAME")]
+    domain: Option<String>,
+    /// The sizes of messages in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_parser = message_sizes,
+        default_value = "1,4,16,64,256,1K,4K,16K,64K,256K,1M,4M",
+        conflicts_with = "listen"
+    )]
+    sizes: Sizes,
+    /// How many round trips, and how many messages one way, are made with each size. By default as many as take a
+    /// quarter of a second together, more or less.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(ITERATIONS_MAX)),
+        conflicts_with = "listen"
+    )]
+    iterations: Option<u32>,
+    /// Send tagged messages; each receive takes only the tag of its own message.
+    #[arg(long, conflicts_with = "listen")]
+    tagged: bool,
+    /// Fill every message differently and look at every byte that arrives. The times then include that.
+    #[arg(long, conflicts_with = "listen")]
+    check: bool,
+    /// Give up when nothing has happened for this long. A server waits for its client without limit.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
+    timeout: u64,
+    /// Let the system choose the cores.
+    #[arg(long, conflicts_with = "by_address")]
+    no_pin: bool,
+    /// As a server or a client, stay on this core.
+    #[arg(long, value_name = "NUMBER", requires = "by_address")]
+    core: Option<usize>,
+    /// Be the peer process of the process at the other end of standard input.
+    #[arg(long, hide = true, requires = "listen")]
+    peer_process: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  homespun pingpong                              every domain, on this host
+  homespun pingpong --sizes 8,1M --tagged        two sizes, tagged messages
+  homespun pingpong --listen                     a server on every interface, port 7471
+  homespun pingpong server.example --check       its client
+
+Exit status: 0 if everything was measured (or served), 1 if nobody answers, the peer is lost, nothing happens any more or
+checked data is wrong, 2 if the command was not understood.";
+
+/// Measures, or serves.
+pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
+    match (&arguments.listen, &arguments.server) {
+        (Some(at), _) => serve(arguments, at, console),
+        (None, Some(server)) => measure_by_address(arguments, server, console),
+        (None, None) => measure_this_host(arguments, console),
+    }
+}
+
+fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Failure> {
+    let Arguments { keep, domain, core, peer_process, .. } = arguments;
+    if *peer_process {
+        peer_process::end_with_parent();
+    }
+    let server = Server {
+        at: at.clone(),
+        domain: domain.as_deref(),
+        timeout: arguments.timeout(),
+        keep: *keep,
+        quiet: *peer_process,
+    };
+    let pinned = core.map_or(Ok(()), cores::pin);
+    let served = pinned.and_then(|()| server.run(console));
+    served.map_err(|failure| if *peer_process { Failure::InPeer(Box::new(failure)) } else { failure })
+}
+
+fn measure_by_address(arguments: &Arguments, server: &Target, console: &mut Console) -> Result<(), Failure> {
+    let cores = Cores::of_this_process().count();
+    let about_cores = match arguments.core {
+        Some(core) => {
+            cores::pin(core)?;
+            format!("{cores} on this host; this process stays on core {core}")
+        }
+        None => format!("{cores} on this host"),
+    };
+    let client = Client {
+        server: server.clone(),
+        domain: arguments.domain.as_deref(),
+        timeout: arguments.timeout(),
+        plan: &arguments.plan(),
+        about_server: "",
+        about_cores: &about_cores,
+    };
+    client.run(console)
+}
+
+fn measure_this_host(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
+    let cores = Cores::of_this_process();
+    let pair = cores.pair().filter(|_| !arguments.no_pin);
+    let count = cores.count();
+    let about_cores = match pair {
+        Some((own, peer)) => format!("{count}; this process stays on core {own}, its peer on core {peer}"),
+        None => format!("{count}; the system chooses where the two processes run"),
+    };
+    if let Some((own, _)) = pair {
+        cores::pin(own)?;
+    }
+    let mut domains = port::domains()?;
+    if let Some(asked) = &arguments.domain {
+        domains.retain(|domain| domain == asked);
+    }
+    if domains.is_empty() {
+        return Err(Failure::NoData("a domain of that name"));
+    }
+    let plan = arguments.plan();
+    for (index, domain) in domains.iter().enumerate() {
+        if index > 0 {
+            console.line("")?;
+        }
+        let peer_core = pair.map(|(_, peer)| peer);
+        let mut peer = PeerProcess::start(domain, peer_core, arguments.timeout())?;
+        let client = Client {
+            server: peer.address().clone(),
+            domain: Some(domain),
+            timeout: arguments.timeout(),
+            plan: &plan,
+            about_server: ", a process that was started for this",
+            about_cores: &about_cores,
+        };
+        client.run(console).map_err(|failure| match failure {
+            Failure::Output(_) => failure,
+            failure => peer.blamed_for(failure),
+        })?;
+    }
+    Ok(())
+}
+
+impl Arguments {
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+
+    fn plan(&self) -> Plan {
+        let runs = self.sizes.0.iter().map(|&size| Run::new(size, self.iterations));
+        Plan { tagged: self.tagged, check: self.check, runs: runs.collect() }
+    }
+}
+
+/// Sizes of messages, in the order in which they are measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sizes(Vec<usize>);
+
+/// Reads the sizes of messages.
+fn message_sizes(text: &str) -> Result<Sizes, String> {
+    let sizes = text.split(',').map(|size| match size::parse(size)? {
+        size if size <= SIZE_MAX_BYTES => Ok(size as usize),
+        _ => Err(format!("messages of at most {} are measured", size::with_unit(SIZE_MAX_BYTES))),
+    });
+    let sizes = sizes.collect::<Result<Vec<usize>, String>>()?;
+    if sizes.len() > RUNS_MAX {
+        return Err(format!("at most {RUNS_MAX} sizes are measured"));
+    }
+    Ok(Sizes(sizes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_come_in_their_order() {
+        assert_eq!(message_sizes("1M,8,0,64M"), Ok(Sizes(vec![1 << 20, 8, 0, 64 << 20])));
+    }
+
+    #[test]
+    fn sizes_that_are_none_too_large_or_too_many_are_refused() {
+        for text in ["", "1,", ",1", "1 2", "65M", "x"] {
+            assert!(message_sizes(text).is_err(), "{text:?}");
+        }
+        assert!(message_sizes(&vec!["1"; RUNS_MAX].join(",")).is_ok());
+        assert!(message_sizes(&vec!["1"; RUNS_MAX + 1].join(",")).is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! What messages hold when every byte is checked.
+//!
+//! The content depends on a message's direction, its number and its length, so that neither another message nor the
+//! leftovers of the one before pass for it.
+
+/// The content is made in words of this many bytes.
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// Which way a message goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    ToServer,
+    ToClient,
+}
+
+/// The first byte that is not as it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mismatch {
+    pub(super) offset: usize,
+    pub(super) actual: u8,
+    pub(super) expected: u8,
+}
+
+/// The content of one message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pattern {
+    seed: u64,
+}
+
+impl Direction {
+    pub(super) fn opposite(self) -> Direction {
+        match self {
+            Direction::ToServer => Direction::ToClient,
+            Direction::ToClient => Direction::ToServer,
+        }
+    }
+}
+
+impl Pattern {
+    /// The pattern of the message with this number.
+    pub(super) fn new(direction: Direction, sequence: u64, size_bytes: usize) -> Pattern {
+        let direction = match direction {
+            Direction::ToServer => 1,
+            Direction::ToClient => 2,
+        };
+        Pattern { seed: mixed(mixed(mixed(direction) ^ sequence) ^ size_bytes as u64) }
+    }
+
+    /// Writes the content.
+    pub(super) fn fill(self, message: &mut [u8]) {
+        let (words, rest) = message.as_chunks_mut();
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = self.word(index);
+        }
+        let last = self.word(words.len());
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
+
+    /// Compares all of a message with what it should hold.
+    pub(super) fn verify(self, message: &[u8]) -> Result<(), Mismatch> {
+        let (words, rest) = message.as_chunks();
+        let wrong = words.iter().enumerate().find(|(index, word)| **word != self.word(*index));
+        if let Some((index, word)) = wrong {
+            return Err(mismatch(index * WORD_BYTES, word, &self.word(index)));
+        }
+        let last = self.word(words.len());
+        let expected = &last[..rest.len()];
+        if rest == expected { Ok(()) } else { Err(mismatch(words.len() * WORD_BYTES, rest, expected)) }
+    }
+
+    fn word(self, index: usize) -> [u8; WORD_BYTES] {
+        mixed(self.seed.wrapping_add(index as u64)).to_le_bytes()
+    }
+}
+
+/// Spreads every bit of a number over all of them.
+fn mixed(number: u64) -> u64 {
+    let product = (number ^ (number >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    product ^ (product >> 29)
+}
+
+fn mismatch(start: usize, actual: &[u8], expected: &[u8]) -> Mismatch {
+    let pairs = actual.iter().zip(expected);
+    // The caller has seen that they differ.
+    let place = pairs.clone().take_while(|(actual, expected)| actual == expected).count();
+    let (actual, expected) =
+        pairs.clone().nth(place).map_or((0, 0), |(actual, expected)| (*actual, *expected));
+    Mismatch { offset: start + place, actual, expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_filled_is_verified_and_any_other_byte_is_found() {
+        for size in [0, 1, 7, 8, 9, 64, 1001] {
+            let pattern = Pattern::new(Direction::ToServer, 5, size);
+            let mut message = vec![0; size];
+            pattern.fill(&mut message);
+            assert_eq!(pattern.verify(&message), Ok(()));
+            for offset in 0..size {
+                let expected = message[offset];
+                message[offset] = !expected;
+                assert_eq!(pattern.verify(&message), Err(Mismatch { offset, actual: !expected, expected }));
+                message[offset] = expected;
+            }
+        }
+    }
+
+    #[test]
+    fn every_message_has_content_of_its_own() {
+        let own = Pattern::new(Direction::ToServer, 5, 64);
+        let mut message = [0; 64];
+        own.fill(&mut message);
+        let others =
+            [(Direction::ToClient, 5, 64), (Direction::ToServer, 6, 64), (Direction::ToServer, 5, 65)];
+        for (direction, sequence, size) in others {
+            assert!(Pattern::new(direction, sequence, size).verify(&message).is_err());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! An endpoint with what it needs: the way of both sides into the fabric.
+
+use std::cell::Cell;
+
+use bytes::{Bytes, BytesMut};
+use homespun::flags::{BindFlags, Caps, InfoFlags};
+use homespun::info::{DomainAttr, Info, RxAttr, TxAttr};
+use homespun::{
+    Address, AddressVector, AvAttr, Buffer, Completion, CompletionError, CompletionQueue, CqAttr, Endpoint,
+    Error, Fabric, FabricAddress, OperationError, ReadError,
+};
+
+use super::target::Target;
+use crate::failure::Failure;
+
+/// How many operations fit in each direction: more than the window of any [`Run`](super::plan::Run), with the probes
+/// that may go out meanwhile.
+const DEPTH_OPS: usize = 512;
+
+/// The tag of empty messages that only show whether their receiver is there. No counted message has it.
+pub(super) const PROBE_TAG: u64 = u64::MAX;
+
+/// The context of the receive for such messages.
+const PROBE_CONTEXT: u64 = u64::MAX;
+
+/// An enabled endpoint, its completion queue and its address vector.
+///
+/// It takes probes in at any time, whoever sends them; they are no [`Event`].
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) endpoint: Endpoint,
+    pub(super) cq: CompletionQueue,
+    pub(super) av: AddressVector,
+    address: Address,
+    conversations: Cell<u64>,
+}
+
+/// How many conversations have numbers of their own; then the numbers begin again.
+const CONVERSATIONS: u64 = 0xfff0;
+
+/// Something that a port's owner posted has ended.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The message was sent.
+    Sent {
+        /// The context of the send.
+        context: u64,
+        /// The message, on its way back.
+        message: Bytes,
+    },
+    /// A message has come.
+    Received {
+        /// The context of the receive.
+        context: u64,
+        /// The message's tag; 0 without one.
+        tag: u64,
+        /// The buffer of the receive, cut to the message.
+        message: BytesMut,
+    },
+    /// The operation failed.
+    Failed(Box<CompletionError>),
+}
+
+impl Event {
+    /// The context of the operation that has ended.
+    pub(super) fn context(&self) -> u64 {
+        match self {
+            Event::Sent { context, .. } | Event::Received { context, .. } => *context,
+            Event::Failed(failed) => failed.completion.context,
+        }
+    }
+}
+
+impl Port {
+    /// Opens an endpoint where peers are waited for.
+    pub(super) fn listening(at: &Target, domain: Option<&str>) -> Result<Port, Failure> {
+        let info = ask(at, InfoFlags::SOURCE, domain)?;
+        Port::open(&info, &at.to_string())
+    }
+
+    /// Opens an endpoint that can reach a peer, and says what the peer's address is.
+    pub(super) fn towards(peer: &Target, domain: Option<&str>) -> Result<(Port, Address), Failure> {
+        let info = ask(peer, InfoFlags::empty(), domain)?;
+        let address = info.dest_addr.ok_or(Failure::NoData("an address of the peer"))?;
+        let at = info.src_addr.map_or_else(|| "any address".into(), |address| address.to_string());
+        Ok((Port::open(&info, &at)?, address))
+    }
+
+    fn open(info: &Info, at: &str) -> Result<Port, Failure> {
+        let domain = Fabric::new().domain(info)?;
+        let cq = domain.open_cq(&CqAttr::default())?;
+        let av = domain.open_av(&AvAttr::default())?;
+        let endpoint = domain.endpoint(info)?;
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+        endpoint.bind_av(&av)?;
+        let address = endpoint.name().map_err(|error| match error {
+            Error::System { errno, .. } => Failure::Bind { at: at.into(), error: errno },
+            error => error.into(),
+        })?;
+        endpoint.enable()?;
+        let port = Port { endpoint, cq, av, address, conversations: Cell::new(0) };
+        port.expect_probe()?;
+        Ok(port)
+    }
+
+    /// The address that peers reach the endpoint under.
+    pub(super) fn address(&self) -> Address {
+        self.address
+    }
+
+    /// The domain that the endpoint is in.
+    pub(super) fn domain(&self) -> &str {
+        self.endpoint.info().domain.name.as_deref().unwrap_or("unnamed")
+    }
+
+    /// A number from 1 on, to tell the operations of one conversation from those of others.
+    pub(super) fn next_conversation(&self) -> u64 {
+        let number = self.conversations.get() % CONVERSATIONS + 1;
+        self.conversations.set(number);
+        number
+    }
+
+    /// Drives the endpoint, and returns what has ended, if anything has.
+    pub(super) fn poll(&self) -> Result<Option<Event>, Failure> {
+        let completion = match self.cq.read() {
+            Ok(completion) => completion,
+            Err(ReadError::Empty) => return Ok(None),
+            Err(ReadError::ErrorAvailable) => return self.poll_error(),
+        };
+        let Completion { context, tag, buffer, .. } = completion;
+        match buffer {
+            Buffer::Received(_) if context == PROBE_CONTEXT => {
+                self.expect_probe()?;
+                Ok(None)
+            }
+            Buffer::Received(message) => Ok(Some(Event::Received { context, tag, message })),
+            Buffer::Sent(message) => Ok(Some(Event::Sent { context, message })),
+            // Sends of a channel that are probes, or questions of which nothing is needed any more.
+            _ => Ok(None),
+        }
+    }
+
+    fn poll_error(&self) -> Result<Option<Event>, Failure> {
+        let Ok(error) = self.cq.read_error() else { return Ok(None) };
+        // Anybody may send a probe that is not empty, and it is as good as any.
+        if matches!(error.error, OperationError::Truncated { .. })
+            && error.completion.context == PROBE_CONTEXT
+        {
+            self.expect_probe()?;
+            return Ok(None);
+        }
+        Ok(Some(Event::Failed(Box::new(error))))
+    }
+
+    fn expect_probe(&self) -> Result<(), Failure> {
+        let (anybody, nothing) = (FabricAddress::UNSPECIFIED, BytesMut::new());
+        Ok(self.endpoint.trecv(nothing, anybody, PROBE_TAG, 0, PROBE_CONTEXT)?)
+    }
+}
+
+/// The names of the domains that there are, best first.
+pub(super) fn domains() -> Result<Vec<String>, Failure> {
+    let mut names: Vec<String> = Vec::new();
+    for info in Fabric::new().getinfo(None, None, InfoFlags::empty(), None)? {
+        names.extend(info.domain.name.filter(|name| !names.contains(name)));
+    }
+    Ok(names)
+}
+
+fn ask(target: &Target, flags: InfoFlags, domain: Option<&str>) -> Result<Info, Failure> {
+    let hints = Info {
+        caps: Caps::MSG | Caps::TAGGED | Caps::DIRECTED_RECV,
+        tx: TxAttr { size_ops: DEPTH_OPS, ..TxAttr::default() },
+        rx: RxAttr { size_ops: DEPTH_OPS, ..RxAttr::default() },
+        domain: DomainAttr { name: domain.map(str::to_owned), ..DomainAttr::default() },
+        ..Info::default()
+    };
+    let service = target.port.to_string();
+    let infos = Fabric::new().getinfo(Some(&target.host), Some(&service), flags, Some(&hints))?;
+    infos.into_iter().next().ok_or(Failure::NoData("an endpoint for messages"))
+}

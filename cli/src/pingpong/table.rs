@@ -1,0 +1,89 @@
+//! The table that is the result.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::size;
+
+/// What was measured of one size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Row {
+    /// The length of a message.
+    pub(super) size_bytes: usize,
+    /// How many round trips were measured.
+    pub(super) round_trips: u32,
+    /// Half the time of a round trip: the median over batches.
+    pub(super) latency: Duration,
+    /// How many messages went one way.
+    pub(super) messages: u32,
+    /// The time that each of these took: the median over rounds.
+    pub(super) message_time: Duration,
+}
+
+/// The names of the columns, to stand above rows.
+#[derive(Debug)]
+pub(super) struct Heading;
+
+impl Row {
+    /// Megabytes in a second. None if there was nothing to carry.
+    fn bandwidth(&self) -> Option<f64> {
+        let seconds = self.message_time.as_secs_f64();
+        (self.size_bytes > 0 && seconds > 0.0).then(|| self.size_bytes as f64 / seconds / 1e6)
+    }
+}
+
+impl fmt::Display for Heading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        line(f, ["size", "round trips", "latency us", "messages", "MB/s"])
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let latency_us = self.latency.as_secs_f64() * 1e6;
+        let bandwidth = self.bandwidth().map_or_else(|| "-".into(), |bandwidth| format!("{bandwidth:.1}"));
+        let columns = [
+            size::format(self.size_bytes as u64),
+            self.round_trips.to_string(),
+            format!("{latency_us:.2}"),
+            self.messages.to_string(),
+            bandwidth,
+        ];
+        line(f, columns.each_ref().map(String::as_str))
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, columns: [&str; 5]) -> fmt::Result {
+    let [size, round_trips, latency, messages, bandwidth] = columns;
+    write!(f, "{size:>8}{round_trips:>14}{latency:>14}{messages:>12}{bandwidth:>12}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let row = Row {
+            size_bytes: 4096,
+            round_trips: 1234,
+            latency: Duration::from_nanos(12_350),
+            messages: 1000,
+            message_time: Duration::from_micros(2),
+        };
+        assert_eq!(Heading.to_string(), "    size   round trips    latency us    messages        MB/s");
+        assert_eq!(row.to_string(), "      4K          1234         12.35        1000      2048.0");
+    }
+
+    #[test]
+    fn nothing_has_no_bandwidth() {
+        let row = Row {
+            size_bytes: 0,
+            round_trips: 1,
+            latency: Duration::from_micros(10),
+            messages: 7,
+            message_time: Duration::from_micros(1),
+        };
+        assert_eq!(row.to_string(), "       0             1         10.00           7           -");
+    }
+}

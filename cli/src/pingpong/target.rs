@@ -1,0 +1,94 @@
+//! Where a server is: a host and a port, as people write them.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use homespun::Address;
+
+/// The port of a server, unless somebody says otherwise.
+pub(super) const PORT_DEFAULT: u16 = 7471;
+
+/// A host, by name or number, and a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl FromStr for Target {
+    type Err = &'static str;
+
+    /// Reads `HOST`, `HOST:PORT`, `[IPV6]` and `[IPV6]:PORT`; more than one colon without brackets is an IPv6 address.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const BAD: &str = "an address is HOST, HOST:PORT or [IPV6]:PORT";
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => match rest.split_once(']').ok_or(BAD)? {
+                (host, "") => (host, None),
+                (host, port) => (host, Some(port.strip_prefix(':').ok_or(BAD)?)),
+            },
+            None => match text.split_once(':') {
+                Some((_, rest)) if rest.contains(':') => (text, None),
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            },
+        };
+        if host.is_empty() {
+            return Err(BAD);
+        }
+        let port = match port {
+            Some(port) => port.parse().map_err(|_| "a port is a number up to 65535")?,
+            None => PORT_DEFAULT,
+        };
+        Ok(Target { host: host.into(), port })
+    }
+}
+
+impl From<Address> for Target {
+    fn from(address: Address) -> Self {
+        let host = match address.socket_addr() {
+            SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
+            other => other.ip().to_string(),
+        };
+        Target { host, port: address.port() }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Target { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(host: &str, port: u16) -> Result<Target, &'static str> {
+        Ok(Target { host: host.into(), port })
+    }
+
+    #[test]
+    fn hosts_come_with_and_without_a_port() {
+        assert_eq!("localhost".parse(), target("localhost", PORT_DEFAULT));
+        assert_eq!("10.0.0.1:80".parse(), target("10.0.0.1", 80));
+        assert_eq!("[::1]:0".parse(), target("::1", 0));
+        assert_eq!("[fe80::1%eth0]".parse(), target("fe80::1%eth0", PORT_DEFAULT));
+        assert_eq!("::1".parse(), target("::1", PORT_DEFAULT));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in ["", ":80", "host:", "host:port", "host:65536", "[::1", "[::1]80", "[]:80"] {
+            assert!(text.parse::<Target>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_written_target_reads_the_same() {
+        for text in ["localhost:1", "127.0.0.1:7471", "[::1]:7471"] {
+            assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Sizes as people write them: in powers of 1024, with a letter.
+
+/// The letters of the powers of 1024, from the first on.
+const LETTERS: [char; 4] = ['K', 'M', 'G', 'T'];
+
+/// Reads a number of bytes: `64`, `4K`, `1M`.
+///
+/// # Errors
+///
+/// A sentence, if it is no such number or one that 64 bits do not hold.
+pub(crate) fn parse(text: &str) -> Result<u64, String> {
+    let (digits, power) = match text.chars().last().map(|last| last.to_ascii_uppercase()) {
+        Some(last) => match LETTERS.iter().position(|letter| *letter == last) {
+            // All letters are one byte long.
+            Some(index) => (&text[..text.len() - 1], index as u32 + 1),
+            None => (text, 0),
+        },
+        None => (text, 0),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    if !is_number {
+        return Err("a size is a number of bytes, such as 64, 4K or 1M".into());
+    }
+    let number: Option<u64> = digits.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(1 << (10 * power)))
+        .ok_or_else(|| "the size is too large".into())
+}
+
+/// Writes a number of bytes as [`parse`] reads it, as short as it can be without rounding.
+pub(crate) fn format(bytes: u64) -> String {
+    let (number, power) = reduced(bytes);
+    match power.checked_sub(1) {
+        Some(index) => format!("{number}{}", LETTERS[index]),
+        None => number.to_string(),
+    }
+}
+
+/// Writes a number of bytes in a sentence: `64 B`, `4 KiB`.
+pub(crate) fn with_unit(bytes: u64) -> String {
+    let (number, power) = reduced(bytes);
+    match power.checked_sub(1) {
+        Some(index) => format!("{number} {}iB", LETTERS[index]),
+        None => format!("{number} B"),
+    }
+}
+
+/// The number without its factors of 1024, and how many there were, as far as there are letters.
+fn reduced(mut bytes: u64) -> (u64, usize) {
+    let mut power = 0;
+    while bytes != 0 && bytes.is_multiple_of(1024) && power < LETTERS.len() {
+        bytes /= 1024;
+        power += 1;
+    }
+    (bytes, power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_letters_of_either_case() {
+        let read = ["0", "64", "4K", "4k", "1M", "3g", "1T"].map(|text| parse(text).unwrap());
+        assert_eq!(read, [0, 64, 4096, 4096, 1 << 20, 3 << 30, 1 << 40]);
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in ["", "K", "-1", "+1", "1.5K", "4KB", "4 K", "0x10", "K4", "4é", "é"] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+        assert_eq!(parse("99999999999T"), Err("the size is too large".into()));
+        assert_eq!(parse("99999999999999999999"), Err("the size is too large".into()));
+    }
+
+    #[test]
+    fn a_written_size_reads_the_same() {
+        for bytes in
+            [0, 1, 1000, 1023, 1024, 1536, 1 << 20, (1 << 20) + 1, 5 << 30, 1 << 40, 1 << 50, u64::MAX]
+        {
+            assert_eq!(parse(&format(bytes)), Ok(bytes));
+        }
+        assert_eq!([0, 1000, 4096, 1 << 20].map(format), ["0", "1000", "4K", "1M"]);
+        assert_eq!([0, 1000, 4096, 1 << 40].map(with_unit), ["0 B", "1000 B", "4 KiB", "1 TiB"]);
+    }
+}

@@ -1,0 +1,126 @@
+//! Runs the command, and does not wait for ever.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long any test waits for anything, at most.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the command did.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The command, while it runs. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
+    seen: String,
+}
+
+/// Starts the command with these arguments. Its standard input is empty.
+pub(crate) fn start(arguments: &[&str]) -> Running {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_homespun"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let stdout = lines(child.stdout.take().expect("a pipe"));
+    let stderr = lines(child.stderr.take().expect("a pipe"));
+    Running { child, stdout, stderr, seen: String::new() }
+}
+
+/// Runs the command to its end.
+pub(crate) fn run(arguments: &[&str]) -> Outcome {
+    start(arguments).finish()
+}
+
+impl Running {
+    /// Waits for a line of results that begins like this, and returns what follows.
+    pub(crate) fn await_line(&mut self, beginning: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.stdout.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.seen.push_str(&line);
+                    if let Some(rest) = line.strip_prefix(beginning) {
+                        return rest.trim_end().to_owned();
+                    }
+                }
+                Err(end) => {
+                    let complaints = rest(&self.stderr, Instant::now() + Duration::from_secs(1));
+                    panic!("no line begins with {beginning:?} ({end}): {:?}; {complaints:?}", self.seen);
+                }
+            }
+        }
+    }
+
+    /// Waits until the command has ended, and every process that it has started: these share its standard error.
+    pub(crate) fn finish(mut self) -> Outcome {
+        let deadline = Instant::now() + PATIENCE;
+        let stdout = rest(&self.stdout, deadline).map(|rest| self.seen.clone() + &rest);
+        let stderr = rest(&self.stderr, deadline);
+        match (stdout, stderr) {
+            (Ok(stdout), Ok(stderr)) => {
+                // Both pipes are closed, so the process has ended or is about to.
+                let status = self.child.wait().expect("a child can be waited for");
+                Outcome { status, stdout, stderr }
+            }
+            unfinished => panic!("the command does not end: {unfinished:?}"),
+        }
+    }
+
+    /// The number of the only process that the command has started.
+    pub(crate) fn peer_process(&self) -> i32 {
+        let pid = self.child.id();
+        let children =
+            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("a list of children");
+        children.trim().parse().unwrap_or_else(|_| panic!("not one child: {children:?}"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Neither fails unless it was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Ends a process at once.
+pub(crate) fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process number");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("the process is there");
+}
+
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        let mut reader = BufReader::new(pipe);
+        let mut line = String::new();
+        while reader.read_line(&mut line).is_ok_and(|count| count > 0) {
+            if sender.send(std::mem::take(&mut line)).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Everything until the pipe is closed; what there is, if that takes too long.
+fn rest(lines: &Receiver<String>, deadline: Instant) -> Result<String, String> {
+    let mut text = String::new();
+    loop {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => text.push_str(&line),
+            Err(RecvTimeoutError::Disconnected) => return Ok(text),
+            Err(RecvTimeoutError::Timeout) => return Err(text),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `homespun info`.
+
+use crate::command::run;
+
+#[test]
+fn without_arguments_every_address_format_is_shown() {
+    let outcome = run(&["info"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    for part in ["tcp: reliable messages (FI_EP_RDM) over IPv4", "FI_MSG FI_TAGGED", "4 KiB if injected"] {
+        assert!(outcome.stdout.contains(part), "{part:?} is not in:\n{}", outcome.stdout);
+    }
+    assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn a_peer_is_shown_with_both_ends() {
+    let outcome = run(&["info", "127.0.0.1", "7471", "--numeric", "--domain", "tcp"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert!(
+        outcome.stdout.contains("    from          127.0.0.1, a port that the system chooses\n"),
+        "{outcome:?}"
+    );
+    assert!(outcome.stdout.contains("    to            127.0.0.1:7471\n"), "{outcome:?}");
+}
+
+#[test]
+fn a_source_is_shown_as_the_near_end() {
+    let outcome = run(&["info", "127.0.0.1", "7471", "--source"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert!(outcome.stdout.contains("    from          127.0.0.1, port 7471\n"), "{outcome:?}");
+}
+
+#[test]
+fn the_long_form_shows_every_attribute() {
+    let outcome = run(&["info", "-v"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    for name in ["mem_tag_format", "msg_order", "cq_data_size", "threading", "prov_version"] {
+        let shown = outcome.stdout.lines().any(|line| line.trim_start().starts_with(name));
+        assert!(shown, "{name} is not in:\n{}", outcome.stdout);
+    }
+}
+
+#[test]
+fn what_nothing_offers_is_said() {
+    let outcome = run(&["info", "--domain", "token-ring"]);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert_eq!(outcome.stdout, "");
+    assert!(outcome.stderr.contains("nothing there meets the request"), "{outcome:?}");
+    assert!(outcome.stderr.contains("ENODATA"), "{outcome:?}");
+}
+
+#[test]
+fn a_command_that_is_not_understood_has_a_status_of_its_own() {
+    assert_eq!(run(&["info", "--no-such-option"]).status.code(), Some(2));
+    assert_eq!(run(&["info", "--source"]).status.code(), Some(2));
+}
