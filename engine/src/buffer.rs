@@ -49,6 +49,8 @@ enum SourceMemory {
     Owned(Bytes),
     OwnedVector(Vec<Bytes>),
     Raw(SmallVec<[Segment; IOV_LIMIT]>),
+    /// What raw memory held when it was injected.
+    Copied(Box<[u8]>),
 }
 
 /// Where a receive operation scatters a message to.
@@ -138,6 +140,7 @@ impl Source {
                     push_rest(&mut slices, segment.as_slice(), &mut skip);
                 }
             }
+            SourceMemory::Copied(bytes) => push_rest(&mut slices, bytes, &mut skip),
         }
         slices
     }
@@ -156,24 +159,26 @@ impl Source {
                 [one] => Some(one.as_slice()),
                 _ => None,
             },
+            SourceMemory::Copied(bytes) => Some(bytes),
         }
     }
 
-    /// A copy that does not depend on the caller's memory.
-    #[must_use]
-    pub fn to_owned_copy(&self) -> Source {
-        let mut copy = BytesMut::with_capacity(self.len_bytes);
-        for slice in self.slices(0) {
-            copy.extend_from_slice(&slice);
+    /// Stops depending on the caller's memory: copies what it holds, unless the memory is owned.
+    pub fn detach(&mut self) {
+        if let SourceMemory::Raw(segments) = &self.memory {
+            let mut copy = Vec::with_capacity(self.len_bytes);
+            for segment in segments {
+                copy.extend_from_slice(segment.as_slice());
+            }
+            self.memory = SourceMemory::Copied(copy.into());
         }
-        Source::owned(copy.freeze())
     }
 
     pub(crate) fn into_buffer(self) -> Buffer {
         match self.memory {
             SourceMemory::Owned(bytes) => Buffer::Sent(bytes),
             SourceMemory::OwnedVector(buffers) => Buffer::SentVector(buffers),
-            SourceMemory::Raw(_) => Buffer::None,
+            SourceMemory::Raw(_) | SourceMemory::Copied(_) => Buffer::None,
         }
     }
 }
@@ -359,7 +364,10 @@ mod tests {
             // SAFETY: `pieces` outlives the sources and is not written to.
             let raw = unsafe { Source::raw(&segments) }.unwrap();
             let owned = Source::owned_vector(pieces.iter().map(|p| Bytes::copy_from_slice(p)).collect()).unwrap();
-            for source in [&raw, &owned, &raw.to_owned_copy()] {
+            // SAFETY: as above.
+            let mut copied = unsafe { Source::raw(&segments) }.unwrap();
+            copied.detach();
+            for source in [&raw, &owned, &copied] {
                 prop_assert_eq!(source.len_bytes(), whole.len());
                 prop_assert_eq!(concat(&source.slices(offset)), &whole[offset..]);
                 if let Some(one) = source.contiguous() {

@@ -45,7 +45,7 @@ impl Engine {
             }
             Sent::Partial(taken_bytes) => {
                 if inject {
-                    send.source = send.source.to_owned_copy();
+                    send.source.detach();
                 }
                 let send = self.sends.insert(send);
                 self.begun(link_id);
@@ -54,7 +54,7 @@ impl Engine {
             }
             Sent::Full => {
                 if inject {
-                    send.source = send.source.to_owned_copy();
+                    send.source.detach();
                 }
                 let send = self.sends.insert(send);
                 self.peers.of_mut(to).queue.push_back(send);
