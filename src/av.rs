@@ -11,6 +11,7 @@ use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::error::{Error, Misuse};
 use parking_lot::RwLock;
 
+use crate::domain::DomainId;
 use crate::info::AvType;
 use crate::resolve::{Role, resolve};
 use table::Table;
@@ -88,6 +89,7 @@ pub struct AddressVector {
 }
 
 struct Shared {
+    domain: DomainId,
     av_type: AvType,
     format: AddressFormat,
     table: RwLock<Table>,
@@ -104,7 +106,7 @@ impl AddressVector {
     /// # Errors
     ///
     /// [`Misuse::NotSupported`] for what [`AvAttr`] and [`AvFlags`] say is not, [`Misuse::Flags`] for unknown flags.
-    pub(crate) fn open(attr: &AvAttr, format: AddressFormat) -> Result<Self, Error> {
+    pub(crate) fn open(attr: &AvAttr, format: AddressFormat, domain: DomainId) -> Result<Self, Error> {
         let unknown = attr.flags.difference(AvFlags::all());
         if !unknown.is_empty() {
             return Err(Misuse::Flags(unknown.bits()).into());
@@ -119,6 +121,7 @@ impl AddressVector {
             return Err(Misuse::NotSupported(what).into());
         }
         let shared = Shared {
+            domain,
             av_type: attr.av_type.unwrap_or(AvType::Table),
             format,
             table: RwLock::new(Table::with_capacity(attr.count.min(RESERVE_MAX_ENTRIES))),
@@ -241,6 +244,10 @@ impl AddressVector {
     /// same: take the version, then look up.
     pub(crate) fn version(&self) -> u64 {
         self.shared.version.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn domain(&self) -> DomainId {
+        self.shared.domain
     }
 
     /// Counts an endpoint that is bound from now on.

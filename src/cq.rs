@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::completion;
@@ -10,8 +11,10 @@ use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse, OperationError};
 use homespun_engine::flags::CompletionFlags;
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use smallvec::SmallVec;
 
 use crate::av::FabricAddress;
+use crate::domain::DomainId;
 use crate::pump::Drive;
 
 /// How many entries a completion queue has if its attributes do not say.
@@ -19,6 +22,12 @@ pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
 
 /// The largest completion queue that can be opened.
 pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
+
+/// How many entries a read takes under one lock.
+const READ_BATCH_ENTRIES: usize = 4;
+
+/// How many reads in a row may find an entry before one drives progress all the same.
+const IDLE_READS_MAX: u32 = 15;
 
 /// How much a completion queue tells of an operation: `enum fi_cq_format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -152,9 +161,13 @@ pub struct CompletionQueue {
 
 /// The queue as endpoints see it.
 pub(crate) struct Shared {
+    domain: DomainId,
     format: CqFormat,
     ring: Mutex<Ring>,
-    bound: RwLock<Vec<Arc<dyn Drive>>>,
+    /// How many endpoints are bound, enabled or not.
+    users: AtomicUsize,
+    /// The endpoints that are enabled.
+    driven: RwLock<Vec<Arc<dyn Drive>>>,
 }
 
 /// The entries. The sum of `entries` and `reserved` never exceeds `depth_entries`.
@@ -162,6 +175,8 @@ pub(crate) struct Ring {
     entries: VecDeque<Entry>,
     depth_entries: usize,
     reserved: usize,
+    /// How many reads in a row found an entry and so drove no progress.
+    idle_reads: u32,
 }
 
 enum Entry {
@@ -170,7 +185,7 @@ enum Entry {
 }
 
 impl CompletionQueue {
-    pub(crate) fn open(attr: &CqAttr) -> Result<CompletionQueue, Error> {
+    pub(crate) fn open(attr: &CqAttr, domain: DomainId) -> Result<CompletionQueue, Error> {
         if attr.wait != WaitObject::None {
             return Err(Misuse::NotSupported("waiting on a completion queue").into());
         }
@@ -179,12 +194,14 @@ impl CompletionQueue {
             asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
             _ => return Err(Misuse::Invalid("completion queue larger than CQ_DEPTH_MAX_ENTRIES").into()),
         };
-        let ring = Ring { entries: VecDeque::new(), depth_entries, reserved: 0 };
+        let ring = Ring { entries: VecDeque::new(), depth_entries, reserved: 0, idle_reads: 0 };
         Ok(CompletionQueue {
             shared: Arc::new(Shared {
+                domain,
                 format: attr.format.unwrap_or_default(),
                 ring: Mutex::new(ring),
-                bound: RwLock::new(Vec::new()),
+                users: AtomicUsize::new(0),
+                driven: RwLock::new(Vec::new()),
             }),
         })
     }
@@ -223,7 +240,7 @@ impl CompletionQueue {
     }
 
     /// Reads up to `max` completions, oldest first, and returns how many. A `max` of 0 only drives progress. An error
-    /// ends the batch before it.
+    /// ends the batch before it. `take` is called without any lock, and may use the queue.
     ///
     /// # Errors
     ///
@@ -234,26 +251,26 @@ impl CompletionQueue {
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<usize, ReadError> {
         let mut ring = self.progressed_ring(max == 0);
-        if ring.entries.is_empty() {
-            return Err(ReadError::Empty);
+        match ring.entries.front() {
+            None => return Err(ReadError::Empty),
+            Some(Entry::Failed(_)) => return Err(ReadError::ErrorAvailable),
+            Some(Entry::Completed(..)) => {}
         }
         let mut count = 0;
-        while count < max {
-            match ring.entries.pop_front() {
-                Some(Entry::Completed(completion, source)) => {
-                    take(completion, source);
-                    count += 1;
-                }
-                Some(failed) => {
-                    ring.entries.push_front(failed);
-                    break;
-                }
-                None => break,
+        let mut batch = SmallVec::<[_; READ_BATCH_ENTRIES]>::new();
+        loop {
+            ring.pop_completed(max - count, &mut batch);
+            // What is called may itself use the queue, or an endpoint that reports to it.
+            drop(ring);
+            count += batch.len();
+            let was_full = batch.len() == READ_BATCH_ENTRIES;
+            for (completion, source) in batch.drain(..) {
+                take(completion, source);
             }
-        }
-        match ring.entries.front() {
-            Some(Entry::Failed(_)) if count == 0 => Err(ReadError::ErrorAvailable),
-            _ => Ok(count),
+            if !was_full || count == max {
+                return Ok(count);
+            }
+            ring = self.shared.ring.lock();
         }
     }
 
@@ -276,7 +293,7 @@ impl CompletionQueue {
 
     /// Drives the bound endpoints without reading anything.
     pub fn progress(&self) {
-        for endpoint in self.shared.bound.read().iter() {
+        for endpoint in self.shared.driven.read().iter() {
             endpoint.progress();
         }
     }
@@ -290,12 +307,11 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the queue, while an enabled endpoint is bound to it.
+    /// [`Misuse::Busy`], with the queue, while an endpoint is bound to it.
     pub fn close(self) -> Result<(), (CompletionQueue, Error)> {
-        if self.shared.bound.read().is_empty() {
-            Ok(())
-        } else {
-            Err((self, Misuse::Busy("endpoints are bound to the completion queue").into()))
+        match self.shared.users.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err((self, Misuse::Busy("endpoints are bound to the completion queue").into())),
         }
     }
 
@@ -303,12 +319,15 @@ impl CompletionQueue {
         &self.shared
     }
 
-    /// The ring, after a round of progress if it was empty or if `always`.
+    /// The ring, after a round of progress if it was empty or if `always`. An application that always finds something,
+    /// such as completions of its own sends, still drives progress now and then.
     fn progressed_ring(&self, always: bool) -> MutexGuard<'_, Ring> {
-        let ring = self.shared.ring.lock();
-        if !always && !ring.entries.is_empty() {
+        let mut ring = self.shared.ring.lock();
+        if !always && !ring.entries.is_empty() && ring.idle_reads < IDLE_READS_MAX {
+            ring.idle_reads += 1;
             return ring;
         }
+        ring.idle_reads = 0;
         drop(ring);
         self.progress();
         self.shared.ring.lock()
@@ -320,20 +339,50 @@ impl Shared {
         self.ring.lock()
     }
 
+    pub(crate) fn domain(&self) -> DomainId {
+        self.domain
+    }
+
     pub(crate) fn format(&self) -> CqFormat {
         self.format
     }
 
-    pub(crate) fn bind(&self, endpoint: Arc<dyn Drive>) {
-        self.bound.write().push(endpoint);
+    /// Counts an endpoint that is bound from now on.
+    pub(crate) fn bind(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) fn unbind(&self, endpoint: &Arc<dyn Drive>) {
-        self.bound.write().retain(|bound| !Arc::ptr_eq(bound, endpoint));
+    /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
+    pub(crate) fn unbind(&self) {
+        self.users.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Drives this endpoint from now on.
+    pub(crate) fn drive(&self, endpoint: Arc<dyn Drive>) {
+        self.driven.write().push(endpoint);
+    }
+
+    /// Drives this endpoint no longer.
+    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>) {
+        self.driven.write().retain(|driven| !Arc::ptr_eq(driven, endpoint));
     }
 }
 
 impl Ring {
+    /// Moves successful operations from the front to `batch`, up to its size and to `max` of them.
+    fn pop_completed(
+        &mut self,
+        max: usize,
+        batch: &mut SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>,
+    ) {
+        while batch.len() < max.min(READ_BATCH_ENTRIES)
+            && matches!(self.entries.front(), Some(Entry::Completed(..)))
+            && let Some(Entry::Completed(completion, source)) = self.entries.pop_front()
+        {
+            batch.push((completion, source));
+        }
+    }
+
     /// Sets a place aside for a completion to come. Returns whether there was one.
     pub(crate) fn reserve(&mut self) -> bool {
         let has_room = self.has_room();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use homespun_engine::address::{Address, AddressFormat};
@@ -13,6 +14,7 @@ use crate::av::{AddressVector, AvAttr};
 use crate::cq::{CompletionQueue, CqAttr};
 use crate::endpoint::Endpoint;
 use crate::fabric::OpenPump;
+use crate::getinfo::grant;
 use crate::info::{EndpointType, Info};
 use crate::params::Params;
 use crate::pump::Drive;
@@ -25,7 +27,19 @@ pub struct Domain {
     shared: Arc<Shared>,
 }
 
+/// Tells the objects of one domain from those of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DomainId(u64);
+
+impl DomainId {
+    pub(crate) fn unused() -> DomainId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        DomainId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 pub(crate) struct Shared {
+    id: DomainId,
     provider: Arc<dyn OpenPump>,
     attr: ProviderAttr,
     format: AddressFormat,
@@ -36,7 +50,15 @@ impl Domain {
     pub(crate) fn open(provider: Arc<dyn OpenPump>, info: &Info, params: &Params) -> Domain {
         let attr = provider.attr();
         let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
-        Domain { shared: Arc::new(Shared { provider, attr, format, close_linger: params.close_linger }) }
+        Domain {
+            shared: Arc::new(Shared {
+                id: DomainId::unused(),
+                provider,
+                attr,
+                format,
+                close_linger: params.close_linger,
+            }),
+        }
     }
 
     /// The domain's name.
@@ -51,7 +73,7 @@ impl Domain {
     /// [`Misuse::NotSupported`] for a wait object, [`Misuse::Invalid`] for a size beyond
     /// [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES).
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
-        CompletionQueue::open(attr)
+        CompletionQueue::open(attr, self.shared.id)
     }
 
     /// Opens an address vector: `fi_av_open(3)`.
@@ -60,7 +82,7 @@ impl Domain {
     ///
     /// As [`AddressVector`] says of its attributes.
     pub fn open_av(&self, attr: &AvAttr) -> Result<AddressVector, Error> {
-        AddressVector::open(attr, self.shared.format)
+        AddressVector::open(attr, self.shared.format, self.shared.id)
     }
 
     /// Opens an endpoint: `fi_endpoint(3)`.
@@ -68,7 +90,7 @@ impl Domain {
     /// # Errors
     ///
     /// [`Misuse::Invalid`] if the info is not one that [`getinfo`](crate::getinfo()) answers for this domain: another
-    /// domain's name, another endpoint type, another address format.
+    /// domain's name, endpoint type or address format, capabilities or sizes that it does not have.
     pub fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
         if info.domain.name.as_deref() != Some(self.name()) {
             return Err(Misuse::Invalid("the info is for another domain").into());
@@ -76,16 +98,25 @@ impl Domain {
         if info.ep.ep_type != Some(EndpointType::Rdm) {
             return Err(Misuse::Invalid("the endpoint type is not one that the domain offers").into());
         }
-        if info.addr_format.is_some_and(|format| format != self.shared.format) {
+        let formats = [info.addr_format, info.src_addr.map(|address| address.format())];
+        if formats.into_iter().flatten().any(|format| format != self.shared.format) {
             return Err(Misuse::Invalid("the address format is not the domain's").into());
         }
-        Ok(Endpoint::open(self.shared.clone(), info))
+        Ok(Endpoint::open(self.shared.clone(), grant(&self.shared.attr, info)?))
     }
 }
 
 impl Shared {
-    pub(crate) fn open_pump(&self, bind: Option<Address>, config: Config) -> Result<Arc<dyn Drive>, Error> {
-        self.provider.open_pump(bind.unwrap_or_else(|| self.format.wildcard()), config)
+    pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
+        self.provider.open_pump(bind, config)
+    }
+
+    pub(crate) fn id(&self) -> DomainId {
+        self.id
+    }
+
+    pub(crate) fn format(&self) -> AddressFormat {
+        self.format
     }
 
     pub(crate) fn close_linger(&self) -> Duration {

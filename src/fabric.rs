@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use homespun_engine::address::Address;
 use homespun_engine::engine::Config;
+use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::transport::{Provider, ProviderAttr};
@@ -112,7 +113,10 @@ impl<P: Provider> OpenPump for P {
     }
 
     fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
-        let instance = getrandom::u64().map_err(|_| Misuse::NotFound("a source of random numbers"))?;
+        let instance = getrandom::u64().map_err(|error| Error::System {
+            call: "drawing a random number",
+            errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
+        })?;
         let transport = self
             .open(bind, instance)
             .map_err(|errno| Error::System { call: "opening an endpoint", errno })?;

@@ -7,11 +7,11 @@
 mod negotiate;
 
 use homespun_engine::error::{Error, Misuse};
-use homespun_engine::flags::InfoFlags;
+use homespun_engine::flags::{Caps, InfoFlags};
 use homespun_engine::transport::{Provider, ProviderAttr};
 use homespun_tcp::TcpProvider;
 
-use crate::info::{FABRIC_NAME, FabricAttr, Info, PROVIDER_VERSION};
+use crate::info::{FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION};
 use crate::resolve::{Ends, ends};
 
 /// Asks what there is to communicate with, best first: `fi_getinfo(3)`.
@@ -82,11 +82,36 @@ pub(crate) fn getinfo_of(
     Ok(infos)
 }
 
+/// What an endpoint gets that is opened with `info`: an answer of [`getinfo`], or one that the application has changed.
+/// What is unspecified in it is filled in.
+///
+/// # Errors
+///
+/// [`Misuse::Invalid`] if it asks for what the provider does not have.
+pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error> {
+    let mut wanted = info.clone();
+    // The capabilities of the endpoint say it all; its sides may still have what the application took away there.
+    wanted.tx.caps = Caps::empty();
+    wanted.rx.caps = Caps::empty();
+    wanted.fabric = FabricAttr::default();
+    let granted = negotiate::offer(provider, &wanted).map_err(|refusal| match refusal {
+        Misuse::NoData(lacking) => Misuse::Invalid(lacking),
+        other => other,
+    })?;
+    Ok(Info {
+        addr_format: info.addr_format,
+        src_addr: info.src_addr,
+        dest_addr: info.dest_addr,
+        fabric: info.fabric.clone(),
+        ..granted
+    })
+}
+
 /// The answer to [`InfoFlags::PROV_ATTR_ONLY`].
 fn provider_only(hints: &Info) -> Info {
     let fabric = FabricAttr {
         name: Some(FABRIC_NAME.into()),
-        prov_name: None,
+        prov_name: Some(PROVIDER_NAME.into()),
         prov_version: PROVIDER_VERSION,
         api_version: hints.fabric.api_version,
     };

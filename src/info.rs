@@ -203,7 +203,7 @@ pub struct DomainAttr {
 pub struct FabricAttr {
     /// The fabric's name: endpoints of one fabric reach each other.
     pub name: Option<String>,
-    /// The provider's name. In answers it is left to the library that loaded the provider.
+    /// The provider's name.
     pub prov_name: Option<String>,
     /// The provider's version.
     pub prov_version: Version,

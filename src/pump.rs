@@ -4,6 +4,7 @@
 //! frame. Its lock is taken before a completion queue's lock, never the other way.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
@@ -199,19 +200,37 @@ impl<T: Transport> Drive for Pump<T> {
             }
         }
         transport.stop_accepting();
-        let mut nobody = Nobody;
+        let (mut nobody, mut patience) = (Nobody, Patience::default());
         while engine.has_unsent() && Instant::now() < deadline {
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
             engine.transmit(transport, &mut nobody);
             transport.flush();
-            std::thread::yield_now();
+            patience.pause();
         }
         engine.close_links(transport);
         transport.flush();
         while transport.draining() > 0 && Instant::now() < deadline {
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
             transport.flush();
-            std::thread::yield_now();
+            patience.pause();
+        }
+    }
+}
+
+/// Waits a little between looks at what does not announce itself, such as that a peer's kernel has everything: at
+/// first hardly, then longer.
+#[derive(Default)]
+struct Patience {
+    pauses: u32,
+}
+
+impl Patience {
+    fn pause(&mut self) {
+        self.pauses += 1;
+        if self.pauses < 100 {
+            thread::yield_now();
+        } else {
+            thread::sleep(Duration::from_micros(100));
         }
     }
 }
@@ -263,7 +282,10 @@ impl Sources {
     }
 }
 
-/// The completion queues of an endpoint as the engine's sink. Each is locked when it is used first, and once.
+/// The completion queues of an endpoint as the engine's sink.
+///
+/// A ring stays locked from its first use until the other one is used or the pass ends. Never are both locked: two
+/// endpoints that share their queues crosswise would wait for each other.
 struct Queues<'a> {
     wiring: &'a Wiring,
     sources: &'a mut Sources,
@@ -285,11 +307,13 @@ impl<'a> Queues<'a> {
 
     fn transmit_ring(&mut self) -> Option<&mut Ring> {
         let cq = self.wiring.transmit_cq.as_ref()?;
+        self.receive = None;
         Some(self.transmit.get_or_insert_with(|| cq.lock()))
     }
 
     fn receive_ring(&mut self) -> Option<&mut Ring> {
         let cq = self.wiring.receive_cq.as_ref()?;
+        self.transmit = None;
         Some(self.receive.get_or_insert_with(|| cq.lock()))
     }
 

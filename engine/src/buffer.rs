@@ -68,7 +68,7 @@ enum DestinationMemory {
 /// The application's memory on its way back, in a completion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Buffer {
-    /// The operation was posted through the raw tier, or injected: there is nothing to hand back.
+    /// The operation was posted through the raw tier: there is nothing to hand back.
     #[default]
     None,
     /// What was sent.
@@ -109,7 +109,8 @@ impl Source {
     /// # Safety
     ///
     /// Every segment must be readable, from any thread, and must not be written to, from now until the operation
-    /// that is posted with this source has ended: its completion was produced, or the engine was dropped.
+    /// that is posted with this source has ended: its completion was produced, or the engine was dropped. With
+    /// [`SendRequest::inject`](crate::operation::SendRequest::inject), until the request was posted or refused.
     pub unsafe fn raw(segments: &[Segment]) -> Result<Source, Misuse> {
         check_count(segments.len())?;
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
@@ -171,6 +172,13 @@ impl Source {
                 copy.extend_from_slice(segment.as_slice());
             }
             self.memory = SourceMemory::Copied(copy.into());
+        }
+    }
+
+    /// Forgets the caller's memory, which will not be read again. Owned memory stays, to be handed back.
+    pub(crate) fn release(&mut self) {
+        if let SourceMemory::Raw(_) = &self.memory {
+            self.memory = SourceMemory::Copied(Box::default());
         }
     }
 

@@ -60,6 +60,9 @@ pub enum Misuse {
     /// The endpoint was opened without the capability that the call needs.
     #[error("the endpoint lacks the capability {0}")]
     NoCapability(&'static str),
+    /// Objects of two domains were to be used together.
+    #[error("the object belongs to another domain")]
+    OtherDomain,
     /// The object is still used by another.
     #[error("still in use: {0}")]
     Busy(&'static str),
@@ -113,6 +116,7 @@ impl Misuse {
             Misuse::NoCompletionQueue(_) => Errno::ENOCQ,
             Misuse::NoAddressVector => Errno::ENOAV,
             Misuse::NoCapability(_) => Errno::EOPNOTSUPP,
+            Misuse::OtherDomain => Errno::EDOMAIN,
             Misuse::Busy(_) => Errno::EBUSY,
             Misuse::NoData(_) => Errno::ENODATA,
             Misuse::NotSupported(_) => Errno::ENOSYS,

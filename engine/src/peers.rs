@@ -20,8 +20,8 @@ pub struct Peers {
 #[derive(Debug)]
 pub(crate) struct Peer {
     address: Address,
-    /// The number in the peer's hello, while any link to it is up.
-    pub(crate) instance: Option<u64>,
+    /// The number in the peer's hello, while any link to it is up, and the moment when it was met, as links count it.
+    pub(crate) instance: Option<(u64, u64)>,
     /// The link that messages to the peer travel on. Only ever one at a time, for their order.
     pub(crate) transmit: Option<LinkId>,
     /// All links that are up or being made.

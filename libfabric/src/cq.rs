@@ -105,8 +105,8 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<CqAttr, Failure> {
         return Err(Errno::EBADFLAGS.into());
     }
     let format = match format {
-        FI_CQ_FORMAT_UNSPEC => None,
-        FI_CQ_FORMAT_CONTEXT => Some(CqFormat::Context),
+        // The choice is ours but cannot be told, so it is the one that fits into any buffer.
+        FI_CQ_FORMAT_UNSPEC | FI_CQ_FORMAT_CONTEXT => Some(CqFormat::Context),
         FI_CQ_FORMAT_MSG => Some(CqFormat::Msg),
         FI_CQ_FORMAT_DATA => Some(CqFormat::Data),
         FI_CQ_FORMAT_TAGGED => Some(CqFormat::Tagged),

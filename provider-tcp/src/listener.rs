@@ -69,7 +69,5 @@ impl Listener {
 
 /// Whether the system has run out of something, so that the connection keeps waiting.
 fn is_exhaustion(errno: Errno) -> bool {
-    // It has no name in fi_errno(3).
-    const ENFILE: Errno = Errno::new(rustix::io::Errno::NFILE.raw_os_error());
-    [Errno::EMFILE, ENFILE, Errno::ENOBUFS, Errno::ENOMEM].contains(&errno)
+    [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM].contains(&errno)
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn vector() -> AddressVector {
-    AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn).expect("a vector")
+    AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::unused()).expect("a vector")
 }
 
 fn address(text: &str) -> Address {
@@ -117,7 +117,7 @@ fn a_bound_vector_cannot_be_closed() {
 
 #[test]
 fn what_is_not_there_is_refused_at_opening() {
-    let open = |attr: AvAttr| AddressVector::open(&attr, AddressFormat::SockaddrIn);
+    let open = |attr: AvAttr| AddressVector::open(&attr, AddressFormat::SockaddrIn, DomainId::unused());
     let none = AvAttr::default();
     let unsupported = [
         AvAttr { name: Some("shared".into()), ..none.clone() },

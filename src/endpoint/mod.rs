@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::address::Address;
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{BindFlags, Caps, OpFlags};
@@ -81,13 +81,13 @@ struct Enabled {
 }
 
 impl Endpoint {
-    pub(crate) fn open(domain: Arc<domain::Shared>, info: &Info) -> Endpoint {
+    pub(crate) fn open(domain: Arc<domain::Shared>, info: Info) -> Endpoint {
         Endpoint {
             shared: Arc::new(Shared {
                 domain,
                 tx_op_flags: AtomicU64::new(info.tx.op_flags.bits()),
                 rx_op_flags: AtomicU64::new(info.rx.op_flags.bits()),
-                info: info.clone(),
+                info,
                 setup: Mutex::default(),
                 pump: OnceLock::new(),
                 enabled: OnceLock::new(),
@@ -105,9 +105,12 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Flags`] without a direction; [`Misuse::Busy`] if the
-    /// direction has a queue already.
+    /// direction has a queue already; [`Misuse::OtherDomain`] for a queue of another domain.
     pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
         let mut setup = self.setup()?;
+        if cq.shared().domain() != self.shared.domain.id() {
+            return Err(Misuse::OtherDomain.into());
+        }
         let transmits = flags.contains(BindFlags::TRANSMIT);
         let receives = flags.contains(BindFlags::RECV);
         if !(transmits || receives) || !BindFlags::all().contains(flags) {
@@ -118,10 +121,12 @@ impl Endpoint {
         }
         let selective = flags.contains(BindFlags::SELECTIVE_COMPLETION);
         if transmits {
+            cq.shared().bind();
             setup.transmit_cq = Some(cq.clone());
             setup.selective_transmit = selective;
         }
         if receives {
+            cq.shared().bind();
             setup.receive_cq = Some(cq.clone());
             setup.selective_receive = selective;
         }
@@ -132,12 +137,17 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Busy`] if it has one already.
+    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Busy`] if it has one already; [`Misuse::OtherDomain`]
+    /// for a vector of another domain.
     pub fn bind_av(&self, av: &AddressVector) -> Result<(), Error> {
         let mut setup = self.setup()?;
+        if av.domain() != self.shared.domain.id() {
+            return Err(Misuse::OtherDomain.into());
+        }
         if setup.av.is_some() {
             return Err(Misuse::Busy("an address vector is bound already").into());
         }
+        av.bind();
         setup.av = Some(av.clone());
         Ok(())
     }
@@ -147,14 +157,14 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for; [`Misuse::Invalid`]
-    /// for an address of another format than the endpoint's.
+    /// for an address of another format than the domain's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.setup()?;
         if self.shared.pump.get().is_some() {
             return Err(Misuse::State("the endpoint has its address already").into());
         }
-        if self.shared.info.addr_format.is_some_and(|format| format != name.format()) {
-            return Err(Misuse::Invalid("address of another format than the endpoint's").into());
+        if name.format() != self.shared.domain.format() {
+            return Err(Misuse::Invalid("address of another format than the domain's").into());
         }
         setup.name = Some(name);
         Ok(())
@@ -192,7 +202,6 @@ impl Endpoint {
             return Err(Misuse::NoCompletionQueue("receive").into());
         }
         let pump = self.shared.open_pump(&setup)?;
-        av.bind();
         pump.enable(Wiring {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
@@ -200,7 +209,7 @@ impl Endpoint {
             wants_source: caps.contains(Caps::SOURCE),
         })?;
         for cq in setup.bound_cqs() {
-            cq.shared().bind(pump.clone());
+            cq.shared().drive(pump.clone());
         }
         let Setup { selective_transmit, selective_receive, .. } = *setup;
         self.shared.enabled.get_or_init(|| Enabled { selective_transmit, selective_receive });
@@ -239,8 +248,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Cancels the oldest operation with this context that can still be taken back: `fi_cancel`. It ends with an error
-    /// completion, ECANCELED.
+    /// Cancels an operation with this context that can still be taken back, a receive before a send: `fi_cancel`. It
+    /// ends with an error completion, ECANCELED.
     ///
     /// # Errors
     ///
@@ -264,7 +273,7 @@ impl Shared {
             return Ok(pump);
         }
         let info = &self.info;
-        let bind = setup.name.or(info.src_addr).or(info.addr_format.map(AddressFormat::wildcard));
+        let bind = setup.name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard());
         let config = Config {
             tx_depth_ops: info.tx.size_ops,
             rx_depth_ops: info.rx.size_ops,
@@ -308,17 +317,19 @@ impl Setup {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let Some(pump) = self.pump.get() else { return };
         let setup = self.setup.get_mut();
-        if self.enabled.get().is_some() {
+        if let Some(pump) = self.pump.get() {
             for cq in setup.bound_cqs() {
-                cq.shared().unbind(pump);
+                cq.shared().leave(pump);
             }
-            if let Some(av) = &setup.av {
-                av.unbind();
-            }
+            pump.close(self.domain.close_linger());
         }
-        pump.close(self.domain.close_linger());
+        for cq in setup.transmit_cq.iter().chain(&setup.receive_cq) {
+            cq.shared().unbind();
+        }
+        if let Some(av) = &setup.av {
+            av.unbind();
+        }
     }
 }
 

@@ -262,7 +262,7 @@ fn fabric(asked: &FabricAttr) -> Result<FabricAttr, Misuse> {
     require(asked.prov_version <= PROVIDER_VERSION, "a later version of the provider")?;
     Ok(FabricAttr {
         name: Some(FABRIC_NAME.into()),
-        prov_name: None,
+        prov_name: Some(PROVIDER_NAME.into()),
         prov_version: PROVIDER_VERSION,
         api_version: asked.api_version,
     })

@@ -83,7 +83,7 @@ fn only_the_providers_attributes() {
         getinfo_of(&providers, node, None, InfoFlags::PROV_ATTR_ONLY, Some(&hints)).expect("one answer");
     let fabric = FabricAttr {
         name: Some(FABRIC_NAME.into()),
-        prov_name: None,
+        prov_name: Some(PROVIDER_NAME.into()),
         prov_version: PROVIDER_VERSION,
         api_version: Version::new(1, 17),
     };

@@ -85,7 +85,9 @@ impl Engine {
 
     fn acknowledged(&mut self, id: LinkId, received: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        if received > link.sent_messages || received < link.acked_messages {
+        // What is still being written cannot have arrived.
+        let sent_messages = link.sent_messages - u64::from(link.writing.is_some());
+        if received > sent_messages || received < link.acked_messages {
             return self.condemn(id, "acknowledges what was not sent", sink);
         }
         link.acked_messages = received;
@@ -211,7 +213,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         match event {
             LinkEvent::Up { peer, instance } => self.engine.link_up(id, peer, instance, self.sink),
             LinkEvent::Down(error) => {
-                self.engine.link_down(id, &error, self.sink);
+                self.engine.link_lost(id, &error, self.sink);
                 // The number is free now; closing it later would hit another link.
                 self.engine.condemned.retain(|condemned| *condemned != id);
             }

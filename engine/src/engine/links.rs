@@ -23,6 +23,8 @@ use crate::wire::Message;
 pub(super) struct Link {
     pub(super) peer: PeerId,
     pub(super) is_up: bool,
+    /// The moment when the engine got to know the link, by the count of such moments.
+    begun_at: u64,
     /// The message that the link has taken in part.
     pub(super) writing: Option<Writing>,
     /// How many messages were begun on this link.
@@ -63,6 +65,8 @@ pub(super) enum Place {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     by_id: Vec<Option<Link>>,
+    /// How many links there have been: what serves as time here.
+    count: u64,
 }
 
 impl Links {
@@ -80,9 +84,11 @@ impl Links {
         if self.by_id.len() <= place {
             self.by_id.resize_with(place + 1, || None);
         }
+        self.count += 1;
         self.by_id[place].insert(Link {
             peer,
             is_up: false,
+            begun_at: self.count,
             writing: None,
             sent_messages: 0,
             awaiting_ack: VecDeque::new(),
@@ -125,15 +131,29 @@ impl Engine {
                 peer
             }
         };
-        if let Some(link) = self.links.of(id) {
-            link.is_up = true;
+        let now = self.links.count;
+        let Some(link) = self.links.of(id) else { return };
+        link.is_up = true;
+        match self.peers.of(peer).instance {
+            Some((known, since)) if known != instance && link.begun_at < since => {
+                // This link was begun before the present instance was met, so it leads to the one before that.
+                self.link_down(id, &LinkError::System(Errno::ECONNRESET), sink);
+                self.condemned.push(id);
+                return;
+            }
+            Some((known, _)) if known != instance => {
+                self.end_links_to_former_instance(peer, id, sink);
+                self.peers.of_mut(peer).instance = Some((instance, now));
+            }
+            Some(_) => {}
+            None => self.peers.of_mut(peer).instance = Some((instance, now)),
         }
-        if self.peers.of(peer).instance.is_some_and(|known| known != instance) {
-            self.end_links_to_former_instance(peer, id, sink);
+        // A link that is still being made may take long, or never be made; this one is there.
+        let untouched = |link: &mut Link| !link.is_up && link.sent_messages == 0;
+        let current = self.peers.of(peer).transmit;
+        if current.and_then(|current| self.links.of(current)).is_none_or(untouched) {
+            self.peers.of_mut(peer).transmit = Some(id);
         }
-        let peer = self.peers.of_mut(peer);
-        peer.instance = Some(instance);
-        peer.transmit.get_or_insert(id);
     }
 
     /// Another endpoint answers at the peer's address: the one that the older links lead to is gone, even if its
@@ -145,6 +165,21 @@ impl Engine {
             if is_former {
                 self.link_down(id, &LinkError::System(Errno::ECONNRESET), sink);
                 self.condemned.push(id);
+            }
+        }
+    }
+
+    /// A link has ended by itself. If that was not in order, a second link to the peer ends with it: what the first one
+    /// still carried is lost, and later messages must not arrive as if it had not been.
+    pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
+        let peer = self.links.of(id).filter(|link| link.is_up).map(|link| link.peer);
+        self.link_down(id, error, sink);
+        if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
+            for other in self.peers.of(peer).links.clone() {
+                if self.links.of(other).is_some_and(|link| link.is_up) {
+                    self.link_down(other, error, sink);
+                    self.condemned.push(other);
+                }
             }
         }
     }

@@ -56,17 +56,17 @@ impl Default for Config {
 /// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any of these takes
 ///   completions.
 ///
-/// A pass over the engine receives, transmits, flushes the transport and delivers held completions, in this order:
+/// A pass over the engine delivers held completions, receives, transmits and flushes the transport, in this order:
 ///
 /// ```
 /// use homespun_engine::{Config, Engine};
 /// # use homespun_engine::completion::Sink;
 /// # use homespun_engine::transport::Transport;
 /// fn pass(engine: &mut Engine, transport: &mut impl Transport, sink: &mut impl Sink) {
+///     engine.deliver_held(sink);
 ///     transport.receive(64, &mut engine.arrivals(sink));
 ///     engine.transmit(transport, sink);
 ///     transport.flush();
-///     engine.deliver_held(sink);
 /// }
 /// ```
 #[derive(Debug)]
@@ -154,8 +154,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Cancels the oldest operation with this context that can still be taken back: a receive that no message has
-    /// matched, or a send of which no link has taken a byte. It ends with [`OperationError::Cancelled`].
+    /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, else
+    /// a send of which no link has taken a byte. It ends with [`OperationError::Cancelled`]. Of several receives of one
+    /// kind, or sends to one peer, the oldest is taken.
     ///
     /// # Errors
     ///

@@ -543,3 +543,87 @@ fn frames_of_links_that_are_not_up_are_ignored() {
     arrivals.link(LinkId(3), LinkEvent::Down(LinkError::Closed));
     assert!(sink.ended.is_empty());
 }
+
+#[test]
+fn a_link_to_a_former_instance_that_comes_up_late_does_not_end_the_present_one() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    let peer = engine.peer(address(2));
+    engine.post_send(send_to(peer, b"to the former", 1), &mut transport, &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.link(LinkId(7), LinkEvent::Up { peer: address(2), instance: 2 });
+    arrivals.link(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LinkId(0), Close::Abort)]);
+    engine.post_send(send_to(peer, b"to the present", 2), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.last().unwrap().0, LinkId(7));
+}
+
+#[test]
+fn a_link_of_the_peer_that_is_up_is_used_before_one_that_is_still_being_made() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    let peer = engine.peer(address(2));
+    transport.answers = [Sent::Full, Sent::Full].into();
+    engine.post_send(send_to(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.sent.is_empty());
+    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent[0].0, LinkId(7));
+    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
+    engine.arrivals(&mut sink).link(LinkId(0), refused);
+    assert!(sink.ended.iter().all(Result::is_ok));
+    assert_eq!(sink.contexts(), [1]);
+}
+
+#[test]
+fn a_message_that_is_still_being_written_cannot_be_acknowledged() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.answers = [Sent::Partial(2)].into();
+    let request = SendRequest { level: Level::Delivery, ..send_to(peer, b"half of it", 1) };
+    engine.post_send(request, &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 1 }, b"");
+    assert_eq!(sink.ended[0].as_ref().unwrap_err().error.errno(), Errno::EPROTO);
+}
+
+#[test]
+fn an_injected_send_hands_back_what_was_ours_and_forgets_what_was_not() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let injected =
+        |source| SendRequest { source, inject: true, level: Level::Transmit, ..send_to(peer, b"", 1) };
+    let pieces = vec![Bytes::from_static(b"in "), Bytes::from_static(b"pieces")];
+    for answer in [Sent::Whole, Sent::Full] {
+        transport.answers = [answer].into();
+        let owned = Source::owned_vector(pieces.clone()).unwrap();
+        engine.post_send(injected(owned), &mut transport, &mut sink).unwrap();
+        let raw = [Segment { address: b"raw".as_ptr(), len_bytes: 3 }];
+        #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
+        // SAFETY: the bytes are static.
+        let raw = unsafe { Source::raw(&raw) }.unwrap();
+        engine.post_send(injected(raw), &mut transport, &mut sink).unwrap();
+        engine.transmit(&mut transport, &mut sink);
+    }
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 4 }, b"");
+    let buffers: Vec<Buffer> = sink.take().into_iter().map(|ended| ended.unwrap().buffer).collect();
+    let whole = Buffer::SentVector(pieces);
+    assert_eq!(buffers, [whole.clone(), Buffer::None, whole, Buffer::None]);
+    let payloads: Vec<&[u8]> = transport.sent.iter().map(|(_, _, payload)| &payload[..]).collect();
+    assert_eq!(payloads, [&b"in pieces"[..], b"raw", b"in pieces", b"raw"]);
+}
+
+#[test]
+fn links_to_one_peer_that_break_do_so_together_but_close_one_by_one() {
+    let broken = LinkError::System(Errno::ECONNRESET);
+    for (error, others_closed) in [(broken, &[(LinkId(7), Close::Abort)][..]), (LinkError::Closed, &[])] {
+        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"on the first", 1) };
+        engine.post_send(acked, &mut transport, &mut sink).unwrap();
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
+        arrivals.link(LinkId(8), LinkEvent::Down(error));
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.closed, others_closed);
+        assert_eq!(sink.ended.len(), others_closed.len());
+    }
+}

@@ -40,6 +40,7 @@ impl Engine {
         let sent = if is_next { offer(transport, link_id, &send.message, &send.source) } else { Sent::Full };
         match sent {
             Sent::Whole => {
+                send.source.release();
                 self.begun(link_id);
                 self.taken(link_id, send, sink);
             }

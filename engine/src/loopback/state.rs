@@ -377,6 +377,10 @@ impl State {
         if std::mem::replace(&mut state.severed, true) {
             return;
         }
+        if !state.made {
+            // The acceptor has never heard of this connection, and never will.
+            state.acceptor.leave(Presence::Gone);
+        }
         for side in [Side::Connector, Side::Acceptor] {
             let loses = self.dice.chance(self.faults.lose_per_mille);
             let end = state.end_mut(side);

@@ -50,7 +50,10 @@ fn what_getinfo_answers_survives_the_way_to_c_and_back() {
     let infos = getinfo(Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, None)
         .expect("a loopback interface");
     for info in &infos {
-        assert_eq!(&through_c(info), info);
+        let mut expected = info.clone();
+        // The host fills it in.
+        expected.fabric.prov_name = None;
+        assert_eq!(through_c(info), expected);
     }
 }
 

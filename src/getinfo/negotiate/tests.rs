@@ -45,7 +45,7 @@ fn nothing_asked_for_is_everything_offered() {
     assert_eq!(info.domain.resource_mgmt, Some(ResourceManagement::Enabled));
     assert_eq!(info.domain.av_type, None);
     assert_eq!(info.fabric.name.as_deref(), Some(FABRIC_NAME));
-    assert_eq!(info.fabric.prov_name, None);
+    assert_eq!(info.fabric.prov_name.as_deref(), Some(PROVIDER_NAME));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn what_can_be_met_is_granted() {
                 h.fabric.name = Some("homespun".into());
                 h.fabric.prov_name = Some("homespun".into());
             },
-            |i| i.fabric.prov_name.is_none(),
+            |i| i.fabric.prov_name.as_deref() == Some(PROVIDER_NAME),
         ),
         (
             "interface version",

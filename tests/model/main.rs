@@ -1,0 +1,87 @@
+//! Random programs of posts, reads and cancellations, over every transport, compared with what matching means.
+//!
+//! A [program](program) is run step by step; what it was told is its [history](history), which is then
+//! [checked](check). A failure prints the program, shrunk as far as it still fails; the transport's seed is part of it.
+//! The environment variable `PROPTEST_CASES` sets how many programs each test runs.
+
+mod check;
+mod history;
+mod program;
+mod reference;
+mod run;
+#[path = "../suite/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use homespun_engine::loopback::Faults;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, FileFailurePersistence};
+
+use crate::check::Promise;
+use crate::program::{Accidents, Program, program};
+use crate::suite::{Net, Transport, Turns};
+
+/// How many programs a test runs if nobody says otherwise.
+fn cases(default: u32) -> Config {
+    let asked = Config::default();
+    Config {
+        cases: if std::env::var_os("PROPTEST_CASES").is_some() { asked.cases } else { default },
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        max_shrink_iters: 5_000,
+        max_shrink_time: 60_000,
+        ..asked
+    }
+}
+
+fn run(transport: &Transport, program: &Program, promise: Promise) {
+    let net = Net::new(transport, Turns::Alternate);
+    let history = run::run(&net, program);
+    check::check(&history, promise);
+}
+
+fn loopback(program: &Program, faults: Faults) -> Transport {
+    Transport::Loopback { seed: program.seed, faults }
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    #[test]
+    fn over_a_clean_network(program in program(Accidents::None)) {
+        run(&loopback(&program, Faults::default()), &program, Promise::Everything);
+    }
+
+    #[test]
+    fn over_a_choppy_network(program in program(Accidents::None)) {
+        run(&loopback(&program, Faults::choppy()), &program, Promise::Everything);
+    }
+
+    #[test]
+    fn over_a_choppy_network_while_endpoints_close(program in program(Accidents::Closing)) {
+        run(&loopback(&program, Faults::choppy()), &program, Promise::BetweenTheLiving);
+    }
+
+    #[test]
+    fn over_a_network_that_breaks_links_and_kills(program in program(Accidents::Violence)) {
+        run(&loopback(&program, Faults::nasty()), &program, Promise::WhatWasAcknowledged);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(100))]
+
+    #[test]
+    fn over_tcp_ipv4(program in program(Accidents::None)) {
+        run(&Transport::Tcp4, &program, Promise::Everything);
+    }
+
+    #[test]
+    fn over_tcp_ipv6(program in program(Accidents::None)) {
+        run(&Transport::Tcp6, &program, Promise::Everything);
+    }
+
+    #[test]
+    fn over_tcp_while_endpoints_close(program in program(Accidents::Closing)) {
+        run(&Transport::Tcp4, &program, Promise::BetweenTheLiving);
+    }
+}

@@ -1,0 +1,161 @@
+//! Random programs.
+//!
+//! Every operand is a number that is taken modulo what there is to choose from, so each part of a program is a program
+//! too, and a failing one shrinks well.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// The longest message, and room for any.
+pub(crate) const LEN_MAX_BYTES: usize = 100_000;
+
+/// A program for a few endpoints.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    /// What decides the misbehaviour of a network inside the process.
+    pub(crate) seed: u64,
+    pub(crate) parties: usize,
+    /// Whether messages carry remote data. If not they, and what is posted for them, are at least 8 bytes long.
+    pub(crate) with_data: bool,
+    /// The depth of every completion queue; 0 for the default.
+    pub(crate) cq_depth_entries: usize,
+    /// The depth of every endpoint in both directions; 0 for the default.
+    pub(crate) depth_ops: usize,
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Send {
+        from: usize,
+        to: usize,
+        tag: Option<u64>,
+        len_bytes: usize,
+        call: SendCall,
+    },
+    Receive {
+        at: usize,
+        tagged: Option<(u64, u64)>,
+        from: Option<usize>,
+        len_bytes: usize,
+        in_pieces: bool,
+    },
+    /// Drives an endpoint without reading its queue.
+    Drive {
+        at: usize,
+        rounds: usize,
+    },
+    /// Reads up to so many completions.
+    Read {
+        at: usize,
+        count: usize,
+    },
+    /// Cancels one of the operations that the endpoint has posted, whether or not it has ended.
+    Cancel {
+        at: usize,
+        which: usize,
+    },
+    /// Closes an endpoint in order.
+    Close {
+        at: usize,
+    },
+    /// Ends an endpoint as if its process had died.
+    Kill {
+        at: usize,
+    },
+    /// Breaks what connects two endpoints.
+    Break {
+        between: (usize, usize),
+    },
+}
+
+/// How a message is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendCall {
+    /// At the default level.
+    Plain,
+    InPieces,
+    Inject,
+    /// At a level that the receiver has a part in.
+    Transmit,
+    Delivery,
+}
+
+/// What happens to endpoints and links besides messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Accidents {
+    None,
+    Closing,
+    Violence,
+}
+
+pub(crate) fn program(accidents: Accidents) -> impl Strategy<Value = Program> {
+    let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
+    let steps = prop::collection::vec(step(accidents), 1..60);
+    (any::<u64>(), 2..=3_usize, any::<bool>(), depths, steps).prop_map(
+        |(seed, parties, with_data, (cq_depth_entries, depth_ops), steps)| Program {
+            seed,
+            parties,
+            with_data,
+            cq_depth_entries,
+            depth_ops,
+            steps,
+        },
+    )
+}
+
+fn step(accidents: Accidents) -> BoxedStrategy<Step> {
+    let at = || 0..3_usize;
+    let usual = prop_oneof![
+        8 => (at(), at(), tag(), len_bytes(), call()).prop_map(|(from, to, tag, len_bytes, call)| {
+            Step::Send { from, to, tag, len_bytes, call }
+        }),
+        7 => (at(), tagged(), prop::option::weighted(0.3, at()), len_bytes(), any::<bool>()).prop_map(
+            |(at, tagged, from, len_bytes, in_pieces)| Step::Receive { at, tagged, from, len_bytes, in_pieces }
+        ),
+        3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
+        4 => (at(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),
+        1 => (at(), any::<usize>()).prop_map(|(at, which)| Step::Cancel { at, which }),
+    ];
+    match accidents {
+        Accidents::None => usual.boxed(),
+        Accidents::Closing => prop_oneof![30 => usual, 1 => at().prop_map(|at| Step::Close { at })].boxed(),
+        Accidents::Violence => prop_oneof![
+            30 => usual,
+            1 => at().prop_map(|at| Step::Kill { at }),
+            1 => (at(), at()).prop_map(|between| Step::Break { between }),
+        ]
+        .boxed(),
+    }
+}
+
+fn tag() -> impl Strategy<Value = Option<u64>> {
+    prop::option::of(0..4_u64)
+}
+
+/// Tag and mask of a receive; many masks of the few bits that tags have.
+fn tagged() -> impl Strategy<Value = Option<(u64, u64)>> {
+    prop::option::of((0..4_u64, select(vec![0, 0, 1, 2, 3])))
+}
+
+fn call() -> impl Strategy<Value = SendCall> {
+    select(vec![
+        SendCall::Plain,
+        SendCall::Plain,
+        SendCall::InPieces,
+        SendCall::Inject,
+        SendCall::Transmit,
+        SendCall::Delivery,
+    ])
+}
+
+/// Short, most of the time, and often around a length at which messages begin to be treated otherwise.
+fn len_bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        8 => 0..64_usize,
+        3 => 64..3000_usize,
+        1 => 4090..4102_usize,
+        1 => 8186..8198_usize,
+        1 => 60_000..LEN_MAX_BYTES,
+    ]
+}

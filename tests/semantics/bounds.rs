@@ -1,0 +1,229 @@
+//! Queues are bounded, and nothing is lost for it: `FI_RM_ENABLED` of `fi_domain(3)`.
+
+use homespun::endpoint::Send;
+use homespun::flags::OpFlags;
+use homespun::{Again, Error, FabricAddress};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+const QUEUE_FULL: Result<(), Error> = Err(Error::Again(Again::QueueFull));
+
+const COMPLETION_QUEUE_FULL: Result<(), Error> = Err(Error::Again(Again::CompletionQueueFull));
+
+/// Sends a message that completes only when the receiver has it.
+fn send_acknowledged(party: &Party, context: u64) -> Result<(), Error> {
+    let flags = OpFlags::DELIVERY_COMPLETE;
+    party.endpoint.sendmsg(Send {
+        buffers: vec![payload(context, 24)],
+        to: party.peer(),
+        context,
+        flags,
+        ..Send::default()
+    })
+}
+
+pub(crate) fn sends_wait_for_room_in_the_queue(net: &Net) {
+    let depth = 4;
+    let (alice, bob) = net.pair_of(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
+    assert_eq!(alice.cq.depth_entries(), depth);
+    let count = 60;
+    for n in 0..count {
+        bob.endpoint.recv(room(10_000), ANY, n).unwrap();
+    }
+    let len_bytes = |n: u64| n as usize * 150;
+    let (mut sent, mut ended, mut refused) = (0, 0, 0);
+    let deadline = Deadline::new();
+    while ended < count {
+        // As many as there is room for, whether they complete at once or later.
+        while sent < count {
+            match alice.endpoint.send(payload(sent, len_bytes(sent)), alice.peer(), sent) {
+                Ok(()) => sent += 1,
+                full => {
+                    assert_eq!(full, COMPLETION_QUEUE_FULL);
+                    assert_eq!(sent - ended, depth as u64, "a full queue is one of so many entries");
+                    refused += 1;
+                    break;
+                }
+            }
+        }
+        bob.cq.progress();
+        if let Some(ending) = alice.poll() {
+            assert_eq!(ending.unwrap().0.context, ended);
+            ended += 1;
+        }
+        deadline.pause("sends");
+    }
+    assert!(refused > 0);
+    for n in 0..count {
+        let completion = bob.completion();
+        assert_eq!(completion.context, n);
+        assert!(received(&completion.buffer) == payload(n, len_bytes(n)));
+    }
+    bob.silence();
+    alice.silence();
+}
+
+pub(crate) fn receives_wait_for_room_in_the_queue(net: &Net) {
+    let depth = 3;
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
+    let count = 20;
+    for n in 0..count {
+        // Every fourth message is cut: errors wait like successes.
+        bob.endpoint.recv(room(if n % 4 == 3 { 10 } else { 24 }), ANY, n).unwrap();
+    }
+    for n in 0..count {
+        send_acknowledged(&alice, n).unwrap();
+    }
+    // No link waits for a queue that is full.
+    for _ in 0..count {
+        alice.completion();
+    }
+    assert_eq!(bob.endpoint.send(payload(0, 8), bob.peer(), 500), COMPLETION_QUEUE_FULL);
+    for n in 0..count {
+        match bob.next() {
+            Ok((completion, _)) => assert_eq!((completion.context, n % 4 != 3), (n, true)),
+            Err(failed) => assert_eq!((failed.completion.context, n % 4), (n, 3)),
+        }
+    }
+    bob.silence();
+    bob.endpoint.send(payload(0, 8), bob.peer(), 501).unwrap();
+    assert_eq!(bob.completion().context, 501);
+}
+
+pub(crate) fn two_endpoints_share_a_queue(net: &Net) {
+    let depth = 4;
+    let first = net.open(Setup { cq_depth_entries: depth, ..Setup::default() });
+    let second = net.open(Setup { shares_cq: Some(first.cq.clone()), ..Setup::default() });
+    let peer = net.party();
+    for party in [&first, &second] {
+        party.meet(&peer);
+        peer.meet(party);
+    }
+    let per_sender = 10;
+    for n in 0..2 * per_sender {
+        peer.endpoint.recv(room(64), ANY, n).unwrap();
+        first.endpoint.recv(room(64), ANY, 2000 + n).unwrap();
+    }
+    // Messages come in for one while both send: the queue holds entries and reserved places of two endpoints.
+    for n in 0..2 * per_sender {
+        peer.endpoint.send(payload(n, 64), peer.address_of(&first), 3000 + n).unwrap();
+    }
+    let (mut sent, mut ended, mut incoming) = ([0; 2], [0; 2], 0);
+    let deadline = Deadline::new();
+    while ended != [per_sender; 2] || incoming < 2 * per_sender {
+        for (who, party) in [&first, &second].into_iter().enumerate() {
+            if sent[who] < per_sender {
+                let context = 1000 * who as u64 + sent[who];
+                match send_acknowledged(party, context) {
+                    Ok(()) => sent[who] += 1,
+                    full => assert_eq!(full, COMPLETION_QUEUE_FULL),
+                }
+            }
+        }
+        peer.cq.progress();
+        if let Some(ending) = first.poll() {
+            let (completion, source) = ending.unwrap();
+            match completion.context {
+                context @ 2000.. => {
+                    assert_eq!((context, source), (2000 + incoming, first.peer()));
+                    incoming += 1;
+                }
+                context => {
+                    let who = (context / 1000) as usize;
+                    assert_eq!(context % 1000, ended[who]);
+                    ended[who] += 1;
+                }
+            }
+        }
+        deadline.pause("both endpoints");
+    }
+    let (sends, receives) = peer.completions(4 * per_sender as usize);
+    assert_eq!((sends.len(), receives.len()), (2 * per_sender as usize, 2 * per_sender as usize));
+    let mut senders: Vec<Vec<u8>> = receives.iter().map(|entry| received(&entry.buffer)).collect();
+    senders.sort();
+    senders.dedup();
+    assert_eq!(senders.len(), 2 * per_sender as usize, "no message came twice");
+    first.silence();
+}
+
+pub(crate) fn a_closed_endpoint_gives_its_places_back(net: &Net) {
+    let depth = 4;
+    let asleep = net.open(Setup { asleep: true, ..Setup::default() });
+    let closing = net.open(Setup { cq_depth_entries: depth, ..Setup::default() });
+    let staying = net.open(Setup { shares_cq: Some(closing.cq.clone()), ..Setup::default() });
+    closing.meet(&asleep);
+    staying.meet(&asleep);
+    for context in 0..3 {
+        send_acknowledged(&closing, context).unwrap();
+    }
+    send_acknowledged(&staying, 3).unwrap();
+    assert_eq!(send_acknowledged(&staying, 4), COMPLETION_QUEUE_FULL);
+    drop(closing.endpoint);
+    for context in 4..7 {
+        send_acknowledged(&staying, context).unwrap();
+    }
+    assert_eq!(send_acknowledged(&staying, 7), COMPLETION_QUEUE_FULL, "not one place more");
+    net.wake(&asleep);
+    for context in 3..7 {
+        assert_eq!(staying.completion().context, context);
+    }
+    staying.silence();
+}
+
+pub(crate) fn injected_messages_need_no_place(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup { cq_depth_entries: 1, ..Setup::default() }, Setup::default());
+    send_acknowledged(&alice, 1).unwrap();
+    assert_eq!(send_acknowledged(&alice, 2), COMPLETION_QUEUE_FULL);
+    for n in 10..20 {
+        alice.endpoint.inject(&payload(n, 24), alice.peer(), None, None).unwrap();
+    }
+    for n in [1].into_iter().chain(10..20) {
+        bob.endpoint.recv(room(24), ANY, n).unwrap();
+        assert_eq!(received(&bob.completion().buffer), payload(n, 24));
+    }
+    assert_eq!(alice.completion().context, 1);
+    alice.silence();
+}
+
+pub(crate) fn the_transmit_queue_has_a_depth(net: &Net) {
+    let alice = net.open(Setup { tx_depth_ops: 3, ..Setup::default() });
+    let bob = net.open(Setup { asleep: true, ..Setup::default() });
+    alice.meet(&bob);
+    for context in 0..3 {
+        send_acknowledged(&alice, context).unwrap();
+    }
+    assert_eq!(send_acknowledged(&alice, 3), QUEUE_FULL);
+    assert_eq!(alice.endpoint.inject(b"", alice.peer(), None, None), QUEUE_FULL);
+    alice.silence();
+    net.wake(&bob);
+    for context in 0..3 {
+        assert_eq!(alice.completion().context, context);
+    }
+    for context in 0..100 {
+        send_acknowledged(&alice, context).unwrap();
+        assert_eq!(alice.completion().context, context);
+    }
+}
+
+pub(crate) fn the_receive_queue_has_a_depth(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { rx_depth_ops: 3, ..Setup::default() });
+    for context in 0..3 {
+        bob.endpoint.trecv(room(24), ANY, context, 0, context).unwrap();
+    }
+    assert_eq!(bob.endpoint.trecv(room(24), ANY, 9, 0, 9), QUEUE_FULL);
+    assert_eq!(bob.endpoint.recv(room(24), ANY, 9), QUEUE_FULL, "both kinds count");
+    for round in 0..20 {
+        let tag = round % 3;
+        alice.endpoint.tsend(payload(tag, 24), alice.peer(), tag, 1).unwrap();
+        assert_eq!(bob.completion().context, tag);
+        alice.completion();
+        bob.endpoint.trecv(room(24), ANY, tag, 0, tag).unwrap();
+        assert_eq!(bob.endpoint.recv(room(24), ANY, 9), QUEUE_FULL);
+    }
+    bob.endpoint.cancel(0).unwrap();
+    bob.failure();
+    bob.endpoint.recv(room(24), ANY, 9).unwrap();
+}

@@ -1,0 +1,296 @@
+//! Every call that sends, every call that receives, every size: `fi_msg(3)`, `fi_tagged(3)`.
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress};
+
+use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
+use crate::suite::raw::{Post, RawRoom, send_raw};
+use crate::suite::{Net, Party};
+
+/// A tag that no receive of these tests accepts.
+const MARKER: u64 = 1 << 63;
+
+/// A way to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SendCall {
+    /// `fi_send`, `fi_senddata`, `fi_tsend`, `fi_tsenddata`.
+    Single,
+    /// `fi_sendv`, `fi_tsendv`; with data `fi_sendmsg`, since there is no other call for both.
+    Vector,
+    /// `fi_sendmsg`, `fi_tsendmsg`.
+    Message,
+    /// The same from raw memory.
+    Raw,
+    /// `fi_inject`, `fi_injectdata`, `fi_tinject`, `fi_tinjectdata`.
+    Inject,
+}
+
+/// A way to receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReceiveCall {
+    /// `fi_recv`, `fi_trecv`.
+    Single,
+    /// `fi_recvv`, `fi_trecvv`.
+    Vector,
+    /// `fi_recvmsg`, `fi_trecvmsg`.
+    Message,
+    /// The same into raw memory.
+    Raw,
+}
+
+/// A message as it is sent and as it must arrive.
+#[derive(Debug, Clone)]
+struct Message {
+    bytes: Bytes,
+    tag: Option<u64>,
+    data: Option<u64>,
+}
+
+/// A receive that was posted, and its raw memory if it has any.
+struct Posted {
+    context: u64,
+    raw: Option<RawRoom>,
+}
+
+const SEND_CALLS: [SendCall; 5] =
+    [SendCall::Single, SendCall::Vector, SendCall::Message, SendCall::Raw, SendCall::Inject];
+
+const RECEIVE_CALLS: [ReceiveCall; 4] =
+    [ReceiveCall::Single, ReceiveCall::Vector, ReceiveCall::Message, ReceiveCall::Raw];
+
+impl Message {
+    fn send(&self, by: &Party, call: SendCall, to: FabricAddress, context: u64) {
+        let Message { bytes, tag, data } = self.clone();
+        let (endpoint, parts) = (&by.endpoint, pieces(&bytes, 3));
+        let message = |buffers| Send { buffers, to, tag, data, context, flags: OpFlags::empty() };
+        let accepted = match (call, tag, data) {
+            (SendCall::Single, None, None) => endpoint.send(bytes, to, context),
+            (SendCall::Single, None, Some(data)) => endpoint.senddata(bytes, data, to, context),
+            (SendCall::Single, Some(tag), None) => endpoint.tsend(bytes, to, tag, context),
+            (SendCall::Single, Some(tag), Some(data)) => endpoint.tsenddata(bytes, data, to, tag, context),
+            (SendCall::Vector, None, None) => endpoint.sendv(parts, to, context),
+            (SendCall::Vector, Some(tag), None) => endpoint.tsendv(parts, to, tag, context),
+            (SendCall::Vector, _, Some(_)) => endpoint.sendmsg(message(parts)),
+            (SendCall::Message, ..) => endpoint.sendmsg(message(vec![bytes])),
+            (SendCall::Raw, ..) => {
+                send_raw(endpoint, &parts, Post { peer: to, tag, data, context, flags: None })
+            }
+            (SendCall::Inject, ..) => endpoint.inject(&bytes, to, tag, data),
+        };
+        accepted.unwrap_or_else(|error| panic!("{call:?} of {} bytes: {error}", self.bytes.len()));
+    }
+
+    /// Posts a receive with this much more room than the message needs.
+    fn receive(&self, by: &Party, call: ReceiveCall, spare_bytes: usize, context: u64) -> Posted {
+        let from = FabricAddress::UNSPECIFIED;
+        let len_bytes = self.bytes.len() + spare_bytes;
+        let parts = || room_in_pieces(len_bytes, 4);
+        let message = |buffers| {
+            let tagged = self.tag.map(|tag| (tag, 0));
+            Receive { buffers, from, tagged, context, flags: OpFlags::empty() }
+        };
+        let endpoint = &by.endpoint;
+        let mut raw = None;
+        let accepted = match (call, self.tag) {
+            (ReceiveCall::Single, None) => endpoint.recv(room(len_bytes), from, context),
+            (ReceiveCall::Single, Some(tag)) => endpoint.trecv(room(len_bytes), from, tag, 0, context),
+            (ReceiveCall::Vector, None) => endpoint.recvv(parts(), from, context),
+            (ReceiveCall::Vector, Some(tag)) => endpoint.trecvv(parts(), from, tag, 0, context),
+            (ReceiveCall::Message, _) => endpoint.recvmsg(message(vec![room(len_bytes)])),
+            (ReceiveCall::Raw, tag) => {
+                let lens: Vec<usize> = parts().iter().map(BytesMut::len).collect();
+                let post = Post { tag, context, ..Post::default() };
+                RawRoom::post(endpoint, &lens, 0, post).map(|room| raw = Some(room))
+            }
+        };
+        accepted.unwrap_or_else(|error| panic!("{call:?} of {len_bytes} bytes: {error}"));
+        Posted { context, raw }
+    }
+
+    #[track_caller]
+    fn check_sent(&self, call: SendCall, completion: &Completion, context: u64) {
+        let kind = if self.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+        let buffer = match (call, self.data) {
+            (SendCall::Single, _) => Buffer::Sent(self.bytes.clone()),
+            (SendCall::Message, _) => Buffer::SentVector(vec![self.bytes.clone()]),
+            (SendCall::Vector, _) => Buffer::SentVector(pieces(&self.bytes, 3)),
+            (SendCall::Raw | SendCall::Inject, _) => Buffer::None,
+        };
+        let flags = CompletionFlags::SEND | kind;
+        assert_eq!(*completion, Completion { context, flags, buffer, ..Completion::default() });
+    }
+
+    #[track_caller]
+    fn check_received(&self, posted: Posted, completion: &Completion) {
+        let kind = if self.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+        let mut flags = CompletionFlags::RECV | kind;
+        flags.set(CompletionFlags::REMOTE_CQ_DATA, self.data.is_some());
+        assert_eq!(completion.context, posted.context);
+        assert_eq!(completion.flags, flags);
+        assert_eq!(completion.len_bytes, self.bytes.len());
+        assert_eq!(completion.tag, self.tag.unwrap_or(0));
+        assert_eq!(completion.data, self.data.unwrap_or(0));
+        let bytes = match posted.raw {
+            Some(raw) => {
+                assert_eq!(completion.buffer, Buffer::None);
+                raw.taken(completion)
+            }
+            None => received(&completion.buffer),
+        };
+        assert!(bytes == self.bytes, "other bytes than those sent, of {} bytes", self.bytes.len());
+    }
+}
+
+/// Sends one message, with the receive posted before it is sent or after it has arrived, and checks all entries.
+#[track_caller]
+fn exchange(net: &Net, message: &Message, calls: (SendCall, ReceiveCall), early: bool, spare_bytes: usize) {
+    let (alice, bob) = net.pair();
+    exchange_between(&alice, &bob, message, calls, early, spare_bytes);
+}
+
+#[track_caller]
+fn exchange_between(
+    alice: &Party,
+    bob: &Party,
+    message: &Message,
+    (send, receive): (SendCall, ReceiveCall),
+    early: bool,
+    spare_bytes: usize,
+) {
+    let posted = early.then(|| message.receive(bob, receive, spare_bytes, 21));
+    message.send(alice, send, alice.peer(), 11);
+    if send != SendCall::Inject {
+        message.check_sent(send, &alice.completion(), 11);
+    }
+    let posted = posted.unwrap_or_else(|| {
+        // What follows is acknowledged only after all of the message has arrived.
+        alice.send_and_wait(Send { to: alice.peer(), tag: Some(MARKER), ..Send::default() });
+        message.receive(bob, receive, spare_bytes, 22)
+    });
+    message.check_received(posted, &bob.completion());
+}
+
+pub(crate) fn every_way_to_send_meets_every_way_to_receive(net: &Net) {
+    let (alice, bob) = net.pair();
+    let mut identity = 0;
+    for send in SEND_CALLS {
+        for receive in RECEIVE_CALLS {
+            for tag in [None, Some(0), Some(u64::MAX >> 1)] {
+                for data in [None, Some(0), Some(u64::MAX)] {
+                    for early in [false, true] {
+                        for len_bytes in [0, 1, 7, 8, 900] {
+                            identity += 1;
+                            let message = Message { bytes: payload(identity, len_bytes), tag, data };
+                            exchange_between(&alice, &bob, &message, (send, receive), early, 5);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn messages_of_every_size_arrive(net: &Net) {
+    let (alice, bob) = net.pair();
+    let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
+    for boundary in [4096_usize, 8192, 65_536] {
+        for len_bytes in boundary - 40..=boundary + 40 {
+            // Near the boundary every length, since headers are added somewhere; further off some.
+            if len_bytes.abs_diff(boundary) > 3 && len_bytes % 4 != 0 {
+                continue;
+            }
+            for early in [false, true] {
+                let message =
+                    Message { bytes: payload(len_bytes as u64, len_bytes), tag: None, data: Some(7) };
+                let calls = (SendCall::Single, ReceiveCall::Single);
+                exchange_between(&alice, &bob, &message, calls, early, 0);
+            }
+        }
+    }
+    for call in SEND_CALLS {
+        for len_bytes in [inject_size_bytes - 1, inject_size_bytes] {
+            let message = Message { bytes: payload(9, len_bytes), tag: Some(4), data: None };
+            exchange_between(&alice, &bob, &message, (call, ReceiveCall::Raw), true, 1);
+        }
+    }
+}
+
+pub(crate) fn the_largest_messages_arrive(net: &Net) {
+    for len_bytes in [1 << 20, (8 << 20) + 1] {
+        for (calls, early) in [
+            ((SendCall::Single, ReceiveCall::Single), true),
+            ((SendCall::Raw, ReceiveCall::Raw), true),
+            ((SendCall::Vector, ReceiveCall::Vector), false),
+        ] {
+            let message = Message { bytes: payload(3, len_bytes), tag: Some(1), data: None };
+            exchange(net, &message, calls, early, 0);
+        }
+    }
+}
+
+pub(crate) fn a_message_and_its_room_may_lie_in_pieces(net: &Net) {
+    let (alice, bob) = net.pair();
+    let message = payload(77, 20_000);
+    let cuts: [&[usize]; 5] =
+        [&[], &[20_000], &[0, 0, 20_000], &[1, 19_998, 1, 0], &[5000, 5000, 5000, 5000]];
+    for (context, sent) in (1..).zip(cuts) {
+        for taken in cuts {
+            let mut rest = message.clone();
+            let buffers: Vec<Bytes> = sent.iter().map(|&len_bytes| rest.split_to(len_bytes)).collect();
+            let len_bytes = sent.iter().sum::<usize>();
+            let rooms: Vec<_> = taken.iter().map(|&len_bytes| room(len_bytes)).collect();
+            if taken.iter().sum::<usize>() < len_bytes {
+                continue;
+            }
+            bob.endpoint.recvv(rooms, FabricAddress::UNSPECIFIED, context).unwrap();
+            alice.endpoint.sendv(buffers, alice.peer(), context).unwrap();
+            let completion = bob.completion();
+            assert_eq!(completion.len_bytes, len_bytes);
+            assert!(received(&completion.buffer) == message[..len_bytes]);
+            let Buffer::ReceivedVector(filled) = completion.buffer else { panic!("posted as a vector") };
+            let mut left = len_bytes;
+            for (filled, &room_bytes) in filled.iter().zip(taken) {
+                assert_eq!(filled.len(), room_bytes.min(left), "buffers are filled in order");
+                left -= filled.len();
+            }
+            alice.completion();
+        }
+    }
+}
+
+pub(crate) fn a_raw_buffer_is_not_written_beyond_its_end(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (context, len_bytes) in (1..).zip([0, 1, 100, 5000, 9000, 100_000]) {
+        // The receive is matched before, while and after the message arrives, as the network has it.
+        alice.endpoint.send(payload(context, len_bytes + 3000), alice.peer(), context).unwrap();
+        bob.cq.progress();
+        let lens = [len_bytes / 3, len_bytes - len_bytes / 3];
+        let post = Post { context, ..Post::default() };
+        let raw = RawRoom::post(&bob.endpoint, &lens, 0, post).unwrap();
+        let failed = bob.failure();
+        assert_eq!(failed.completion.len_bytes, len_bytes);
+        assert_eq!(failed.overflow_bytes(), 3000);
+        assert!(raw.taken(&failed.completion) == payload(context, len_bytes));
+        alice.completion();
+    }
+}
+
+pub(crate) fn more_announces_what_follows_and_delays_nothing_for_ever(net: &Net) {
+    let (alice, bob) = net.pair();
+    for context in 1..=5 {
+        bob.endpoint.recv(room(100), FabricAddress::UNSPECIFIED, context).unwrap();
+        let buffers = vec![payload(context, 100)];
+        let flags = OpFlags::MORE;
+        alice
+            .endpoint
+            .sendmsg(Send { buffers, to: alice.peer(), context, flags, ..Send::default() })
+            .unwrap();
+    }
+    for context in 1..=5 {
+        let completion = bob.completion();
+        assert_eq!(completion.context, context);
+        assert_eq!(received(&completion.buffer), payload(context, 100));
+        assert_eq!(alice.completion().context, context);
+    }
+}

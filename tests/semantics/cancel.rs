@@ -1,0 +1,82 @@
+//! Taking operations back: `fi_cancel(3)`.
+
+use homespun::flags::CompletionFlags;
+use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
+
+use crate::suite::Net;
+use crate::suite::payload::{payload, received, room};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+pub(crate) fn a_posted_receive_is_cancelled(net: &Net) {
+    let bob = net.party();
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    bob.endpoint.trecv(room(8), ANY, 5, 0, 2).unwrap();
+    bob.endpoint.recvv(vec![room(8), room(8)], ANY, 3).unwrap();
+    for context in [2, 1, 3] {
+        bob.endpoint.cancel(context).unwrap();
+        let failed = bob.failure();
+        assert_eq!((failed.completion.context, failed.completion.len_bytes), (context, 0));
+        assert_eq!((failed.error.clone(), failed.errno()), (OperationError::Cancelled, Errno::ECANCELED));
+        let kind = if context == 2 { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+        assert_eq!(failed.completion.flags, CompletionFlags::RECV | kind);
+        assert_eq!(failed.source, FabricAddress::UNSPECIFIED);
+    }
+    bob.silence();
+}
+
+pub(crate) fn what_is_not_posted_cannot_be_cancelled(net: &Net) {
+    let (alice, bob) = net.pair();
+    let is_unknown = |result| matches!(result, Err(Error::Misuse(Misuse::NotFound(_))));
+    assert!(is_unknown(bob.endpoint.cancel(1)));
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
+    assert_eq!(alice.completion().context, 2);
+    assert!(is_unknown(alice.endpoint.cancel(2)), "it has ended");
+    assert_eq!(bob.completion().context, 1);
+    assert!(is_unknown(bob.endpoint.cancel(1)), "it has ended");
+    bob.endpoint.recv(room(8), ANY, 3).unwrap();
+    bob.endpoint.cancel(3).unwrap();
+    assert!(is_unknown(bob.endpoint.cancel(3)), "once is enough");
+    bob.failure();
+    bob.silence();
+}
+
+pub(crate) fn a_cancelled_receive_takes_no_message(net: &Net) {
+    let (alice, bob) = net.pair();
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    bob.endpoint.cancel(1).unwrap();
+    assert_eq!(bob.failure().completion.context, 1);
+    alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
+    alice.completion();
+    bob.silence();
+    bob.endpoint.recv(room(8), ANY, 3).unwrap();
+    let completion = bob.completion();
+    assert_eq!((completion.context, received(&completion.buffer)), (3, payload(1, 8).to_vec()));
+}
+
+pub(crate) fn one_receive_of_several_is_cancelled(net: &Net) {
+    let (alice, bob) = net.pair();
+    let count = 50;
+    for context in 0..count {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+    }
+    let cancelled = |context: u64| context.is_multiple_of(5) || context == 37;
+    for context in (0..count).rev().filter(|&context| cancelled(context)) {
+        bob.endpoint.cancel(context).unwrap();
+        assert_eq!(bob.failure().completion.context, context);
+    }
+    for context in (0..count).filter(|&context| !cancelled(context)) {
+        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+        assert_eq!(bob.completion().context, context);
+        alice.completion();
+    }
+    // Of two with the same context, the older.
+    for (tag, context) in [(1, 9), (2, 9)] {
+        bob.endpoint.trecv(room(8), ANY, tag, 0, context).unwrap();
+    }
+    bob.endpoint.cancel(9).unwrap();
+    assert_eq!(bob.failure().completion.context, 9);
+    alice.endpoint.tsend(payload(1, 8), alice.peer(), 2, 1).unwrap();
+    assert_eq!(bob.completion().tag, 2);
+}

@@ -1,0 +1,110 @@
+//! The end of endpoints: what they had accepted still goes out, and nothing hangs or crashes.
+
+use std::any::Any;
+use std::thread;
+
+use homespun::FabricAddress;
+use homespun::flags::BindFlags;
+use homespun::{AvAttr, CqAttr};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Net, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+pub(crate) fn everything_is_dropped_in_any_order(net: &Net) {
+    // Six orders in which every object comes before and after every other.
+    let orders: [[usize; 5]; 6] = [
+        [0, 1, 2, 3, 4],
+        [4, 3, 2, 1, 0],
+        [2, 0, 4, 1, 3],
+        [3, 1, 4, 0, 2],
+        [1, 4, 0, 3, 2],
+        [2, 3, 0, 4, 1],
+    ];
+    for order in orders {
+        let bob = net.open(Setup { asleep: true, ..Setup::default() });
+        let fabric = net.fabric.clone();
+        let domain = fabric.domain(&net.info).unwrap();
+        let (cq, av) =
+            (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+        let endpoint = domain.endpoint(&net.info).unwrap();
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        endpoint.enable().unwrap();
+        let to_bob = av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
+        bob.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+        for context in 0..3 {
+            endpoint.recv(room(100), ANY, context).unwrap();
+            endpoint.trecv(room(100), ANY, context, 0, context).unwrap();
+            endpoint.send(payload(context, 100), to_bob, context).unwrap();
+            bob.endpoint.send(payload(context, 100), bob.peer(), context).unwrap();
+        }
+        cq.progress();
+        bob.cq.progress();
+        cq.progress();
+        let mut objects: [Option<Box<dyn Any + Send>>; 5] = [
+            Some(Box::new(endpoint)),
+            Some(Box::new(cq)),
+            Some(Box::new(av)),
+            Some(Box::new(domain)),
+            Some(Box::new(fabric)),
+        ];
+        // The endpoint's end, whenever it comes, waits for bob to have read everything.
+        for place in order {
+            let object = objects[place].take();
+            let closing = thread::spawn(|| drop(object));
+            while !closing.is_finished() {
+                bob.cq.progress();
+                thread::yield_now();
+            }
+            closing.join().unwrap();
+        }
+    }
+}
+
+pub(crate) fn what_was_accepted_arrives_after_the_sender_is_gone(net: &Net) {
+    let (alice, bob) = net.pair();
+    let lens_bytes = [10, 200_000, 0, 9000, 400_000];
+    for (n, len_bytes) in (0..).zip(lens_bytes) {
+        alice.endpoint.send(payload(n, len_bytes), alice.peer(), n).unwrap();
+    }
+    // Closing waits for what is still to be sent, so somebody must read meanwhile.
+    let closing = thread::spawn(move || drop(alice));
+    for (n, len_bytes) in (0..).zip(lens_bytes) {
+        bob.endpoint.recv(room(400_000), ANY, n).unwrap();
+        let completion = bob.completion();
+        assert_eq!(completion.context, n);
+        assert!(received(&completion.buffer) == payload(n, len_bytes));
+    }
+    closing.join().unwrap();
+}
+
+pub(crate) fn injected_messages_arrive_after_the_sender_is_gone(net: &Net) {
+    let (alice, bob) = net.pair();
+    for n in 0..5 {
+        alice.endpoint.inject(&payload(n, 50), alice.peer(), Some(n), Some(n)).unwrap();
+    }
+    // The connection may not even be made yet.
+    drop(alice);
+    for n in 0..5 {
+        bob.endpoint.trecv(room(50), ANY, n, 0, n).unwrap();
+        let (completion, source) = bob.completion_from();
+        assert_eq!((completion.context, completion.data, source), (n, n, bob.peer()));
+        assert_eq!(received(&completion.buffer), payload(n, 50));
+    }
+}
+
+pub(crate) fn an_endpoint_that_was_never_enabled_is_dropped(net: &Net) {
+    let domain = net.domain();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    let endpoint = domain.endpoint(&net.info).unwrap();
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    let name = endpoint.name().unwrap();
+    drop(endpoint);
+    av.close().unwrap();
+    cq.close().unwrap();
+    let next = net.open(Setup { at: Some(name), ..Setup::default() });
+    assert_eq!(next.endpoint.name().unwrap(), name, "its address is free again");
+}

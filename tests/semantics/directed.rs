@@ -1,0 +1,89 @@
+//! Receives from one sender alone: `FI_DIRECTED_RECV`.
+
+use homespun::endpoint::Send;
+use homespun::flags::Caps;
+use homespun::{Error, FabricAddress, Misuse};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Net, Party, Setup};
+
+/// A receiver, and two senders that it knows as 0 and 1.
+fn three(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
+    let receiver = net.open(Setup { caps, ..Setup::default() });
+    let senders = [net.party(), net.party()];
+    for sender in &senders {
+        sender.meet(&receiver);
+        receiver.meet(sender);
+    }
+    (receiver, senders)
+}
+
+/// Sends a message that is there when this returns.
+fn deliver(from: &Party, identity: u64) {
+    from.send_and_wait(Send { buffers: vec![payload(identity, 16)], to: from.peer(), ..Send::default() });
+}
+
+#[track_caller]
+fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAddress) {
+    let (completion, source) = receiver.completion_from();
+    assert_eq!((completion.context, source), (context, from));
+    assert_eq!(received(&completion.buffer), payload(identity, 16));
+}
+
+pub(crate) fn a_directed_receive_takes_messages_of_its_sender_alone(net: &Net) {
+    let (receiver, senders) = three(net, net.info.caps);
+    let [first, second] = [FabricAddress(0), FabricAddress(1)];
+    // The receive is there first.
+    receiver.endpoint.recv(room(16), second, 1).unwrap();
+    deliver(&senders[0], 10);
+    receiver.silence();
+    deliver(&senders[1], 11);
+    expect_message(&receiver, 1, 11, second);
+    // The messages are there first.
+    deliver(&senders[1], 12);
+    receiver.endpoint.recv(room(16), first, 2).unwrap();
+    expect_message(&receiver, 2, 10, first);
+    receiver.endpoint.recv(room(16), first, 3).unwrap();
+    receiver.silence();
+    receiver.endpoint.recv(room(16), second, 4).unwrap();
+    expect_message(&receiver, 4, 12, second);
+    let unknown = receiver.endpoint.recv(room(16), FabricAddress(2), 5);
+    assert_eq!(unknown, Err(Error::Misuse(Misuse::UnknownAddress(2))));
+}
+
+pub(crate) fn an_unspecified_sender_is_any(net: &Net) {
+    let (receiver, senders) = three(net, net.info.caps);
+    for (identity, sender) in (10..).zip(&senders) {
+        receiver.endpoint.recv(room(16), FabricAddress::UNSPECIFIED, identity).unwrap();
+        deliver(sender, identity);
+        expect_message(&receiver, identity, identity, receiver.address_of(sender));
+    }
+    let stranger = net.party();
+    stranger.meet(&receiver);
+    deliver(&stranger, 20);
+    receiver.endpoint.recv(room(16), FabricAddress::UNSPECIFIED, 20).unwrap();
+    expect_message(&receiver, 20, 20, FabricAddress::UNSPECIFIED);
+}
+
+pub(crate) fn directed_and_undirected_receives_take_turns(net: &Net) {
+    let (receiver, senders) = three(net, net.info.caps);
+    let [first, second] = [FabricAddress(0), FabricAddress(1)];
+    for (context, from) in [(1, second), (2, FabricAddress::UNSPECIFIED), (3, first), (4, second)] {
+        receiver.endpoint.recv(room(16), from, context).unwrap();
+    }
+    deliver(&senders[0], 10);
+    expect_message(&receiver, 2, 10, first);
+    deliver(&senders[1], 11);
+    expect_message(&receiver, 1, 11, second);
+    deliver(&senders[1], 12);
+    expect_message(&receiver, 4, 12, second);
+    deliver(&senders[0], 13);
+    expect_message(&receiver, 3, 13, first);
+}
+
+pub(crate) fn without_the_capability_the_sender_does_not_matter(net: &Net) {
+    let (receiver, senders) = three(net, net.info.caps - Caps::DIRECTED_RECV);
+    receiver.endpoint.recv(room(16), FabricAddress(1), 1).unwrap();
+    deliver(&senders[0], 10);
+    expect_message(&receiver, 1, 10, FabricAddress(0));
+}

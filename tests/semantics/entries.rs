@@ -1,0 +1,151 @@
+//! Completion entries and how they are read: `fi_cq(3)`.
+
+use homespun::endpoint::Send;
+use homespun::flags::CompletionFlags;
+use homespun::{Bytes, Completion, CqFormat, FabricAddress, ReadError};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net, Setup};
+
+pub(crate) fn every_format_tells_what_it_includes(net: &Net) {
+    for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
+        let setup = || Setup { cq_format: Some(format), ..Setup::default() };
+        let (alice, bob) = net.pair_of(setup(), setup());
+        assert_eq!(bob.cq.format(), format);
+        bob.endpoint.trecv(room(64), FabricAddress::UNSPECIFIED, 0x1234, 0, 5).unwrap();
+        alice.endpoint.tsenddata(payload(1, 50), 0xfeed, alice.peer(), 0x1234, 6).unwrap();
+
+        let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
+        let mut expected = Completion {
+            context: 5,
+            flags,
+            len_bytes: 50,
+            data: 0xfeed,
+            tag: 0x1234,
+            ..Completion::default()
+        };
+        let mut sent = Completion {
+            context: 6,
+            flags: CompletionFlags::SEND | CompletionFlags::TAGGED,
+            ..Completion::default()
+        };
+        if format != CqFormat::Tagged {
+            expected.tag = 0;
+        }
+        if format == CqFormat::Msg || format == CqFormat::Context {
+            expected.data = 0;
+        }
+        if format == CqFormat::Context {
+            (expected.flags, expected.len_bytes) = (CompletionFlags::empty(), 0);
+            sent.flags = CompletionFlags::empty();
+        }
+        let (completion, source) = bob.completion_from();
+        assert_eq!(source, bob.peer(), "the source is no part of the format");
+        assert_eq!(received(&completion.buffer), payload(1, 50), "nor is the buffer");
+        assert_eq!(Completion { buffer: Default::default(), ..completion }, expected);
+        assert_eq!(Completion { buffer: Default::default(), ..alice.completion() }, sent);
+    }
+}
+
+pub(crate) fn many_entries_are_read_at_once_and_in_order(net: &Net) {
+    let (alice, bob) = net.pair();
+    for context in 1..=10 {
+        bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, context).unwrap();
+        let send = Send { buffers: vec![payload(context, 8)], to: alice.peer(), context, ..Send::default() };
+        alice.send_and_wait(send);
+    }
+    let mut contexts = Vec::new();
+    let deadline = Deadline::new();
+    while contexts.len() < 10 {
+        let max = 4.min(10 - contexts.len());
+        match bob.cq.read_each(max, |completion, source| {
+            assert_eq!(source, bob.peer());
+            contexts.push(completion.context);
+        }) {
+            Ok(count) => assert!((1..=max).contains(&count)),
+            Err(ReadError::Empty) => deadline.pause("ten receives"),
+            Err(ReadError::ErrorAvailable) => panic!("{:?}", bob.cq.read_error()),
+        }
+    }
+    assert!(contexts.is_sorted(), "{contexts:?}");
+    assert_eq!(bob.cq.read(), Err(ReadError::Empty));
+    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty));
+}
+
+pub(crate) fn a_queue_for_each_direction(net: &Net) {
+    let setup = || Setup { separate_queues: true, ..Setup::default() };
+    let (alice, bob) = net.pair_of(setup(), setup());
+    let receive_cq = |party: &crate::suite::Party| party.receive_cq.clone().expect("it has two queues");
+    for (sender, receiver) in [(&alice, &bob), (&bob, &alice)] {
+        receiver.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, 1).unwrap();
+        sender.endpoint.send(Bytes::from_static(b"12345678"), sender.peer(), 2).unwrap();
+        let (completion, _) = receiver.next_of(&receive_cq(receiver)).unwrap();
+        assert_eq!((completion.context, completion.len_bytes), (1, 8));
+        let (completion, source) = sender.next_of(&sender.cq).unwrap();
+        assert_eq!((completion.context, source), (2, FabricAddress::UNSPECIFIED));
+    }
+    for party in [&alice, &bob] {
+        assert_eq!(party.cq.read(), Err(ReadError::Empty));
+        assert_eq!(receive_cq(party).read(), Err(ReadError::Empty));
+    }
+}
+
+pub(crate) fn reading_no_entries_drives_progress(net: &Net) {
+    let (alice, bob) = net.pair();
+    bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, 1).unwrap();
+    alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
+    let deadline = Deadline::new();
+    let drive = |cq: &homespun::CompletionQueue| cq.read_each(0, |_, _| panic!("none was asked for"));
+    // An entry is not taken by this, only seen.
+    while [drive(&bob.cq), drive(&alice.cq)] != [Ok(0); 2] {
+        deadline.pause("entries in both queues");
+    }
+    assert_eq!(bob.cq.read().unwrap().context, 1);
+    assert_eq!(alice.cq.read().unwrap().context, 2);
+}
+
+/// An application that always finds completions of its own sends must still receive.
+pub(crate) fn a_queue_that_is_never_empty_drives_progress_all_the_same(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup { asleep: true, ..Setup::default() }, Setup::default());
+    let any = FabricAddress::UNSPECIFIED;
+    bob.endpoint.recv(room(8), any, 1).unwrap();
+    alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
+    alice.completion();
+    alice.endpoint.recv(room(8), any, 100).unwrap();
+    bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
+    let deadline = Deadline::new();
+    loop {
+        bob.endpoint.recv(room(8), any, 3).unwrap();
+        alice.endpoint.send(payload(3, 8), alice.peer(), 3).unwrap();
+        if alice.cq.read().is_ok_and(|completion| completion.context == 100) {
+            break;
+        }
+        while bob.poll().is_some() {}
+        deadline.pause("a message beside completions that are always there");
+    }
+    net.wake(&alice);
+}
+
+pub(crate) fn what_reads_entries_may_use_the_queue_and_its_endpoints(net: &Net) {
+    let (alice, bob) = net.pair();
+    for context in 1..=6 {
+        bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, context).unwrap();
+        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+    }
+    let (deadline, mut echoed) = (Deadline::new(), 0);
+    while echoed < 6 {
+        let echo = |completion: Completion, _| {
+            if completion.flags.contains(CompletionFlags::RECV) {
+                bob.cq.progress();
+                bob.endpoint.send(payload(completion.context, 8), bob.peer(), 100).unwrap();
+                echoed += 1;
+            }
+        };
+        match bob.cq.read_each(16, echo) {
+            Ok(_) | Err(ReadError::Empty) => {}
+            Err(ReadError::ErrorAvailable) => panic!("{:?}", bob.cq.read_error()),
+        }
+        alice.poll();
+        deadline.pause("messages to echo");
+    }
+}

@@ -1,0 +1,159 @@
+//! Peers that are not there, or not there any more.
+
+use homespun::endpoint::Send;
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Buffer, CompletionError, Errno, FabricAddress};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Posts sends of every kind, with contexts from 1 on, and returns how many.
+fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
+    let endpoint = &party.endpoint;
+    endpoint.send(payload(1, 10), to, 1).unwrap();
+    endpoint.tsend(payload(2, 10_000), to, 7, 2).unwrap();
+    endpoint.senddata(payload(3, 100_000), 9, to, 3).unwrap();
+    let (flags, buffers) = (OpFlags::DELIVERY_COMPLETE, vec![payload(4, 10), payload(5, 10)]);
+    endpoint.sendmsg(Send { buffers, to, context: 4, flags, ..Send::default() }).unwrap();
+    let (flags, buffers) = (OpFlags::INJECT, vec![payload(5, 10)]);
+    endpoint.sendmsg(Send { buffers, to, context: 5, flags, ..Send::default() }).unwrap();
+    5
+}
+
+/// Sends to the party's peer, with a completion that is worth something.
+fn send_acknowledged(party: &Party, context: u64) {
+    let (buffers, flags) = (vec![payload(context, 8)], OpFlags::DELIVERY_COMPLETE);
+    party.endpoint.sendmsg(Send { buffers, to: party.peer(), context, flags, ..Send::default() }).unwrap();
+}
+
+#[track_caller]
+fn failures(party: &Party, count: u64) -> Vec<CompletionError> {
+    let failed: Vec<CompletionError> = (0..count).map(|_| party.failure()).collect();
+    party.silence();
+    failed
+}
+
+pub(crate) fn nobody_listens(net: &Net) {
+    let alice = net.party();
+    let vacancy = net.vacancy();
+    let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    for _ in 0..2 {
+        let count = send_all_kinds(&alice, nobody);
+        let failed = failures(&alice, count);
+        for (context, failed) in (1..).zip(&failed) {
+            assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECONNREFUSED));
+            let kind = if context == 2 { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+            assert_eq!(failed.completion.flags, CompletionFlags::SEND | kind);
+            assert_eq!(failed.overflow_bytes(), 0);
+        }
+        assert_eq!(failed[0].completion.buffer, Buffer::Sent(payload(1, 10)), "the buffer comes back");
+        let injected = vec![payload(5, 10)];
+        assert_eq!(
+            failed[4].completion.buffer,
+            Buffer::SentVector(injected),
+            "also if it could be done without"
+        );
+        assert!(!alice.cq.strerror(failed[0].provider_errno()).is_empty());
+    }
+}
+
+pub(crate) fn somebody_listens_later(net: &Net) {
+    let alice = net.party();
+    let vacancy = net.vacancy();
+    let address = vacancy.address;
+    let bob_to_be = alice.av.insert(&[address]).remove(0).unwrap();
+    alice.endpoint.send(payload(1, 10), bob_to_be, 1).unwrap();
+    assert_eq!(alice.failure().errno(), Errno::ECONNREFUSED);
+    drop(vacancy);
+    let bob = net.open(Setup { at: Some(address), ..Setup::default() });
+    assert_eq!(bob.endpoint.name().unwrap(), address);
+    bob.endpoint.recv(room(10), ANY, 2).unwrap();
+    alice.endpoint.send(payload(3, 10), bob_to_be, 3).unwrap();
+    assert_eq!(received(&bob.completion().buffer), payload(3, 10), "the refused message is gone");
+    assert_eq!(alice.completion().context, 3);
+    bob.silence();
+}
+
+pub(crate) fn unreachable_injections_are_reported(net: &Net) {
+    let alice = net.open(Setup { cq_depth_entries: 2, ..Setup::default() });
+    let vacancy = net.vacancy();
+    let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    for n in 0..7 {
+        alice.endpoint.inject(&payload(n, 30), nobody, Some(n), None).unwrap();
+    }
+    for failed in failures(&alice, 7) {
+        assert_eq!((failed.completion.context, failed.errno()), (0, Errno::ECONNREFUSED));
+        assert_eq!(failed.completion.flags, CompletionFlags::SEND | CompletionFlags::TAGGED);
+        assert_eq!(failed.completion.buffer, Buffer::None);
+    }
+}
+
+pub(crate) fn the_peer_closes(net: &Net) {
+    let (alice, bob) = net.pair();
+    // A link, so that closing is something that alice hears of.
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
+    assert_eq!(bob.completion().context, 1);
+    assert_eq!(alice.completion().context, 1);
+    let undisturbed = net.party();
+    alice.meet(&undisturbed);
+    alice.endpoint.recv(room(8), ANY, 100).unwrap();
+    alice.endpoint.recv(room(8), alice.peer(), 101).unwrap();
+
+    // Too much to be on its way all at once; bob takes none of it any more, and closes.
+    let sleeping = net.open(Setup { asleep: true, ..Setup::default() });
+    let to_sleeping = alice.meet(&sleeping);
+    for context in 2..6 {
+        let flags = OpFlags::DELIVERY_COMPLETE;
+        let buffers = vec![payload(context, 16 << 20)];
+        alice.endpoint.sendmsg(Send { buffers, to: to_sleeping, context, flags, ..Send::default() }).unwrap();
+    }
+    alice.silence();
+    drop(sleeping);
+    drop(bob);
+    let mut contexts: Vec<u64> = failures(&alice, 4)
+        .iter()
+        .map(|failed| {
+            assert!(
+                [Errno::ECONNRESET, Errno::EPIPE, Errno::ESHUTDOWN, Errno::ECONNREFUSED]
+                    .contains(&failed.errno()),
+                "{failed:?}"
+            );
+            failed.completion.context
+        })
+        .collect();
+    contexts.sort_unstable();
+    assert_eq!(contexts, [2, 3, 4, 5]);
+
+    // Whatever is sent from now on ends with an error too, and receives stay posted for others.
+    for context in 10..15 {
+        send_acknowledged(&alice, context);
+        assert_eq!(alice.failure().completion.context, context);
+    }
+    undisturbed.meet(&alice);
+    undisturbed.endpoint.send(payload(1, 8), undisturbed.peer(), 1).unwrap();
+    assert_eq!(alice.completion().context, 100);
+}
+
+pub(crate) fn a_closed_peer_is_found_again_at_its_address(net: &Net) {
+    let (alice, bob) = net.pair();
+    let address = bob.endpoint.name().unwrap();
+    let mut first = Some(bob);
+    for round in 0..3 {
+        let setup = Setup { at: Some(address), ..Setup::default() };
+        let bob = first.take().unwrap_or_else(|| net.open(setup));
+        bob.endpoint.recv(room(8), ANY, round).unwrap();
+        // The first sends may still go to the one who is gone.
+        let deadline = Deadline::new();
+        loop {
+            send_acknowledged(&alice, round);
+            if alice.next().is_ok() {
+                break;
+            }
+            deadline.pause("the new endpoint at an old address");
+        }
+        assert_eq!(received(&bob.completion().buffer), payload(round, 8));
+    }
+}

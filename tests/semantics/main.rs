@@ -1,0 +1,164 @@
+//! What endpoints, completion queues and address vectors mean, told by tests that run over every transport.
+//!
+//! Each test is a function of a [`Net`]; it is written once and listed once, below. "In turns" one thread drives all
+//! endpoints; "in threads" each endpoint is also driven by a thread of its own all the time.
+
+mod bounds;
+mod calls;
+mod cancel;
+mod closing;
+mod directed;
+mod entries;
+mod failures;
+mod levels;
+mod misuse;
+mod naming;
+mod ordering;
+mod selective;
+mod sources;
+#[path = "../suite/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+mod threads;
+mod truncation;
+
+use crate::suite::{Net, Transport, Turns};
+
+/// Makes a test of each function, over one transport.
+macro_rules! tests_over {
+    ($transport:ident, $net:expr; $($module:ident: $($test:ident)+;)+) => {
+        mod $transport {
+            $(mod $module {
+                $(#[test]
+                fn $test() {
+                    crate::$module::$test(&$net);
+                })+
+            })+
+        }
+    };
+}
+
+/// The tests that hold whoever drives the endpoints.
+macro_rules! all_tests_over {
+    ($transport:ident, $net:expr) => {
+        tests_over! { $transport, $net;
+            calls:
+                every_way_to_send_meets_every_way_to_receive
+                messages_of_every_size_arrive
+                the_largest_messages_arrive
+                a_message_and_its_room_may_lie_in_pieces
+                a_raw_buffer_is_not_written_beyond_its_end
+                more_announces_what_follows_and_delays_nothing_for_ever;
+            entries:
+                every_format_tells_what_it_includes
+                many_entries_are_read_at_once_and_in_order
+                a_queue_for_each_direction
+                reading_no_entries_drives_progress
+                a_queue_that_is_never_empty_drives_progress_all_the_same
+                what_reads_entries_may_use_the_queue_and_its_endpoints;
+            sources:
+                a_source_is_what_the_address_vector_calls_it
+                an_unknown_source_is_unspecified
+                a_removed_source_is_unspecified
+                of_several_names_the_lowest_is_the_source
+                without_the_capability_no_source_is_named;
+            directed:
+                a_directed_receive_takes_messages_of_its_sender_alone
+                an_unspecified_sender_is_any
+                directed_and_undirected_receives_take_turns
+                without_the_capability_the_sender_does_not_matter;
+            truncation:
+                a_long_message_is_cut_and_said_to_be
+                a_cut_message_leaves_the_sender_and_the_next_message_alone
+                errors_keep_their_place_among_completions
+                room_for_nothing_takes_nothing;
+            ordering:
+                messages_of_mixed_sizes_arrive_in_order
+                tagged_messages_of_one_tag_are_received_in_order
+                the_earliest_posted_receive_takes_a_message
+                tagged_and_untagged_messages_do_not_meet
+                tags_are_matched_bit_by_bit
+                both_directions_keep_their_order;
+            bounds:
+                sends_wait_for_room_in_the_queue
+                receives_wait_for_room_in_the_queue
+                two_endpoints_share_a_queue
+                a_closed_endpoint_gives_its_places_back
+                injected_messages_need_no_place
+                the_transmit_queue_has_a_depth
+                the_receive_queue_has_a_depth;
+            levels:
+                a_small_message_is_injected_without_its_receiver
+                the_stronger_levels_wait_for_the_receiver
+                the_default_level_comes_from_the_endpoint
+                every_level_completes_in_the_end;
+            selective:
+                success_is_silent_unless_asked_for
+                failure_is_never_silent
+                truncation_is_never_silent;
+            failures:
+                nobody_listens
+                somebody_listens_later
+                the_peer_closes
+                unreachable_injections_are_reported
+                a_closed_peer_is_found_again_at_its_address;
+            misuse:
+                an_endpoint_out_of_service_posts_nothing
+                enabling_needs_queues_and_addresses
+                everything_is_bound_once
+                an_address_that_is_not_known
+                flags_that_do_not_belong_here
+                capabilities_that_are_not_there
+                too_much_to_inject
+                too_many_pieces
+                what_is_in_use_is_not_closed;
+            cancel:
+                a_posted_receive_is_cancelled
+                what_is_not_posted_cannot_be_cancelled
+                a_cancelled_receive_takes_no_message
+                one_receive_of_several_is_cancelled;
+            naming:
+                a_name_is_specific_and_has_a_port
+                a_wildcard_endpoint_is_reached_by_its_name
+                an_endpoint_is_bound_where_it_is_told
+                a_name_that_is_taken
+                two_domains_at_once
+                an_endpoint_talks_to_itself
+                sixteen_endpoints_talk_to_each_other;
+            closing:
+                everything_is_dropped_in_any_order
+                what_was_accepted_arrives_after_the_sender_is_gone
+                injected_messages_arrive_after_the_sender_is_gone
+                an_endpoint_that_was_never_enabled_is_dropped;
+            threads:
+                two_threads_play_ping_pong
+                two_threads_flood_each_other
+                an_endpoint_is_shared_by_threads
+                queues_may_be_shared_crosswise;
+        }
+    };
+}
+
+mod in_turns {
+    all_tests_over! { loopback, crate::choppy(crate::Turns::Alternate) }
+    all_tests_over! { tcp4, crate::tcp4(crate::Turns::Alternate) }
+    all_tests_over! { tcp6, crate::tcp6(crate::Turns::Alternate) }
+}
+
+mod in_threads {
+    all_tests_over! { loopback, crate::choppy(crate::Turns::Threads) }
+    all_tests_over! { tcp4, crate::tcp4(crate::Turns::Threads) }
+    all_tests_over! { tcp6, crate::tcp6(crate::Turns::Threads) }
+}
+
+fn choppy(turns: Turns) -> Net {
+    Net::choppy(0x5eed, turns)
+}
+
+fn tcp4(turns: Turns) -> Net {
+    Net::new(&Transport::Tcp4, turns)
+}
+
+fn tcp6(turns: Turns) -> Net {
+    Net::new(&Transport::Tcp6, turns)
+}

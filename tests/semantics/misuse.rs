@@ -1,0 +1,188 @@
+//! Calls that cannot be granted: what they answer, and that they change nothing.
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::{BindFlags, Caps, OpFlags};
+use homespun::{Again, AvAttr, Bytes, BytesMut, CqAttr, Errno, Error, FabricAddress, Misuse, WaitObject};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+#[track_caller]
+fn errno<T>(result: Result<T, Error>) -> Errno {
+    match result {
+        Ok(_) => panic!("the call was granted"),
+        Err(error) => error.errno(),
+    }
+}
+
+/// Makes sure that whatever was refused before has left no trace: one message goes through, and nothing else ends.
+#[track_caller]
+fn check_untouched(alice: &Party, bob: &Party) {
+    bob.endpoint.recv(room(8), ANY, 7001).unwrap();
+    alice.endpoint.send(payload(7, 8), alice.address_of(bob), 7002).unwrap();
+    let completion = bob.completion();
+    assert_eq!((completion.context, received(&completion.buffer)), (7001, payload(7, 8).to_vec()));
+    assert_eq!(alice.completion().context, 7002);
+    alice.silence();
+    bob.silence();
+}
+
+pub(crate) fn an_endpoint_out_of_service_posts_nothing(net: &Net) {
+    let endpoint = net.domain().endpoint(&net.info).unwrap();
+    let nobody = FabricAddress(0);
+    assert_eq!(errno(endpoint.send(Bytes::new(), nobody, 1)), Errno::EOPBADSTATE);
+    assert_eq!(errno(endpoint.inject(b"", nobody, None, None)), Errno::EOPBADSTATE);
+    assert_eq!(errno(endpoint.recv(BytesMut::new(), ANY, 1)), Errno::EOPBADSTATE);
+    assert_eq!(errno(endpoint.cancel(1)), Errno::EOPBADSTATE);
+    // That it has a name does not put it in service.
+    endpoint.name().unwrap();
+    assert_eq!(errno(endpoint.send(Bytes::new(), nobody, 1)), Errno::EOPBADSTATE);
+}
+
+pub(crate) fn enabling_needs_queues_and_addresses(net: &Net) {
+    let domain = net.domain();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    let endpoint = domain.endpoint(&net.info).unwrap();
+    assert_eq!(errno(endpoint.enable()), Errno::ENOAV);
+    endpoint.bind_av(&av).unwrap();
+    assert_eq!(errno(endpoint.enable()), Errno::ENOCQ);
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
+    assert_eq!(endpoint.enable(), Err(Misuse::NoCompletionQueue("receive").into()));
+    assert_eq!(errno(endpoint.send(Bytes::new(), FabricAddress(0), 1)), Errno::EOPBADSTATE);
+    endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
+    endpoint.enable().unwrap();
+    // One that only sends needs no queue for receives, and the other way round.
+    for (caps, direction) in [(Caps::SEND, BindFlags::TRANSMIT), (Caps::RECV, BindFlags::RECV)] {
+        let mut info = net.info.clone();
+        info.caps = Caps::MSG | caps;
+        let endpoint = domain.endpoint(&info).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        assert_eq!(errno(endpoint.enable()), Errno::ENOCQ);
+        endpoint.bind_cq(&cq, direction).unwrap();
+        endpoint.enable().unwrap();
+    }
+}
+
+pub(crate) fn everything_is_bound_once(net: &Net) {
+    let domain = net.domain();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    let endpoint = domain.endpoint(&net.info).unwrap();
+    assert_eq!(errno(endpoint.bind_cq(&cq, BindFlags::empty())), Errno::EBADFLAGS);
+    let unknown = BindFlags::from_bits_retain(1 << 40) | BindFlags::RECV;
+    assert_eq!(errno(endpoint.bind_cq(&cq, unknown)), Errno::EBADFLAGS);
+    endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
+    assert_eq!(errno(endpoint.bind_cq(&cq, BindFlags::RECV)), Errno::EBUSY);
+    assert_eq!(errno(endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)), Errno::EBUSY);
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    assert_eq!(errno(endpoint.bind_av(&av)), Errno::EBUSY);
+    endpoint.enable().unwrap();
+    assert_eq!(errno(endpoint.enable()), Errno::EOPBADSTATE);
+    assert_eq!(errno(endpoint.bind_cq(&cq, BindFlags::RECV)), Errno::EOPBADSTATE);
+    assert_eq!(errno(endpoint.bind_av(&av)), Errno::EOPBADSTATE);
+    assert_eq!(errno(endpoint.set_name(endpoint.name().unwrap())), Errno::EOPBADSTATE);
+}
+
+pub(crate) fn an_address_that_is_not_known(net: &Net) {
+    let (alice, bob) = net.pair();
+    for unknown in [FabricAddress(1), FabricAddress(1 << 40), ANY] {
+        let expected = || Err(Misuse::UnknownAddress(unknown.0).into());
+        assert_eq!(alice.endpoint.send(payload(1, 8), unknown, 1), expected());
+        assert_eq!(alice.endpoint.inject(b"8 bytes!", unknown, Some(1), None), expected());
+    }
+    let removed = alice.meet(&bob);
+    alice.endpoint.send(payload(2, 8), removed, 2).unwrap();
+    alice.completion();
+    alice.av.remove(&[removed]).unwrap();
+    assert_eq!(errno(alice.endpoint.send(payload(3, 8), removed, 3)), Errno::EINVAL);
+    bob.endpoint.recv(room(8), ANY, 4).unwrap();
+    assert_eq!(received(&bob.completion().buffer), payload(2, 8));
+    check_untouched(&alice, &bob);
+}
+
+pub(crate) fn flags_that_do_not_belong_here(net: &Net) {
+    let (alice, bob) = net.pair();
+    let wrong = [
+        OpFlags::PEEK,
+        OpFlags::CLAIM,
+        OpFlags::MULTI_RECV,
+        OpFlags::FENCE,
+        OpFlags::COMMIT_COMPLETE,
+        OpFlags::MATCH_COMPLETE,
+        OpFlags::from_bits_retain(1),
+    ];
+    for flags in wrong {
+        let send = Send { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..Send::default() };
+        assert_eq!(alice.endpoint.sendmsg(send), Err(Misuse::Flags(flags.bits()).into()));
+        let receive = Receive { buffers: vec![room(8)], flags, ..Receive::default() };
+        assert_eq!(bob.endpoint.recvmsg(receive), Err(Misuse::Flags(flags.bits()).into()));
+        assert_eq!(errno(alice.endpoint.set_tx_op_flags(flags)), Errno::EBADFLAGS);
+    }
+    let injects = Receive { flags: OpFlags::INJECT, ..Receive::default() };
+    assert_eq!(errno(bob.endpoint.recvmsg(injects)), Errno::EBADFLAGS);
+    check_untouched(&alice, &bob);
+}
+
+pub(crate) fn capabilities_that_are_not_there(net: &Net) {
+    let base = net.info.caps - Caps::MSG - Caps::TAGGED - Caps::SEND - Caps::RECV;
+    let open = |caps: Caps| net.open(Setup { caps: base | caps, ..Setup::default() });
+    let messages = open(Caps::MSG | Caps::SEND | Caps::RECV);
+    let tagged = open(Caps::TAGGED | Caps::SEND | Caps::RECV);
+    for party in [&messages, &tagged] {
+        party.meet(party);
+    }
+    let own = FabricAddress(0);
+    let cannot = |name| Err(Error::Misuse(Misuse::NoCapability(name)));
+    assert_eq!(messages.endpoint.tsend(payload(1, 8), own, 1, 1), cannot("TAGGED"));
+    assert_eq!(messages.endpoint.inject(b"", own, Some(1), None), cannot("TAGGED"));
+    assert_eq!(messages.endpoint.trecv(room(8), ANY, 1, 0, 1), cannot("TAGGED"));
+    assert_eq!(tagged.endpoint.send(payload(1, 8), own, 1), cannot("MSG"));
+    assert_eq!(tagged.endpoint.recv(room(8), ANY, 1), cannot("MSG"));
+
+    let (sender, receiver) = (open(Caps::MSG | Caps::SEND), open(Caps::MSG | Caps::RECV));
+    sender.meet(&receiver);
+    receiver.meet(&sender);
+    assert_eq!(sender.endpoint.recv(room(8), ANY, 1), cannot("RECV"));
+    assert_eq!(receiver.endpoint.send(payload(1, 8), own, 1), cannot("SEND"));
+    check_untouched(&sender, &receiver);
+}
+
+pub(crate) fn too_much_to_inject(net: &Net) {
+    let (alice, bob) = net.pair();
+    let max = alice.endpoint.info().tx.inject_size_bytes;
+    let too_long = || Err(Misuse::TooLong { len_bytes: max as u64 + 1, max_bytes: max as u64 }.into());
+    let message = payload(1, max + 1);
+    assert_eq!(alice.endpoint.inject(&message, alice.peer(), None, None), too_long());
+    let buffers = vec![message.slice(..max), message.slice(max..)];
+    let flags = OpFlags::INJECT;
+    let send = Send { buffers, to: alice.peer(), flags, ..Send::default() };
+    assert_eq!(alice.endpoint.sendmsg(send), too_long());
+    check_untouched(&alice, &bob);
+}
+
+pub(crate) fn too_many_pieces(net: &Net) {
+    let (alice, bob) = net.pair();
+    let max = alice.endpoint.info().tx.iov_limit;
+    let too_many = || Err(Misuse::TooManySegments { count: max + 1, max }.into());
+    assert_eq!(alice.endpoint.sendv(vec![payload(1, 8); max + 1], alice.peer(), 1), too_many());
+    assert_eq!(bob.endpoint.recvv(vec![room(8); max + 1], ANY, 1), too_many());
+    check_untouched(&alice, &bob);
+}
+
+pub(crate) fn what_is_in_use_is_not_closed(net: &Net) {
+    let (alice, bob) = net.pair();
+    let Err((cq, error)) = alice.cq.clone().close() else { panic!("an endpoint uses the queue") };
+    assert_eq!(error.errno(), Errno::EBUSY);
+    let Err((av, error)) = alice.av.clone().close() else { panic!("an endpoint uses the address vector") };
+    assert_eq!(error.errno(), Errno::EBUSY);
+    check_untouched(&alice, &bob);
+    drop(alice.endpoint);
+    cq.close().unwrap();
+    av.close().unwrap();
+    let domain = net.domain();
+    let attr = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };
+    assert_eq!(errno(domain.open_cq(&attr)), Errno::ENOSYS);
+    assert_eq!(Error::from(Again::QueueFull).errno(), Errno::EAGAIN);
+}

@@ -1,0 +1,161 @@
+//! Names, and who can be reached by them.
+
+use homespun::endpoint::Send;
+use homespun::flags::OpFlags;
+use homespun::{AvAttr, Bytes, CqAttr, Errno, FabricAddress};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Net, Party, Setup, Turns};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+#[track_caller]
+fn exchange(from: &Party, to: &Party) {
+    to.endpoint.recv(room(8), ANY, 1).unwrap();
+    from.endpoint.send(payload(1, 8), from.address_of(to), 2).unwrap();
+    let (completion, source) = to.completion_from();
+    assert_eq!((completion.context, received(&completion.buffer)), (1, payload(1, 8).to_vec()));
+    assert_eq!(source, to.address_of(from));
+    assert_eq!(from.completion().context, 2);
+}
+
+pub(crate) fn a_name_is_specific_and_has_a_port(net: &Net) {
+    let party = net.party();
+    let name = party.endpoint.name().unwrap();
+    assert!(name.is_specific());
+    assert_ne!(name.port(), 0);
+    assert_eq!(Some(name.format()), net.info.addr_format);
+    assert_eq!(party.endpoint.name().unwrap(), name, "it stays the same");
+}
+
+pub(crate) fn a_wildcard_endpoint_is_reached_by_its_name(net: &Net) {
+    let format = net.info.addr_format.expect("an answer has a format");
+    let everywhere = || Setup { at: Some(format.wildcard()), ..Setup::default() };
+    let (alice, bob) = net.pair_of(everywhere(), everywhere());
+    for party in [&alice, &bob] {
+        let name = party.endpoint.name().unwrap();
+        assert!(name.is_specific() && name.port() != 0, "{name}");
+    }
+    exchange(&alice, &bob);
+    exchange(&bob, &alice);
+}
+
+pub(crate) fn an_endpoint_is_bound_where_it_is_told(net: &Net) {
+    let vacancy = net.vacancy();
+    let address = vacancy.address;
+    drop(vacancy);
+    let domain = net.domain();
+    let endpoint = domain.endpoint(&net.info).unwrap();
+    endpoint.set_name(address).unwrap();
+    assert_eq!(endpoint.name().unwrap(), address);
+    assert_eq!(endpoint.set_name(address).unwrap_err().errno(), Errno::EOPBADSTATE, "it has its name now");
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    endpoint.bind_cq(&cq, homespun::flags::BindFlags::TRANSMIT | homespun::flags::BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    endpoint.enable().unwrap();
+    assert_eq!(endpoint.name().unwrap(), address);
+}
+
+pub(crate) fn a_name_that_is_taken(net: &Net) {
+    let (alice, bob) = net.pair();
+    let domain = net.domain();
+    let second = domain.endpoint(&net.info).unwrap();
+    second.set_name(bob.endpoint.name().unwrap()).unwrap();
+    assert_eq!(second.name().unwrap_err().errno(), Errno::EADDRINUSE);
+    assert_eq!(second.name().unwrap_err().errno(), Errno::EADDRINUSE, "every time");
+    exchange(&alice, &bob);
+    // Nothing is decided yet, so it may go elsewhere.
+    second.set_name(net.info.src_addr.expect("the transport has an address")).unwrap();
+    second.name().unwrap();
+}
+
+pub(crate) fn two_domains_at_once(net: &Net) {
+    // Two domains of one transport, and a transport of another kind beside it.
+    let elsewhere = Net::choppy(3, net.turns);
+    let (alice, bob) = net.pair();
+    let (carol, dave) = elsewhere.pair();
+    for party in [&bob, &dave] {
+        party.endpoint.recv(room(100_000), ANY, 1).unwrap();
+    }
+    alice.endpoint.send(payload(1, 100_000), alice.peer(), 2).unwrap();
+    carol.endpoint.send(payload(2, 100_000), carol.peer(), 2).unwrap();
+    for (identity, sender, receiver) in [(2, &carol, &dave), (1, &alice, &bob)] {
+        assert!(received(&receiver.completion().buffer) == payload(identity, 100_000));
+        assert_eq!(sender.completion().context, 2);
+    }
+}
+
+pub(crate) fn an_endpoint_talks_to_itself(net: &Net) {
+    let narcissus = net.party();
+    let own = narcissus.meet(&narcissus);
+    for (n, len_bytes) in (1..).zip([0, 8, 5000, 100_000]) {
+        for early in [true, false] {
+            if early {
+                narcissus.endpoint.recv(room(100_000), own, 100 + n).unwrap();
+            }
+            let (buffers, flags) = (vec![payload(n, len_bytes)], OpFlags::DELIVERY_COMPLETE);
+            narcissus
+                .endpoint
+                .sendmsg(Send { buffers, to: own, context: n, flags, ..Send::default() })
+                .unwrap();
+            if !early {
+                assert_eq!(narcissus.completion().context, n);
+                narcissus.endpoint.recv(room(100_000), own, 100 + n).unwrap();
+            }
+            let mut sent = !early;
+            let mut taken = false;
+            while !(sent && taken) {
+                let (completion, source) = narcissus.completion_from();
+                if completion.context == n {
+                    sent = true;
+                } else {
+                    assert_eq!((completion.context, source), (100 + n, own));
+                    assert!(received(&completion.buffer) == payload(n, len_bytes));
+                    taken = true;
+                }
+            }
+        }
+    }
+    narcissus.silence();
+}
+
+pub(crate) fn sixteen_endpoints_talk_to_each_other(net: &Net) {
+    let count = 16;
+    let rounds = 3;
+    let parties: Vec<Party> = (0..count).map(|_| net.party()).collect();
+    for party in &parties {
+        for (n, other) in parties.iter().enumerate() {
+            assert_eq!(party.meet(other), FabricAddress(n as u64));
+        }
+    }
+    let identity = |from: usize, to: usize, round: usize| (from * 10_000 + to * 100 + round) as u64;
+    let len_bytes = |round: usize| [8, 3000, 20_000][round];
+    for round in 0..rounds {
+        for (from, party) in parties.iter().enumerate() {
+            for to in 0..count {
+                party.endpoint.recv(room(20_000), ANY, 1).unwrap();
+                let message = payload(identity(from, to, round), len_bytes(round));
+                party.endpoint.send(message, FabricAddress(to as u64), 2).unwrap();
+            }
+        }
+    }
+    for (to, party) in parties.iter().enumerate() {
+        let mut next_round = vec![0; count];
+        let mut sends = 0;
+        while sends < rounds * count || next_round.iter().any(|&round| round < rounds) {
+            let (completion, source) = party.completion_from();
+            if completion.context == 2 {
+                sends += 1;
+                continue;
+            }
+            let from = source.0 as usize;
+            let round = next_round[from];
+            let expected: Bytes = payload(identity(from, to, round), len_bytes(round));
+            assert!(received(&completion.buffer) == expected, "from {from} to {to}, round {round}");
+            next_round[from] += 1;
+        }
+    }
+    if net.turns == Turns::Alternate {
+        parties.iter().for_each(Party::silence);
+    }
+}

@@ -1,0 +1,70 @@
+//! Selective completion: `FI_SELECTIVE_COMPLETION` of `fi_endpoint(3)`.
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::OpFlags;
+use homespun::{Errno, FabricAddress};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+fn pair(net: &Net) -> (Party, Party) {
+    let setup = || Setup { selective: true, ..Setup::default() };
+    net.pair_of(setup(), setup())
+}
+
+fn send_signalled(party: &Party, context: u64) {
+    let buffers = vec![payload(context, 64)];
+    let flags = OpFlags::COMPLETION;
+    party.endpoint.sendmsg(Send { buffers, to: party.peer(), context, flags, ..Send::default() }).unwrap();
+}
+
+pub(crate) fn success_is_silent_unless_asked_for(net: &Net) {
+    let (alice, bob) = pair(net);
+    bob.endpoint.recv(room(64), ANY, 1).unwrap();
+    let buffers = vec![room(64)];
+    bob.endpoint
+        .recvmsg(Receive { buffers, context: 2, flags: OpFlags::COMPLETION, ..Receive::default() })
+        .unwrap();
+    bob.endpoint.recv(room(64), ANY, 3).unwrap();
+    alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
+    let quiet = Send { buffers: vec![payload(2, 64)], to: alice.peer(), context: 2, ..Send::default() };
+    alice.endpoint.sendmsg(quiet).unwrap();
+    send_signalled(&alice, 3);
+    assert_eq!(alice.completion().context, 3);
+    let completion = bob.completion();
+    assert_eq!(completion.context, 2, "the first receive has ended silently");
+    assert_eq!(received(&completion.buffer), payload(2, 64));
+    alice.silence();
+    bob.silence();
+    assert!(bob.endpoint.cancel(3).is_err(), "the third has taken the third message");
+    // With the flag by default everything is reported.
+    alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
+    bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
+    bob.endpoint.recv(room(64), ANY, 4).unwrap();
+    alice.endpoint.send(payload(4, 64), alice.peer(), 5).unwrap();
+    assert_eq!(bob.completion().context, 4);
+    assert_eq!(alice.completion().context, 5);
+}
+
+pub(crate) fn failure_is_never_silent(net: &Net) {
+    let (alice, _bob) = pair(net);
+    let vacancy = net.vacancy();
+    let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    alice.endpoint.send(payload(1, 64), nobody, 1).unwrap();
+    let failed = alice.failure();
+    assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
+    alice.endpoint.recv(room(8), ANY, 2).unwrap();
+    alice.endpoint.cancel(2).unwrap();
+    assert_eq!(alice.failure().errno(), Errno::ECANCELED);
+}
+
+pub(crate) fn truncation_is_never_silent(net: &Net) {
+    let (alice, bob) = pair(net);
+    bob.endpoint.recv(room(10), ANY, 1).unwrap();
+    alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
+    let failed = bob.failure();
+    assert_eq!((failed.completion.context, failed.overflow_bytes()), (1, 54));
+    alice.silence();
+}

@@ -1,0 +1,224 @@
+//! Endpoints in threads of their own, and endpoints that threads share.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use homespun::endpoint::Send;
+use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
+use homespun::{Again, AvAttr, Completion, CompletionQueue, CqAttr, Endpoint, Error, FabricAddress};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// A completion that only this party's own reading brings about.
+#[track_caller]
+fn next_alone(party: &Party) -> Completion {
+    let deadline = Deadline::new();
+    loop {
+        if let Some(ended) = party.poll() {
+            return ended.expect("no operation fails").0;
+        }
+        deadline.pause("a completion in this thread");
+    }
+}
+
+/// Two parties that nobody drives but they themselves.
+fn strangers_to_the_net(net: &Net) -> (Party, Party) {
+    let setup = || Setup { asleep: true, ..Setup::default() };
+    net.pair_of(setup(), setup())
+}
+
+/// Has them driven, so that none waits for the other when they close.
+fn wake(net: &Net, parties: [&Party; 2]) {
+    parties.into_iter().for_each(|party| net.wake(party));
+}
+
+pub(crate) fn two_threads_play_ping_pong(net: &Net) {
+    let lens_bytes = [0, 8, 5000, 70_000, 1];
+    let rounds = 60;
+    let (alice, bob) = strangers_to_the_net(net);
+    let play = |party: &Party, serves: bool| {
+        for round in 0..rounds {
+            let len_bytes = lens_bytes[round as usize % lens_bytes.len()];
+            party.endpoint.trecv(room(len_bytes), party.peer(), round, 0, 1).unwrap();
+            let send = || party.endpoint.tsend(payload(round, len_bytes), party.peer(), round, 2).unwrap();
+            if serves {
+                send();
+            }
+            let (mut sent, mut taken) = (false, false);
+            while !taken || (serves && !sent) {
+                let completion = next_alone(party);
+                if completion.context == 2 {
+                    sent = true;
+                } else {
+                    assert!(received(&completion.buffer) == payload(round, len_bytes), "round {round}");
+                    taken = true;
+                }
+            }
+            if !serves {
+                send();
+                assert_eq!(next_alone(party).context, 2);
+            }
+        }
+        // The last answer may still wait to be sent; dropping the endpoint sees to that.
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| play(&alice, true));
+        scope.spawn(|| play(&bob, false));
+    });
+    wake(net, [&alice, &bob]);
+}
+
+pub(crate) fn two_threads_flood_each_other(net: &Net) {
+    let count = 400;
+    let window = 16;
+    let len_bytes = |n: u64| (n as usize * 37) % 300 * if n.is_multiple_of(16) { 300 } else { 1 };
+    let (alice, bob) = strangers_to_the_net(net);
+    let flood = |party: Party| {
+        let (mut posted, mut sent, mut taken) = (0, 0, 0);
+        let mut sends_ended = 0;
+        let deadline = Deadline::new();
+        while taken < count || sends_ended < count {
+            while posted < count && posted - taken < window {
+                party.endpoint.recv(room(90_000), ANY, posted).unwrap();
+                posted += 1;
+            }
+            while sent < count && sent - sends_ended < window {
+                party.endpoint.send(payload(sent, len_bytes(sent)), party.peer(), sent).unwrap();
+                sent += 1;
+            }
+            match party.poll() {
+                Some(ended) => {
+                    let (completion, _) = ended.expect("no operation fails");
+                    if completion.flags.contains(CompletionFlags::SEND) {
+                        sends_ended += 1;
+                    } else {
+                        assert_eq!(completion.context, taken);
+                        assert!(received(&completion.buffer) == payload(taken, len_bytes(taken)));
+                        taken += 1;
+                    }
+                }
+                None => deadline.pause("the flood"),
+            }
+        }
+        party
+    };
+    thread::scope(|scope| {
+        let threads = [alice, bob].map(|party| scope.spawn(|| flood(party)));
+        // Each goes on until it has everything, and is kept until both are done.
+        let [alice, bob] = threads.map(|thread| thread.join().expect("the flood was checked"));
+        wake(net, [&alice, &bob]);
+    });
+}
+
+pub(crate) fn an_endpoint_is_shared_by_threads(net: &Net) {
+    let (senders, per_sender) = (3, 100);
+    let (alice, bob) = strangers_to_the_net(net);
+    let received_tags = Mutex::new(BTreeMap::<u64, Vec<u64>>::new());
+    let (taken, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let total = senders * per_sender;
+    for _ in 0..total {
+        bob.endpoint.trecv(room(5000), ANY, 0, u64::MAX, 1).unwrap();
+    }
+    thread::scope(|scope| {
+        for sender in 0..senders {
+            let (alice, ended) = (&alice, &ended);
+            scope.spawn(move || {
+                let deadline = Deadline::new();
+                for n in 0..per_sender {
+                    let tag = (sender * 1000 + n) as u64;
+                    let message = payload(tag, n * 50);
+                    while let Err(error) = alice.endpoint.tsend(message.clone(), alice.peer(), tag, 2) {
+                        assert!(matches!(error, Error::Again(Again::QueueFull | Again::CompletionQueueFull)));
+                        deadline.pause("room for a send");
+                    }
+                }
+                while ended.load(Ordering::Relaxed) < total {
+                    match alice.cq.read() {
+                        Ok(completion) => {
+                            assert_eq!(completion.context, 2);
+                            ended.fetch_add(1, Ordering::Relaxed);
+                        }
+                        Err(_) => deadline.pause("sends of all threads"),
+                    }
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let deadline = Deadline::new();
+                while taken.load(Ordering::Relaxed) < total {
+                    let mut batch = Vec::new();
+                    let read = bob.cq.read_each(4, |completion, source| {
+                        assert_eq!(source, bob.peer());
+                        // The order of reading is that in which this is called.
+                        let mut tags = received_tags.lock().expect("the other thread is well");
+                        tags.entry(completion.tag / 1000).or_default().push(completion.tag % 1000);
+                        batch.push(completion);
+                    });
+                    taken.fetch_add(batch.len(), Ordering::Relaxed);
+                    for completion in batch {
+                        let len_bytes = (completion.tag % 1000) as usize * 50;
+                        assert!(received(&completion.buffer) == payload(completion.tag, len_bytes));
+                    }
+                    if read.is_err() {
+                        deadline.pause("receives of all threads");
+                    }
+                }
+            });
+        }
+    });
+    wake(net, [&alice, &bob]);
+    let received_tags = received_tags.into_inner().expect("both threads ended well");
+    assert_eq!(received_tags.len(), senders);
+    for (sender, order) in received_tags {
+        assert_eq!(order, (0..per_sender as u64).collect::<Vec<_>>(), "messages of thread {sender}");
+    }
+}
+
+/// Endpoints that share two queues, each using as its transmit queue what the other receives on, driven from two
+/// threads: whoever held one queue while waiting for the other would wait for ever.
+pub(crate) fn queues_may_be_shared_crosswise(net: &Net) {
+    let domain = net.domain();
+    let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();
+    let (one, other) = (open_cq(), open_cq());
+    let open = |transmit: &CompletionQueue, receive: &CompletionQueue| {
+        let endpoint = domain.endpoint(net.info()).unwrap();
+        let av = domain.open_av(&AvAttr::default()).unwrap();
+        endpoint.bind_cq(transmit, BindFlags::TRANSMIT).unwrap();
+        endpoint.bind_cq(receive, BindFlags::RECV).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        endpoint.enable().unwrap();
+        (endpoint, av)
+    };
+    let (alice, alice_av) = open(&one, &other);
+    let (bob, bob_av) = open(&other, &one);
+    let to_bob = alice_av.insert(&[bob.name().unwrap()]).remove(0).unwrap();
+    let to_alice = bob_av.insert(&[alice.name().unwrap()]).remove(0).unwrap();
+    let messages = 300;
+    let (deadline, ended) = (Deadline::new(), AtomicUsize::new(0));
+    let play = |endpoint: &Endpoint, to: FabricAddress, cq: &CompletionQueue| {
+        let mut posted = 0;
+        while posted < messages || ended.load(Ordering::Relaxed) < 4 * messages {
+            if posted < messages {
+                endpoint.recv(room(8), ANY, 1).unwrap();
+                let buffers = vec![payload(posted as u64, 8)];
+                let flags = OpFlags::DELIVERY_COMPLETE;
+                endpoint.sendmsg(Send { buffers, to, context: 2, flags, ..Send::default() }).unwrap();
+                posted += 1;
+            }
+            if cq.read().is_ok() {
+                ended.fetch_add(1, Ordering::Relaxed);
+            }
+            deadline.pause("operations that report to crossed queues");
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| play(&alice, to_bob, &one));
+        play(&bob, to_alice, &other);
+    });
+}

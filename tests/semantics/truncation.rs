@@ -1,0 +1,135 @@
+//! Messages that are longer than the buffer: `FI_ETRUNC`.
+
+use homespun::endpoint::Send;
+use homespun::flags::CompletionFlags;
+use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError};
+
+use crate::suite::payload::{payload, received, room, room_in_pieces};
+use crate::suite::{Deadline, Net, Party};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Checks the error of a receive of `room_bytes` that was given a message of `message_bytes`.
+#[track_caller]
+fn check(failed: &CompletionError, identity: u64, room_bytes: usize, message_bytes: usize) {
+    let overflow_bytes = (message_bytes - room_bytes) as u64;
+    assert_eq!(failed.error, OperationError::Truncated { overflow_bytes });
+    assert_eq!(failed.errno(), Errno::ETRUNC);
+    assert_eq!(failed.overflow_bytes(), overflow_bytes);
+    assert_eq!(failed.completion.context, identity);
+    assert_eq!(failed.completion.len_bytes, room_bytes);
+    assert!(received(&failed.completion.buffer) == payload(identity, room_bytes), "another prefix");
+}
+
+pub(crate) fn a_long_message_is_cut_and_said_to_be(net: &Net) {
+    let (alice, bob) = net.pair();
+    let sizes = [
+        (1, 2),
+        (7, 8),
+        (100, 4097),
+        (8192, 8193),
+        (5000, 70_000),
+        (65_536, 65_537),
+        (1000, 1 << 20),
+        (1 << 18, 1 << 20),
+    ];
+    for (identity, (room_bytes, message_bytes)) in (1..).zip(sizes) {
+        let message = || payload(identity, message_bytes);
+        for early in [true, false] {
+            if early {
+                bob.endpoint.trecv(room(room_bytes), ANY, 9, 0, identity).unwrap();
+                alice.endpoint.tsenddata(message(), 4, alice.peer(), 9, 1).unwrap();
+                assert_eq!(alice.completion().context, 1, "the sender is told nothing of it");
+            } else {
+                let buffers = vec![message()];
+                let send = Send { buffers, to: alice.peer(), tag: Some(9), data: Some(4), ..Send::default() };
+                alice.send_and_wait(send);
+                bob.endpoint.trecvv(room_in_pieces(room_bytes, 3), ANY, 9, 0, identity).unwrap();
+            }
+            let failed = bob.failure();
+            check(&failed, identity, room_bytes, message_bytes);
+            assert_eq!(failed.source, bob.peer());
+            assert_eq!((failed.completion.tag, failed.completion.data), (9, 4));
+            let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
+            assert_eq!(failed.completion.flags, flags);
+        }
+    }
+}
+
+pub(crate) fn a_cut_message_leaves_the_sender_and_the_next_message_alone(net: &Net) {
+    let (alice, bob) = net.pair();
+    for message_bytes in [20, 5000, 300_000] {
+        for (identity, room_bytes) in [(1, message_bytes), (2, 10), (3, message_bytes)] {
+            bob.endpoint.recv(room(room_bytes), ANY, identity).unwrap();
+        }
+        for identity in 1..=3 {
+            alice.endpoint.send(payload(identity, message_bytes), alice.peer(), identity).unwrap();
+        }
+        for identity in [1, 3] {
+            let completion = bob.completion_after(&mut |failed| check(failed, 2, 10, message_bytes));
+            assert_eq!(completion.context, identity);
+            assert!(received(&completion.buffer) == payload(identity, message_bytes));
+        }
+        let (sends, none) = alice.completions(3);
+        assert!(none.is_empty());
+        assert_eq!(sends.iter().map(|send| send.context).collect::<Vec<_>>(), [1, 2, 3]);
+    }
+}
+
+pub(crate) fn errors_keep_their_place_among_completions(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (context, room_bytes) in [(1, 32), (2, 8), (3, 8), (4, 32)] {
+        bob.endpoint.recv(room(room_bytes), ANY, context).unwrap();
+    }
+    for context in 1..=4 {
+        let send = Send { buffers: vec![payload(context, 32)], to: alice.peer(), context, ..Send::default() };
+        alice.send_and_wait(send);
+    }
+    let deadline = Deadline::new();
+    let mut contexts = Vec::new();
+    while contexts.is_empty() {
+        match bob.cq.read_each(10, |completion, _| contexts.push(completion.context)) {
+            Ok(count) => assert_eq!(count, 1, "an error ends the batch"),
+            Err(error) => assert_eq!(error, ReadError::Empty),
+        }
+        deadline.pause("the first message");
+    }
+    assert_eq!(contexts, [1]);
+    for context in [2, 3] {
+        // Before the error is read, nothing else is.
+        for _ in 0..3 {
+            assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
+        }
+        check(&bob.cq.read_error().unwrap(), context, 8, 32);
+    }
+    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty), "a success is on top");
+    assert_eq!(bob.cq.read().unwrap().context, 4);
+    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty));
+}
+
+pub(crate) fn room_for_nothing_takes_nothing(net: &Net) {
+    let (alice, bob) = net.pair();
+    for message_bytes in [0, 1, 9000] {
+        bob.endpoint.recv(room(0), ANY, 1).unwrap();
+        alice.endpoint.send(payload(1, message_bytes), alice.peer(), 2).unwrap();
+        if message_bytes == 0 {
+            assert_eq!(bob.completion().len_bytes, 0);
+        } else {
+            check(&bob.failure(), 1, 0, message_bytes);
+        }
+        assert_eq!(alice.completion().context, 2);
+    }
+}
+
+impl Party {
+    /// The next success; an error before it is looked at.
+    #[track_caller]
+    fn completion_after(&self, look: &mut dyn FnMut(&CompletionError)) -> homespun::Completion {
+        loop {
+            match self.next() {
+                Ok((completion, _)) => return completion,
+                Err(failed) => look(&failed),
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A transport to run tests over, and all parties that talk over it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use homespun::flags::InfoFlags;
+use homespun::info::Info;
+use homespun::{Address, CompletionQueue, Domain, Fabric};
+use homespun_engine::loopback::{Faults, Network};
+use socket2::{Socket, Type};
+
+use super::party::{Party, Setup};
+
+/// What carries the messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// The network inside the process.
+    Loopback {
+        /// What decides its misbehaviour.
+        seed: u64,
+        /// How it misbehaves.
+        faults: Faults,
+    },
+    /// TCP over 127.0.0.1.
+    Tcp4,
+    /// TCP over \[::1\].
+    Tcp6,
+}
+
+/// Who drives the endpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turns {
+    /// The test's own thread: all of them in turn, whenever it waits for one.
+    Alternate,
+    /// A thread for each endpoint, without a pause, besides the test's own.
+    Threads,
+}
+
+/// A transport, and the queues of all parties on it.
+pub(crate) struct Net {
+    pub(crate) turns: Turns,
+    pub(crate) fabric: Fabric,
+    /// Where all parties live.
+    domain: Domain,
+    /// The network inside the process, if that is the transport.
+    pub(crate) network: Option<Network>,
+    /// What the fabric offers for this transport, with everything that it can do.
+    pub(crate) info: Info,
+    queues: Arc<Queues>,
+    drivers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// An address where nobody listens.
+pub(crate) struct Vacancy {
+    pub(crate) address: Address,
+    /// Has the port without listening, so that nobody else gets it.
+    _held: Option<Socket>,
+}
+
+/// The queues of all parties, so that whoever waits for one can drive the others too.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    all: Mutex<Vec<CompletionQueue>>,
+    stopped: AtomicBool,
+}
+
+impl Net {
+    pub(crate) fn new(transport: &Transport, turns: Turns) -> Net {
+        let (domain, node) = match transport {
+            Transport::Loopback { .. } => ("loopback", "127.0.0.1"),
+            Transport::Tcp4 => ("tcp", "127.0.0.1"),
+            Transport::Tcp6 => ("tcp", "::1"),
+        };
+        let mut fabric = Fabric::new();
+        let mut network = None;
+        if let Transport::Loopback { seed, faults } = transport {
+            let inside = Network::new(*seed, faults.clone());
+            network = Some(inside.clone());
+            fabric = fabric.with_provider(inside);
+        }
+        let mut hints = Info::default();
+        hints.domain.name = Some(domain.into());
+        let flags = InfoFlags::SOURCE | InfoFlags::NUMERIC_HOST;
+        let infos = fabric.getinfo(Some(node), None, flags, Some(&hints)).expect("the transport is there");
+        let info = infos.into_iter().next().expect("an answer is never empty");
+        let domain = fabric.domain(&info).expect("the domain was offered");
+        Net { turns, fabric, domain, network, info, queues: Arc::default(), drivers: Mutex::default() }
+    }
+
+    /// A choppy network inside the process.
+    pub(crate) fn choppy(seed: u64, turns: Turns) -> Net {
+        Net::new(&Transport::Loopback { seed, faults: Faults::choppy() }, turns)
+    }
+
+    pub(crate) fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Another domain than that of the parties.
+    pub(crate) fn domain(&self) -> Domain {
+        self.fabric.domain(&self.info).expect("the domain was offered")
+    }
+
+    /// A party with everything as usual.
+    pub(crate) fn party(&self) -> Party {
+        self.open(Setup::default())
+    }
+
+    /// Two parties that know each other, and nobody else.
+    pub(crate) fn pair(&self) -> (Party, Party) {
+        self.pair_of(Setup::default(), Setup::default())
+    }
+
+    pub(crate) fn pair_of(&self, left: Setup, right: Setup) -> (Party, Party) {
+        let (left, right) = (self.open(left), self.open(right));
+        left.meet(&right);
+        right.meet(&left);
+        (left, right)
+    }
+
+    pub(crate) fn open(&self, setup: Setup) -> Party {
+        let asleep = setup.asleep;
+        let party = Party::open(&self.domain, &self.info, setup, self.queues.clone());
+        if !asleep {
+            self.wake(&party);
+        }
+        party
+    }
+
+    /// Has a party driven together with the others.
+    pub(crate) fn wake(&self, party: &Party) {
+        self.add(&party.cq);
+        if let Some(receive_cq) = &party.receive_cq {
+            self.add(receive_cq);
+        }
+    }
+
+    /// An address where nobody listens, and nobody else will while this is held.
+    pub(crate) fn vacancy(&self) -> Vacancy {
+        if self.network.is_some() {
+            // Ports are given out from the dynamic range only.
+            let address = self.info.src_addr.expect("the transport has an address").with_port(9);
+            return Vacancy { address, _held: None };
+        }
+        let any_port = self.info.src_addr.expect("the transport has an address").socket_addr();
+        let held = Socket::new(socket2::Domain::for_address(any_port), Type::STREAM, None).expect("a socket");
+        held.bind(&any_port.into()).expect("a free port");
+        let bound = held.local_addr().expect("it is bound").as_socket().expect("an IP address");
+        Vacancy { address: bound.into(), _held: Some(held) }
+    }
+
+    fn add(&self, cq: &CompletionQueue) {
+        self.queues.all().push(cq.clone());
+        if self.turns == Turns::Threads {
+            let (queues, cq) = (self.queues.clone(), cq.clone());
+            let driver = thread::spawn(move || {
+                while !queues.stopped.load(Ordering::Relaxed) {
+                    cq.progress();
+                    thread::yield_now();
+                }
+            });
+            self.drivers.lock().expect("no driver is added by a failing test").push(driver);
+        }
+    }
+}
+
+impl Queues {
+    pub(crate) fn progress(&self) {
+        let all = self.all().clone();
+        for cq in &all {
+            cq.progress();
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<CompletionQueue>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        self.queues.stopped.store(true, Ordering::Relaxed);
+        for driver in self.drivers.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let ended = driver.join();
+            if !thread::panicking() {
+                ended.expect("driving an endpoint does not panic");
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The contents of messages: reproducible from a number, so that a byte in the wrong place is noticed.
+
+use homespun::{Buffer, Bytes, BytesMut};
+
+/// The first `len_bytes` bytes of an endless text, another one for each `identity`. It starts with the identity itself.
+pub(crate) fn payload(identity: u64, len_bytes: usize) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(len_bytes + 8);
+    bytes.extend_from_slice(&identity.to_le_bytes());
+    let mut word = identity ^ 0x9e37_79b9_7f4a_7c15;
+    while bytes.len() < len_bytes {
+        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend_from_slice(&(word ^ word >> 29).to_le_bytes());
+    }
+    bytes.truncate(len_bytes);
+    bytes.freeze()
+}
+
+/// The same in `count` pieces of uneven length, the first of them the shortest.
+pub(crate) fn pieces(message: &Bytes, count: usize) -> Vec<Bytes> {
+    let mut rest = message.clone();
+    let mut pieces = Vec::new();
+    for left in (1..=count).rev() {
+        let len_bytes = if left == 1 { rest.len() } else { rest.len() / (left + 1) };
+        pieces.push(rest.split_to(len_bytes));
+    }
+    pieces
+}
+
+/// Room for `len_bytes` bytes, filled with what no test sends.
+pub(crate) fn room(len_bytes: usize) -> BytesMut {
+    BytesMut::from_iter(std::iter::repeat_n(0xee, len_bytes))
+}
+
+/// Room for `len_bytes` bytes in `count` pieces of uneven length.
+pub(crate) fn room_in_pieces(len_bytes: usize, count: usize) -> Vec<BytesMut> {
+    let lens = pieces(&Bytes::from(vec![0; len_bytes]), count);
+    lens.iter().rev().map(|piece| room(piece.len())).collect()
+}
+
+/// What was received, from whichever kind of buffer.
+pub(crate) fn received(buffer: &Buffer) -> Vec<u8> {
+    match buffer {
+        Buffer::Received(bytes) => bytes.to_vec(),
+        Buffer::ReceivedVector(buffers) => buffers.concat(),
+        other => panic!("not the buffer of a receive: {other:?}"),
+    }
+}

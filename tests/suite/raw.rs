@@ -1,0 +1,84 @@
+//! The raw tier of posting, from memory that lives for ever: what makes it safe to call from a test.
+
+use homespun::endpoint::{ReceiveRaw, SendRaw};
+use homespun::flags::OpFlags;
+use homespun::{Bytes, Completion, Endpoint, Error, FabricAddress, Segment, SegmentMut};
+
+use super::payload::room;
+
+/// How much memory behind a room must stay as it is.
+const GUARD_BYTES: usize = 64;
+
+/// What a send or receive is posted with, apart from its memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Post {
+    pub(crate) peer: FabricAddress,
+    pub(crate) tag: Option<u64>,
+    pub(crate) data: Option<u64>,
+    pub(crate) context: u64,
+    pub(crate) flags: Option<OpFlags>,
+}
+
+/// Sends from memory that nothing else uses.
+pub(crate) fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
+    let segments: Vec<Segment> = pieces
+        .iter()
+        .map(|piece| {
+            let memory: &'static [u8] = Box::leak(piece.to_vec().into_boxed_slice());
+            Segment { address: memory.as_ptr(), len_bytes: memory.len() }
+        })
+        .collect();
+    let Post { peer: to, tag, data, context, flags } = post;
+    // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and unchanged.
+    unsafe { endpoint.post_send(&SendRaw { segments: &segments, to, tag, data, context, flags }) }
+}
+
+/// Memory that a posted receive fills.
+#[derive(Debug)]
+pub(crate) struct RawRoom {
+    /// Each with [`GUARD_BYTES`] behind it.
+    pieces: Vec<SegmentMut>,
+    context: u64,
+}
+
+impl RawRoom {
+    /// Posts a receive into pieces of these lengths. The context must be one that the endpoint uses once.
+    pub(crate) fn post(
+        endpoint: &Endpoint,
+        lens_bytes: &[usize],
+        ignore: u64,
+        post: Post,
+    ) -> Result<RawRoom, Error> {
+        let pieces: Vec<SegmentMut> = lens_bytes
+            .iter()
+            .map(|&len_bytes| {
+                let memory = Box::leak(room(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
+                SegmentMut { address: memory.as_mut_ptr(), len_bytes }
+            })
+            .collect();
+        let Post { peer: from, tag, context, flags, .. } = post;
+        let tagged = tag.map(|tag| (tag, ignore));
+        // SAFETY: the memory is initialised, never freed, and nothing reads it before the completion was read, see
+        // `taken`.
+        unsafe { endpoint.post_receive(&ReceiveRaw { segments: &pieces, from, tagged, context, flags })? };
+        Ok(RawRoom { pieces, context })
+    }
+
+    /// What was received, after its completion was read. Fails if memory beyond the room was touched.
+    #[track_caller]
+    pub(crate) fn taken(self, completion: &Completion) -> Vec<u8> {
+        assert_eq!(completion.context, self.context, "the completion of another operation");
+        let mut message = Vec::new();
+        for piece in self.pieces {
+            // SAFETY: the piece and its guard are one allocation, leaked by `post`; the operation has ended, for this
+            // is the completion of its context, so nothing writes there any more.
+            let memory = unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) };
+            let (inside, guard) = memory.split_at(piece.len_bytes);
+            assert_eq!(guard, &room(GUARD_BYTES)[..], "memory beyond the room was written to");
+            message.extend_from_slice(inside);
+        }
+        let beyond = message.split_off(completion.len_bytes);
+        assert_eq!(beyond, room(beyond.len()), "memory beyond the message was written to");
+        message
+    }
+}
