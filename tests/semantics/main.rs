@@ -111,6 +111,9 @@ macro_rules! all_tests_over {
                 capabilities_that_are_not_there
                 too_much_to_inject
                 too_many_pieces
+                what_getinfo_would_not_answer_cannot_be_opened
+                objects_of_two_domains_are_not_bound_together
+                what_is_bound_is_not_closed_even_before_it_is_used
                 what_is_in_use_is_not_closed;
             cancel:
                 a_posted_receive_is_cancelled

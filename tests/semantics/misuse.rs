@@ -2,7 +2,11 @@
 
 use homespun::endpoint::{Receive, Send};
 use homespun::flags::{BindFlags, Caps, OpFlags};
-use homespun::{Again, AvAttr, Bytes, BytesMut, CqAttr, Errno, Error, FabricAddress, Misuse, WaitObject};
+use homespun::info::{EndpointType, Info};
+use homespun::{
+    Address, AddressFormat, Again, AvAttr, Bytes, BytesMut, CqAttr, Errno, Error, FabricAddress, Misuse,
+    WaitObject,
+};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Net, Party, Setup};
@@ -169,6 +173,59 @@ pub(crate) fn too_many_pieces(net: &Net) {
     assert_eq!(alice.endpoint.sendv(vec![payload(1, 8); max + 1], alice.peer(), 1), too_many());
     assert_eq!(bob.endpoint.recvv(vec![room(8); max + 1], ANY, 1), too_many());
     check_untouched(&alice, &bob);
+}
+
+pub(crate) fn what_getinfo_would_not_answer_cannot_be_opened(net: &Net) {
+    let domain = net.domain();
+    let refused = |change: fn(&mut Info)| {
+        let mut info = net.info().clone();
+        change(&mut info);
+        assert_eq!(errno(domain.endpoint(&info)), Errno::EINVAL, "{info:?}");
+    };
+    refused(|info| info.caps |= Caps::RMA);
+    refused(|info| info.tx.size_ops = usize::MAX);
+    refused(|info| info.tx.op_flags = OpFlags::FENCE);
+    refused(|info| info.ep.max_msg_size_bytes = usize::MAX);
+    refused(|info| info.ep.auth_key = vec![1; 8]);
+    refused(|info| info.ep.ep_type = Some(EndpointType::Msg));
+    refused(|info| info.domain.name = Some("another".into()));
+    let other_family = |address: &Address| match address.format() {
+        AddressFormat::SockaddrIn => AddressFormat::SockaddrIn6.wildcard(),
+        AddressFormat::SockaddrIn6 => AddressFormat::SockaddrIn.wildcard(),
+    };
+    let mut info = net.info().clone();
+    info.src_addr = info.src_addr.as_ref().map(other_family);
+    assert_eq!(errno(domain.endpoint(&info)), Errno::EINVAL);
+
+    let mut open_ended = net.info().clone();
+    (open_ended.tx.size_ops, open_ended.rx.size_ops, open_ended.ep.max_msg_size_bytes) = (0, 0, 0);
+    open_ended.caps = Caps::TAGGED;
+    let granted = domain.endpoint(&open_ended).unwrap().info().clone();
+    assert!(granted.tx.size_ops > 0 && granted.rx.size_ops > 0 && granted.ep.max_msg_size_bytes > 0);
+    assert!(granted.caps.contains(Caps::TAGGED | Caps::SEND | Caps::RECV));
+}
+
+pub(crate) fn objects_of_two_domains_are_not_bound_together(net: &Net) {
+    let (here, there) = (net.domain(), net.domain());
+    let endpoint = here.endpoint(net.info()).unwrap();
+    let (cq, av) = (there.open_cq(&CqAttr::default()).unwrap(), there.open_av(&AvAttr::default()).unwrap());
+    assert_eq!(errno(endpoint.bind_cq(&cq, BindFlags::TRANSMIT)), Errno::EDOMAIN);
+    assert_eq!(errno(endpoint.bind_av(&av)), Errno::EDOMAIN);
+    cq.close().unwrap();
+    av.close().unwrap();
+}
+
+pub(crate) fn what_is_bound_is_not_closed_even_before_it_is_used(net: &Net) {
+    let domain = net.domain();
+    let endpoint = domain.endpoint(net.info()).unwrap();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    let Err((cq, _)) = cq.close() else { panic!("an endpoint is bound to the queue") };
+    let Err((av, _)) = av.close() else { panic!("an endpoint is bound to the address vector") };
+    drop(endpoint);
+    cq.close().unwrap();
+    av.close().unwrap();
 }
 
 pub(crate) fn what_is_in_use_is_not_closed(net: &Net) {

@@ -7,7 +7,7 @@ use homespun_fi::abi::eq::{FiCqDataEntry, FiCqEntry, FiCqErrEntry, FiCqMsgEntry,
 use homespun_fi::abi::tagged::FiMsgTagged;
 use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
-    fi_version,
+    FI_CQ_FORMAT_UNSPEC, fi_version,
 };
 use libc::{c_void, iovec};
 
@@ -223,6 +223,19 @@ fn entries_have_the_format_of_their_queue() {
     assert_eq!((entry.op_context, entry.flags, entry.len), (context(7), RECV | MSG, 5));
     let entry: FiCqDataEntry = through(FI_CQ_FORMAT_DATA);
     assert_eq!((entry.op_context, entry.flags, entry.len, entry.data), (context(7), RECV | MSG, 5, 0));
+}
+
+/// An application that leaves the format open cannot learn which one it got, and makes room for the smallest.
+#[test]
+fn entries_of_an_unspecified_format_fit_into_the_smallest() {
+    let pair = Pair::<FiCqEntry>::open(API_VERSION, FI_CQ_FORMAT_UNSPEC);
+    send(&pair.left, b"hello", pair.to_right, 7);
+    let mut room = [FiCqEntry { op_context: ptr::null_mut() }, FiCqEntry { op_context: context(99) }];
+    // SAFETY: the queue is open, and there is room for one entry of the smallest format.
+    let count =
+        unsafe { ((*(*pair.left.cq.as_ptr()).ops).read)(pair.left.cq.as_ptr(), room.as_mut_ptr().cast(), 1) };
+    assert_eq!(count, 1);
+    assert_eq!([room[0].op_context, room[1].op_context], [context(7), context(99)]);
 }
 
 #[test]
