@@ -154,6 +154,28 @@ impl ReadError {
 /// finds no room waits, outside the queue, until there is.
 ///
 /// A handle may be cloned and used from any thread.
+///
+/// A loop that polls a queue has three cases to handle:
+///
+/// ```
+/// use homespun::{CompletionQueue, ReadError};
+///
+/// fn poll(cq: &CompletionQueue) {
+///     match cq.read() {
+///         Ok(completion) => println!("operation {} is done", completion.context),
+///         Err(ReadError::Empty) => {}
+///         Err(ReadError::ErrorAvailable) => {
+///             if let Ok(failed) = cq.read_error() {
+///                 println!("operation {} failed: {}", failed.completion.context, failed.error);
+///             }
+///         }
+///     }
+/// }
+/// # let fabric = homespun::Fabric::new();
+/// # let domain = fabric.domain(&fabric.getinfo(None, None, Default::default(), None)?[0])?;
+/// # poll(&domain.open_cq(&Default::default())?);
+/// # Ok::<(), homespun::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct CompletionQueue {
     shared: Arc<Shared>,

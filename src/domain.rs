@@ -21,7 +21,21 @@ use crate::pump::Drive;
 
 /// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors.
 ///
-/// A handle may be cloned and used from any thread. What was opened from a domain keeps it alive.
+/// A handle may be cloned and used from any thread. What was opened from a domain keeps it alive; completion queues and
+/// address vectors serve endpoints of their own domain only.
+///
+/// ```
+/// use homespun::{AvAttr, CqAttr, Fabric};
+///
+/// let fabric = Fabric::new();
+/// let info = &fabric.getinfo(None, None, Default::default(), None)?[0];
+/// let domain = fabric.domain(info)?;
+/// assert_eq!(domain.name(), "tcp");
+/// let cq = domain.open_cq(&CqAttr { size_entries: 64, ..CqAttr::default() })?;
+/// let av = domain.open_av(&AvAttr::default())?;
+/// let endpoint = domain.endpoint(info)?;
+/// # Ok::<(), homespun::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Domain {
     shared: Arc<Shared>,

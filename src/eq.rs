@@ -116,6 +116,23 @@ impl ReadError {
 /// A handle: clones refer to the same queue, which any thread may use at any time. Events come out in the order in
 /// which they went in; an error comes before all of them. The queue is bounded, and a write that does not fit is
 /// refused, so it is never overrun.
+///
+/// ```
+/// use homespun::eq::{EqAttr, EqFlags, EqReadFlags};
+/// use homespun::{Fabric, WaitObject};
+///
+/// let attr = EqAttr { flags: EqFlags::WRITE, wait: WaitObject::Unspec, ..EqAttr::default() };
+/// let eq = Fabric::new().open_eq(&attr)?;
+/// let other_thread = std::thread::spawn({
+///     let eq = eq.clone();
+///     move || eq.write(7, b"done")
+/// });
+/// let mut data = [0; 16];
+/// let event = eq.sread(&mut data, None, EqReadFlags::empty()).expect("an event, since there is no timeout");
+/// assert_eq!((event.number, &data[..event.len_bytes]), (7, &b"done"[..]));
+/// # other_thread.join().unwrap()?;
+/// # Ok::<(), homespun::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct EventQueue {
     shared: Arc<Shared>,

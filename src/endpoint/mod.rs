@@ -46,6 +46,34 @@ const RECEIVE_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE).union(SE
 /// A handle may be cloned and used from any thread. When the last one is dropped the endpoint is closed: what it has
 /// accepted for sending still goes out, within [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are
 /// still posted end unheard.
+///
+/// ```
+/// use homespun::flags::BindFlags;
+/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress};
+///
+/// let fabric = Fabric::new();
+/// let info = &fabric.getinfo(Some("127.0.0.1"), None, homespun::flags::InfoFlags::SOURCE, None)?[0];
+/// let domain = fabric.domain(info)?;
+/// let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
+/// let endpoint = domain.endpoint(info)?;
+/// endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+/// endpoint.bind_av(&av)?;
+/// endpoint.enable()?;
+///
+/// // A message to itself. The receive is posted first, with room for 16 bytes and the context 1.
+/// let own = av.insert(&[endpoint.name()?]).remove(0)?;
+/// endpoint.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, 1)?;
+/// endpoint.send(Bytes::from_static(b"hello"), own, 2)?;
+/// let received = loop {
+///     if let Ok(completion) = cq.read()
+///         && completion.context == 1
+///     {
+///         break completion;
+///     }
+/// };
+/// assert_eq!(received.buffer, Buffer::Received(BytesMut::from(&b"hello"[..])));
+/// # Ok::<(), homespun::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Endpoint {
     shared: Arc<Shared>,
