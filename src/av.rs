@@ -75,7 +75,7 @@ bitflags! {
     }
 }
 
-/// The peers that an application knows: it maps each [`Address`] to a [`FabricAddress`] and back.
+/// The peers that an application knows: it maps each [`Address`] to a [`FabricAddress`] and back. See `fi_av(3)`.
 ///
 /// A handle: clones refer to the same vector, which any thread may use at any time. A vector of either type gives
 /// out indices. An address gets the lowest index that is not in use, so the first gets 0 and, as long as nothing is

@@ -19,7 +19,7 @@ use crate::info::{EndpointType, Info};
 use crate::params::Params;
 use crate::pump::Drive;
 
-/// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors.
+/// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors: `fi_domain(3)`.
 ///
 /// A handle may be cloned and used from any thread. What was opened from a domain keeps it alive; completion queues and
 /// address vectors serve endpoints of their own domain only.
@@ -94,7 +94,8 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// As [`AddressVector`] says of its attributes.
+    /// [`Misuse::NotSupported`] for vectors that processes share or that insert asynchronously, [`Misuse::Flags`] for
+    /// flags that are not known.
     pub fn open_av(&self, attr: &AvAttr) -> Result<AddressVector, Error> {
         AddressVector::open(attr, self.shared.format, self.shared.id)
     }

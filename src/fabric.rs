@@ -18,7 +18,7 @@ use crate::info::Info;
 use crate::params::Params;
 use crate::pump::{Drive, Pump};
 
-/// The collection of everything that can reach each other: the root of the object model.
+/// The collection of everything that can reach each other: the root of the object model, `fi_fabric(3)`.
 ///
 /// ```
 /// use homespun::Fabric;
@@ -79,7 +79,7 @@ impl Fabric {
         getinfo_of(&attrs, node, service, flags, hints)
     }
 
-    /// Opens the domain that an info names.
+    /// Opens the domain that an info names: `fi_domain(3)`.
     ///
     /// # Errors
     ///
@@ -95,7 +95,8 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// As [`EventQueue`] says of its attributes.
+    /// [`Misuse::NotSupported`] for a wait object other than none and unspecified, [`Misuse::Flags`] for flags that are
+    /// not known.
     pub fn open_eq(&self, attr: &EqAttr) -> Result<EventQueue, Error> {
         EventQueue::open(attr)
     }

@@ -42,8 +42,16 @@ pub struct Failure {
 /// [`Engine::deliver_held`](crate::Engine::deliver_held). An entry that was reserved is always taken.
 pub trait Sink {
     /// Takes the completion of an operation that succeeded.
+    ///
+    /// # Errors
+    ///
+    /// Hands it back if there is no room.
     fn complete(&mut self, completion: Completion, peers: &Peers) -> Result<(), Completion>;
 
     /// Takes the completion of an operation that failed.
+    ///
+    /// # Errors
+    ///
+    /// Hands it back if there is no room.
     fn fail(&mut self, failure: Failure, peers: &Peers) -> Result<(), Failure>;
 }

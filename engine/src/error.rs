@@ -89,9 +89,6 @@ pub enum Again {
     /// The completion queue could not hold this operation's completion.
     #[error("the completion queue is full")]
     CompletionQueueFull,
-    /// There is nothing to read.
-    #[error("nothing to read yet")]
-    Empty,
 }
 
 impl Error {

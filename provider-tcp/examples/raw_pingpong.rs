@@ -1,7 +1,7 @@
 //! Half round trips through [`TcpTransport`] beside those of a bare busy-polled socket, in one run.
 //!
 //! Two threads, each pinned to a processor of its own, take turns; the rounds of both ways are interleaved so that
-//! what else the machine does hits both alike. Run it with `cargo run --release --example raw_pingpong`.
+//! what else the machine does hits both alike. Run it with `cargo run --release -p homespun-tcp --example raw_pingpong`.
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};

@@ -47,9 +47,19 @@ const RECEIVE_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE).union(SE
 /// accepted for sending still goes out, within [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are
 /// still posted end unheard.
 ///
+/// Calls that post an operation have the names of their C counterparts and fail alike: [`Again`] when a queue is full,
+/// which reading completions mends; [`Misuse`] for an unknown address, a message that is too long, a flag that the call
+/// does not have, a capability that the endpoint lacks, or an endpoint that is not enabled. Nothing has changed then,
+/// except that an owned buffer which was handed over is dropped.
+///
+/// It costs a socket and a connection for each peer it talks to, about 130 KiB for the two buffers that its connections
+/// share, and some 150 bytes for each outstanding operation and each peer. See `fi_endpoint(3)`.
+///
+/// [`Again`]: homespun_engine::error::Again
+///
 /// ```
 /// use homespun::flags::BindFlags;
-/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress};
+/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, ReadError};
 ///
 /// let fabric = Fabric::new();
 /// let info = &fabric.getinfo(Some("127.0.0.1"), None, homespun::flags::InfoFlags::SOURCE, None)?[0];
@@ -65,10 +75,10 @@ const RECEIVE_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE).union(SE
 /// endpoint.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, 1)?;
 /// endpoint.send(Bytes::from_static(b"hello"), own, 2)?;
 /// let received = loop {
-///     if let Ok(completion) = cq.read()
-///         && completion.context == 1
-///     {
-///         break completion;
+///     match cq.read() {
+///         Ok(completion) if completion.context == 1 => break completion,
+///         Ok(_) | Err(ReadError::Empty) => {}
+///         Err(ReadError::ErrorAvailable) => panic!("{:?}", cq.read_error()),
 ///     }
 /// };
 /// assert_eq!(received.buffer, Buffer::Received(BytesMut::from(&b"hello"[..])));
