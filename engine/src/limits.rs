@@ -18,3 +18,7 @@ pub const DEPTH_MAX_OPS: usize = 1 << 20;
 /// The largest message in bytes (`max_msg_size`): 1 TiB, more than any buffer, so that the length in a frame's
 /// header can be told from garbage and sums of lengths cannot overflow.
 pub const MESSAGE_MAX_BYTES: u64 = 1 << 40;
+
+/// The longest description of exposed payload ([`Remote`](crate::transport::Remote)): an address and a length for each
+/// segment.
+pub const REMOTE_MAX_BYTES: usize = IOV_LIMIT * 16;

@@ -6,12 +6,14 @@
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
-use crate::limits::IOV_LIMIT;
+use crate::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
 use crate::wire::Header;
 
 /// One connection between two endpoints, numbered by the transport that owns it.
@@ -48,6 +50,61 @@ pub enum Close {
     Abort,
 }
 
+/// How large payload may be to be treated in some way on a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkCaps {
+    /// The largest payload, in bytes, that [`Transport::send_inline`] takes.
+    pub inline_max_bytes: usize,
+    /// From this size on, in bytes, it pays to have the peer [`pull`](Transport::pull) payload instead of sending it;
+    /// `usize::MAX` on a link that has no such way.
+    pub pull_min_bytes: usize,
+}
+
+/// Where the peer finds payload that was [exposed](Transport::expose) to it: bytes that mean something to the transports
+/// at both ends, and nothing to anybody between.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Remote(SmallVec<[u8; REMOTE_MAX_BYTES]>);
+
+impl Remote {
+    /// Holds `bytes`, or is `None` if they are more than [`REMOTE_MAX_BYTES`].
+    pub fn new(bytes: &[u8]) -> Option<Remote> {
+        (bytes.len() <= REMOTE_MAX_BYTES).then(|| Remote(SmallVec::from_slice(bytes)))
+    }
+
+    /// What it holds.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// What became of a [`pull`](Transport::pull).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pull {
+    /// The bytes are in place.
+    Done,
+    /// This process may not, or cannot, reach the peer's memory. It will not be able to later; the peer has to send
+    /// what it exposed.
+    Refused,
+    /// What the peer named is not memory of the peer, or not all of it. The link is sound.
+    Fault,
+    /// The peer is gone, or no longer exposes anything. Nothing that was put in place is to be believed. That the link
+    /// is down is reported by the next [`receive`](Transport::receive).
+    Gone,
+}
+
+/// Whether the descriptor of [`Transport::wake_fd`] will tell of the next thing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Armed {
+    /// There may be something to do right now: call [`receive`](Transport::receive) instead of sleeping.
+    Ready,
+    /// Whatever happens next makes the descriptor readable.
+    Asleep {
+        /// Something that announces itself to nobody, such as that a peer's backlog has room again, is to be looked at
+        /// after this time at the latest.
+        look_again_after: Option<Duration>,
+    },
+}
+
 /// Something that happened to a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {
@@ -74,6 +131,9 @@ pub enum LinkError {
     /// The system reported an error: refused, reset, timed out, unreachable, no more descriptors.
     #[error("{0}")]
     System(Errno),
+    /// The endpoint at this address is not one that this process may talk to, or the other way round.
+    #[error("refused: {0}")]
+    Denied(&'static str),
     /// The peer sent something that no correct peer sends.
     #[error("protocol violation: {0}")]
     Protocol(&'static str),
@@ -85,6 +145,7 @@ impl LinkError {
         match self {
             LinkError::Closed => Errno::ESHUTDOWN,
             LinkError::System(errno) => *errno,
+            LinkError::Denied(_) => Errno::EACCES,
             LinkError::Protocol(_) => Errno::EPROTO,
         }
     }
@@ -95,31 +156,72 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 
 /// Moves frames between this endpoint and others, in order and without loss on each link.
 ///
-/// The caller is single-threaded: all methods take `&mut self` or are getters. No method blocks. A transport
-/// acts only inside these calls; it has no thread of its own.
+/// # Who calls, and when
+///
+/// One caller at a time: every method takes `&mut self` or is a getter, and the caller may move the transport between
+/// threads. No method blocks, and a transport acts only inside these calls; it has no thread of its own. Links are made
+/// by [`connect`](Self::connect) and by peers; either kind is used in both directions.
+///
+/// ```text
+///  connect ------+                                    +-- Down -->  the number is free
+///                +--> taking frames --> Up ---> ... --+
+///  (the peer) ---+   (if connected)                   +-- close -->  the number is free
+/// ```
+///
+/// Frames are given with [`send_inline`](Self::send_inline) and [`send`](Self::send), each whole or from its start. While
+/// a frame was taken in part, the link's next call is [`resume`](Self::resume), and nothing else is sent on that link.
+/// Methods that name a link must be given one that was returned by `connect` or reported
+/// [`Up`](LinkEvent::Up), and that neither was reported [`Down`](LinkEvent::Down) nor closed. From inside
+/// [`receive`](Self::receive) the [`Receiver`] cannot call the transport; what follows from a frame is done afterwards.
+///
+/// # Room to grow
+///
+/// The methods without a default are what every transport needs, and will not change. Whatever is added has a default
+/// that says "this transport does not do that", and the engine does without.
 pub trait Transport: Send + 'static {
     /// The address that peers reach this endpoint under, fit to be given to them (`fi_getname`). Where the
-    /// endpoint was bound to a wildcard, it names an interface of this host.
+    /// endpoint was bound to a wildcard, it names an interface of this host. Never changes.
     fn address(&self) -> Address;
 
-    /// The largest payload, in bytes, that [`send_inline`](Self::send_inline) takes on this link.
-    fn inline_max_bytes(&self, link: LinkId) -> usize;
+    /// What this link can do. May shrink while the link lives, never grow.
+    fn caps(&self, link: LinkId) -> LinkCaps;
 
     /// Starts to connect to a peer. Never fails at once: failure is reported as [`LinkEvent::Down`] by
     /// [`receive`](Self::receive). Sending is possible from now on; it gets [`Sent::Full`] while the
-    /// connection is being made.
+    /// connection is being made, and until [`Up`](LinkEvent::Up) what was taken may get lost with the link.
     fn connect(&mut self, to: Address) -> LinkId;
 
     /// Copies a small frame in whole, or takes nothing of it. `payload` is as long as the header says and at
-    /// most [`inline_max_bytes`](Self::inline_max_bytes).
+    /// most [`LinkCaps::inline_max_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: as [`Sent::Full`].
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full>;
 
     /// Sends a frame of any size. The slices together are as long as the header says and may be empty.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent;
 
-    /// Goes on with the frame that [`send`](Self::send) took in part; the slices are the payload not yet taken.
-    /// [`Sent::Partial`] counts from there.
+    /// Goes on with the frame that [`send`](Self::send) took in part; the slices are the payload not yet taken, at least
+    /// one byte. [`Sent::Partial`] counts from there.
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent;
+
+    /// Makes payload readable to the peer of this link and says where it is, or `None` if the peer cannot be let in.
+    ///
+    /// The memory must stay as it is until the peer has said that it is done, the link was reported down, or
+    /// [`close`](Self::close) was called for it: from these moments on, no [`pull`](Self::pull) of the peer succeeds.
+    /// Nothing has to be undone.
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
+        let _ = (link, payload);
+        None
+    }
+
+    /// Copies payload that the peer of this link exposed, from `offset_bytes` on, filling all of `into`. Where it
+    /// answers anything but [`Pull::Done`], `into` holds no particular bytes.
+    fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+        let _ = (link, from, offset_bytes, into);
+        Pull::Refused
+    }
 
     /// Puts everything that was taken on its way, as far as it goes. Frames that were taken may be held back
     /// until this call, so that many of them travel together.
@@ -128,6 +230,20 @@ pub trait Transport: Send + 'static {
     /// Accepts, reads and reports, up to about `budget_frames` frames in all, fairly over the links. Returns how
     /// many frames, pieces of unfinished frames, and link events were reported; 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32;
+
+    /// A descriptor that becomes readable when an [armed](Self::arm) transport has something to do. It can be nested in
+    /// `epoll(7)`, and nobody but the transport reads it. `None`, for ever, for a transport that has to be polled.
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// To be called before sleeping on [`wake_fd`](Self::wake_fd): asks everybody who can give this transport something
+    /// to do to wake it, then looks once more at everything there is. Lasts until the next call of a method that takes
+    /// `&mut self`. Things to do are frames and links that arrive or end, and room on a link whose last answer was
+    /// [`Sent::Full`] or [`Sent::Partial`].
+    fn arm(&mut self) -> Armed {
+        Armed::Ready
+    }
 
     /// Ends a link. Nothing more is reported about it.
     fn close(&mut self, link: LinkId, how: Close);
@@ -194,8 +310,14 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// The transport that this provider opens.
     type Transport: Transport;
 
-    /// What this provider can do.
+    /// What this provider can do. Asked for often, so it should cost little.
     fn attr(&self) -> ProviderAttr;
+
+    /// What the provider finds on this host that its users may want to know, such as a faster way that is barred to it:
+    /// one sentence each, for `homespun info`.
+    fn findings(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Opens an endpoint's transport at `bind`. A port of 0 is chosen by the system; a wildcard accepts
     /// connections on every interface. `instance` is the random number that tells this endpoint from others that

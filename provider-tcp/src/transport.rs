@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
-use homespun_engine::transport::{Close, Full, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport};
+use homespun_engine::transport::{
+    Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport,
+};
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use mio::net::TcpStream;
@@ -95,8 +97,8 @@ impl Transport for TcpTransport {
         self.address
     }
 
-    fn inline_max_bytes(&self, _link: LinkId) -> usize {
-        INLINE_MAX_BYTES
+    fn caps(&self, _link: LinkId) -> LinkCaps {
+        LinkCaps { inline_max_bytes: INLINE_MAX_BYTES, pull_min_bytes: usize::MAX }
     }
 
     fn connect(&mut self, to: Address) -> LinkId {

@@ -133,6 +133,9 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         let source = link.peer;
         match header {
             Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
+            Header::Request { .. } | Header::Clear { .. } | Header::Data { .. } | Header::Done { .. } => {
+                engine.condemn(id, "a rendezvous that nobody began", self.sink);
+            }
             Header::Message(message) => {
                 engine.count_arrival(id, message);
                 if let Some(receive) = engine.matched(source, message)

@@ -14,7 +14,7 @@ use crate::completion::{Completion, Failure};
 use crate::errno::Errno;
 use crate::flags::CompletionFlags;
 use crate::operation::{Level, ReceiveRequest, SendRequest};
-use crate::transport::{Full, LinkError, LinkEvent, Receiver, Sent};
+use crate::transport::{Full, LinkCaps, LinkError, LinkEvent, Receiver, Sent};
 use crate::wire::{Header, Message};
 
 mod over_loopback;
@@ -43,8 +43,8 @@ impl Transport for Scripted {
         address(1)
     }
 
-    fn inline_max_bytes(&self, _: LinkId) -> usize {
-        8
+    fn caps(&self, _: LinkId) -> LinkCaps {
+        LinkCaps { inline_max_bytes: 8, pull_min_bytes: usize::MAX }
     }
 
     fn connect(&mut self, to: Address) -> LinkId {

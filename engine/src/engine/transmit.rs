@@ -201,7 +201,7 @@ impl Engine {
 fn offer(transport: &mut impl Transport, link: LinkId, message: &Message, source: &Source) -> Sent {
     let header = Header::Message(*message);
     match source.contiguous() {
-        Some(bytes) if bytes.len() <= transport.inline_max_bytes(link) => {
+        Some(bytes) if bytes.len() <= transport.caps(link).inline_max_bytes => {
             match transport.send_inline(link, &header, bytes) {
                 Ok(()) => Sent::Whole,
                 Err(_) => Sent::Full,

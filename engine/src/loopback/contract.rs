@@ -223,7 +223,9 @@ impl Outbox {
         let Some((header, payload)) = self.frames.front() else { return false };
         let (sent, before_bytes) = match self.taken_bytes {
             // Every other size goes inline where it can.
-            None if payload.len() <= transport.inline_max_bytes(link) && payload.len().is_multiple_of(2) => {
+            None if payload.len() <= transport.caps(link).inline_max_bytes
+                && payload.len().is_multiple_of(2) =>
+            {
                 let sent = transport.send_inline(link, header, payload);
                 (sent.map_or(Sent::Full, |()| Sent::Whole), 0)
             }

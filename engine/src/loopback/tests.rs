@@ -70,7 +70,7 @@ fn a_pipe_gets_full_and_a_frame_goes_on_where_it_stopped() {
     let network = flawless();
     network.set_faults(Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
     let ([mut a, mut b], link, peer) = linked(&network);
-    let inline_max_bytes = a.transport.inline_max_bytes(link);
+    let inline_max_bytes = a.transport.caps(link).inline_max_bytes;
     assert!(inline_max_bytes > 0 && inline_max_bytes < CAPACITY_MIN_BYTES as usize);
     a.post(link, payload(1001, 1));
     for _ in 0..3 {

@@ -8,7 +8,7 @@ use crate::limits::INJECT_MAX_BYTES;
 use crate::loopback::Network;
 use crate::loopback::connection::{EndKey, EndpointKey};
 use crate::loopback::state::{Ready, State};
-use crate::transport::{Close, Full, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport};
+use crate::transport::{Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport};
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
 use crate::wire::hello::{HELLO_BYTES, Hello};
 use crate::wire::stream::Decoder;
@@ -185,12 +185,13 @@ impl Transport for LoopbackTransport {
         self.address
     }
 
-    fn inline_max_bytes(&self, link: LinkId) -> usize {
+    fn caps(&self, link: LinkId) -> LinkCaps {
         let capacity_bytes = self
             .link(link)
             .and_then(|link| self.network.lock().capacity_bytes(link.end))
             .unwrap_or(usize::MAX);
-        INJECT_MAX_BYTES.min(capacity_bytes - HEADER_MAX_BYTES)
+        let inline_max_bytes = INJECT_MAX_BYTES.min(capacity_bytes - HEADER_MAX_BYTES);
+        LinkCaps { inline_max_bytes, pull_min_bytes: usize::MAX }
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
@@ -202,7 +203,10 @@ impl Transport for LoopbackTransport {
 
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
         debug_assert_eq!(header.payload_len_bytes(), payload.len() as u64, "a payload of another length");
-        debug_assert!(payload.len() <= self.inline_max_bytes(link), "a payload too long to be sent inline");
+        debug_assert!(
+            payload.len() <= self.caps(link).inline_max_bytes,
+            "a payload too long to be sent inline"
+        );
         let Some(end) = self.end(link) else { return Err(Full) };
         let mut buffer = [0; HEADER_MAX_BYTES];
         let header_bytes = frame::emit(header, &mut buffer);

@@ -1,28 +1,36 @@
 //! The layout of a [`Header`] on a byte stream, all numbers little-endian.
 //!
 //! ```text
-//!  offset  0      1       2          4                12        12 or 20
-//!          +------+-------+----------+-----------------+---------+---------+ - - - - -
-//!          | kind | flags | reserved | length or count | tag     | data    | payload
-//!          +------+-------+----------+-----------------+---------+---------+ - - - - -
-//!  bytes   1      1       2          8                 8 if      8 if      as long as the
-//!                                                      TAGGED    DATA      length says
+//!  offset  0      1       2        3          4        12
+//!          +------+-------+--------+----------+--------+---------+---------+---------+ - - - -
+//!          | kind | flags | remote | reserved | value  | op      | tag     | data    | payload
+//!          +------+-------+--------+----------+--------+---------+---------+---------+ - - - -
+//!  bytes   1      1       1        1          8        8         8 if      8 if      as long as
+//!                                                                TAGGED    DATA      the header says
+//!
+//!  kind            flags                   remote       value             op
+//!  1  message      TAGGED DATA WANTS_ACK   0            message length    -
+//!  2  ack          -                       0            count             -
+//!  3  request      TAGGED DATA WANTS_ACK   its length   message length    yes
+//!  4  clear        CANNOT_PULL             0            op                -
+//!  5  data         -                       0            message length    yes
+//!  6  done         FAULT                   0            op                -
 //! ```
 //!
 //! Every header has exactly one such form: what [`parse`] accepts is what [`emit`] writes, byte for byte.
 
 use bitflags::bitflags;
 
-use crate::limits::MESSAGE_MAX_BYTES;
+use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use crate::wire::{Header, Message, WireError};
 
-/// The size of the largest header in bytes: a message with tag and data.
-pub const HEADER_MAX_BYTES: usize = FIXED_BYTES + 2 * WORD_BYTES;
+/// The size of the largest header in bytes: a request with tag and data.
+pub const HEADER_MAX_BYTES: usize = FIXED_BYTES + 3 * WORD_BYTES;
 
 /// The part that every header has.
 const FIXED_BYTES: usize = field::VALUE.end;
 
-/// Tag and data are this long each.
+/// Operation number, tag and data are this long each.
 const WORD_BYTES: usize = size_of::<u64>();
 
 mod field {
@@ -30,26 +38,33 @@ mod field {
 
     pub(super) const KIND: usize = 0;
     pub(super) const FLAGS: usize = 1;
-    pub(super) const RESERVED: Range<usize> = 2..4;
-    /// The length of a message's payload in bytes, the count of an acknowledgement.
+    /// The length of the description of exposed payload, which a request has for its own payload.
+    pub(super) const REMOTE: usize = 2;
+    pub(super) const RESERVED: usize = 3;
+    /// A length in bytes, a count, or the number of an operation.
     pub(super) const VALUE: Range<usize> = 4..12;
 }
 
 // `Fixed::read` takes the fixed part apart in this order.
-const _: () = assert!(field::KIND == 0 && field::FLAGS == 1 && field::RESERVED.start == 2);
-const _: () = assert!(field::RESERVED.end == field::VALUE.start);
+const _: () = assert!(field::KIND == 0 && field::FLAGS == 1 && field::REMOTE == 2);
+const _: () = assert!(field::RESERVED == 3 && field::VALUE.start == 4);
 const _: () = assert!(field::VALUE.end - field::VALUE.start == size_of::<u64>());
-const _: () = assert!(FIXED_BYTES == 12 && HEADER_MAX_BYTES == 28);
+const _: () = assert!(FIXED_BYTES == 12 && HEADER_MAX_BYTES == 36);
+const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 // Zero is the kind of no frame, so a stream of zeros is refused at its first byte.
-const _: () = assert!(kind::MESSAGE != 0 && kind::ACK != 0 && kind::MESSAGE != kind::ACK);
+const _: () = assert!(kind::MESSAGE != 0);
 
 mod kind {
     pub(super) const MESSAGE: u8 = 1;
     pub(super) const ACK: u8 = 2;
+    pub(super) const REQUEST: u8 = 3;
+    pub(super) const CLEAR: u8 = 4;
+    pub(super) const DATA: u8 = 5;
+    pub(super) const DONE: u8 = 6;
 }
 
 bitflags! {
-    /// The flags of a message. An acknowledgement has none.
+    /// The flags of a header; which of them it may have depends on its kind.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     struct Flags: u8 {
         /// The tag follows the fixed part.
@@ -58,6 +73,10 @@ bitflags! {
         const DATA = 1 << 1;
         /// The sender waits for an acknowledgement.
         const WANTS_ACK = 1 << 2;
+        /// The receiver of a request cannot pull.
+        const CANNOT_PULL = 1 << 3;
+        /// What was exposed could not be read.
+        const FAULT = 1 << 4;
     }
 }
 
@@ -70,18 +89,23 @@ impl Flags {
         flags
     }
 
-    fn header_len_bytes(self) -> usize {
-        let words = usize::from(self.contains(Flags::TAGGED)) + usize::from(self.contains(Flags::DATA));
-        FIXED_BYTES + words * WORD_BYTES
+    fn words(self) -> usize {
+        usize::from(self.contains(Flags::TAGGED)) + usize::from(self.contains(Flags::DATA))
     }
 }
 
+/// The flags of a message, eager or requested.
+const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(Flags::WANTS_ACK);
+
 /// The size of a header on the stream in bytes, without the payload.
 pub fn header_len_bytes(header: &Header) -> usize {
-    match header {
-        Header::Message(message) => Flags::of(message).header_len_bytes(),
-        Header::Ack { .. } => FIXED_BYTES,
-    }
+    let words = match header {
+        Header::Message(message) => Flags::of(message).words(),
+        Header::Request { message, .. } => 1 + Flags::of(message).words(),
+        Header::Data { .. } => 1,
+        Header::Ack { .. } | Header::Clear { .. } | Header::Done { .. } => 0,
+    };
+    FIXED_BYTES + words * WORD_BYTES
 }
 
 /// Writes a header to the start of `buffer` and returns its size in bytes. What follows it in the buffer is
@@ -90,16 +114,29 @@ pub fn header_len_bytes(header: &Header) -> usize {
 /// A message longer than [`MESSAGE_MAX_BYTES`] is not for this function to refuse: it must not have been
 /// accepted from the application, and every peer refuses it.
 pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
-    let (kind, flags, value, words) = match header {
+    let none = Flags::empty();
+    let (kind, flags, remote_bytes, value, words) = match *header {
         Header::Message(message) => {
             debug_assert!(message.len_bytes <= MESSAGE_MAX_BYTES, "a message too long to be sent");
-            (kind::MESSAGE, Flags::of(message), message.len_bytes, [message.tag, message.data])
+            let words = [None, message.tag, message.data];
+            (kind::MESSAGE, Flags::of(&message), 0, message.len_bytes, words)
         }
-        Header::Ack { received } => (kind::ACK, Flags::empty(), *received, [None, None]),
+        Header::Ack { received } => (kind::ACK, none, 0, received, [None; 3]),
+        Header::Request { message, op, remote_bytes } => {
+            debug_assert!(message.len_bytes <= MESSAGE_MAX_BYTES, "a message too long to be sent");
+            let words = [Some(op), message.tag, message.data];
+            (kind::REQUEST, Flags::of(&message), remote_bytes, message.len_bytes, words)
+        }
+        Header::Clear { op, cannot_pull } => {
+            (kind::CLEAR, if cannot_pull { Flags::CANNOT_PULL } else { none }, 0, op, [None; 3])
+        }
+        Header::Data { op, len_bytes } => (kind::DATA, none, 0, len_bytes, [Some(op), None, None]),
+        Header::Done { op, fault } => (kind::DONE, if fault { Flags::FAULT } else { none }, 0, op, [None; 3]),
     };
     buffer[field::KIND] = kind;
     buffer[field::FLAGS] = flags.bits();
-    buffer[field::RESERVED].fill(0);
+    buffer[field::REMOTE] = remote_bytes;
+    buffer[field::RESERVED] = 0;
     buffer[field::VALUE].copy_from_slice(&value.to_le_bytes());
     let mut end = FIXED_BYTES;
     for word in words.into_iter().flatten() {
@@ -122,26 +159,31 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     };
     let fixed = Fixed::read(fixed);
     fixed.check()?;
-    let len_bytes = fixed.flags.header_len_bytes();
+    let len_bytes = fixed.header_len_bytes();
     if bytes.len() < len_bytes {
         return Ok(None);
     }
-    let mut word_if = |flag| {
-        if !fixed.flags.contains(flag) {
-            return None;
-        }
+    let mut word = || {
         let (word, rest) = words.split_first_chunk()?;
         words = rest;
         Some(u64::from_le_bytes(*word))
     };
+    let op = if fixed.has_op() { word().unwrap_or_default() } else { 0 };
+    let message = Message {
+        len_bytes: fixed.value,
+        tag: if fixed.flags.contains(Flags::TAGGED) { word() } else { None },
+        data: if fixed.flags.contains(Flags::DATA) { word() } else { None },
+        wants_ack: fixed.flags.contains(Flags::WANTS_ACK),
+    };
     let header = match fixed.kind {
         kind::ACK => Header::Ack { received: fixed.value },
-        _ => Header::Message(Message {
-            len_bytes: fixed.value,
-            tag: word_if(Flags::TAGGED),
-            data: word_if(Flags::DATA),
-            wants_ack: fixed.flags.contains(Flags::WANTS_ACK),
-        }),
+        kind::REQUEST => Header::Request { message, op, remote_bytes: fixed.remote_bytes },
+        kind::CLEAR => {
+            Header::Clear { op: fixed.value, cannot_pull: fixed.flags.contains(Flags::CANNOT_PULL) }
+        }
+        kind::DATA => Header::Data { op, len_bytes: fixed.value },
+        kind::DONE => Header::Done { op: fixed.value, fault: fixed.flags.contains(Flags::FAULT) },
+        _ => Header::Message(message),
     };
     Ok(Some((header, len_bytes)))
 }
@@ -164,17 +206,19 @@ fn refuse_early(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
 struct Fixed {
     kind: u8,
     flags: Flags,
-    reserved: [u8; 2],
+    remote_bytes: u8,
+    reserved: u8,
     value: u64,
 }
 
 impl Fixed {
     fn read(bytes: &[u8; FIXED_BYTES]) -> Fixed {
-        let [kind, flags, r0, r1, value @ ..] = *bytes;
+        let [kind, flags, remote_bytes, reserved, value @ ..] = *bytes;
         Fixed {
             kind,
             flags: Flags::from_bits_retain(flags),
-            reserved: [r0, r1],
+            remote_bytes,
+            reserved,
             value: u64::from_le_bytes(value),
         }
     }
@@ -183,20 +227,35 @@ impl Fixed {
     /// returned.
     fn check(&self) -> Result<(), WireError> {
         let (known, value_max) = match self.kind {
-            kind::MESSAGE => (Flags::all(), MESSAGE_MAX_BYTES),
+            kind::MESSAGE | kind::REQUEST => (MESSAGE_FLAGS, MESSAGE_MAX_BYTES),
             kind::ACK => (Flags::empty(), u64::MAX),
+            kind::CLEAR => (Flags::CANNOT_PULL, u64::MAX),
+            kind::DATA => (Flags::empty(), MESSAGE_MAX_BYTES),
+            kind::DONE => (Flags::FAULT, u64::MAX),
             _ => return Err(WireError::UnknownKind),
         };
         if !known.contains(self.flags) {
             return Err(WireError::UnknownFlag);
         }
-        if self.reserved != [0; 2] {
+        let remote_max_bytes = if self.kind == kind::REQUEST { REMOTE_MAX_BYTES } else { 0 };
+        if usize::from(self.remote_bytes) > remote_max_bytes {
+            return Err(WireError::ImpossibleLength);
+        }
+        if self.reserved != 0 {
             return Err(WireError::ReservedNotZero);
         }
         if self.value > value_max {
             return Err(WireError::ImpossibleLength);
         }
         Ok(())
+    }
+
+    fn has_op(&self) -> bool {
+        matches!(self.kind, kind::REQUEST | kind::DATA)
+    }
+
+    fn header_len_bytes(&self) -> usize {
+        FIXED_BYTES + (usize::from(self.has_op()) + self.flags.words()) * WORD_BYTES
     }
 }
 
@@ -229,19 +288,43 @@ mod tests {
         assert_eq!(emitted(&Header::Ack { received: u64::MAX - 1 }), {
             [2, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]
         });
+        assert_eq!(
+            emitted(&Header::Request { message, op: 9, remote_bytes: 16 }),
+            [
+                3, 7, 16, 0, 2, 1, 0, 0, 0, 0, 0, 0, // fixed
+                9, 0, 0, 0, 0, 0, 0, 0, // op
+                4, 3, 0, 0, 0, 0, 0, 0, // tag
+                0, 0, 0, 0, 0, 0, 6, 5, // data
+            ],
+        );
+        let clear = Header::Clear { op: 9, cannot_pull: true };
+        assert_eq!(emitted(&clear), [4, 8, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        let data = Header::Data { op: 9, len_bytes: 0x0102 };
+        assert_eq!(emitted(&data), [5, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        let done = Header::Done { op: 9, fault: true };
+        assert_eq!(emitted(&done), [6, 16, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn what_no_correct_peer_sends_is_refused() {
         let cases: &[(&[u8], WireError)] = &[
             (&[0], WireError::UnknownKind),
-            (&[3], WireError::UnknownKind),
+            (&[7], WireError::UnknownKind),
             (&[1, 8], WireError::UnknownFlag),
+            (&[3, 16], WireError::UnknownFlag),
+            (&[4, 1], WireError::UnknownFlag),
+            (&[4, 16], WireError::UnknownFlag),
+            (&[5, 1], WireError::UnknownFlag),
+            (&[6, 8], WireError::UnknownFlag),
             (&[2, 1], WireError::UnknownFlag),
             (&[2, 4], WireError::UnknownFlag),
-            (&[1, 0, 1], WireError::ReservedNotZero),
+            (&[1, 0, 1], WireError::ImpossibleLength),
+            (&[3, 0, 65], WireError::ImpossibleLength),
+            (&[5, 0, 1], WireError::ImpossibleLength),
             (&[1, 0, 0, 1], WireError::ReservedNotZero),
+            (&[3, 0, 64, 1], WireError::ReservedNotZero),
             (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
+            (&[5, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
             (&[1, 0, 0, 0, 1, 0, 0, 0, 0, 1], WireError::ImpossibleLength),
             (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], WireError::ImpossibleLength),
         ];
@@ -295,9 +378,9 @@ mod tests {
 
         #[test]
         fn any_bytes_are_judged_as_early_as_possible(
-            kind in prop_oneof![Just(kind::MESSAGE), Just(kind::ACK), any::<u8>()],
+            kind in prop_oneof![4 => kind::MESSAGE..=kind::DONE, 1 => any::<u8>()],
             flags in prop_oneof![0_u8..8, any::<u8>()],
-            rest in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..30),
+            rest in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..40),
         ) {
             let bytes = [vec![kind, flags], rest].concat();
             let judged = parse(&bytes);

@@ -11,15 +11,60 @@ pub mod stream;
 mod testing;
 
 /// The header of a frame.
+///
+/// A message travels in one of two ways. An eager one is a [`Message`](Header::Message) with its payload. In a
+/// rendezvous the payload stays where it is, and the receiver fetches it or asks for it:
+///
+/// ```text
+///  sender                                   receiver
+///    Request(op)  ------------------------>   matches; pulls
+///                 <------------------------  Done(op)
+///
+///    Request(op)  ------------------------>   matches; cannot pull
+///                 <------------------------  Clear(op)
+///    Data(op) + payload  ----------------->
+///                 <------------------------  Done(op), if the sender waits for it
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
-    /// A message, tagged or not, followed by its payload.
+    /// An eager message; its payload follows.
     Message(Message),
-    /// "This many messages have arrived in whole on this link": the acknowledgement travels against the
+    /// "This many eager messages have arrived in whole on this link": the acknowledgement travels against the
     /// messages that it counts, on the same link, so a count never outlives what it counts. Has no payload.
     Ack {
         /// The cumulative count since the link came up.
         received: u64,
+    },
+    /// A message whose payload the receiver is to fetch. What follows as payload is a
+    /// [`Remote`](crate::transport::Remote), empty if there is nothing to pull and the receiver can only ask.
+    Request {
+        /// The message.
+        message: Message,
+        /// The sender's number for the operation, unique on the link while the operation lives.
+        op: u64,
+        /// How long the description that follows is, at most [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
+        remote_bytes: u8,
+    },
+    /// "Send it": the receiver has matched the request, or has room for it. Has no payload.
+    Clear {
+        /// The number in the request.
+        op: u64,
+        /// Whether the receiver tried to pull and cannot: nothing need be exposed to it any more.
+        cannot_pull: bool,
+    },
+    /// The payload that the receiver has asked for.
+    Data {
+        /// The number in the request.
+        op: u64,
+        /// The length of the message, as in the request.
+        len_bytes: u64,
+    },
+    /// "It is in place", or "it could not be read": the sender will hear no more of the operation. Has no payload.
+    Done {
+        /// The number in the request.
+        op: u64,
+        /// What was exposed was not readable ([`Pull::Fault`](crate::transport::Pull::Fault)).
+        fault: bool,
     },
 }
 
@@ -41,7 +86,9 @@ impl Header {
     pub fn payload_len_bytes(&self) -> u64 {
         match self {
             Header::Message(message) => message.len_bytes,
-            Header::Ack { .. } => 0,
+            Header::Data { len_bytes, .. } => *len_bytes,
+            Header::Request { remote_bytes, .. } => u64::from(*remote_bytes),
+            Header::Ack { .. } | Header::Clear { .. } | Header::Done { .. } => 0,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::limits::MESSAGE_MAX_BYTES;
+use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use crate::wire::{Header, Message};
 
 /// Any header that a correct peer may send.
@@ -10,6 +10,11 @@ pub(super) fn any_header() -> impl Strategy<Value = Header> {
     prop_oneof![
         3 => any_message(0..=MESSAGE_MAX_BYTES).prop_map(Header::Message),
         1 => any::<u64>().prop_map(|received| Header::Ack { received }),
+        1 => (any_message(0..=MESSAGE_MAX_BYTES), any::<u64>(), 0..=REMOTE_MAX_BYTES as u8)
+            .prop_map(|(message, op, remote_bytes)| Header::Request { message, op, remote_bytes }),
+        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, cannot_pull)| Header::Clear { op, cannot_pull }),
+        1 => (any::<u64>(), 0..=MESSAGE_MAX_BYTES).prop_map(|(op, len_bytes)| Header::Data { op, len_bytes }),
+        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, fault)| Header::Done { op, fault }),
     ]
 }
 
