@@ -48,7 +48,9 @@ pub struct Source {
 enum SourceMemory {
     Owned(Bytes),
     OwnedVector(Vec<Bytes>),
-    Raw(SmallVec<[Segment; IOV_LIMIT]>),
+    /// Most operations have one segment, and it need not be looked for elsewhere.
+    Raw(Segment),
+    RawVector(Box<[Segment]>),
     /// What raw memory held when it was injected.
     Copied(Box<[u8]>),
 }
@@ -62,7 +64,8 @@ pub struct Destination {
 enum DestinationMemory {
     Owned(BytesMut),
     OwnedVector(Vec<BytesMut>),
-    Raw(SmallVec<[SegmentMut; IOV_LIMIT]>),
+    Raw(SegmentMut),
+    RawVector(Box<[SegmentMut]>),
 }
 
 /// The application's memory on its way back, in a completion.
@@ -111,16 +114,24 @@ impl Source {
     /// Every segment must be readable, from any thread, and must not be written to, from now until the operation
     /// that is posted with this source has ended: its completion was produced, or the engine was dropped. With
     /// [`SendRequest::inject`](crate::operation::SendRequest::inject), until the request was posted or refused.
+    #[inline(always)]
     pub unsafe fn raw(segments: &[Segment]) -> Result<Source, Misuse> {
+        if let [one] = segments {
+            return match one.address.is_null() && one.len_bytes > 0 {
+                true => Err(NULL_WITH_LENGTH),
+                false => Ok(Source { len_bytes: one.len_bytes, memory: SourceMemory::Raw(*one) }),
+            };
+        }
         check_count(segments.len())?;
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
-            return Err(Misuse::Invalid("null buffer with a length"));
+            return Err(NULL_WITH_LENGTH);
         }
         let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
-        Ok(Source { len_bytes, memory: SourceMemory::Raw(SmallVec::from_slice(segments)) })
+        Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
     }
 
     /// The length of the message.
+    #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
@@ -136,7 +147,8 @@ impl Source {
                     push_rest(&mut slices, bytes, &mut skip);
                 }
             }
-            SourceMemory::Raw(segments) => {
+            SourceMemory::Raw(segment) => push_rest(&mut slices, segment.as_slice(), &mut skip),
+            SourceMemory::RawVector(segments) => {
                 for segment in segments {
                     push_rest(&mut slices, segment.as_slice(), &mut skip);
                 }
@@ -147,6 +159,7 @@ impl Source {
     }
 
     /// The whole message, if it lies in one piece.
+    #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
         match &self.memory {
             SourceMemory::Owned(bytes) => Some(bytes),
@@ -155,38 +168,37 @@ impl Source {
                 [one] => Some(one),
                 _ => None,
             },
-            SourceMemory::Raw(segments) => match segments.as_slice() {
-                [] => Some(&[]),
-                [one] => Some(one.as_slice()),
-                _ => None,
-            },
+            SourceMemory::Raw(segment) => Some(segment.as_slice()),
+            SourceMemory::RawVector(segments) => segments.is_empty().then_some(&[]),
             SourceMemory::Copied(bytes) => Some(bytes),
         }
     }
 
     /// Stops depending on the caller's memory: copies what it holds, unless the memory is owned.
     pub fn detach(&mut self) {
-        if let SourceMemory::Raw(segments) = &self.memory {
+        if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
             let mut copy = Vec::with_capacity(self.len_bytes);
-            for segment in segments {
-                copy.extend_from_slice(segment.as_slice());
+            for slice in self.slices(0) {
+                copy.extend_from_slice(&slice);
             }
             self.memory = SourceMemory::Copied(copy.into());
         }
     }
 
     /// Forgets the caller's memory, which will not be read again. Owned memory stays, to be handed back.
+    #[inline]
     pub(crate) fn release(&mut self) {
-        if let SourceMemory::Raw(_) = &self.memory {
+        if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
             self.memory = SourceMemory::Copied(Box::default());
         }
     }
 
+    #[inline]
     pub(crate) fn into_buffer(self) -> Buffer {
         match self.memory {
             SourceMemory::Owned(bytes) => Buffer::Sent(bytes),
             SourceMemory::OwnedVector(buffers) => Buffer::SentVector(buffers),
-            SourceMemory::Raw(_) | SourceMemory::Copied(_) => Buffer::None,
+            SourceMemory::Raw(_) | SourceMemory::RawVector(_) | SourceMemory::Copied(_) => Buffer::None,
         }
     }
 }
@@ -219,22 +231,37 @@ impl Destination {
     /// Every segment must be initialised memory that is readable and writable from any thread, and that nothing else
     /// reads or writes, from now until the operation that is posted with this destination has ended: its completion
     /// was produced, or the engine was dropped.
+    #[inline(always)]
     pub unsafe fn raw(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
+        if let [one] = segments {
+            return match one.address.is_null() && one.len_bytes > 0 {
+                true => Err(NULL_WITH_LENGTH),
+                false => Ok(Destination { len_bytes: one.len_bytes, memory: DestinationMemory::Raw(*one) }),
+            };
+        }
         check_count(segments.len())?;
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
-            return Err(Misuse::Invalid("null buffer with a length"));
+            return Err(NULL_WITH_LENGTH);
         }
         let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
-        Ok(Destination { len_bytes, memory: DestinationMemory::Raw(SmallVec::from_slice(segments)) })
+        Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments.into()) })
     }
 
     /// How many bytes fit.
+    #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
     /// Copies `bytes` to `offset_bytes`; what does not fit is dropped. Returns how many bytes were copied.
+    #[inline]
     pub fn copy_in(&mut self, offset_bytes: usize, bytes: &[u8]) -> usize {
+        if let Some(whole) = self.contiguous_mut() {
+            let room = whole.get_mut(offset_bytes..).unwrap_or_default();
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            return count;
+        }
         let mut copied = 0;
         for place in &mut self.space(offset_bytes, bytes.len()) {
             let piece = &bytes[copied..copied + place.len()];
@@ -256,7 +283,10 @@ impl Destination {
                     push_room(&mut space, buffer, &mut skip, &mut left);
                 }
             }
-            DestinationMemory::Raw(segments) => {
+            DestinationMemory::Raw(segment) => {
+                push_room(&mut space, segment.as_mut_slice(), &mut skip, &mut left);
+            }
+            DestinationMemory::RawVector(segments) => {
                 for segment in segments {
                     push_room(&mut space, segment.as_mut_slice(), &mut skip, &mut left);
                 }
@@ -265,6 +295,17 @@ impl Destination {
         space
     }
 
+    /// All of the memory, if it lies in one piece.
+    #[inline]
+    fn contiguous_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.memory {
+            DestinationMemory::Owned(buffer) => Some(buffer),
+            DestinationMemory::Raw(segment) => Some(segment.as_mut_slice()),
+            DestinationMemory::OwnedVector(_) | DestinationMemory::RawVector(_) => None,
+        }
+    }
+
+    #[inline]
     pub(crate) fn into_buffer(self, received_bytes: usize) -> Buffer {
         match self.memory {
             DestinationMemory::Owned(mut buffer) => {
@@ -279,12 +320,13 @@ impl Destination {
                 }
                 Buffer::ReceivedVector(buffers)
             }
-            DestinationMemory::Raw(_) => Buffer::None,
+            DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) => Buffer::None,
         }
     }
 }
 
 impl Segment {
+    #[inline]
     fn as_slice(&self) -> &[u8] {
         if self.len_bytes == 0 {
             return &[];
@@ -297,6 +339,7 @@ impl Segment {
 }
 
 impl SegmentMut {
+    #[inline]
     fn as_mut_slice(&mut self) -> &mut [u8] {
         if self.len_bytes == 0 {
             return &mut [];
@@ -320,6 +363,8 @@ impl fmt::Debug for Destination {
         write!(f, "Destination({} bytes)", self.len_bytes)
     }
 }
+
+const NULL_WITH_LENGTH: Misuse = Misuse::Invalid("null buffer with a length");
 
 fn check_count(count: usize) -> Result<(), Misuse> {
     if count > IOV_LIMIT { Err(Misuse::TooManySegments { count, max: IOV_LIMIT }) } else { Ok(()) }

@@ -134,6 +134,9 @@ pub enum OperationError {
     /// The application cancelled the operation.
     #[error("cancelled")]
     Cancelled,
+    /// The sender's memory, where the message was to be fetched from, could not be read. Both sides are told.
+    #[error("the memory of the message could not be read")]
+    Fault,
     /// The link to the peer ended, or could not be made.
     #[error("{0}")]
     Link(#[from] LinkError),
@@ -145,6 +148,7 @@ impl OperationError {
         match self {
             OperationError::Truncated { .. } => Errno::ETRUNC,
             OperationError::Cancelled => Errno::ECANCELED,
+            OperationError::Fault => Errno::EFAULT,
             OperationError::Link(error) => error.errno(),
         }
     }

@@ -33,6 +33,7 @@ pub mod errno;
 pub mod error;
 pub mod flags;
 pub mod limits;
+pub mod link_table;
 pub mod loopback;
 pub mod matching;
 pub mod operation;

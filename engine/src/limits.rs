@@ -22,3 +22,9 @@ pub const MESSAGE_MAX_BYTES: u64 = 1 << 40;
 /// The longest description of exposed payload ([`Remote`](crate::transport::Remote)): an address and a length for each
 /// segment.
 pub const REMOTE_MAX_BYTES: usize = IOV_LIMIT * 16;
+
+/// How much of one message is pulled at a time, in bytes, before it is another's turn.
+pub const PULL_STEP_MAX_BYTES: usize = 4 << 20;
+
+/// How much is pulled in one pass, in bytes, before frames are looked at again; the step that goes beyond is the last.
+pub const PULL_PASS_MAX_BYTES: usize = 16 << 20;

@@ -84,6 +84,7 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     }
 
     /// Takes the earliest posted receive that accepts a message with this sender and tag.
+    #[inline]
     pub fn take_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
         self.posted.take(&Envelope { source, tag })
     }
@@ -94,6 +95,7 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     }
 
     /// Takes the earliest unexpected message that the criteria accept.
+    #[inline]
     pub fn take_unexpected(&mut self, criteria: &Criteria) -> Option<U> {
         self.unexpected.take(criteria)
     }
@@ -105,6 +107,7 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     }
 
     /// Posts a receive that accepts none of the unexpected messages, behind all others.
+    #[inline]
     pub fn post(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
     }

@@ -17,6 +17,8 @@ new_key_type! {
     pub(crate) struct ReceiveId;
     /// Names a message that has arrived before a receive for it was posted.
     pub(crate) struct UnexpectedId;
+    /// Names a message whose sender asked for it to be fetched, until all of it is there.
+    pub(crate) struct FetchId;
 }
 
 /// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics".
@@ -29,7 +31,7 @@ pub enum Level {
     Transmit,
     /// The message was placed in the peer's posted buffer, or is wholly buffered there (`FI_DELIVERY_COMPLETE`).
     ///
-    /// Every message travels eagerly and is acknowledged once its last byte was placed or buffered, so this level and
+    /// A message is acknowledged once its last byte was placed or buffered, however it travels, so this level and
     /// [`Level::Transmit`] are reached at the same moment.
     Delivery,
 }
@@ -77,6 +79,8 @@ pub(crate) struct Send {
     pub(crate) message: Message,
     pub(crate) context: u64,
     pub(crate) signalled: bool,
+    /// Whether the peer may fetch it from the source, which then is read long after the post.
+    pub(crate) may_be_fetched: bool,
 }
 
 /// A receive that has not ended.
@@ -94,6 +98,8 @@ pub(crate) struct Unexpected {
     pub(crate) source: PeerId,
     pub(crate) message: Message,
     pub(crate) bytes: Vec<u8>,
+    /// What fetches the rest of it, if it has to be fetched.
+    pub(crate) fetch: Option<FetchId>,
 }
 
 impl Send {
@@ -112,16 +118,14 @@ impl Send {
 }
 
 impl Receive {
-    /// The outcome of a receive that was given `message`, of which `placed_bytes` fitted.
-    pub(crate) fn outcome(
-        self,
-        source: PeerId,
-        message: &Message,
-        placed_bytes: usize,
-    ) -> Result<Completion, Failure> {
+    /// The completion of a receive that was given `message`, of which `placed_bytes` fitted.
+    // Inlined for good, and so is its way to the application: each time that a completion is moved costs more than it
+    // does to make it.
+    #[inline(always)]
+    pub(crate) fn completion(self, source: PeerId, message: &Message, placed_bytes: usize) -> Completion {
         let mut flags = CompletionFlags::RECV | kind(self.tagged);
         flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());
-        let completion = Completion {
+        Completion {
             context: self.context,
             flags,
             len_bytes: placed_bytes,
@@ -130,12 +134,6 @@ impl Receive {
             source: Some(source),
             buffer: self.destination.into_buffer(placed_bytes),
             reserved: false,
-        };
-        match message.len_bytes - placed_bytes as u64 {
-            0 => Ok(completion),
-            overflow_bytes => {
-                Err(Failure { completion, error: OperationError::Truncated { overflow_bytes } })
-            }
         }
     }
 
@@ -162,6 +160,7 @@ impl Receive {
     }
 }
 
+#[inline(always)]
 fn kind(tagged: bool) -> CompletionFlags {
     if tagged { CompletionFlags::TAGGED } else { CompletionFlags::MSG }
 }

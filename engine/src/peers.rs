@@ -53,10 +53,12 @@ impl Peers {
         self.of(peer).address
     }
 
+    #[inline]
     pub(crate) fn of(&self, peer: PeerId) -> &Peer {
         &self.known[peer.index()]
     }
 
+    #[inline]
     pub(crate) fn of_mut(&mut self, peer: PeerId) -> &mut Peer {
         &mut self.known[peer.index()]
     }

@@ -1,8 +1,11 @@
 //! The way up: from the frames that a transport reports to matched, placed and completed receives.
 
 use super::Engine;
-use super::links::{Incoming, Place};
-use crate::completion::Sink;
+use super::incoming::{Filling, Incoming, PartialRequest, Place};
+use smallvec::SmallVec;
+
+use crate::completion::{Failure, Sink};
+use crate::error::OperationError;
 use crate::matching::Matching;
 use crate::operation::{Receive, ReceiveId, Unexpected, UnexpectedId};
 use crate::peer_id::PeerId;
@@ -30,15 +33,17 @@ impl Engine {
         id: UnexpectedId,
         sink: &mut impl Sink,
     ) {
-        let Some(Unexpected { source, message, bytes }) = self.unexpected.remove(id) else { return };
+        let Some(Unexpected { source, message, bytes, fetch }) = self.unexpected.remove(id) else { return };
         receive.destination.copy_in(0, &bytes);
-        if (bytes.len() as u64) < message.len_bytes {
+        if let Some(fetch) = fetch.and_then(|fetch| self.fetches.get_mut(fetch)) {
+            fetch.filling.place = Place::Posted(self.receives.insert(receive));
+        } else if (bytes.len() as u64) < message.len_bytes {
             let receive = self.receives.insert(receive);
             for link in self.peers.of(source).links.clone() {
-                if let Some(incoming) = self.links.of(link).and_then(|link| link.incoming.as_mut())
-                    && incoming.place == Place::Unexpected(id)
+                if let Some(filling) = self.filling(link)
+                    && filling.place == Place::Unexpected(id)
                 {
-                    incoming.place = Place::Posted(receive);
+                    filling.place = Place::Posted(receive);
                 }
             }
         } else {
@@ -46,48 +51,93 @@ impl Engine {
         }
     }
 
-    fn received(&mut self, receive: Receive, source: PeerId, message: &Message, sink: &mut impl Sink) {
-        let signalled = receive.signalled;
-        let len_bytes = usize::try_from(message.len_bytes).unwrap_or(usize::MAX);
-        let placed_bytes = len_bytes.min(receive.destination.len_bytes());
-        match receive.outcome(source, message, placed_bytes) {
-            Ok(completion) if signalled => self.reports.completed(completion, &self.peers, sink),
-            Ok(_) => {}
-            Err(failure) => self.reports.failed(failure, &self.peers, sink),
+    /// All of a message is in its place.
+    pub(super) fn filled(&mut self, id: LinkId, filling: &Filling, sink: &mut impl Sink) {
+        let Some(source) = self.links.of(id).map(|link| link.peer) else { return };
+        match filling.place {
+            Place::Posted(receive) => {
+                if let Some(receive) = self.receives.remove(receive) {
+                    self.received(receive, source, &filling.message, sink);
+                }
+            }
+            Place::Unexpected(unexpected) => {
+                if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
+                    unexpected.fetch = None;
+                }
+            }
         }
     }
 
+    #[inline(always)]
+    fn received(&mut self, receive: Receive, source: PeerId, message: &Message, sink: &mut impl Sink) {
+        let room_bytes = receive.destination.len_bytes();
+        if message.len_bytes > room_bytes as u64 {
+            self.received_too_much(receive, source, message, sink);
+        } else if receive.signalled {
+            let completion = receive.completion(source, message, clamp(message.len_bytes));
+            self.reports.completed(completion, &self.peers, sink);
+        }
+    }
+
+    /// A message is longer than the receive that it was given.
+    #[cold]
+    fn received_too_much(
+        &mut self,
+        receive: Receive,
+        source: PeerId,
+        message: &Message,
+        sink: &mut impl Sink,
+    ) {
+        let placed_bytes = receive.destination.len_bytes();
+        let error = OperationError::Truncated { overflow_bytes: message.len_bytes - placed_bytes as u64 };
+        let failure = Failure { completion: receive.completion(source, message, placed_bytes), error };
+        self.reports.failed(failure, &self.peers, sink);
+    }
+
     /// The earliest posted receive that a message from `source` matches. It is posted no longer.
-    fn matched(&mut self, source: PeerId, message: &Message) -> Option<ReceiveId> {
+    #[inline(always)]
+    pub(super) fn matched(&mut self, source: PeerId, message: &Message) -> Option<ReceiveId> {
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
 
-    fn expect_no_receive(&mut self, unexpected: Unexpected) -> UnexpectedId {
+    pub(super) fn expect_no_receive(&mut self, unexpected: Unexpected) -> UnexpectedId {
         let Unexpected { source, message, .. } = unexpected;
         let id = self.unexpected.insert(unexpected);
         self.matching_of(&message).add_unexpected(source, message.tag.unwrap_or(0), id);
         id
     }
 
+    #[inline(always)]
     fn matching_of(&mut self, message: &Message) -> &mut Matching<ReceiveId, UnexpectedId> {
         if message.tag.is_some() { &mut self.tagged } else { &mut self.untagged }
     }
 
-    /// A message has arrived on a link in whole.
+    /// An eager message has arrived on a link in whole.
+    #[inline(always)]
     fn count_arrival(&mut self, id: LinkId, message: &Message) {
         let Some(link) = self.links.of(id) else { return };
         link.received_messages += 1;
         if message.wants_ack && !link.owes_ack {
+            if !link.is_owing() {
+                self.owing.push(id);
+            }
             link.owes_ack = true;
+        }
+    }
+
+    /// The peer is to hear this.
+    pub(super) fn owe(&mut self, id: LinkId, header: Header) {
+        let Some(link) = self.links.of(id) else { return };
+        if !link.is_owing() {
             self.owing.push(id);
         }
+        link.owed.push_back(header);
     }
 
     fn acknowledged(&mut self, id: LinkId, received: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
         // What is still being written cannot have arrived.
-        let sent_messages = link.sent_messages - u64::from(link.writing.is_some());
-        if received > sent_messages || received < link.acked_messages {
+        if received > link.taken_messages() || received < link.acked_messages {
             return self.condemn(id, "acknowledges what was not sent", sink);
         }
         link.acked_messages = received;
@@ -106,36 +156,61 @@ impl Engine {
 }
 
 impl<S: Sink> Arrivals<'_, S> {
+    /// Puts the next bytes of a message where they belong.
+    fn put(&mut self, id: LinkId, bytes: &[u8]) {
+        let engine = &mut *self.engine;
+        let Some(filling) = engine.filling(id).copied() else { return };
+        let bytes = &bytes[..bytes.len().min(clamp(filling.left_bytes()))];
+        match filling.place {
+            Place::Posted(receive) => {
+                if let Some(receive) = engine.receives.get_mut(receive) {
+                    receive.destination.copy_in(clamp(filling.arrived_bytes), bytes);
+                }
+            }
+            Place::Unexpected(unexpected) => {
+                if let Some(unexpected) = engine.unexpected.get_mut(unexpected) {
+                    unexpected.bytes.extend_from_slice(bytes);
+                }
+            }
+        }
+        self.advance(id, bytes.len());
+    }
+
     /// Moves on by bytes that are where they belong, and ends the message with its last one.
     fn advance(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
-        let Some(link) = engine.links.of(id) else { return };
-        let Some(incoming) = &mut link.incoming else { return };
-        incoming.arrived_bytes += count_bytes as u64;
-        if incoming.arrived_bytes < incoming.message.len_bytes {
+        let Some(filling) = engine.filling(id) else { return };
+        filling.arrived_bytes += count_bytes as u64;
+        if filling.left_bytes() > 0 {
             return;
         }
-        let source = link.peer;
-        let Some(Incoming { message, place, .. }) = link.incoming.take() else { return };
-        engine.count_arrival(id, &message);
-        if let Place::Posted(receive) = place
-            && let Some(receive) = engine.receives.remove(receive)
-        {
-            engine.received(receive, source, &message, self.sink);
+        match engine.links.of(id).and_then(|link| link.incoming.take()) {
+            Some(Incoming::Message(filling)) => {
+                engine.count_arrival(id, &filling.message);
+                engine.filled(id, &filling, self.sink);
+            }
+            Some(Incoming::Data(fetch)) => engine.data_arrived(fetch, self.sink),
+            Some(Incoming::Request(_)) | None => {}
+        }
+    }
+
+    /// The payload that follows was asked for, or the peer has broken the protocol.
+    fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) {
+        let engine = &mut *self.engine;
+        match (engine.asked_for(id, op, len_bytes), engine.links.of(id)) {
+            (Some(fetch), Some(link)) => link.incoming = Some(Incoming::Data(fetch)),
+            _ => engine.condemn(id, "sends what was not asked for", self.sink),
         }
     }
 }
 
 impl<S: Sink> Receiver for Arrivals<'_, S> {
+    #[inline(always)]
     fn frame(&mut self, id: LinkId, header: &Header, payload: &[u8]) {
         let engine = &mut *self.engine;
         let Some(link) = engine.links.of(id) else { return };
         let source = link.peer;
         match header {
-            Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
-            Header::Request { .. } | Header::Clear { .. } | Header::Data { .. } | Header::Done { .. } => {
-                engine.condemn(id, "a rendezvous that nobody began", self.sink);
-            }
             Header::Message(message) => {
                 engine.count_arrival(id, message);
                 if let Some(receive) = engine.matched(source, message)
@@ -148,9 +223,18 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                         source,
                         message: *message,
                         bytes: payload.to_vec(),
+                        fetch: None,
                     });
                 }
             }
+            Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
+            Header::Request { message, op, .. } => engine.requested(id, message, *op, payload, self.sink),
+            Header::Clear { op, cannot_pull } => engine.request_cleared(id, *op, *cannot_pull, self.sink),
+            Header::Data { op, len_bytes } => {
+                self.begin_data(id, *op, *len_bytes);
+                self.put(id, payload);
+            }
+            Header::Done { op, fault } => engine.request_done(id, *op, *fault, self.sink),
         }
     }
 
@@ -158,29 +242,37 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         let engine = &mut *self.engine;
         let Some(link) = engine.links.of(id) else { return };
         let source = link.peer;
-        let Header::Message(message) = *header else { return };
-        let place = match engine.matched(source, &message) {
-            Some(receive) => Place::Posted(receive),
-            None => {
-                let unexpected = Unexpected { source, message, bytes: Vec::new() };
-                Place::Unexpected(engine.expect_no_receive(unexpected))
+        match *header {
+            Header::Message(message) => {
+                let place = match engine.matched(source, &message) {
+                    Some(receive) => Place::Posted(receive),
+                    None => {
+                        let unexpected = Unexpected { source, message, bytes: Vec::new(), fetch: None };
+                        Place::Unexpected(engine.expect_no_receive(unexpected))
+                    }
+                };
+                if let Some(link) = engine.links.of(id) {
+                    link.incoming = Some(Incoming::Message(Filling { message, arrived_bytes: 0, place }));
+                }
             }
-        };
-        if let Some(link) = engine.links.of(id) {
-            link.incoming = Some(Incoming { message, arrived_bytes: 0, place });
+            Header::Request { message, op, remote_bytes } => {
+                let partial = PartialRequest { message, op, remote_bytes, remote: SmallVec::new() };
+                link.incoming = Some(Incoming::Request(partial));
+            }
+            Header::Data { op, len_bytes } => self.begin_data(id, op, len_bytes),
+            // These have no payload.
+            Header::Ack { .. } | Header::Clear { .. } | Header::Done { .. } => {}
         }
     }
 
     fn space(&mut self, id: LinkId) -> Space<'_> {
         let engine = &mut *self.engine;
-        let Some(incoming) = engine.links.of(id).and_then(|link| link.incoming.as_ref()) else {
-            return Space::new();
-        };
-        let left = clamp(incoming.message.len_bytes - incoming.arrived_bytes);
-        let offset = clamp(incoming.arrived_bytes);
-        match incoming.place {
+        let Some(filling) = engine.filling(id).copied() else { return Space::new() };
+        match filling.place {
             Place::Posted(receive) => match engine.receives.get_mut(receive) {
-                Some(receive) => receive.destination.space(offset, left),
+                Some(receive) => {
+                    receive.destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
+                }
                 None => Space::new(),
             },
             Place::Unexpected(_) => Space::new(),
@@ -193,37 +285,23 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
 
     fn chunk(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
-        let Some(incoming) = engine.links.of(id).and_then(|link| link.incoming.as_ref()) else { return };
-        let left = clamp(incoming.message.len_bytes - incoming.arrived_bytes);
-        let bytes = &bytes[..bytes.len().min(left)];
-        match incoming.place {
-            Place::Posted(receive) => {
-                let offset = clamp(incoming.arrived_bytes);
-                if let Some(receive) = engine.receives.get_mut(receive) {
-                    receive.destination.copy_in(offset, bytes);
-                }
-            }
-            Place::Unexpected(unexpected) => {
-                if let Some(unexpected) = engine.unexpected.get_mut(unexpected) {
-                    unexpected.bytes.extend_from_slice(bytes);
-                }
-            }
+        let Some(link) = engine.links.of(id) else { return };
+        let Some(Incoming::Request(partial)) = &mut link.incoming else { return self.put(id, bytes) };
+        if partial.complete(bytes)
+            && let Some(Incoming::Request(request)) = link.incoming.take()
+        {
+            engine.requested(id, &request.message, request.op, &request.remote, self.sink);
         }
-        self.advance(id, bytes.len());
     }
 
     fn link(&mut self, id: LinkId, event: LinkEvent) {
         match event {
             LinkEvent::Up { peer, instance } => self.engine.link_up(id, peer, instance, self.sink),
-            LinkEvent::Down(error) => {
-                self.engine.link_lost(id, &error, self.sink);
-                // The number is free now; closing it later would hit another link.
-                self.engine.condemned.retain(|condemned| *condemned != id);
-            }
+            LinkEvent::Down(error) => self.engine.link_lost(id, &error, self.sink),
         }
     }
 }
 
-fn clamp(bytes: u64) -> usize {
+pub(super) fn clamp(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -4,19 +4,21 @@
 //! is opened for the purpose. When two endpoints connect to each other at the same moment both links stay, each side
 //! sending on its own; so there is no tie to break. What a link has taken lives and dies with that link.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use tracing::debug;
 
 use super::Engine;
+use super::incoming::{Filling, Incoming, Place};
+use super::requests::Requests;
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
-use crate::operation::{ReceiveId, SendId, UnexpectedId};
+use crate::operation::{FetchId, SendId};
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
-use crate::wire::Message;
+use crate::wire::Header;
 
 /// What the engine keeps of one link.
 #[derive(Debug)]
@@ -25,40 +27,67 @@ pub(super) struct Link {
     pub(super) is_up: bool,
     /// The moment when the engine got to know the link, by the count of such moments.
     begun_at: u64,
-    /// The message that the link has taken in part.
+    /// The frame that the link has taken in part.
     pub(super) writing: Option<Writing>,
-    /// How many messages were begun on this link.
+    /// How many eager messages were begun on this link.
     pub(super) sent_messages: u64,
     /// Sends whose level needs the peer's acknowledgement, with the count that includes them.
     pub(super) awaiting_ack: VecDeque<(u64, SendId)>,
     /// The largest count that the peer has acknowledged.
     pub(super) acked_messages: u64,
-    /// The message that has arrived in part.
+    /// What this side has offered to have fetched.
+    pub(super) requests: Requests,
+    /// The frame that has arrived in part.
     pub(super) incoming: Option<Incoming>,
-    /// How many messages have arrived in whole.
+    /// How many eager messages have arrived in whole.
     pub(super) received_messages: u64,
-    /// Whether the link is on the engine's list of links that owe an acknowledgement.
+    /// What the peer has offered to have fetched, by its number for it.
+    pub(super) fetches: BTreeMap<u64, FetchId>,
+    /// This side has found out that it cannot pull here.
+    pub(super) cannot_pull: bool,
+    /// Whether the peer waits to hear how many eager messages have arrived.
     pub(super) owes_ack: bool,
+    /// What else the peer waits to hear, in order.
+    pub(super) owed: VecDeque<Header>,
 }
 
+/// A frame that a link has taken in part.
 #[derive(Debug)]
 pub(super) struct Writing {
+    pub(super) frame: Frame,
     pub(super) send: SendId,
     pub(super) taken_bytes: usize,
 }
 
-#[derive(Debug)]
-pub(super) struct Incoming {
-    pub(super) message: Message,
-    pub(super) arrived_bytes: u64,
-    pub(super) place: Place,
+/// What a frame with a send's payload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// The message, eagerly.
+    Message,
+    /// What the peer has asked for.
+    Data,
 }
 
-/// Where the bytes of an arriving message go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    Posted(ReceiveId),
-    Unexpected(UnexpectedId),
+/// A link that the engine has ended and the transport does not know of yet.
+#[derive(Debug)]
+pub(super) struct Condemned {
+    pub(super) link: LinkId,
+    error: OperationError,
+    /// Sends that the peer can still read from their memory, so they must not end before the link does.
+    exposed: Vec<SendId>,
+}
+
+impl Link {
+    /// Whether the peer waits to hear something.
+    pub(super) fn is_owing(&self) -> bool {
+        self.owes_ack || !self.owed.is_empty()
+    }
+
+    /// How many eager messages the link has taken whole.
+    pub(super) fn taken_messages(&self) -> u64 {
+        let is_mid_message = self.writing.as_ref().is_some_and(|writing| writing.frame == Frame::Message);
+        self.sent_messages - u64::from(is_mid_message)
+    }
 }
 
 /// All links, by the numbers that the transport gives them, which are small.
@@ -70,13 +99,23 @@ pub(super) struct Links {
 }
 
 impl Links {
+    #[inline]
     pub(super) fn of(&mut self, id: LinkId) -> Option<&mut Link> {
         self.by_id.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    pub(super) fn get(&self, id: LinkId) -> Option<&Link> {
+        self.by_id.get(id.0 as usize)?.as_ref()
     }
 
     pub(super) fn ids(&self) -> Vec<LinkId> {
         let present = self.by_id.iter().enumerate().filter(|(_, link)| link.is_some());
         present.map(|(id, _)| LinkId(id as u32)).collect()
+    }
+
+    /// Whether a peer still needs a send where it is.
+    pub(super) fn have_unfetched(&self) -> bool {
+        self.by_id.iter().flatten().any(|link| link.requests.have_unfetched())
     }
 
     pub(super) fn insert(&mut self, id: LinkId, peer: PeerId) -> &mut Link {
@@ -93,9 +132,13 @@ impl Links {
             sent_messages: 0,
             awaiting_ack: VecDeque::new(),
             acked_messages: 0,
+            requests: Requests::default(),
             incoming: None,
             received_messages: 0,
+            fetches: BTreeMap::new(),
+            cannot_pull: false,
             owes_ack: false,
+            owed: VecDeque::new(),
         })
     }
 
@@ -137,8 +180,7 @@ impl Engine {
         match self.peers.of(peer).instance {
             Some((known, since)) if known != instance && link.begun_at < since => {
                 // This link was begun before the present instance was met, so it leads to the one before that.
-                self.link_down(id, &LinkError::System(Errno::ECONNRESET), sink);
-                self.condemned.push(id);
+                self.abort(id, &LinkError::System(Errno::ECONNRESET), sink);
                 return;
             }
             Some((known, _)) if known != instance => {
@@ -149,7 +191,7 @@ impl Engine {
             None => self.peers.of_mut(peer).instance = Some((instance, now)),
         }
         // A link that is still being made may take long, or never be made; this one is there.
-        let untouched = |link: &mut Link| !link.is_up && link.sent_messages == 0;
+        let untouched = |link: &mut Link| !link.is_up && link.sent_messages == 0 && link.requests.is_empty();
         let current = self.peers.of(peer).transmit;
         if current.and_then(|current| self.links.of(current)).is_none_or(untouched) {
             self.peers.of_mut(peer).transmit = Some(id);
@@ -163,8 +205,7 @@ impl Engine {
         for id in self.peers.of(peer).links.clone() {
             let is_former = id != newest && self.links.of(id).is_some_and(|link| link.is_up);
             if is_former {
-                self.link_down(id, &LinkError::System(Errno::ECONNRESET), sink);
-                self.condemned.push(id);
+                self.abort(id, &LinkError::System(Errno::ECONNRESET), sink);
             }
         }
     }
@@ -172,21 +213,28 @@ impl Engine {
     /// A link has ended by itself. If that was not in order, a second link to the peer ends with it: what the first one
     /// still carried is lost, and later messages must not arrive as if it had not been.
     pub(super) fn link_lost(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
+        // The number is free now; closing it later would hit another link.
+        if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
+            let Condemned { error, exposed, .. } = self.condemned.swap_remove(place);
+            return self.fail_sends(exposed, &error, sink);
+        }
         let peer = self.links.of(id).filter(|link| link.is_up).map(|link| link.peer);
-        self.link_down(id, error, sink);
+        let exposed = self.end(id, error, sink);
+        self.fail_sends(exposed, &OperationError::Link(error.clone()), sink);
         if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
             for other in self.peers.of(peer).links.clone() {
                 if self.links.of(other).is_some_and(|link| link.is_up) {
-                    self.link_down(other, error, sink);
-                    self.condemned.push(other);
+                    self.abort(other, error, sink);
                 }
             }
         }
     }
 
-    /// Ends everything that hangs on a link.
-    pub(super) fn link_down(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
-        let Some(link) = self.links.remove(id) else { return };
+    /// Ends everything that hangs on a link, except what the peer can still read: these sends are returned, to be ended
+    /// when it no longer can.
+    fn end(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) -> Vec<SendId> {
+        let Some(link) = self.links.remove(id) else { return Vec::new() };
+        let is_owing = link.is_owing();
         let error = OperationError::Link(error.clone());
         let peer = self.peers.of_mut(link.peer);
         peer.links.retain(|other| *other != id);
@@ -194,36 +242,48 @@ impl Engine {
             peer.instance = None;
         }
         let mut ended: Vec<SendId> = link.awaiting_ack.into_iter().map(|(_, send)| send).collect();
-        ended.extend(link.writing.map(|writing| writing.send));
+        // Payload that the peer has asked for belongs to a request.
+        let mid_message = link.writing.filter(|writing| writing.frame == Frame::Message);
+        ended.extend(mid_message.map(|writing| writing.send));
         if peer.transmit == Some(id) {
             peer.transmit = None;
             ended.extend(peer.queue.drain(..));
         }
-        for send in ended {
+        self.fail_sends(ended, &error, sink);
+        if let Some(Incoming::Message(filling)) = &link.incoming {
+            self.abandon(link.peer, filling, &error, sink);
+        }
+        for fetch in link.fetches.into_values() {
+            if let Some(fetch) = self.fetches.remove(fetch) {
+                self.abandon(link.peer, &fetch.filling, &error, sink);
+            }
+        }
+        if is_owing {
+            self.owing.retain(|other| *other != id);
+        }
+        link.requests.into_sends()
+    }
+
+    fn fail_sends(&mut self, sends: Vec<SendId>, error: &OperationError, sink: &mut impl Sink) {
+        for send in sends {
             if let Some(send) = self.sends.remove(send) {
                 self.reports.send_failed(send, error.clone(), &self.peers, sink);
             }
         }
-        if let Some(incoming) = link.incoming {
-            self.abandon_incoming(link.peer, &incoming, &error, sink);
-        }
-        if link.owes_ack {
-            self.owing.retain(|other| *other != id);
-        }
     }
 
     /// A receive that was being filled fails; the beginning of a message that nobody asked for vanishes.
-    fn abandon_incoming(
+    pub(super) fn abandon(
         &mut self,
         source: PeerId,
-        incoming: &Incoming,
+        filling: &Filling,
         error: &OperationError,
         sink: &mut impl Sink,
     ) {
-        match incoming.place {
+        match filling.place {
             Place::Posted(id) => {
                 if let Some(receive) = self.receives.remove(id) {
-                    let arrived = usize::try_from(incoming.arrived_bytes).unwrap_or(usize::MAX);
+                    let arrived = usize::try_from(filling.arrived_bytes).unwrap_or(usize::MAX);
                     let placed = arrived.min(receive.destination.len_bytes());
                     let failure = receive.failure(Some(source), placed, error.clone());
                     self.reports.failed(failure, &self.peers, sink);
@@ -231,24 +291,30 @@ impl Engine {
             }
             Place::Unexpected(id) => {
                 let matching =
-                    if incoming.message.tag.is_some() { &mut self.tagged } else { &mut self.untagged };
+                    if filling.message.tag.is_some() { &mut self.tagged } else { &mut self.untagged };
                 matching.remove_unexpected(id);
                 self.unexpected.remove(id);
             }
         }
     }
 
-    /// Ends a link whose peer broke the protocol. The transport is told at the next
-    /// [`transmit`](Engine::transmit); until then what it still reports of the link is ignored.
+    /// Ends a link whose peer broke the protocol.
     pub(super) fn condemn(&mut self, id: LinkId, reason: &'static str, sink: &mut impl Sink) {
         debug!(?id, reason, "ending a link");
-        self.link_down(id, &LinkError::Protocol(reason), sink);
-        self.condemned.push(id);
+        self.abort(id, &LinkError::Protocol(reason), sink);
     }
 
-    pub(super) fn close_condemned(&mut self, transport: &mut impl Transport) {
-        for link in self.condemned.drain(..) {
+    /// Ends a link that has not ended by itself. The transport is told at the next [`transmit`](Engine::transmit); until
+    /// then what it still reports of the link is ignored.
+    fn abort(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
+        let exposed = self.end(id, error, sink);
+        self.condemned.push(Condemned { link: id, error: OperationError::Link(error.clone()), exposed });
+    }
+
+    pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        for Condemned { link, error, exposed } in std::mem::take(&mut self.condemned) {
             transport.close(link, Close::Abort);
+            self.fail_sends(exposed, &error, sink);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The protocol engine of one endpoint.
 
 mod arrival;
+mod fetches;
+mod incoming;
 mod links;
 mod reports;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod transmit;
@@ -12,14 +15,15 @@ use std::collections::VecDeque;
 use slotmap::SlotMap;
 
 pub use self::arrival::Arrivals;
-use self::links::Links;
+use self::fetches::Fetch;
+use self::links::{Condemned, Links};
 use self::reports::Reports;
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::error::{Again, Error, Misuse, OperationError};
 use crate::limits;
 use crate::matching::{Criteria, Matching};
-use crate::operation::{Receive, ReceiveId, ReceiveRequest, Send, SendId, Unexpected, UnexpectedId};
+use crate::operation::{FetchId, Receive, ReceiveId, ReceiveRequest, Send, SendId, Unexpected, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
 use crate::transport::{Close, LinkId, Transport};
@@ -77,15 +81,20 @@ pub struct Engine {
     sends: SlotMap<SendId, Send>,
     receives: SlotMap<ReceiveId, Receive>,
     unexpected: SlotMap<UnexpectedId, Unexpected>,
+    fetches: SlotMap<FetchId, Fetch>,
     untagged: Matching<ReceiveId, UnexpectedId>,
     tagged: Matching<ReceiveId, UnexpectedId>,
     reports: Reports,
-    /// Peers with queued sends or a partly written frame. Each is listed once.
+    /// Peers with queued sends, payload that they asked for, or a partly written frame. Each is listed once.
     active: VecDeque<PeerId>,
-    /// Links on which messages have arrived whose sender waits to hear so. Each is listed once.
+    /// Links on which the sender of something waits to hear of it. Each is listed once.
     owing: Vec<LinkId>,
-    /// Links that ended because their peer broke the protocol; the transport does not know yet.
-    condemned: Vec<LinkId>,
+    /// What is to be pulled, in turn. Some of it may have ended meanwhile.
+    pulling: VecDeque<FetchId>,
+    /// See [`limits::PULL_STEP_MAX_BYTES`].
+    pull_step_max_bytes: usize,
+    /// Links that the engine ended, of which the transport does not know yet.
+    condemned: Vec<Condemned>,
 }
 
 impl Engine {
@@ -98,11 +107,14 @@ impl Engine {
             sends: SlotMap::with_key(),
             receives: SlotMap::with_key(),
             unexpected: SlotMap::with_key(),
+            fetches: SlotMap::with_key(),
             untagged: Matching::new(),
             tagged: Matching::new(),
             reports: Reports::default(),
             active: VecDeque::new(),
             owing: Vec::new(),
+            pulling: VecDeque::new(),
+            pull_step_max_bytes: limits::PULL_STEP_MAX_BYTES,
             condemned: Vec::new(),
         }
     }
@@ -112,17 +124,20 @@ impl Engine {
         &self.peers
     }
 
-    /// Whether sends, or acknowledgements that a peer asked for, still wait for a link to take them.
+    /// Whether something still has to leave: sends and answers that wait for a link to take them, and sends that a peer
+    /// has not fetched yet, for which it needs this endpoint.
     pub fn has_unsent(&self) -> bool {
-        !self.active.is_empty() || !self.owing.is_empty()
+        !self.active.is_empty() || !self.owing.is_empty() || self.links.have_unfetched()
     }
 
     /// How many sends have not ended or not been reported yet.
+    #[inline(always)]
     pub fn outstanding_sends(&self) -> usize {
         self.sends.len() + self.reports.held_sends()
     }
 
     /// How many receives have not ended or not been reported yet.
+    #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
         self.receives.len() + self.reports.held_receives()
     }
@@ -137,6 +152,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`Again::QueueFull`] when [`Config::rx_depth_ops`] receives are outstanding.
+    #[inline(always)]
     pub fn post_receive(&mut self, request: ReceiveRequest, sink: &mut impl Sink) -> Result<(), Error> {
         if self.outstanding_receives() >= self.config.rx_depth_ops {
             return Err(Again::QueueFull.into());
@@ -145,17 +161,21 @@ impl Engine {
         if !tagged {
             criteria = Criteria { tag: 0, ignore: u64::MAX, ..criteria };
         }
-        let receive = Receive { destination, tagged, context, signalled };
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
         match matching.take_unexpected(&criteria) {
-            Some(found) => self.receive_unexpected(receive, found, sink),
-            None => matching.post(criteria, self.receives.insert(receive)),
+            Some(found) => {
+                self.receive_unexpected(Receive { destination, tagged, context, signalled }, found, sink);
+            }
+            None => {
+                let id = self.receives.insert(Receive { destination, tagged, context, signalled });
+                matching.post(criteria, id);
+            }
         }
         Ok(())
     }
 
     /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, else
-    /// a send of which no link has taken a byte. It ends with [`OperationError::Cancelled`]. Of several receives of one
+    /// a send of which no link has taken a byte, nor told the peer where it is. It ends with [`OperationError::Cancelled`]. Of several receives of one
     /// kind, or sends to one peer, the oldest is taken.
     ///
     /// # Errors
@@ -196,8 +216,12 @@ impl Engine {
     }
 
     /// Ends all links, after the transport has been given all that [`has_unsent`](Self::has_unsent) knows of.
-    /// Operations that have not ended stay as they are; the engine is to be dropped next.
+    /// Operations that have not ended stay as they are; the engine is to be dropped next. From now on no peer can read
+    /// the memory of a send.
     pub fn close_links(&mut self, transport: &mut impl Transport) {
+        for condemned in self.condemned.drain(..) {
+            transport.close(condemned.link, Close::Abort);
+        }
         for link in self.links.ids() {
             self.links.remove(link);
             transport.close(link, Close::Drain);

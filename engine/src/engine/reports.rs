@@ -29,6 +29,7 @@ impl Reports {
         self.held_receives.len()
     }
 
+    #[inline(always)]
     pub(super) fn completed(&mut self, completion: Completion, peers: &Peers, sink: &mut impl Sink) {
         let held = self.held_for(&completion);
         // What is reserved has its place for sure, and must not wait behind what has none.
@@ -77,6 +78,7 @@ impl Reports {
         }
     }
 
+    #[inline(always)]
     fn held_for(&mut self, completion: &Completion) -> &mut VecDeque<Outcome> {
         if completion.flags.contains(CompletionFlags::SEND) {
             &mut self.held_sends

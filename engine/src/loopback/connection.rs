@@ -1,5 +1,8 @@
 //! One connection: two ends, a pipe in each direction.
 
+use std::collections::BTreeMap;
+use std::io::IoSliceMut;
+
 use slotmap::new_key_type;
 
 use crate::loopback::pipe::Pipe;
@@ -31,6 +34,8 @@ pub(super) struct Connection {
     pub(super) made: bool,
     /// Whether the connection has ended for both sides, in both directions.
     pub(super) severed: bool,
+    /// From which size on payload may be pulled.
+    pub(super) pull_min_bytes: Option<u32>,
 }
 
 pub(super) struct End {
@@ -40,10 +45,55 @@ pub(super) struct End {
     pub(super) presence: Presence,
     /// What the other end wrote.
     pub(super) inbound: Pipe,
+    /// What the owner has exposed to the other end.
+    pub(super) exposed: Exposed,
+    /// Whether the owner has turned out to be unable to pull what the other end exposes.
+    pub(super) cannot_pull: bool,
     /// How much of a frame that was taken in part is still to be written.
     pub(super) resume_left_bytes: usize,
     /// Whether it is in its owner's ready queue.
     pub(super) is_ready: bool,
+}
+
+/// Copies of the payload that one end has exposed to the other, by the numbers that describe them.
+#[derive(Default)]
+pub(super) struct Exposed {
+    payloads: BTreeMap<u64, Vec<u8>>,
+    /// Which number is the payload of which operation, for those that the other end was told of.
+    of_ops: BTreeMap<u64, u64>,
+}
+
+impl Exposed {
+    pub(super) fn insert(&mut self, number: u64, payload: Vec<u8>) {
+        self.payloads.insert(number, payload);
+    }
+
+    /// The other end is told that this is the payload of an operation.
+    pub(super) fn request(&mut self, op: u64, number: u64) {
+        self.of_ops.insert(op, number);
+    }
+
+    /// The other end needs the payload of an operation no longer.
+    pub(super) fn done(&mut self, op: u64) {
+        if let Some(number) = self.of_ops.remove(&op) {
+            self.payloads.remove(&number);
+        }
+    }
+
+    /// Copies a part of what has this number, or `None` if there is no such thing, or less of it.
+    pub(super) fn read(&self, number: u64, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Option<()> {
+        let payload = self.payloads.get(&number)?;
+        let mut rest = payload.get(usize::try_from(offset_bytes).ok()?..)?;
+        if rest.len() < into.iter().map(|slice| slice.len()).sum() {
+            return None;
+        }
+        for slice in into {
+            let (now, later) = rest.split_at(slice.len());
+            slice.copy_from_slice(now);
+            rest = later;
+        }
+        Some(())
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -91,15 +141,18 @@ impl End {
             link,
             presence: Presence::Open,
             inbound: Pipe::new(capacity_bytes),
+            exposed: Exposed::default(),
+            cannot_pull: false,
             resume_left_bytes: 0,
             is_ready: false,
         }
     }
 
-    /// The owner reads nothing more here.
+    /// The owner reads nothing more here, and nobody reads what it has exposed.
     pub(super) fn leave(&mut self, presence: Presence) {
         self.presence = presence;
         self.link = None;
+        self.exposed = Exposed::default();
         self.inbound.abandon();
     }
 }

@@ -30,6 +30,13 @@ pub struct Faults {
     /// That a link that ends abruptly, for whatever reason, loses a random part of what was in flight: the end of
     /// it, from an arbitrary byte on.
     pub lose_per_mille: u16,
+    /// From which size on, in bytes, payload may be [pulled](Transport::pull) instead of being sent; `None` for never.
+    /// Applies to links made from now on.
+    pub pull_min_bytes: Option<u32>,
+    /// That an endpoint turns out to be unable to pull on a link, at a pull and for the life of the link.
+    pub refuse_pull_per_mille: u16,
+    /// That what is to be pulled turns out not to be readable.
+    pub fault_pull_per_mille: u16,
     /// How many bytes one direction of a link holds before it is full; 65,536 by default and at least
     /// [`CAPACITY_MIN_BYTES`]. Applies to links made from now on.
     pub capacity_bytes: u32,
@@ -49,13 +56,17 @@ impl Default for Faults {
             drop_link_per_mille: 0,
             refuse_per_mille: 0,
             lose_per_mille: 0,
+            pull_min_bytes: None,
+            refuse_pull_per_mille: 0,
+            fault_pull_per_mille: 0,
             capacity_bytes: 64 * 1024,
         }
     }
 }
 
 impl Faults {
-    /// A bad network that loses nothing: small pipes, cut and delayed bytes, links that are full at any moment.
+    /// A bad network that loses nothing: small pipes, cut and delayed bytes, links that are full at any moment, and
+    /// large payload that is pulled until that is refused.
     pub fn choppy() -> Self {
         Faults {
             split_per_mille: 500,
@@ -63,14 +74,22 @@ impl Faults {
             delay_max_calls: 5,
             full_per_mille: 200,
             partial_per_mille: 300,
+            pull_min_bytes: Some(1000),
+            refuse_pull_per_mille: 100,
             capacity_bytes: 2 * 1024,
             ..Faults::default()
         }
     }
 
-    /// [`choppy`](Self::choppy), and links also break and are refused.
+    /// [`choppy`](Self::choppy), and links also break and are refused, and memory is not readable.
     pub fn nasty() -> Self {
-        Faults { drop_link_per_mille: 5, refuse_per_mille: 100, lose_per_mille: 500, ..Faults::choppy() }
+        Faults {
+            drop_link_per_mille: 5,
+            refuse_per_mille: 100,
+            lose_per_mille: 500,
+            fault_pull_per_mille: 20,
+            ..Faults::choppy()
+        }
     }
 }
 

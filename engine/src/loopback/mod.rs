@@ -167,6 +167,4 @@ impl fmt::Debug for Network {
 }
 
 #[cfg(test)]
-mod contract;
-#[cfg(test)]
 mod tests;

@@ -3,17 +3,22 @@
 //! One lock guards all of this. Nothing here calls out, so it is never held while a receiver runs.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use slotmap::SlotMap;
 
 use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
-use crate::loopback::connection::{Connection, ConnectionKey, End, EndKey, EndpointKey, Presence, Side};
+use crate::limits::INJECT_MAX_BYTES;
+use crate::loopback::connection::{
+    Connection, ConnectionKey, End, EndKey, EndpointKey, Exposed, Presence, Side,
+};
 use crate::loopback::faults::{CAPACITY_MIN_BYTES, Dice, Faults};
 use crate::loopback::pipe::Pipe;
-use crate::transport::{Close, LinkError, LinkId, Sent};
+use crate::transport::{Close, LinkCaps, LinkError, LinkId, Pull, Remote, Sent};
+use crate::wire::Header;
+use crate::wire::frame::HEADER_MAX_BYTES;
 use crate::wire::hello::Hello;
 
 /// The first port that is chosen where none was asked for: the start of IANA's dynamic range.
@@ -26,6 +31,8 @@ pub(super) struct State {
     by_address: BTreeMap<Address, EndpointKey>,
     connections: SlotMap<ConnectionKey, Connection>,
     next_port: u16,
+    /// How many payloads were exposed: each has a number of its own on this network.
+    exposures: u64,
 }
 
 struct Endpoint {
@@ -59,6 +66,7 @@ impl State {
             by_address: BTreeMap::new(),
             connections: SlotMap::with_key(),
             next_port: FIRST_PORT,
+            exposures: 0,
         }
     }
 
@@ -115,6 +123,7 @@ impl State {
             acceptor: End::new(listener.unwrap_or_default(), None, capacity_bytes),
             made: false,
             severed: false,
+            pull_min_bytes: self.faults.pull_min_bytes,
         });
         if listener.is_some() {
             let delay_calls = self.dice.delay_calls(&self.faults);
@@ -185,10 +194,14 @@ impl State {
         }
     }
 
-    pub(super) fn capacity_bytes(&self, end: EndKey) -> Option<usize> {
-        self.connections
-            .get(end.connection)
-            .map(|connection| connection.end(end.side).inbound.capacity_bytes())
+    /// What an end can do, as long as there is its connection.
+    pub(super) fn caps(&self, end: EndKey) -> Option<LinkCaps> {
+        let connection = self.connections.get(end.connection)?;
+        let capacity_bytes = connection.end(end.side).inbound.capacity_bytes();
+        Some(LinkCaps {
+            inline_max_bytes: INJECT_MAX_BYTES.min(capacity_bytes - HEADER_MAX_BYTES),
+            pull_min_bytes: connection.pull_min_bytes.map_or(usize::MAX, |bytes| bytes as usize),
+        })
     }
 
     /// Writes a frame, or nothing of it. Where `in_parts` is allowed, a part of the payload may do.
@@ -270,6 +283,62 @@ impl State {
         let left_bytes = total_bytes - taken_bytes;
         self.end_mut(end).resume_left_bytes = left_bytes;
         if left_bytes == 0 { Sent::Whole } else { Sent::Partial(taken_bytes) }
+    }
+
+    /// Exposes payload to the other end.
+    pub(super) fn expose(&mut self, end: EndKey, payload: &[IoSlice<'_>]) -> Option<Remote> {
+        let connection = self.connections.get_mut(end.connection)?;
+        if connection.severed || connection.pull_min_bytes.is_none() {
+            return None;
+        }
+        self.exposures += 1;
+        let bytes = payload.iter().flat_map(|slice| slice.iter().copied()).collect();
+        connection.end_mut(end.side).exposed.insert(self.exposures, bytes);
+        Remote::new(&self.exposures.to_le_bytes())
+    }
+
+    /// Copies what the other end has exposed.
+    pub(super) fn pull(
+        &mut self,
+        end: EndKey,
+        from: &Remote,
+        offset_bytes: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> Pull {
+        let State { dice, faults, connections, .. } = self;
+        let Some(connection) = connections.get_mut(end.connection) else { return Pull::Gone };
+        let is_there = connection.end(end.peer().side).presence == Presence::Open;
+        if connection.severed || !is_there {
+            return Pull::Gone;
+        }
+        let puller = connection.end_mut(end.side);
+        puller.cannot_pull |= dice.chance(faults.refuse_pull_per_mille);
+        if puller.cannot_pull {
+            return Pull::Refused;
+        }
+        let Ok(number) = from.as_bytes().try_into().map(u64::from_le_bytes) else { return Pull::Fault };
+        let exposed = &connection.end(end.peer().side).exposed;
+        if dice.chance(faults.fault_pull_per_mille) || exposed.read(number, offset_bytes, into).is_none() {
+            return Pull::Fault;
+        }
+        Pull::Done
+    }
+
+    /// Takes note of a frame that was sent, for what it says of exposed payload: what the peer is done with is needed
+    /// no longer.
+    pub(super) fn note(&mut self, end: EndKey, header: &Header, payload: &[u8]) {
+        let Some(connection) = self.connections.get_mut(end.connection) else { return };
+        match header {
+            Header::Request { op, .. } => {
+                if let Ok(number) = payload.try_into() {
+                    connection.end_mut(end.side).exposed.request(*op, u64::from_le_bytes(number));
+                }
+            }
+            Header::Done { op, .. } | Header::Clear { op, .. } => {
+                connection.end_mut(end.peer().side).exposed.done(*op);
+            }
+            Header::Message(_) | Header::Ack { .. } | Header::Data { .. } => {}
+        }
     }
 
     pub(super) fn flush(&mut self, key: EndpointKey) {
@@ -388,6 +457,7 @@ impl State {
                 end.leave(Presence::Gone);
                 continue;
             }
+            end.exposed = Exposed::default();
             end.inbound.finish(LinkError::System(why));
             if loses {
                 let keep_bytes = self.dice.up_to(end.inbound.flushed_bytes());

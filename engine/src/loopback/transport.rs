@@ -8,7 +8,9 @@ use crate::limits::INJECT_MAX_BYTES;
 use crate::loopback::Network;
 use crate::loopback::connection::{EndKey, EndpointKey};
 use crate::loopback::state::{Ready, State};
-use crate::transport::{Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport};
+use crate::transport::{
+    Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Receiver, Remote, Sent, Transport,
+};
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
 use crate::wire::hello::{HELLO_BYTES, Hello};
 use crate::wire::stream::Decoder;
@@ -19,7 +21,8 @@ const READ_MAX_BYTES: usize = 64 * 1024;
 
 /// An endpoint's transport on a [`Network`], made by [`Provider::open`](crate::transport::Provider::open).
 ///
-/// Frames are held back until [`flush`](Transport::flush), always. A connection is made inside the connector's next
+/// Frames are held back until [`flush`](Transport::flush), always. Payload that is exposed is copied, and kept until the
+/// peer has sent that it is done with it, or the link has ended. A connection is made inside the connector's next
 /// [`receive`](Transport::receive). Every piece of a long frame counts against the budget of `receive`, and in its
 /// result, like a frame.
 ///
@@ -186,12 +189,9 @@ impl Transport for LoopbackTransport {
     }
 
     fn caps(&self, link: LinkId) -> LinkCaps {
-        let capacity_bytes = self
-            .link(link)
-            .and_then(|link| self.network.lock().capacity_bytes(link.end))
-            .unwrap_or(usize::MAX);
-        let inline_max_bytes = INJECT_MAX_BYTES.min(capacity_bytes - HEADER_MAX_BYTES);
-        LinkCaps { inline_max_bytes, pull_min_bytes: usize::MAX }
+        self.link(link)
+            .and_then(|link| self.network.lock().caps(link.end))
+            .unwrap_or(LinkCaps { inline_max_bytes: INJECT_MAX_BYTES, pull_min_bytes: usize::MAX })
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
@@ -210,8 +210,12 @@ impl Transport for LoopbackTransport {
         let Some(end) = self.end(link) else { return Err(Full) };
         let mut buffer = [0; HEADER_MAX_BYTES];
         let header_bytes = frame::emit(header, &mut buffer);
-        match self.network.lock().send(end, &buffer[..header_bytes], &[IoSlice::new(payload)], false) {
-            Sent::Whole => Ok(()),
+        let mut state = self.network.lock();
+        match state.send(end, &buffer[..header_bytes], &[IoSlice::new(payload)], false) {
+            Sent::Whole => {
+                state.note(end, header, payload);
+                Ok(())
+            }
             Sent::Full | Sent::Partial(_) => Err(Full),
         }
     }
@@ -228,6 +232,15 @@ impl Transport for LoopbackTransport {
     fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
         let Some(end) = self.end(link) else { return Sent::Full };
         self.network.lock().resume(end, rest)
+    }
+
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
+        self.network.lock().expose(self.end(link)?, payload)
+    }
+
+    fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+        let Some(end) = self.end(link) else { return Pull::Gone };
+        self.network.lock().pull(end, from, offset_bytes, into)
     }
 
     fn flush(&mut self) {

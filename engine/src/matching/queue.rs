@@ -45,6 +45,7 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
     }
 
     /// Adds an entry behind all others.
+    #[inline]
     pub(super) fn push(&mut self, key: X::Key, name: N) {
         let sequence = self.next;
         self.next += 1;
@@ -55,6 +56,7 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
     }
 
     /// Takes the earliest entry that matches.
+    #[inline]
     pub(super) fn take(&mut self, query: &X::Query) -> Option<N> {
         let at = self.find(query)?;
         self.take_at(at)
@@ -80,6 +82,7 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
     }
 
     /// Where the earliest entry that matches is.
+    #[inline]
     fn find(&mut self, query: &X::Query) -> Option<usize> {
         let is_match =
             |slot: &Slot<X::Key, N>| slot.entry.as_ref().is_some_and(|(key, _)| X::is_match(key, query));
@@ -97,7 +100,11 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
         self.slots.binary_search_by_key(&sequence, |slot| slot.sequence).ok()
     }
 
+    #[inline]
     fn take_at(&mut self, at: usize) -> Option<N> {
+        if at == 0 && self.vacant == 0 && self.index.is_none() {
+            return self.slots.pop_front()?.entry.map(|(_, name)| name);
+        }
         let sequence = self.slots.get(at)?.sequence;
         let from_end = at.min(self.slots.len() - 1 - at);
         let (key, name) = if from_end <= SCAN_MAX_ENTRIES {

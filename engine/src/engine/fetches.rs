@@ -1,0 +1,222 @@
+//! The receiver's side of a rendezvous: messages that are fetched from where they are, or asked for.
+//!
+//! ```text
+//!  Request --> Pulling --> all there: owes Done
+//!                 |
+//!                 +--> cannot pull: owes Clear --> Cleared --Data--> all there: owes Done, if the sender waits for it
+//!                 |
+//!                 +--> Fault: owes Done(fault), and the receive fails
+//!                 |
+//!                 +--> Gone: left to the end of the link
+//! ```
+//!
+//! What follows from a frame is done later, where the transport can be called: at the next
+//! [`transmit`](Engine::transmit), before anything is sent.
+
+use std::io::IoSliceMut;
+
+use super::Engine;
+use super::arrival::clamp;
+use super::incoming::{Filling, Place};
+use crate::completion::Sink;
+use crate::error::OperationError;
+use crate::limits::PULL_PASS_MAX_BYTES;
+use crate::operation::{FetchId, Unexpected};
+use crate::transport::{LinkId, Pull, Remote, Transport};
+use crate::wire::{Header, Message};
+
+/// A message that its sender has offered to have fetched.
+#[derive(Debug)]
+pub(super) struct Fetch {
+    pub(super) filling: Filling,
+    link: LinkId,
+    /// The sender's number for it.
+    op: u64,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// It is pulled step by step.
+    Pulling(Remote),
+    /// Its sender was asked for it.
+    Cleared,
+    /// Its sender is gone, and the link is about to end.
+    Gone,
+}
+
+impl Engine {
+    /// A request has arrived.
+    pub(super) fn requested(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        op: u64,
+        remote: &[u8],
+        sink: &mut impl Sink,
+    ) {
+        let Some(link) = self.links.of(id) else { return };
+        let source = link.peer;
+        if link.fetches.contains_key(&op) {
+            return self.condemn(id, "offers two messages under one number", sink);
+        }
+        let Some(remote) = Remote::new(remote) else {
+            return self.condemn(id, "describes its payload at too great a length", sink);
+        };
+        let place = match self.matched(source, message) {
+            Some(receive) => Place::Posted(receive),
+            None => Place::Unexpected(self.expect_no_receive(Unexpected {
+                source,
+                message: *message,
+                bytes: Vec::new(),
+                fetch: None,
+            })),
+        };
+        let filling = Filling { message: *message, arrived_bytes: 0, place };
+        let fetch = self.fetches.insert(Fetch { filling, link: id, op, stage: Stage::Pulling(remote) });
+        if let Place::Unexpected(unexpected) = place
+            && let Some(unexpected) = self.unexpected.get_mut(unexpected)
+        {
+            unexpected.fetch = Some(fetch);
+        }
+        if let Some(link) = self.links.of(id) {
+            link.fetches.insert(op, fetch);
+        }
+        self.pulling.push_back(fetch);
+    }
+
+    /// Goes a step further with everything that is to be pulled, as far as one pass goes.
+    pub(super) fn pull(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        let mut pulled_bytes = 0;
+        for _ in 0..self.pulling.len() {
+            if pulled_bytes >= PULL_PASS_MAX_BYTES {
+                return;
+            }
+            let Some(id) = self.pulling.pop_front() else { return };
+            pulled_bytes += self.pull_step(id, transport, sink);
+        }
+    }
+
+    /// Pulls the next bytes of a message. Returns how many.
+    fn pull_step(&mut self, id: FetchId, transport: &mut impl Transport, sink: &mut impl Sink) -> usize {
+        let Some(fetch) = self.fetches.get_mut(id) else { return 0 };
+        let Stage::Pulling(remote) = &fetch.stage else { return 0 };
+        let Filling { message, arrived_bytes, place } = fetch.filling;
+        let wanted_bytes = match place {
+            Place::Posted(receive) => {
+                let room = self.receives.get(receive).map_or(0, |receive| receive.destination.len_bytes());
+                message.len_bytes.min(room as u64)
+            }
+            Place::Unexpected(_) => message.len_bytes,
+        };
+        if arrived_bytes >= wanted_bytes {
+            self.fetched(id, sink);
+            return 0;
+        }
+        if remote.as_bytes().is_empty() {
+            self.ask_for(id, false);
+            return 0;
+        }
+        if self.links.of(fetch.link).is_none_or(|link| link.cannot_pull) {
+            self.ask_for(id, true);
+            return 0;
+        }
+        let step_bytes = clamp(wanted_bytes - arrived_bytes).min(self.pull_step_max_bytes);
+        let pulled = match place {
+            Place::Posted(receive) => self.receives.get_mut(receive).map_or(Pull::Gone, |receive| {
+                let mut space = receive.destination.space(clamp(arrived_bytes), step_bytes);
+                transport.pull(fetch.link, remote, arrived_bytes, &mut space)
+            }),
+            Place::Unexpected(unexpected) => {
+                self.unexpected.get_mut(unexpected).map_or(Pull::Gone, |unexpected| {
+                    let before_bytes = unexpected.bytes.len();
+                    unexpected.bytes.resize(before_bytes + step_bytes, 0);
+                    let mut space = [IoSliceMut::new(&mut unexpected.bytes[before_bytes..])];
+                    let pulled = transport.pull(fetch.link, remote, arrived_bytes, &mut space);
+                    if pulled != Pull::Done {
+                        unexpected.bytes.truncate(before_bytes);
+                    }
+                    pulled
+                })
+            }
+        };
+        match pulled {
+            Pull::Done => {
+                fetch.filling.arrived_bytes += step_bytes as u64;
+                if fetch.filling.arrived_bytes < wanted_bytes {
+                    self.pulling.push_back(id);
+                } else {
+                    self.fetched(id, sink);
+                }
+                return step_bytes;
+            }
+            Pull::Refused => {
+                if let Some(link) = self.links.of(fetch.link) {
+                    link.cannot_pull = true;
+                }
+                self.ask_for(id, true);
+            }
+            Pull::Fault => self.fetch_faulted(id, sink),
+            Pull::Gone => fetch.stage = Stage::Gone,
+        }
+        0
+    }
+
+    /// Has the sender send it, all of it: what was pulled before is not believed.
+    fn ask_for(&mut self, id: FetchId, cannot_pull: bool) {
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
+        fetch.stage = Stage::Cleared;
+        fetch.filling.arrived_bytes = 0;
+        if let Place::Unexpected(unexpected) = fetch.filling.place
+            && let Some(unexpected) = self.unexpected.get_mut(unexpected)
+        {
+            unexpected.bytes.clear();
+        }
+        let (link, op) = (fetch.link, fetch.op);
+        self.owe(link, Header::Clear { op, cannot_pull });
+    }
+
+    /// The start of a payload that the peer says it was asked for: whose it is, if it was.
+    pub(super) fn asked_for(&mut self, id: LinkId, op: u64, len_bytes: u64) -> Option<FetchId> {
+        let fetch_id = *self.links.of(id)?.fetches.get(&op)?;
+        let fetch = self.fetches.get(fetch_id)?;
+        let is_asked_for =
+            matches!(fetch.stage, Stage::Cleared) && fetch.filling.message.len_bytes == len_bytes;
+        is_asked_for.then_some(fetch_id)
+    }
+
+    /// A payload that was asked for is all there.
+    pub(super) fn data_arrived(&mut self, id: FetchId, sink: &mut impl Sink) {
+        if let Some(fetch) = self.take_fetch(id) {
+            if fetch.filling.message.wants_ack {
+                self.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
+            }
+            self.filled(fetch.link, &fetch.filling, sink);
+        }
+    }
+
+    /// As much as is wanted of a message has been pulled.
+    fn fetched(&mut self, id: FetchId, sink: &mut impl Sink) {
+        if let Some(fetch) = self.take_fetch(id) {
+            self.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
+            self.filled(fetch.link, &fetch.filling, sink);
+        }
+    }
+
+    fn fetch_faulted(&mut self, id: FetchId, sink: &mut impl Sink) {
+        if let Some(fetch) = self.take_fetch(id) {
+            self.owe(fetch.link, Header::Done { op: fetch.op, fault: true });
+            if let Some(source) = self.links.of(fetch.link).map(|link| link.peer) {
+                self.abandon(source, &fetch.filling, &OperationError::Fault, sink);
+            }
+        }
+    }
+
+    fn take_fetch(&mut self, id: FetchId) -> Option<Fetch> {
+        let fetch = self.fetches.remove(id)?;
+        if let Some(link) = self.links.of(fetch.link) {
+            link.fetches.remove(&fetch.op);
+        }
+        Some(fetch)
+    }
+}

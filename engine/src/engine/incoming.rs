@@ -1,0 +1,70 @@
+//! What arrives on a link in parts, and where it goes.
+
+use smallvec::SmallVec;
+
+use super::Engine;
+use crate::limits::REMOTE_MAX_BYTES;
+use crate::operation::{FetchId, ReceiveId, UnexpectedId};
+use crate::transport::LinkId;
+use crate::wire::Message;
+
+/// The frame of a link that has arrived in part.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// An eager message.
+    Message(Filling),
+    /// A request whose description of the payload is not all there. It is not matched yet.
+    Request(PartialRequest),
+    /// The payload that this side asked for.
+    Data(FetchId),
+}
+
+/// A message on its way into the memory where it belongs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Filling {
+    pub(super) message: Message,
+    /// How much of it has arrived. Where there is less room than that, the rest was dropped.
+    pub(super) arrived_bytes: u64,
+    pub(super) place: Place,
+}
+
+/// Where the bytes of an arriving message go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Posted(ReceiveId),
+    Unexpected(UnexpectedId),
+}
+
+#[derive(Debug)]
+pub(super) struct PartialRequest {
+    pub(super) message: Message,
+    pub(super) op: u64,
+    pub(super) remote_bytes: u8,
+    pub(super) remote: SmallVec<[u8; REMOTE_MAX_BYTES]>,
+}
+
+impl Filling {
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.message.len_bytes - self.arrived_bytes
+    }
+}
+
+impl PartialRequest {
+    /// Takes as much of `bytes` as is missing. Returns whether that is all of it.
+    pub(super) fn complete(&mut self, bytes: &[u8]) -> bool {
+        let missing = usize::from(self.remote_bytes) - self.remote.len();
+        self.remote.extend_from_slice(&bytes[..bytes.len().min(missing)]);
+        self.remote.len() == usize::from(self.remote_bytes)
+    }
+}
+
+impl Engine {
+    /// The message that a link's unfinished frame is the payload of.
+    pub(super) fn filling(&mut self, id: LinkId) -> Option<&mut Filling> {
+        match self.links.of(id)?.incoming.as_mut()? {
+            Incoming::Message(filling) => Some(filling),
+            Incoming::Data(fetch) => self.fetches.get_mut(*fetch).map(|fetch| &mut fetch.filling),
+            Incoming::Request(_) => None,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The sender's side of a rendezvous: payload that stays where it is until the peer has fetched it, or asks for it.
+//!
+//! ```text
+//!  queued --Request--> Exposed --Done--> ended
+//!                         |
+//!                         +--Clear--> Cleared --Data--> Sent --Done--> ended
+//!                                                 |
+//!                                                 +--(INJECT_COMPLETE)--> ended
+//! ```
+
+use std::collections::VecDeque;
+
+use slotmap::Key;
+
+use super::Engine;
+use super::links::{Frame, Writing};
+use crate::completion::Sink;
+use crate::error::OperationError;
+use crate::operation::{Send, SendId};
+use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
+use crate::wire::Header;
+
+/// The rendezvous that this side has begun on a link.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// In the order of their posting, which is about the order in which they end.
+    begun: VecDeque<Request>,
+    /// Those that are cleared and not begun to be sent, in the order of clearing.
+    cleared: VecDeque<SendId>,
+    /// Where the peer's first queued send is, if it was exposed already and the link had no room to say so.
+    next: Option<(SendId, Remote)>,
+    /// The peer has said so: nothing is exposed to it any more.
+    peer_cannot_pull: bool,
+}
+
+#[derive(Debug)]
+struct Request {
+    send: SendId,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The peer was told where it is.
+    Exposed,
+    /// The peer asked for it.
+    Cleared,
+    /// The link has all of it.
+    Sent,
+}
+
+impl Requests {
+    pub(super) fn is_empty(&self) -> bool {
+        self.begun.is_empty()
+    }
+
+    /// Whether payload is still needed where it is.
+    pub(super) fn have_unfetched(&self) -> bool {
+        self.begun.iter().any(|request| request.stage != Stage::Sent)
+    }
+
+    /// The sends that have not ended, of a link that has.
+    pub(super) fn into_sends(self) -> Vec<SendId> {
+        self.begun.into_iter().map(|request| request.send).collect()
+    }
+
+    /// The operation that the peer means, and its place. What a peer says is a number, and no number but those that it
+    /// was told is one of these.
+    fn find(&mut self, op: u64) -> Option<(usize, &mut Request)> {
+        self.begun.iter_mut().enumerate().find(|(_, request)| op_of(request.send) == op)
+    }
+
+    fn place_of(&self, send: SendId) -> Option<usize> {
+        self.begun.iter().position(|request| request.send == send)
+    }
+}
+
+/// The number under which the peer knows a send.
+pub(super) fn op_of(send: SendId) -> u64 {
+    send.data().as_ffi()
+}
+
+impl Engine {
+    /// Whether the peer is to fetch this send, if the transport can let it in.
+    pub(super) fn is_to_be_fetched(&self, link: LinkId, send: &Send, caps: &LinkCaps) -> bool {
+        send.may_be_fetched
+            && send.message.len_bytes > 0
+            && send.message.len_bytes >= caps.pull_min_bytes as u64
+            && self.links.get(link).is_some_and(|link| !link.requests.peer_cannot_pull)
+    }
+
+    /// Exposes the peer's first queued send and says so. `None` if the peer is not to fetch it, or cannot be let in.
+    pub(super) fn request(
+        &mut self,
+        id: LinkId,
+        send_id: SendId,
+        caps: &LinkCaps,
+        transport: &mut impl Transport,
+    ) -> Option<Result<(), Full>> {
+        let send = self.sends.get(send_id).filter(|send| self.is_to_be_fetched(id, send, caps))?;
+        let link = self.links.of(id)?;
+        let exposed_before = link.requests.next.take().filter(|(exposed, _)| *exposed == send_id);
+        let remote = match exposed_before {
+            Some((_, remote)) => remote,
+            None => transport.expose(id, &send.source.slices(0))?,
+        };
+        let bytes = remote.as_bytes();
+        let remote_bytes = u8::try_from(bytes.len()).ok()?;
+        if bytes.len() > caps.inline_max_bytes {
+            return None;
+        }
+        let header = Header::Request { message: send.message, op: op_of(send_id), remote_bytes };
+        let sent = transport.send_inline(id, &header, bytes);
+        match sent {
+            Ok(()) => link.requests.begun.push_back(Request { send: send_id, stage: Stage::Exposed }),
+            Err(Full) => link.requests.next = Some((send_id, remote)),
+        }
+        Some(sent)
+    }
+
+    /// The peer asks for payload.
+    pub(super) fn request_cleared(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        let Some((_, request)) = link.requests.find(op).filter(|(_, r)| r.stage == Stage::Exposed) else {
+            return self.condemn(id, "asks for what was not offered", sink);
+        };
+        request.stage = Stage::Cleared;
+        let send = request.send;
+        link.requests.cleared.push_back(send);
+        if cannot_pull {
+            link.requests.peer_cannot_pull = true;
+            link.requests.next = None;
+        }
+        let peer = link.peer;
+        self.activate(peer);
+    }
+
+    /// The peer has the payload, or could not read it.
+    pub(super) fn request_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        let place = link.requests.find(op).and_then(|(place, request)| match request.stage {
+            Stage::Exposed => Some(place),
+            // What was sent does not have to be read.
+            Stage::Sent if !fault => Some(place),
+            Stage::Sent | Stage::Cleared => None,
+        });
+        let Some(request) = place.and_then(|place| link.requests.begun.remove(place)) else {
+            return self.condemn(id, "is done with what was not offered", sink);
+        };
+        let Some(send) = self.sends.remove(request.send) else { return };
+        if fault {
+            self.reports.send_failed(send, OperationError::Fault, &self.peers, sink);
+        } else if send.signalled {
+            self.reports.completed(send.completion(), &self.peers, sink);
+        }
+    }
+
+    /// Sends the payload that the peer has asked for. Returns whether the link is free for messages.
+    pub(super) fn send_cleared(
+        &mut self,
+        id: LinkId,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> bool {
+        while let Some(link) = self.links.of(id)
+            && let Some(send_id) = link.requests.cleared.front().copied()
+        {
+            let Some(send) = self.sends.get(send_id) else {
+                link.requests.cleared.pop_front();
+                continue;
+            };
+            let header = Header::Data { op: op_of(send_id), len_bytes: send.message.len_bytes };
+            let sent = transport.send(id, &header, &send.source.slices(0));
+            if sent == Sent::Full {
+                return false;
+            }
+            link.requests.cleared.pop_front();
+            if let Sent::Partial(taken_bytes) = sent {
+                link.writing = Some(Writing { frame: Frame::Data, send: send_id, taken_bytes });
+                return false;
+            }
+            self.data_taken(id, send_id, sink);
+        }
+        true
+    }
+
+    /// The link has all of a payload that the peer has asked for.
+    pub(super) fn data_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        let Some(place) = link.requests.place_of(send_id) else { return };
+        if self.sends.get(send_id).is_some_and(|send| send.message.wants_ack) {
+            link.requests.begun[place].stage = Stage::Sent;
+            return;
+        }
+        link.requests.begun.remove(place);
+        if let Some(send) = self.sends.remove(send_id)
+            && send.signalled
+        {
+            self.reports.completed(send.completion(), &self.peers, sink);
+        }
+    }
+}

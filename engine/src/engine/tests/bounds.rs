@@ -1,0 +1,70 @@
+//! Room, depths and cancellation.
+
+use super::*;
+
+#[test]
+fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
+    let (mut engine, peer, mut transport, _) = engine_with_peer();
+    let mut engine_sink = Recorder { room: 1, ..Recorder::default() };
+    engine.config.rx_depth_ops = 3;
+    for context in 1..=3 {
+        engine.post_receive(receive(4, context), &mut engine_sink).unwrap();
+    }
+    for _ in 0..3 {
+        engine.arrivals(&mut engine_sink).frame(LinkId(7), &untagged(1), b"m");
+    }
+    assert_eq!(engine_sink.contexts(), [1]);
+    assert_eq!(engine.outstanding_receives(), 2);
+    engine.post_receive(receive(4, 4), &mut engine_sink).unwrap();
+    let full = engine.post_receive(receive(4, 5), &mut engine_sink);
+    assert_eq!(full, Err(Again::QueueFull.into()));
+    engine.post_send(send_to(peer, b"reserved", 9), &mut transport, &mut engine_sink).unwrap();
+    assert_eq!(engine_sink.contexts(), [1, 9], "a reserved place is always there");
+    engine_sink.take();
+    engine.deliver_held(&mut engine_sink);
+    assert_eq!(engine_sink.contexts(), [2]);
+    engine_sink.room = 10;
+    engine.arrivals(&mut engine_sink).frame(LinkId(7), &untagged(1), b"m");
+    assert_eq!(engine_sink.contexts(), [2], "a later completion does not overtake a held one");
+    engine.deliver_held(&mut engine_sink);
+    assert_eq!(engine_sink.contexts(), [2, 3, 4]);
+}
+
+#[test]
+fn depths_and_the_message_limit_are_kept() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.config = Config { tx_depth_ops: 1, rx_depth_ops: 1, message_max_bytes: 4 };
+    let too_long = engine.post_send(send_to(peer, b"12345", 0), &mut transport, &mut sink);
+    assert_eq!(too_long, Err(Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into()));
+    transport.answers = [Sent::Full].into();
+    engine.post_send(send_to(peer, b"1", 1), &mut transport, &mut sink).unwrap();
+    let full = engine.post_send(send_to(peer, b"2", 2), &mut transport, &mut sink);
+    assert_eq!(full, Err(Again::QueueFull.into()));
+    engine.transmit(&mut transport, &mut sink);
+    engine.post_send(send_to(peer, b"3", 3), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [1, 3]);
+}
+
+#[test]
+fn cancel_takes_back_what_has_not_begun_and_nothing_else() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.answers = [Sent::Partial(1)].into();
+    engine.post_send(send_to(peer, b"begun before", 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_to(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    engine.post_receive(receive(4, 3), &mut sink).unwrap();
+    engine.post_receive(ReceiveRequest { tagged: true, ..receive(4, 4) }, &mut sink).unwrap();
+    engine.arrivals(&mut sink).begin(LinkId(7), &untagged(2));
+
+    assert!(engine.cancel(1, &mut sink).is_err(), "a link has begun it");
+    assert!(engine.cancel(3, &mut sink).is_err(), "a message has matched it");
+    engine.cancel(2, &mut sink).unwrap();
+    engine.cancel(4, &mut sink).unwrap();
+    assert!(engine.cancel(4, &mut sink).is_err());
+    assert_eq!(sink.contexts(), [2, 4]);
+    for ended in sink.take() {
+        assert_eq!(ended.unwrap_err().error, OperationError::Cancelled);
+    }
+    engine.arrivals(&mut sink).chunk(LinkId(7), b"ab");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.contexts(), [3, 1]);
+}

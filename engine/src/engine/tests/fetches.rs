@@ -1,0 +1,469 @@
+//! The receiver's side of a rendezvous.
+
+use super::*;
+use crate::limits::{MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES};
+
+const LINK: LinkId = LinkId(7);
+
+/// An engine whose peer on link 7 has this in its memory, and which pulls 4 bytes at a time.
+fn engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
+    let (mut engine, _, transport, sink) = engine_with_peer();
+    engine.pull_step_max_bytes = 4;
+    (engine, Scripted { memory: memory.to_vec(), ..transport }, sink)
+}
+
+fn offer(op: u64, len_bytes: u64) -> Header {
+    let Header::Message(message) = untagged(len_bytes) else { unreachable!("it is a message") };
+    Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }
+}
+
+/// An offer of what the receiver can only ask for, by a sender that waits to hear that it is there.
+fn offer_to_be_asked_for(op: u64, len_bytes: u64) -> Header {
+    let message = Message { len_bytes, tag: None, data: None, wants_ack: true };
+    Header::Request { message, op, remote_bytes: 0 }
+}
+
+fn done(op: u64) -> Header {
+    Header::Done { op, fault: false }
+}
+
+fn clear(op: u64, cannot_pull: bool) -> Header {
+    Header::Clear { op, cannot_pull }
+}
+
+fn sent(transport: &Scripted) -> Vec<Header> {
+    transport.sent.iter().map(|(_, header, _)| *header).collect()
+}
+
+/// From which offset on, and how many bytes, was pulled.
+fn pulled(transport: &Scripted) -> Vec<(u64, usize)> {
+    transport.pulled.iter().map(|(_, offset_bytes, count_bytes)| (*offset_bytes, *count_bytes)).collect()
+}
+
+fn error(sink: &Recorder, at: usize) -> &OperationError {
+    &sink.ended[at].as_ref().expect_err("it failed").error
+}
+
+#[test]
+fn an_offered_message_is_matched_pulled_and_done_with() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
+    let request = ReceiveRequest { tagged: true, ..receive(8, 5) };
+    engine.post_receive(request, &mut sink).unwrap();
+    let message = Message { len_bytes: 4, tag: Some(3), data: Some(99), wants_ack: false };
+    let header = Header::Request { message, op: 11, remote_bytes: REMOTE.len() as u8 };
+    engine.arrivals(&mut sink).frame(LINK, &header, REMOTE);
+    assert!(engine.cancel(5, &mut sink).is_err(), "a message has matched it");
+    assert!(sink.ended.is_empty() && transport.pulled.is_empty());
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.pulled, [(Remote::new(REMOTE).unwrap(), 0, 4)]);
+    let completion = sink.take().remove(0).unwrap();
+    assert_eq!((completion.context, completion.data, completion.tag), (5, 99, 3));
+    assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcd"[..])));
+    assert_eq!(sent(&transport), [done(11)], "said at once, and whatever the level");
+    assert!(!engine.has_unsent() && engine.fetches.is_empty());
+}
+
+#[test]
+fn a_request_may_arrive_in_pieces() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
+    engine.post_receive(receive(4, 1), &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LINK, &offer(11, 4));
+    assert!(arrivals.space(LINK).is_empty());
+    arrivals.chunk(LINK, &REMOTE[..1]);
+    arrivals.chunk(LINK, &REMOTE[1..]);
+    arrivals.frame(LINK, &untagged(1), b"x");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.pulled, [(Remote::new(REMOTE).unwrap(), 0, 4)]);
+    assert_eq!(received(&sink.ended[0]), b"abcd");
+    engine.post_receive(receive(4, 2), &mut sink).unwrap();
+    assert_eq!(received(&sink.ended[1]), b"x", "what follows is a frame of its own");
+}
+
+#[test]
+fn requests_and_messages_are_matched_in_the_order_of_their_arrival() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"fetched");
+    for context in 1..=3 {
+        engine.post_receive(receive(9, context), &mut sink).unwrap();
+    }
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &untagged(5), b"first");
+    arrivals.frame(LINK, &offer(1, 7), REMOTE);
+    arrivals.frame(LINK, &untagged(5), b"third");
+    assert_eq!(sink.contexts(), [1, 3]);
+    engine.transmit(&mut transport, &mut sink);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.contexts(), [1, 3, 2]);
+    assert_eq!(received(&sink.ended[2]), b"fetched");
+}
+
+#[test]
+fn pulls_take_turns_step_by_step() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
+    for context in 1..=2 {
+        engine.post_receive(receive(10, context), &mut sink).unwrap();
+    }
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &offer(1, 10), REMOTE);
+    arrivals.frame(LINK, &offer(2, 6), REMOTE);
+    let mut ended = Vec::new();
+    for _ in 0..4 {
+        engine.transmit(&mut transport, &mut sink);
+        ended.push(sink.ended.len());
+    }
+    assert_eq!(pulled(&transport), [(0, 4), (0, 4), (4, 4), (4, 2), (8, 2)]);
+    assert_eq!((ended, sent(&transport)), (vec![0, 1, 2, 2], vec![done(2), done(1)]));
+    assert_eq!((received(&sink.ended[0]), received(&sink.ended[1])), (&b"012345"[..], &b"0123456789"[..]));
+}
+
+#[test]
+fn a_pass_pulls_so_much_and_leaves_the_rest_to_the_next() {
+    let step_bytes = PULL_PASS_MAX_BYTES / 2;
+    let (mut engine, mut transport, mut sink) = engine_and_memory(&vec![7; step_bytes]);
+    engine.pull_step_max_bytes = step_bytes;
+    for op in 1..=3 {
+        engine.post_receive(receive(step_bytes, op), &mut sink).unwrap();
+        engine.arrivals(&mut sink).frame(LINK, &offer(op, step_bytes as u64), REMOTE);
+    }
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.contexts(), [1, 2]);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.contexts(), [1, 2, 3]);
+}
+
+#[test]
+fn only_what_fits_is_pulled_and_the_rest_is_reported() {
+    for room in [0, 3, 4, 5] {
+        let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
+        engine.post_receive(receive(room, 1), &mut sink).unwrap();
+        engine.arrivals(&mut sink).frame(LINK, &offer(9, 10), REMOTE);
+        engine.transmit(&mut transport, &mut sink);
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(pulled(&transport).iter().map(|(_, count)| count).sum::<usize>(), room);
+        assert_eq!(error(&sink, 0), &OperationError::Truncated { overflow_bytes: 10 - room as u64 });
+        assert_eq!(received(&sink.ended[0]), &b"0123456789"[..room]);
+        assert_eq!(sent(&transport), [done(9)], "the sender may forget it");
+    }
+}
+
+#[test]
+fn an_empty_message_needs_no_pull() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
+    engine.arrivals(&mut sink).frame(LINK, &offer(9, 0), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((sent(&transport), transport.pulled.len()), (vec![done(9)], 0));
+    engine.post_receive(receive(1, 1), &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [1]);
+}
+
+#[test]
+fn an_unexpected_message_is_pulled_at_once_and_waits_whole() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
+    engine.arrivals(&mut sink).frame(LINK, &offer(9, 10), REMOTE);
+    for _ in 0..3 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(sent(&transport), [done(9)]);
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(LinkError::Closed));
+    engine.post_receive(receive(10, 1), &mut sink).unwrap();
+    assert_eq!(received(&sink.ended[0]), b"0123456789", "its sender is not needed any more");
+}
+
+#[test]
+fn a_receive_takes_over_a_message_that_is_being_pulled() {
+    for (room, steps_before) in [(10, 0), (10, 1), (10, 2), (6, 1), (6, 2), (4, 1), (4, 2), (3, 1), (0, 2)] {
+        let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
+        engine.arrivals(&mut sink).frame(LINK, &offer(9, 10), REMOTE);
+        for _ in 0..steps_before {
+            engine.transmit(&mut transport, &mut sink);
+        }
+        engine.post_receive(receive(room, 1), &mut sink).unwrap();
+        assert!(engine.cancel(1, &mut sink).is_err() && sink.ended.is_empty());
+        for _ in 0..3 {
+            engine.transmit(&mut transport, &mut sink);
+        }
+        assert_eq!(received(&sink.ended[0]), &b"0123456789"[..room], "room for {room}, after {steps_before}");
+        let count_bytes: usize = pulled(&transport).iter().map(|(_, count)| count).sum();
+        assert_eq!(count_bytes, room.max(4 * steps_before), "nothing is pulled twice, or in vain");
+        assert_eq!((sent(&transport), engine.unexpected.len()), (vec![done(9)], 0));
+    }
+}
+
+#[test]
+fn where_this_side_cannot_pull_it_asks_and_never_tries_again_on_that_link() {
+    for refused_after in 0..3 {
+        let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
+        transport.pulls =
+            VecDeque::from_iter([Pull::Done, Pull::Done, Pull::Refused].into_iter().skip(2 - refused_after));
+        for context in 1..=3 {
+            engine.post_receive(receive(10, context), &mut sink).unwrap();
+        }
+        engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
+        for _ in 0..=refused_after {
+            engine.transmit(&mut transport, &mut sink);
+        }
+        engine.arrivals(&mut sink).frame(LINK, &offer(2, 10), REMOTE);
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(sent(&transport), [clear(1, true), clear(2, true)]);
+        assert_eq!((transport.pulled.len(), sink.ended.len()), (refused_after + 1, 0));
+
+        // Whole, and in pieces, in whatever order the sender likes.
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.frame(LINK, &Header::Data { op: 2, len_bytes: 10 }, b"9876543210");
+        arrivals.begin(LINK, &Header::Data { op: 1, len_bytes: 10 });
+        let mut space = arrivals.space(LINK);
+        assert_eq!(space[0].len(), 10, "all of it comes again");
+        space[0][..3].copy_from_slice(b"012");
+        drop(space);
+        arrivals.placed(LINK, 3);
+        arrivals.chunk(LINK, b"3456789");
+        arrivals.frame(LINK, &untagged(5), b"eager");
+        engine.transmit(&mut transport, &mut sink);
+        let payloads: Vec<&[u8]> = sink.ended.iter().map(received).collect();
+        assert_eq!(payloads, [&b"9876543210"[..], b"0123456789", b"eager"]);
+        assert_eq!((transport.sent.len(), engine.fetches.len()), (2, 0), "nobody waits to hear of it");
+    }
+}
+
+#[test]
+fn another_link_is_tried_for_itself() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
+    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
+    transport.pulls = [Pull::Refused].into();
+    engine.arrivals(&mut sink).frame(LINK, &offer(1, 4), REMOTE);
+    engine.arrivals(&mut sink).frame(LinkId(8), &offer(1, 4), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    let answers = [(LINK, clear(1, true), Vec::new()), (LinkId(8), done(1), Vec::new())];
+    assert_eq!(transport.sent, answers, "the same number on two links is two operations");
+}
+
+#[test]
+fn what_can_only_be_asked_for_is_and_its_sender_is_told_if_it_waits() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
+    engine.post_receive(receive(6, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &offer_to_be_asked_for(1, 6), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((sent(&transport), transport.pulled.len()), (vec![clear(1, false)], 0));
+    engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 6 }, b"012345");
+    assert_eq!(received(&sink.ended[0]), b"012345");
+    engine.arrivals(&mut sink).frame(LINK, &offer(2, 4), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sent(&transport)[1..], [done(1), done(2)]);
+    assert_eq!(transport.pulled.len(), 1, "that says nothing of whether this side can pull");
+}
+
+#[test]
+fn a_receive_takes_over_a_message_that_was_asked_for_at_any_moment() {
+    for (arrived_before, room) in [(0, 10), (0, 3), (4, 10), (4, 6), (4, 3), (4, 0)] {
+        let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
+        transport.pulls = [Pull::Done, Pull::Refused].into();
+        engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
+        engine.transmit(&mut transport, &mut sink);
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(sent(&transport), [clear(1, true)]);
+        let payload = b"0123456789";
+        if arrived_before > 0 {
+            engine.arrivals(&mut sink).begin(LINK, &Header::Data { op: 1, len_bytes: 10 });
+            engine.arrivals(&mut sink).chunk(LINK, &payload[..arrived_before]);
+        }
+        engine.post_receive(receive(room, 1), &mut sink).unwrap();
+        assert!(sink.ended.is_empty());
+        if arrived_before == 0 {
+            engine.arrivals(&mut sink).begin(LINK, &Header::Data { op: 1, len_bytes: 10 });
+        }
+        engine.arrivals(&mut sink).chunk(LINK, &payload[arrived_before..]);
+        assert_eq!(received(&sink.ended[0]), &payload[..room]);
+        assert_eq!(sink.ended[0].is_ok(), room == 10);
+    }
+}
+
+#[test]
+fn an_unexpected_message_that_was_asked_for_waits_whole() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
+    transport.pulls = [Pull::Done, Pull::Refused].into();
+    engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    engine.transmit(&mut transport, &mut sink);
+    engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 10 }, b"0123456789");
+    engine.post_receive(receive(10, 1), &mut sink).unwrap();
+    assert_eq!(received(&sink.ended[0]), b"0123456789", "what was pulled before the refusal is forgotten");
+}
+
+#[test]
+fn memory_that_cannot_be_read_fails_its_receive_and_both_sides_know() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
+    transport.pulls = [Pull::Done, Pull::Fault].into();
+    engine.post_receive(receive(10, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(error(&sink, 0), &OperationError::Fault);
+    assert_eq!(received(&sink.ended[0]), b"0123");
+    assert_eq!(sent(&transport), [Header::Done { op: 1, fault: true }]);
+
+    // Nobody has asked for this one, so nobody is told, and it is no longer there.
+    transport.pulls = [Pull::Fault].into();
+    engine.arrivals(&mut sink).frame(LINK, &offer(2, 4), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sent(&transport)[1..], [Header::Done { op: 2, fault: true }]);
+    engine.post_receive(receive(10, 2), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"next");
+    assert_eq!(received(&sink.ended[1]), b"next");
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty() && engine.unexpected.is_empty());
+}
+
+#[test]
+fn a_sender_that_is_gone_is_not_asked_again_and_its_link_ends_what_is_left() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
+    transport.pulls = [Pull::Gone, Pull::Gone].into();
+    engine.post_receive(receive(10, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &offer(1, 10), REMOTE);
+    engine.arrivals(&mut sink).frame(LINK, &offer(2, 10), REMOTE);
+    for _ in 0..3 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!((transport.pulled.len(), transport.sent.len(), sink.ended.len()), (2, 0, 0));
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
+    assert_eq!(error(&sink, 0).errno(), Errno::ECONNRESET);
+    assert_eq!((engine.outstanding_receives(), engine.unexpected.len(), engine.fetches.len()), (0, 0, 0));
+}
+
+#[test]
+fn a_link_that_goes_down_fails_the_receives_in_every_state_and_drops_what_nobody_wanted() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
+    for context in 1..=4 {
+        engine.post_receive(receive(10, context), &mut sink).unwrap();
+    }
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &offer(1, 10), REMOTE);
+    arrivals.frame(LINK, &offer_to_be_asked_for(2, 10), b"");
+    arrivals.frame(LINK, &offer_to_be_asked_for(3, 10), b"");
+    engine.transmit(&mut transport, &mut sink);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &offer(4, 10), REMOTE);
+    arrivals.frame(LINK, &offer(5, 10), REMOTE);
+    arrivals.begin(LINK, &Header::Data { op: 3, len_bytes: 10 });
+    arrivals.chunk(LINK, b"01");
+    arrivals.link(LINK, LinkEvent::Down(LinkError::Closed));
+    assert_eq!(sink.contexts(), [1, 2, 3, 4]);
+    assert!((0..4).all(|at| error(&sink, at).errno() == Errno::ESHUTDOWN));
+    let placed: Vec<&[u8]> = sink.ended.iter().map(received).collect();
+    assert_eq!(placed, [&b"0123"[..], b"", b"01", b""]);
+    let pulled_before = transport.pulled.len();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((transport.pulled.len(), engine.has_unsent()), (pulled_before, false));
+    assert!(engine.fetches.is_empty() && engine.unexpected.is_empty() && engine.receives.is_empty());
+}
+
+#[test]
+fn a_request_that_has_arrived_in_part_is_nothing_when_its_link_goes_down() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
+    engine.post_receive(receive(4, 1), &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LINK, &offer(1, 4));
+    arrivals.chunk(LINK, &REMOTE[1..]);
+    arrivals.link(LINK, LinkEvent::Down(LinkError::Closed));
+    arrivals.link(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
+    arrivals.chunk(LINK, b"late");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((engine.outstanding_receives(), sink.ended.len(), transport.sent.len()), (1, 0, 0));
+}
+
+#[test]
+fn answers_wait_in_order_where_the_link_is_full_or_in_the_middle_of_a_frame() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
+    let peer = engine.peer(address(2));
+    transport.answers = [Sent::Partial(1)].into();
+    engine.post_send(send_to(peer, b"a long message", 1), &mut transport, &mut sink).unwrap();
+    transport.answers = [Sent::Full].into();
+    let asking = Header::Message(Message { len_bytes: 0, tag: None, data: None, wants_ack: true });
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &offer(1, 4), REMOTE);
+    arrivals.frame(LINK, &offer_to_be_asked_for(2, 4), b"");
+    arrivals.frame(LINK, &asking, b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.len(), 1, "the link is in the middle of a message");
+    // The message ends, another one is begun and not ended: what is owed goes between them.
+    engine.post_send(send_to(peer, b"another message", 2), &mut transport, &mut sink).unwrap();
+    let whole = Sent::Whole;
+    transport.answers = [whole, whole, whole, Sent::Full].into();
+    engine.transmit(&mut transport, &mut sink);
+    let ack = Header::Ack { received: 1 };
+    assert_eq!(sent(&transport)[1..], [ack, done(1)]);
+    assert!(engine.has_unsent());
+    transport.answers = [whole, Sent::Partial(1)].into();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sent(&transport)[3..], [clear(2, false), untagged(15)]);
+    engine.transmit(&mut transport, &mut sink);
+    assert!(!engine.has_unsent());
+}
+
+#[test]
+fn what_no_correct_peer_does_with_offers_ends_the_link() {
+    type Frames = Vec<(Header, &'static [u8])>;
+    let data = |op, len_bytes| Header::Data { op, len_bytes };
+    let too_long = [0; REMOTE_MAX_BYTES + 1].as_slice();
+    // On a link where 1 is being pulled, 2 was asked for, and so was 3 on another link.
+    let cases: [(&str, Frames); 9] = [
+        ("offers two under one number", vec![(offer(1, 4), REMOTE)]),
+        ("offers again what was asked for", vec![(offer(2, 4), REMOTE)]),
+        ("offers two at once", vec![(offer(8, 4), REMOTE), (offer(8, 4), REMOTE)]),
+        ("sends what was not asked for", vec![(data(1, 10), b"0123456789")]),
+        ("sends what was not offered", vec![(data(9, 4), b"0123")]),
+        ("sends what was offered elsewhere", vec![(data(3, 10), b"0123456789")]),
+        ("sends less than was offered", vec![(data(2, 9), b"012345678")]),
+        ("sends twice", vec![(data(2, 10), b"0123456789"), (data(2, 10), b"0123456789")]),
+        ("describes at length", vec![(offer(8, 4), Box::leak(too_long.into()))]),
+    ];
+    for (what, frames) in cases {
+        for in_pieces in [false, true] {
+            let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
+            let mut arrivals = engine.arrivals(&mut sink);
+            arrivals.link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 3 });
+            arrivals.frame(LINK, &offer(1, 10), REMOTE);
+            arrivals.frame(LINK, &offer_to_be_asked_for(2, 10), b"");
+            arrivals.frame(LinkId(8), &offer_to_be_asked_for(3, 10), b"");
+            engine.transmit(&mut transport, &mut sink);
+            for (header, payload) in &frames {
+                let mut arrivals = engine.arrivals(&mut sink);
+                if in_pieces && payload.len() <= REMOTE_MAX_BYTES {
+                    arrivals.begin(LINK, header);
+                    for byte in payload.chunks(1) {
+                        arrivals.chunk(LINK, byte);
+                    }
+                } else {
+                    arrivals.frame(LINK, header, payload);
+                }
+            }
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(transport.closed, [(LINK, Close::Abort)], "{what}");
+            assert_eq!(
+                (engine.fetches.len(), engine.unexpected.len()),
+                if what == "sends twice" { (1, 2) } else { (1, 1) },
+                "{what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_length_that_is_only_claimed_costs_a_step_and_no_more() {
+    let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
+    transport.pulls = [Pull::Fault].into();
+    engine.arrivals(&mut sink).frame(LINK, &offer(1, MESSAGE_MAX_BYTES), REMOTE);
+    let asked = Header::Request {
+        message: Message { len_bytes: MESSAGE_MAX_BYTES, tag: None, data: None, wants_ack: false },
+        op: 2,
+        remote_bytes: 0,
+    };
+    engine.arrivals(&mut sink).frame(LINK, &asked, b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(pulled(&transport), [(0, 4)]);
+    let header = Header::Data { op: 2, len_bytes: MESSAGE_MAX_BYTES };
+    engine.arrivals(&mut sink).begin(LINK, &header);
+    engine.arrivals(&mut sink).chunk(LINK, b"start");
+    let capacities: Vec<usize> =
+        engine.unexpected.values().map(|unexpected| unexpected.bytes.capacity()).collect();
+    assert!(capacities.len() == 1 && capacities[0] < 100, "{capacities:?}");
+}

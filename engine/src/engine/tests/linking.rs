@@ -1,0 +1,154 @@
+//! Links that come up and go down, and what hangs on them.
+
+use super::*;
+
+#[test]
+fn a_link_that_goes_down_by_itself_is_not_closed_again() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
+    arrivals.link(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    arrivals.link(LinkId(7), LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty());
+}
+
+#[test]
+fn a_link_failure_ends_everything_that_hangs_on_the_link_once() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
+    engine.post_send(acked, &mut transport, &mut sink).unwrap();
+    transport.answers = [Sent::Partial(1)].into();
+    engine.post_send(send_to(peer, b"partly written", 2), &mut transport, &mut sink).unwrap();
+    let silent = SendRequest { signalled: false, ..send_to(peer, b"queued, silent", 3) };
+    engine.post_send(silent, &mut transport, &mut sink).unwrap();
+    engine.post_receive(receive(10, 4), &mut sink).unwrap();
+    engine.post_receive(receive(10, 5), &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LinkId(7), &untagged(9));
+    arrivals.chunk(LinkId(7), b"abc");
+    arrivals.link(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
+    arrivals.link(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
+
+    assert_eq!(sink.contexts(), [1, 2, 3, 4], "the receive that nothing matched stays posted");
+    for ended in &sink.ended {
+        let Err(failure) = ended else { panic!("all of them failed") };
+        assert_eq!(failure.error, OperationError::Link(LinkError::System(Errno::ECONNRESET)));
+    }
+    assert_eq!(received(&sink.ended[3]), b"abc");
+    assert_eq!((engine.outstanding_sends(), engine.outstanding_receives()), (0, 1));
+    sink.take();
+
+    engine.post_send(send_to(peer, b"again", 6), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.connected, [address(2)], "the next send connects anew");
+    assert_eq!(sink.contexts(), [6]);
+}
+
+#[test]
+fn the_beginning_of_an_unexpected_message_vanishes_with_its_link() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LinkId(7), &untagged(5), b"whole");
+    arrivals.begin(LinkId(7), &untagged(5));
+    arrivals.chunk(LinkId(7), b"pa");
+    arrivals.link(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    engine.post_receive(receive(9, 1), &mut sink).unwrap();
+    engine.post_receive(receive(9, 2), &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [1]);
+    assert_eq!(received(&sink.ended[0]), b"whole");
+}
+
+#[test]
+fn another_instance_at_the_same_address_ends_the_former_one() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"to the first", 1) };
+    engine.post_send(acked, &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    assert_eq!(sink.contexts(), [1]);
+    engine.post_send(send_to(peer, b"second", 2), &mut transport, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LinkId(7), Close::Abort)]);
+    assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
+}
+
+#[test]
+fn a_simultaneous_connect_keeps_both_links_and_each_side_its_own() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    let peer = engine.peer(address(2));
+    engine.post_send(send_to(peer, b"first", 1), &mut transport, &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.link(LinkId(5), LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.link(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.frame(LinkId(5), &untagged(2), b"hi");
+    engine.post_send(send_to(peer, b"second", 2), &mut transport, &mut sink).unwrap();
+    assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
+    engine.arrivals(&mut sink).link(LinkId(5), LinkEvent::Down(LinkError::Closed));
+    engine.post_send(send_to(peer, b"third", 3), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [1, 2, 3]);
+    assert_eq!(transport.connected, [address(2)]);
+}
+
+#[test]
+fn frames_of_links_that_are_not_up_are_ignored() {
+    let mut engine = Engine::new(Config::default());
+    let mut sink = Recorder::default();
+    engine.post_receive(receive(4, 1), &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LinkId(3), &untagged(1), b"x");
+    arrivals.begin(LinkId(3), &untagged(9));
+    arrivals.chunk(LinkId(3), b"x");
+    arrivals.placed(LinkId(3), 1);
+    assert!(arrivals.space(LinkId(3)).is_empty());
+    arrivals.link(LinkId(3), LinkEvent::Down(LinkError::Closed));
+    assert!(sink.ended.is_empty());
+}
+
+#[test]
+fn a_link_to_a_former_instance_that_comes_up_late_does_not_end_the_present_one() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    let peer = engine.peer(address(2));
+    engine.post_send(send_to(peer, b"to the former", 1), &mut transport, &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.link(LinkId(7), LinkEvent::Up { peer: address(2), instance: 2 });
+    arrivals.link(LinkId(0), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LinkId(0), Close::Abort)]);
+    engine.post_send(send_to(peer, b"to the present", 2), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.last().unwrap().0, LinkId(7));
+}
+
+#[test]
+fn a_link_of_the_peer_that_is_up_is_used_before_one_that_is_still_being_made() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    let peer = engine.peer(address(2));
+    transport.answers = [Sent::Full, Sent::Full].into();
+    engine.post_send(send_to(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.sent.is_empty());
+    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent[0].0, LinkId(7));
+    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
+    engine.arrivals(&mut sink).link(LinkId(0), refused);
+    assert!(sink.ended.iter().all(Result::is_ok));
+    assert_eq!(sink.contexts(), [1]);
+}
+
+#[test]
+fn links_to_one_peer_that_break_do_so_together_but_close_one_by_one() {
+    let broken = LinkError::System(Errno::ECONNRESET);
+    for (error, others_closed) in [(broken, &[(LinkId(7), Close::Abort)][..]), (LinkError::Closed, &[])] {
+        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"on the first", 1) };
+        engine.post_send(acked, &mut transport, &mut sink).unwrap();
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
+        arrivals.link(LinkId(8), LinkEvent::Down(error));
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.closed, others_closed);
+        assert_eq!(sink.ended.len(), others_closed.len());
+    }
+}

@@ -1,0 +1,105 @@
+//! Messages that arrive, and the receives that take them.
+
+use super::*;
+
+#[test]
+fn a_message_fills_the_posted_receive_and_reports_all_of_it() {
+    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    let request = ReceiveRequest {
+        tagged: true,
+        criteria: Criteria { source: Some(peer), tag: 0xf0, ignore: 0xf },
+        ..receive(8, 5)
+    };
+    engine.post_receive(request, &mut sink).unwrap();
+    let message = Message { len_bytes: 3, tag: Some(0xf7), data: Some(99), wants_ack: false };
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(message), b"abc");
+    assert_eq!(
+        sink.take(),
+        [Ok(Completion {
+            context: 5,
+            flags: CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA,
+            len_bytes: 3,
+            data: 99,
+            tag: 0xf7,
+            source: Some(peer),
+            buffer: Buffer::Received(BytesMut::from(&b"abc"[..])),
+            reserved: false,
+        })]
+    );
+    assert_eq!(engine.outstanding_receives(), 0);
+}
+
+#[test]
+fn tagged_and_untagged_messages_never_match_each_other() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    let tagged = Message { len_bytes: 1, tag: Some(0), data: None, wants_ack: false };
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(tagged), b"t");
+    assert!(sink.ended.is_empty());
+    engine.post_receive(ReceiveRequest { tagged: true, ..receive(8, 2) }, &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(1), b"u");
+    assert_eq!(sink.contexts(), [2, 1]);
+}
+
+#[test]
+fn a_receive_takes_over_a_message_that_has_arrived_in_part() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).begin(LinkId(7), &untagged(6));
+    engine.arrivals(&mut sink).chunk(LinkId(7), b"ab");
+    assert!(engine.arrivals(&mut sink).space(LinkId(7)).is_empty());
+    engine.post_receive(receive(6, 1), &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    let mut space = arrivals.space(LinkId(7));
+    assert_eq!(space.iter().map(|piece| piece.len()).sum::<usize>(), 4);
+    space[0][..3].copy_from_slice(b"cde");
+    drop(space);
+    arrivals.placed(LinkId(7), 3);
+    arrivals.chunk(LinkId(7), b"f");
+    assert_eq!(received(&sink.ended[0]), b"abcdef");
+}
+
+#[test]
+fn truncation_is_reported_with_what_did_not_fit_however_the_message_comes() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    for way in 0..3 {
+        let post = |engine: &mut Engine, sink: &mut Recorder| {
+            engine.post_receive(receive(4, way), sink).unwrap();
+        };
+        match way {
+            0 => {
+                post(&mut engine, &mut sink);
+                engine.arrivals(&mut sink).frame(LinkId(7), &untagged(6), b"abcdef");
+            }
+            1 => {
+                post(&mut engine, &mut sink);
+                let mut arrivals = engine.arrivals(&mut sink);
+                arrivals.begin(LinkId(7), &untagged(6));
+                arrivals.chunk(LinkId(7), b"abcde");
+                assert!(arrivals.space(LinkId(7)).is_empty());
+                arrivals.chunk(LinkId(7), b"f");
+            }
+            _ => {
+                engine.arrivals(&mut sink).frame(LinkId(7), &untagged(6), b"abcdef");
+                post(&mut engine, &mut sink);
+            }
+        }
+        let ended = sink.take();
+        assert_eq!(received(&ended[0]), b"abcd");
+        let Err(failure) = &ended[0] else { panic!("truncation is an error") };
+        assert_eq!(failure.error, OperationError::Truncated { overflow_bytes: 2 });
+        assert_eq!((failure.completion.context, failure.completion.len_bytes), (way, 4));
+    }
+}
+
+#[test]
+fn a_silent_receive_reports_nothing_but_its_failure() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let silent = |context| ReceiveRequest { signalled: false, ..receive(2, context) };
+    engine.post_receive(silent(1), &mut sink).unwrap();
+    engine.post_receive(silent(2), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(2), b"ok");
+    assert!(sink.ended.is_empty());
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(3), b"not");
+    assert_eq!(sink.contexts(), [2]);
+    assert!(sink.ended[0].is_err());
+}

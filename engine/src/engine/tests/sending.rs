@@ -1,0 +1,121 @@
+//! Sends that travel eagerly, and their acknowledgement.
+
+use super::*;
+
+#[test]
+fn sends_are_queued_behind_what_the_link_does_not_take_and_keep_their_order() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.answers = [Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
+    engine.post_send(send_to(peer, b"0123456789", 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_to(peer, b"x", 2), &mut transport, &mut sink).unwrap();
+    assert!(sink.ended.is_empty() && engine.has_unsent());
+    engine.transmit(&mut transport, &mut sink);
+    engine.transmit(&mut transport, &mut sink);
+    assert!(sink.ended.is_empty());
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.contexts(), [1, 2]);
+    let payloads: Vec<&[u8]> = transport.sent.iter().map(|(_, _, payload)| &payload[..]).collect();
+    assert_eq!(payloads, [&b"0123456789"[..], b"x"]);
+    assert!(!engine.has_unsent());
+    assert!(transport.connected.is_empty(), "the peer's own link is used");
+}
+
+#[test]
+fn an_injected_message_is_copied_when_the_link_does_not_take_it() {
+    for answer in [Sent::Full, Sent::Partial(4)] {
+        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        let mut message = *b"injected message";
+        let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };
+        #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
+        // SAFETY: the engine copies an injected message before `post_send` returns.
+        let source = unsafe { Source::raw(&[segment]) }.unwrap();
+        transport.answers = [answer].into();
+        let request = SendRequest { source, inject: true, signalled: false, ..send_to(peer, b"", 0) };
+        engine.post_send(request, &mut transport, &mut sink).unwrap();
+        message.fill(0);
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.sent[0].2, b"injected message");
+        assert!(sink.ended.is_empty());
+    }
+}
+
+#[test]
+fn a_send_that_awaits_an_acknowledgement_completes_with_it_and_not_before() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.post_send(send_to(peer, b"a", 1), &mut transport, &mut sink).unwrap();
+    let acked = |context| SendRequest { level: Level::Transmit, ..send_to(peer, b"b", context) };
+    engine.post_send(acked(2), &mut transport, &mut sink).unwrap();
+    engine.post_send(acked(3), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [1]);
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 1 }, b"");
+    assert_eq!(sink.contexts(), [1]);
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 2 }, b"");
+    assert_eq!(sink.contexts(), [1, 2]);
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 3 }, b"");
+    assert_eq!(sink.contexts(), [1, 2, 3]);
+}
+
+#[test]
+fn arrivals_are_acknowledged_once_a_pass_and_only_when_asked() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(0), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.sent.is_empty());
+    let asking = Header::Message(Message { len_bytes: 0, tag: None, data: None, wants_ack: true });
+    engine.arrivals(&mut sink).frame(LinkId(7), &asking, b"");
+    engine.arrivals(&mut sink).frame(LinkId(7), &asking, b"");
+    transport.answers = [Sent::Full].into();
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.sent.is_empty() && engine.has_unsent());
+    engine.transmit(&mut transport, &mut sink);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent, [(LinkId(7), Header::Ack { received: 3 }, Vec::new())]);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_not_sent_ends_the_link() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let request = SendRequest { level: Level::Delivery, ..send_to(peer, b"a", 1) };
+    engine.post_send(request, &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 2 }, b"");
+    let Err(failure) = &sink.ended[0] else { panic!("the send failed") };
+    assert_eq!(failure.error.errno(), Errno::EPROTO);
+    engine.arrivals(&mut sink).frame(LinkId(7), &untagged(1), b"ignored");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LinkId(7), Close::Abort)]);
+}
+
+#[test]
+fn a_message_that_is_still_being_written_cannot_be_acknowledged() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.answers = [Sent::Partial(2)].into();
+    let request = SendRequest { level: Level::Delivery, ..send_to(peer, b"half of it", 1) };
+    engine.post_send(request, &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 1 }, b"");
+    assert_eq!(sink.ended[0].as_ref().unwrap_err().error.errno(), Errno::EPROTO);
+}
+
+#[test]
+fn an_injected_send_hands_back_what_was_ours_and_forgets_what_was_not() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let injected =
+        |source| SendRequest { source, inject: true, level: Level::Transmit, ..send_to(peer, b"", 1) };
+    let pieces = vec![Bytes::from_static(b"in "), Bytes::from_static(b"pieces")];
+    for answer in [Sent::Whole, Sent::Full] {
+        transport.answers = [answer].into();
+        let owned = Source::owned_vector(pieces.clone()).unwrap();
+        engine.post_send(injected(owned), &mut transport, &mut sink).unwrap();
+        let raw = [Segment { address: b"raw".as_ptr(), len_bytes: 3 }];
+        #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
+        // SAFETY: the bytes are static.
+        let raw = unsafe { Source::raw(&raw) }.unwrap();
+        engine.post_send(injected(raw), &mut transport, &mut sink).unwrap();
+        engine.transmit(&mut transport, &mut sink);
+    }
+    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Ack { received: 4 }, b"");
+    let buffers: Vec<Buffer> = sink.take().into_iter().map(|ended| ended.unwrap().buffer).collect();
+    let whole = Buffer::SentVector(pieces);
+    assert_eq!(buffers, [whole.clone(), Buffer::None, whole, Buffer::None]);
+    let payloads: Vec<&[u8]> = transport.sent.iter().map(|(_, _, payload)| &payload[..]).collect();
+    assert_eq!(payloads, [&b"in pieces"[..], b"raw", b"in pieces", b"raw"]);
+}

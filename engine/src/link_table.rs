@@ -1,0 +1,78 @@
+//! A table of links, for transports.
+
+use crate::transport::LinkId;
+
+/// What a transport keeps of its links, by number. Small numbers are given out, and given out again once they are free.
+#[derive(Debug)]
+pub struct LinkTable<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<LinkId>,
+}
+
+impl<T> Default for LinkTable<T> {
+    fn default() -> Self {
+        LinkTable { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> LinkTable<T> {
+    /// Enters a link under a number that is free.
+    pub fn insert(&mut self, link: T) -> LinkId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            let id = u32::try_from(self.slots.len()).expect("fewer links than there can be descriptors");
+            self.slots.push(None);
+            LinkId(id)
+        });
+        self.slots[id.0 as usize] = Some(link);
+        id
+    }
+
+    /// The link of this number, if there is one.
+    #[inline]
+    pub fn get(&self, id: LinkId) -> Option<&T> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
+    /// The link of this number, if there is one.
+    #[inline]
+    pub fn get_mut(&mut self, id: LinkId) -> Option<&mut T> {
+        self.slots.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// Takes a link out and frees its number.
+    pub fn remove(&mut self, id: LinkId) -> Option<T> {
+        let link = self.slots.get_mut(id.0 as usize)?.take()?;
+        self.free.push(id);
+        Some(link)
+    }
+
+    /// The numbers that are not free.
+    pub fn ids(&self) -> impl Iterator<Item = LinkId> + '_ {
+        let taken = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
+        taken.map(|(at, _)| LinkId(at as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again_once_they_are_free() {
+        let mut links = LinkTable::default();
+        let (first, second) = (links.insert('a'), links.insert('b'));
+        assert_ne!(first, second);
+        assert_eq!(links.remove(first), Some('a'));
+        assert_eq!(links.remove(first), None, "freed twice");
+        assert_eq!((links.get(first), links.ids().collect::<Vec<_>>()), (None, vec![second]));
+        assert_eq!(links.insert('c'), first);
+        assert_eq!(links.get_mut(first), Some(&mut 'c'));
+        assert_eq!(links.get(second), Some(&'b'));
+    }
+
+    #[test]
+    fn an_unknown_number_is_nobody() {
+        let mut links = LinkTable::<char>::default();
+        assert!(links.get(LinkId(7)).is_none() && links.remove(LinkId(u32::MAX)).is_none());
+    }
+}

@@ -1,0 +1,149 @@
+//! Payload that is exposed and pulled.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use crate::address::AddressFormat;
+use crate::loopback::{Faults, LoopbackTransport, Network};
+use crate::transport::{Close, LinkEvent, LinkId, Provider, Pull, Receiver, Remote, Space, Transport};
+use crate::wire::{Header, Message};
+
+/// Remembers the links that came up.
+#[derive(Default)]
+struct Ups(Vec<LinkId>);
+
+impl Receiver for Ups {
+    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
+    fn begin(&mut self, _: LinkId, _: &Header) {}
+    fn space(&mut self, _: LinkId) -> Space<'_> {
+        Space::new()
+    }
+    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn link(&mut self, link: LinkId, event: LinkEvent) {
+        if let LinkEvent::Up { .. } = event {
+            self.0.push(link);
+        }
+    }
+}
+
+/// Two ends of a link: who exposes, and who pulls.
+struct Linked {
+    network: Network,
+    exposer: LoopbackTransport,
+    puller: LoopbackTransport,
+    /// The link's name at either end.
+    to_puller: LinkId,
+    to_exposer: LinkId,
+}
+
+impl Linked {
+    fn new(faults: Faults) -> Linked {
+        let network = Network::new(1, faults);
+        let wildcard = AddressFormat::SockaddrIn.wildcard();
+        let [mut exposer, mut puller] = [1, 2].map(|instance| network.open(wildcard, instance).unwrap());
+        let to_puller = exposer.connect(puller.address());
+        exposer.receive(9, &mut Ups::default());
+        let mut ups = Ups::default();
+        puller.receive(9, &mut ups);
+        Linked { network, exposer, puller, to_puller, to_exposer: ups.0[0] }
+    }
+
+    fn expose(&mut self, payload: &[u8]) -> Remote {
+        let (start, end) = payload.split_at(payload.len() / 3);
+        let slices = [IoSlice::new(start), IoSlice::new(end)];
+        self.exposer.expose(self.to_puller, &slices).expect("this network lets peers in")
+    }
+
+    fn pull(&mut self, from: &Remote, offset_bytes: u64, count_bytes: usize) -> (Pull, Vec<u8>) {
+        let mut into = vec![0; count_bytes];
+        let (start, end) = into.split_at_mut(count_bytes / 2);
+        let mut slices = [IoSliceMut::new(start), IoSliceMut::new(end)];
+        let pulled = self.puller.pull(self.to_exposer, from, offset_bytes, &mut slices);
+        (pulled, into)
+    }
+}
+
+fn pulls() -> Faults {
+    Faults { pull_min_bytes: Some(100), ..Faults::default() }
+}
+
+#[test]
+fn what_is_exposed_is_pulled_from_any_offset_and_nothing_else_is() {
+    let mut linked = Linked::new(pulls());
+    let remotes = [linked.expose(b"0123456789"), linked.expose(b"other")];
+    assert_eq!(linked.pull(&remotes[0], 0, 10), (Pull::Done, b"0123456789".to_vec()));
+    assert_eq!(linked.pull(&remotes[0], 3, 4), (Pull::Done, b"3456".to_vec()));
+    assert_eq!(linked.pull(&remotes[1], 5, 0), (Pull::Done, Vec::new()));
+    for (offset_bytes, count_bytes) in [(0, 11), (7, 4), (11, 0), (u64::MAX, 1)] {
+        assert_eq!(linked.pull(&remotes[0], offset_bytes, count_bytes).0, Pull::Fault);
+    }
+    for nonsense in [&b""[..], b"short", &[0xff; 8], &[1; 64]] {
+        assert_eq!(linked.pull(&Remote::new(nonsense).unwrap(), 0, 1).0, Pull::Fault);
+    }
+    // The exposing side cannot use its own description, nor can another link.
+    let mut own = [0; 5];
+    let mut into = [IoSliceMut::new(&mut own)];
+    assert_eq!(linked.exposer.pull(linked.to_puller, &remotes[1], 0, &mut into), Pull::Fault);
+}
+
+#[test]
+fn a_network_pulls_where_it_is_told_to_and_its_links_keep_to_that() {
+    let mut linked = Linked::new(Faults::default());
+    assert_eq!(linked.exposer.caps(linked.to_puller).pull_min_bytes, usize::MAX);
+    linked.network.set_faults(pulls());
+    assert_eq!(linked.exposer.caps(linked.to_puller).pull_min_bytes, usize::MAX, "never grows");
+    assert_eq!(linked.exposer.expose(linked.to_puller, &[IoSlice::new(b"abc")]), None);
+    let linked = Linked::new(pulls());
+    assert_eq!(linked.exposer.caps(linked.to_puller).pull_min_bytes, 100);
+}
+
+#[test]
+fn a_refusal_is_for_the_life_of_the_link_and_a_fault_is_not() {
+    let mut linked = Linked::new(pulls());
+    let remote = linked.expose(b"abc");
+    linked.network.set_faults(Faults { fault_pull_per_mille: 1000, ..pulls() });
+    assert_eq!(linked.pull(&remote, 0, 3).0, Pull::Fault);
+    linked.network.set_faults(pulls());
+    assert_eq!(linked.pull(&remote, 0, 3).0, Pull::Done);
+    linked.network.set_faults(Faults { refuse_pull_per_mille: 1000, ..pulls() });
+    assert_eq!(linked.pull(&remote, 0, 3).0, Pull::Refused);
+    linked.network.set_faults(pulls());
+    assert_eq!(linked.pull(&remote, 0, 3).0, Pull::Refused);
+}
+
+#[test]
+fn nothing_is_pulled_once_the_link_has_ended() {
+    let ends: [fn(&mut Linked); 4] = [
+        |linked| linked.exposer.close(linked.to_puller, Close::Drain),
+        |linked| linked.exposer.close(linked.to_puller, Close::Abort),
+        |linked| assert!(linked.network.kill(linked.exposer.address())),
+        |linked| {
+            let addresses = (linked.exposer.address(), linked.puller.address());
+            assert_eq!(linked.network.break_link(addresses.0, addresses.1), 1);
+        },
+    ];
+    for end in ends {
+        let mut linked = Linked::new(pulls());
+        let remote = linked.expose(b"abc");
+        end(&mut linked);
+        assert_eq!(linked.pull(&remote, 0, 3), (Pull::Gone, vec![0; 3]));
+    }
+}
+
+#[test]
+fn what_the_peer_is_done_with_is_exposed_no_longer() {
+    for answer in [Header::Done { op: 9, fault: false }, Header::Clear { op: 9, cannot_pull: true }] {
+        let mut linked = Linked::new(pulls());
+        let remotes = [linked.expose(b"abc"), linked.expose(b"def")];
+        let message = Message { len_bytes: 3, tag: None, data: None, wants_ack: false };
+        for (op, remote) in (9..).zip(&remotes) {
+            let bytes = remote.as_bytes();
+            let header = Header::Request { message, op, remote_bytes: bytes.len() as u8 };
+            assert_eq!(linked.exposer.send_inline(linked.to_puller, &header, bytes), Ok(()));
+        }
+        assert_eq!(linked.pull(&remotes[0], 0, 3).0, Pull::Done);
+        assert_eq!(linked.puller.send_inline(linked.to_exposer, &answer, &[]), Ok(()));
+        assert_eq!(linked.pull(&remotes[0], 0, 3).0, Pull::Fault);
+        assert_eq!(linked.pull(&remotes[1], 0, 3).0, Pull::Done, "the other one is not touched");
+    }
+}
