@@ -1,1 +1,57 @@
-//! The shared-memory backend.
+//! The shared-memory backend of homespun: endpoints of one user's processes on one host, with no system call on the way
+//! of a small message.
+//!
+//! [`ShmProvider`] opens a [`ShmTransport`] for each endpoint. An endpoint has an abstract UNIX name made of its address;
+//! a link is a connection to that name, over which each side hands the other a ring in sealed anonymous memory. Nothing
+//! has a name in a file system, so nothing is left behind, whatever happens to a process.
+//!
+//! ```text
+//!   sender                                                     receiver
+//!   Producer --- lines, each with its sequence number ------>  Consumer      one ring for each direction
+//!      \\-------- payload too long for a line ------------>      /
+//!   doorbell --- rung when the ring has gone cold --------->   epoll
+//!   control  --- greeting, ring and doorbell; hang-up ----->   control
+//!   memory   <-- large payload, copied by the receiver -----   process_vm_readv
+//! ```
+//!
+//! A small message is one cache line. A ring that carries messages is hot: its receiver looks at it in every pass. One that
+//! stays empty goes cold: its receiver looks no more until its doorbell rings, so that polling costs what is active.
+//!
+//! What a peer writes is copied out once and checked then; a process of the same user that scribbles over everything it
+//! shares ends its own link, and nothing more. Processes of other users are refused.
+//!
+//! # Memory
+//!
+//! A link takes two segments of about 290 KiB each, whose pages are there once they are used, and up to four descriptors on
+//! each side.
+
+#![deny(unsafe_code)]
+
+pub mod limits;
+
+mod control;
+mod cookie;
+mod findings;
+#[expect(unsafe_code, reason = "closes the descriptors of a forked child")]
+mod fork;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod hello;
+mod line;
+mod link;
+mod listener;
+mod memory;
+mod name;
+mod poller;
+mod provider;
+mod ring;
+#[expect(unsafe_code, reason = "shares memory with other processes")]
+mod segment;
+mod sync;
+#[expect(unsafe_code, reason = "asks the kernel what no safe interface asks")]
+mod sys;
+mod transport;
+
+pub use provider::ShmProvider;
+pub use transport::ShmTransport;

@@ -1,0 +1,9 @@
+//! Both ends of a ring, in memory that somebody writes over.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    homespun_shm::fuzzing::ring(input);
+});

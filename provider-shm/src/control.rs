@@ -1,0 +1,196 @@
+//! Control sockets: how two processes find each other, see who the other is, hand over their rings, and notice that the
+//! other is gone.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use homespun_engine::address::Address;
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::LinkError;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, connect, recvmsg, sendmsg, shutdown,
+    socket_with,
+};
+use smallvec::SmallVec;
+
+use crate::fork::OwnFd;
+use crate::hello::{GREETING_BYTES, Greeting};
+use crate::name;
+use crate::sys::{self, Credentials};
+
+/// What comes with a greeting: the sender's ring and its doorbell.
+pub(crate) struct Handover {
+    pub(crate) greeting: Greeting,
+    pub(crate) ring: OwnedFd,
+    pub(crate) doorbell: OwnedFd,
+}
+
+/// How many descriptors come with a greeting.
+const HANDOVER_FDS: usize = 2;
+
+/// What a look at a control socket found.
+pub(crate) enum Heard {
+    /// Nothing yet.
+    Nothing,
+    /// The peer's greeting.
+    Greeting(Box<Handover>),
+    /// The peer has let go of its end.
+    HungUp,
+}
+
+/// Why no connection was made.
+pub(crate) enum DialError {
+    /// As many connections as the peer lets wait are waiting. It may be tried again.
+    Busy,
+    /// It will not get better.
+    Failed(LinkError),
+}
+
+/// One end of a connection between two endpoints.
+#[derive(Debug)]
+pub(crate) struct Control {
+    socket: OwnFd,
+    peer: Credentials,
+}
+
+impl Control {
+    /// Connects to the endpoint at an address.
+    pub(crate) fn dial(to: Address) -> Result<Control, DialError> {
+        let mut refused = DialError::Failed(LinkError::System(Errno::ECONNREFUSED));
+        for candidate in name::candidates(to) {
+            let socket = OwnFd::new(socket()?);
+            match connect(&socket, &name::of(candidate)?) {
+                Ok(()) => return Control::identify(socket).map_err(DialError::Failed),
+                Err(rustix::io::Errno::CONNREFUSED) => {}
+                Err(rustix::io::Errno::AGAIN) => refused = DialError::Busy,
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+        }
+        Err(refused)
+    }
+
+    /// Takes in a connection that was accepted.
+    pub(crate) fn accepted(socket: OwnedFd) -> Result<Control, LinkError> {
+        Control::identify(OwnFd::new(socket))
+    }
+
+    /// Only processes of this user are talked to: an abstract name has no owner, so anybody may have it, and anybody may
+    /// connect to it.
+    fn identify(socket: OwnFd) -> Result<Control, LinkError> {
+        let peer = sys::credentials(&socket).map_err(|error| LinkError::System(errno(&error)))?;
+        let uid = rustix::process::geteuid().as_raw();
+        if peer.uid != uid {
+            tracing::warn!(peer.uid, uid, peer.pid, "refused: the other process belongs to another user");
+            return Err(LinkError::Denied("the other process belongs to another user"));
+        }
+        Ok(Control { socket, peer })
+    }
+
+    pub(crate) fn peer(&self) -> Credentials {
+        self.peer
+    }
+
+    /// A descriptor that becomes readable when the peer's process ends, or `None` where there is no such thing: if the
+    /// peer lives in another PID namespace, or has ended already and left the end of the connection to tell of it.
+    pub(crate) fn pidfd(&self) -> Option<OwnFd> {
+        let opened = sys::peer_pidfd(&self.socket).or_else(|_| {
+            let pid = rustix::process::Pid::from_raw(self.peer.pid).ok_or(io::ErrorKind::NotFound)?;
+            Ok::<_, io::Error>(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+        });
+        opened.map(OwnFd::new).inspect_err(|error| tracing::debug!(%error, "no pidfd of the peer")).ok()
+    }
+
+    /// Sends this side's greeting. All of it is sent at once or nothing.
+    pub(crate) fn greet(
+        &self,
+        greeting: &Greeting,
+        ring: BorrowedFd<'_>,
+        doorbell: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let descriptors = [ring, doorbell];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDOVER_FDS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        let has_room = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        debug_assert!(has_room, "the space is for these descriptors");
+        let bytes = greeting.emit();
+        match sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)? {
+            GREETING_BYTES => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
+    }
+
+    /// Looks whether the peer's greeting has come.
+    ///
+    /// # Errors
+    ///
+    /// The peer does not behave, or its descriptors could not be taken over for want of room for them.
+    pub(crate) fn listen(&self) -> Result<Heard, LinkError> {
+        // One byte and one descriptor more than there should be, to see that there are not more.
+        let mut bytes = [0; GREETING_BYTES + 1];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDOVER_FDS + 1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(
+            &self.socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
+        );
+        let received = match received {
+            Ok(received) if received.bytes == 0 => return Ok(Heard::HungUp),
+            Ok(received) => received,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(Heard::Nothing),
+            Err(rustix::io::Errno::CONNRESET) => return Ok(Heard::HungUp),
+            Err(error) => return Err(LinkError::System(Errno::new(error.raw_os_error()))),
+        };
+        let mut descriptors = SmallVec::<[OwnedFd; HANDOVER_FDS + 1]>::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        let greeting = bytes.first_chunk().map(Greeting::parse).filter(|_| received.bytes == GREETING_BYTES);
+        let Some(greeting) = greeting else { return Err(LinkError::Protocol("not a homespun endpoint")) };
+        let greeting = greeting.map_err(|reason| LinkError::Protocol(reason.reason()))?;
+        if descriptors.len() < HANDOVER_FDS && received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(LinkError::System(Errno::EMFILE));
+        }
+        let mut descriptors = descriptors.into_iter();
+        match (descriptors.next(), descriptors.next(), descriptors.next()) {
+            (Some(ring), Some(doorbell), None) => {
+                Ok(Heard::Greeting(Box::new(Handover { greeting, ring, doorbell })))
+            }
+            _ => Err(LinkError::Protocol("a greeting with other descriptors than it should have")),
+        }
+    }
+
+    /// Ends the connection, whoever else may hold a copy of this end.
+    pub(crate) fn hang_up(&self) {
+        if let Err(error) = shutdown(&self.socket, Shutdown::Both) {
+            tracing::trace!(%error, "the connection had ended");
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A socket that keeps messages apart, so that a greeting arrives with its descriptors or not at all.
+pub(crate) fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+pub(crate) fn errno(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::new)
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> DialError {
+        DialError::Failed(LinkError::System(errno(&error)))
+    }
+}

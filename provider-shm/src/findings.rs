@@ -1,0 +1,62 @@
+//! What stands in the way of cross-memory copies on this host.
+
+use std::{fs, io};
+
+use crate::memory;
+
+/// Where the Yama security module says who may trace whom.
+const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
+
+/// Says in a sentence whether large messages can be copied straight from process to process.
+pub(crate) fn cross_memory(allows_any_tracer: bool) -> String {
+    let scope = fs::read_to_string(PTRACE_SCOPE).ok().and_then(|text| text.trim().parse().ok());
+    describe(memory::probe(), scope, rustix::process::geteuid().is_root(), allows_any_tracer)
+}
+
+fn describe(probe: io::Result<()>, scope: Option<u32>, is_root: bool, allows_any_tracer: bool) -> String {
+    let both_copies = "large messages take two copies, through the ring";
+    match (probe, scope) {
+        (Err(error), _) => {
+            format!("cross-memory copies are barred here (process_vm_readv: {error}): {both_copies}")
+        }
+        (Ok(()), None | Some(0)) => "cross-memory copies work: large messages take one copy".into(),
+        (Ok(()), Some(_)) if is_root => {
+            "cross-memory copies work for a privileged process: large messages take one copy".into()
+        }
+        (Ok(()), Some(1)) if allows_any_tracer => {
+            "cross-memory copies work with processes that set FI_HOMESPUN_SHM_ANY_TRACER, as this one does: large \
+             messages between them take one copy"
+                .into()
+        }
+        (Ok(()), Some(1)) => format!(
+            "cross-memory copies work from descendants only (kernel.yama.ptrace_scope is 1): between other processes \
+             {both_copies}; FI_HOMESPUN_SHM_ANY_TRACER=1 lets every process of this user read this one's memory"
+        ),
+        (Ok(()), Some(scope)) => format!(
+            "cross-memory copies are for administrators only (kernel.yama.ptrace_scope is {scope}): {both_copies}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_is_said_and_so_is_the_way_out() {
+        let barred = || Err(io::Error::from(rustix::io::Errno::PERM));
+        let cases = [
+            (barred(), None, true, "barred here (process_vm_readv: Operation not permitted"),
+            (Ok(()), None, false, "work: large messages take one copy"),
+            (Ok(()), Some(0), false, "work: large messages take one copy"),
+            (Ok(()), Some(1), true, "privileged"),
+            (Ok(()), Some(1), false, "FI_HOMESPUN_SHM_ANY_TRACER=1"),
+            (Ok(()), Some(2), false, "administrators only (kernel.yama.ptrace_scope is 2)"),
+        ];
+        for (probe, scope, is_root, expected) in cases {
+            let said = describe(probe, scope, is_root, false);
+            assert!(said.contains(expected), "{said}");
+        }
+        assert!(describe(Ok(()), Some(1), false, true).contains("as this one does"));
+    }
+}

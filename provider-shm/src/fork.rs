@@ -1,0 +1,137 @@
+//! What becomes of an endpoint in a forked child: nothing.
+//!
+//! A child has copies of its parent's descriptors. As long as it keeps them, a peer does not see the parent's sockets
+//! hang up, and what the child does to them happens to the parent. So the child closes its copies at once, in a handler
+//! that `fork(2)` calls, and whatever it inherits of an endpoint knows that it is not its own.
+
+use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::hint;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// How many times the process that this one stems from had forked it, and its ancestors before it.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// The descriptors that a child must not keep, and whose they are: a child that has descriptors of its own leaves alone what
+/// it has inherited and closed.
+static REGISTRY: Registry =
+    Registry { is_locked: AtomicBool::new(false), descriptors: UnsafeCell::new(BTreeMap::new()) };
+
+/// The process that made something, as its descendants can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Birth(u32);
+
+impl Birth {
+    pub(crate) fn now() -> Birth {
+        install_handlers();
+        Birth(GENERATION.load(Ordering::Relaxed))
+    }
+
+    /// Whether this process was forked since.
+    #[inline]
+    pub(crate) fn is_elsewhere(self) -> bool {
+        GENERATION.load(Ordering::Relaxed) != self.0
+    }
+}
+
+/// A descriptor that a forked child loses.
+#[derive(Debug)]
+pub(crate) struct OwnFd {
+    fd: ManuallyDrop<OwnedFd>,
+    birth: Birth,
+}
+
+impl OwnFd {
+    pub(crate) fn new(fd: OwnedFd) -> OwnFd {
+        let birth = Birth::now();
+        REGISTRY.with(|descriptors| descriptors.insert(fd.as_raw_fd(), birth));
+        OwnFd { fd: ManuallyDrop::new(fd), birth }
+    }
+}
+
+impl AsFd for OwnFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for OwnFd {
+    fn drop(&mut self) {
+        if self.birth.is_elsewhere() {
+            // The handler has closed it, and its number may stand for something else by now.
+            return;
+        }
+        REGISTRY.with(|descriptors| descriptors.remove(&self.fd.as_raw_fd()));
+        // SAFETY: the field is not used again, for this is the end of its owner.
+        drop(unsafe { ManuallyDrop::take(&mut self.fd) });
+    }
+}
+
+/// A set behind a lock that may be taken before a fork and released on both sides of it, which no lock of a library
+/// allows. It is held for an insertion, a removal or a fork only.
+struct Registry {
+    is_locked: AtomicBool,
+    descriptors: UnsafeCell<BTreeMap<RawFd, Birth>>,
+}
+
+// SAFETY: `descriptors` is used only between `lock` and `unlock`, by one thread at a time.
+unsafe impl Sync for Registry {}
+
+impl Registry {
+    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<RawFd, Birth>) -> T) -> T {
+        self.lock();
+        // SAFETY: the lock is held, so there is no other reference, and `work` can reach the set in no other way.
+        let result = work(unsafe { &mut *self.descriptors.get() });
+        self.unlock();
+        result
+    }
+
+    fn lock(&self) {
+        while self.is_locked.swap(true, Ordering::Acquire) {
+            hint::spin_loop();
+        }
+    }
+
+    fn unlock(&self) {
+        self.is_locked.store(false, Ordering::Release);
+    }
+}
+
+fn install_handlers() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        // SAFETY: the handlers are functions that live as long as the code that calls `fork`, and do only what may be
+        // done in a child of a process with many threads: they touch memory that no other thread can have left half
+        // changed, since the lock is held over the fork, and close descriptors.
+        let result = unsafe {
+            libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child))
+        };
+        if result != 0 {
+            tracing::warn!("forked children will keep connections open: no memory for a handler");
+        }
+    });
+}
+
+extern "C" fn before_fork() {
+    REGISTRY.lock();
+}
+
+extern "C" fn after_fork_in_parent() {
+    REGISTRY.unlock();
+}
+
+extern "C" fn after_fork_in_child() {
+    let parent = Birth(GENERATION.fetch_add(1, Ordering::Relaxed));
+    // SAFETY: `before_fork` took the lock, and the child has one thread.
+    for (&fd, &birth) in unsafe { &*REGISTRY.descriptors.get() } {
+        if birth == parent {
+            // SAFETY: the child's copy of a descriptor whose owner knows, by its birth, not to use it here.
+            unsafe { libc::close(fd) };
+        }
+    }
+    // The entries stay: to remove one would be to free memory, which a handler must not do.
+    REGISTRY.unlock();
+}

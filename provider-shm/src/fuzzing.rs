@@ -1,0 +1,245 @@
+//! What the fuzz target of the ring runs: a program of calls to both ends of a ring, between which somebody writes over
+//! anything in it. Ordinary tests replay a corpus with it.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use homespun_engine::limits::REMOTE_MAX_BYTES;
+use homespun_engine::transport::Sent;
+use homespun_engine::wire::{Header, Message};
+
+use crate::line::sequence;
+use crate::ring::recorder::{LINK, Recorder};
+use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
+use crate::segment::Segment;
+use crate::sync::Ordering;
+
+/// Runs the program that `input` stands for and returns whether the ring was acceptable to both ends: every program may
+/// make it unacceptable by writing over it, and none may do worse.
+///
+/// # Panics
+///
+/// If anything else goes wrong: the consumer reports what no [`Receiver`](homespun_engine::transport::Receiver) need
+/// expect, or frames are lost or altered although nobody wrote over them.
+pub fn ring(input: &[u8]) -> bool {
+    let (segment, file) = Segment::create().expect("memory for a ring");
+    let other = Segment::map(&file).expect("memory for a ring");
+    let mut run = Run {
+        producer: Producer::new(segment),
+        consumer: Consumer::new(other),
+        recorder: Recorder::default(),
+        sent: VecDeque::new(),
+        rest: Vec::new(),
+        is_refused: false,
+        is_scribbled: false,
+        has_finished: false,
+    };
+    let mut input = Input(input);
+    while let Some(step) = input.byte() {
+        run.step(step, &mut input);
+    }
+    run.check();
+    !run.is_refused && !run.producer.is_broken()
+}
+
+/// What the steps of a program are, by the remainder of their first byte.
+const STEPS: u8 = 8;
+
+struct Run {
+    producer: Producer,
+    consumer: Consumer,
+    recorder: Recorder,
+    /// What was taken and has not been compared with what has arrived.
+    sent: VecDeque<(Header, Vec<u8>)>,
+    /// What is left of a frame that was taken in part.
+    rest: Vec<u8>,
+    is_refused: bool,
+    is_scribbled: bool,
+    has_finished: bool,
+}
+
+impl Run {
+    fn step(&mut self, step: u8, input: &mut Input<'_>) {
+        match step % STEPS {
+            0 | 1 => self.send(input),
+            2 => self.resume(),
+            3 => self.receive(u32::from(input.byte().unwrap_or(u8::MAX))),
+            4 => {
+                let offset = input.number(3) as usize;
+                let len_bytes = usize::from(input.byte().unwrap_or(0));
+                self.producer.segment().scribble(offset, input.take(len_bytes));
+                self.is_scribbled = true;
+            }
+            5 => self.scribble_line(input),
+            6 => self.wait(input.byte().unwrap_or(0)),
+            _ => self.scribble_counters(input),
+        }
+    }
+
+    /// Sends a frame that a correct engine sends, with a payload of any length.
+    fn send(&mut self, input: &mut Input<'_>) {
+        if self.producer.is_mid_frame() || self.has_finished {
+            return;
+        }
+        let kind = input.byte().unwrap_or(0);
+        let len_bytes = input.number(3) as usize % (1 << 19);
+        let message = Message {
+            len_bytes: len_bytes as u64,
+            tag: (kind & 8 != 0).then_some(len_bytes as u64),
+            data: (kind & 16 != 0).then_some(7),
+            wants_ack: kind & 32 != 0,
+        };
+        let op = len_bytes as u64;
+        let remote_bytes = len_bytes % (REMOTE_MAX_BYTES + 1);
+        let header = match kind % 8 {
+            0..=2 => Header::Message(message),
+            3 => Header::Ack { received: op },
+            4 => Header::Request { message, op, remote_bytes: remote_bytes as u8 },
+            5 => Header::Clear { op, cannot_pull: message.wants_ack },
+            6 => Header::Data { op, len_bytes: op },
+            _ => Header::Done { op, fault: message.wants_ack },
+        };
+        let payload: Vec<u8> = (0..header.payload_len_bytes()).map(|n| (n ^ n >> 8) as u8).collect();
+        let sent = if kind & 64 != 0 && payload.len() <= INLINE_MAX_BYTES {
+            self.producer.send_inline(&header, &payload).map_or(Sent::Full, |()| Sent::Whole)
+        } else {
+            let (start, end) = payload.split_at(payload.len() / 3);
+            self.producer.send(&header, &[IoSlice::new(start), IoSlice::new(end)])
+        };
+        match sent {
+            Sent::Full => return,
+            Sent::Partial(count_bytes) => self.rest = payload[count_bytes..].to_vec(),
+            Sent::Whole => assert!(!self.producer.is_mid_frame()),
+        }
+        self.sent.push_back((header, payload));
+    }
+
+    fn resume(&mut self) {
+        if !self.producer.is_mid_frame() {
+            return;
+        }
+        match self.producer.resume(&[IoSlice::new(&self.rest)]) {
+            Sent::Full => {}
+            Sent::Partial(count_bytes) => {
+                self.rest.drain(..count_bytes);
+                assert!(!self.rest.is_empty());
+            }
+            Sent::Whole => self.rest.clear(),
+        }
+    }
+
+    fn receive(&mut self, budget_frames: u32) {
+        if self.is_refused {
+            return;
+        }
+        match self.consumer.receive(LINK, budget_frames, &mut self.recorder) {
+            Ok(count) => assert!(count <= budget_frames),
+            Err(_) => self.is_refused = true,
+        }
+        for frame in self.recorder.frames.drain(..) {
+            let sent = self.sent.pop_front();
+            assert!(self.is_scribbled || sent == Some(frame), "another frame than was sent");
+        }
+    }
+
+    /// Puts a line that looks like one where the consumer looks for it, or will.
+    fn scribble_line(&mut self, input: &mut Input<'_>) {
+        let shape = usize::from(input.byte().unwrap_or(0));
+        let (ahead, value_bytes, others) = (shape % 4, shape / 4 % 8 + 1, shape / 32);
+        let position = self.consumer.position() + ahead as u64;
+        let line = self.producer.segment().line(position);
+        let kind_flags_and_len = input.number(4) << u32::BITS;
+        line[0].store(kind_flags_and_len | u64::from(sequence(position)), Ordering::Relaxed);
+        for word in line.iter().skip(1).take(others) {
+            word.store(input.number(value_bytes), Ordering::Relaxed);
+        }
+        self.is_scribbled = true;
+    }
+
+    fn scribble_counters(&mut self, input: &mut Input<'_>) {
+        let (offset, value) = (input.byte().unwrap_or(0), input.number(8));
+        self.producer.segment().scribble(usize::from(offset % 24) * 8, &value.to_le_bytes());
+        self.is_scribbled = true;
+    }
+
+    /// What surrounds sleeping.
+    fn wait(&mut self, what: u8) {
+        match what % 8 {
+            0 => _ = self.consumer.chill(),
+            1 => self.consumer.warm(),
+            2 => _ = self.producer.needs_doorbell(),
+            3 => _ = self.producer.want_room(),
+            4 => _ = self.consumer.room_was_wanted(),
+            5 => self.consumer.publish_progress(),
+            6 => _ = self.consumer.end(),
+            _ if !self.producer.is_mid_frame() => {
+                self.producer.finish();
+                self.has_finished = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Where nobody wrote over anything, all that was taken arrives.
+    fn check(&mut self) {
+        if self.is_scribbled {
+            return;
+        }
+        for _ in 0..=self.rest.len() {
+            self.receive(u32::MAX);
+            if !self.producer.is_mid_frame() {
+                break;
+            }
+            self.resume();
+        }
+        assert!(!self.is_refused && !self.producer.is_broken(), "correct ends refuse each other");
+        assert!(self.sent.is_empty() && self.consumer.is_empty(), "something was lost");
+    }
+}
+
+/// The bytes of a program. What is missing at its end is zero.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (&byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(byte)
+    }
+
+    fn take(&mut self, count_bytes: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count_bytes.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    fn number(&mut self, count_bytes: usize) -> u64 {
+        self.take(count_bytes).iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Replays the kept inputs of the fuzz target. Both verdicts must occur in them, or they show little.
+    #[test]
+    fn corpus() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ring");
+        let mut verdicts = [0, 0];
+        for entry in
+            fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()))
+        {
+            let path = entry.unwrap().path();
+            let is_acceptable = ring(&fs::read(&path).unwrap());
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(!name.starts_with("good-") || is_acceptable, "{name} was refused");
+            assert!(!name.starts_with("bad-") || !is_acceptable, "{name} was accepted");
+            verdicts[usize::from(is_acceptable)] += 1;
+        }
+        assert!(verdicts.iter().all(|&count| count > 0), "refused and accepted: {verdicts:?}");
+    }
+}

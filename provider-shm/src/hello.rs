@@ -1,0 +1,90 @@
+//! What each side of a link says first, over the control socket, together with two descriptors: its ring and the
+//! doorbell of that ring.
+//!
+//! ```text
+//!  offset  0                     48               56       64
+//!          +---------------------+----------------+--------+
+//!          | who it is           | cookie address | cookie |
+//!          +---------------------+----------------+--------+
+//! ```
+//!
+//! The first part is the [hello of every homespun transport](homespun_engine::wire::hello). Numbers are little-endian.
+
+use std::ops::Range;
+
+use homespun_engine::wire::WireError;
+use homespun_engine::wire::hello::{self, HELLO_BYTES};
+
+use crate::cookie::CookieAt;
+
+/// The size of a greeting in bytes.
+pub(crate) const GREETING_BYTES: usize = field::COOKIE.end;
+
+mod field {
+    use super::{HELLO_BYTES, Range};
+
+    pub(super) const WHO: Range<usize> = 0..HELLO_BYTES;
+    pub(super) const COOKIE_ADDRESS: Range<usize> = 48..56;
+    pub(super) const COOKIE: Range<usize> = 56..64;
+}
+
+const _: () = assert!(field::WHO.end == field::COOKIE_ADDRESS.start);
+
+/// A hello over shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    pub(crate) who: hello::Hello,
+    /// What whoever pulls from the sender's memory has to find there.
+    pub(crate) cookie: CookieAt,
+}
+
+impl Greeting {
+    pub(crate) fn emit(&self) -> [u8; GREETING_BYTES] {
+        let mut bytes = [0; GREETING_BYTES];
+        bytes[field::WHO].copy_from_slice(&self.who.emit());
+        bytes[field::COOKIE_ADDRESS].copy_from_slice(&self.cookie.address.to_le_bytes());
+        bytes[field::COOKIE].copy_from_slice(&self.cookie.value.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a greeting.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hello::parse`](hello::Hello::parse) says.
+    pub(crate) fn parse(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, WireError> {
+        let (who, rest) = bytes.split_first_chunk().ok_or(WireError::BadMagic)?;
+        let (address, rest) = rest.split_first_chunk().ok_or(WireError::BadMagic)?;
+        let value = rest.first_chunk().ok_or(WireError::BadMagic)?;
+        Ok(Greeting {
+            who: hello::Hello::parse(who)?,
+            cookie: CookieAt { address: u64::from_le_bytes(*address), value: u64::from_le_bytes(*value) },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_greeting_comes_back(instance: u64, address: u64, value: u64, port in 1..u16::MAX) {
+            let who = hello::Hello { address: SocketAddr::from(([127, 0, 0, 1], port)).into(), instance };
+            let greeting = Greeting { who, cookie: CookieAt { address, value } };
+            prop_assert_eq!(Greeting::parse(&greeting.emit()), Ok(greeting));
+        }
+
+        #[test]
+        fn any_bytes_are_a_greeting_or_refused(bytes in proptest::collection::vec(any::<u8>(), GREETING_BYTES)) {
+            let bytes = bytes.first_chunk().expect("it is as long as a greeting");
+            if let Ok(greeting) = Greeting::parse(bytes) {
+                prop_assert_eq!(&greeting.emit(), bytes);
+            }
+        }
+    }
+}

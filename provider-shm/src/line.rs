@@ -1,0 +1,378 @@
+//! The layout of a frame's first line, and of the lines with further pieces of its payload.
+//!
+//! A line is 8 words. The first is there in every line; which others follow it depends on the header, and payload takes the
+//! words that are left if it fits, filled up with zeros to a whole word:
+//!
+//! ```text
+//!  word 0, from its lowest bit          then, each only where the header has it
+//!  +----------+------+-------+-----+    +-------+-----+------+--------+ - - - - +
+//!  | sequence | kind | flags | len |    | value | tag | data | length | payload |
+//!  +----------+------+-------+-----+    +-------+-----+------+--------+ - - - - +
+//!   32 bits    8      8       16
+//!
+//!  kind        flags                                value     length
+//!  1  message  TAGGED DATA WANTS_ACK OUTSIDE LONG   -         if LONG
+//!  2  ack      -                                    count     -
+//!  3  request  TAGGED DATA WANTS_ACK OUTSIDE        op        yes
+//!  4  clear    CANNOT_PULL                          op        -
+//!  5  data     OUTSIDE LONG                         op        if LONG
+//!  6  done     FAULT                                op        -
+//!  7  piece    -                                    -         -
+//! ```
+//!
+//! `len` is the length of the payload in this line, or with `OUTSIDE`, that of the piece of it which lies in the data
+//! area. That is all of the payload unless the header says `LONG`: then `length` is what all pieces make together, and lines
+//! of kind `piece` follow, one for each. The length of a request is that of the message, not of its own payload.
+//! Where in the data area a piece lies is not said: it follows the piece before it.
+//!
+//! Every header with its payload has exactly one such form for each length of a first piece: what [`parse`] accepts is what
+//! [`emit`] writes.
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use bitflags::bitflags;
+use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use homespun_engine::wire::{Header, Message, WireError};
+
+use crate::segment::LINE_WORDS;
+
+/// The largest piece of a payload that a line announces. Small enough that the consumer copies one piece while the producer
+/// copies the next, and large enough that the lines cost nothing.
+pub(crate) const PIECE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 32 * 1024 };
+
+/// The smallest piece that is not the last of its payload.
+pub(crate) const PIECE_MIN_BYTES: usize = if cfg!(loom) { 4 } else { 4096 };
+
+/// The longest payload that any line has room for.
+pub(crate) const ROOM_MAX_BYTES: usize = (LINE_WORDS - 1) * WORD_BYTES;
+
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// Where the parts of the first word start, counted in bits.
+mod field {
+    pub(super) const SEQUENCE: u32 = 0;
+    pub(super) const KIND: u32 = 32;
+    pub(super) const FLAGS: u32 = 40;
+    pub(super) const LEN: u32 = 48;
+}
+
+// `First` takes the word apart in this order.
+const _: () = assert!(field::SEQUENCE == 0 && field::KIND == field::SEQUENCE + u32::BITS);
+const _: () = assert!(field::FLAGS == field::KIND + u8::BITS && field::LEN == field::FLAGS + u8::BITS);
+const _: () = assert!(field::LEN + u16::BITS == u64::BITS);
+const _: () = assert!(PIECE_MAX_BYTES <= u16::MAX as usize && PIECE_MIN_BYTES < PIECE_MAX_BYTES);
+// A message whose payload is in the line spends 24 bytes on its header at most, a request 40.
+const _: () = assert!(ROOM_MAX_BYTES == 56);
+// The description of a request is one piece.
+const _: () = assert!(cfg!(loom) || REMOTE_MAX_BYTES < PIECE_MIN_BYTES);
+// A line of zeros is refused.
+const _: () = assert!(kind::MESSAGE != 0);
+
+mod kind {
+    pub(super) const MESSAGE: u8 = 1;
+    pub(super) const ACK: u8 = 2;
+    pub(super) const REQUEST: u8 = 3;
+    pub(super) const CLEAR: u8 = 4;
+    pub(super) const DATA: u8 = 5;
+    pub(super) const DONE: u8 = 6;
+    pub(super) const PIECE: u8 = 7;
+}
+
+bitflags! {
+    /// The flags of a line; which of them it may have depends on its kind.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Flags: u8 {
+        /// There is a tag.
+        const TAGGED = 1 << 0;
+        /// There is completion data.
+        const DATA = 1 << 1;
+        /// The sender waits for an acknowledgement.
+        const WANTS_ACK = 1 << 2;
+        /// The receiver of a request cannot pull.
+        const CANNOT_PULL = 1 << 3;
+        /// What was exposed could not be read.
+        const FAULT = 1 << 4;
+        /// The payload, or its first piece, lies in the data area.
+        const OUTSIDE = 1 << 5;
+        /// There are further pieces.
+        const LONG = 1 << 6;
+    }
+}
+
+/// The flags of a message, eager or requested.
+const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(Flags::WANTS_ACK);
+
+/// The flags of a payload of any length.
+const PAYLOAD_FLAGS: Flags = Flags::OUTSIDE.union(Flags::LONG);
+
+impl Flags {
+    #[inline]
+    fn of(message: &Message) -> Flags {
+        let mut flags = Flags::empty();
+        flags.set(Flags::TAGGED, message.tag.is_some());
+        flags.set(Flags::DATA, message.data.is_some());
+        flags.set(Flags::WANTS_ACK, message.wants_ack);
+        flags
+    }
+}
+
+/// The payload that goes with a header.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Payload<'a> {
+    /// All of it, no longer than [`room_bytes`] says.
+    Inline(&'a [u8]),
+    /// The length of its first piece, which is in the data area.
+    Outside(usize),
+}
+
+/// A line to be published.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Emitted {
+    words: [u64; LINE_WORDS],
+    used: usize,
+}
+
+impl Emitted {
+    /// The words that matter. There is at least one.
+    #[inline]
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words[..self.used.min(LINE_WORDS)]
+    }
+
+    #[inline]
+    fn push(&mut self, word: u64) {
+        // A line cannot overflow: `room_bytes` has counted the words. The remainder spares the check of it.
+        self.words[self.used % LINE_WORDS] = word;
+        self.used += 1;
+    }
+}
+
+/// A line as it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parsed {
+    /// A frame, and what is there of its payload.
+    Frame(Header, Found),
+    /// The length of a further piece, which may yet be longer than what is left of the frame, or there may be no frame.
+    Piece(usize),
+}
+
+/// The payload that was found with a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// All of it, of this length, in the buffer that was given for it.
+    Inline(usize),
+    /// The length of its first piece, which is in the data area.
+    Outside(usize),
+}
+
+/// The sequence number of a line with a number since the ring was made. Never that of the line which was there before.
+#[inline]
+pub(crate) fn sequence(position: u64) -> u32 {
+    position.wrapping_add(1) as u32
+}
+
+/// The sequence number in a first word.
+#[inline]
+pub(crate) fn sequence_of(first: u64) -> u32 {
+    (first >> field::SEQUENCE) as u32
+}
+
+/// How much payload has room in a line beside this header.
+#[inline]
+pub(crate) fn room_bytes(header: &Header) -> usize {
+    let words = match header {
+        Header::Message(message) => words_of(message),
+        Header::Request { message, .. } => 2 + words_of(message),
+        Header::Ack { .. } | Header::Clear { .. } | Header::Data { .. } | Header::Done { .. } => 1,
+    };
+    ROOM_MAX_BYTES - words * WORD_BYTES
+}
+
+#[inline]
+fn words_of(message: &Message) -> usize {
+    usize::from(message.tag.is_some()) + usize::from(message.data.is_some())
+}
+
+/// Writes the first line of a frame. What is said about the payload must be true of the header: a payload that has room is
+/// inline, and a first piece is one that [`is_piece`].
+#[inline]
+pub(crate) fn emit(sequence: u32, header: &Header, payload: Payload<'_>) -> Emitted {
+    let none = Flags::empty();
+    let (kind, mut flags, value, message) = match header {
+        Header::Message(message) => (kind::MESSAGE, Flags::of(message), None, Some(message)),
+        Header::Ack { received } => (kind::ACK, none, Some(*received), None),
+        Header::Request { message, op, .. } => (kind::REQUEST, Flags::of(message), Some(*op), Some(message)),
+        Header::Clear { op, cannot_pull } => {
+            (kind::CLEAR, if *cannot_pull { Flags::CANNOT_PULL } else { none }, Some(*op), None)
+        }
+        Header::Data { op, .. } => (kind::DATA, none, Some(*op), None),
+        Header::Done { op, fault } => (kind::DONE, if *fault { Flags::FAULT } else { none }, Some(*op), None),
+    };
+    let len_bytes = header.payload_len_bytes();
+    let (here_bytes, inline) = match payload {
+        Payload::Inline(bytes) => {
+            debug_assert!(bytes.len() as u64 == len_bytes && bytes.len() <= room_bytes(header));
+            (bytes.len(), bytes)
+        }
+        Payload::Outside(piece_bytes) => {
+            debug_assert!(is_piece(piece_bytes, len_bytes) && len_bytes > room_bytes(header) as u64);
+            flags |= Flags::OUTSIDE;
+            flags.set(Flags::LONG, (piece_bytes as u64) < len_bytes);
+            (piece_bytes, &[][..])
+        }
+    };
+    let length = match header {
+        Header::Request { message, .. } => Some(message.len_bytes),
+        _ if flags.contains(Flags::LONG) => Some(len_bytes),
+        _ => None,
+    };
+    let mut line =
+        Emitted { words: [first(sequence, kind, flags, here_bytes), 0, 0, 0, 0, 0, 0, 0], used: 1 };
+    let (tag, data) = message.map_or((None, None), |message| (message.tag, message.data));
+    for word in [value, tag, data, length].into_iter().flatten() {
+        line.push(word);
+    }
+    let (whole, rest) = inline.as_chunks();
+    for word in whole {
+        line.push(u64::from_le_bytes(*word));
+    }
+    if !rest.is_empty() {
+        line.push(rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)));
+    }
+    line
+}
+
+/// Writes the line of a further piece, which must be one that [`is_piece`].
+#[inline]
+pub(crate) fn emit_piece(sequence: u32, piece_bytes: usize) -> Emitted {
+    Emitted {
+        words: [first(sequence, kind::PIECE, Flags::empty(), piece_bytes), 0, 0, 0, 0, 0, 0, 0],
+        used: 1,
+    }
+}
+
+#[inline]
+fn first(sequence: u32, kind: u8, flags: Flags, len_bytes: usize) -> u64 {
+    u64::from(sequence) << field::SEQUENCE
+        | u64::from(kind) << field::KIND
+        | u64::from(flags.bits()) << field::FLAGS
+        | (len_bytes as u64) << field::LEN
+}
+
+/// Whether a correct producer may make a piece of this length where `left_bytes` of the payload are left.
+#[inline]
+pub(crate) fn is_piece(piece_bytes: usize, left_bytes: u64) -> bool {
+    let is_last = piece_bytes as u64 == left_bytes && piece_bytes > 0;
+    let is_one_of_many = piece_bytes >= PIECE_MIN_BYTES && (piece_bytes as u64) < left_bytes;
+    piece_bytes <= PIECE_MAX_BYTES && (is_last || is_one_of_many)
+}
+
+/// Reads a line of which the first word is known, and the others are asked for once, as far as they are needed.
+///
+/// # Errors
+///
+/// What no correct producer writes.
+#[inline]
+pub(crate) fn parse(
+    first: u64,
+    word: impl Fn(usize) -> u64,
+    payload: &mut [u8; ROOM_MAX_BYTES],
+) -> Result<Parsed, WireError> {
+    let kind = (first >> field::KIND) as u8;
+    let flags = Flags::from_bits_retain((first >> field::FLAGS) as u8);
+    let here_bytes = usize::from((first >> field::LEN) as u16);
+    let known = match kind {
+        kind::MESSAGE => MESSAGE_FLAGS.union(PAYLOAD_FLAGS),
+        kind::REQUEST => MESSAGE_FLAGS.union(Flags::OUTSIDE),
+        kind::DATA => PAYLOAD_FLAGS,
+        kind::CLEAR => Flags::CANNOT_PULL,
+        kind::DONE => Flags::FAULT,
+        kind::ACK => Flags::empty(),
+        kind::PIECE if flags.is_empty() => return Ok(Parsed::Piece(here_bytes)),
+        kind::PIECE => return Err(WireError::UnknownFlag),
+        _ => return Err(WireError::UnknownKind),
+    };
+    // Only where there is one piece can there be another.
+    if !known.contains(flags) || flags & PAYLOAD_FLAGS == Flags::LONG {
+        return Err(WireError::UnknownFlag);
+    }
+
+    let mut used = 1;
+    let mut next = |is_there: bool| {
+        is_there.then(|| {
+            used += 1;
+            word(used - 1)
+        })
+    };
+    let value = next(kind != kind::MESSAGE).unwrap_or_default();
+    let tag = next(flags.contains(Flags::TAGGED));
+    let data = next(flags.contains(Flags::DATA));
+    let len_bytes = next(kind == kind::REQUEST || flags.contains(Flags::LONG)).unwrap_or(here_bytes as u64);
+    if len_bytes > MESSAGE_MAX_BYTES {
+        return Err(WireError::ImpossibleLength);
+    }
+    let message = Message { len_bytes, tag, data, wants_ack: flags.contains(Flags::WANTS_ACK) };
+    let header = match kind {
+        kind::ACK => Header::Ack { received: value },
+        kind::REQUEST => Header::Request { message, op: value, remote_bytes: remote_bytes(here_bytes)? },
+        kind::CLEAR => Header::Clear { op: value, cannot_pull: flags.contains(Flags::CANNOT_PULL) },
+        kind::DATA => Header::Data { op: value, len_bytes },
+        kind::DONE => Header::Done { op: value, fault: flags.contains(Flags::FAULT) },
+        _ => Header::Message(message),
+    };
+    let len_bytes = header.payload_len_bytes();
+    let room_bytes = room_bytes(&header);
+    if flags.contains(Flags::OUTSIDE) {
+        let is_long = here_bytes as u64 != len_bytes;
+        let is_sound = is_piece(here_bytes, len_bytes)
+            && is_long == flags.contains(Flags::LONG)
+            && len_bytes > room_bytes as u64;
+        return if is_sound {
+            Ok(Parsed::Frame(header, Found::Outside(here_bytes)))
+        } else {
+            Err(WireError::ImpossibleLength)
+        };
+    }
+    if here_bytes as u64 != len_bytes || here_bytes > room_bytes {
+        return Err(WireError::ImpossibleLength);
+    }
+    copy_inline(here_bytes, used, word, payload)?;
+    Ok(Parsed::Frame(header, Found::Inline(here_bytes)))
+}
+
+/// How long the description is that a request brings.
+#[inline]
+fn remote_bytes(len_bytes: usize) -> Result<u8, WireError> {
+    match u8::try_from(len_bytes) {
+        Ok(remote_bytes) if len_bytes <= REMOTE_MAX_BYTES => Ok(remote_bytes),
+        _ => Err(WireError::ImpossibleLength),
+    }
+}
+
+/// Takes payload out of the words that it has, from `place` on.
+#[inline]
+fn copy_inline(
+    len_bytes: usize,
+    place: usize,
+    word: impl Fn(usize) -> u64,
+    payload: &mut [u8; ROOM_MAX_BYTES],
+) -> Result<(), WireError> {
+    let (words, _) = payload.as_chunks_mut();
+    let mut left_bytes = len_bytes;
+    for (into, place) in words.iter_mut().zip(place..) {
+        if left_bytes == 0 {
+            break;
+        }
+        let word = word(place);
+        *into = word.to_le_bytes();
+        if left_bytes < WORD_BYTES {
+            if word >> (left_bytes * 8) != 0 {
+                return Err(WireError::ReservedNotZero);
+            }
+            break;
+        }
+        left_bytes -= WORD_BYTES;
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+use homespun_engine::wire::Header::{Ack, Clear, Data, Done, Request};
+use proptest::prelude::*;
+
+use super::*;
+
+const SEQUENCE: u32 = 0xdead_beef;
+
+fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, wants_ack: bool) -> Message {
+    Message { len_bytes: len_bytes as u64, tag, data, wants_ack }
+}
+
+/// Parses words, all of which must be asked for once and none beyond them. With what was found comes the payload, if that
+/// is in the line.
+fn parsed(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
+    let asked = std::cell::RefCell::new(vec![0; words.len()]);
+    let word = |n: usize| {
+        asked.borrow_mut()[n] += 1;
+        words[n]
+    };
+    let found = found(words[0], word)?;
+    assert!(asked.borrow()[1..].iter().all(|&times| times == 1), "asked for {asked:?}");
+    Ok(found)
+}
+
+fn found(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), WireError> {
+    let mut payload = [0; ROOM_MAX_BYTES];
+    let parsed = parse(first, word, &mut payload)?;
+    let len_bytes = match parsed {
+        Parsed::Frame(_, Found::Inline(len_bytes)) => len_bytes,
+        Parsed::Frame(_, Found::Outside(_)) | Parsed::Piece(_) => 0,
+    };
+    Ok((parsed, payload[..len_bytes].to_vec()))
+}
+
+#[test]
+fn the_layout_is_what_the_documentation_says() {
+    let both = message(10, Some(0x0304), Some(0x0506), true);
+    let cases: [(Header, Payload<'_>, &[u64]); 9] = [
+        (
+            Header::Message(both),
+            Payload::Inline(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+            &[0x000a_0701_dead_beef, 0x0304, 0x0506, 0x0807_0605_0403_0201, 0x0a09],
+        ),
+        (Header::Message(message(0, None, None, false)), Payload::Inline(&[]), &[0x0000_0001_dead_beef]),
+        (Header::Message(message(57, None, None, false)), Payload::Outside(57), &[0x0039_2001_dead_beef]),
+        (
+            Header::Message(message(0x0001_0000, Some(5), None, false)),
+            Payload::Outside(PIECE_MAX_BYTES),
+            &[0x8000_6101_dead_beef, 5, 0x0001_0000],
+        ),
+        (Ack { received: u64::MAX }, Payload::Inline(&[]), &[0x0000_0002_dead_beef, u64::MAX]),
+        (
+            Request { message: both, op: 9, remote_bytes: 2 },
+            Payload::Inline(&[7, 8]),
+            &[0x0002_0703_dead_beef, 9, 0x0304, 0x0506, 10, 0x0807],
+        ),
+        (Clear { op: 9, cannot_pull: true }, Payload::Inline(&[]), &[0x0000_0804_dead_beef, 9]),
+        (Data { op: 9, len_bytes: 1 }, Payload::Inline(&[6]), &[0x0001_0005_dead_beef, 9, 6]),
+        (Done { op: 9, fault: true }, Payload::Inline(&[]), &[0x0000_1006_dead_beef, 9]),
+    ];
+    for (header, payload, words) in cases {
+        assert_eq!(emit(SEQUENCE, &header, payload).words(), words, "{header:?}");
+        let (found, inline) = match payload {
+            Payload::Inline(bytes) => (Found::Inline(bytes.len()), bytes),
+            Payload::Outside(piece_bytes) => (Found::Outside(piece_bytes), &[][..]),
+        };
+        assert_eq!(parsed(words), Ok((Parsed::Frame(header, found), inline.to_vec())));
+    }
+    let piece = emit_piece(SEQUENCE, 0x1234);
+    assert_eq!(piece.words(), [0x1234_0007_dead_beef]);
+    assert_eq!(parsed(piece.words()), Ok((Parsed::Piece(0x1234), vec![])));
+    assert_eq!(sequence_of(piece.words()[0]), SEQUENCE);
+}
+
+#[test]
+fn a_tagged_message_leaves_room_for_48_bytes() {
+    let room = |tag, data| room_bytes(&Header::Message(message(0, tag, data, false)));
+    assert_eq!([room(None, None), room(Some(1), None), room(Some(1), Some(1))], [56, 48, 40]);
+}
+
+#[test]
+fn what_no_correct_producer_writes_is_refused() {
+    let (least, most) = (PIECE_MIN_BYTES as u64, PIECE_MAX_BYTES as u64);
+    let word = |len: u64, flags: u64, kind: u64| len << 48 | flags << 40 | kind << 32;
+    let cases: [(&[u64], WireError); 31] = [
+        (&[0], WireError::UnknownKind),
+        (&[u64::MAX], WireError::UnknownKind),
+        (&[word(0, 0, 8)], WireError::UnknownKind),
+        (&[word(0, 8, 1)], WireError::UnknownFlag),
+        (&[word(0, 0x10, 1)], WireError::UnknownFlag),
+        (&[word(0, 0x80, 1)], WireError::UnknownFlag),
+        (&[word(0, 1, 2)], WireError::UnknownFlag),
+        (&[word(60, 0x20, 2)], WireError::UnknownFlag),
+        (&[word(0, 0x40, 3)], WireError::UnknownFlag),
+        (&[word(64, 0x60, 3)], WireError::UnknownFlag),
+        (&[word(0, 0x10, 4)], WireError::UnknownFlag),
+        (&[word(0, 4, 5)], WireError::UnknownFlag),
+        (&[word(0, 8, 6)], WireError::UnknownFlag),
+        (&[word(100, 1, 7)], WireError::UnknownFlag),
+        // There are further pieces only after a first.
+        (&[word(8, 0x40, 1), 0], WireError::UnknownFlag),
+        // Payload where there is none.
+        (&[word(1, 0, 2), 0, 0], WireError::ImpossibleLength),
+        (&[word(1, 0, 4), 0, 0], WireError::ImpossibleLength),
+        (&[word(1, 0, 6), 0, 0], WireError::ImpossibleLength),
+        // More than there is room for, or outside although there is room.
+        (&[word(57, 0, 1)], WireError::ImpossibleLength),
+        (&[word(49, 0, 5), 0], WireError::ImpossibleLength),
+        (&[word(25, 7, 3), 0, 0, 0, 0], WireError::ImpossibleLength),
+        (&[word(56, 0x20, 1)], WireError::ImpossibleLength),
+        (&[word(0, 0x20, 1)], WireError::ImpossibleLength),
+        // Descriptions and messages that are too long.
+        (&[word(65, 0x20, 3), 0, 0], WireError::ImpossibleLength),
+        (&[word(256, 0x20, 3), 0, 0], WireError::ImpossibleLength),
+        (&[word(0, 0, 3), 0, MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
+        (&[word(most, 0x60, 1), MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
+        // Pieces that are too large or too small, or not the first of several.
+        (&[word(most + 1, 0x20, 1)], WireError::ImpossibleLength),
+        (&[word(least - 1, 0x60, 1), 2 * most], WireError::ImpossibleLength),
+        (&[word(least, 0x60, 1), least], WireError::ImpossibleLength),
+        // What is not payload is zero.
+        (&[word(1, 0, 1), 0x0100], WireError::ReservedNotZero),
+    ];
+    for (words, reason) in cases {
+        assert_eq!(found(words[0], |n| words[n]), Err(reason), "{words:#x?}");
+    }
+}
+
+fn any_message(len_bytes: impl Strategy<Value = u64>) -> impl Strategy<Value = Message> {
+    (len_bytes, any::<Option<u64>>(), any::<Option<u64>>(), any::<bool>())
+        .prop_map(|(len_bytes, tag, data, wants_ack)| Message { len_bytes, tag, data, wants_ack })
+}
+
+fn any_header() -> impl Strategy<Value = Header> {
+    let any_len = || prop_oneof![0_u64..100, 0..=3 * PIECE_MAX_BYTES as u64, 0..=MESSAGE_MAX_BYTES];
+    prop_oneof![
+        3 => any_message(any_len()).prop_map(Header::Message),
+        1 => any::<u64>().prop_map(|received| Ack { received }),
+        2 => (any_message(any_len()), any::<u64>(), 0..=REMOTE_MAX_BYTES as u8)
+            .prop_map(|(message, op, remote_bytes)| Request { message, op, remote_bytes }),
+        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, cannot_pull)| Clear { op, cannot_pull }),
+        2 => (any::<u64>(), any_len()).prop_map(|(op, len_bytes)| Data { op, len_bytes }),
+        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, fault)| Done { op, fault }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_frame_comes_back(
+        header in any_header(),
+        bytes in prop::collection::vec(any::<u8>(), ROOM_MAX_BYTES),
+        piece_bytes in PIECE_MIN_BYTES..=PIECE_MAX_BYTES,
+        sequence: u32,
+    ) {
+        let len_bytes = header.payload_len_bytes();
+        let (payload, found, inline) = if len_bytes <= room_bytes(&header) as u64 {
+            let bytes = &bytes[..len_bytes as usize];
+            (Payload::Inline(bytes), Found::Inline(bytes.len()), bytes)
+        } else {
+            let piece_bytes = piece_bytes.min(usize::try_from(len_bytes).unwrap());
+            (Payload::Outside(piece_bytes), Found::Outside(piece_bytes), &[][..])
+        };
+        let emitted = emit(sequence, &header, payload);
+        prop_assert_eq!(sequence_of(emitted.words()[0]), sequence);
+        prop_assert_eq!(parsed(emitted.words()), Ok((Parsed::Frame(header, found), inline.to_vec())));
+    }
+
+    /// What is accepted is what would have been written.
+    #[test]
+    fn there_is_one_form_of_everything(
+        words in prop::array::uniform8(prop_oneof![Just(0_u64), 0_u64..100, 0..=2 * PIECE_MAX_BYTES as u64, any::<u64>()]),
+        (kind, flags) in (1_u64..8, prop_oneof![Just(0_u64), Just(0x20), Just(0x60), 0_u64..128]),
+        len in prop_oneof![0_u64..100, 0..=u64::from(u16::MAX)],
+    ) {
+        let first = len << field::LEN | flags << field::FLAGS | kind << field::KIND | words[0] & u64::from(u32::MAX);
+        let word = |n: usize| if n == 0 { first } else { words[n] };
+        let Ok((parsed, payload)) = found(first, word) else { return Ok(()) };
+        let sequence = sequence_of(first);
+        let emitted = match &parsed {
+            Parsed::Frame(header, Found::Inline(_)) => emit(sequence, header, Payload::Inline(&payload)),
+            Parsed::Frame(header, Found::Outside(piece_bytes)) => {
+                emit(sequence, header, Payload::Outside(*piece_bytes))
+            }
+            Parsed::Piece(piece_bytes) => emit_piece(sequence, *piece_bytes),
+        };
+        for (n, &emitted) in emitted.words().iter().enumerate() {
+            prop_assert_eq!(emitted, word(n), "word {}", n);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Cross-memory copies: payload that a peer exposed is read out of the peer's memory.
+
+use std::io::{self, IoSlice, IoSliceMut};
+
+use homespun_engine::limits::IOV_LIMIT;
+use homespun_engine::transport::{Pull, Remote};
+use smallvec::SmallVec;
+
+use crate::cookie::CookieAt;
+use crate::sys::{self, Piece};
+
+/// A piece in a [`Remote`]: address and length, little-endian.
+const PIECE_BYTES: usize = 2 * size_of::<u64>();
+
+type Pieces = SmallVec<[Piece; IOV_LIMIT + 1]>;
+
+/// Whose memory is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owner {
+    /// 0 for a process that has no number here, and cannot be reached.
+    pub(crate) pid: i32,
+    pub(crate) cookie: CookieAt,
+}
+
+/// Says where payload lies.
+pub(crate) fn describe(payload: &[IoSlice<'_>]) -> Option<Remote> {
+    let mut bytes = SmallVec::<[u8; IOV_LIMIT * PIECE_BYTES]>::new();
+    for slice in payload {
+        bytes.extend_from_slice(&(slice.as_ptr() as u64).to_le_bytes());
+        bytes.extend_from_slice(&(slice.len() as u64).to_le_bytes());
+    }
+    Remote::new(&bytes)
+}
+
+impl Owner {
+    /// Fills `into` with what the owner exposed, from an offset on.
+    pub(crate) fn pull(self, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+        if self.pid == 0 {
+            return Pull::Refused;
+        }
+        let wanted_bytes: usize = into.iter().map(|slice| slice.len()).sum();
+        let Some(mut pieces) = cut(from, offset_bytes, wanted_bytes as u64) else { return Pull::Fault };
+        pieces.push(Piece { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 });
+
+        let mut cookie = [0; size_of::<u64>()];
+        let mut places: SmallVec<[IoSliceMut<'_>; IOV_LIMIT + 2]> =
+            into.iter_mut().map(|slice| IoSliceMut::new(slice)).collect();
+        places.push(IoSliceMut::new(&mut cookie));
+        let all_bytes = wanted_bytes + size_of::<u64>();
+        let read = sys::read_memory(self.pid, &pieces, &mut places);
+        drop(places);
+        match read {
+            Ok(copied) if copied == all_bytes && u64::from_le_bytes(cookie) == self.cookie.value => {
+                Pull::Done
+            }
+            // What was copied is followed by something else, or by nothing: it is not what was exposed.
+            Ok(copied) if copied >= wanted_bytes => Pull::Gone,
+            Ok(_) => self.fault(),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EFAULT) => self.fault(),
+                Some(libc::EINVAL) => Pull::Fault,
+                Some(libc::ESRCH) => Pull::Gone,
+                // EPERM and ENOSYS where it is barred. A lack of memory may pass, and is no reason to fail either.
+                _ => Pull::Refused,
+            },
+        }
+    }
+
+    /// What it means that a piece cannot be read: that it was described wrong, or that the owner is gone.
+    fn fault(self) -> Pull {
+        let mut cookie = [0; size_of::<u64>()];
+        let at = Piece { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 };
+        match sys::read_memory(self.pid, &[at], &mut [IoSliceMut::new(&mut cookie)]) {
+            Ok(_) if u64::from_le_bytes(cookie) == self.cookie.value => Pull::Fault,
+            _ => Pull::Gone,
+        }
+    }
+}
+
+/// Whether this process may read the memory of others at all: reading its own is allowed unless the call is barred.
+pub(crate) fn probe() -> io::Result<()> {
+    let (there, mut here) = ([7_u8; 1], [0_u8; 1]);
+    let pid = rustix::process::getpid().as_raw_pid();
+    let piece = Piece { address: there.as_ptr() as u64, len_bytes: 1 };
+    match sys::read_memory(pid, &[piece], &mut [IoSliceMut::new(&mut here)])? {
+        1 => Ok(()),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// The part of what is described that starts at an offset and has a length, or `None` if it is not all there.
+fn cut(from: &Remote, offset_bytes: u64, mut left_bytes: u64) -> Option<Pieces> {
+    let (described, rest) = from.as_bytes().as_chunks::<PIECE_BYTES>();
+    if !rest.is_empty() {
+        return None;
+    }
+    let mut skip_bytes = offset_bytes;
+    let mut pieces = Pieces::new();
+    for bytes in described {
+        let (address, len_bytes) = bytes.split_first_chunk()?;
+        let address = u64::from_le_bytes(*address);
+        let len_bytes = u64::from_le_bytes(*len_bytes.first_chunk()?);
+        let skipped = skip_bytes.min(len_bytes);
+        skip_bytes -= skipped;
+        let taken = (len_bytes - skipped).min(left_bytes);
+        left_bytes -= taken;
+        if taken > 0 {
+            pieces.push(Piece { address: address.checked_add(skipped)?, len_bytes: taken });
+        }
+    }
+    (left_bytes == 0).then_some(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cookie::Cookie;
+
+    fn own(cookie: CookieAt) -> Owner {
+        Owner { pid: i32::try_from(process::id()).unwrap(), cookie }
+    }
+
+    #[test]
+    fn exposed_payload_is_read_while_the_cookie_is_there() {
+        let cookie = Cookie::bake().unwrap();
+        let owner = own(cookie.at());
+        let (first, second) = (vec![1_u8; 100], vec![2_u8; 50]);
+        let remote = describe(&[IoSlice::new(&first), IoSlice::new(&second)]).unwrap();
+        let pull = |owner: Owner, offset_bytes| {
+            let (mut left, mut right) = ([0; 30], [0; 40]);
+            let into = &mut [IoSliceMut::new(&mut left), IoSliceMut::new(&mut right)];
+            (owner.pull(&remote, offset_bytes, into), [&left[..], &right].concat())
+        };
+        assert_eq!(pull(owner, 80), (Pull::Done, [[1; 20].as_slice(), &[2; 50]].concat()));
+        assert_eq!(pull(owner, 81).0, Pull::Fault, "one byte less than asked for");
+
+        drop(cookie);
+        assert_eq!(pull(owner, 80).0, Pull::Gone);
+        assert_eq!(pull(Owner { pid: 0, ..owner }, 0).0, Pull::Refused);
+    }
+
+    #[test]
+    fn what_is_not_memory_fails_alone() {
+        let cookie = Cookie::bake().unwrap();
+        let nowhere = [16_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
+        let remote = Remote::new(&nowhere).unwrap();
+        let mut into = [0; 8];
+        assert_eq!(own(cookie.at()).pull(&remote, 0, &mut [IoSliceMut::new(&mut into)]), Pull::Fault);
+        let elsewhere = CookieAt { address: 8, value: 7 };
+        assert_eq!(own(elsewhere).pull(&remote, 0, &mut [IoSliceMut::new(&mut into)]), Pull::Gone);
+    }
+
+    #[test]
+    fn a_process_may_read_itself_here() {
+        probe().unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn any_description_is_cut_without_harm(
+            bytes in proptest::collection::vec(prop_oneof![Just(0_u8), Just(0xff), any::<u8>()], 0..=64),
+            offset_bytes: u64,
+            wanted_bytes in prop_oneof![0_u64..100, any::<u64>()],
+        ) {
+            let remote = Remote::new(&bytes).unwrap();
+            if let Some(pieces) = cut(&remote, offset_bytes, wanted_bytes) {
+                prop_assert_eq!(pieces.iter().map(|piece| u128::from(piece.len_bytes)).sum::<u128>(), u128::from(wanted_bytes));
+            }
+        }
+
+        #[test]
+        fn a_cut_is_what_stands_there(
+            lens in proptest::collection::vec(0_u64..20, 0..=4),
+            offset in 0_u64..40,
+            wanted in 0_u64..40,
+        ) {
+            let mut bytes = Vec::new();
+            let mut all = Vec::new();
+            for (n, len) in lens.iter().enumerate() {
+                let address = 1000 * (n as u64 + 1);
+                bytes.extend(address.to_le_bytes());
+                bytes.extend(len.to_le_bytes());
+                all.extend(address..address + len);
+            }
+            let pieces = cut(&Remote::new(&bytes).unwrap(), offset, wanted);
+            let expected = all.get(offset as usize..(offset + wanted) as usize).map(<[u64]>::to_vec);
+            let found = pieces.map(|pieces| {
+                pieces.iter().flat_map(|piece| piece.address..piece.address + piece.len_bytes).collect::<Vec<_>>()
+            });
+            // An offset beyond the end is as good as the end, if nothing is wanted there.
+            prop_assert_eq!(found.unwrap_or_default(), expected.unwrap_or_default());
+        }
+    }
+}

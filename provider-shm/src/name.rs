@@ -1,0 +1,109 @@
+//! The names of endpoints: abstract UNIX addresses made of IP address and port.
+//!
+//! An abstract name belongs to the network namespace, as IP addresses do, and vanishes with its socket; nothing of it is
+//! in any file system.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use homespun_engine::address::{Address, AddressFormat};
+use rustix::net::SocketAddrUnix;
+use smallvec::{SmallVec, smallvec};
+
+use crate::limits::PORTS_MAX;
+
+/// The first port of the dynamic range.
+const PORTS_START: u16 = 49_152;
+
+const _: () = assert!(PORTS_START.checked_add(PORTS_MAX - 1).is_some());
+
+/// The name of the endpoint that is bound to this address.
+pub(crate) fn of(address: Address) -> io::Result<SocketAddrUnix> {
+    let name = format!("homespun/shm/{}", address.socket_addr());
+    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
+/// The addresses that an endpoint is bound to: the one that is asked for, and if that is a wildcard first of all the one
+/// that it is known by.
+pub(crate) fn bindings(bind: Address) -> SmallVec<[Address; 2]> {
+    if bind.is_specific() { smallvec![bind] } else { smallvec![loopback(bind), bind] }
+}
+
+/// The addresses that an endpoint may be bound to that answers at this one.
+pub(crate) fn candidates(to: Address) -> SmallVec<[Address; 2]> {
+    let wildcard = to.format().wildcard().with_port(to.port());
+    // A wildcard stands for the addresses of this host only.
+    if to.is_specific() && is_local(to.ip()) { smallvec![to, wildcard] } else { smallvec![to] }
+}
+
+/// The ports to try for an endpoint: the one that is asked for, else the dynamic ones from a point on that depends on
+/// the endpoint.
+pub(crate) fn ports(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
+    let (start, count) = match asked {
+        0 => ((instance % u64::from(PORTS_MAX)) as u16, PORTS_MAX),
+        _ => (0, 1),
+    };
+    (0..count).map(move |step| match asked {
+        0 => PORTS_START + (start + step) % PORTS_MAX,
+        asked => asked,
+    })
+}
+
+/// Whether this host has the address.
+pub(crate) fn is_local(ip: IpAddr) -> bool {
+    // The kernel lets a socket be bound to its own addresses only.
+    ip.is_loopback() || UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok()
+}
+
+fn loopback(bind: Address) -> Address {
+    let ip: IpAddr = match bind.format() {
+        AddressFormat::SockaddrIn => Ipv4Addr::LOCALHOST.into(),
+        AddressFormat::SockaddrIn6 => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, bind.port()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        text.parse::<SocketAddr>().unwrap().into()
+    }
+
+    #[test]
+    fn a_name_tells_address_and_port() {
+        let name = of(address("[::1]:5000")).unwrap();
+        assert_eq!(name.abstract_name(), Some(&b"homespun/shm/[::1]:5000"[..]));
+    }
+
+    #[test]
+    fn a_wildcard_is_known_by_the_loopback_address() {
+        let all = |text| bindings(address(text)).to_vec();
+        assert_eq!(all("127.0.0.2:7"), [address("127.0.0.2:7")]);
+        assert_eq!(all("0.0.0.0:7"), [address("127.0.0.1:7"), address("0.0.0.0:7")]);
+        assert_eq!(all("[::]:7"), [address("[::1]:7"), address("[::]:7")]);
+    }
+
+    #[test]
+    fn a_wildcard_answers_for_addresses_of_this_host_only() {
+        let all = |text| candidates(address(text)).to_vec();
+        assert_eq!(all("127.9.9.9:7"), [address("127.9.9.9:7"), address("0.0.0.0:7")]);
+        assert_eq!(all("[::1]:7"), [address("[::1]:7"), address("[::]:7")]);
+        // TEST-NET-3 is for documentation; no host has it.
+        assert_eq!(all("203.0.113.77:7"), [address("203.0.113.77:7")]);
+    }
+
+    #[test]
+    fn every_dynamic_port_is_tried_once() {
+        for instance in [0, 7, u64::MAX] {
+            let tried: Vec<u16> = ports(0, instance).collect();
+            assert_eq!(tried.len(), usize::from(PORTS_MAX));
+            assert_eq!(tried.iter().collect::<BTreeSet<_>>().len(), tried.len());
+            assert!(tried.iter().all(|&port| port >= PORTS_START));
+        }
+        assert_eq!(ports(80, 7).collect::<Vec<_>>(), [80]);
+    }
+}

@@ -1,0 +1,96 @@
+//! What the kernel has to tell: connections, greetings, hang-ups, doorbells, and the deaths of processes.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use homespun_engine::transport::LinkId;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+
+use crate::fork::OwnFd;
+use crate::limits::EVENTS_MAX;
+
+/// What something happened to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The listening sockets.
+    Listener,
+    /// A link's control socket.
+    Control(LinkId),
+    /// The doorbell that a link's peer rings.
+    Doorbell(LinkId),
+    /// The process of a link's peer, which has ended.
+    Process(LinkId),
+}
+
+impl Source {
+    const LISTENER: u64 = 0;
+    const CONTROL: u64 = 1;
+    const DOORBELL: u64 = 2;
+    const PROCESS: u64 = 3;
+
+    fn token(self) -> EventData {
+        let (kind, id) = match self {
+            Source::Listener => (Source::LISTENER, 0),
+            Source::Control(id) => (Source::CONTROL, id.0),
+            Source::Doorbell(id) => (Source::DOORBELL, id.0),
+            Source::Process(id) => (Source::PROCESS, id.0),
+        };
+        EventData::new_u64(kind << 32 | u64::from(id))
+    }
+
+    fn of(token: EventData) -> Source {
+        let id = LinkId(token.u64() as u32);
+        match token.u64() >> 32 {
+            Source::CONTROL => Source::Control(id),
+            Source::DOORBELL => Source::Doorbell(id),
+            Source::PROCESS => Source::Process(id),
+            _ => Source::Listener,
+        }
+    }
+}
+
+/// An epoll instance, edge-triggered: each thing that happens is told once.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    epoll: OwnFd,
+    happened: Vec<Source>,
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Poller> {
+        let epoll = OwnFd::new(epoll::create(CreateFlags::CLOEXEC)?);
+        Ok(Poller { epoll, happened: Vec::new() })
+    }
+
+    /// Tells of what happens to a descriptor from now on, and of what is there already.
+    pub(crate) fn add(&self, fd: impl AsFd, source: Source) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        Ok(epoll::add(&self.epoll, fd, source.token(), flags)?)
+    }
+
+    /// Tells nothing more of it. Closing the descriptor would do, were it not for copies in forked children.
+    pub(crate) fn remove(&self, fd: impl AsFd) {
+        if let Err(error) = epoll::delete(&self.epoll, fd) {
+            tracing::debug!(%error, "the descriptor was not watched");
+        }
+    }
+
+    /// What has happened since the last time, as far as [`EVENTS_MAX`] goes.
+    pub(crate) fn poll(&mut self) -> impl Iterator<Item = Source> + '_ {
+        let mut space = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match epoll::wait(&self.epoll, &mut space, Some(&now)) {
+            Ok((events, _)) => self.happened.extend(events.iter().map(|event| Source::of(event.data))),
+            Err(error) => tracing::trace!(%error, "no events in this pass"),
+        }
+        self.happened.drain(..)
+    }
+}
+
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}

@@ -1,0 +1,244 @@
+//! The side that reads.
+
+use std::mem;
+
+use homespun_engine::transport::{LinkId, Receiver};
+use homespun_engine::wire::{Header, WireError};
+
+use crate::line::{self, Found, Parsed, ROOM_MAX_BYTES};
+use crate::ring::{FRAME_MAX_BYTES, PUBLISH_BYTES, PUBLISH_LINES, occupied_bytes};
+use crate::segment::Segment;
+use crate::sync::{Ordering, fence};
+
+/// The size of the buffer through which payload goes that has no place yet: a part of the first-level cache.
+const STAGING_BYTES: usize = 4096;
+
+const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
+
+/// Reads frames out of a ring.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    segment: Segment,
+    /// How many lines were consumed, and how many of them the producer can know of.
+    lines: u64,
+    published_lines: u64,
+    /// How much of the data area was consumed, and how much of that the producer can know of.
+    bytes: u64,
+    published_bytes: u64,
+    /// How much payload is left of a frame that was begun.
+    left_bytes: u64,
+    /// Progress was published since it was asked whether the producer waits for it.
+    has_published: bool,
+    staging: Box<[u8; STAGING_BYTES]>,
+    /// The payload of the line that is being read.
+    payload: [u8; ROOM_MAX_BYTES],
+}
+
+/// How a ring ends, once all that is in it was consumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RingEnd {
+    /// Between frames, and the producer has not said that nothing follows.
+    Open,
+    /// Where the producer has said that nothing follows.
+    Finished,
+    /// Inside a frame, or elsewhere than the producer has said.
+    Cut,
+}
+
+impl Consumer {
+    /// The consumer of a new ring.
+    pub(crate) fn new(segment: Segment) -> Consumer {
+        Consumer::starting_at(segment, 0, 0)
+    }
+
+    /// The consumer of an empty ring that was in use before.
+    pub(super) fn starting_at(segment: Segment, lines: u64, bytes: u64) -> Consumer {
+        Consumer {
+            segment,
+            lines,
+            published_lines: lines,
+            bytes,
+            published_bytes: bytes,
+            left_bytes: 0,
+            has_published: false,
+            staging: Box::new([0; STAGING_BYTES]),
+            payload: [0; ROOM_MAX_BYTES],
+        }
+    }
+
+    /// Reports up to `budget_frames` frames and further pieces of frames, and how many they were.
+    ///
+    /// # Errors
+    ///
+    /// What no correct producer writes. What came before it was reported. The ring is not to be read any more.
+    #[inline]
+    pub(crate) fn receive(
+        &mut self,
+        link: LinkId,
+        budget_frames: u32,
+        receiver: &mut impl Receiver,
+    ) -> Result<u32, WireError> {
+        let mut count = 0;
+        while count < budget_frames {
+            let line = self.segment.line(self.lines);
+            // SYNC POINT: line
+            let first = line[0].load(Ordering::Acquire);
+            if line::sequence_of(first) != line::sequence(self.lines) {
+                break;
+            }
+            // Each word is read once. What is found is checked, and believed only as far as it was.
+            match line::parse(first, |word| line[word].load(Ordering::Relaxed), &mut self.payload)? {
+                Parsed::Frame(..) if self.left_bytes > 0 => return Err(WireError::UnknownKind),
+                Parsed::Frame(header, Found::Inline(len_bytes)) => {
+                    receiver.frame(link, &header, &self.payload[..len_bytes]);
+                }
+                Parsed::Frame(header, Found::Outside(piece_bytes)) => {
+                    self.take_first(link, &header, piece_bytes, receiver);
+                }
+                Parsed::Piece(piece_bytes) => self.take_piece(link, piece_bytes, receiver)?,
+            }
+            self.lines += 1;
+            count += 1;
+            if self.lines - self.published_lines >= PUBLISH_LINES
+                || self.bytes - self.published_bytes >= PUBLISH_BYTES
+            {
+                self.publish_progress();
+            }
+        }
+        Ok(count)
+    }
+
+    /// Whether nothing is to be read at the moment.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        // SYNC POINT: line
+        let first = self.segment.line(self.lines)[0].load(Ordering::Acquire);
+        line::sequence_of(first) != line::sequence(self.lines)
+    }
+
+    /// To be called before looking no more. True means that the ring is empty and the producer will ring when it is not;
+    /// false, that there is something to read.
+    pub(crate) fn chill(&mut self) -> bool {
+        self.segment.cold().store(1, Ordering::Relaxed);
+        // SYNC POINT: doorbell
+        fence(Ordering::SeqCst);
+        let is_empty = self.is_empty();
+        if !is_empty {
+            self.warm();
+        }
+        is_empty
+    }
+
+    /// To be called when the ring is looked at again, so that the producer need not ring.
+    pub(crate) fn warm(&mut self) {
+        self.segment.cold().store(0, Ordering::Relaxed);
+    }
+
+    /// Lets the producer know what was consumed. It happens by itself often enough that a producer never lacks room in a
+    /// ring that was read to its end.
+    pub(crate) fn publish_progress(&mut self) {
+        if self.lines == self.published_lines {
+            return;
+        }
+        (self.published_lines, self.published_bytes) = (self.lines, self.bytes);
+        // SYNC POINT: room
+        self.segment.consumed_lines().store(self.lines, Ordering::Release);
+        self.segment.consumed_bytes().store(self.bytes, Ordering::Release);
+        self.has_published = true;
+    }
+
+    /// Whether the producer has to be woken because there is room. True at most once for each time that it goes to sleep;
+    /// costs nothing unless progress was published since the last call.
+    #[inline]
+    pub(crate) fn room_was_wanted(&mut self) -> bool {
+        if !mem::take(&mut self.has_published) {
+            return false;
+        }
+        // SYNC POINT: room wanted
+        fence(Ordering::SeqCst);
+        let wanted = self.segment.room_wanted();
+        wanted.load(Ordering::Relaxed) != 0 && wanted.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// How the ring ends. To be asked after the producer is gone, and everything was read.
+    pub(crate) fn end(&self) -> RingEnd {
+        // SYNC POINT: finished
+        let finished_at = self.segment.finished_at().load(Ordering::Acquire);
+        match finished_at.checked_sub(1) {
+            _ if self.left_bytes > 0 => RingEnd::Cut,
+            None => RingEnd::Open,
+            Some(lines) if lines == self.lines => RingEnd::Finished,
+            Some(_) => RingEnd::Cut,
+        }
+    }
+
+    /// How many lines were consumed since the ring was made.
+    #[cfg(all(any(test, fuzzing), not(loom)))]
+    pub(crate) fn position(&self) -> u64 {
+        self.lines
+    }
+
+    /// The first piece of a frame, perhaps all of it.
+    fn take_first(
+        &mut self,
+        link: LinkId,
+        header: &Header,
+        piece_bytes: usize,
+        receiver: &mut impl Receiver,
+    ) {
+        let len_bytes = header.payload_len_bytes();
+        if len_bytes == piece_bytes as u64 && piece_bytes <= FRAME_MAX_BYTES {
+            let payload = &mut self.staging[..piece_bytes];
+            self.segment.read(self.bytes, payload);
+            receiver.frame(link, header, payload);
+            self.bytes += occupied_bytes(piece_bytes);
+        } else {
+            receiver.begin(link, header);
+            self.left_bytes = len_bytes;
+            self.deliver(link, piece_bytes, receiver);
+        }
+    }
+
+    /// A further piece of a frame that was begun.
+    fn take_piece(
+        &mut self,
+        link: LinkId,
+        piece_bytes: usize,
+        receiver: &mut impl Receiver,
+    ) -> Result<(), WireError> {
+        if self.left_bytes == 0 {
+            return Err(WireError::UnknownKind);
+        }
+        if !line::is_piece(piece_bytes, self.left_bytes) {
+            return Err(WireError::ImpossibleLength);
+        }
+        self.deliver(link, piece_bytes, receiver);
+        Ok(())
+    }
+
+    /// Copies a piece to where the receiver wants it.
+    fn deliver(&mut self, link: LinkId, piece_bytes: usize, receiver: &mut impl Receiver) {
+        let mut done_bytes = 0;
+        while done_bytes < piece_bytes {
+            let start = self.bytes + done_bytes as u64;
+            let left_bytes = piece_bytes - done_bytes;
+            let mut placed_bytes = 0;
+            for slice in &mut receiver.space(link) {
+                let len_bytes = slice.len().min(left_bytes - placed_bytes);
+                self.segment.read(start + placed_bytes as u64, &mut slice[..len_bytes]);
+                placed_bytes += len_bytes;
+            }
+            if placed_bytes > 0 {
+                receiver.placed(link, placed_bytes);
+            } else {
+                placed_bytes = left_bytes.min(STAGING_BYTES);
+                let bytes = &mut self.staging[..placed_bytes];
+                self.segment.read(start, bytes);
+                receiver.chunk(link, bytes);
+            }
+            done_bytes += placed_bytes;
+        }
+        self.bytes += occupied_bytes(piece_bytes);
+        self.left_bytes -= piece_bytes as u64;
+    }
+}

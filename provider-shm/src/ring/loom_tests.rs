@@ -1,0 +1,203 @@
+//! Every order in which the two sides of a ring may see what the other does, as far as loom explores it.
+
+use std::io::IoSlice;
+
+use homespun_engine::transport::Sent;
+use homespun_engine::wire::{Header, Message};
+use loom::model::Builder;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+use super::recorder::{LINK, Recorder};
+use super::*;
+use crate::segment::Segment;
+
+/// How often a thread is interrupted at most where it could have gone on. Known mistakes of such algorithms need two.
+const PREEMPTIONS_MAX: usize = 3;
+
+fn explore(test: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.check(test);
+}
+
+fn ring() -> (Producer, Consumer) {
+    let segment = Segment::modelled();
+    (Producer::new(segment.clone()), Consumer::new(segment))
+}
+
+fn message(len_bytes: usize) -> Header {
+    Header::Message(Message { len_bytes: len_bytes as u64, tag: None, data: None, wants_ack: false })
+}
+
+/// An eventfd: what is rung before somebody waits is not lost. A wait that nobody ends is a deadlock, which loom finds.
+#[derive(Clone)]
+struct Doorbell(Arc<(Mutex<bool>, loom::sync::Condvar)>);
+
+impl Doorbell {
+    fn new() -> Doorbell {
+        Doorbell(Arc::new((Mutex::new(false), loom::sync::Condvar::new())))
+    }
+
+    fn ring(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut has_rung = self.0.0.lock().unwrap();
+        while !*has_rung {
+            has_rung = self.0.1.wait(has_rung).unwrap();
+        }
+        *has_rung = false;
+    }
+}
+
+/// Sends frames of one byte, waiting for room where there is none, and says how often it had to.
+fn send_bytes(mut producer: Producer, count: u8, bells: &[Doorbell; 2]) {
+    let [news, room] = bells;
+    for byte in 0..count {
+        while producer.send_inline(&message(1), &[byte]).is_err() {
+            if producer.want_room() {
+                room.wait();
+            }
+        }
+        if producer.needs_doorbell() {
+            news.ring();
+        }
+    }
+}
+
+/// Receives so many frames, sleeping where there is nothing.
+fn receive_frames(mut consumer: Consumer, count: usize, bells: &[Doorbell; 2]) -> Recorder {
+    let [news, room] = bells;
+    let mut recorder = Recorder::default();
+    while recorder.frames.len() < count {
+        if consumer.receive(LINK, u32::MAX, &mut recorder).unwrap() == 0 && consumer.chill() {
+            news.wait();
+            consumer.warm();
+        }
+        if consumer.room_was_wanted() {
+            room.ring();
+        }
+    }
+    recorder
+}
+
+#[test]
+fn frames_in_lines_arrive_in_order() {
+    explore(|| {
+        let (mut producer, mut consumer) = ring();
+        let sender = thread::spawn(move || {
+            producer.send_inline(&message(1), &[1]).unwrap();
+            producer.send_inline(&message(9), &[2; 9]).unwrap();
+        });
+        let mut recorder = Recorder::default();
+        consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+        let all = [(message(1), vec![1]), (message(9), vec![2; 9])];
+        assert_eq!(recorder.frames, all[..recorder.frames.len()], "a start of what was sent");
+        sender.join().unwrap();
+        consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+        assert_eq!(recorder.frames, all);
+    });
+}
+
+#[test]
+fn payload_in_the_data_area_arrives_whole() {
+    explore(|| {
+        let (mut producer, mut consumer) = ring();
+        let header = Header::Data { op: 1, len_bytes: 50 };
+        let sender = thread::spawn(move || {
+            let payload: Vec<u8> = (0..50).collect();
+            let mut rest = payload.as_slice();
+            let mut sent = producer.send(&header, &[IoSlice::new(rest)]);
+            // It asks for room a few times, and is gone then; what was taken arrives all the same.
+            for _ in 0..2 {
+                match sent {
+                    Sent::Whole => break,
+                    Sent::Partial(count_bytes) => rest = &rest[count_bytes..],
+                    Sent::Full => thread::yield_now(),
+                }
+                sent = producer.resume(&[IoSlice::new(rest)]);
+            }
+            if let Sent::Partial(count_bytes) = sent {
+                rest = &rest[count_bytes..];
+            }
+            if sent == Sent::Whole { 50 } else { 50 - rest.len() }
+        });
+        let mut recorder = Recorder::default();
+        consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+        let sent_bytes = sender.join().unwrap();
+        consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+        let arrived: Vec<u8> = (0..sent_bytes as u8).collect();
+        assert_eq!(recorder.unfinished_payload(), arrived);
+    });
+}
+
+/// More frames than there are lines: none is overwritten before it was read, and neither side sleeps for ever.
+#[test]
+fn nobody_sleeps_through_frames_or_room() {
+    explore(|| {
+        let (producer, consumer) = ring();
+        let bells = [Doorbell::new(), Doorbell::new()];
+        let count = LINES as u8 + 1;
+        let sender = {
+            let bells = bells.clone();
+            thread::spawn(move || send_bytes(producer, count, &bells))
+        };
+        let recorder = receive_frames(consumer, count.into(), &bells);
+        sender.join().unwrap();
+        let payloads: Vec<u8> = recorder.frames.into_iter().flat_map(|(_, payload)| payload).collect();
+        assert_eq!(payloads, (0..count).collect::<Vec<u8>>());
+    });
+}
+
+#[test]
+fn a_cold_consumer_is_woken_or_has_seen_it() {
+    explore(|| {
+        let (mut producer, mut consumer) = ring();
+        let sender = thread::spawn(move || {
+            producer.send_inline(&message(1), &[1]).unwrap();
+            producer.needs_doorbell()
+        });
+        let is_asleep = consumer.chill();
+        let has_rung = sender.join().unwrap();
+        assert!(!is_asleep || has_rung, "asleep, and there is something to read");
+    });
+}
+
+#[test]
+fn a_producer_without_room_is_woken_or_has_seen_it() {
+    explore(|| {
+        let (mut producer, mut consumer) = ring();
+        while producer.send_inline(&message(1), &[1]).is_ok() {}
+        let sender = thread::spawn(move || producer.want_room());
+        consumer.receive(LINK, u32::MAX, &mut Recorder::default()).unwrap();
+        let has_rung = consumer.room_was_wanted();
+        let is_asleep = sender.join().unwrap();
+        assert!(!is_asleep || has_rung, "asleep, and there is room");
+    });
+}
+
+#[test]
+fn the_end_comes_after_everything_else() {
+    explore(|| {
+        let (mut producer, mut consumer) = ring();
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let sender = {
+            let is_gone = Arc::clone(&is_gone);
+            thread::spawn(move || {
+                producer.send_inline(&message(1), &[1]).unwrap();
+                producer.finish();
+                is_gone.store(true, Ordering::Release);
+            })
+        };
+        if is_gone.load(Ordering::Acquire) {
+            let mut recorder = Recorder::default();
+            assert_eq!(consumer.receive(LINK, u32::MAX, &mut recorder), Ok(1));
+            assert_eq!(consumer.end(), RingEnd::Finished);
+        }
+        sender.join().unwrap();
+    });
+}

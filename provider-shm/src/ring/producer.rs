@@ -1,0 +1,271 @@
+//! The side that writes.
+
+use std::io::IoSlice;
+
+use homespun_engine::transport::{Full, Sent};
+use homespun_engine::wire::Header;
+
+use crate::line::{self, Emitted, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
+use crate::ring::{INLINE_MAX_BYTES, occupied_bytes};
+use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES, Segment};
+use crate::sync::{Ordering, fence};
+
+/// Writes frames into a ring.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    segment: Segment,
+    /// How many lines were published.
+    lines: u64,
+    /// How much of the data area was used, in whole units.
+    bytes: u64,
+    /// How many lines may have been published before more room is looked for.
+    lines_end: u64,
+    /// How much of the data area may have been used before more room is looked for.
+    bytes_end: u64,
+    /// How much payload is left of a frame that was taken in part.
+    left_bytes: u64,
+    /// How much room in the data area was missing the last time that there was not enough.
+    wanted_bytes: usize,
+    /// Something was published since the doorbell was thought of.
+    has_news: bool,
+    /// The consumer has claimed what cannot be.
+    is_broken: bool,
+}
+
+impl Producer {
+    /// The producer of a new ring.
+    pub(crate) fn new(segment: Segment) -> Producer {
+        Producer::starting_at(segment, 0, 0)
+    }
+
+    /// The producer of an empty ring that was in use before.
+    pub(super) fn starting_at(segment: Segment, lines: u64, bytes: u64) -> Producer {
+        Producer {
+            segment,
+            lines,
+            bytes,
+            lines_end: lines + LINES as u64,
+            bytes_end: bytes + DATA_BYTES as u64,
+            left_bytes: 0,
+            wanted_bytes: 0,
+            has_news: false,
+            is_broken: false,
+        }
+    }
+
+    /// Writes a frame of at most [`INLINE_MAX_BYTES`] of payload, whole or not at all.
+    #[inline]
+    pub(crate) fn send_inline(&mut self, header: &Header, payload: &[u8]) -> Result<(), Full> {
+        debug_assert!(payload.len() <= INLINE_MAX_BYTES && !self.is_mid_frame());
+        if payload.len() <= line::room_bytes(header) {
+            if !self.has_room(0) {
+                return Err(Full);
+            }
+            self.publish(&line::emit(line::sequence(self.lines), header, Payload::Inline(payload)));
+            return Ok(());
+        }
+        if !self.has_room(payload.len()) {
+            return Err(Full);
+        }
+        self.segment.write(self.bytes, payload);
+        self.publish_first(header, payload.len());
+        Ok(())
+    }
+
+    /// Writes a frame, as far as there is room.
+    pub(crate) fn send(&mut self, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
+        debug_assert!(!self.is_mid_frame());
+        let len_bytes = payload_len_bytes(payload);
+        debug_assert_eq!(len_bytes as u64, header.payload_len_bytes());
+        let mut source = Source::new(payload);
+        if len_bytes <= line::room_bytes(header) {
+            let mut gathered = [0; ROOM_MAX_BYTES];
+            let gathered = &mut gathered[..len_bytes];
+            source
+                .copy(len_bytes, |offset, part| gathered[offset..offset + part.len()].copy_from_slice(part));
+            return self.send_inline(header, gathered).map_or(Sent::Full, |()| Sent::Whole);
+        }
+        let Some(piece_bytes) = self.next_piece_bytes(len_bytes) else { return Sent::Full };
+        self.write(&mut source, piece_bytes);
+        self.publish_first(header, piece_bytes);
+        self.left_bytes = (len_bytes - piece_bytes) as u64;
+        self.go_on(&mut source, len_bytes, piece_bytes)
+    }
+
+    /// Goes on with a frame that was taken in part.
+    pub(crate) fn resume(&mut self, rest: &[IoSlice<'_>]) -> Sent {
+        let len_bytes = payload_len_bytes(rest);
+        debug_assert!(self.is_mid_frame() && len_bytes as u64 == self.left_bytes);
+        self.go_on(&mut Source::new(rest), len_bytes, 0)
+    }
+
+    /// Whether a frame was taken in part.
+    pub(crate) fn is_mid_frame(&self) -> bool {
+        self.left_bytes > 0
+    }
+
+    /// Whether the consumer has claimed what cannot be. Then there is never room again.
+    #[inline]
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Whether the consumer has to be woken for what was published. True at most once each time that it goes to sleep.
+    #[inline]
+    pub(crate) fn needs_doorbell(&mut self) -> bool {
+        if !std::mem::take(&mut self.has_news) {
+            return false;
+        }
+        // SYNC POINT: doorbell
+        fence(Ordering::SeqCst);
+        let cold = self.segment.cold();
+        cold.load(Ordering::Relaxed) != 0 && cold.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// To be called before sleeping because there was no room. True means that the consumer will ring once there is; false,
+    /// that it is worth trying again right now.
+    pub(crate) fn want_room(&mut self) -> bool {
+        self.segment.room_wanted().store(1, Ordering::Relaxed);
+        // SYNC POINT: room wanted
+        fence(Ordering::SeqCst);
+        // A broken ring is to be noticed, not slept on.
+        !self.has_room(self.wanted_bytes) && !self.is_broken
+    }
+
+    /// Says that nothing follows. To be called between frames.
+    pub(crate) fn finish(&mut self) {
+        debug_assert!(!self.is_mid_frame());
+        // SYNC POINT: finished
+        self.segment.finished_at().store(self.lines + 1, Ordering::Release);
+        self.has_news = true;
+    }
+
+    /// The segment, for those who write into it what this producer would not.
+    #[cfg(all(any(test, fuzzing), not(loom)))]
+    pub(crate) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// Writes further pieces as far as there is room; `taken_bytes` of the payload are taken already.
+    fn go_on(&mut self, source: &mut Source<'_>, len_bytes: usize, mut taken_bytes: usize) -> Sent {
+        while taken_bytes < len_bytes {
+            let Some(piece_bytes) = self.next_piece_bytes(len_bytes - taken_bytes) else {
+                return if taken_bytes > 0 { Sent::Partial(taken_bytes) } else { Sent::Full };
+            };
+            self.write(source, piece_bytes);
+            self.publish(&line::emit_piece(line::sequence(self.lines), piece_bytes));
+            self.bytes += occupied_bytes(piece_bytes);
+            taken_bytes += piece_bytes;
+            self.left_bytes = (len_bytes - taken_bytes) as u64;
+        }
+        Sent::Whole
+    }
+
+    /// The length of the next piece of what is left, if there is room for one.
+    fn next_piece_bytes(&mut self, left_bytes: usize) -> Option<usize> {
+        let piece_bytes = left_bytes.min(PIECE_MAX_BYTES);
+        if self.has_room(piece_bytes) {
+            return Some(piece_bytes);
+        }
+        // What is smaller than this is not worth a line unless it is the last.
+        self.wanted_bytes = left_bytes.min(PIECE_MIN_BYTES);
+        let free_bytes = (self.bytes_end - self.bytes) as usize;
+        self.seems_to_have_room(self.wanted_bytes).then_some(piece_bytes.min(free_bytes))
+    }
+
+    /// Whether there is room for a line, and for a piece of so many bytes in the data area.
+    #[inline]
+    fn has_room(&mut self, piece_bytes: usize) -> bool {
+        self.seems_to_have_room(piece_bytes) || self.look_for_room(piece_bytes)
+    }
+
+    #[inline]
+    fn seems_to_have_room(&self, piece_bytes: usize) -> bool {
+        self.lines < self.lines_end && occupied_bytes(piece_bytes) <= self.bytes_end - self.bytes
+    }
+
+    /// Asks how far the consumer has come.
+    #[cold]
+    fn look_for_room(&mut self, piece_bytes: usize) -> bool {
+        if self.is_broken {
+            return false;
+        }
+        // SYNC POINT: room
+        let lines = self.segment.consumed_lines().load(Ordering::Acquire);
+        let bytes = self.segment.consumed_bytes().load(Ordering::Acquire);
+        // It neither goes back nor consumes what was not there.
+        let (lines_before, bytes_before) =
+            (self.lines_end - LINES as u64, self.bytes_end - DATA_BYTES as u64);
+        self.is_broken = !(lines_before..=self.lines).contains(&lines)
+            || !(bytes_before..=self.bytes).contains(&bytes)
+            || !bytes.is_multiple_of(DATA_UNIT_BYTES as u64);
+        if self.is_broken {
+            (self.lines_end, self.bytes_end) = (self.lines, self.bytes);
+            return false;
+        }
+        (self.lines_end, self.bytes_end) = (lines + LINES as u64, bytes + DATA_BYTES as u64);
+        self.wanted_bytes = piece_bytes;
+        self.seems_to_have_room(piece_bytes)
+    }
+
+    /// Copies the next piece to the data area.
+    fn write(&mut self, source: &mut Source<'_>, piece_bytes: usize) {
+        let start = self.bytes;
+        source.copy(piece_bytes, |offset, part| self.segment.write(start + offset as u64, part));
+    }
+
+    /// Publishes the first line of a frame whose first piece is in the data area.
+    #[inline]
+    fn publish_first(&mut self, header: &Header, piece_bytes: usize) {
+        self.publish(&line::emit(line::sequence(self.lines), header, Payload::Outside(piece_bytes)));
+        self.bytes += occupied_bytes(piece_bytes);
+    }
+
+    #[inline]
+    fn publish(&mut self, emitted: &Emitted) {
+        let line = self.segment.line(self.lines);
+        let words = emitted.words();
+        for (place, &word) in line.iter().zip(words).skip(1) {
+            place.store(word, Ordering::Relaxed);
+        }
+        // SYNC POINT: line
+        line[0].store(words[0], Ordering::Release);
+        self.lines += 1;
+        self.has_news = true;
+    }
+}
+
+/// Payload on its way into the ring.
+struct Source<'a> {
+    slices: &'a [IoSlice<'a>],
+    /// How much of the first slice was taken.
+    taken_bytes: usize,
+}
+
+impl<'a> Source<'a> {
+    fn new(slices: &'a [IoSlice<'a>]) -> Source<'a> {
+        Source { slices, taken_bytes: 0 }
+    }
+
+    /// Takes the next bytes, each part of them with its offset, as far as there are any.
+    fn copy(&mut self, count_bytes: usize, mut put: impl FnMut(usize, &[u8])) {
+        let mut done_bytes = 0;
+        while done_bytes < count_bytes
+            && let Some((first, others)) = self.slices.split_first()
+        {
+            let rest = &first[self.taken_bytes..];
+            let part = &rest[..rest.len().min(count_bytes - done_bytes)];
+            put(done_bytes, part);
+            done_bytes += part.len();
+            if part.len() == rest.len() {
+                (self.slices, self.taken_bytes) = (others, 0);
+            } else {
+                self.taken_bytes += part.len();
+            }
+        }
+    }
+}
+
+fn payload_len_bytes(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}

@@ -1,0 +1,130 @@
+//! A receiver that fails where a ring breaks the contract.
+
+use std::io::IoSliceMut;
+use std::mem;
+
+use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use homespun_engine::transport::{LinkEvent, LinkId, Receiver, Space};
+use homespun_engine::wire::Header;
+
+/// The link that all frames are expected on.
+pub(crate) const LINK: LinkId = LinkId(3);
+
+/// The most payload of one frame that is kept: a frame of a faulty peer may claim any length.
+const KEEP_MAX_BYTES: usize = 1 << 20;
+
+/// The most space that is offered at once.
+const SPACE_MAX_BYTES: usize = 1 << 16;
+
+/// Keeps the frames it is given.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    /// What has arrived in whole. Of payload beyond [`KEEP_MAX_BYTES`], only its start.
+    pub(crate) frames: Vec<(Header, Vec<u8>)>,
+    /// How many frames were reported in one call, and how many pieces of others.
+    pub(crate) whole: usize,
+    pub(crate) pieces: usize,
+    unfinished: Option<Unfinished>,
+    spaces: usize,
+    place: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Unfinished {
+    header: Header,
+    payload: Vec<u8>,
+    left_bytes: u64,
+}
+
+impl Recorder {
+    /// Whether a frame was begun and is not complete.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn is_mid_frame(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
+    /// The payload so far of the frame that was begun last; empty if it is complete.
+    #[cfg(loom)]
+    pub(crate) fn unfinished_payload(&self) -> &[u8] {
+        self.unfinished.as_ref().map_or(&[], |unfinished| &unfinished.payload)
+    }
+
+    fn left_bytes(&self) -> u64 {
+        self.unfinished.as_ref().expect("no frame was begun").left_bytes
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.pieces += 1;
+        assert!(!bytes.is_empty(), "a piece of nothing");
+        let unfinished = self.unfinished.as_mut().expect("no frame was begun");
+        assert!(bytes.len() as u64 <= unfinished.left_bytes, "more payload than the header said");
+        unfinished.left_bytes -= bytes.len() as u64;
+        let room_bytes = KEEP_MAX_BYTES.saturating_sub(unfinished.payload.len());
+        unfinished.payload.extend(&bytes[..bytes.len().min(room_bytes)]);
+        if unfinished.left_bytes == 0
+            && let Some(Unfinished { header, payload, .. }) = self.unfinished.take()
+        {
+            self.frames.push((header, payload));
+        }
+    }
+}
+
+impl Receiver for Recorder {
+    fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        assert_eq!(link, LINK);
+        assert!(self.unfinished.is_none(), "a frame inside a frame");
+        assert_eq!(header.payload_len_bytes(), payload.len() as u64);
+        check(header);
+        self.whole += 1;
+        self.frames.push((*header, payload.to_vec()));
+    }
+
+    fn begin(&mut self, link: LinkId, header: &Header) {
+        assert_eq!(link, LINK);
+        assert!(self.unfinished.is_none(), "a frame inside a frame");
+        check(header);
+        let left_bytes = header.payload_len_bytes();
+        assert!(left_bytes > 0, "an empty frame was begun");
+        self.unfinished = Some(Unfinished { header: *header, payload: Vec::new(), left_bytes });
+    }
+
+    /// No space, what is left in two slices as far as that is not too much, half of it, in turn.
+    fn space(&mut self, link: LinkId) -> Space<'_> {
+        assert_eq!(link, LINK);
+        let left_bytes = usize::try_from(self.left_bytes()).unwrap_or(usize::MAX).min(SPACE_MAX_BYTES);
+        self.spaces += 1;
+        let place_bytes = [0, left_bytes, left_bytes.div_ceil(2)][self.spaces % 3];
+        self.place = vec![0; place_bytes];
+        let (start, end) = self.place.split_at_mut(place_bytes / 2);
+        [start, end].into_iter().filter(|slice| !slice.is_empty()).map(IoSliceMut::new).collect()
+    }
+
+    fn placed(&mut self, link: LinkId, count_bytes: usize) {
+        assert_eq!(link, LINK);
+        assert!(count_bytes <= self.place.len(), "more was placed than there is space");
+        let place = mem::take(&mut self.place);
+        self.append(&place[..count_bytes]);
+    }
+
+    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+        assert_eq!(link, LINK);
+        self.append(bytes);
+    }
+
+    fn link(&mut self, _: LinkId, event: LinkEvent) {
+        panic!("a ring knows nothing of {event:?}");
+    }
+}
+
+/// Whether a header is one that the engine may be given.
+fn check(header: &Header) {
+    match header {
+        Header::Message(message) => assert!(message.len_bytes <= MESSAGE_MAX_BYTES),
+        Header::Request { message, remote_bytes, .. } => {
+            assert!(message.len_bytes <= MESSAGE_MAX_BYTES);
+            assert!(usize::from(*remote_bytes) <= REMOTE_MAX_BYTES);
+        }
+        Header::Data { len_bytes, .. } => assert!(*len_bytes <= MESSAGE_MAX_BYTES),
+        Header::Ack { .. } | Header::Clear { .. } | Header::Done { .. } => {}
+    }
+}

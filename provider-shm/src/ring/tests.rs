@@ -1,0 +1,443 @@
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::LazyLock;
+
+use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use homespun_engine::transport::{Full, Sent};
+use homespun_engine::wire::{Header, Message, WireError};
+use proptest::prelude::*;
+
+use super::recorder::{LINK, Recorder};
+use super::*;
+use crate::line::{PIECE_MAX_BYTES, PIECE_MIN_BYTES, ROOM_MAX_BYTES, sequence};
+use crate::segment::Segment;
+use crate::sync::Ordering;
+
+/// More rounds than any of these tests needs.
+const ROUNDS_MAX: usize = 100_000;
+
+/// Both ends of a ring, mapped twice as by two processes.
+fn ring() -> (Producer, Consumer) {
+    ring_at(0, 0)
+}
+
+fn ring_at(lines: u64, bytes: u64) -> (Producer, Consumer) {
+    let (segment, file) = Segment::create().unwrap();
+    segment.consumed_lines().store(lines, Ordering::Relaxed);
+    segment.consumed_bytes().store(bytes, Ordering::Relaxed);
+    let other = Segment::map(&file).unwrap();
+    (Producer::starting_at(segment, lines, bytes), Consumer::starting_at(other, lines, bytes))
+}
+
+fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>) -> Header {
+    Header::Message(Message { len_bytes: len_bytes as u64, tag, data, wants_ack: false })
+}
+
+/// Bytes of which no two neighbourhoods look alike, and with another salt others.
+fn payload(len_bytes: usize, salt: usize) -> Vec<u8> {
+    static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        (0..4 * DATA_BYTES as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8).collect()
+    });
+    PATTERN[salt..salt + len_bytes].to_vec()
+}
+
+fn slices(payload: &[u8]) -> [IoSlice<'_>; 3] {
+    let (start, rest) = payload.split_at(payload.len() / 3);
+    let (middle, end) = rest.split_at(rest.len() / 7);
+    [IoSlice::new(start), IoSlice::new(middle), IoSlice::new(end)]
+}
+
+/// The outbox of a caller that follows the rules.
+#[derive(Default)]
+struct Sender {
+    frames: VecDeque<(Header, Vec<u8>)>,
+    taken_bytes: Option<usize>,
+}
+
+impl Sender {
+    /// Gives the ring what it takes, up to `calls_max` calls; whether it took anything.
+    fn send(&mut self, ring: &mut Producer, calls_max: usize) -> bool {
+        let mut has_sent = false;
+        for _ in 0..calls_max {
+            let Some((header, payload)) = self.frames.front() else { break };
+            let taken_bytes = self.taken_bytes.unwrap_or(0);
+            let sent = match self.taken_bytes {
+                None if payload.len() <= INLINE_MAX_BYTES && payload.len().is_multiple_of(2) => {
+                    ring.send_inline(header, payload).map_or(Sent::Full, |()| Sent::Whole)
+                }
+                None => ring.send(header, &slices(payload)),
+                Some(taken_bytes) => ring.resume(&slices(&payload[taken_bytes..])),
+            };
+            match sent {
+                Sent::Full => break,
+                Sent::Partial(count_bytes) => {
+                    assert!(count_bytes > 0 && taken_bytes + count_bytes < payload.len());
+                    assert!(ring.is_mid_frame());
+                    self.taken_bytes = Some(taken_bytes + count_bytes);
+                }
+                Sent::Whole => {
+                    assert!(!ring.is_mid_frame());
+                    self.taken_bytes = None;
+                    self.frames.pop_front();
+                }
+            }
+            has_sent = true;
+        }
+        has_sent
+    }
+}
+
+/// Sizes around every boundary.
+fn any_size() -> impl Strategy<Value = usize> {
+    let boundary = prop::sample::select(vec![
+        0,
+        8,
+        ROOM_MAX_BYTES - 16,
+        ROOM_MAX_BYTES - 8,
+        ROOM_MAX_BYTES,
+        DATA_UNIT_BYTES,
+        2 * DATA_UNIT_BYTES,
+        FRAME_MAX_BYTES,
+        INLINE_MAX_BYTES,
+        PIECE_MIN_BYTES,
+        PIECE_MAX_BYTES,
+        PIECE_MAX_BYTES + PIECE_MIN_BYTES,
+        2 * PIECE_MAX_BYTES,
+        DATA_BYTES,
+    ]);
+    prop_oneof![
+        8 => 0..=ROOM_MAX_BYTES + 10,
+        8 => (boundary, -1_isize..=1).prop_map(|(size, by)| size.saturating_add_signed(by)),
+        1 => 0..3 * DATA_BYTES,
+    ]
+}
+
+fn any_message() -> impl Strategy<Value = Message> {
+    (0..=MESSAGE_MAX_BYTES, any::<Option<u64>>(), any::<Option<u64>>(), any::<bool>())
+        .prop_map(|(len_bytes, tag, data, wants_ack)| Message { len_bytes, tag, data, wants_ack })
+}
+
+/// Any frame, and how long its payload is.
+fn any_frame() -> impl Strategy<Value = (Header, usize)> {
+    prop_oneof![
+        8 => (any_message(), any_size()).prop_map(|(message, size)| {
+            (Header::Message(Message { len_bytes: size as u64, ..message }), size)
+        }),
+        1 => any::<u64>().prop_map(|received| (Header::Ack { received }, 0)),
+        1 => (any_message(), any::<u64>(), 0..=REMOTE_MAX_BYTES).prop_map(|(message, op, size)| {
+            (Header::Request { message, op, remote_bytes: size as u8 }, size)
+        }),
+        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, cannot_pull)| (Header::Clear { op, cannot_pull }, 0)),
+        2 => (any::<u64>(), any_size())
+            .prop_map(|(op, size)| (Header::Data { op, len_bytes: size as u64 }, size)),
+        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, fault)| (Header::Done { op, fault }, 0)),
+    ]
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Post(Header, usize),
+    Send(usize),
+    Receive(u32),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => any_frame().prop_map(|(header, size)| Step::Post(header, size)),
+        1 => (1_usize..8).prop_map(Step::Send),
+        1 => (1_u32..20).prop_map(Step::Receive),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn frames_arrive_whole_and_in_order(
+        steps in prop::collection::vec(any_step(), 1..100),
+        start_lines in prop_oneof![Just(0), Just((1 << 32) - 3 * LINES as u64), any::<u32>().prop_map(u64::from)],
+        start_units in 0_u64..10_000,
+    ) {
+        let start_lines = start_lines.next_multiple_of(LINES as u64);
+        let (mut producer, mut consumer) = ring_at(start_lines, start_units * DATA_UNIT_BYTES as u64);
+        let mut model = Vec::new();
+        let mut sender = Sender::default();
+        let mut recorder = Recorder::default();
+        for (step, salt) in steps.into_iter().zip(0..) {
+            match step {
+                Step::Post(header, size) => {
+                    sender.frames.push_back((header, payload(size, salt)));
+                    model.push((header, payload(size, salt)));
+                }
+                Step::Send(calls) => {
+                    sender.send(&mut producer, calls);
+                }
+                Step::Receive(budget_frames) => {
+                    let count = consumer.receive(LINK, budget_frames, &mut recorder).unwrap();
+                    prop_assert!(count <= budget_frames);
+                }
+            }
+        }
+        for _ in 0..ROUNDS_MAX {
+            if recorder.frames.len() == model.len() {
+                break;
+            }
+            let has_sent = sender.send(&mut producer, usize::MAX);
+            let count = consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+            prop_assert!(has_sent || count > 0, "an empty ring always has room");
+        }
+        prop_assert_eq!(recorder.frames, model);
+        prop_assert!(consumer.is_empty() && !producer.is_broken());
+        prop_assert_eq!(consumer.end(), RingEnd::Open);
+        producer.finish();
+        prop_assert_eq!(consumer.end(), RingEnd::Finished);
+    }
+
+    /// Whatever is written over a line, in any state of the ring.
+    #[test]
+    fn a_scribbled_line_does_no_harm(
+        is_mid_frame: bool,
+        words in prop::array::uniform8(prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..100, any::<u64>()]),
+        (kind, flags, len) in (0_u8..9, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
+        is_plausible: bool,
+    ) {
+        let (mut producer, mut consumer) = ring();
+        let mut recorder = Recorder::default();
+        if is_mid_frame {
+            let long = payload(3 * DATA_BYTES, 1);
+            prop_assert!(matches!(producer.send(&message(long.len(), None, None), &slices(&long)), Sent::Partial(_)));
+            consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+        }
+        let position = consumer.position();
+        let mut words = words;
+        let form = u64::from(kind) << 32 | u64::from(flags) << 40 | u64::from(len) << 48;
+        let rest = if is_plausible { form } else { words[0] << 32 };
+        words[0] = rest | u64::from(sequence(position));
+        for (place, word) in producer.segment().line(position).iter().zip(words) {
+            place.store(word, Ordering::Relaxed);
+        }
+        let result = consumer.receive(LINK, 2, &mut recorder);
+        prop_assert!(matches!(result, Err(_) | Ok(1)), "{result:?}");
+    }
+}
+
+#[test]
+fn every_bit_of_a_first_word_matters_or_is_payload() {
+    for (header, size) in [
+        (message(8, Some(7), None), 8),
+        (message(0, None, None), 0),
+        (message(PIECE_MAX_BYTES, Some(7), Some(9)), PIECE_MAX_BYTES),
+        (message(2 * DATA_BYTES, None, None), 2 * DATA_BYTES),
+        (Header::Ack { received: 5 }, 0),
+        (Header::Data { op: 5, len_bytes: 3 }, 3),
+    ] {
+        for bit in 0..u64::BITS {
+            let (mut producer, mut consumer) = ring();
+            producer.send(&header, &slices(&payload(size, 1)));
+            let first = &producer.segment().line(0)[0];
+            first.store(first.load(Ordering::Relaxed) ^ (1 << bit), Ordering::Relaxed);
+            let mut recorder = Recorder::default();
+            let result = consumer.receive(LINK, u32::MAX, &mut recorder);
+            let is_absent = result == Ok(0);
+            assert_eq!(is_absent, bit < u32::BITS, "bit {bit} of the sequence number");
+            assert_ne!(recorder.frames, [(header, payload(size, 1))], "bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn sequence_numbers_wrap() {
+    let (mut producer, mut consumer) = ring_at((1 << 32) - 2 * LINES as u64, 0);
+    let mut recorder = Recorder::default();
+    for n in 0..4 * LINES as u64 {
+        producer.send_inline(&message(8, Some(n), None), &n.to_le_bytes()).unwrap();
+        assert_eq!(consumer.receive(LINK, 5, &mut recorder), Ok(1));
+    }
+    let all = (0..4 * LINES as u64).map(|n| (message(8, Some(n), None), n.to_le_bytes().to_vec()));
+    assert!(recorder.frames.into_iter().eq(all));
+}
+
+#[test]
+fn a_ring_holds_as_many_lines_as_it_has() {
+    let (mut producer, mut consumer) = ring();
+    let header = message(8, None, None);
+    for _ in 0..LINES {
+        producer.send_inline(&header, &[1; 8]).unwrap();
+    }
+    assert_eq!(producer.send_inline(&header, &[2; 8]), Err(Full));
+    assert_eq!(producer.send(&header, &[IoSlice::new(&[2; 8])]), Sent::Full);
+    assert!(producer.want_room());
+
+    let mut recorder = Recorder::default();
+    assert_eq!(consumer.receive(LINK, PUBLISH_LINES as u32 - 1, &mut recorder), Ok(PUBLISH_LINES as u32 - 1));
+    assert!(!consumer.room_was_wanted(), "it has not said that there is room");
+    assert!(producer.want_room());
+    assert_eq!(consumer.receive(LINK, 1, &mut recorder), Ok(1));
+    assert!(consumer.room_was_wanted());
+    assert!(!consumer.room_was_wanted(), "once for each wish");
+    assert!(!producer.want_room());
+    for _ in 0..PUBLISH_LINES {
+        producer.send_inline(&header, &[3; 8]).unwrap();
+    }
+    assert_eq!(producer.send_inline(&header, &[4; 8]), Err(Full));
+}
+
+#[test]
+fn a_frame_that_is_not_taken_leaves_no_trace() {
+    let (mut producer, mut consumer) = ring();
+    let (header, bytes) = (message(INLINE_MAX_BYTES, None, None), payload(INLINE_MAX_BYTES, 1));
+    let mut count = 0;
+    while producer.send_inline(&header, &bytes).is_ok() {
+        count += 1;
+    }
+    assert_eq!(count, DATA_BYTES / INLINE_MAX_BYTES);
+    // There are lines left, but no data area.
+    producer.send_inline(&message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
+    assert_eq!(producer.send(&header, &slices(&bytes)), Sent::Full);
+    assert!(producer.want_room());
+    let mut recorder = Recorder::default();
+    assert_eq!(consumer.receive(LINK, u32::MAX, &mut recorder), Ok(count as u32 + 1));
+    assert!(consumer.room_was_wanted());
+    assert_eq!(producer.send(&header, &slices(&bytes)), Sent::Whole);
+}
+
+#[test]
+fn small_payload_comes_with_its_header_and_large_payload_in_pieces() {
+    let (mut producer, mut consumer) = ring();
+    let mut recorder = Recorder::default();
+    let bytes = payload(FRAME_MAX_BYTES, 1);
+    producer.send_inline(&message(bytes.len(), None, None), &bytes).unwrap();
+    consumer.receive(LINK, 1, &mut recorder).unwrap();
+    assert_eq!((recorder.whole, recorder.pieces), (1, 0));
+    let bytes = payload(FRAME_MAX_BYTES + 1, 1);
+    producer.send_inline(&message(bytes.len(), None, None), &bytes).unwrap();
+    consumer.receive(LINK, 1, &mut recorder).unwrap();
+    assert_eq!(recorder.whole, 1);
+    assert!(recorder.pieces > 0 && !recorder.is_mid_frame());
+}
+
+#[test]
+fn the_doorbell_is_rung_once_for_each_sleep() {
+    let (mut producer, mut consumer) = ring();
+    let header = message(0, None, None);
+    producer.send_inline(&header, &[]).unwrap();
+    assert!(!producer.needs_doorbell(), "a new ring is looked at");
+    assert!(!consumer.chill(), "there is something");
+    let mut recorder = Recorder::default();
+    consumer.receive(LINK, 5, &mut recorder).unwrap();
+    assert!(consumer.chill());
+    assert!(!producer.needs_doorbell(), "nothing was published since");
+    producer.send_inline(&header, &[]).unwrap();
+    assert!(producer.needs_doorbell());
+    producer.send_inline(&header, &[]).unwrap();
+    assert!(!producer.needs_doorbell(), "it was rung");
+    consumer.receive(LINK, 5, &mut recorder).unwrap();
+    assert!(consumer.chill());
+    consumer.warm();
+    producer.send_inline(&header, &[]).unwrap();
+    assert!(!producer.needs_doorbell(), "it is looked at again");
+}
+
+#[test]
+fn a_consumer_that_claims_what_cannot_be_gets_nothing_more() {
+    let claims: [(u64, u64); 5] = [
+        (LINES as u64 + 1, 0),
+        (u64::MAX, 0),
+        (0, DATA_UNIT_BYTES as u64),
+        (0, u64::MAX),
+        // Whole units are what is counted.
+        (1, 1),
+    ];
+    for (lines, bytes) in claims {
+        let (mut producer, _consumer) = ring();
+        let header = message(0, None, None);
+        while producer.send_inline(&header, &[]).is_ok() {}
+        producer.segment().consumed_lines().store(lines, Ordering::Relaxed);
+        producer.segment().consumed_bytes().store(bytes, Ordering::Relaxed);
+        assert!(!producer.is_broken());
+        assert!(!producer.want_room(), "not to be slept on");
+        assert!(producer.is_broken());
+        producer.segment().consumed_lines().store(LINES as u64, Ordering::Relaxed);
+        producer.segment().consumed_bytes().store(0, Ordering::Relaxed);
+        assert_eq!(producer.send_inline(&header, &[]), Err(Full));
+        assert_eq!(producer.send(&message(9, None, None), &slices(&[1; 9])), Sent::Full);
+    }
+}
+
+#[test]
+fn progress_that_goes_back_breaks_the_ring() {
+    let (mut producer, mut consumer) = ring();
+    let header = message(0, None, None);
+    while producer.send_inline(&header, &[]).is_ok() {}
+    consumer.receive(LINK, u32::MAX, &mut Recorder::default()).unwrap();
+    while producer.send_inline(&header, &[]).is_ok() {}
+    assert!(!producer.is_broken());
+    producer.segment().consumed_lines().store(LINES as u64 - 1, Ordering::Relaxed);
+    assert_eq!(producer.send_inline(&header, &[]), Err(Full));
+    assert!(producer.is_broken());
+}
+
+/// A ring that breaks while a piece is being measured gives no piece of nothing.
+#[test]
+fn a_ring_that_breaks_inside_a_frame_takes_no_more_of_it() {
+    let (mut producer, _consumer) = ring();
+    let bytes = payload(DATA_BYTES - PIECE_MIN_BYTES, 1);
+    assert_eq!(producer.send(&message(bytes.len(), None, None), &slices(&bytes)), Sent::Whole);
+    producer.segment().consumed_bytes().store(1, Ordering::Relaxed);
+    assert_eq!(producer.send(&message(bytes.len(), None, None), &slices(&bytes)), Sent::Full);
+    assert!(producer.is_broken() && !producer.is_mid_frame());
+}
+
+#[test]
+fn a_ring_ends_where_its_producer_says() {
+    let (mut producer, mut consumer) = ring();
+    let mut recorder = Recorder::default();
+    assert_eq!(consumer.end(), RingEnd::Open);
+    let bytes = payload(2 * DATA_BYTES, 1);
+    let header = message(bytes.len(), None, None);
+    let Sent::Partial(taken_bytes) = producer.send(&header, &slices(&bytes)) else {
+        panic!("it is too long")
+    };
+    consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+    assert_eq!(consumer.end(), RingEnd::Cut, "inside a frame");
+    assert_eq!(producer.resume(&slices(&bytes[taken_bytes..])), Sent::Whole);
+    consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+    assert_eq!(consumer.end(), RingEnd::Open);
+    producer.finish();
+    assert_eq!(consumer.end(), RingEnd::Finished);
+    for elsewhere in [1, u64::MAX] {
+        producer.segment().finished_at().store(elsewhere, Ordering::Relaxed);
+        assert_eq!(consumer.end(), RingEnd::Cut);
+    }
+}
+
+#[test]
+fn pieces_have_their_place() {
+    /// Kinds and flags as the layout has them.
+    const MESSAGE: u64 = 1 << 32;
+    const PIECE: u64 = 7 << 32;
+    const OUTSIDE_AND_LONG: u64 = 0b11 << 45;
+
+    let put = |producer: &Producer, position, kind_and_flags, piece_bytes: usize| {
+        let line = producer.segment().line(position);
+        let first = u64::from(sequence(position)) | kind_and_flags | (piece_bytes as u64) << 48;
+        line[1].store(2 * PIECE_MIN_BYTES as u64, Ordering::Relaxed);
+        line[0].store(first, Ordering::Release);
+    };
+    let (producer, mut consumer) = ring();
+    put(&producer, 0, PIECE, 100);
+    let stray = consumer.receive(LINK, 5, &mut Recorder::default());
+    assert_eq!(stray, Err(WireError::UnknownKind), "a piece of no frame");
+
+    for bad_bytes in [0, 1, PIECE_MIN_BYTES - 1, PIECE_MIN_BYTES + 1, PIECE_MAX_BYTES + 1] {
+        let (producer, mut consumer) = ring();
+        put(&producer, 0, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
+        put(&producer, 1, PIECE, bad_bytes);
+        let mut recorder = Recorder::default();
+        assert_eq!(consumer.receive(LINK, 5, &mut recorder), Err(WireError::ImpossibleLength), "{bad_bytes}");
+        assert!(recorder.is_mid_frame());
+    }
+    let (producer, mut consumer) = ring();
+    put(&producer, 0, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
+    put(&producer, 1, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
+    let nested = consumer.receive(LINK, 5, &mut Recorder::default());
+    assert_eq!(nested, Err(WireError::UnknownKind), "a frame inside a frame");
+}

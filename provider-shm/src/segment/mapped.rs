@@ -1,0 +1,295 @@
+//! A segment in memory that another process maps as well.
+
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::OwnedFd;
+use std::ptr::{self, NonNull};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use crate::fork::Birth;
+use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_place, line_place};
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// The size of a segment's file.
+pub(crate) const SEGMENT_BYTES: usize = size_of::<Layout>();
+
+/// The seals without which the other process could take the memory away.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// What stands where. It is never referred to as a whole.
+#[repr(C, align(64))]
+struct Layout {
+    producer: ProducerPart,
+    consumer: ConsumerPart,
+    cold: ColdPart,
+    lines: [Line; LINES],
+    data: [u8; DATA_BYTES],
+}
+
+#[repr(C, align(64))]
+struct ProducerPart {
+    finished_at: AtomicU64,
+    room_wanted: AtomicU32,
+}
+
+#[repr(C, align(64))]
+struct ConsumerPart {
+    consumed_lines: AtomicU64,
+    consumed_bytes: AtomicU64,
+}
+
+#[repr(C, align(64))]
+struct ColdPart {
+    cold: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(offset_of!(Layout, consumer) == 64 && offset_of!(Layout, cold) == 128);
+const _: () = assert!(offset_of!(Layout, lines) == 192);
+const _: () = assert!(offset_of!(Layout, data) == 192 + LINES * 64);
+const _: () = assert!(SEGMENT_BYTES == 192 + LINES * 64 + DATA_BYTES && LINE_WORDS == 8);
+
+/// A mapped segment. A forked child does not have it.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    layout: NonNull<Layout>,
+    birth: Birth,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is not shared with another `Segment`. It is not `Sync`,
+// so within this process the data area is used by one thread at a time.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// Makes a segment and its file. All of it is zero.
+    pub(crate) fn create() -> io::Result<(Segment, OwnedFd)> {
+        let file = memfd_create("homespun-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, SEGMENT_BYTES as u64)?;
+        fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
+        Ok((Segment::map_sealed(&file)?, file))
+    }
+
+    /// Maps the segment that another process has made.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError::NotARing`] for a file that has not the right size, or could lose it; otherwise what the system says.
+    pub(crate) fn map(file: &OwnedFd) -> Result<Segment, MapError> {
+        // Only files in memory know of seals.
+        let seals = fcntl_get_seals(file).map_err(|_| MapError::NotARing)?;
+        if !seals.contains(SEALS) {
+            return Err(MapError::NotARing);
+        }
+        // Asked after the seals, so that the answer lasts.
+        let len_bytes = fstat(file).map_err(io::Error::from)?.st_size;
+        if usize::try_from(len_bytes) != Ok(SEGMENT_BYTES) {
+            return Err(MapError::NotARing);
+        }
+        Ok(Segment::map_sealed(file)?)
+    }
+
+    /// Maps a file of the right size, sealed.
+    fn map_sealed(file: &OwnedFd) -> io::Result<Segment> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel picks the place, so no other memory is affected.
+        let start = unsafe { mmap(ptr::null_mut(), SEGMENT_BYTES, protection, MapFlags::SHARED, file, 0)? };
+        let layout = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let segment = Segment { layout, birth: Birth::now() };
+        // SAFETY: it is the mapping just made. A child that has it no more never touches it, see `drop` and
+        // `Birth::is_elsewhere`.
+        unsafe { madvise(start, SEGMENT_BYTES, Advice::LinuxDontFork)? };
+        Ok(segment)
+    }
+
+    /// 0, or one more than the number of lines that the producer has published and will ever publish.
+    #[inline]
+    pub(crate) fn finished_at(&self) -> &AtomicU64 {
+        // SAFETY: the mapping lives as long as `self`, has the size of `Layout` and cannot lose it, and starts at a
+        // page. All that is referred to is an atomic, which others may change and for which any bits are valid. This
+        // is so for each of the following accessors.
+        unsafe { &(*self.layout.as_ptr()).producer.finished_at }
+    }
+
+    /// Not 0 if the producer sleeps until there is room.
+    #[inline]
+    pub(crate) fn room_wanted(&self) -> &AtomicU32 {
+        // SAFETY: as in `finished_at`.
+        unsafe { &(*self.layout.as_ptr()).producer.room_wanted }
+    }
+
+    /// How many lines were consumed since the ring was made.
+    #[inline]
+    pub(crate) fn consumed_lines(&self) -> &AtomicU64 {
+        // SAFETY: as in `finished_at`.
+        unsafe { &(*self.layout.as_ptr()).consumer.consumed_lines }
+    }
+
+    /// How much of the data area was consumed since the ring was made.
+    #[inline]
+    pub(crate) fn consumed_bytes(&self) -> &AtomicU64 {
+        // SAFETY: as in `finished_at`.
+        unsafe { &(*self.layout.as_ptr()).consumer.consumed_bytes }
+    }
+
+    /// Not 0 if the consumer wants to be woken.
+    #[inline]
+    pub(crate) fn cold(&self) -> &AtomicU32 {
+        // SAFETY: as in `finished_at`.
+        unsafe { &(*self.layout.as_ptr()).cold.cold }
+    }
+
+    /// The line with a number since the ring was made.
+    #[inline]
+    pub(crate) fn line(&self, position: u64) -> &Line {
+        // SAFETY: as in `finished_at`. The place is one of an array, and what is referred to consists of atomics.
+        unsafe {
+            let lines = (&raw const (*self.layout.as_ptr()).lines).cast::<Line>();
+            &*lines.add(line_place(position))
+        }
+    }
+
+    /// Copies to the data area, from a position on that counts bytes since the ring was made.
+    #[inline]
+    pub(crate) fn write(&self, position: u64, from: &[u8]) {
+        assert!(from.len() <= DATA_BYTES, "more than the data area holds");
+        let place = data_place(position);
+        let (start, rest) = from.split_at(from.len().min(DATA_BYTES - place));
+        // SAFETY: both parts are within the data area, the first because it ends at its end at the latest, the second
+        // because all of `from` is no longer than the area. Nobody in this process refers to the area, so `from` does not
+        // overlap with it. That the other process does not read what is being written is agreed on by the counters, and
+        // one that does not stick to it reads bytes, which any bits are.
+        unsafe {
+            ptr::copy_nonoverlapping(start.as_ptr(), self.data().add(place), start.len());
+            ptr::copy_nonoverlapping(rest.as_ptr(), self.data(), rest.len());
+        }
+    }
+
+    /// Copies from the data area, as [`write`](Self::write) copies to it.
+    #[inline]
+    pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
+        assert!(into.len() <= DATA_BYTES, "more than the data area holds");
+        let place = data_place(position);
+        let (start, rest) = into.split_at_mut(into.len().min(DATA_BYTES - place));
+        // SAFETY: both parts are within the data area, as in `write`, and `into` does not overlap with it. The other
+        // process may write there only if it is faulty; then the copy holds any bytes, which are valid, and nothing reads
+        // them a second time.
+        unsafe {
+            ptr::copy_nonoverlapping(self.data().add(place), start.as_mut_ptr(), start.len());
+            ptr::copy_nonoverlapping(self.data(), rest.as_mut_ptr(), rest.len());
+        }
+    }
+
+    #[inline]
+    fn data(&self) -> *mut u8 {
+        // SAFETY: the place is within the mapping, and no reference is made.
+        unsafe { (&raw mut (*self.layout.as_ptr()).data).cast() }
+    }
+
+    /// Overwrites any part of the segment, as a faulty process may. What lies beyond its end is cut off.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn scribble(&self, offset: usize, bytes: &[u8]) {
+        let offset = offset % SEGMENT_BYTES;
+        let bytes = &bytes[..bytes.len().min(SEGMENT_BYTES - offset)];
+        // SAFETY: it is within the mapping, and there are only atomics and bytes, to which no plain reference exists.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.layout.as_ptr().cast::<u8>().add(offset),
+                bytes.len(),
+            );
+        }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // A child has something else there, if anything.
+        if self.birth.is_elsewhere() {
+            return;
+        }
+        // SAFETY: this is the mapping that `map_sealed` has made, all of it, and no reference outlives `self`.
+        let unmapped = unsafe { munmap(self.layout.as_ptr().cast(), SEGMENT_BYTES) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::sync::Ordering;
+
+    fn memory(len_bytes: usize, seals: SealFlags) -> OwnedFd {
+        let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, len_bytes as u64).unwrap();
+        fcntl_add_seals(&file, seals).unwrap();
+        file
+    }
+
+    #[test]
+    fn both_sides_see_the_same() {
+        let (segment, file) = Segment::create().unwrap();
+        let other = Segment::map(&file).unwrap();
+        drop(file);
+        segment.line(LINES as u64 + 3)[7].store(5, Ordering::Relaxed);
+        assert_eq!(other.line(3)[7].load(Ordering::Relaxed), 5);
+        let bytes: Vec<u8> = (1..=100).collect();
+        let position = 3 * DATA_BYTES as u64 - 40;
+        segment.write(position, &bytes);
+        let mut copy = [0; 101];
+        other.read(position, &mut copy);
+        assert_eq!((&copy[..100], copy[100]), (&bytes[..], 0), "in two parts, and nothing beyond");
+        segment.write(0, &vec![7; DATA_BYTES]);
+        let mut all = vec![0; DATA_BYTES];
+        other.read(position, &mut all);
+        assert!(all.iter().all(|&byte| byte == 7));
+        assert_eq!(other.line(LINES as u64 - 1)[7].load(Ordering::Relaxed), 0, "the area has a start");
+    }
+
+    #[test]
+    fn a_segment_cannot_change_its_size_nor_lose_its_seals() {
+        let (_segment, file) = Segment::create().unwrap();
+        for len_bytes in [0, SEGMENT_BYTES - 1, SEGMENT_BYTES + 1] {
+            assert_eq!(ftruncate(&file, len_bytes as u64), Err(rustix::io::Errno::PERM));
+        }
+        assert_eq!(fcntl_add_seals(&file, SealFlags::WRITE), Err(rustix::io::Errno::PERM));
+    }
+
+    #[test]
+    fn what_could_be_truncated_is_not_mapped() {
+        let both = SealFlags::SHRINK | SealFlags::GROW;
+        assert!(Segment::map(&memory(SEGMENT_BYTES, both)).is_ok());
+        for (len_bytes, seals) in [
+            (SEGMENT_BYTES, SealFlags::empty()),
+            (SEGMENT_BYTES, SealFlags::SHRINK),
+            (SEGMENT_BYTES, SealFlags::GROW),
+            (SEGMENT_BYTES - 1, both),
+            (SEGMENT_BYTES + 4096, both),
+            (0, both),
+        ] {
+            let mapped = Segment::map(&memory(len_bytes, seals));
+            assert!(matches!(mapped, Err(MapError::NotARing)), "{len_bytes} {seals:?}: {mapped:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_memory_is_not_mapped() {
+        let files = ["/dev/zero", "/", "/proc/self/exe"].map(|path| File::open(path).unwrap());
+        for file in files.map(OwnedFd::from) {
+            assert!(matches!(Segment::map(&file), Err(MapError::NotARing)));
+        }
+        let (end, _) = UnixStream::pair().unwrap();
+        assert!(matches!(Segment::map(&end.into()), Err(MapError::NotARing)));
+    }
+
+    /// A memory that can be read only is refused by the kernel.
+    #[test]
+    fn what_is_sealed_against_writing_is_not_mapped() {
+        let file = memory(SEGMENT_BYTES, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE);
+        assert!(matches!(Segment::map(&file), Err(MapError::System(_))));
+    }
+}

@@ -1,0 +1,82 @@
+//! A segment in the memory of loom, which two of its threads share.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+
+use crate::segment::{DATA_BYTES, LINES, Line, MapError, data_place, line_place};
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// A segment that loom watches: of the data area, that no byte is written while it may be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Segment(Arc<Layout>);
+
+#[derive(Debug, Default)]
+struct Layout {
+    finished_at: AtomicU64,
+    room_wanted: AtomicU32,
+    consumed_lines: AtomicU64,
+    consumed_bytes: AtomicU64,
+    cold: AtomicU32,
+    lines: [Line; LINES],
+    data: [UnsafeCell<u8>; DATA_BYTES],
+}
+
+// SAFETY: as for `mapped::Segment`; that both sides agree on who uses the data area is what loom checks.
+unsafe impl Send for Segment {}
+
+impl Segment {
+    /// A segment for both sides.
+    #[cfg(test)]
+    pub(crate) fn modelled() -> Segment {
+        Segment(Arc::default())
+    }
+
+    pub(crate) fn create() -> io::Result<(Segment, OwnedFd)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn map(_file: &OwnedFd) -> Result<Segment, MapError> {
+        Err(MapError::NotARing)
+    }
+
+    pub(crate) fn finished_at(&self) -> &AtomicU64 {
+        &self.0.finished_at
+    }
+
+    pub(crate) fn room_wanted(&self) -> &AtomicU32 {
+        &self.0.room_wanted
+    }
+
+    pub(crate) fn consumed_lines(&self) -> &AtomicU64 {
+        &self.0.consumed_lines
+    }
+
+    pub(crate) fn consumed_bytes(&self) -> &AtomicU64 {
+        &self.0.consumed_bytes
+    }
+
+    pub(crate) fn cold(&self) -> &AtomicU32 {
+        &self.0.cold
+    }
+
+    pub(crate) fn line(&self, position: u64) -> &Line {
+        &self.0.lines[line_place(position)]
+    }
+
+    pub(crate) fn write(&self, position: u64, from: &[u8]) {
+        for (&byte, position) in from.iter().zip(position..) {
+            // SAFETY: loom fails where another thread may use the byte.
+            self.0.data[data_place(position)].with_mut(|place| unsafe { *place = byte });
+        }
+    }
+
+    pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
+        for (byte, position) in into.iter_mut().zip(position..) {
+            // SAFETY: loom fails where another thread may write the byte.
+            self.0.data[data_place(position)].with(|place| *byte = unsafe { *place });
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What no safe interface asks of the kernel: who is at the other end of a socket, and copying from its memory.
+
+use std::io::{self, IoSliceMut};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use smallvec::SmallVec;
+
+/// Who made the other end of a UNIX socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    /// The process, as this process would call it; 0 if it has no name for it.
+    pub(crate) pid: i32,
+    pub(crate) uid: u32,
+}
+
+/// A piece of another process's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) address: u64,
+    pub(crate) len_bytes: u64,
+}
+
+/// `SO_PEERPIDFD` in `socket(7)`, since Linux 6.5; the `libc` crate lacks it.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// The credentials of the process that connected, or that called `listen(2)`.
+pub(crate) fn credentials(socket: impl AsFd) -> io::Result<Credentials> {
+    // Not a type that says that a process has a number: one in another namespace has none here.
+    let mut raw = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    option(socket.as_fd(), libc::SO_PEERCRED, &mut raw)?;
+    Ok(Credentials { pid: raw.pid, uid: raw.uid })
+}
+
+/// A descriptor of the process at the other end, which becomes readable when that process ends.
+pub(crate) fn peer_pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
+    let mut raw: libc::c_int = -1;
+    option(socket.as_fd(), SO_PEERPIDFD, &mut raw)?;
+    if raw < 0 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    // SAFETY: the kernel has just installed this descriptor for the caller, and nothing else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+/// Reads a socket option of the size of `value`; plain integers only.
+fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> io::Result<()> {
+    let mut len_bytes = mem::size_of::<T>() as libc::socklen_t;
+    let place = (&raw mut *value).cast();
+    // SAFETY: the kernel writes at most `len_bytes` bytes to `place`, which is a `T` that is borrowed exclusively; the
+    // two types that are used consist of integers, which any bytes are.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, place, &raw mut len_bytes) };
+    match result {
+        0 if len_bytes as usize == mem::size_of::<T>() => Ok(()),
+        0 => Err(io::ErrorKind::InvalidData.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Copies from the memory of process `pid`, the pieces one after the other, to `into`. Returns how many bytes were copied:
+/// all of them, or as many as come before the first that cannot be read.
+pub(crate) fn read_memory(pid: i32, from: &[Piece], into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+    let remote: SmallVec<[libc::iovec; 8]> = from
+        .iter()
+        .map(|piece| libc::iovec {
+            iov_base: piece.address as *mut libc::c_void,
+            iov_len: usize::try_from(piece.len_bytes).unwrap_or(usize::MAX),
+        })
+        .collect();
+    // SAFETY: an `IoSliceMut` has the layout of an `iovec` and borrows its memory exclusively, and the kernel writes only
+    // within these. Addresses of the other process are never used in this one.
+    let copied = unsafe {
+        libc::process_vm_readv(
+            pid,
+            into.as_mut_ptr().cast::<libc::iovec>(),
+            into.len() as libc::c_ulong,
+            remote.as_ptr(),
+            remote.len() as libc::c_ulong,
+            0,
+        )
+    };
+    usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+}
+
+/// Lets every process of this user reach this one's memory as if it were a descendant: `PR_SET_PTRACER` in `prctl(2)`.
+pub(crate) fn allow_any_tracer() -> io::Result<()> {
+    // SAFETY: this operation takes a number and touches no memory of the caller.
+    match unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::process;
+
+    use super::*;
+
+    #[test]
+    fn the_other_end_of_an_own_socket_is_this_process() {
+        let (left, _right) = UnixStream::pair().unwrap();
+        let credentials = credentials(&left).unwrap();
+        assert_eq!(credentials.pid, i32::try_from(process::id()).unwrap());
+        assert_eq!(credentials.uid, rustix::process::geteuid().as_raw());
+    }
+
+    #[test]
+    fn memory_of_this_process_can_be_read_as_far_as_there_is_any() {
+        let pid = i32::try_from(process::id()).unwrap();
+        let memory = *b"hello, world";
+        let piece = |range: std::ops::Range<usize>| Piece {
+            address: memory[range.clone()].as_ptr() as u64,
+            len_bytes: range.len() as u64,
+        };
+        let (mut first, mut second) = ([0; 3], [0; 4]);
+        let mut into = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+        assert_eq!(read_memory(pid, &[piece(7..12), piece(0..2)], &mut into).unwrap(), 7);
+        assert_eq!((&first, &second), (b"wor", b"ldhe"));
+
+        let nowhere = Piece { address: 8, len_bytes: 4 };
+        let mut into = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+        assert_eq!(read_memory(pid, &[piece(0..3), nowhere], &mut into).unwrap(), 3);
+        let mut into = [IoSliceMut::new(&mut second)];
+        let error = read_memory(pid, &[nowhere], &mut into).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+    }
+}

@@ -1,0 +1,614 @@
+//! The transport: all links of one endpoint.
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use homespun_engine::address::Address;
+use homespun_engine::errno::Errno;
+use homespun_engine::link_table::LinkTable;
+use homespun_engine::transport::{
+    Armed, Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Receiver, Remote, Sent, Transport,
+};
+use homespun_engine::wire::Header;
+use homespun_engine::wire::hello::Hello;
+
+use crate::control::{Control, DialError, Handover, Heard, errno};
+use crate::fork::Birth;
+use crate::hello::Greeting;
+use crate::limits::{
+    ACCEPT_BATCH_CONNECTIONS, BUSY_PASSES_PER_LOOK, COLD_AFTER_LOOKS, HALF_OPEN_MAX_LINKS,
+    IDLE_PASSES_PER_LOOK, PULL_MIN_BYTES, RETRY_MS, RING_TURN_FRAMES,
+};
+use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
+use crate::listener::Listener;
+use crate::memory;
+use crate::poller::{Poller, Source};
+use crate::ring::{INLINE_MAX_BYTES, RingEnd};
+
+/// One endpoint's control sockets and rings. Opened by [`ShmProvider`](crate::ShmProvider).
+///
+/// Dropping it ends all links at once; [`close`](Transport::close) with [`Close::Drain`] is how to end in order.
+///
+/// In a forked child it is an endpoint whose links have all ended: it neither reads nor changes anything of its parent's.
+#[derive(Debug)]
+pub struct ShmTransport {
+    birth: Birth,
+    address: Address,
+    who: Hello,
+    poller: Poller,
+    listener: Option<Listener>,
+    links: LinkTable<Slot>,
+    /// Links whose ring is looked at in every pass. The others' peers ring when there is something.
+    hot: Vec<LinkId>,
+    /// Which of them has the first turn.
+    turn: usize,
+    /// Links whose control socket has something to say, or whose end is to be reported.
+    attention: Vec<LinkId>,
+    /// Links whose peer may have to be told that there is something in its ring.
+    dirty: Vec<LinkId>,
+    /// Links that had no room for a frame.
+    full: Vec<LinkId>,
+    /// Connections to peers that let no more wait.
+    waiting: Vec<LinkId>,
+    /// Accepted links whose peer has not said hello, by the order in which they came.
+    half_open: BTreeMap<u64, LinkId>,
+    accepted_count: u64,
+    /// How many passes in a row have found nothing.
+    idle_passes: u32,
+    /// How many passes there were since the kernel was asked.
+    passes_since_look: u32,
+}
+
+impl ShmTransport {
+    pub(crate) fn open(bind: Address, instance: u64) -> io::Result<ShmTransport> {
+        let birth = Birth::now();
+        let poller = Poller::new()?;
+        let (listener, address) = Listener::bind(bind, instance)?;
+        for socket in listener.sockets() {
+            poller.add(socket, Source::Listener)?;
+        }
+        tracing::debug!(%bind, %address, "listening");
+        Ok(ShmTransport {
+            birth,
+            address,
+            who: Hello { address, instance },
+            poller,
+            listener: Some(listener),
+            links: LinkTable::default(),
+            hot: Vec::new(),
+            turn: 0,
+            attention: Vec::new(),
+            dirty: Vec::new(),
+            full: Vec::new(),
+            waiting: Vec::new(),
+            half_open: BTreeMap::new(),
+            accepted_count: 0,
+            idle_passes: 0,
+            passes_since_look: 0,
+        })
+    }
+}
+
+impl Transport for ShmTransport {
+    fn address(&self) -> Address {
+        self.address
+    }
+
+    fn caps(&self, link: LinkId) -> LinkCaps {
+        let is_reachable = match self.links.get(link) {
+            Some(Slot::Made(link)) => link.control.peer().pid != 0,
+            _ => false,
+        };
+        LinkCaps {
+            inline_max_bytes: INLINE_MAX_BYTES,
+            pull_min_bytes: if is_reachable { PULL_MIN_BYTES } else { usize::MAX },
+        }
+    }
+
+    fn connect(&mut self, to: Address) -> LinkId {
+        let slot = if self.birth.is_elsewhere() {
+            Slot::Failed(IN_A_CHILD)
+        } else if to.format() != self.address.format() {
+            Slot::Failed(LinkError::System(Errno::EAFNOSUPPORT))
+        } else {
+            Slot::Waiting(to)
+        };
+        let id = self.links.insert(slot);
+        tracing::debug!(link = id.0, %to, "connecting");
+        self.dial(id);
+        id
+    }
+
+    #[inline]
+    fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
+        self.write(link, |outgoing| outgoing.ring.send_inline(header, payload), Result::is_ok)
+            .unwrap_or(Err(Full))
+    }
+
+    fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
+        self.write(link, |outgoing| outgoing.ring.send(header, payload), is_whole).unwrap_or(Sent::Full)
+    }
+
+    fn resume(&mut self, link: LinkId, rest: &[IoSlice<'_>]) -> Sent {
+        self.write(link, |outgoing| outgoing.ring.resume(rest), is_whole).unwrap_or(Sent::Full)
+    }
+
+    fn expose(&mut self, link: LinkId, payload: &[IoSlice<'_>]) -> Option<Remote> {
+        // The cookie says how long it is exposed.
+        self.link(link)?.outgoing.as_ref()?;
+        memory::describe(payload)
+    }
+
+    fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
+        let Some(incoming) = self.link(link).and_then(|link| link.incoming.as_ref()) else {
+            return Pull::Gone;
+        };
+        let pulled = incoming.owner.pull(from, offset_bytes, into);
+        if pulled == Pull::Gone {
+            self.hang_up(link);
+        }
+        pulled
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        for place in 0..self.dirty.len() {
+            let id = self.dirty[place];
+            if let Some(outgoing) = self.link(id).and_then(|link| link.outgoing.as_mut()) {
+                outgoing.in_dirty = false;
+                if outgoing.ring.needs_doorbell() {
+                    outgoing.ring_doorbell();
+                }
+            }
+        }
+        self.dirty.clear();
+    }
+
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32 {
+        self.passes_since_look += 1;
+        let is_due = self.idle_passes % IDLE_PASSES_PER_LOOK == IDLE_PASSES_PER_LOOK - 1
+            || self.passes_since_look >= BUSY_PASSES_PER_LOOK;
+        if is_due || self.hot.is_empty() || !self.attention.is_empty() {
+            self.passes_since_look = 0;
+            self.look();
+        }
+        let mut reported = 0;
+        if !self.attention.is_empty() {
+            reported += self.attend(receiver);
+        }
+        reported += self.read_rings(budget_frames, receiver);
+        self.idle_passes = if reported == 0 { self.idle_passes.wrapping_add(1) } else { 0 };
+        reported
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.poller.as_fd())
+    }
+
+    fn arm(&mut self) -> Armed {
+        if self.birth.is_elsewhere() || !self.attention.is_empty() {
+            return Armed::Ready;
+        }
+        while let Some(&id) = self.hot.last() {
+            let Some(link) = self.link(id) else {
+                self.hot.pop();
+                continue;
+            };
+            if link.has_hung_up || !link.cool() {
+                return Armed::Ready;
+            }
+            self.hot.pop();
+        }
+        let full = mem::take(&mut self.full);
+        let mut may_go_on = false;
+        for id in full {
+            if let Some(outgoing) = self.link(id).and_then(|link| link.outgoing.as_mut()) {
+                if outgoing.ring.want_room() {
+                    self.full.push(id);
+                } else {
+                    outgoing.in_full = false;
+                    may_go_on = true;
+                }
+            }
+        }
+        self.look();
+        let is_connecting = self.listener.as_ref().is_some_and(Listener::is_ready);
+        if may_go_on || is_connecting || !self.attention.is_empty() || !self.hot.is_empty() {
+            return Armed::Ready;
+        }
+        let must_retry = !self.waiting.is_empty() || self.listener.as_ref().is_some_and(Listener::is_starved);
+        Armed::Asleep { look_again_after: must_retry.then_some(Duration::from_millis(RETRY_MS)) }
+    }
+
+    /// What was taken is in the ring, which the peer has or will get, so there is nothing left to wait for.
+    fn close(&mut self, link: LinkId, how: Close) {
+        tracing::debug!(link = link.0, ?how, "closing");
+        if how == Close::Drain
+            && let Some(outgoing) = self.link(link).and_then(|link| link.outgoing.as_mut())
+            && !outgoing.ring.is_mid_frame()
+        {
+            outgoing.ring.finish();
+        }
+        self.remove(link);
+    }
+
+    fn stop_accepting(&mut self) {
+        self.listener = None;
+        while let Some((_, id)) = self.half_open.pop_first() {
+            self.remove(id);
+        }
+    }
+
+    fn draining(&self) -> usize {
+        0
+    }
+}
+
+impl ShmTransport {
+    /// The connection behind a number; none in a forked child, where the rings are not mapped.
+    #[inline]
+    fn link(&mut self, id: LinkId) -> Option<&mut Link> {
+        if self.birth.is_elsewhere() {
+            return None;
+        }
+        match self.links.get_mut(id)? {
+            Slot::Made(link) => Some(link),
+            Slot::Waiting(_) | Slot::Failed(_) => None,
+        }
+    }
+
+    /// Lets a link write, and notes what is to be done about it next.
+    #[inline]
+    fn write<T>(
+        &mut self,
+        id: LinkId,
+        write: impl FnOnce(&mut Outgoing) -> T,
+        is_whole: impl FnOnce(&T) -> bool,
+    ) -> Option<T> {
+        let link = self.link(id)?;
+        if link.has_hung_up {
+            return None;
+        }
+        let outgoing = link.outgoing.as_mut()?;
+        let written = write(outgoing);
+        let becomes_dirty = !mem::replace(&mut outgoing.in_dirty, true);
+        let becomes_full = !is_whole(&written) && !mem::replace(&mut outgoing.in_full, true);
+        if outgoing.ring.is_broken() {
+            self.hang_up(id);
+        }
+        if becomes_dirty {
+            self.dirty.push(id);
+        }
+        if becomes_full {
+            self.full.push(id);
+        }
+        Some(written)
+    }
+
+    /// Learns from the kernel what has changed.
+    fn look(&mut self) {
+        if self.birth.is_elsewhere() {
+            self.attention = self.links.ids().collect();
+            return;
+        }
+        let ShmTransport { poller, links, listener, hot, attention, .. } = self;
+        for source in poller.poll() {
+            match source {
+                Source::Listener => {
+                    if let Some(listener) = listener {
+                        listener.wake();
+                    }
+                }
+                Source::Control(id) => attention.push(id),
+                Source::Doorbell(id) | Source::Process(id) => {
+                    let Some(Slot::Made(link)) = links.get_mut(id) else { continue };
+                    link.has_hung_up |= matches!(source, Source::Process(_));
+                    heat(hot, id, link);
+                }
+            }
+        }
+        if let Some(listener) = &mut self.listener {
+            listener.retry();
+        }
+        self.accept();
+        for id in mem::take(&mut self.waiting) {
+            self.dial(id);
+        }
+    }
+
+    /// Connects, or waits until the peer lets more wait, or fails, which is reported later.
+    fn dial(&mut self, id: LinkId) {
+        let Some(&Slot::Waiting(to)) = self.links.get(id) else {
+            self.attention.push(id);
+            return;
+        };
+        let dialled = Control::dial(to).and_then(|control| {
+            let mut link = Box::new(Link::new(control, Origin::Connected(to)));
+            greet(&mut link, id, self.who, &self.poller).map_err(DialError::Failed)?;
+            Ok(link)
+        });
+        let slot = match dialled {
+            Ok(link) => Slot::Made(link),
+            Err(DialError::Busy) => {
+                self.waiting.push(id);
+                return;
+            }
+            Err(DialError::Failed(error)) => {
+                self.attention.push(id);
+                Slot::Failed(error)
+            }
+        };
+        if let Some(place) = self.links.get_mut(id) {
+            *place = slot;
+        }
+    }
+
+    /// Takes in connections that wait at the listener.
+    fn accept(&mut self) {
+        for _ in 0..ACCEPT_BATCH_CONNECTIONS {
+            let Some(socket) = self.listener.as_mut().and_then(Listener::accept) else { return };
+            if self.half_open.len() >= HALF_OPEN_MAX_LINKS
+                && let Some((_, oldest)) = self.half_open.pop_first()
+            {
+                tracing::debug!(link = oldest.0, "dropped: too many connections owe their hello");
+                self.remove(oldest);
+            }
+            let Ok(control) = Control::accepted(socket) else { continue };
+            let serial = self.accepted_count;
+            self.accepted_count += 1;
+            let id = self.links.insert(Slot::Made(Box::new(Link::new(control, Origin::Accepted(serial)))));
+            let Some(Slot::Made(link)) = self.links.get(id) else { continue };
+            match self.poller.add(&link.control, Source::Control(id)) {
+                Ok(()) => {
+                    tracing::debug!(link = id.0, "accepted");
+                    self.half_open.insert(serial, id);
+                    // Usually the peer's hello is there already.
+                    self.attention.push(id);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "dropped: it could not be watched");
+                    self.links.remove(id);
+                }
+            }
+        }
+    }
+
+    /// Hears what control sockets have to say, and reports what could not be reported sooner.
+    fn attend(&mut self, receiver: &mut impl Receiver) -> u32 {
+        let mut reported = 0;
+        let mut attention = mem::take(&mut self.attention);
+        for id in attention.drain(..) {
+            reported += match self.links.get(id) {
+                Some(Slot::Made(_)) if self.birth.is_elsewhere() => self.end(id, IN_A_CHILD, receiver),
+                Some(Slot::Made(link)) => match link.control.listen() {
+                    Ok(Heard::Nothing) if link.has_hung_up => self.lose(id, receiver),
+                    Ok(Heard::Nothing) => 0,
+                    Ok(Heard::Greeting(handover)) => {
+                        // What may have come after it is heard in the next pass.
+                        self.attention.push(id);
+                        self.meet(id, *handover, receiver)
+                    }
+                    Ok(Heard::HungUp) => self.lose(id, receiver),
+                    Err(error) => self.end(id, error, receiver),
+                },
+                Some(Slot::Failed(error)) => {
+                    let error = error.clone();
+                    self.end(id, error, receiver)
+                }
+                Some(Slot::Waiting(_)) | None => 0,
+            };
+        }
+        reported
+    }
+
+    /// The peer has said hello.
+    fn meet(&mut self, id: LinkId, handover: Handover, receiver: &mut impl Receiver) -> u32 {
+        let Hello { address, instance } = handover.greeting.who;
+        match self.establish(id, handover) {
+            Ok(Origin::Connected(to)) => receiver.link(id, LinkEvent::Up { peer: to, instance }),
+            Ok(Origin::Accepted(serial)) => {
+                self.half_open.remove(&serial);
+                receiver.link(id, LinkEvent::Up { peer: address, instance });
+            }
+            Err(error) => return self.end(id, error, receiver),
+        }
+        tracing::debug!(link = id.0, peer = %address, "up");
+        1
+    }
+
+    /// Takes over what the peer handed over, and answers a peer that connected.
+    fn establish(&mut self, id: LinkId, handover: Handover) -> Result<Origin, LinkError> {
+        const GONE: LinkError = LinkError::System(Errno::ECONNRESET);
+        let Some(Slot::Made(link)) = self.links.get_mut(id) else { return Err(GONE) };
+        if link.incoming.is_some() {
+            return Err(LinkError::Protocol("a second hello"));
+        }
+        let incoming = link.incoming.insert(Incoming::take_over(handover, &link.control)?);
+        let system = |error: io::Error| LinkError::System(errno(&error));
+        self.poller.add(&incoming.doorbell, Source::Doorbell(id)).map_err(system)?;
+        if let Some(pidfd) = &incoming.pidfd {
+            self.poller.add(pidfd, Source::Process(id)).map_err(system)?;
+        }
+        heat(&mut self.hot, id, link);
+        let origin = link.origin;
+        if !origin.is_connected() {
+            greet(link, id, self.who, &self.poller)?;
+        }
+        Ok(origin)
+    }
+
+    /// The peer has let go of its end. What it has left in its ring is read first.
+    fn lose(&mut self, id: LinkId, receiver: &mut impl Receiver) -> u32 {
+        match self.links.get(id) {
+            Some(Slot::Made(link)) if link.incoming.is_some() => {
+                self.hang_up(id);
+                0
+            }
+            _ => self.end(id, LinkError::System(Errno::ECONNRESET), receiver),
+        }
+    }
+
+    /// Nothing more comes from the peer than what is in its ring.
+    fn hang_up(&mut self, id: LinkId) {
+        if let Some(Slot::Made(link)) = self.links.get_mut(id) {
+            link.has_hung_up = true;
+            if link.incoming.is_some() {
+                heat(&mut self.hot, id, link);
+            } else {
+                self.attention.push(id);
+            }
+        }
+    }
+
+    /// Reads the hot rings in turn.
+    #[inline]
+    fn read_rings(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32 {
+        if self.birth.is_elsewhere() {
+            return 0;
+        }
+        let count = self.hot.len();
+        let (mut reported, mut has_cooled) = (0_u32, false);
+        if self.turn >= count {
+            self.turn = 0;
+        }
+        for step in 0..count {
+            let at = self.turn + step;
+            let id = self.hot[if at < count { at } else { at - count }];
+            let Some(Slot::Made(link)) = self.links.get_mut(id) else {
+                has_cooled = true;
+                continue;
+            };
+            let Some(incoming) = &mut link.incoming else { continue };
+            let left_frames = budget_frames.saturating_sub(reported).min(RING_TURN_FRAMES);
+            if left_frames == 0 {
+                self.turn = at % count;
+                break;
+            }
+            match incoming.ring.receive(id, left_frames, receiver) {
+                Ok(0) if link.has_hung_up => {
+                    has_cooled = true;
+                    let error = match incoming.ring.end() {
+                        RingEnd::Finished => LinkError::Closed,
+                        RingEnd::Open | RingEnd::Cut => LinkError::System(Errno::ECONNRESET),
+                    };
+                    reported += self.end(id, error, receiver);
+                }
+                Ok(0) => {
+                    incoming.empty_looks += 1;
+                    if incoming.empty_looks.saturating_mul(count as u32) >= COLD_AFTER_LOOKS {
+                        has_cooled |= link.cool();
+                    }
+                }
+                Ok(count) => {
+                    incoming.empty_looks = 0;
+                    reported += count;
+                    link.tell_of_room();
+                }
+                Err(reason) => {
+                    has_cooled = true;
+                    reported += self.end(id, LinkError::Protocol(reason.reason()), receiver);
+                }
+            }
+        }
+        if has_cooled {
+            let links = &self.links;
+            self.hot.retain(|id| match links.get(*id) {
+                Some(Slot::Made(link)) => link.incoming.as_ref().is_some_and(|incoming| incoming.is_hot),
+                _ => false,
+            });
+        }
+        reported
+    }
+
+    /// Ends a link and reports it, unless it is one that was never mentioned.
+    fn end(&mut self, id: LinkId, error: LinkError, receiver: &mut impl Receiver) -> u32 {
+        let is_known = match self.links.get(id) {
+            Some(Slot::Made(link)) => link.origin.is_connected() || link.outgoing.is_some(),
+            Some(Slot::Waiting(_) | Slot::Failed(_)) => true,
+            None => return 0,
+        };
+        tracing::debug!(link = id.0, %error, is_known, "down");
+        self.remove(id);
+        if is_known {
+            receiver.link(id, LinkEvent::Down(error));
+        }
+        u32::from(is_known)
+    }
+
+    /// Ends a link and frees its number. From here on, nothing that was exposed on it is believed by the peer.
+    fn remove(&mut self, id: LinkId) {
+        let Some(Slot::Made(link)) = self.links.remove(id) else { return };
+        if let Origin::Accepted(serial) = link.origin {
+            self.half_open.remove(&serial);
+        }
+        if self.birth.is_elsewhere() {
+            return;
+        }
+        for descriptor in link.watched() {
+            self.poller.remove(descriptor);
+        }
+        link.control.hang_up();
+        if let Some(listener) = &mut self.listener {
+            listener.retry();
+        }
+    }
+}
+
+impl Drop for ShmTransport {
+    fn drop(&mut self) {
+        if self.birth.is_elsewhere() {
+            return;
+        }
+        for id in self.links.ids() {
+            if let Some(Slot::Made(link)) = self.links.get(id) {
+                link.control.hang_up();
+            }
+        }
+    }
+}
+
+/// Hands this side's ring over, and starts to watch a connection that this side made.
+fn greet(link: &mut Link, id: LinkId, who: Hello, poller: &Poller) -> Result<(), LinkError> {
+    let is_connected = link.origin.is_connected();
+    let mut greet = || {
+        let (outgoing, ring) = Outgoing::open()?;
+        if is_connected {
+            poller.add(&link.control, Source::Control(id))?;
+        }
+        let greeting = Greeting { who, cookie: outgoing.cookie.at() };
+        match link.control.greet(&greeting, ring.as_fd(), outgoing.doorbell().as_fd()) {
+            // A peer that has ended already may have left something to read.
+            Err(error) if has_ended(&error) && !is_connected => link.has_hung_up = true,
+            result => result?,
+        }
+        link.outgoing = Some(outgoing);
+        Ok(())
+    };
+    greet().map_err(|error: io::Error| LinkError::System(errno(&error)))
+}
+
+/// What becomes of links in a forked child.
+const IN_A_CHILD: LinkError =
+    LinkError::Denied("the endpoint belongs to the process that this one was forked from");
+
+/// Has a link's ring looked at in every pass.
+fn heat(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
+    if let Some(incoming) = &mut link.incoming {
+        incoming.empty_looks = 0;
+        if !mem::replace(&mut incoming.is_hot, true) {
+            incoming.ring.warm();
+            hot.push(id);
+        }
+    }
+}
+
+fn is_whole(sent: &Sent) -> bool {
+    *sent == Sent::Whole
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}

@@ -1,0 +1,12 @@
+//! The contract of a transport over shared memory.
+
+use homespun_shm::ShmProvider;
+
+homespun_conformance::transport_contract!(ShmProvider::new());
+
+/// Otherwise the contract demands nothing of the kind.
+#[test]
+fn payload_is_pulled_and_endpoints_can_be_slept_on() {
+    assert!(homespun_conformance::transport::pulls(&ShmProvider::new()));
+    assert!(homespun_conformance::transport::wakes(&ShmProvider::new()));
+}
