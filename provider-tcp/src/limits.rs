@@ -25,6 +25,10 @@ pub const ACCEPT_BATCH_CONNECTIONS: u32 = 64;
 /// of this endpoint ends before.
 pub const ACCEPT_RETRY_PASSES: u32 = 64;
 
+/// How soon something that nobody announces is looked at again while the application sleeps: whether there are
+/// descriptors again, whether a peer's kernel has what a closed link sent.
+pub const RETRY_MS: u64 = 2;
+
 /// How many accepted connections may owe their hello at once. Beyond that the one that owes it longest is dropped.
 pub const HALF_OPEN_MAX_LINKS: usize = 1024;
 

@@ -1,7 +1,7 @@
 //! The socket that takes connections in.
 
-use std::io;
 use std::net::SocketAddr;
+use std::{io, mem};
 
 use homespun_engine::errno::Errno;
 use mio::net::{TcpListener, TcpStream};
@@ -34,6 +34,16 @@ impl Listener {
     /// Notes that a descriptor has become free.
     pub(crate) fn unpause(&mut self) {
         self.pause_passes = 0;
+    }
+
+    /// Whether connections may be waiting that could be taken in now.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_pending && self.pause_passes == 0
+    }
+
+    /// Whether connections wait for descriptors or memory; if so the next pass tries again, however soon it comes.
+    pub(crate) fn retry_later(&mut self) -> bool {
+        self.is_pending && mem::take(&mut self.pause_passes) > 0
     }
 
     /// Accepts a connection, if one is waiting and it is time to look.

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::mem;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::{
-    Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport,
+    Armed, Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport,
 };
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
@@ -18,7 +19,7 @@ use socket2::SockRef;
 
 use crate::focus::Focus;
 use crate::limits::{
-    ACCEPT_BATCH_CONNECTIONS, EVENTS_MAX, HALF_OPEN_MAX_LINKS, INLINE_MAX_BYTES, READ_BUFFER_BYTES,
+    ACCEPT_BATCH_CONNECTIONS, EVENTS_MAX, HALF_OPEN_MAX_LINKS, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS,
 };
 use crate::link::{Link, Origin, Step};
 use crate::links::{Links, Slot};
@@ -43,6 +44,8 @@ pub struct TcpTransport {
     ready: VecDeque<LinkId>,
     /// Links that have something staged and may be able to write it.
     dirty: Vec<LinkId>,
+    /// A link that had no room may have some since the transport was armed last.
+    has_new_room: bool,
     /// Accepted links whose peer has not said hello, by the order in which they came.
     half_open: BTreeMap<u64, LinkId>,
     accepted_count: u64,
@@ -78,6 +81,7 @@ impl TcpTransport {
             links: Links::default(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
+            has_new_room: false,
             half_open: BTreeMap::new(),
             accepted_count: 0,
             draining: Vec::new(),
@@ -109,7 +113,7 @@ impl Transport for TcpTransport {
             Err(rustix::io::Errno::AFNOSUPPORT.into())
         };
         let id = made.unwrap_or_else(|error| {
-            let id = self.links.insert_with(|_| Slot::Failed(socket::errno(&error)));
+            let id = self.links.insert(Slot::Failed(socket::errno(&error)));
             self.ready.push_back(id);
             id
         });
@@ -164,6 +168,23 @@ impl Transport for TcpTransport {
             reported = reported.saturating_add(count);
         }
         reported
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.poll.registry().as_fd())
+    }
+
+    fn arm(&mut self) -> Armed {
+        // The passes before may not have asked the kernel.
+        self.collect_events();
+        let has_connections = self.listener.as_ref().is_some_and(Listener::is_ready);
+        let has_new_room = mem::take(&mut self.has_new_room);
+        if has_connections || has_new_room || !self.ready.is_empty() || !self.dirty.is_empty() {
+            return Armed::Ready;
+        }
+        let is_paused = self.listener.as_mut().is_some_and(Listener::retry_later);
+        let must_look = is_paused || !self.draining.is_empty();
+        Armed::Asleep { look_again_after: must_look.then_some(Duration::from_millis(RETRY_MS)) }
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
@@ -223,6 +244,7 @@ impl TcpTransport {
                 enlist_ready(&mut self.ready, id, link);
             }
             if has_ended || event.is_writable() {
+                self.has_new_room |= !link.outbound.may_write();
                 link.writable();
                 enlist_dirty(&mut self.dirty, id, link);
                 if link.outbound.failure().is_some() {
@@ -264,7 +286,7 @@ impl TcpTransport {
     /// Makes a link of a connection.
     fn enter(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
         let link = Link::new(stream, origin, &self.hello, &mut self.spare);
-        let id = self.links.insert_with(|_| Slot::Made(Box::new(link)));
+        let id = self.links.insert(Slot::Made(Box::new(link)));
         if let Some(link) = self.links.link(id) {
             let both = Interest::READABLE | Interest::WRITABLE;
             let registered = self.poll.registry().register(&mut link.stream, Token(id.0 as usize), both);

@@ -147,19 +147,6 @@ fn a_link_closed_while_it_connects_to_nobody_ends_in_silence() {
 }
 
 #[test]
-fn closing_both_ends_at_once_delivers_both_ways_to_nobody_and_ends() {
-    let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
-    pair.client.transport.send_inline(pair.out, &message(0, 1), b"").unwrap();
-    pair.server.transport.send_inline(pair.into, &message(0, 1), b"").unwrap();
-    pair.client.transport.close(pair.out, Close::Drain);
-    pair.server.transport.close(pair.into, Close::Drain);
-    pair.until("both to end", |client, server| {
-        client.transport.draining() == 0 && server.transport.draining() == 0
-    });
-    assert_eq!((pair.client.down(pair.out), pair.server.down(pair.into)), (None, None));
-}
-
-#[test]
 fn a_peer_that_dies_within_a_frame_has_not_closed_in_order() {
     for (len_bytes, sent_bytes) in [(100, 50), (100, 5), (1_000_000, 300_000)] {
         let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");

@@ -43,39 +43,6 @@ fn both_sides_learn_who_the_other_is() {
 }
 
 #[test]
-fn in_a_simultaneous_connect_both_links_stay() {
-    let provider = TcpProvider::new();
-    let (mut left, mut right) = (Side::open(&provider, "127.0.0.1:0"), Side::open(&provider, "127.0.0.1:0"));
-    let from_left = left.transport.connect(right.transport.address());
-    let from_right = right.transport.connect(left.transport.address());
-    until("both links at both sides", &mut [&mut left, &mut right], |sides| {
-        sides
-            .iter()
-            .all(|side| side.recorder.inboxes.values().filter(|inbox| inbox.up.is_some()).count() == 2)
-    });
-    for (side, other) in [(&left, &right), (&right, &left)] {
-        for inbox in side.recorder.inboxes.values() {
-            assert_eq!((inbox.up, &inbox.down), (Some((other.transport.address(), other.instance)), &None));
-        }
-    }
-    left.transport.send_inline(from_left, &message(0, 1), b"").unwrap();
-    right.transport.send_inline(from_right, &message(0, 1), b"").unwrap();
-    until("a frame over each", &mut [&mut left, &mut right], |sides| {
-        sides.iter().all(|side| side.recorder.inboxes.values().any(|inbox| inbox.frames.len() == 1))
-    });
-}
-
-#[test]
-fn an_endpoint_may_connect_to_itself() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let link = side.transport.connect(side.transport.address());
-    until("both ends", &mut [&mut side], |sides| sides[0].recorder.inboxes.len() == 2);
-    let who = Some((side.transport.address(), side.instance));
-    assert_eq!(side.inbox(link).unwrap().up, who);
-    assert!(side.recorder.inboxes.values().all(|inbox| inbox.up == who));
-}
-
-#[test]
 fn an_endpoint_bound_to_a_wildcard_can_be_answered() {
     for (wildcard, loopback) in [("0.0.0.0:0", "127.0.0.1:0"), ("[::]:0", "[::1]:0")] {
         let provider = TcpProvider::new();

@@ -1,0 +1,269 @@
+//! How links end, and what the peer hears of it.
+
+use std::array;
+
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
+
+use crate::transport::room::{fill, stop_inside_a_frame};
+use crate::transport::{BUDGET_FRAMES, Event, Party, SIZES, drive, linked, message, payload};
+
+const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
+
+/// What was taken before [`Close::Drain`] reaches the peer, which then sees [`LinkError::Closed`]. What the peer sends
+/// meanwhile is dropped, nothing more is reported of the link, and [`draining`](Transport::draining) comes down to 0.
+pub fn a_drained_link_delivers_everything_and_then_is_closed<P: Provider>(provider: &P) {
+    let (mut parties, link, peer) = linked(provider);
+    for size in SIZES {
+        parties[0].post(link, payload(size, 1));
+        parties[1].post(peer, payload(size, 2));
+    }
+    drive(&mut parties, "everything to be taken", |[a, _]| a.is_posted());
+    parties[0].close(link, Close::Drain);
+    let heard = parties[0].recorder.log().len();
+    drive(&mut parties, "the link to drain and the peer to know", |[a, b]| {
+        a.transport.draining() == 0 && b.recorder.down(peer).is_some()
+    });
+    let [a, b] = parties;
+    assert!(b.recorder.payloads(peer) == SIZES.map(|size| payload(size, 1)));
+    assert_eq!(b.recorder.down(peer), Some(&LinkError::Closed));
+    assert_eq!(a.recorder.log().len(), heard, "reported of a closed link");
+}
+
+/// A link that has no room for anything may be drained: all that it has taken arrives, and then its end.
+pub fn a_full_link_may_be_drained<P: Provider>(provider: &P) {
+    let (mut parties, link, peer) = linked(provider);
+    let taken = fill(&mut parties[0], link, 100) - 1;
+    let end = if parties[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
+    parties[0].close(link, Close::Drain);
+    drive(&mut parties, "the link to drain and the peer to know", |[a, b]| {
+        a.transport.draining() == 0 && b.recorder.down(peer).is_some()
+    });
+    assert_eq!(parties[1].recorder.down(peer), Some(&end));
+    assert_eq!(parties[1].recorder.frame_count(peer), taken);
+}
+
+/// Both sides may drain the same link.
+pub fn both_sides_may_drain_at_once<P: Provider>(provider: &P) {
+    let (mut parties, link, peer) = linked(provider);
+    for (party, link) in parties.iter_mut().zip([link, peer]) {
+        party.post(link, payload(400, 1));
+        party.transmit();
+        party.close(link, Close::Drain);
+    }
+    drive(&mut parties, "both sides to drain", |parties| {
+        parties.iter().all(|party| party.transport.draining() == 0)
+    });
+    assert!(parties.iter().all(|party| party.recorder.log().len() == 1), "reported of a closed link");
+}
+
+/// Where a frame was taken in part only, the peer sees ECONNRESET after everything that was taken in whole, also if the
+/// link was drained.
+pub fn a_link_drained_inside_a_frame_did_not_end_in_order<P: Provider>(provider: &P) {
+    for how in [Close::Drain, Close::Abort] {
+        let (mut parties, link, peer) = linked(provider);
+        parties[0].post(link, payload(300, 1));
+        drive(&mut parties, "a frame", |[_, b]| b.recorder.frame_count(peer) == 1);
+        let Some(frames) = stop_inside_a_frame(&mut parties[0], link) else { return };
+        parties[0].close(link, how);
+        drive(&mut parties, "the link to drain and the peer to know", |[a, b]| {
+            a.transport.draining() == 0 && b.recorder.down(peer).is_some()
+        });
+        assert_eq!(parties[1].recorder.down(peer), Some(&RESET), "{how:?}");
+        let count = parties[1].recorder.frame_count(peer);
+        match how {
+            Close::Drain => assert_eq!(count, frames, "the one before, and all but the last"),
+            Close::Abort => assert!(count <= frames, "all but the last at most"),
+        }
+    }
+}
+
+/// A link may be drained while a frame of the peer's has arrived in part only: the rest is dropped, and the peer, which was
+/// about to go on with it, sees [`LinkError::Closed`].
+pub fn a_link_may_be_drained_while_the_peer_is_inside_a_frame<P: Provider>(provider: &P) {
+    let (mut parties, link, peer) = linked(provider);
+    if stop_inside_a_frame(&mut parties[0], link).is_none() {
+        return;
+    }
+    // Some of it is read before.
+    parties[1].receive(1);
+    parties[1].post(peer, payload(77, 2));
+    drive(array::from_mut(&mut parties[1]), "the frame to be taken", |[b]| b.is_posted());
+    parties[1].close(peer, Close::Drain);
+    drive(&mut parties, "the link to drain and the peer to know", |[a, b]| {
+        b.transport.draining() == 0 && a.recorder.down(link).is_some()
+    });
+    assert_eq!(parties[0].recorder.payloads(link), [payload(77, 2)]);
+    assert_eq!(parties[0].recorder.down(link), Some(&LinkError::Closed));
+}
+
+/// A link may be closed, in either way, before it is up: nothing is reported of it, [`draining`](Transport::draining) comes
+/// down to 0, and the peer either never hears of it, or hears that it came up and went down.
+pub fn a_link_may_be_closed_while_it_connects<P: Provider>(provider: &P) {
+    for how in [Close::Drain, Close::Abort] {
+        for passes in 0..4 {
+            let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
+            let link = parties[0].connect(parties[1].address());
+            parties[0].post(link, payload(50, 1));
+            for _ in 0..passes {
+                parties[0].transmit();
+                parties[0].receive(BUDGET_FRAMES);
+            }
+            parties[0].close(link, how);
+            // Behind it comes another link, so that what the peer will hear of the first it has heard then.
+            let next = parties[0].connect(parties[1].address());
+            parties[0].post(next, payload(60, 1));
+            let is_next = |event: &Event| matches!(event, Event::Frame(_, bytes) if *bytes == payload(60, 1));
+            drive(&mut parties, "the next link, and nothing to drain", |[a, b]| {
+                a.transport.draining() == 0
+                    && a.recorder.up_count() == 1
+                    && b.recorder.up_count() == 1
+                    && b.recorder.log().iter().any(|(_, event)| is_next(event))
+            });
+            let [a, b] = parties;
+            assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
+            let ups = b.recorder.ups();
+            let downs = b.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count();
+            assert!(ups.iter().all(|&(_, peer, instance)| (peer, instance) == (a.address(), 11)));
+            assert!(ups.len() <= 2 && downs == ups.len() - 1, "up and down, or never mentioned");
+        }
+    }
+}
+
+/// A link may be closed, in either way, when it has ended already and that was not reported yet: because nobody was there,
+/// or because the peer has gone. Nothing is reported of it then, and [`draining`](Transport::draining) comes down to 0.
+pub fn a_link_may_be_closed_before_its_end_was_reported<P: Provider>(provider: &P) {
+    for how in [Close::Drain, Close::Abort] {
+        let ([mut a, b], link, _) = linked(provider);
+        let address = b.address();
+        a.post(link, payload(300, 1));
+        a.transmit();
+        drop(b);
+        let refused = a.connect(address);
+        a.transmit();
+        a.close(link, how);
+        a.close(refused, how);
+        drive(array::from_mut(&mut a), "nothing to drain", |[a]| a.transport.draining() == 0);
+        for _ in 0..50 {
+            assert_eq!(a.receive(BUDGET_FRAMES), 0);
+        }
+        assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
+    }
+}
+
+/// [`Close::Abort`] takes effect at once, and leaves nothing to drain. What arrives at the peer is the start of what was
+/// sent; [`LinkError::Closed`] it may see only if that is all that was taken.
+pub fn an_aborted_link_never_claims_to_be_complete<P: Provider>(provider: &P) {
+    for passes in 0..4 {
+        for accepted in [false, true] {
+            let ([a, b], link, peer) = linked(provider);
+            let (mut parties, link, peer) =
+                if accepted { ([b, a], peer, link) } else { ([a, b], link, peer) };
+            for size in SIZES {
+                parties[0].post(link, payload(size, 1));
+            }
+            for _ in 0..passes {
+                parties[0].transmit();
+            }
+            let taken = SIZES.len() - parties[0].waiting_frames(link);
+            let was_mid_frame = parties[0].is_mid_frame(link);
+            parties[0].close(link, Close::Abort);
+            assert_eq!(parties[0].transport.draining(), 0);
+            drive(&mut parties, "the peer to know", |[_, b]| b.recorder.down(peer).is_some());
+            let [a, b] = parties;
+            let arrived = b.recorder.payloads(peer);
+            assert!(
+                arrived == SIZES.map(|size| payload(size, 1))[..arrived.len()],
+                "other frames than were sent"
+            );
+            match b.recorder.down(peer) {
+                Some(LinkError::Closed) => {
+                    assert!(arrived.len() == taken && !was_mid_frame, "closed, and incomplete");
+                }
+                why => assert_eq!(why, Some(&RESET)),
+            }
+            assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
+        }
+    }
+    let (mut parties, link, peer) = linked(provider);
+    fill(&mut parties[0], link, 100);
+    parties[0].close(link, Close::Abort);
+    assert_eq!(parties[0].transport.draining(), 0, "a full link is aborted at once too");
+    drive(&mut parties, "the peer to know", |[_, b]| b.recorder.down(peer).is_some());
+}
+
+/// When a transport is dropped its links end at the peers, those too that it has not accepted, after what has arrived.
+pub fn a_dropped_transport_ends_its_links<P: Provider>(provider: &P) {
+    let (mut parties, link, peer) = linked(provider);
+    parties[1].post(peer, payload(500, 1));
+    drive(&mut parties, "a frame", |[a, _]| a.recorder.frame_count(link) == 1);
+    let [mut a, b] = parties;
+    let unanswered = a.connect(b.address());
+    for _ in 0..10 {
+        a.transmit();
+        a.receive(BUDGET_FRAMES);
+    }
+    drop(b);
+    drive(array::from_mut(&mut a), "the end of both links", |[a]| {
+        a.recorder.down(link).is_some() && a.recorder.down(unanswered).is_some()
+    });
+    assert_eq!(a.recorder.up_count(), 0);
+    assert_eq!(a.recorder.payloads(link), [payload(500, 1)]);
+}
+
+/// When a transport is dropped that has taken a frame in part, its peer sees ECONNRESET.
+pub fn a_dropped_transport_inside_a_frame_did_not_end_in_order<P: Provider>(provider: &P) {
+    let ([mut a, mut b], link, peer) = linked(provider);
+    let Some(frames) = stop_inside_a_frame(&mut a, link) else { return };
+    drop(a);
+    drive(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down(peer).is_some());
+    assert_eq!(b.recorder.down(peer), Some(&RESET));
+    assert!(b.recorder.frame_count(peer) < frames);
+}
+
+/// The number of a link that was closed is free at once. A link that gets it hears nothing that was meant for the one
+/// before: neither frames, nor who the peer is, nor the end.
+pub fn a_number_that_is_used_again_hears_nothing_of_its_past<P: Provider>(provider: &P) {
+    const ROUNDS: usize = 24;
+    let mut parties = [11, 22, 33].map(|instance| Party::open(provider, instance));
+    let mut numbers: Vec<LinkId> = Vec::new();
+    for round in 0..ROUNDS {
+        let (at, instance) = if round % 2 == 0 { (1, 22) } else { (2, 33) };
+        let address = parties[at].address();
+        let link = parties[0].connect(address);
+        numbers.push(link);
+        let heard = [0, at].map(|at| parties[at].recorder.log().len());
+        let mut link_at_peer = None;
+        drive(&mut parties, "the link", |parties| {
+            let mut later = parties[at].recorder.log()[heard[1]..].iter();
+            link_at_peer = later.find_map(|(id, event)| matches!(event, Event::Up(..)).then_some(*id));
+            link_at_peer.is_some() && parties[0].recorder.log().len() > heard[0]
+        });
+        let link_at_peer = link_at_peer.expect("just seen");
+        parties[at].post(link_at_peer, payload(100 + round, instance));
+        drive(&mut parties, "a frame", |[a, ..]| a.recorder.log().len() > heard[0] + 1);
+        let expected = [
+            (link, Event::Up(address, instance)),
+            (link, Event::Frame(message(100 + round), payload(100 + round, instance))),
+        ];
+        assert_eq!(parties[0].recorder.log()[heard[0]..], expected);
+
+        // Frames are under way in both directions when the link goes, and so is the end of it in every third round.
+        let [a, b, c] = &mut parties;
+        let peer = if at == 1 { b } else { c };
+        peer.post(link_at_peer, payload(7, 0));
+        peer.transmit();
+        a.post(link, payload(8, 0));
+        a.transmit();
+        if round % 3 == 0 {
+            peer.close(link_at_peer, Close::Abort);
+        }
+        a.close(link, if round % 4 < 2 { Close::Abort } else { Close::Drain });
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert!(numbers.len() < ROUNDS, "no number was used again");
+    drive(&mut parties, "the end of all links", |parties| {
+        parties.iter().all(|party| party.transport.draining() == 0 && party.recorder.up_count() == 0)
+    });
+}

@@ -1,0 +1,198 @@
+//! How links come to be, and how they do not.
+
+use std::array;
+
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
+
+use crate::transport::{Event, Party, drive, drive_all, linked, payload};
+
+/// [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and its instance, on the side that
+/// connected and on the side that accepted.
+pub fn both_sides_learn_who_the_other_is<P: Provider>(provider: &P) {
+    let ([a, b], link, peer) = linked(provider);
+    assert_eq!(a.recorder.log(), [(link, Event::Up(b.address(), 22))]);
+    assert_eq!(b.recorder.log(), [(peer, Event::Up(a.address(), 11))]);
+}
+
+/// Endpoints reach each other whatever format of the provider's their addresses have, and whether they are bound to a
+/// wildcard or not.
+pub fn endpoints_of_every_format_reach_each_other<P: Provider>(provider: &P) {
+    for format in provider.attr().formats {
+        let a = Party::open_at(provider, format.wildcard(), 11);
+        let b = Party::open_at(provider, a.address().with_port(0), 22);
+        let mut parties = [a, b];
+        let addresses = parties.each_ref().map(Party::address);
+        for (from, to) in [(0, 1), (1, 0)] {
+            let link = parties[from].connect(addresses[to]);
+            parties[from].post(link, payload(77, 1));
+        }
+        drive(&mut parties, "a frame each way", |parties| {
+            parties.iter().all(|party| party.recorder.log().len() == 3)
+        });
+        for (party, other) in parties.iter().zip([addresses[1], addresses[0]]) {
+            assert!(party.recorder.ups().iter().all(|&(_, peer, _)| peer == other));
+        }
+    }
+}
+
+/// When two endpoints connect to each other at the same moment both links come up, and both carry frames.
+pub fn connects_that_cross_make_two_links<P: Provider>(provider: &P) {
+    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
+    let addresses = parties.each_ref().map(Party::address);
+    let links = [parties[0].connect(addresses[1]), parties[1].connect(addresses[0])];
+    for (party, link) in parties.iter_mut().zip(links) {
+        party.post(link, payload(3000, 1));
+    }
+    drive(&mut parties, "two links on both sides, and a frame each way", |parties| {
+        parties.iter().all(|party| party.recorder.log().len() == 3)
+    });
+    for (party, who) in parties.iter().zip([(addresses[1], 22), (addresses[0], 11)]) {
+        let ups = party.recorder.ups();
+        assert!(ups.len() == 2 && ups.iter().all(|&(_, peer, instance)| (peer, instance) == who));
+    }
+}
+
+/// Every [`connect`](Transport::connect) makes a link of its own.
+pub fn two_connects_to_one_peer_make_two_links<P: Provider>(provider: &P) {
+    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
+    let address = parties[1].address();
+    let links = [parties[0].connect(address), parties[0].connect(address)];
+    for (len_bytes, link) in [300, 400].into_iter().zip(links) {
+        parties[0].post(link, payload(len_bytes, 1));
+    }
+    drive(&mut parties, "both links, and a frame on each", |[a, b]| {
+        a.recorder.up_count() == 2 && b.recorder.log().len() == 4
+    });
+    let [mut a, b] = parties;
+    let frames = b.recorder.ups().into_iter().map(|(link, ..)| b.recorder.payloads(link));
+    let mut frames: Vec<Vec<&[u8]>> = frames.collect();
+    frames.sort_by_key(|frames| frames[0].len());
+    assert_eq!(frames, [[payload(300, 1)], [payload(400, 1)]]);
+
+    a.close(links[0], Close::Drain);
+    a.post(links[1], payload(500, 1));
+    drive(&mut [a, b], "the end of one link, and a frame on the other", |[a, b]| {
+        b.recorder.log().len() == 6 && a.recorder.up_count() == 1
+    });
+}
+
+/// An endpoint may connect to itself: it has two links then, one for each end.
+pub fn an_endpoint_reaches_itself<P: Provider>(provider: &P) {
+    let mut a = Party::open(provider, 11);
+    let address = a.address();
+    let link = a.connect(address);
+    a.post(link, payload(9000, 1));
+    drive(array::from_mut(&mut a), "the frame", |[a]| a.recorder.log().len() == 3);
+    let ups = a.recorder.ups();
+    assert_eq!(ups.len(), 2);
+    assert!(ups.iter().all(|&(_, peer, instance)| (peer, instance) == (address, 11)));
+    let other = ups.into_iter().map(|(id, ..)| id).find(|&id| id != link).expect("two numbers");
+    assert_eq!(a.recorder.payloads(other), [payload(9000, 1)]);
+    a.close(link, Close::Drain);
+    drive(array::from_mut(&mut a), "the end of the other side", |[a]| {
+        a.recorder.down(other) == Some(&LinkError::Closed)
+    });
+}
+
+/// A connect to an address where nobody listens fails with ECONNREFUSED, which [`receive`](Transport::receive) reports, and
+/// nothing before that: until then the link has a number, takes calls, and is never up.
+pub fn nobody_there_is_refused<P: Provider>(provider: &P) {
+    let mut a = Party::open(provider, 11);
+    let nobody = Party::open(provider, 22).address();
+    let link = a.connect(nobody);
+    a.post(link, payload(10, 1));
+    a.transmit();
+    assert_eq!(a.recorder.log(), [], "reported by another call than receive");
+    drive(array::from_mut(&mut a), "the end of the link", |[a]| a.recorder.down(link).is_some());
+    let refused = (link, Event::Down(LinkError::System(Errno::ECONNREFUSED)));
+    assert_eq!(a.recorder.log(), [refused], "down once, and never up");
+}
+
+/// Somebody else who is opened at the address of an endpoint that is gone can be connected to, and is told from it by the
+/// instance.
+pub fn a_successor_at_an_address_is_another_instance<P: Provider>(provider: &P) {
+    let ([a, b], link, _) = linked(provider);
+    let address = b.address();
+    drop(b);
+    let mut parties = [a, Party::open_at(provider, address, 33)];
+    drive(&mut parties, "the end of the first link", |[a, _]| a.recorder.down(link).is_some());
+    let link = parties[0].connect(address);
+    drive(&mut parties, "a link to the successor", |[a, b]| {
+        a.recorder.up_count() == 1 && b.recorder.up_count() == 1
+    });
+    assert_eq!(parties[0].recorder.ups().last(), Some(&(link, address, 33)));
+}
+
+/// After [`stop_accepting`](Transport::stop_accepting) connects fail, those too that were under way and not accepted, and
+/// the links that there are live on. It may be called twice.
+pub fn an_endpoint_that_stopped_accepting_keeps_its_links<P: Provider>(provider: &P) {
+    let (mut parties, link, peer) = linked(provider);
+    let address = parties[1].address();
+    let waiting = parties[0].connect(address);
+    parties[1].transport.stop_accepting();
+    parties[1].transport.stop_accepting();
+    let late = parties[0].connect(address);
+    parties[0].post(link, payload(5001, 1));
+    drive(&mut parties, "two refusals, and a frame on the old link", |[a, b]| {
+        [waiting, late].into_iter().all(|link| a.recorder.down(link).is_some())
+            && b.recorder.frame_count(peer) == 1
+    });
+    let [a, b] = parties;
+    assert_eq!((a.recorder.of(waiting).len(), a.recorder.of(late).len()), (1, 1), "never up");
+    assert_eq!((a.recorder.down(link), b.recorder.ups().len()), (None, 1));
+    assert_eq!(b.address(), address);
+}
+
+/// After [`stop_accepting`](Transport::stop_accepting) an endpoint can connect to others: one that is closed may still have
+/// something to send to somebody new.
+pub fn an_endpoint_that_stopped_accepting_may_still_connect<P: Provider>(provider: &P) {
+    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
+    parties[0].transport.stop_accepting();
+    let address = parties[1].address();
+    let link = parties[0].connect(address);
+    parties[0].post(link, payload(500, 1));
+    drive(&mut parties, "the frame", |[a, b]| b.recorder.log().len() == 2 && a.recorder.up_count() == 1);
+}
+
+/// Several endpoints with many links between them exchange frames on every link in both directions, and every link brings
+/// what was sent on it.
+pub fn many_endpoints_have_many_links<P: Provider>(provider: &P) {
+    const CLIENTS: usize = 5;
+    const LINKS_EACH: usize = 10;
+    const ROUNDS: usize = 4;
+    let mut parties: Vec<_> = (0..=CLIENTS).map(|instance| Party::open(provider, instance as u64)).collect();
+    let address = parties[0].address();
+    let mut links: Vec<(usize, LinkId)> = Vec::new();
+    for (n, client) in parties.iter_mut().enumerate().skip(1) {
+        links.extend((0..LINKS_EACH).map(|_| (n, client.connect(address))));
+    }
+    drive_all(&mut parties, "all links", |parties| {
+        parties[0].recorder.up_count() == links.len()
+            && parties[1..].iter().all(|client| client.recorder.up_count() == LINKS_EACH)
+    });
+    let accepted: Vec<(LinkId, usize)> =
+        parties[0].recorder.ups().iter().map(|&(link, _, instance)| (link, instance as usize)).collect();
+    for round in 0..ROUNDS {
+        for &(n, link) in &links {
+            parties[n].post(link, payload(10 + round * 700 + n, n as u64));
+        }
+        for &(link, n) in &accepted {
+            parties[0].post(link, payload(11 + round * 500 + n, n as u64));
+        }
+    }
+    drive_all(&mut parties, "all frames", |parties| {
+        accepted.iter().all(|&(link, _)| parties[0].recorder.frame_count(link) == ROUNDS)
+            && links.iter().all(|&(n, link)| parties[n].recorder.frame_count(link) == ROUNDS)
+    });
+    for round in 0..ROUNDS {
+        for &(link, n) in &accepted {
+            let payloads = parties[0].recorder.payloads(link);
+            assert_eq!(payloads[round], payload(10 + round * 700 + n, n as u64));
+        }
+        for &(n, link) in &links {
+            let payloads = parties[n].recorder.payloads(link);
+            assert_eq!(payloads[round], payload(11 + round * 500 + n, n as u64));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! How payload is exposed and pulled.
+//!
+//! A transport that has no such way says so in its caps, and a pull may be refused at any time, which is final. All the
+//! same it must not panic, and must not succeed with anything but the payload.
+
+use std::io::{IoSlice, IoSliceMut};
+
+use fastrand::Rng;
+use homespun_engine::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
+use homespun_engine::transport::{Close, LinkId, Provider, Pull, Remote, Transport};
+
+use crate::transport::{Party, drive, linked, payload};
+
+/// How much is exposed, if the link does not ask for more.
+const EXPOSED_BYTES: usize = 300_000;
+
+/// Whether links of this provider pull payload, as far as they know before they have tried.
+pub fn pulls<P: Provider>(provider: &P) -> bool {
+    Exposure::new(provider).is_some()
+}
+
+/// A link, and payload that one side exposes to the other.
+struct Exposure<T> {
+    exposer: Party<T>,
+    puller: Party<T>,
+    /// The exposing side's number for the link.
+    at_exposer: LinkId,
+    /// The pulling side's number for the link.
+    at_puller: LinkId,
+    bytes: Vec<u8>,
+    remote: Remote,
+}
+
+impl<T: Transport> Exposure<T> {
+    /// `None` if the provider's links do not pull.
+    fn new<P: Provider<Transport = T>>(provider: &P) -> Option<Exposure<T>> {
+        let ([mut exposer, puller], at_exposer, at_puller) = linked(provider);
+        let min_bytes = exposer.transport.caps(at_exposer).pull_min_bytes;
+        let bytes = payload(min_bytes.checked_add(EXPOSED_BYTES)?, 1);
+        let remote = exposer.transport.expose(at_exposer, &pieces(&bytes))?;
+        assert!(remote.as_bytes().len() <= REMOTE_MAX_BYTES);
+        Some(Exposure { exposer, puller, at_exposer, at_puller, bytes, remote })
+    }
+
+    /// Pulls into several places; what is in them afterwards.
+    fn pull(&mut self, offset_bytes: u64, count_bytes: usize) -> (Pull, Vec<u8>) {
+        let remote = self.remote.clone();
+        self.pull_from(&remote, offset_bytes, count_bytes)
+    }
+
+    fn pull_from(&mut self, remote: &Remote, offset_bytes: u64, count_bytes: usize) -> (Pull, Vec<u8>) {
+        let mut place = vec![0; count_bytes];
+        let (first, rest) = place.split_at_mut(count_bytes / 5);
+        let (second, third) = rest.split_at_mut(rest.len() / 2);
+        let mut into = [first, second, third].map(IoSliceMut::new);
+        let pulled = self.puller.transport.pull(self.at_puller, remote, offset_bytes, &mut into);
+        (pulled, place)
+    }
+
+    /// The link works, whatever was pulled.
+    fn assert_sound(self) {
+        let Exposure { mut exposer, mut puller, at_exposer, at_puller, .. } = self;
+        exposer.post(at_exposer, payload(900, 2));
+        puller.post(at_puller, payload(901, 2));
+        drive(&mut [exposer, puller], "a frame each way", |[exposer, puller]| {
+            exposer.recorder.frame_count(at_exposer) == 1 && puller.recorder.frame_count(at_puller) == 1
+        });
+    }
+
+    /// Whatever may have been reached before cannot be now; the pulling side learns of the end, and was told nothing wrong.
+    fn assert_gone(mut self) {
+        for (offset_bytes, count_bytes) in [(0, self.bytes.len()), (0, 1), (1000, 5000)] {
+            let (pulled, _) = self.pull(offset_bytes, count_bytes);
+            assert!(
+                matches!(pulled, Pull::Gone | Pull::Refused),
+                "{pulled:?} when nothing is exposed any more"
+            );
+        }
+        let at_puller = self.at_puller;
+        drive(&mut [self.puller], "the end of the link", |[puller]| {
+            puller.recorder.down(at_puller).is_some()
+        });
+    }
+}
+
+/// As many pieces as an operation may have, of different lengths.
+fn pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = bytes;
+    for n in 1..IOV_LIMIT {
+        let (piece, left) = rest.split_at(rest.len() / (n + 2));
+        pieces.push(IoSlice::new(piece));
+        rest = left;
+    }
+    pieces.push(IoSlice::new(rest));
+    pieces
+}
+
+/// [`Pull::Done`] means that all of `into` holds what was exposed, from the offset on: of payload in one piece and in as
+/// many as an operation may have. What was refused once is refused for good.
+pub fn exposed_payload_is_pulled_whole_and_in_parts<P: Provider>(provider: &P) {
+    let Some(mut exposure) = Exposure::new(provider) else { return };
+    let len_bytes = exposure.bytes.len();
+    let mut parts =
+        vec![(0, len_bytes), (0, 1), (len_bytes - 1, 1), (1, len_bytes - 1), (len_bytes / 2, 4096)];
+    for piece in pieces(&exposure.bytes).iter().scan(0, |end_bytes, piece| {
+        *end_bytes += piece.len();
+        Some(*end_bytes)
+    }) {
+        parts.extend([(piece - 10, 10), (piece - 1000, (len_bytes - piece).min(1000) + 1000)]);
+    }
+    let mut was_refused = false;
+    for (offset_bytes, count_bytes) in parts {
+        let (pulled, place) = exposure.pull(offset_bytes as u64, count_bytes);
+        match pulled {
+            Pull::Done => {
+                assert!(!was_refused, "refused before, and done now");
+                assert!(place == exposure.bytes[offset_bytes..offset_bytes + count_bytes], "other bytes");
+            }
+            Pull::Refused => was_refused = true,
+            Pull::Fault | Pull::Gone => panic!("{pulled:?} of what is exposed"),
+        }
+    }
+    let whole = [IoSlice::new(&exposure.bytes)];
+    let at =
+        exposure.exposer.transport.expose(exposure.at_exposer, &whole).expect("it was exposed in pieces");
+    let (pulled, place) = exposure.pull_from(&at, 0, len_bytes);
+    assert!(pulled == Pull::Refused || (pulled == Pull::Done && place == exposure.bytes));
+    exposure.assert_sound();
+}
+
+/// What goes beyond the end of what is exposed is not pulled, wherever the memory behind it leads, and the link stays sound.
+pub fn a_pull_beyond_what_is_exposed_does_not_succeed<P: Provider>(provider: &P) {
+    let Some(mut exposure) = Exposure::new(provider) else { return };
+    let len_bytes = exposure.bytes.len() as u64;
+    for (offset_bytes, count_bytes) in [
+        (len_bytes, 1),
+        (len_bytes - 1, 2),
+        (0, exposure.bytes.len() + 1),
+        (len_bytes + 1, 1),
+        (u64::MAX, 1),
+        (u64::MAX - 10, 4096),
+    ] {
+        let (pulled, _) = exposure.pull(offset_bytes, count_bytes);
+        assert!(matches!(pulled, Pull::Fault | Pull::Refused), "{pulled:?} at {offset_bytes} of {len_bytes}");
+    }
+    exposure.assert_sound();
+}
+
+/// Descriptions that mean nothing are not pulled, and those that were tampered with do no harm. The link stays sound: they
+/// may come from a peer that is faulty in other ways than this.
+pub fn nonsense_is_not_pulled<P: Provider>(provider: &P) {
+    let Some(mut exposure) = Exposure::new(provider) else { return };
+    let mut rng = Rng::with_seed(7);
+    for len_bytes in 0..=REMOTE_MAX_BYTES {
+        let mut bytes = vec![0; len_bytes];
+        for _ in 0..20 {
+            let nonsense = Remote::new(&bytes).expect("short enough");
+            for (offset_bytes, count_bytes) in [(0, 1), (0, 70_000), (u64::MAX, 1), (rng.u64(..), 4096)] {
+                let (pulled, _) = exposure.pull_from(&nonsense, offset_bytes, count_bytes);
+                assert!(matches!(pulled, Pull::Fault | Pull::Refused), "{pulled:?} of {bytes:?}");
+            }
+            rng.fill(&mut bytes);
+        }
+    }
+    // With luck these still lead to memory of the peer's.
+    let good = exposure.remote.as_bytes().to_vec();
+    for _ in 0..200 {
+        let mut bytes = good.clone();
+        if let Some(byte) = rng.choice(&mut bytes) {
+            *byte ^= 1 << rng.u32(0..8);
+        }
+        bytes.truncate(rng.usize(0..=good.len() * 2).min(good.len()));
+        let tampered = Remote::new(&bytes).expect("short enough");
+        let (pulled, _) = exposure.pull_from(&tampered, rng.u64(0..400_000), 5000);
+        assert_ne!(pulled, Pull::Gone, "the peer is there");
+    }
+    exposure.assert_sound();
+}
+
+/// From the moment on when the exposing side has called [`close`](Transport::close), no pull succeeds, though the pulling
+/// side has not heard of it.
+pub fn nothing_is_pulled_once_the_link_was_closed<P: Provider>(provider: &P) {
+    for how in [Close::Drain, Close::Abort] {
+        for pulls_before in [false, true] {
+            let Some(mut exposure) = Exposure::new(provider) else { return };
+            if pulls_before {
+                exposure.pull(0, exposure.bytes.len());
+            }
+            exposure.exposer.close(exposure.at_exposer, how);
+            exposure.assert_gone();
+        }
+    }
+}
+
+/// From the moment on when the exposing transport was dropped, no pull succeeds.
+pub fn nothing_is_pulled_once_the_transport_was_dropped<P: Provider>(provider: &P) {
+    for pulls_before in [false, true] {
+        let Some(mut exposure) = Exposure::new(provider) else { return };
+        if pulls_before {
+            exposure.pull(0, exposure.bytes.len());
+        }
+        // In its place comes somebody else, who exposes something too.
+        let address = exposure.exposer.address();
+        exposure.exposer = Party::open(provider, 44);
+        let successor = Party::open_at(provider, address, 55);
+        exposure.assert_gone();
+        drop(successor);
+    }
+}

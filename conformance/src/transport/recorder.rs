@@ -1,0 +1,198 @@
+//! A receiver that remembers everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IoSliceMut;
+use std::mem;
+
+use homespun_engine::address::Address;
+use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Receiver, Space};
+use homespun_engine::wire::Header;
+
+/// The largest space that there is for payload, whatever is left of a frame.
+const SPACE_MAX_BYTES: usize = 256 * 1024;
+
+/// One thing that a [`Recorder`] was told, frames put together again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The link has come up: the peer's address and instance.
+    Up(Address, u64),
+    /// A frame has arrived.
+    Frame(Header, Vec<u8>),
+    /// The link has ended.
+    Down(LinkError),
+}
+
+/// Remembers everything that it is told, and panics where a transport breaks the rules of [`Receiver`]: frames of links
+/// that are not up, frames inside frames, more payload than a header said or than there is space, links that come up or go
+/// down twice.
+///
+/// It takes payload in every way that a receiver may: it has no space for it, or space for all of it in two slices, or for
+/// half of it, in turn. What it takes in by parts it keeps as far as it has come, whatever length was claimed.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    log: Vec<(LinkId, Event)>,
+    /// The links that are up, and the unfinished frame of each.
+    up: BTreeMap<LinkId, Option<(Header, Vec<u8>)>>,
+    /// Links of this side that are not up.
+    connecting: BTreeSet<LinkId>,
+    place: Vec<u8>,
+    place_bytes: usize,
+    spaces: usize,
+    placed: usize,
+    chunks: usize,
+}
+
+impl Recorder {
+    /// Everything, in order.
+    pub fn log(&self) -> &[(LinkId, Event)] {
+        &self.log
+    }
+
+    /// Everything about the links that had this number.
+    pub fn of(&self, link: LinkId) -> Vec<&Event> {
+        self.log.iter().filter(|(of, _)| *of == link).map(|(_, event)| event).collect()
+    }
+
+    /// The payloads of the frames of a link.
+    pub fn payloads(&self, link: LinkId) -> Vec<&[u8]> {
+        let events = self.of(link).into_iter();
+        events
+            .filter_map(|event| match event {
+                Event::Frame(_, payload) => Some(payload.as_slice()),
+                Event::Up(..) | Event::Down(_) => None,
+            })
+            .collect()
+    }
+
+    /// Why a link ended, if that is the last that was heard of it.
+    pub fn down(&self, link: LinkId) -> Option<&LinkError> {
+        let (_, last) = self.log.iter().rfind(|(of, _)| *of == link)?;
+        match last {
+            Event::Down(why) => Some(why),
+            Event::Up(..) | Event::Frame(..) => None,
+        }
+    }
+
+    /// The links that came up, in that order, with address and instance of the peer.
+    pub fn ups(&self) -> Vec<(LinkId, Address, u64)> {
+        let up = |(link, event): &(LinkId, Event)| match event {
+            Event::Up(peer, instance) => Some((*link, *peer, *instance)),
+            Event::Frame(..) | Event::Down(_) => None,
+        };
+        self.log.iter().filter_map(up).collect()
+    }
+
+    /// How many frames a link has brought.
+    pub fn frame_count(&self, link: LinkId) -> usize {
+        self.log.iter().filter(|(of, event)| *of == link && matches!(event, Event::Frame(..))).count()
+    }
+
+    /// How many links are up now.
+    pub fn up_count(&self) -> usize {
+        self.up.len()
+    }
+
+    /// Whether a frame of the link has begun and is not complete.
+    pub fn is_mid_frame(&self, link: LinkId) -> bool {
+        self.up.get(&link).is_some_and(Option::is_some)
+    }
+
+    /// How many pieces of payload were put into a space, and how many were handed over.
+    pub fn pieces(&self) -> (usize, usize) {
+        (self.placed, self.chunks)
+    }
+
+    /// Notes that this side connects.
+    ///
+    /// # Panics
+    ///
+    /// If a link of this number has not ended.
+    pub fn connecting(&mut self, link: LinkId) {
+        assert!(!self.up.contains_key(&link), "{link:?} is up, and was given to another link");
+        assert!(self.connecting.insert(link), "{link:?} is connecting, and was given to another link");
+    }
+
+    /// Notes that this side has closed a link, so that nothing more may be reported about it.
+    pub fn closed(&mut self, link: LinkId) {
+        self.up.remove(&link);
+        self.connecting.remove(&link);
+    }
+
+    fn unfinished(&mut self, link: LinkId) -> &mut Option<(Header, Vec<u8>)> {
+        self.up.get_mut(&link).unwrap_or_else(|| panic!("{link:?} is not up"))
+    }
+
+    fn left_bytes(&mut self, link: LinkId) -> usize {
+        let (header, payload) =
+            self.unfinished(link).as_ref().expect("payload of a frame that was not begun");
+        usize::try_from(header.payload_len_bytes()).expect("a length that was sent") - payload.len()
+    }
+
+    fn append(&mut self, link: LinkId, bytes: &[u8]) {
+        assert!(!bytes.is_empty(), "a piece of nothing");
+        assert!(bytes.len() <= self.left_bytes(link), "more payload than the header said");
+        if let Some((_, payload)) = self.unfinished(link) {
+            payload.extend(bytes);
+        }
+        if self.left_bytes(link) == 0
+            && let Some((header, payload)) = self.unfinished(link).take()
+        {
+            self.log.push((link, Event::Frame(header, payload)));
+        }
+    }
+}
+
+impl Receiver for Recorder {
+    fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        assert_eq!(*self.unfinished(link), None, "a frame inside a frame");
+        assert_eq!(header.payload_len_bytes(), payload.len() as u64, "not as long as the header says");
+        self.log.push((link, Event::Frame(*header, payload.to_vec())));
+    }
+
+    fn begin(&mut self, link: LinkId, header: &Header) {
+        assert!(header.payload_len_bytes() > 0, "an empty frame was begun");
+        assert_eq!(self.unfinished(link).replace((*header, Vec::new())), None, "a frame inside a frame");
+    }
+
+    fn space(&mut self, link: LinkId) -> Space<'_> {
+        let left_bytes = self.left_bytes(link);
+        self.spaces += 1;
+        let wished_bytes = [0, left_bytes, left_bytes.div_ceil(2)][self.spaces % 3];
+        self.place_bytes = wished_bytes.min(SPACE_MAX_BYTES);
+        if self.place.len() < self.place_bytes {
+            self.place.resize(self.place_bytes, 0);
+        }
+        let (start, end) = self.place[..self.place_bytes].split_at_mut(self.place_bytes / 2);
+        [start, end].into_iter().filter(|slice| !slice.is_empty()).map(IoSliceMut::new).collect()
+    }
+
+    fn placed(&mut self, link: LinkId, count_bytes: usize) {
+        assert!(count_bytes <= self.place_bytes, "more was placed than there is space");
+        self.placed += 1;
+        self.place_bytes = 0;
+        let place = mem::take(&mut self.place);
+        self.append(link, &place[..count_bytes]);
+        self.place = place;
+    }
+
+    fn chunk(&mut self, link: LinkId, bytes: &[u8]) {
+        self.chunks += 1;
+        self.append(link, bytes);
+    }
+
+    fn link(&mut self, link: LinkId, event: LinkEvent) {
+        match event {
+            LinkEvent::Up { peer, instance } => {
+                assert!(self.up.insert(link, None).is_none(), "{link:?} came up twice");
+                self.connecting.remove(&link);
+                self.log.push((link, Event::Up(peer, instance)));
+            }
+            LinkEvent::Down(why) => {
+                let was_connecting = self.connecting.remove(&link);
+                let was_up = self.up.remove(&link).is_some();
+                assert!(was_up || was_connecting, "{link:?} went down and was not there");
+                self.log.push((link, Event::Down(why)));
+            }
+        }
+    }
+}

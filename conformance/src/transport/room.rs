@@ -1,0 +1,195 @@
+//! What happens where there is no room, and how what is received is shared out.
+
+use std::array;
+
+use homespun_engine::transport::{LinkId, Provider, Transport};
+use homespun_engine::wire::Header;
+
+use crate::transport::{BUDGET_FRAMES, Deadline, Party, drive, linked, payload};
+
+/// What a link may take that nobody reads, in bytes, before it is said to be without bounds.
+const UNREAD_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// How often in a row a link must have taken nothing to be believed to be full.
+const REFUSALS_MIN: usize = 50;
+
+/// A frame larger than what transports hold of one link.
+const LARGE_BYTES: usize = 24 * 1024 * 1024;
+
+/// A link whose peer does not read takes no more at some point, and goes on once it does: what was taken in part is
+/// resumed, and everything arrives.
+pub fn a_peer_that_does_not_read_holds_the_sender_up<P: Provider>(provider: &P) {
+    let (mut parties, link, peer) = linked(provider);
+    let frames = fill(&mut parties[0], link, 256 * 1024);
+    drive(&mut parties, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
+    let payloads = parties[1].recorder.payloads(peer);
+    assert!(payloads.iter().enumerate().all(|(n, bytes)| *bytes == payload(256 * 1024, n as u64)));
+    parties[0].post(link, payload(100, 1));
+    drive(&mut parties, "one more frame", |[_, b]| b.recorder.frame_count(peer) == frames + 1);
+}
+
+/// [`resume`](Transport::resume) goes on with a frame that was taken in part, from where it stopped, and answers
+/// [`Sent::Full`](homespun_engine::transport::Sent::Full) while there is no more room. Other links take and bring frames meanwhile.
+pub fn an_unfinished_frame_leaves_other_links_alone<P: Provider>(provider: &P) {
+    let ([mut a, mut b], link, peer) = linked(provider);
+    let Some(frames) = stop_inside_a_frame(&mut a, link) else { return };
+    let mut c = Party::open(provider, 33);
+    let other = a.connect(c.address());
+    a.post(other, payload(100, 1));
+    drive_two(&mut a, &mut c, "a frame on another link", |a, c| {
+        a.recorder.up_count() == 2 && c.recorder.log().len() == 2
+    });
+    assert!(a.is_mid_frame(link), "the rest went where nobody reads");
+    // What is read of it makes room, a little at a time.
+    for _ in 0..REFUSALS_MIN {
+        b.receive(1);
+        a.transmit();
+    }
+    drive(&mut [a, b], "the rest of the frame", |[_, b]| b.recorder.frame_count(peer) == frames);
+}
+
+/// A link that has broken answers [`Sent::Full`](homespun_engine::transport::Sent::Full) until that is reported, however long that is.
+pub fn a_broken_link_is_full_until_it_is_down<P: Provider>(provider: &P) {
+    let ([mut a, b], link, _) = linked(provider);
+    drop(b);
+    let deadline = Deadline::new();
+    let mut refusals = 0;
+    while refusals < REFUSALS_MIN {
+        let taken = a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]);
+        refusals = if taken.is_err() { refusals + 1 } else { 0 };
+        a.transport.flush();
+        deadline.pause("a broken link to be full");
+    }
+    drive(array::from_mut(&mut a), "the end of the link", |[a]| a.recorder.down(link).is_some());
+}
+
+/// [`receive`](Transport::receive) returns 0 where there is nothing to do, again and again.
+pub fn an_idle_transport_has_nothing_to_report<P: Provider>(provider: &P) {
+    let mut lonely = Party::open(provider, 33);
+    assert_eq!(lonely.receive(BUDGET_FRAMES), 0);
+    let (mut parties, link, peer) = linked(provider);
+    for _ in 0..10 {
+        parties[0].post(link, payload(5000, 1));
+    }
+    drive(&mut parties, "all frames", |[_, b]| b.recorder.frame_count(peer) == 10);
+    for _ in 0..200 {
+        for party in &mut parties {
+            party.transmit();
+            assert_eq!(party.receive(BUDGET_FRAMES), 0, "there was nothing to report");
+        }
+    }
+}
+
+/// [`receive`](Transport::receive) reports about as much as its budget allows: where many large frames have arrived, one call
+/// with a budget of one frame leaves most of them to later calls.
+pub fn a_budget_bounds_what_is_reported<P: Provider>(provider: &P) {
+    const LEN_BYTES: usize = 16 * 1024;
+    const TAKEN_MIN_FRAMES: usize = 32;
+    let (mut parties, link, peer) = linked(provider);
+    let frames = fill(&mut parties[0], link, LEN_BYTES);
+    if frames > TAKEN_MIN_FRAMES {
+        parties[1].receive(1);
+        let count = parties[1].recorder.frame_count(peer);
+        assert!(count < frames / 2, "{count} of {frames} at once");
+    }
+    drive(&mut parties, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
+}
+
+/// [`receive`](Transport::receive) is fair: links that always have more to read do not keep another's frame from being
+/// reported, and each of them has its turn.
+pub fn a_flooded_link_does_not_starve_another<P: Provider>(provider: &P) {
+    const FLOODERS: usize = 3;
+    let mut server = Party::open(provider, 0);
+    let address = server.address();
+    let mut clients: Vec<_> =
+        (1..=FLOODERS + 1).map(|instance| Party::open(provider, instance as u64)).collect();
+    let links: Vec<LinkId> = clients.iter_mut().map(|client| client.connect(address)).collect();
+    let deadline = Deadline::new();
+    while server.recorder.up_count() < clients.len()
+        || clients.iter().any(|client| client.recorder.up_count() == 0)
+    {
+        for party in clients.iter_mut().chain([&mut server]) {
+            party.transmit();
+            party.receive(BUDGET_FRAMES);
+        }
+        deadline.pause("all links");
+    }
+    let link_of = |server: &Party<P::Transport>, n: usize| {
+        let ups = server.recorder.ups();
+        ups.iter().find(|&&(_, _, instance)| instance == n as u64 + 1).map(|&(link, ..)| link)
+    };
+    let accepted: Vec<LinkId> = (0..=FLOODERS).map(|n| link_of(&server, n).expect("it is up")).collect();
+
+    let (quiet, flooders) = clients.split_last_mut().expect("there are some");
+    for (flooder, &link) in flooders.iter_mut().zip(&links) {
+        fill(flooder, link, 100);
+    }
+    quiet.post(links[FLOODERS], payload(10, 1));
+    let deadline = Deadline::new();
+    while server.recorder.frame_count(accepted[FLOODERS]) == 0
+        || accepted.iter().any(|&link| server.recorder.frame_count(link) == 0)
+    {
+        quiet.transmit();
+        for (flooder, &link) in flooders.iter_mut().zip(&links) {
+            while flooder.waiting_frames(link) < 100 {
+                flooder.post(link, payload(100, 1));
+            }
+            flooder.transmit();
+            flooder.receive(BUDGET_FRAMES);
+        }
+        server.receive(4);
+        deadline.pause("the frame of a link that is not flooded");
+    }
+}
+
+fn drive_two<T: Transport>(
+    a: &mut Party<T>,
+    b: &mut Party<T>,
+    what: &str,
+    mut done: impl FnMut(&Party<T>, &Party<T>) -> bool,
+) {
+    let deadline = Deadline::new();
+    while !done(a, b) {
+        for party in [&mut *a, &mut *b] {
+            party.transmit();
+            party.receive(BUDGET_FRAMES);
+        }
+        deadline.pause(what);
+    }
+}
+
+/// Posts frames of this size, numbered by their salt, until the link takes no more; returns how many. The peer must not be
+/// receiving.
+pub(super) fn fill<T: Transport>(party: &mut Party<T>, link: LinkId, len_bytes: usize) -> usize {
+    let mut refusals = 0;
+    let mut frames = 0;
+    while refusals < REFUSALS_MIN {
+        if party.waiting_frames(link) == 0 {
+            assert!(frames * len_bytes < UNREAD_MAX_BYTES, "the link takes without end what nobody reads");
+            party.post(link, payload(len_bytes, frames as u64));
+            frames += 1;
+            refusals = 0;
+        }
+        let waiting_frames = party.waiting_frames(link);
+        party.transmit();
+        party.receive(BUDGET_FRAMES);
+        refusals = if party.waiting_frames(link) == waiting_frames { refusals + 1 } else { 0 };
+    }
+    frames
+}
+
+/// Sends frames until the link, whose peer must not be receiving, has taken one in part, and returns how many it has begun.
+/// `None` for a transport that takes nothing of what it cannot take in whole.
+pub(super) fn stop_inside_a_frame<T: Transport>(party: &mut Party<T>, link: LinkId) -> Option<usize> {
+    let mut frames = 0;
+    while party.waiting_frames(link) == 0 {
+        assert!(frames * LARGE_BYTES < UNREAD_MAX_BYTES, "the link takes without end what nobody reads");
+        party.post(link, payload(LARGE_BYTES, frames as u64));
+        frames += 1;
+        for _ in 0..REFUSALS_MIN {
+            party.transmit();
+            party.receive(BUDGET_FRAMES);
+        }
+    }
+    party.is_mid_frame(link).then_some(frames)
+}

@@ -1,0 +1,387 @@
+//! What the network inside the process promises beyond the contract: what it does without faults, and what its faults do.
+
+use std::net::SocketAddr;
+
+use homespun_conformance::transport::{Event, Party, SIZES, drive, linked, payload};
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::errno::Errno;
+use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, Network};
+use homespun_engine::transport::{
+    Close, LinkError, LinkEvent, LinkId, Provider, Receiver, Sent, Space, Transport,
+};
+use homespun_engine::wire::Header;
+
+const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
+
+fn flawless() -> Network {
+    Network::new(1, Faults::default())
+}
+
+fn address(text: &str) -> Address {
+    text.parse::<SocketAddr>().unwrap().into()
+}
+
+#[test]
+fn what_was_flushed_is_there_at_the_next_receive() {
+    let network = flawless();
+    let [mut a, mut b] = [Party::open(&network, 11), Party::open(&network, 22)];
+    let link = a.connect(b.transport.address());
+    a.post(link, payload(10, 1));
+    a.transmit();
+    assert_eq!((a.is_posted(), b.receive(9)), (false, 0), "full until connected");
+    assert_eq!(a.receive(9), 0, "the connection is made, and the peer has said nothing");
+    a.transmit();
+    assert!(a.is_posted());
+    assert_eq!(b.receive(9), 2, "up, and the frame");
+    assert_eq!(a.receive(9), 1, "up");
+    assert!(network.is_quiet());
+}
+
+#[test]
+fn what_was_not_flushed_is_not_there() {
+    let network = flawless();
+    let ([mut a, mut b], link, _) = linked(&network);
+    assert_eq!(a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]), Ok(()));
+    assert_eq!(b.receive(9), 0);
+    assert!(!network.is_quiet());
+    a.transport.flush();
+    assert_eq!(b.receive(9), 1);
+    assert!(network.is_quiet());
+}
+
+#[test]
+fn a_pipe_gets_full_and_a_frame_goes_on_where_it_stopped() {
+    let network = flawless();
+    network.set_faults(Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
+    let ([mut a, mut b], link, peer) = linked(&network);
+    let inline_max_bytes = a.transport.caps(link).inline_max_bytes;
+    assert!(inline_max_bytes > 0 && inline_max_bytes < CAPACITY_MIN_BYTES as usize);
+    a.post(link, payload(1001, 1));
+    for _ in 0..3 {
+        a.transmit();
+    }
+    assert!(!a.is_posted());
+    assert!(
+        a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]).is_err(),
+        "a frame is unfinished"
+    );
+    assert_eq!(a.transport.send(link, &Header::Ack { received: 7 }, &[]), Sent::Full);
+    assert_eq!(b.receive(1), 1);
+    assert_eq!(
+        a.transport.send(link, &Header::Ack { received: 7 }, &[]),
+        Sent::Full,
+        "unfinished, room or not"
+    );
+    let mut turns = 1;
+    while b.recorder.payloads(peer).is_empty() && turns < 10 {
+        a.transmit();
+        b.receive(9);
+        turns += 1;
+    }
+    assert_eq!(b.recorder.payloads(peer), [payload(1001, 1)]);
+    assert!(turns >= 1001 / CAPACITY_MIN_BYTES as usize);
+}
+
+#[test]
+fn every_way_to_hand_payload_over_is_used() {
+    let network = Network::new(5, Faults::choppy());
+    let ([a, b], link, peer) = linked(&network);
+    let mut parties = [a, b];
+    for size in SIZES {
+        parties[0].post(link, payload(size, 1));
+    }
+    drive(&mut parties, "all arrived", |[_, b]| b.recorder.payloads(peer).len() == SIZES.len());
+    let (placed, chunks) = parties[1].recorder.pieces();
+    assert!(placed > 10 && chunks > 10);
+    assert!(parties[0].refusals() > 10);
+}
+
+/// What two endpoints see while they talk on a network where everything goes wrong.
+fn trace(seed: u64) -> Vec<(usize, LinkId, Event)> {
+    let network = Network::new(seed, Faults::nasty());
+    let mut parties = [Party::open(&network, 11), Party::open(&network, 22)];
+    let addresses = [parties[0].transport.address(), parties[1].transport.address()];
+    let mut seen = [0, 0];
+    let mut trace = Vec::new();
+    let mut links = [None, None];
+    for round in 0..300 {
+        for (who, party) in parties.iter_mut().enumerate() {
+            let link = *links[who].get_or_insert_with(|| party.connect(addresses[1 - who]));
+            party.post(link, payload(round * 7 % 900, seed));
+            party.transmit();
+            party.receive(16);
+            for (id, event) in &party.recorder.log()[seen[who]..] {
+                if *id == link && matches!(event, Event::Down(_)) {
+                    links[who] = None;
+                }
+                trace.push((who, *id, event.clone()));
+            }
+            seen[who] = party.recorder.log().len();
+        }
+    }
+    trace
+}
+
+#[test]
+fn one_seed_decides_everything() {
+    let traces: Vec<_> = (0..6).map(trace).collect();
+    assert_eq!(traces, (0..6).map(trace).collect::<Vec<_>>());
+    for (at, one) in traces.iter().enumerate() {
+        assert!(traces[..at].iter().all(|other| other != one), "two seeds saw the same");
+    }
+}
+
+#[test]
+fn a_nasty_network_breaks_and_refuses_links_and_never_what_arrives() {
+    let mut errors = Vec::new();
+    for seed in 0..20 {
+        for (_, _, event) in trace(seed) {
+            match event {
+                Event::Down(why) => errors.push(why),
+                Event::Frame(header, bytes) => {
+                    assert_eq!(bytes, payload(bytes.len(), seed));
+                    assert_eq!(header.payload_len_bytes(), bytes.len() as u64);
+                }
+                Event::Up(..) => {}
+            }
+        }
+    }
+    assert!(errors.contains(&RESET) && errors.contains(&LinkError::System(Errno::ECONNREFUSED)));
+    assert!(
+        errors.iter().all(|why| matches!(why, LinkError::System(_))),
+        "no protocol was violated: {errors:?}"
+    );
+}
+
+#[test]
+fn a_broken_link_goes_down_on_both_sides_after_what_was_in_flight() {
+    let network = flawless();
+    let (mut parties, link, peer) = linked(&network);
+    let addresses = [parties[0].transport.address(), parties[1].transport.address()];
+    parties[0].post(link, payload(40, 1));
+    parties[0].transmit();
+    assert_eq!(network.break_link(addresses[1], addresses[0]), 1);
+    assert_eq!(network.break_link(addresses[0], addresses[1]), 0, "it is broken already");
+    drive(&mut parties, "both know", |[a, b]| {
+        a.recorder.down(link) == Some(&RESET) && b.recorder.down(peer) == Some(&RESET)
+    });
+    assert_eq!(parties[1].recorder.payloads(peer), [payload(40, 1)]);
+    assert!(network.is_quiet());
+}
+
+#[test]
+fn an_abrupt_end_loses_what_was_in_flight_where_that_is_asked_for() {
+    let mut arrived = Vec::new();
+    for seed in 0..40 {
+        let network = Network::new(seed, Faults { lose_per_mille: 1000, ..Faults::default() });
+        let (mut parties, link, peer) = linked(&network);
+        for _ in 0..3 {
+            parties[0].post(link, payload(100, 1));
+        }
+        parties[0].transmit();
+        parties[0].close(link, Close::Abort);
+        drive(&mut parties, "the peer knows", |[_, b]| b.recorder.down(peer) == Some(&RESET));
+        arrived.push(parties[1].recorder.payloads(peer).len());
+    }
+    assert!((0..3).all(|count| arrived.contains(&count)), "{arrived:?}");
+}
+
+#[test]
+fn a_killed_endpoint_vanishes() {
+    let network = flawless();
+    let ([mut a, mut b], link, peer) = linked(&network);
+    let address = b.transport.address();
+    b.post(peer, payload(40, 2));
+    b.transmit();
+    assert!(network.kill(address));
+    assert!(!network.kill(address));
+    assert_eq!((b.receive(9), b.transport.draining(), b.transport.address()), (0, 0, address));
+    assert_eq!(b.transport.send(peer, &Header::Ack { received: 1 }, &[]), Sent::Full);
+    b.connect(a.transport.address());
+    assert_eq!(b.receive(9), 0);
+
+    let late = a.connect(address);
+    assert_eq!(a.receive(9), 3);
+    assert_eq!(a.recorder.payloads(link), [payload(40, 2)]);
+    assert_eq!(a.recorder.down(link), Some(&RESET));
+    assert_eq!(a.recorder.down(late), Some(&LinkError::System(Errno::ECONNREFUSED)));
+
+    let successor = network.open(address, 33).expect("the address is free");
+    drop(b);
+    assert_eq!(successor.address(), address);
+    assert!(network.kill(address), "the dead transport took nothing with it");
+    assert!(network.is_quiet());
+}
+
+#[test]
+fn a_connect_is_refused_at_random() {
+    let network = Network::new(2, Faults { refuse_per_mille: 500, ..Faults::default() });
+    let [mut a, b] = [Party::open(&network, 11), Party::open(&network, 22)];
+    let links: Vec<_> = (0..40).map(|_| a.connect(b.transport.address())).collect();
+    a.receive(100);
+    let refused = links.iter().filter(|&&link| a.recorder.down(link).is_some()).count();
+    assert!((10..30).contains(&refused), "{refused} of 40");
+}
+
+#[test]
+fn a_delay_is_counted_in_calls_and_ends() {
+    let faults = Faults { delay_per_mille: 1000, delay_max_calls: 4, ..Faults::default() };
+    let network = Network::new(2, faults);
+    let ([mut a, mut b], link, peer) = linked(&network);
+    let mut waits = Vec::new();
+    for size in 1..30 {
+        a.post(link, payload(size, 1));
+        a.transmit();
+        let wait = (0..9).find(|_| b.receive(9) > 0).expect("it arrives");
+        waits.push(wait);
+    }
+    assert_eq!(b.recorder.payloads(peer).len(), 29);
+    assert!((1..=4).all(|calls| waits.contains(&calls)), "{waits:?}");
+    assert!(waits.iter().all(|wait| (1..=4).contains(wait)), "{waits:?}");
+}
+
+#[test]
+fn the_budget_is_kept_and_shared_by_all_links() {
+    let network = flawless();
+    let mut b = Party::open(&network, 22);
+    let mut senders: Vec<_> = (0..4).map(|instance| Party::open(&network, instance)).collect();
+    for sender in &mut senders {
+        let link = sender.connect(b.transport.address());
+        sender.receive(1);
+        for _ in 0..50 {
+            sender.post(link, payload(20, 1));
+        }
+        sender.transmit();
+        assert!(sender.is_posted());
+    }
+    assert_eq!(b.receive(0), 0);
+    assert_eq!(b.receive(4), 4);
+    let ups: Vec<_> = b.recorder.ups().into_iter().map(|(link, ..)| link).collect();
+    assert_eq!((ups.len(), b.recorder.log().len()), (4, 4), "every link had its turn");
+    for round in 1..=25 {
+        assert_eq!((b.receive(3), b.receive(5)), (3, 5));
+        assert!(ups.iter().all(|&link| b.recorder.payloads(link).len() == 2 * round));
+    }
+    assert_eq!(b.receive(4), 0);
+}
+
+#[test]
+fn a_peer_that_closes_inside_a_frame_did_not_close_in_order() {
+    let network = Network::new(1, Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
+    let (mut parties, link, peer) = linked(&network);
+    parties[0].post(link, payload(1001, 1));
+    parties[0].transmit();
+    parties[0].close(link, Close::Drain);
+    drive(&mut parties, "the peer knows", |[_, b]| b.recorder.down(peer) == Some(&RESET));
+}
+
+#[test]
+fn draining_flushes() {
+    let network = flawless();
+    let ([mut a, mut b], link, peer) = linked(&network);
+    assert_eq!(a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]), Ok(()));
+    a.close(link, Close::Drain);
+    assert_eq!(a.transport.draining(), 1);
+    assert_eq!(b.receive(9), 2);
+    assert_eq!(b.recorder.payloads(peer), [b""]);
+    assert_eq!((b.recorder.down(peer), a.transport.draining()), (Some(&LinkError::Closed), 0));
+}
+
+#[test]
+fn a_draining_link_that_breaks_drains_no_longer() {
+    let network = flawless();
+    let ([mut a, mut b], link, peer) = linked(&network);
+    a.close(link, Close::Drain);
+    assert_eq!(a.transport.draining(), 1);
+    assert_eq!(network.break_link(a.transport.address(), b.transport.address()), 1);
+    assert_eq!(a.transport.draining(), 0);
+    assert_eq!(b.receive(9), 1);
+    assert_eq!(b.recorder.down(peer), Some(&RESET));
+}
+
+#[test]
+fn a_link_that_ends_inside_its_hello_was_never_there() {
+    let mut events = Vec::new();
+    for seed in 0..40 {
+        let network = Network::new(seed, Faults { lose_per_mille: 500, ..Faults::default() });
+        let [mut a, mut b] = [Party::open(&network, 11), Party::open(&network, 22)];
+        let link = a.connect(b.transport.address());
+        a.receive(9);
+        a.close(link, Close::Abort);
+        b.receive(9);
+        assert!(network.is_quiet());
+        events.push(b.recorder.log().len());
+    }
+    assert!(events.contains(&0) && events.contains(&2) && !events.contains(&1), "{events:?}");
+}
+
+#[test]
+fn the_name_of_a_link_that_ended_is_used_again() {
+    let network = flawless();
+    let ([mut a, b], link, _) = linked(&network);
+    a.close(link, Close::Drain);
+    assert_eq!(a.connect(b.transport.address()), link);
+    let mut parties = [a, b];
+    drive(&mut parties, "the new link is up", |[a, _]| a.recorder.ups().len() == 2);
+}
+
+#[test]
+fn a_connect_that_is_given_up_leaves_no_trace() {
+    for (how, receives) in [(Close::Drain, 0), (Close::Abort, 0), (Close::Drain, 1), (Close::Abort, 1)] {
+        let network = flawless();
+        let [mut a, mut b] = [Party::open(&network, 11), Party::open(&network, 22)];
+        let link = a.connect(b.transport.address());
+        for _ in 0..receives {
+            a.receive(9);
+        }
+        a.close(link, how);
+        assert_eq!(a.receive(9), 0);
+        b.receive(9);
+        assert_eq!(b.recorder.log().len(), 2 * receives, "up and down if the hello was out, nothing else");
+        assert!(network.is_quiet());
+        assert_eq!(a.transport.draining(), 0);
+    }
+}
+
+#[test]
+fn a_wildcard_becomes_an_address_that_others_can_use() {
+    let network = flawless();
+    let open = |text| network.open(address(text), 1);
+    let v4 = network.open(AddressFormat::SockaddrIn.wildcard(), 1).unwrap();
+    let v6 = network.open(AddressFormat::SockaddrIn6.wildcard(), 1).unwrap();
+    assert_eq!(v4.address(), address("127.0.0.1:49152"));
+    assert_eq!(v6.address(), address("[::1]:49153"));
+    assert_eq!(open("10.0.0.1:0").unwrap().address(), address("10.0.0.1:49154"));
+    let fixed = open("0.0.0.0:7").unwrap();
+    assert_eq!(fixed.address(), address("127.0.0.1:7"));
+    assert_eq!(open("127.0.0.1:7").err(), Some(Errno::EADDRINUSE));
+}
+
+/// Does what no receiver should do lightly: it calls the network while it is being told something.
+struct Killer(Network, Address);
+
+impl Receiver for Killer {
+    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {
+        self.0.kill(self.1);
+    }
+    fn begin(&mut self, _: LinkId, _: &Header) {}
+    fn space(&mut self, _: LinkId) -> Space<'_> {
+        self.0.is_quiet();
+        Space::new()
+    }
+    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn link(&mut self, _: LinkId, _: LinkEvent) {}
+}
+
+#[test]
+fn a_receiver_may_call_the_network() {
+    let network = flawless();
+    let ([mut a, mut b], link, _) = linked(&network);
+    a.post(link, payload(10, 1));
+    a.post(link, payload(20, 1));
+    a.transmit();
+    let mut killer = Killer(network.clone(), b.transport.address());
+    assert_eq!(b.transport.receive(9, &mut killer), 1, "the first frame kills, the second is not reported");
+    drive(&mut [a], "the link is down", |[a]| a.recorder.down(link) == Some(&RESET));
+}
