@@ -2,20 +2,21 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::completion;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse, OperationError};
 use homespun_engine::flags::CompletionFlags;
-use parking_lot::{Mutex, MutexGuard, RwLock};
 use smallvec::SmallVec;
 
 use crate::av::FabricAddress;
 use crate::domain::DomainId;
-use crate::pump::Drive;
+use crate::driven::Driven;
+use crate::lock::{Lock, LockGuard};
 
 /// How many entries a completion queue has if its attributes do not say.
 pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
@@ -185,11 +186,15 @@ pub struct CompletionQueue {
 pub(crate) struct Shared {
     domain: DomainId,
     format: CqFormat,
-    ring: Mutex<Ring>,
+    ring: Lock<Ring>,
+    /// How many entries the ring has: what there is to know without its lock.
+    len_entries: AtomicUsize,
+    /// How many reads in a row found an entry and so drove no progress.
+    idle_reads: AtomicU32,
     /// How many endpoints are bound, enabled or not.
     users: AtomicUsize,
     /// The endpoints that are enabled.
-    driven: RwLock<Vec<Arc<dyn Drive>>>,
+    driven: Driven,
 }
 
 /// The entries. The sum of `entries` and `reserved` never exceeds `depth_entries`.
@@ -197,9 +202,27 @@ pub(crate) struct Ring {
     entries: VecDeque<Entry>,
     depth_entries: usize,
     reserved: usize,
-    /// How many reads in a row found an entry and so drove no progress.
-    idle_reads: u32,
 }
+
+/// A ring that is locked.
+pub(crate) struct RingGuard<'a> {
+    ring: LockGuard<'a, Ring>,
+    len_entries: &'a AtomicUsize,
+}
+
+/// Somebody who reads a queue and drives its endpoints for that. What completes when the queue is empty is handed over at
+/// once, without a detour through the ring.
+pub(crate) struct Reader<'a> {
+    cq: &'a Shared,
+    /// What was handed over. One is enough: most reads ask for one, and whoever asks for more finds the rest in the ring.
+    taken: Option<(Completion, FabricAddress)>,
+    wants_one: bool,
+    /// Whether nothing is in the ring that would have to be read first. Only what is behind the lock of the endpoint
+    /// that is being driven counts: what another endpoint reports has no order with this one's.
+    is_next: bool,
+}
+
+type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>;
 
 enum Entry {
     Completed(Completion, FabricAddress),
@@ -216,14 +239,16 @@ impl CompletionQueue {
             asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
             _ => return Err(Misuse::Invalid("completion queue larger than CQ_DEPTH_MAX_ENTRIES").into()),
         };
-        let ring = Ring { entries: VecDeque::new(), depth_entries, reserved: 0, idle_reads: 0 };
+        let ring = Ring { entries: VecDeque::new(), depth_entries, reserved: 0 };
         Ok(CompletionQueue {
             shared: Arc::new(Shared {
                 domain,
                 format: attr.format.unwrap_or_default(),
-                ring: Mutex::new(ring),
+                ring: Lock::new(ring),
+                len_entries: AtomicUsize::new(0),
+                idle_reads: AtomicU32::new(0),
                 users: AtomicUsize::new(0),
-                driven: RwLock::new(Vec::new()),
+                driven: Driven::default(),
             }),
         })
     }
@@ -267,33 +292,42 @@ impl CompletionQueue {
     /// # Errors
     ///
     /// [`ReadError`], when there is none to begin with.
+    #[inline(always)]
     pub fn read_each(
         &self,
         max: usize,
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<usize, ReadError> {
-        let mut ring = self.progressed_ring(max == 0);
-        match ring.entries.front() {
-            None => return Err(ReadError::Empty),
-            Some(Entry::Failed(_)) => return Err(ReadError::ErrorAvailable),
-            Some(Entry::Completed(..)) => {}
+        let mut reader = Reader::new(&self.shared, max);
+        if max == 0 || self.shared.is_progress_due() {
+            self.shared.driven.progress(&mut reader);
         }
         let mut count = 0;
-        let mut batch = SmallVec::<[_; READ_BATCH_ENTRIES]>::new();
-        loop {
-            ring.pop_completed(max - count, &mut batch);
-            // What is called may itself use the queue, or an endpoint that reports to it.
-            drop(ring);
+        if let Some((completion, source)) = reader.taken {
+            count = 1;
+            take(completion, source);
+        }
+        let mut batch = Batch::new();
+        while self.shared.len_entries() > 0 && (count < max || max == 0) {
+            {
+                let mut ring = self.shared.lock();
+                match ring.entries.front() {
+                    Some(Entry::Failed(_)) if count == 0 => return Err(ReadError::ErrorAvailable),
+                    Some(Entry::Completed(..)) if max == 0 => return Ok(0),
+                    _ => {}
+                }
+                ring.pop_completed(max - count, &mut batch);
+            }
+            // What is called may itself use the queue, or an endpoint that reports to it, so the lock is gone.
+            if batch.is_empty() {
+                break;
+            }
             count += batch.len();
-            let was_full = batch.len() == READ_BATCH_ENTRIES;
             for (completion, source) in batch.drain(..) {
                 take(completion, source);
             }
-            if !was_full || count == max {
-                return Ok(count);
-            }
-            ring = self.shared.ring.lock();
         }
+        if count == 0 { Err(ReadError::Empty) } else { Ok(count) }
     }
 
     /// Reads the failed operation that is on top of the queue: `fi_cq_readerr(3)`. Drives no progress.
@@ -302,7 +336,7 @@ impl CompletionQueue {
     ///
     /// [`ReadError::Empty`] if the queue is empty or a successful operation is on top.
     pub fn read_error(&self) -> Result<CompletionError, ReadError> {
-        let mut ring = self.shared.ring.lock();
+        let mut ring = self.shared.lock();
         match ring.entries.pop_front() {
             Some(Entry::Failed(error)) => Ok(*error),
             Some(completed) => {
@@ -315,9 +349,7 @@ impl CompletionQueue {
 
     /// Drives the bound endpoints without reading anything.
     pub fn progress(&self) {
-        for endpoint in self.shared.driven.read().iter() {
-            endpoint.progress();
-        }
+        self.shared.driven.progress(&mut Reader::new(&self.shared, 0));
     }
 
     /// Says what a [`CompletionError::provider_errno`] means: `fi_cq_strerror(3)`.
@@ -340,25 +372,28 @@ impl CompletionQueue {
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
-
-    /// The ring, after a round of progress if it was empty or if `always`. An application that always finds something,
-    /// such as completions of its own sends, still drives progress now and then.
-    fn progressed_ring(&self, always: bool) -> MutexGuard<'_, Ring> {
-        let mut ring = self.shared.ring.lock();
-        if !always && !ring.entries.is_empty() && ring.idle_reads < IDLE_READS_MAX {
-            ring.idle_reads += 1;
-            return ring;
-        }
-        ring.idle_reads = 0;
-        drop(ring);
-        self.progress();
-        self.shared.ring.lock()
-    }
 }
 
 impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock()
+    pub(crate) fn lock(&self) -> RingGuard<'_> {
+        RingGuard { ring: self.ring.lock(), len_entries: &self.len_entries }
+    }
+
+    /// How many entries there are. Exact for whoever has written or read last.
+    #[inline]
+    fn len_entries(&self) -> usize {
+        self.len_entries.load(Ordering::Acquire)
+    }
+
+    /// Whether a read is to drive progress: if there is nothing to read, and now and then all the same, for an
+    /// application that always finds something, such as completions of its own sends.
+    #[inline]
+    fn is_progress_due(&self) -> bool {
+        // Readers that count at the same time lose counts; it need not be exact.
+        let idle_reads = self.idle_reads.load(Ordering::Relaxed);
+        let is_due = self.len_entries() == 0 || idle_reads >= IDLE_READS_MAX;
+        self.idle_reads.store(if is_due { 0 } else { idle_reads + 1 }, Ordering::Relaxed);
+        is_due
     }
 
     pub(crate) fn domain(&self) -> DomainId {
@@ -379,24 +414,66 @@ impl Shared {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Drives this endpoint from now on.
-    pub(crate) fn drive(&self, endpoint: Arc<dyn Drive>) {
-        self.driven.write().push(endpoint);
+    /// The endpoints that reading the queue drives.
+    pub(crate) fn driven(&self) -> &Driven {
+        &self.driven
+    }
+}
+
+impl Deref for RingGuard<'_> {
+    type Target = Ring;
+
+    fn deref(&self) -> &Ring {
+        &self.ring
+    }
+}
+
+impl DerefMut for RingGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Ring {
+        &mut self.ring
+    }
+}
+
+impl Drop for RingGuard<'_> {
+    fn drop(&mut self) {
+        self.len_entries.store(self.ring.entries.len(), Ordering::Release);
+    }
+}
+
+impl<'a> Reader<'a> {
+    #[inline(always)]
+    fn new(cq: &'a Shared, max: usize) -> Reader<'a> {
+        Reader { cq, taken: None, wants_one: max > 0, is_next: false }
     }
 
-    /// Drives this endpoint no longer.
-    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>) {
-        self.driven.write().retain(|driven| !Arc::ptr_eq(driven, endpoint));
+    /// An endpoint's lock was taken, and with it all that it has reported before is known.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self) {
+        self.is_next = self.cq.len_entries() == 0;
+    }
+
+    /// Whether the next completion that is for this queue can be handed over.
+    #[inline(always)]
+    pub(crate) fn takes_from(&self, cq: &Shared) -> bool {
+        self.is_next && self.wants_one && std::ptr::eq(self.cq, cq)
+    }
+
+    #[inline(always)]
+    pub(crate) fn hand_over(&mut self, completion: Completion, source: FabricAddress) {
+        self.taken = Some((completion, source));
+        self.wants_one = false;
+    }
+
+    /// Something went into this queue's ring, so that the rest has to queue behind it.
+    #[inline]
+    pub(crate) fn overtaken(&mut self, cq: &Shared) {
+        self.is_next &= !std::ptr::eq(self.cq, cq);
     }
 }
 
 impl Ring {
     /// Moves successful operations from the front to `batch`, up to its size and to `max` of them.
-    fn pop_completed(
-        &mut self,
-        max: usize,
-        batch: &mut SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>,
-    ) {
+    fn pop_completed(&mut self, max: usize, batch: &mut Batch) {
         while batch.len() < max.min(READ_BATCH_ENTRIES)
             && matches!(self.entries.front(), Some(Entry::Completed(..)))
             && let Some(Entry::Completed(completion, source)) = self.entries.pop_front()
@@ -435,6 +512,7 @@ impl Ring {
 }
 
 impl From<completion::Completion> for Completion {
+    #[inline(always)]
     fn from(completion: completion::Completion) -> Self {
         let completion::Completion { context, flags, len_bytes, data, tag, buffer, .. } = completion;
         Completion { context, flags, len_bytes, data, tag, buffer }
@@ -443,6 +521,7 @@ impl From<completion::Completion> for Completion {
 
 impl CqFormat {
     /// Leaves in an entry what this format includes.
+    #[inline(always)]
     pub(crate) fn trim(self, completion: &mut Completion) {
         if self == CqFormat::Tagged {
             return;

@@ -9,12 +9,14 @@ use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::transport::{Provider, ProviderAttr};
+use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
 use crate::domain::Domain;
 use crate::eq::{EqAttr, EventQueue};
 use crate::getinfo::getinfo_of;
 use crate::info::Info;
+use crate::lock::look_for_threads;
 use crate::params::Params;
 use crate::pump::{Drive, Pump};
 
@@ -37,6 +39,7 @@ pub struct Fabric {
 /// A provider, whatever its transport.
 pub(crate) trait OpenPump: Send + Sync {
     fn attr(&self) -> ProviderAttr;
+    fn findings(&self) -> Vec<String>;
     fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error>;
 }
 
@@ -48,11 +51,16 @@ impl Fabric {
 
     /// A fabric with homespun's own providers, whatever the environment says.
     pub fn with_params(params: Params) -> Fabric {
+        look_for_threads();
         let mut tcp = TcpProvider::new();
         if let Some(name) = &params.iface {
             tcp = tcp.with_interface(name);
         }
-        Fabric { providers: Vec::new(), params }.with_provider(tcp)
+        let mut shm = ShmProvider::new();
+        if params.shm_any_tracer {
+            shm = shm.with_any_tracer();
+        }
+        Fabric { providers: Vec::new(), params }.with_provider(tcp).with_provider(shm)
     }
 
     /// Adds a provider of anybody's: its domain can be asked for by name, and comes after those that are there.
@@ -77,6 +85,20 @@ impl Fabric {
     ) -> Result<Vec<Info>, Error> {
         let attrs: Vec<ProviderAttr> = self.providers.iter().map(|provider| provider.attr()).collect();
         getinfo_of(&attrs, node, service, flags, hints)
+    }
+
+    /// What the provider of a domain finds on this host that its users may want to know, one sentence each: whether
+    /// large messages can be copied straight from process to process, for `"shm"`. Empty also where there is no such
+    /// domain.
+    ///
+    /// ```
+    /// for finding in homespun::Fabric::new().findings("shm") {
+    ///     println!("shm: {finding}");
+    /// }
+    /// ```
+    pub fn findings(&self, domain: &str) -> Vec<String> {
+        let provider = self.providers.iter().find(|provider| provider.attr().domain == domain);
+        provider.map(|provider| provider.findings()).unwrap_or_default()
     }
 
     /// Opens the domain that an info names: `fi_domain(3)`.
@@ -111,6 +133,10 @@ impl Default for Fabric {
 impl<P: Provider> OpenPump for P {
     fn attr(&self) -> ProviderAttr {
         Provider::attr(self)
+    }
+
+    fn findings(&self) -> Vec<String> {
+        Provider::findings(self)
     }
 
     fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {

@@ -8,11 +8,12 @@ mod negotiate;
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, InfoFlags};
-use homespun_engine::transport::{Provider, ProviderAttr};
-use homespun_tcp::TcpProvider;
+use homespun_engine::transport::ProviderAttr;
 
+use crate::fabric::Fabric;
 use crate::info::{FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION};
-use crate::resolve::{Ends, ends};
+use crate::params::Params;
+use crate::resolve::{self, Ends, ends};
 
 /// Asks what there is to communicate with, best first: `fi_getinfo(3)`.
 ///
@@ -52,7 +53,7 @@ pub fn getinfo(
     flags: InfoFlags,
     hints: Option<&Info>,
 ) -> Result<Vec<Info>, Error> {
-    getinfo_of(&[TcpProvider::new().attr()], node, service, flags, hints)
+    Fabric::with_params(Params::default()).getinfo(node, service, flags, hints)
 }
 
 /// [`getinfo`] over these providers, the best one first.
@@ -75,9 +76,18 @@ pub(crate) fn getinfo_of(
 
     let offers = offers(providers, hints)?;
     let ends = ends(node, service, flags, hints)?;
-    let infos: Vec<Info> = offers.iter().flat_map(|offer| addressed(offer, &ends)).collect();
+    let mut infos = Vec::new();
+    let mut lacking = "an address format that the domain has";
+    for offer in &offers {
+        let (reached, others): (Vec<Ends>, Vec<Ends>) =
+            ends.iter().partition(|ends| offer.provider.remote || ends.dest.is_none_or(resolve::is_local));
+        infos.extend(addressed(offer, &reached));
+        if reached.is_empty() && !others.is_empty() {
+            lacking = "a destination on this host";
+        }
+    }
     if infos.is_empty() {
-        return Err(Misuse::NoData("an address format that the domain has").into());
+        return Err(Misuse::NoData(lacking).into());
     }
     Ok(infos)
 }

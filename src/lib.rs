@@ -4,12 +4,15 @@
 pub mod av;
 pub mod cq;
 mod domain;
+mod driven;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/raw.rs")]
 pub mod endpoint;
 pub mod eq;
 mod fabric;
 mod getinfo;
 pub mod info;
+#[expect(unsafe_code, reason = "a lock is a promise to the compiler; see lock.rs")]
+mod lock;
 pub mod params;
 mod pump;
 mod resolve;

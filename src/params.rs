@@ -31,8 +31,15 @@ pub const CLOSE_LINGER_MS: Param = Param {
            (default: 2000)",
 };
 
+/// Whether other processes of this user may read this one's memory where the system asks for consent.
+pub const SHM_ANY_TRACER: Param = Param {
+    name: "shm_any_tracer",
+    help: "1 to let every process of this user read this one's memory where kernel.yama.ptrace_scope is 1, so that \
+           large messages over shm take one copy; debuggers can then attach too (default: 0)",
+};
+
 /// All of them.
-pub const PARAMS: &[Param] = &[IFACE, CLOSE_LINGER_MS];
+pub const PARAMS: &[Param] = &[IFACE, CLOSE_LINGER_MS, SHM_ANY_TRACER];
 
 /// The values of all parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,11 +48,13 @@ pub struct Params {
     pub iface: Option<String>,
     /// See [`CLOSE_LINGER_MS`].
     pub close_linger: Duration,
+    /// See [`SHM_ANY_TRACER`].
+    pub shm_any_tracer: bool,
 }
 
 impl Default for Params {
     fn default() -> Self {
-        Params { iface: None, close_linger: Duration::from_millis(2000) }
+        Params { iface: None, close_linger: Duration::from_millis(2000), shm_any_tracer: false }
     }
 }
 
@@ -73,11 +82,24 @@ impl Params {
             }
             number.ok()
         };
+        let flag = |param: Param| {
+            let value = lookup(&param)?;
+            let flag = match value.trim().to_lowercase().as_str() {
+                "1" | "yes" | "true" | "on" => Some(true),
+                "0" | "no" | "false" | "off" => Some(false),
+                _ => None,
+            };
+            if flag.is_none() {
+                warn!(variable = param.variable(), value, "neither 1 nor 0, and so ignored");
+            }
+            flag
+        };
         let defaults = Params::default();
         Params {
             iface: lookup(&IFACE).filter(|name| !name.is_empty()),
             close_linger: size(CLOSE_LINGER_MS)
                 .map_or(defaults.close_linger, |ms| Duration::from_millis(ms.into())),
+            shm_any_tracer: flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
         }
     }
 }
@@ -94,6 +116,8 @@ mod tests {
             Params::default()
         );
         assert_eq!(Params::from_lookup(|param| (*param == IFACE).then(String::new)), Params::default());
+        let maybe = |param: &Param| (*param == SHM_ANY_TRACER).then(|| "maybe".into());
+        assert_eq!(Params::from_lookup(maybe), Params::default());
     }
 
     #[test]
@@ -101,8 +125,10 @@ mod tests {
         let params = Params::from_lookup(|param| match param.variable().as_str() {
             "FI_HOMESPUN_IFACE" => Some("eth1".into()),
             "FI_HOMESPUN_CLOSE_LINGER_MS" => Some(" 50 ".into()),
+            "FI_HOMESPUN_SHM_ANY_TRACER" => Some("Yes".into()),
             other => panic!("nobody knows {other}"),
         });
-        assert_eq!(params, Params { iface: Some("eth1".into()), close_linger: Duration::from_millis(50) });
+        let close_linger = Duration::from_millis(50);
+        assert_eq!(params, Params { iface: Some("eth1".into()), close_linger, shm_any_tracer: true });
     }
 }

@@ -19,10 +19,10 @@ use homespun_engine::operation::{Level, ReceiveRequest, SendRequest};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::peers::Peers;
 use homespun_engine::transport::Transport;
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::av::{AddressVector, FabricAddress};
-use crate::cq::{Completion, CompletionError, CqFormat, Ring, Shared};
+use crate::cq::{Completion, CompletionError, Reader, RingGuard, Shared};
+use crate::lock::Lock;
 
 /// How many frames a pass receives before it hands completions to the application.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
@@ -33,8 +33,17 @@ pub(crate) trait Drive: Send + Sync {
     fn enable(&self, wiring: Wiring) -> Result<(), Error>;
     fn post_send(&self, post: SendPost) -> Result<(), Error>;
     fn post_receive(&self, post: ReceivePost) -> Result<(), Error>;
+    /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
+    fn inject(
+        &self,
+        to: FabricAddress,
+        tag: Option<u64>,
+        data: Option<u64>,
+        message: &[u8],
+    ) -> Result<bool, Error>;
     fn cancel(&self, context: u64) -> Result<(), Error>;
-    fn progress(&self);
+    /// Moves everything on as far as it goes, on behalf of somebody who reads a queue.
+    fn progress(&self, reader: &mut Reader<'_>);
     /// Ends the endpoint. Waits up to `linger` for what it still has to send.
     fn close(&self, linger: Duration);
 }
@@ -75,7 +84,9 @@ pub(crate) struct ReceivePost {
 
 /// An endpoint's engine, its transport, and what both are wired to.
 pub(crate) struct Pump<T> {
-    state: Mutex<State<T>>,
+    address: Address,
+    /// `None` once it was closed.
+    state: Lock<Option<State<T>>>,
 }
 
 struct State<T> {
@@ -93,8 +104,12 @@ struct Wired {
 }
 
 impl Wired {
-    fn queues(&mut self) -> Queues<'_> {
-        Queues::new(&self.wiring, &mut self.sources, &mut self.reserved)
+    fn queues(&mut self) -> Queues<'_, 'static> {
+        Queues::new(&self.wiring, &mut self.sources, &mut self.reserved, None)
+    }
+
+    fn queues_for<'a, 'r>(&'a mut self, reader: &'a mut Reader<'r>) -> Queues<'a, 'r> {
+        Queues::new(&self.wiring, &mut self.sources, &mut self.reserved, Some(reader))
     }
 }
 
@@ -114,17 +129,22 @@ struct Sources {
 
 impl<T: Transport> Pump<T> {
     pub(crate) fn new(transport: T, config: Config) -> Self {
-        Pump { state: Mutex::new(State { engine: Engine::new(config), transport, wired: None }) }
+        let address = transport.address();
+        Pump {
+            address,
+            state: Lock::new(Some(State { engine: Engine::new(config), transport, wired: None })),
+        }
     }
 }
 
 impl<T: Transport> Drive for Pump<T> {
     fn address(&self) -> Address {
-        self.state.lock().transport.address()
+        self.address
     }
 
     fn enable(&self, wiring: Wiring) -> Result<(), Error> {
-        let mut state = self.state.lock();
+        let mut guard = self.state.lock();
+        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
         if state.wired.is_some() {
             return Err(Misuse::State("the endpoint is enabled already").into());
         }
@@ -135,7 +155,7 @@ impl<T: Transport> Drive for Pump<T> {
 
     fn post_send(&self, post: SendPost) -> Result<(), Error> {
         let mut guard = self.state.lock();
-        let State { engine, transport, wired } = &mut *guard;
+        let State { engine, transport, wired } = guard.as_mut().ok_or(NOT_ENABLED)?;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
         let SendPost { to, source, tag, data, context, level, signalled, inject, more } = post;
         let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
@@ -158,7 +178,7 @@ impl<T: Transport> Drive for Pump<T> {
 
     fn post_receive(&self, post: ReceivePost) -> Result<(), Error> {
         let mut guard = self.state.lock();
-        let State { engine, wired, .. } = &mut *guard;
+        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
         let ReceivePost { destination, from, tagged, context, signalled } = post;
         let source = match from {
@@ -171,18 +191,36 @@ impl<T: Transport> Drive for Pump<T> {
         engine.post_receive(request, &mut wired.queues())
     }
 
+    fn inject(
+        &self,
+        to: FabricAddress,
+        tag: Option<u64>,
+        data: Option<u64>,
+        message: &[u8],
+    ) -> Result<bool, Error> {
+        let mut guard = self.state.lock();
+        let State { engine, transport, wired } = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
+        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+        let is_sent = engine.inject(to, tag, data, message, transport);
+        if is_sent {
+            transport.flush();
+        }
+        Ok(is_sent)
+    }
+
     fn cancel(&self, context: u64) -> Result<(), Error> {
         let mut guard = self.state.lock();
-        let State { engine, wired, .. } = &mut *guard;
+        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
         engine.cancel(context, &mut wired.queues())
     }
 
-    fn progress(&self) {
+    fn progress(&self, reader: &mut Reader<'_>) {
         let mut guard = self.state.lock();
-        let State { engine, transport, wired } = &mut *guard;
-        let Some(wired) = wired else { return };
-        let mut queues = wired.queues();
+        let Some(State { engine, transport, wired: Some(wired) }) = guard.as_mut() else { return };
+        reader.begin();
+        let mut queues = wired.queues_for(reader);
         engine.deliver_held(&mut queues);
         transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
         engine.transmit(transport, &mut queues);
@@ -192,8 +230,10 @@ impl<T: Transport> Drive for Pump<T> {
     fn close(&self, linger: Duration) {
         let deadline = Instant::now() + linger;
         let mut guard = self.state.lock();
-        let State { engine, transport, wired } = &mut *guard;
-        if let Some(mut wired) = wired.take() {
+        // What is not there any more frees its memory, and its descriptors, whoever still knows the pump.
+        let Some(State { mut engine, mut transport, wired }) = guard.take() else { return };
+        drop(guard);
+        if let Some(mut wired) = wired {
             let mut queues = wired.queues();
             while *queues.reserved > 0 {
                 queues.unreserve();
@@ -203,11 +243,11 @@ impl<T: Transport> Drive for Pump<T> {
         let (mut nobody, mut patience) = (Nobody, Patience::default());
         while engine.has_unsent() && Instant::now() < deadline {
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
-            engine.transmit(transport, &mut nobody);
+            engine.transmit(&mut transport, &mut nobody);
             transport.flush();
             patience.pause();
         }
-        engine.close_links(transport);
+        engine.close_links(&mut transport);
         transport.flush();
         while transport.draining() > 0 && Instant::now() < deadline {
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
@@ -286,48 +326,66 @@ impl Sources {
 ///
 /// A ring stays locked from its first use until the other one is used or the pass ends. Never are both locked: two
 /// endpoints that share their queues crosswise would wait for each other.
-struct Queues<'a> {
+struct Queues<'a, 'r> {
     wiring: &'a Wiring,
     sources: &'a mut Sources,
     reserved: &'a mut usize,
-    transmit: Option<MutexGuard<'a, Ring>>,
-    receive: Option<MutexGuard<'a, Ring>>,
+    transmit: Option<RingGuard<'a>>,
+    receive: Option<RingGuard<'a>>,
+    /// Who makes the queues move, if that is somebody who reads one of them.
+    reader: Option<&'a mut Reader<'r>>,
     /// Whether both directions report to the same queue, which must not be locked twice.
     are_one: bool,
 }
 
-impl<'a> Queues<'a> {
-    fn new(wiring: &'a Wiring, sources: &'a mut Sources, reserved: &'a mut usize) -> Self {
+impl<'a, 'r> Queues<'a, 'r> {
+    fn new(
+        wiring: &'a Wiring,
+        sources: &'a mut Sources,
+        reserved: &'a mut usize,
+        reader: Option<&'a mut Reader<'r>>,
+    ) -> Self {
         let are_one = match (&wiring.transmit_cq, &wiring.receive_cq) {
             (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
             _ => false,
         };
-        Queues { wiring, sources, reserved, transmit: None, receive: None, are_one }
+        Queues { wiring, sources, reserved, transmit: None, receive: None, reader, are_one }
     }
 
-    fn transmit_ring(&mut self) -> Option<&mut Ring> {
+    fn transmit_ring(&mut self) -> Option<&mut RingGuard<'a>> {
         let cq = self.wiring.transmit_cq.as_ref()?;
         self.receive = None;
         Some(self.transmit.get_or_insert_with(|| cq.lock()))
     }
 
-    fn receive_ring(&mut self) -> Option<&mut Ring> {
+    fn receive_ring(&mut self) -> Option<&mut RingGuard<'a>> {
         let cq = self.wiring.receive_cq.as_ref()?;
         self.transmit = None;
         Some(self.receive.get_or_insert_with(|| cq.lock()))
     }
 
-    /// The ring that reports operations of this kind, and the format of its entries.
-    fn ring_for(&mut self, flags: CompletionFlags) -> Option<(&mut Ring, CqFormat)> {
+    /// The queue that reports operations of this kind.
+    #[inline(always)]
+    fn cq_for(&self, flags: CompletionFlags) -> Option<&'a Shared> {
         let is_send = flags.contains(CompletionFlags::SEND);
         let cq = if is_send { &self.wiring.transmit_cq } else { &self.wiring.receive_cq };
-        let format = cq.as_ref()?.format();
-        let ring = if is_send || self.are_one { self.transmit_ring() } else { self.receive_ring() };
-        ring.map(|ring| (ring, format))
+        cq.as_deref()
+    }
+
+    /// That queue's ring, in which something is about to be put.
+    fn ring_for(&mut self, flags: CompletionFlags) -> Option<&mut RingGuard<'a>> {
+        if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
+            reader.overtaken(cq);
+        }
+        if flags.contains(CompletionFlags::SEND) || self.are_one {
+            self.transmit_ring()
+        } else {
+            self.receive_ring()
+        }
     }
 
     fn reserve(&mut self) -> bool {
-        let has_place = self.transmit_ring().is_some_and(Ring::reserve);
+        let has_place = self.transmit_ring().is_some_and(|ring| ring.reserve());
         *self.reserved += usize::from(has_place);
         has_place
     }
@@ -339,6 +397,7 @@ impl<'a> Queues<'a> {
         }
     }
 
+    #[inline(always)]
     fn source(&mut self, completion: &completion::Completion, peers: &Peers) -> FabricAddress {
         match completion.source {
             Some(peer) if self.wiring.wants_source => self.sources.address(peer, &self.wiring.av, peers),
@@ -347,7 +406,8 @@ impl<'a> Queues<'a> {
     }
 }
 
-impl Sink for Queues<'_> {
+impl Sink for Queues<'_, '_> {
+    #[inline(always)]
     fn complete(
         &mut self,
         completion: completion::Completion,
@@ -358,13 +418,24 @@ impl Sink for Queues<'_> {
             self.unreserve();
         }
         // A direction without a queue has nobody to tell.
-        let Some((ring, format)) = self.ring_for(completion.flags) else { return Ok(()) };
+        let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
+        let entry = |completion| {
+            let mut entry = Completion::from(completion);
+            cq.format().trim(&mut entry);
+            entry
+        };
+        if let Some(reader) = &mut self.reader
+            && !completion.reserved
+            && reader.takes_from(cq)
+        {
+            reader.hand_over(entry(completion), source);
+            return Ok(());
+        }
+        let Some(ring) = self.ring_for(completion.flags) else { return Ok(()) };
         if !ring.has_room() {
             return Err(completion);
         }
-        let mut entry = Completion::from(completion);
-        format.trim(&mut entry);
-        ring.push_completed(entry, source);
+        ring.push_completed(entry(completion), source);
         Ok(())
     }
 
@@ -373,7 +444,7 @@ impl Sink for Queues<'_> {
         if failure.completion.reserved {
             self.unreserve();
         }
-        let Some((ring, _)) = self.ring_for(failure.completion.flags) else { return Ok(()) };
+        let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
         if !ring.has_room() {
             return Err(failure);
         }
@@ -387,6 +458,7 @@ impl Sink for Queues<'_> {
 struct Nobody;
 
 impl Sink for Nobody {
+    #[inline(always)]
     fn complete(&mut self, _: completion::Completion, _: &Peers) -> Result<(), completion::Completion> {
         Ok(())
     }

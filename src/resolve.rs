@@ -162,6 +162,11 @@ fn local(addresses: &[Address], host: &[AddressFormat]) -> Result<Vec<Address>, 
     Ok(local)
 }
 
+/// Whether an address is one of this host.
+pub(crate) fn is_local(address: Address) -> bool {
+    matches!(probe(address.with_port(0), None), Ok(Some(_)))
+}
+
 /// Each destination that there is a route to, with the local address at the start of that route.
 fn towards(destinations: &[Address]) -> Result<Vec<Ends>, Error> {
     let mut ends = Vec::new();

@@ -247,7 +247,7 @@ impl Endpoint {
             wants_source: caps.contains(Caps::SOURCE),
         })?;
         for cq in setup.bound_cqs() {
-            cq.shared().drive(pump.clone());
+            cq.shared().driven().add(pump.clone());
         }
         let Setup { selective_transmit, selective_receive, .. } = *setup;
         self.shared.enabled.get_or_init(|| Enabled { selective_transmit, selective_receive });
@@ -358,7 +358,7 @@ impl Drop for Shared {
         let setup = self.setup.get_mut();
         if let Some(pump) = self.pump.get() {
             for cq in setup.bound_cqs() {
-                cq.shared().leave(pump);
+                cq.shared().driven().remove(pump);
             }
             pump.close(self.domain.close_linger());
         }

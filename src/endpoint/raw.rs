@@ -74,6 +74,7 @@ impl Endpoint {
     /// Every segment must be initialised memory that nothing else reads or writes until the operation's completion was
     /// read or the endpoint was closed. With selective completion and no completion of its own it must stay so until
     /// the endpoint is closed.
+    #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &ReceiveRaw<'_>) -> Result<(), Error> {
         // SAFETY: the caller promises what `Destination::raw` asks for: the engine ends the operation before its
         // completion can be read, and is dropped when the endpoint is closed.
@@ -87,6 +88,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Misuse::TooLong`] beyond the endpoint's inject size; otherwise as [`post_send`](Self::post_send).
+    #[inline(always)]
     pub fn inject(
         &self,
         message: &[u8],
@@ -96,6 +98,9 @@ impl Endpoint {
     ) -> Result<(), Error> {
         let (pump, _) = self.shared.driven()?;
         self.check_send(message.len(), tag, true)?;
+        if pump.inject(to, tag, data, message)? {
+            return Ok(());
+        }
         let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };
         // SAFETY: `message` is borrowed for the length of this call, and the engine copies what is injected before
         // `post_send` returns.
@@ -144,6 +149,7 @@ impl Endpoint {
         })
     }
 
+    #[inline(always)]
     pub(super) fn receive_destination(
         &self,
         destination: Destination,

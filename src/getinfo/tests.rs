@@ -106,3 +106,19 @@ fn the_built_in_provider_answers() {
     let refused = getinfo(Some("localhost"), Some("7471"), InfoFlags::NUMERIC_HOST, None);
     assert_eq!(refused.unwrap_err().errno(), Errno::ENODATA);
 }
+
+#[test]
+fn a_provider_that_stays_on_this_host_is_not_offered_for_another() {
+    let local = ProviderAttr { remote: false, ..provider("shm") };
+    let any = Info::default();
+    let found = ask(&[local.clone(), provider("tcp")], &any).expect("both reach this host");
+    assert_eq!(domains(&found), ["shm", "tcp"]);
+    let elsewhere = |providers: &[ProviderAttr]| {
+        // TEST-NET-3 is for documentation; no host has it. There may be no route to it either.
+        getinfo_of(providers, Some("203.0.113.77"), Some("7471"), InfoFlags::NUMERIC_HOST, Some(&any))
+    };
+    if let Ok(found) = elsewhere(&[local.clone(), provider("tcp")]) {
+        assert_eq!(domains(&found), ["tcp"]);
+        assert_eq!(elsewhere(&[local]), Err(Misuse::NoData("a destination on this host").into()));
+    }
+}

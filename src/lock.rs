@@ -1,0 +1,161 @@
+//! The lock of what every post and every poll needs.
+//!
+//! What it protects takes some hundred nanoseconds, so that a lock which can put waiting threads to sleep would cost as
+//! much as the work: it has to look for them whenever it is released. This one is released by a store, and those who wait
+//! for it give way to others. A process with one thread, such as most ranks of an MPI job, does without atomic
+//! read-modify-write operations at all.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::{hint, thread};
+
+use lock_api::{GuardSend, RawMutex};
+
+/// A value that one thread at a time has access to.
+pub(crate) type Lock<T> = lock_api::Mutex<RawLock, T>;
+
+/// Access to it.
+pub(crate) type LockGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
+
+/// How often a thread looks again before it gives way. As long as a cache line takes some times to go back and forth.
+const SPINS_MAX: u32 = 64;
+
+/// The bare lock.
+#[derive(Debug)]
+pub(crate) struct RawLock {
+    is_locked: AtomicBool,
+}
+
+// SAFETY: `take` succeeds only if it found `is_locked` false and has made it true. No other thread can do so in between:
+// either the exchange is atomic, or there is no other thread. If one is created while the lock is held, it finds
+// `is_locked` true, which was stored before. `lock` returns only after `take` succeeded.
+unsafe impl RawMutex for RawLock {
+    const INIT: RawLock = RawLock { is_locked: AtomicBool::new(false) };
+
+    type Guard = GuardSend;
+
+    #[inline]
+    fn lock(&self) -> GuardSend {
+        if !self.take() {
+            self.wait();
+        }
+        GuardSend::new()
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<GuardSend> {
+        self.take().then(GuardSend::new)
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, _: GuardSend) {
+        self.is_locked.store(false, Ordering::Release);
+    }
+
+    fn is_locked(&self) -> bool {
+        self.is_locked.load(Ordering::Relaxed)
+    }
+}
+
+impl RawLock {
+    /// Takes the lock if it is free.
+    #[inline]
+    fn take(&self) -> bool {
+        if is_single_threaded() {
+            let was_locked = self.is_locked.load(Ordering::Relaxed);
+            self.is_locked.store(true, Ordering::Relaxed);
+            !was_locked
+        } else {
+            !self.is_locked.swap(true, Ordering::Acquire)
+        }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut spins = 0;
+        loop {
+            while self.is_locked.load(Ordering::Relaxed) {
+                spins += 1;
+                if spins < SPINS_MAX {
+                    hint::spin_loop();
+                } else {
+                    thread::yield_now();
+                }
+            }
+            if self.take() {
+                return;
+            }
+        }
+    }
+}
+
+/// "There may be other threads", for as long as nobody knows better.
+static UNKNOWN: AtomicU8 = AtomicU8::new(0);
+
+/// Where the C library says whether this is the only thread.
+static SINGLE_THREADED: AtomicPtr<AtomicU8> = AtomicPtr::new((&raw const UNKNOWN).cast_mut());
+
+/// Asks the C library for the place where it says whether there are other threads. Without this, locks are always taken.
+pub(crate) fn look_for_threads() {
+    static ASKED: Once = Once::new();
+    ASKED.call_once(|| {
+        // SAFETY: the name is a C string. A library that does not have this variable, which glibc has since version 2.32,
+        // answers null.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+        if !found.is_null() {
+            SINGLE_THREADED.store(found.cast(), Ordering::Relaxed);
+        }
+    });
+}
+
+/// Whether this is certainly the only thread of the process.
+#[inline]
+fn is_single_threaded() -> bool {
+    // SAFETY: it points to `UNKNOWN` or to a `char` of the C library, both of which live as long as the process. The library
+    // changes its variable only where that cannot race: before it creates a second thread, and after the last but one
+    // has ended.
+    unsafe { &*SINGLE_THREADED.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_take_turns() {
+        look_for_threads();
+        let count = Lock::new(0_u64);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        let mut count = count.lock();
+                        // Two steps, so that two threads at once would lose counts.
+                        let seen = *count;
+                        hint::black_box(&count);
+                        *count = seen + 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 40_000);
+    }
+
+    #[test]
+    fn what_is_locked_is_not_locked_again() {
+        let lock = Lock::new(());
+        let guard = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(guard);
+        assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn with_two_threads_nobody_says_that_there_is_one() {
+        look_for_threads();
+        thread::scope(|scope| {
+            scope.spawn(|| assert!(!is_single_threaded()));
+            assert!(!is_single_threaded());
+        });
+    }
+}
