@@ -1,28 +1,15 @@
-//! Endpoints give all their file descriptors back.
+//! Endpoints give everything back that they had of the system.
 //!
-//! The descriptors of the whole process are counted, so this is the only test of its binary.
+//! The descriptors and mappings of the whole process are counted, so this is the only test of its binary.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
 
-use std::collections::BTreeSet;
-use std::fs;
-
 use homespun::FabricAddress;
 
 use crate::suite::payload::{payload, room};
+use crate::suite::possessions::Possessions;
 use crate::suite::{Net, Transport, Turns};
-
-/// The descriptors that are open, apart from the one that finds this out.
-fn open_descriptors() -> BTreeSet<String> {
-    let listed = fs::read_dir("/proc/self/fd").expect("Linux lists them");
-    let entries = listed.map(|entry| entry.expect("an entry").path());
-    let targets = entries.filter_map(|path| {
-        let target = fs::read_link(&path).ok()?;
-        Some(format!("{} -> {}", path.display(), target.display()))
-    });
-    targets.filter(|entry| !entry.ends_with("/fd")).collect()
-}
 
 /// Connections in both directions, to itself and to nobody; messages that arrive, wait and are left over.
 fn live_a_little(transport: &Transport) {
@@ -61,13 +48,13 @@ fn live_a_little(transport: &Transport) {
 }
 
 #[test]
-fn all_descriptors_are_given_back() {
-    let transports = [Transport::Tcp4, Transport::Tcp6];
+fn everything_is_given_back() {
+    let transports = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
     // What the process opens once and keeps is not counted.
     transports.iter().for_each(live_a_little);
-    let before = open_descriptors();
+    let before = Possessions::now();
     for _ in 0..3 {
         transports.iter().for_each(live_a_little);
     }
-    assert_eq!(open_descriptors(), before);
+    assert_eq!(Possessions::now(), before);
 }

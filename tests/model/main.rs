@@ -34,7 +34,11 @@ fn cases(default: u32) -> Config {
 }
 
 fn run(transport: &Transport, program: &Program, promise: Promise) {
-    let net = Net::new(transport, Turns::Alternate);
+    run_by(Turns::Alternate, transport, program, promise);
+}
+
+fn run_by(turns: Turns, transport: &Transport, program: &Program, promise: Promise) {
+    let net = Net::new(transport, turns);
     let history = run::run(&net, program);
     check::check(&history, promise);
 }
@@ -71,6 +75,16 @@ proptest! {
     #![proptest_config(cases(100))]
 
     #[test]
+    fn over_the_example_of_a_backend(program in program(Accidents::None)) {
+        run(&Transport::Backend, &program, Promise::Everything);
+    }
+
+    #[test]
+    fn over_the_example_of_a_backend_while_endpoints_close(program in program(Accidents::Closing)) {
+        run(&Transport::Backend, &program, Promise::BetweenTheLiving);
+    }
+
+    #[test]
     fn over_tcp_ipv4(program in program(Accidents::None)) {
         run(&Transport::Tcp4, &program, Promise::Everything);
     }
@@ -81,7 +95,61 @@ proptest! {
     }
 
     #[test]
+    fn over_shared_memory_ipv4(program in program(Accidents::None)) {
+        run(&Transport::Shm4, &program, Promise::Everything);
+    }
+
+    #[test]
+    fn over_shared_memory_ipv6(program in program(Accidents::None)) {
+        run(&Transport::Shm6, &program, Promise::Everything);
+    }
+
+    #[test]
+    fn over_shared_memory_while_endpoints_close(program in program(Accidents::Closing)) {
+        run(&Transport::Shm4, &program, Promise::BetweenTheLiving);
+    }
+
+    #[test]
     fn over_tcp_while_endpoints_close(program in program(Accidents::Closing)) {
         run(&Transport::Tcp4, &program, Promise::BetweenTheLiving);
+    }
+}
+
+/// Every endpoint in a process of its own. To kill one is to kill its process.
+mod across_processes {
+    use super::*;
+
+    proptest! {
+        #![proptest_config(cases(25))]
+
+        #[test]
+        fn over_tcp(program in program(Accidents::None)) {
+            run_by(Turns::Processes, &Transport::Tcp4, &program, Promise::Everything);
+        }
+
+        #[test]
+        fn over_tcp_while_endpoints_close(program in program(Accidents::Closing)) {
+            run_by(Turns::Processes, &Transport::Tcp4, &program, Promise::BetweenTheLiving);
+        }
+
+        #[test]
+        fn over_tcp_while_processes_are_killed(program in program(Accidents::Violence)) {
+            run_by(Turns::Processes, &Transport::Tcp4, &program, Promise::WhatWasAcknowledged);
+        }
+
+        #[test]
+        fn over_shared_memory(program in program(Accidents::None)) {
+            run_by(Turns::Processes, &Transport::Shm4, &program, Promise::Everything);
+        }
+
+        #[test]
+        fn over_shared_memory_while_endpoints_close(program in program(Accidents::Closing)) {
+            run_by(Turns::Processes, &Transport::Shm4, &program, Promise::BetweenTheLiving);
+        }
+
+        #[test]
+        fn over_shared_memory_while_processes_are_killed(program in program(Accidents::Violence)) {
+            run_by(Turns::Processes, &Transport::Shm4, &program, Promise::WhatWasAcknowledged);
+        }
     }
 }

@@ -1,10 +1,13 @@
 //! Runs a program, to its end and until nothing happens any more, and writes its history.
 
 use std::collections::BTreeSet;
+use std::mem;
 
 use homespun::endpoint::{Receive, Send};
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Again, Buffer, Completion, CompletionError, Errno, Error, FabricAddress, OperationError};
+use homespun::{
+    Again, Buffer, Completion, CompletionError, Errno, Error, FabricAddress, OperationError, ReadError,
+};
 use homespun_engine::loopback::Network;
 
 use crate::history::{Arrived, Fate, History, Operation, ReceiveEnd, ReceiveOp, SendOp};
@@ -211,8 +214,8 @@ impl Runner<'_> {
         loop {
             match cq.read_from() {
                 Ok(completed) => self.ended(at, Ok(completed)),
-                Err(homespun::ReadError::Empty) => return,
-                Err(homespun::ReadError::ErrorAvailable) => {
+                Err(ReadError::Empty) => return,
+                Err(ReadError::ErrorAvailable) => {
                     let failed = cq.read_error().expect("an error was announced");
                     self.ended(at, Err(failed));
                 }
@@ -221,12 +224,16 @@ impl Runner<'_> {
     }
 
     fn kill(&mut self, at: usize) {
-        let Some(network) = &self.net.network else { return };
         let Some(party) = self.parties[at].take() else { return };
         self.history.fates[at] = Fate::Killed;
-        assert!(network.kill(party.endpoint.name().unwrap()), "nobody has died before");
-        // What a dead process does not do either is to close in order.
-        std::mem::forget(party.endpoint);
+        match &self.net.network {
+            Some(network) => {
+                assert!(network.kill(party.endpoint.name().unwrap()), "nobody has died before");
+                // What a dead process does not do either is to close in order.
+                mem::forget(party.endpoint);
+            }
+            None => party.kill(),
+        }
     }
 
     /// Reads one completion, if there is one. Returns whether there was.
@@ -297,7 +304,7 @@ impl Runner<'_> {
                     ReceiveEnd::Took(self.identify(at, room_bytes, completion, source, overflow_bytes))
                 }
                 OperationError::Cancelled => ReceiveEnd::Cancelled,
-                OperationError::Link(_) => ReceiveEnd::Broken(failed.errno()),
+                OperationError::Fault | OperationError::Link(_) => ReceiveEnd::Broken(failed.errno()),
             },
         };
         self.history.receives[receive].ended = Some(end);

@@ -5,8 +5,8 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress};
 
 use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
-use crate::suite::raw::{Post, RawRoom, send_raw};
-use crate::suite::{Net, Party};
+use crate::suite::raw::Post;
+use crate::suite::{Net, Party, Room};
 
 /// A tag that no receive of these tests accepts.
 const MARKER: u64 = 1 << 63;
@@ -50,7 +50,7 @@ struct Message {
 /// A receive that was posted, and its raw memory if it has any.
 struct Posted {
     context: u64,
-    raw: Option<RawRoom>,
+    raw: Option<Room>,
 }
 
 const SEND_CALLS: [SendCall; 5] =
@@ -74,7 +74,7 @@ impl Message {
             (SendCall::Vector, _, Some(_)) => endpoint.sendmsg(message(parts)),
             (SendCall::Message, ..) => endpoint.sendmsg(message(vec![bytes])),
             (SendCall::Raw, ..) => {
-                send_raw(endpoint, &parts, Post { peer: to, tag, data, context, flags: None })
+                endpoint.send_raw(&parts, Post { peer: to, tag, data, context, flags: None })
             }
             (SendCall::Inject, ..) => endpoint.inject(&bytes, to, tag, data),
         };
@@ -101,7 +101,7 @@ impl Message {
             (ReceiveCall::Raw, tag) => {
                 let lens: Vec<usize> = parts().iter().map(BytesMut::len).collect();
                 let post = Post { tag, context, ..Post::default() };
-                RawRoom::post(endpoint, &lens, 0, post).map(|room| raw = Some(room))
+                endpoint.receive_raw(&lens, 0, post).map(|room| raw = Some(room))
             }
         };
         accepted.unwrap_or_else(|error| panic!("{call:?} of {len_bytes} bytes: {error}"));
@@ -267,7 +267,7 @@ pub(crate) fn a_raw_buffer_is_not_written_beyond_its_end(net: &Net) {
         bob.cq.progress();
         let lens = [len_bytes / 3, len_bytes - len_bytes / 3];
         let post = Post { context, ..Post::default() };
-        let raw = RawRoom::post(&bob.endpoint, &lens, 0, post).unwrap();
+        let raw = bob.endpoint.receive_raw(&lens, 0, post).unwrap();
         let failed = bob.failure();
         assert_eq!(failed.completion.len_bytes, len_bytes);
         assert_eq!(failed.overflow_bytes(), 3000);

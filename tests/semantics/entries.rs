@@ -5,7 +5,7 @@ use homespun::flags::CompletionFlags;
 use homespun::{Bytes, Completion, CqFormat, FabricAddress, ReadError};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net, Setup};
+use crate::suite::{Deadline, Net, Queue, Setup};
 
 pub(crate) fn every_format_tells_what_it_includes(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
@@ -95,7 +95,7 @@ pub(crate) fn reading_no_entries_drives_progress(net: &Net) {
     bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     let deadline = Deadline::new();
-    let drive = |cq: &homespun::CompletionQueue| cq.read_each(0, |_, _| panic!("none was asked for"));
+    let drive = |cq: &Queue| cq.read_each(0, |_, _| panic!("none was asked for"));
     // An entry is not taken by this, only seen.
     while [drive(&bob.cq), drive(&alice.cq)] != [Ok(0); 2] {
         deadline.pause("entries in both queues");

@@ -1,7 +1,8 @@
 //! What endpoints, completion queues and address vectors mean, told by tests that run over every transport.
 //!
 //! Each test is a function of a [`Net`]; it is written once and listed once, below. "In turns" one thread drives all
-//! endpoints; "in threads" each endpoint is also driven by a thread of its own all the time.
+//! endpoints; "in threads" each endpoint is also driven by a thread of its own all the time; "across processes" each
+//! endpoint lives in a process of its own, which drives it.
 
 mod bounds;
 mod calls;
@@ -24,24 +25,22 @@ mod truncation;
 
 use crate::suite::{Net, Transport, Turns};
 
-/// Makes a test of each function, over one transport.
-macro_rules! tests_over {
-    ($transport:ident, $net:expr; $($module:ident: $($test:ident)+;)+) => {
-        mod $transport {
-            $(mod $module {
-                $(#[test]
-                fn $test() {
-                    crate::$module::$test(&$net);
-                })+
+/// Makes a test of each function.
+macro_rules! tests {
+    ($net:expr; $($module:ident: $($test:ident)+;)+) => {
+        $(mod $module {
+            $(#[test]
+            fn $test() {
+                crate::$module::$test(&$net);
             })+
-        }
+        })+
     };
 }
 
-/// The tests that hold whoever drives the endpoints.
-macro_rules! all_tests_over {
-    ($transport:ident, $net:expr) => {
-        tests_over! { $transport, $net;
+/// The tests that hold wherever the endpoints live and whoever drives them.
+macro_rules! tests_of_parties {
+    ($net:expr) => {
+        tests! { $net;
             calls:
                 every_way_to_send_meets_every_way_to_receive
                 messages_of_every_size_arrive
@@ -54,8 +53,7 @@ macro_rules! all_tests_over {
                 many_entries_are_read_at_once_and_in_order
                 a_queue_for_each_direction
                 reading_no_entries_drives_progress
-                a_queue_that_is_never_empty_drives_progress_all_the_same
-                what_reads_entries_may_use_the_queue_and_its_endpoints;
+                a_queue_that_is_never_empty_drives_progress_all_the_same;
             sources:
                 a_source_is_what_the_address_vector_calls_it
                 an_unknown_source_is_unspecified
@@ -82,8 +80,6 @@ macro_rules! all_tests_over {
             bounds:
                 sends_wait_for_room_in_the_queue
                 receives_wait_for_room_in_the_queue
-                two_endpoints_share_a_queue
-                a_closed_endpoint_gives_its_places_back
                 injected_messages_need_no_place
                 the_transmit_queue_has_a_depth
                 the_receive_queue_has_a_depth;
@@ -103,18 +99,11 @@ macro_rules! all_tests_over {
                 unreachable_injections_are_reported
                 a_closed_peer_is_found_again_at_its_address;
             misuse:
-                an_endpoint_out_of_service_posts_nothing
-                enabling_needs_queues_and_addresses
-                everything_is_bound_once
                 an_address_that_is_not_known
                 flags_that_do_not_belong_here
                 capabilities_that_are_not_there
                 too_much_to_inject
-                too_many_pieces
-                what_getinfo_would_not_answer_cannot_be_opened
-                objects_of_two_domains_are_not_bound_together
-                what_is_bound_is_not_closed_even_before_it_is_used
-                what_is_in_use_is_not_closed;
+                too_many_pieces;
             cancel:
                 a_posted_receive_is_cancelled
                 what_is_not_posted_cannot_be_cancelled
@@ -123,10 +112,7 @@ macro_rules! all_tests_over {
             naming:
                 a_name_is_specific_and_has_a_port
                 a_wildcard_endpoint_is_reached_by_its_name
-                an_endpoint_is_bound_where_it_is_told
                 a_name_that_is_taken
-                two_domains_at_once
-                an_endpoint_talks_to_itself
                 sixteen_endpoints_talk_to_each_other;
             closing:
                 everything_is_dropped_in_any_order
@@ -135,27 +121,102 @@ macro_rules! all_tests_over {
                 an_endpoint_that_was_never_enabled_is_dropped;
             threads:
                 two_threads_play_ping_pong
-                two_threads_flood_each_other
+                two_threads_flood_each_other;
+        }
+    };
+}
+
+/// The tests that mean something only where all parties share a process.
+macro_rules! tests_of_objects {
+    ($net:expr) => {
+        tests! { $net;
+            // What takes entries is a closure that uses the queue: it cannot be sent to another process.
+            entries:
+                what_reads_entries_may_use_the_queue_and_its_endpoints;
+            // Two endpoints share one queue, which is an object of one process.
+            bounds:
+                two_endpoints_share_a_queue
+                a_closed_endpoint_gives_its_places_back;
+            // These are about objects as such, most of them before any peer is there.
+            misuse:
+                an_endpoint_out_of_service_posts_nothing
+                enabling_needs_queues_and_addresses
+                everything_is_bound_once
+                what_getinfo_would_not_answer_cannot_be_opened
+                objects_of_two_domains_are_not_bound_together
+                what_is_bound_is_not_closed_even_before_it_is_used
+                what_is_in_use_is_not_closed;
+            // There is one endpoint only, or one of the domains is the network inside the process.
+            naming:
+                an_endpoint_is_bound_where_it_is_told
+                two_domains_at_once
+                an_endpoint_talks_to_itself;
+            // Threads share an endpoint or a queue; across processes the calls would come one by one.
+            threads:
                 an_endpoint_is_shared_by_threads
                 queues_may_be_shared_crosswise;
         }
     };
 }
 
+/// All tests over each transport, in modules of these names.
+macro_rules! all_tests_over {
+    ($($transport:ident: $net:expr;)+) => {
+        $(mod $transport {
+            mod parties {
+                tests_of_parties! { $net }
+            }
+            mod objects {
+                tests_of_objects! { $net }
+            }
+        })+
+    };
+}
+
 mod in_turns {
-    all_tests_over! { loopback, crate::choppy(crate::Turns::Alternate) }
-    all_tests_over! { tcp4, crate::tcp4(crate::Turns::Alternate) }
-    all_tests_over! { tcp6, crate::tcp6(crate::Turns::Alternate) }
+    all_tests_over! {
+        loopback: crate::choppy(crate::Turns::Alternate);
+        backend: crate::backend(crate::Turns::Alternate);
+        tcp4: crate::tcp4(crate::Turns::Alternate);
+        tcp6: crate::tcp6(crate::Turns::Alternate);
+        shm4: crate::shm4(crate::Turns::Alternate);
+        shm6: crate::shm6(crate::Turns::Alternate);
+    }
 }
 
 mod in_threads {
-    all_tests_over! { loopback, crate::choppy(crate::Turns::Threads) }
-    all_tests_over! { tcp4, crate::tcp4(crate::Turns::Threads) }
-    all_tests_over! { tcp6, crate::tcp6(crate::Turns::Threads) }
+    all_tests_over! {
+        loopback: crate::choppy(crate::Turns::Threads);
+        backend: crate::backend(crate::Turns::Threads);
+        tcp4: crate::tcp4(crate::Turns::Threads);
+        tcp6: crate::tcp6(crate::Turns::Threads);
+        shm4: crate::shm4(crate::Turns::Threads);
+        shm6: crate::shm6(crate::Turns::Threads);
+    }
+}
+
+/// The loopback is a network inside one process, and so is the example of a backend.
+mod across_processes {
+    mod tcp4 {
+        tests_of_parties! { crate::tcp4(crate::Turns::Processes) }
+    }
+    mod tcp6 {
+        tests_of_parties! { crate::tcp6(crate::Turns::Processes) }
+    }
+    mod shm4 {
+        tests_of_parties! { crate::shm4(crate::Turns::Processes) }
+    }
+    mod shm6 {
+        tests_of_parties! { crate::shm6(crate::Turns::Processes) }
+    }
 }
 
 fn choppy(turns: Turns) -> Net {
     Net::choppy(0x5eed, turns)
+}
+
+fn backend(turns: Turns) -> Net {
+    Net::new(&Transport::Backend, turns)
 }
 
 fn tcp4(turns: Turns) -> Net {
@@ -164,4 +225,12 @@ fn tcp4(turns: Turns) -> Net {
 
 fn tcp6(turns: Turns) -> Net {
     Net::new(&Transport::Tcp6, turns)
+}
+
+fn shm4(turns: Turns) -> Net {
+    Net::new(&Transport::Shm4, turns)
+}
+
+fn shm6(turns: Turns) -> Net {
+    Net::new(&Transport::Shm6, turns)
 }

@@ -230,9 +230,11 @@ pub(crate) fn what_is_bound_is_not_closed_even_before_it_is_used(net: &Net) {
 
 pub(crate) fn what_is_in_use_is_not_closed(net: &Net) {
     let (alice, bob) = net.pair();
-    let Err((cq, error)) = alice.cq.clone().close() else { panic!("an endpoint uses the queue") };
+    let Err((cq, error)) = alice.cq.as_here().clone().close() else { panic!("an endpoint uses the queue") };
     assert_eq!(error.errno(), Errno::EBUSY);
-    let Err((av, error)) = alice.av.clone().close() else { panic!("an endpoint uses the address vector") };
+    let Err((av, error)) = alice.av.as_here().clone().close() else {
+        panic!("an endpoint uses the address vector")
+    };
     assert_eq!(error.errno(), Errno::EBUSY);
     check_untouched(&alice, &bob);
     drop(alice.endpoint);

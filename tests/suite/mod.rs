@@ -1,9 +1,21 @@
 //! What the suites that run over every transport have in common.
 
+#[path = "../../examples/backend.rs"]
+mod backend;
+mod call;
+pub(crate) mod form;
+mod handle;
 mod net;
 mod party;
 pub(crate) mod payload;
+mod posix;
+pub(crate) mod possessions;
+pub(crate) mod process;
 pub(crate) mod raw;
+pub(crate) mod seccomp;
+mod worker;
 
+pub(crate) use call::AddressForm;
+pub(crate) use handle::{Endpoint, Queue, Room};
 pub(crate) use net::{Net, Transport, Turns};
 pub(crate) use party::{Deadline, Ended, Party, Setup};

@@ -1,7 +1,7 @@
 //! A transport to run tests over, and all parties that talk over it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
 use homespun::flags::InfoFlags;
@@ -10,7 +10,11 @@ use homespun::{Address, CompletionQueue, Domain, Fabric};
 use homespun_engine::loopback::{Faults, Network};
 use socket2::{Socket, Type};
 
+use super::backend::ChannelProvider;
+use super::call::Call;
+use super::handle::Queue;
 use super::party::{Party, Setup};
+use super::worker::Worker;
 
 /// What carries the messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +30,30 @@ pub(crate) enum Transport {
     Tcp4,
     /// TCP over \[::1\].
     Tcp6,
+    /// Shared memory, between endpoints whose addresses are those of 127.0.0.1.
+    Shm4,
+    /// The same with those of \[::1\].
+    Shm6,
+    /// The example of a backend.
+    Backend,
+}
+
+impl Transport {
+    /// Those that reach other processes.
+    pub(super) const BETWEEN_PROCESSES: [Transport; 4] =
+        [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
+
+    /// The name of its domain, and where its endpoints are.
+    fn place(&self) -> (&'static str, &'static str) {
+        match self {
+            Transport::Loopback { .. } => ("loopback", "127.0.0.1"),
+            Transport::Tcp4 => ("tcp", "127.0.0.1"),
+            Transport::Tcp6 => ("tcp", "::1"),
+            Transport::Shm4 => ("shm", "127.0.0.1"),
+            Transport::Shm6 => ("shm", "::1"),
+            Transport::Backend => ("channel", "127.0.0.1"),
+        }
+    }
 }
 
 /// Who drives the endpoints.
@@ -35,10 +63,13 @@ pub(crate) enum Turns {
     Alternate,
     /// A thread for each endpoint, without a pause, besides the test's own.
     Threads,
+    /// A process for each endpoint, in which it lives.
+    Processes,
 }
 
 /// A transport, and the queues of all parties on it.
 pub(crate) struct Net {
+    transport: Transport,
     pub(crate) turns: Turns,
     pub(crate) fabric: Fabric,
     /// Where all parties live.
@@ -59,19 +90,23 @@ pub(crate) struct Vacancy {
 }
 
 /// The queues of all parties, so that whoever waits for one can drive the others too.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Queues {
-    all: Mutex<Vec<CompletionQueue>>,
+    all: Mutex<Vec<Driven>>,
     stopped: AtomicBool,
+}
+
+/// A queue to be driven.
+#[derive(Clone)]
+enum Driven {
+    Here(CompletionQueue),
+    /// That of a process, which ends when nothing else asks anything of it.
+    There(Weak<Worker>),
 }
 
 impl Net {
     pub(crate) fn new(transport: &Transport, turns: Turns) -> Net {
-        let (domain, node) = match transport {
-            Transport::Loopback { .. } => ("loopback", "127.0.0.1"),
-            Transport::Tcp4 => ("tcp", "127.0.0.1"),
-            Transport::Tcp6 => ("tcp", "::1"),
-        };
+        let (domain, node) = transport.place();
         let mut fabric = Fabric::new();
         let mut network = None;
         if let Transport::Loopback { seed, faults } = transport {
@@ -79,13 +114,25 @@ impl Net {
             network = Some(inside.clone());
             fabric = fabric.with_provider(inside);
         }
+        if *transport == Transport::Backend {
+            fabric = fabric.with_provider(ChannelProvider::new());
+        }
         let mut hints = Info::default();
         hints.domain.name = Some(domain.into());
         let flags = InfoFlags::SOURCE | InfoFlags::NUMERIC_HOST;
         let infos = fabric.getinfo(Some(node), None, flags, Some(&hints)).expect("the transport is there");
         let info = infos.into_iter().next().expect("an answer is never empty");
         let domain = fabric.domain(&info).expect("the domain was offered");
-        Net { turns, fabric, domain, network, info, queues: Arc::default(), drivers: Mutex::default() }
+        Net {
+            transport: transport.clone(),
+            turns,
+            fabric,
+            domain,
+            network,
+            info,
+            queues: Arc::default(),
+            drivers: Mutex::default(),
+        }
     }
 
     /// A choppy network inside the process.
@@ -121,7 +168,12 @@ impl Net {
 
     pub(crate) fn open(&self, setup: Setup) -> Party {
         let asleep = setup.asleep;
-        let party = Party::open(&self.domain, &self.info, setup, self.queues.clone());
+        let queues = self.queues.clone();
+        let party = if self.turns == Turns::Processes {
+            Party::open_elsewhere(&self.transport, &self.domain, &self.info, setup, queues)
+        } else {
+            Party::open(&self.domain, &self.info, setup, queues)
+        };
         if !asleep {
             self.wake(&party);
         }
@@ -138,7 +190,7 @@ impl Net {
 
     /// An address where nobody listens, and nobody else will while this is held.
     pub(crate) fn vacancy(&self) -> Vacancy {
-        if self.network.is_some() {
+        if self.network.is_some() || self.transport == Transport::Backend {
             // Ports are given out from the dynamic range only.
             let address = self.info.src_addr.expect("the transport has an address").with_port(9);
             return Vacancy { address, _held: None };
@@ -147,13 +199,26 @@ impl Net {
         let held = Socket::new(socket2::Domain::for_address(any_port), Type::STREAM, None).expect("a socket");
         held.bind(&any_port.into()).expect("a free port");
         let bound = held.local_addr().expect("it is bound").as_socket().expect("an IP address");
-        Vacancy { address: bound.into(), _held: Some(held) }
+        let mut address = Address::from(bound);
+        if let Transport::Shm4 | Transport::Shm6 = self.transport {
+            // Its names are its own, so the socket keeps nobody away from the port that it has. It gives a number that
+            // no other vacancy has; and nobody gives itself a port below the dynamic range.
+            address = address.with_port(1024 + address.port() % 32_768);
+        }
+        Vacancy { address, _held: Some(held) }
     }
 
-    fn add(&self, cq: &CompletionQueue) {
-        self.queues.all().push(cq.clone());
+    fn add(&self, queue: &Queue) {
+        let cq = match queue {
+            Queue::Here(cq) => cq.clone(),
+            Queue::There { worker, .. } => {
+                worker.ask_done(&Call::Wake).expect("nobody is refused to wake");
+                return self.queues.all().push(Driven::There(Arc::downgrade(worker)));
+            }
+        };
+        self.queues.all().push(Driven::Here(cq.clone()));
         if self.turns == Turns::Threads {
-            let (queues, cq) = (self.queues.clone(), cq.clone());
+            let queues = self.queues.clone();
             let driver = thread::spawn(move || {
                 while !queues.stopped.load(Ordering::Relaxed) {
                     cq.progress();
@@ -168,12 +233,19 @@ impl Net {
 impl Queues {
     pub(crate) fn progress(&self) {
         let all = self.all().clone();
-        for cq in &all {
-            cq.progress();
+        for queue in &all {
+            match queue {
+                Driven::Here(cq) => cq.progress(),
+                Driven::There(worker) => {
+                    if let Some(worker) = worker.upgrade() {
+                        worker.ask_if_alive(&Call::Progress);
+                    }
+                }
+            }
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<CompletionQueue>> {
+    fn all(&self) -> MutexGuard<'_, Vec<Driven>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,5 @@
 //! An endpoint with what belongs to it, as most tests need it.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,11 +7,16 @@ use std::time::{Duration, Instant};
 use homespun::flags::{BindFlags, Caps, CompletionFlags, OpFlags};
 use homespun::info::Info;
 use homespun::{
-    Address, AddressVector, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Domain,
-    Endpoint, Errno, FabricAddress, ReadError,
+    Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Domain, Errno,
+    FabricAddress, ReadError,
 };
+use serde::{Deserialize, Serialize};
 
-use super::net::Queues;
+use super::call::{AddressForm, Answer, Call, QueueName};
+use super::form;
+use super::handle::{Endpoint, Queue, Vector};
+use super::net::{Queues, Transport};
+use super::worker::Worker;
 
 /// How long a test waits for something that must happen before it fails. Nothing is concluded from how soon it does.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,16 +25,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const SILENT_ROUNDS: usize = 50;
 
 /// What a party's endpoint and queues are opened with.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Setup {
     /// Empty for everything that there is.
+    #[serde(with = "form::bits")]
     pub(crate) caps: Caps,
     /// The depth of the queue; 0 for the default.
     pub(crate) cq_depth_entries: usize,
+    #[serde(with = "form::optional_format")]
     pub(crate) cq_format: Option<CqFormat>,
     /// Reports receives to a queue of their own.
     pub(crate) separate_queues: bool,
-    /// Shares another party's queue instead of opening one.
+    /// Shares the queue of another party of this process instead of opening one.
+    #[serde(skip)]
     pub(crate) shares_cq: Option<CompletionQueue>,
     /// Binds the queue with selective completion.
     pub(crate) selective: bool,
@@ -39,28 +46,24 @@ pub(crate) struct Setup {
     /// How many receives may be outstanding; 0 for the default.
     pub(crate) rx_depth_ops: usize,
     /// The default flags of sends.
+    #[serde(with = "form::bits")]
     pub(crate) tx_op_flags: OpFlags,
     /// Where the endpoint is bound; `None` for a port that is free, where the transport usually is.
+    #[serde(with = "form::optional_address")]
     pub(crate) at: Option<Address>,
+    /// The user that the party's process, which must be another, belongs to; `None` for that of the test.
+    pub(crate) user: Option<u32>,
     /// Leaves the party undriven until somebody reads its queue, or [`Net::wake`](super::Net::wake)s it.
     pub(crate) asleep: bool,
 }
 
 /// An endpoint in service, its queue and its address vector.
 pub(crate) struct Party {
-    pub(crate) endpoint: DrivenEndpoint,
+    pub(crate) endpoint: Endpoint,
     /// Reports sends, and receives too unless they have a queue of their own.
-    pub(crate) cq: CompletionQueue,
-    pub(crate) receive_cq: Option<CompletionQueue>,
-    pub(crate) av: AddressVector,
-    queues: Arc<Queues>,
-}
-
-/// An endpoint whose peers are driven while it closes: closing waits for them.
-#[derive(Debug)]
-pub(crate) struct DrivenEndpoint {
-    /// `None` while it is being dropped.
-    endpoint: Option<Endpoint>,
+    pub(crate) cq: Queue,
+    pub(crate) receive_cq: Option<Queue>,
+    pub(crate) av: Vector,
     queues: Arc<Queues>,
 }
 
@@ -92,20 +95,28 @@ impl Deadline {
     }
 }
 
+impl Setup {
+    /// What the endpoint is opened with, of all that is offered.
+    fn info(&self, offered: &Info) -> Info {
+        let mut info = offered.clone();
+        if !self.caps.is_empty() {
+            info.caps = self.caps;
+        }
+        if self.tx_depth_ops > 0 {
+            info.tx.size_ops = self.tx_depth_ops;
+        }
+        if self.rx_depth_ops > 0 {
+            info.rx.size_ops = self.rx_depth_ops;
+        }
+        info.tx.op_flags = self.tx_op_flags;
+        info.src_addr = self.at.or(info.src_addr);
+        info
+    }
+}
+
 impl Party {
     pub(crate) fn open(domain: &Domain, info: &Info, setup: Setup, queues: Arc<Queues>) -> Party {
-        let mut info = info.clone();
-        if !setup.caps.is_empty() {
-            info.caps = setup.caps;
-        }
-        if setup.tx_depth_ops > 0 {
-            info.tx.size_ops = setup.tx_depth_ops;
-        }
-        if setup.rx_depth_ops > 0 {
-            info.rx.size_ops = setup.rx_depth_ops;
-        }
-        info.tx.op_flags = setup.tx_op_flags;
-        info.src_addr = setup.at.or(info.src_addr);
+        let info = setup.info(info);
         let attr =
             CqAttr { size_entries: setup.cq_depth_entries, format: setup.cq_format, ..CqAttr::default() };
         let open_cq = || domain.open_cq(&attr).expect("a queue of this size");
@@ -126,8 +137,64 @@ impl Party {
         }
         endpoint.bind_av(&av).expect("the first address vector");
         endpoint.enable().expect("an endpoint with all that it needs");
-        let endpoint = DrivenEndpoint { endpoint: Some(endpoint), queues: queues.clone() };
-        Party { endpoint, cq, receive_cq, av, queues }
+        Party {
+            endpoint: Endpoint::here(endpoint, queues.clone()),
+            cq: Queue::Here(cq),
+            receive_cq: receive_cq.map(Queue::Here),
+            av: Vector::Here(av),
+            queues,
+        }
+    }
+
+    /// Opens a party in a process of its own, which drives it unless it is asleep.
+    pub(crate) fn open_elsewhere(
+        transport: &Transport,
+        domain: &Domain,
+        info: &Info,
+        setup: Setup,
+        queues: Arc<Queues>,
+    ) -> Party {
+        assert!(setup.shares_cq.is_none(), "processes do not share queues");
+        let has_two_queues = setup.separate_queues;
+        // What an endpoint is granted is the same in every process.
+        let granted = domain.endpoint(&setup.info(info)).expect("an endpoint").info().clone();
+        let worker = Arc::new(Worker::spawn());
+        let opened = worker.ask(&Call::Open { transport: transport.clone(), setup });
+        let Answer::Opened { name: AddressForm(name), depth_entries, format } = opened else {
+            panic!("{opened:?}");
+        };
+        let format = format.expect("a queue that is open has a format");
+        let queue = |name| Queue::There { worker: worker.clone(), name, depth_entries, format };
+        Party {
+            endpoint: Endpoint::there(worker.clone(), name, granted, queues.clone()),
+            cq: queue(QueueName::First),
+            receive_cq: has_two_queues.then(|| queue(QueueName::Receive)),
+            av: Vector::There(worker.clone()),
+            queues,
+        }
+    }
+
+    /// Ends the party's process, which must be another, at once.
+    pub(crate) fn kill(&self) {
+        self.worker().kill();
+    }
+
+    /// Has the system refuse the party's process, which must be another, to copy memory across, with this error.
+    pub(crate) fn refuse_copies(&self, errno: i32) {
+        self.worker().ask_done(&Call::RefuseCopies { errno }).expect("a process may confine itself");
+    }
+
+    /// Has the party's process, which must be another, fork a child that does nothing, and ends at once or lingers.
+    pub(crate) fn fork(&self, lingers: bool) {
+        self.worker().ask_done(&Call::Fork { lingers }).expect("a process may fork");
+    }
+
+    #[track_caller]
+    fn worker(&self) -> &Worker {
+        match &self.cq {
+            Queue::Here(_) => panic!("the party lives in this process"),
+            Queue::There { worker, .. } => worker,
+        }
     }
 
     /// Inserts another party's address.
@@ -149,7 +216,10 @@ impl Party {
 
     /// Reads what is there, without driving anybody else.
     pub(crate) fn poll(&self) -> Option<Ended> {
-        poll(&self.cq)
+        match &self.cq {
+            Queue::Here(cq) => poll(cq),
+            Queue::There { worker, name, .. } => ended(worker.ask(&Call::Poll(*name))),
+        }
     }
 
     /// The next operation to end.
@@ -160,13 +230,19 @@ impl Party {
 
     /// The next operation to end that reports to this queue.
     #[track_caller]
-    pub(crate) fn next_of(&self, cq: &CompletionQueue) -> Ended {
+    pub(crate) fn next_of(&self, queue: &Queue) -> Ended {
         let deadline = Deadline::new();
         loop {
-            if let Some(ended) = poll(cq) {
+            let next = match queue {
+                Queue::Here(cq) => poll(cq),
+                Queue::There { worker, name, .. } => ended(worker.ask(&Call::Next(*name))),
+            };
+            if let Some(ended) = next {
                 return ended;
             }
-            self.queues.progress();
+            if let Queue::Here(_) = queue {
+                self.queues.progress();
+            }
             deadline.pause("a completion");
         }
     }
@@ -224,29 +300,8 @@ impl Party {
     }
 }
 
-impl Deref for DrivenEndpoint {
-    type Target = Endpoint;
-
-    fn deref(&self) -> &Endpoint {
-        self.endpoint.as_ref().expect("it is used before it is dropped")
-    }
-}
-
-impl Drop for DrivenEndpoint {
-    fn drop(&mut self) {
-        let endpoint = self.endpoint.take();
-        thread::scope(|scope| {
-            let closing = scope.spawn(|| drop(endpoint));
-            while !closing.is_finished() {
-                self.queues.progress();
-                thread::yield_now();
-            }
-        });
-    }
-}
-
 /// Reads what is there; an error is read as such, and must be there if it was announced.
-fn poll(cq: &CompletionQueue) -> Option<Ended> {
+pub(super) fn poll(cq: &CompletionQueue) -> Option<Ended> {
     match cq.read_from() {
         Ok(completed) => Some(Ok(completed)),
         Err(ReadError::Empty) => None,
@@ -255,5 +310,13 @@ fn poll(cq: &CompletionQueue) -> Option<Ended> {
             assert_ne!(error.errno(), Errno::new(0), "an error without a number: {error:?}");
             Some(Err(error))
         }
+    }
+}
+
+/// What another process answers to being asked what has ended.
+fn ended(answer: Answer) -> Option<Ended> {
+    match answer {
+        Answer::Ended(ended) => ended.map(Ended::from),
+        other => panic!("{other:?}"),
     }
 }

@@ -2,17 +2,24 @@
 
 use homespun::{Buffer, Bytes, BytesMut};
 
+/// After how many bytes the text of a message begins again. It has a large prime factor, so whatever is misplaced by the
+/// size of a buffer, a page or a ring, or a few of them, is noticed.
+const PERIOD_BYTES: usize = 8 * 1009;
+
 /// The first `len_bytes` bytes of an endless text, another one for each `identity`. It starts with the identity itself.
 pub(crate) fn payload(identity: u64, len_bytes: usize) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(len_bytes + 8);
+    let mut bytes = Vec::with_capacity(len_bytes + PERIOD_BYTES);
     bytes.extend_from_slice(&identity.to_le_bytes());
     let mut word = identity ^ 0x9e37_79b9_7f4a_7c15;
-    while bytes.len() < len_bytes {
+    while bytes.len() < len_bytes.min(PERIOD_BYTES) {
         word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         bytes.extend_from_slice(&(word ^ word >> 29).to_le_bytes());
     }
+    while bytes.len() < len_bytes {
+        bytes.extend_from_within(..bytes.len().min(len_bytes - bytes.len()));
+    }
     bytes.truncate(len_bytes);
-    bytes.freeze()
+    Bytes::from(bytes)
 }
 
 /// The same in `count` pieces of uneven length, the first of them the shortest.
@@ -28,7 +35,9 @@ pub(crate) fn pieces(message: &Bytes, count: usize) -> Vec<Bytes> {
 
 /// Room for `len_bytes` bytes, filled with what no test sends.
 pub(crate) fn room(len_bytes: usize) -> BytesMut {
-    BytesMut::from_iter(std::iter::repeat_n(0xee, len_bytes))
+    let mut room = BytesMut::zeroed(len_bytes);
+    room.fill(0xee);
+    room
 }
 
 /// Room for `len_bytes` bytes in `count` pieces of uneven length.

@@ -2,20 +2,24 @@
 
 use homespun::endpoint::{ReceiveRaw, SendRaw};
 use homespun::flags::OpFlags;
-use homespun::{Bytes, Completion, Endpoint, Error, FabricAddress, Segment, SegmentMut};
+use homespun::{Bytes, Endpoint, Error, FabricAddress, Segment, SegmentMut};
+use serde::{Deserialize, Serialize};
 
+use super::form;
 use super::payload::room;
 
 /// How much memory behind a room must stay as it is.
 const GUARD_BYTES: usize = 64;
 
 /// What a send or receive is posted with, apart from its memory.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Post {
+    #[serde(with = "form::fabric_address")]
     pub(crate) peer: FabricAddress,
     pub(crate) tag: Option<u64>,
     pub(crate) data: Option<u64>,
     pub(crate) context: u64,
+    #[serde(with = "form::optional_flags")]
     pub(crate) flags: Option<OpFlags>,
 }
 
@@ -64,10 +68,10 @@ impl RawRoom {
         Ok(RawRoom { pieces, context })
     }
 
-    /// What was received, after its completion was read. Fails if memory beyond the room was touched.
+    /// What was received, after its completion, with this context and length, was read. Fails if memory beyond the room was touched.
     #[track_caller]
-    pub(crate) fn taken(self, completion: &Completion) -> Vec<u8> {
-        assert_eq!(completion.context, self.context, "the completion of another operation");
+    pub(crate) fn taken(self, context: u64, len_bytes: usize) -> Vec<u8> {
+        assert_eq!(context, self.context, "the completion of another operation");
         let mut message = Vec::new();
         for piece in self.pieces {
             // SAFETY: the piece and its guard are one allocation, leaked by `post`; the operation has ended, for this
@@ -77,7 +81,7 @@ impl RawRoom {
             assert_eq!(guard, &room(GUARD_BYTES)[..], "memory beyond the room was written to");
             message.extend_from_slice(inside);
         }
-        let beyond = message.split_off(completion.len_bytes);
+        let beyond = message.split_off(len_bytes);
         assert_eq!(beyond, room(beyond.len()), "memory beyond the message was written to");
         message
     }

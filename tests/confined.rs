@@ -1,0 +1,113 @@
+//! Processes that may not copy memory across: everything works all the same over shared memory.
+
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use homespun::FabricAddress;
+use homespun::endpoint::Send;
+use homespun::flags::{CompletionFlags, OpFlags};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Ended, Net, Party, Transport, Turns};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// How the system refuses: as a container's filter does, and as a kernel without the call does.
+const REFUSALS: [i32; 2] = [libc::EPERM, libc::ENOSYS];
+
+/// Lengths on both sides of everything that treats messages differently; the longest are copied in several steps.
+const LENS_BYTES: [usize; 8] = [0, 100, 5000, 16_384, 70_000, 1 << 20, 300_000, (5 << 20) + 1];
+
+/// Exchanges messages of all lengths in both directions at once: received early, late, and cut.
+#[track_caller]
+fn exchange(alice: &Party, bob: &Party) {
+    let count = LENS_BYTES.len() as u64;
+    let len_bytes = |n: u64| LENS_BYTES[n as usize];
+    for n in 0..count {
+        for party in [alice, bob] {
+            if n % 2 == 0 {
+                party.endpoint.trecv(room(len_bytes(n)), ANY, n, 0, n).expect("room for a receive");
+            }
+            let flags = if n % 3 == 0 { OpFlags::DELIVERY_COMPLETE } else { OpFlags::TRANSMIT_COMPLETE };
+            let (buffers, to) = (vec![payload(n, len_bytes(n))], party.peer());
+            let send = Send { buffers, to, tag: Some(n), context: 100 + n, flags, ..Send::default() };
+            party.endpoint.sendmsg(send).expect("room for a send");
+        }
+    }
+    for n in (1..count).step_by(2) {
+        for party in [alice, bob] {
+            party.endpoint.trecv(room(len_bytes(n) / 2), ANY, n, 0, n).expect("room for a receive");
+        }
+    }
+    for party in [alice, bob] {
+        for _ in 0..2 * count {
+            check(&party.next());
+        }
+        party.silence();
+    }
+}
+
+/// Checks the end of one operation of [`exchange`]: receives with odd numbers had room for half of the message.
+#[track_caller]
+fn check(ended: &Ended) {
+    match ended {
+        Ok((completion, _)) if completion.flags.contains(CompletionFlags::SEND) => {
+            assert!(completion.context >= 100);
+        }
+        Ok((completion, _)) => {
+            let n = completion.context;
+            assert!(n % 2 == 0, "message {n} was to be cut");
+            assert!(received(&completion.buffer) == payload(n, LENS_BYTES[n as usize]), "message {n}");
+        }
+        Err(failed) => {
+            let n = failed.completion.context;
+            let len_bytes = LENS_BYTES[n as usize] / 2;
+            assert_eq!(
+                failed.overflow_bytes(),
+                (LENS_BYTES[n as usize] - len_bytes) as u64,
+                "{}",
+                failed.error
+            );
+            assert!(received(&failed.completion.buffer) == payload(n, len_bytes), "message {n}");
+        }
+    }
+}
+
+fn pair() -> (Party, Party) {
+    Net::new(&Transport::Shm4, Turns::Processes).pair()
+}
+
+#[test]
+fn one_side_is_confined() {
+    for errno in REFUSALS {
+        let (alice, bob) = pair();
+        bob.refuse_copies(errno);
+        for _ in 0..2 {
+            exchange(&alice, &bob);
+        }
+    }
+}
+
+#[test]
+fn both_sides_are_confined() {
+    for errno in REFUSALS {
+        let (alice, bob) = pair();
+        alice.refuse_copies(errno);
+        bob.refuse_copies(errno);
+        for _ in 0..2 {
+            exchange(&alice, &bob);
+        }
+    }
+}
+
+#[test]
+fn one_side_after_the_other_is_confined_in_mid_life() {
+    for errno in REFUSALS {
+        let (alice, bob) = pair();
+        exchange(&alice, &bob);
+        alice.refuse_copies(errno);
+        exchange(&alice, &bob);
+        bob.refuse_copies(errno);
+        exchange(&alice, &bob);
+    }
+}

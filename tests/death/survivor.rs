@@ -1,0 +1,299 @@
+//! The one who lives on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError};
+
+use crate::suite::payload::{payload, received};
+use crate::suite::possessions::Possessions;
+use crate::suite::process::Process;
+use crate::suite::{AddressForm, Deadline, Ended, Net, Party, Transport, Turns};
+use crate::victim::{Birth, ENTRY, End, First, Life, POSTED, any_message, any_receive, is_accepted};
+
+/// How many sends are outstanding at most.
+const SENDS_MAX: usize = 12;
+
+/// For how many rounds the survivor lets a victim live that dies of its hand.
+const ROUNDS_MAX: u64 = 80;
+
+/// How many rounds without an event mean that there will be none.
+const SILENT_ROUNDS: usize = 30;
+
+/// Contexts from here on are those of receives.
+const RECEIVES: u64 = 1 << 32;
+
+/// What a survivor has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) deaths: u64,
+    pub(crate) sends_completed: u64,
+    pub(crate) sends_failed: u64,
+    pub(crate) receives_completed: u64,
+    pub(crate) receives_truncated: u64,
+    pub(crate) receives_broken: u64,
+    pub(crate) receives_cancelled: u64,
+}
+
+pub(crate) struct Survivor {
+    pub(crate) tally: Tally,
+    net: Net,
+    party: Party,
+    transport: Transport,
+    random: fastrand::Rng,
+    /// Sends that have not ended, all of them to the present victim.
+    sends: BTreeSet<u64>,
+    /// How many sends there were to the present victim.
+    messages: u64,
+    /// Receives that have not ended, and whether they are tagged.
+    receives: BTreeMap<u64, bool>,
+    next_receive: u64,
+    /// Whether anything has come from the present victim.
+    has_heard: bool,
+    /// What the process has while no victim lives.
+    alone: Possessions,
+}
+
+impl Survivor {
+    pub(crate) fn new(transport: &Transport) -> Survivor {
+        let net = Net::new(transport, Turns::Alternate);
+        let party = net.party();
+        Survivor {
+            tally: Tally::default(),
+            net,
+            party,
+            transport: transport.clone(),
+            random: fastrand::Rng::with_seed(0x5eed),
+            sends: BTreeSet::new(),
+            messages: 0,
+            receives: BTreeMap::new(),
+            next_receive: RECEIVES,
+            has_heard: false,
+            alone: Possessions::now(),
+        }
+    }
+
+    /// Has a peer live and die, and makes sure that every operation with it ends and that nothing is left of it.
+    pub(crate) fn outlive(&mut self, life: &Life) {
+        self.messages = 0;
+        self.has_heard = false;
+        let mut victim = Process::spawn(ENTRY);
+        let survivor = AddressForm(self.party.endpoint.name().expect("an endpoint in service has a name"));
+        victim.tell(&Birth { transport: self.transport.clone(), survivor, life: *life });
+        if let Some(AddressForm(name)) = victim.hear_if_alive() {
+            let inserted = self.party.av.insert(&[name]).remove(0);
+            let peer = inserted.expect("an endpoint's name can be inserted");
+            // One receive that is for the victim alone.
+            let directed = self.next_receive();
+            let buffers = vec![BytesMut::zeroed(1000)];
+            let receive = Receive { buffers, from: peer, context: directed, ..Receive::default() };
+            self.party.endpoint.recvmsg(receive).expect("there is room for it");
+            self.receives.insert(directed, false);
+
+            self.live_beside(&mut victim, life, peer);
+            self.mourn(life, peer, directed);
+        } else {
+            victim.died();
+        }
+        drop(victim);
+        self.tally.deaths += 1;
+        let deadline = Deadline::new();
+        while Possessions::now() != self.alone {
+            self.round();
+            deadline.pause_for(|| {
+                format!("nothing to be left of {life:?}: {:?} is not {:?}", Possessions::now(), self.alone)
+            });
+        }
+    }
+
+    /// Makes sure that it can still do everything, with a peer that lives.
+    pub(crate) fn is_well(&mut self) {
+        let friend = self.net.party();
+        let (to_friend, to_self) = (self.party.meet(&friend), friend.meet(&self.party));
+        // Some may be left from before, for nobody's death ends a receive from anybody.
+        (0..4 * POSTED).for_each(|_| self.receive());
+        let mut number = 0;
+        for is_tagged in self.receives.values() {
+            let send = Send { tag: is_tagged.then_some(7), ..friendly(number, to_self) };
+            friend.endpoint.sendmsg(send).expect("there is room for it");
+            number += 1;
+        }
+        let deadline = Deadline::new();
+        while !self.receives.is_empty() {
+            self.round();
+            friend.cq.progress();
+            deadline.pause("messages for the receives that are left");
+        }
+        friend.completions(number as usize);
+        friend.endpoint.recvmsg(any_receive(&mut self.random, false, 1)).expect("there is room for it");
+        self.sends.insert(0);
+        self.party.endpoint.sendmsg(friendly(0, to_friend)).expect("there is room for it");
+        assert!(received(&friend.completion().buffer) == payload(0, 100_000));
+        while !self.sends.is_empty() {
+            self.round();
+            friend.cq.progress();
+            deadline.pause("the end of a send to a friend");
+        }
+    }
+
+    /// Exchanges messages with a victim until it is dead.
+    fn live_beside(&mut self, victim: &mut Process, life: &Life, peer: FabricAddress) {
+        let mut deadline = Deadline::new();
+        let rounds = self.random.u64(..ROUNDS_MAX);
+        for round in 0.. {
+            if life.end == End::FromOutside && round == rounds {
+                victim.kill();
+                return;
+            }
+            if life.end != End::FromOutside && victim.is_silent() {
+                victim.died();
+                return;
+            }
+            if self.random.bool() {
+                self.receive();
+            }
+            if self.random.bool() && (life.first != First::Victim || self.has_heard) {
+                self.send(life, peer);
+            }
+            if self.round() {
+                deadline = Deadline::new();
+            }
+            deadline.pause("a victim to die");
+        }
+    }
+
+    /// Waits for every operation with a dead peer to end.
+    fn mourn(&mut self, life: &Life, peer: FabricAddress, directed: u64) {
+        // Whether or not its death is known by now: these end too.
+        self.send(life, peer);
+        self.send(life, peer);
+        let mut deadline = Deadline::new();
+        let mut silent_rounds = 0;
+        while silent_rounds < SILENT_ROUNDS {
+            let has_read = self.round();
+            if has_read {
+                deadline = Deadline::new();
+            }
+            silent_rounds = if has_read || !self.sends.is_empty() { 0 } else { silent_rounds + 1 };
+            deadline.pause_for(|| format!("the end of sends {:?} in {life:?}", self.sends));
+        }
+        // A receive that is in the middle of a message could not be cancelled. Every other time those from anybody
+        // are left to the next peer.
+        let mut cancelled = vec![directed];
+        if life.number % 2 == 1 {
+            cancelled.extend(self.receives.keys());
+        }
+        for context in cancelled {
+            if self.receives.contains_key(&context) {
+                let result = self.party.endpoint.cancel(context);
+                result.unwrap_or_else(|error| panic!("receive {context} is stuck after {life:?}: {error}"));
+                while self.receives.contains_key(&context) {
+                    self.round();
+                    deadline.pause("a cancelled receive");
+                }
+            }
+        }
+        self.party.av.remove(&[peer]).expect("it was inserted");
+    }
+
+    fn send(&mut self, life: &Life, peer: FabricAddress) {
+        if self.sends.len() < SENDS_MAX {
+            let send = any_message(&mut self.random, life.number, self.messages, peer);
+            if is_accepted(self.party.endpoint.sendmsg(send)) {
+                self.sends.insert(self.messages);
+                self.messages += 1;
+            }
+        }
+    }
+
+    fn receive(&mut self) {
+        let is_tagged = self.random.bool();
+        if self.receives.values().filter(|&&tagged| tagged == is_tagged).count() < POSTED + 1 {
+            let context = self.next_receive();
+            if is_accepted(self.party.endpoint.recvmsg(any_receive(&mut self.random, is_tagged, context))) {
+                self.receives.insert(context, is_tagged);
+            }
+        }
+    }
+
+    fn next_receive(&mut self) -> u64 {
+        self.next_receive += 1;
+        self.next_receive
+    }
+
+    /// Drives the endpoint and reads everything there is to read. Returns whether there was anything.
+    fn round(&mut self) -> bool {
+        let mut has_read = false;
+        while let Some(ended) = self.party.poll() {
+            has_read = true;
+            self.ended(&ended);
+        }
+        has_read
+    }
+
+    fn ended(&mut self, ended: &Ended) {
+        let (completion, error) = match ended {
+            Ok((completion, _)) => (completion, None),
+            Err(CompletionError { completion, error, .. }) => (completion, Some(error)),
+        };
+        let context = completion.context;
+        if context < RECEIVES {
+            assert!(completion.flags.contains(CompletionFlags::SEND));
+            assert!(self.sends.remove(&context), "a send has ended twice: {ended:?}");
+            assert!(error.is_none_or(is_of_death), "{ended:?}");
+            match error {
+                None => self.tally.sends_completed += 1,
+                Some(_) => self.tally.sends_failed += 1,
+            }
+            return;
+        }
+        assert!(completion.flags.contains(CompletionFlags::RECV));
+        assert!(self.receives.remove(&context).is_some(), "a receive has ended twice: {ended:?}");
+        match error {
+            None => {
+                self.has_heard = true;
+                self.tally.receives_completed += 1;
+                check(completion);
+            }
+            Some(OperationError::Truncated { .. }) => {
+                self.tally.receives_truncated += 1;
+                check(completion);
+            }
+            Some(OperationError::Cancelled) => self.tally.receives_cancelled += 1,
+            Some(error) => {
+                self.tally.receives_broken += 1;
+                assert!(is_of_death(error), "{ended:?}");
+            }
+        }
+    }
+}
+
+/// Makes sure that a message is one that was sent, and is whole.
+fn check(completion: &Completion) {
+    let bytes = received(&completion.buffer);
+    assert_eq!(bytes.len(), completion.len_bytes);
+    assert!(
+        bytes == payload(completion.data, bytes.len()),
+        "a message of other bytes: {:#x}",
+        completion.data
+    );
+}
+
+fn is_of_death(error: &OperationError) -> bool {
+    const OF_DEATH: [Errno; 4] = [Errno::ECONNRESET, Errno::EPIPE, Errno::ESHUTDOWN, Errno::ECONNREFUSED];
+    matches!(error, OperationError::Link(_)) && OF_DEATH.contains(&error.errno())
+}
+
+/// A message from or to one who lives.
+fn friendly(number: u64, to: FabricAddress) -> Send {
+    let buffers = vec![payload(number, 100_000)];
+    Send {
+        buffers,
+        to,
+        data: Some(number),
+        context: number,
+        flags: OpFlags::DELIVERY_COMPLETE,
+        ..Send::default()
+    }
+}

@@ -1,0 +1,231 @@
+//! The one who dies.
+
+use std::thread;
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Again, BytesMut, Error, FabricAddress};
+use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
+use serde::{Deserialize, Serialize};
+
+use crate::suite::payload::payload;
+use crate::suite::process::Channel;
+use crate::suite::seccomp::{COPIES_ACROSS, die_at, refuse};
+use crate::suite::{AddressForm, Net, Party, Transport, Turns, form};
+
+/// What a victim's process runs.
+pub(crate) const ENTRY: &str = concat!(module_path!(), "::a_process_that_dies");
+
+/// How many calls a victim makes at most before it dies without having come to its end.
+const CALLS_MAX: u64 = 200;
+
+/// How many receives are kept posted, of each kind.
+pub(crate) const POSTED: usize = 3;
+
+/// The longest of most messages.
+const LEN_USUAL_MAX_BYTES: usize = 300_000;
+
+/// The longest of all, which are not copied in one step.
+const LEN_MAX_BYTES: usize = 5 << 20;
+
+/// What transports ask of the system: sockets and what is said on them, shared memory, waiting, copies across.
+pub(crate) const SYSTEM_CALLS: [i64; 27] = [
+    libc::SYS_socket,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_connect,
+    libc::SYS_accept4,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendto,
+    libc::SYS_recvfrom,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    libc::SYS_fstat,
+    libc::SYS_fcntl,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_eventfd2,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_pidfd_open,
+    libc::SYS_process_vm_readv,
+];
+
+/// A life, short as it is.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Life {
+    pub(crate) number: u64,
+    pub(crate) first: First,
+    /// Whether the system refuses to copy memory across.
+    pub(crate) is_confined: bool,
+    pub(crate) end: End,
+}
+
+/// Who sends first, and so connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum First {
+    Victim,
+    Survivor,
+    Both,
+}
+
+/// What it dies of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum End {
+    /// Its own hand, after so many calls of the library.
+    AfterCalls(u64),
+    /// The system, at a certain system call, after so many calls of the library; the first of which is what opens the
+    /// endpoint.
+    AtSystemCall { which: usize, after_calls: u64 },
+    /// The survivor, who does not say when.
+    FromOutside,
+}
+
+/// What a victim is told first of all.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Birth {
+    #[serde(with = "form::transport")]
+    pub(crate) transport: Transport,
+    pub(crate) survivor: AddressForm,
+    pub(crate) life: Life,
+}
+
+struct Victim {
+    party: Party,
+    survivor: FabricAddress,
+    life: Life,
+    random: fastrand::Rng,
+    calls: u64,
+    /// Whether anything has come from the survivor.
+    has_heard: bool,
+    messages: u64,
+    /// How many receives are posted, untagged and tagged.
+    posted: [usize; 2],
+}
+
+impl Victim {
+    /// Lives until it dies.
+    fn live(&mut self) {
+        while self.life.end == End::FromOutside || self.calls < CALLS_MAX {
+            self.calls += 1;
+            match self.life.end {
+                End::AfterCalls(calls) if self.calls > calls => return,
+                End::AtSystemCall { which, after_calls } if self.calls == after_calls => {
+                    die_at(&[SYSTEM_CALLS[which]]);
+                }
+                _ => {}
+            }
+            match self.random.u8(..10) {
+                0..4 => self.read(),
+                4..7 => self.send(),
+                7..9 => self.receive(),
+                _ => self.party.cq.progress(),
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn read(&mut self) {
+        // It is not the victim that is tested: how its operations end is all the same.
+        let Some(ended) = self.party.poll() else { return };
+        let completion = ended.map_or_else(|failed| failed.completion, |(completion, _)| completion);
+        if completion.flags.contains(CompletionFlags::RECV) {
+            self.has_heard = true;
+            self.posted[usize::from(completion.flags.contains(CompletionFlags::TAGGED))] -= 1;
+        }
+    }
+
+    fn send(&mut self) {
+        if self.life.first == First::Survivor && !self.has_heard {
+            return;
+        }
+        let send = any_message(&mut self.random, self.life.number, self.messages, self.survivor);
+        self.messages += u64::from(is_accepted(self.party.endpoint.sendmsg(send)));
+    }
+
+    fn receive(&mut self) {
+        let kind = usize::from(self.random.bool());
+        if self.posted[kind] < POSTED {
+            let receive = any_receive(&mut self.random, kind == 1, 1);
+            self.posted[kind] += usize::from(is_accepted(self.party.endpoint.recvmsg(receive)));
+        }
+    }
+}
+
+/// A message of any kind and size, whose bytes and data say who it is.
+pub(crate) fn any_message(random: &mut fastrand::Rng, life: u64, number: u64, to: FabricAddress) -> Send {
+    const LENS_BYTES: [usize; 12] =
+        [0, 1, 8, 100, 1000, 4096, 5000, 8193, 20_000, 65_537, 100_000, LEN_USUAL_MAX_BYTES];
+    const LEVELS: [OpFlags; 4] =
+        [OpFlags::empty(), OpFlags::INJECT_COMPLETE, OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE];
+    let is_longest = random.u8(..60) == 0;
+    let len_bytes = if is_longest { LEN_MAX_BYTES } else { LENS_BYTES[random.usize(..LENS_BYTES.len())] };
+    let identity = life << 32 | number;
+    Send {
+        buffers: vec![payload(identity, len_bytes)],
+        to,
+        tag: random.bool().then_some(number),
+        data: Some(identity),
+        context: number,
+        flags: LEVELS[random.usize(..LEVELS.len())],
+    }
+}
+
+/// A receive that takes any message of its kind, from anybody. Few have room for the longest.
+pub(crate) fn any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: u64) -> Receive {
+    let len_bytes = if random.u8(..8) == 0 { LEN_MAX_BYTES } else { LEN_USUAL_MAX_BYTES };
+    let tagged = is_tagged.then_some((0, u64::MAX));
+    Receive { buffers: vec![BytesMut::zeroed(len_bytes)], tagged, context, ..Receive::default() }
+}
+
+/// Whether an operation was accepted; that there is no room for it now is the only reason not to.
+pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
+    match result {
+        Ok(()) => true,
+        Err(Error::Again(Again::QueueFull | Again::CompletionQueueFull)) => false,
+        Err(error) => panic!("an operation was refused: {error}"),
+    }
+}
+
+fn die() -> ! {
+    kill_process(getpid(), Signal::KILL).expect("one may kill oneself");
+    loop {
+        thread::park();
+    }
+}
+
+#[test]
+#[ignore = "an entry: other tests run it, in processes of their own"]
+fn a_process_that_dies() {
+    let Some(mut channel) = Channel::inherited() else { return };
+    let Some(Birth { transport, survivor: AddressForm(survivor), life }) =
+        channel.hear().expect("a test that speaks")
+    else {
+        return;
+    };
+    // A process that the system kills for a system call would leave its memory in a file.
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }).expect("less is always granted");
+    if life.is_confined {
+        refuse(&COPIES_ACROSS, libc::EPERM);
+    }
+    if let End::AtSystemCall { which, after_calls: 0 } = life.end {
+        die_at(&[SYSTEM_CALLS[which]]);
+    }
+    let net = Net::new(&transport, Turns::Alternate);
+    let party = net.party();
+    let survivor = party.av.insert(&[survivor]).remove(0).expect("an endpoint's name can be inserted");
+    let name = AddressForm(party.endpoint.name().expect("an endpoint in service has a name"));
+    channel.tell(&name).expect("a test that listens");
+    let random = fastrand::Rng::with_seed(life.number);
+    let posted = [0; 2];
+    Victim { party, survivor, life, random, calls: 0, has_heard: false, messages: 0, posted }.live();
+    die();
+}

@@ -1,0 +1,211 @@
+//! What is asked of a party, wherever it lives.
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::OpFlags;
+use homespun::{Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError};
+use serde::{Deserialize, Serialize};
+
+use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
+use super::net::Transport;
+use super::party::Setup;
+use super::raw::{Post, send_raw};
+
+/// What a process is asked to do with its party.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Call {
+    /// The first call, and only that. Answered by [`Answer::Opened`].
+    Open {
+        #[serde(with = "form::transport")]
+        transport: Transport,
+        setup: Setup,
+    },
+    /// Drives the party from now on whenever nothing else is asked for.
+    Wake,
+    Send(SendCall),
+    Receive(ReceiveCall),
+    ReceiveRaw {
+        lens_bytes: Vec<usize>,
+        ignore: u64,
+        post: Post,
+    },
+    /// What a raw receive was given. Answered by [`Answer::Bytes`].
+    Taken {
+        context: u64,
+        len_bytes: usize,
+    },
+    Cancel {
+        context: u64,
+    },
+    /// Answered by [`Answer::Flags`].
+    OpFlags(Direction),
+    SetOpFlags(Direction, #[serde(with = "form::bits")] OpFlags),
+    /// Drives the party, once and without reading anything.
+    Progress,
+    /// Answered by [`Answer::Ended`].
+    Poll(QueueName),
+    /// As `Poll`, after some time of waiting.
+    Next(QueueName),
+    /// Answered by [`Answer::Read`].
+    ReadEach(QueueName, usize),
+    /// Answered by [`Answer::Failed`].
+    ReadError(QueueName),
+    /// Answered by [`Answer::Text`].
+    Strerror(i32),
+    /// Answered by [`Answer::Inserted`].
+    Insert(Vec<AddressForm>),
+    Remove(Vec<u64>),
+    /// Answered by [`Answer::Found`].
+    ReverseLookup(AddressForm),
+    CloseEndpoint,
+    /// Has the system refuse to copy memory across, with this error.
+    RefuseCopies {
+        errno: i32,
+    },
+    /// Forks a child that does nothing, and ends at once or lingers.
+    Fork {
+        lingers: bool,
+    },
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Done,
+    Refused(#[serde(with = "ErrorForm")] Error),
+    Opened {
+        name: AddressForm,
+        depth_entries: usize,
+        #[serde(with = "form::optional_format")]
+        format: Option<CqFormat>,
+    },
+    Bytes(Vec<u8>),
+    Text(String),
+    Flags(#[serde(with = "form::bits")] OpFlags),
+    Ended(Option<EndedForm>),
+    Read(Vec<EndedForm>),
+    NothingRead(#[serde(with = "ReadErrorForm")] ReadError),
+    Inserted(Vec<Result<u64, RefusedForm>>),
+    Found(Option<u64>),
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct AddressForm(#[serde(with = "form::address")] pub(crate) Address);
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RefusedForm(#[serde(with = "ErrorForm")] pub(super) Error);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Direction {
+    Transmit,
+    Receive,
+}
+
+/// One of a party's queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum QueueName {
+    /// The one that every party has.
+    First,
+    /// That of its receives, if they have one of their own.
+    Receive,
+}
+
+/// A send.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct SendCall {
+    pub(super) by: SendBy,
+    pub(super) buffers: Vec<Bytes>,
+    #[serde(with = "form::fabric_address")]
+    pub(super) to: FabricAddress,
+    pub(super) tag: Option<u64>,
+    pub(super) data: Option<u64>,
+    pub(super) context: u64,
+    #[serde(with = "form::optional_flags")]
+    pub(super) flags: Option<OpFlags>,
+}
+
+/// The call that posts a send.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) enum SendBy {
+    /// `fi_send`, `fi_senddata`, `fi_tsend`, `fi_tsenddata`.
+    Single,
+    /// `fi_sendv`, `fi_tsendv`.
+    Vector,
+    /// `fi_sendmsg`, `fi_tsendmsg`.
+    Message,
+    /// The same from raw memory.
+    Raw,
+    /// `fi_inject`, `fi_injectdata`, `fi_tinject`, `fi_tinjectdata`.
+    Inject,
+}
+
+/// A receive into buffers of the party's own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct ReceiveCall {
+    pub(super) by: ReceiveBy,
+    #[serde(with = "form::rooms")]
+    pub(super) buffers: Vec<BytesMut>,
+    #[serde(with = "form::fabric_address")]
+    pub(super) from: FabricAddress,
+    pub(super) tagged: Option<(u64, u64)>,
+    pub(super) context: u64,
+    #[serde(with = "form::bits")]
+    pub(super) flags: OpFlags,
+}
+
+/// The call that posts a receive.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) enum ReceiveBy {
+    /// `fi_recv`, `fi_trecv`.
+    Single,
+    /// `fi_recvv`, `fi_trecvv`.
+    Vector,
+    /// `fi_recvmsg`, `fi_trecvmsg`.
+    Message,
+}
+
+impl SendCall {
+    pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
+        let SendCall { by, buffers, to, tag, data, context, flags } = self;
+        match by {
+            SendBy::Single => {
+                let message = buffers.into_iter().next().expect("a single call has a single buffer");
+                match (tag, data) {
+                    (None, None) => endpoint.send(message, to, context),
+                    (None, Some(data)) => endpoint.senddata(message, data, to, context),
+                    (Some(tag), None) => endpoint.tsend(message, to, tag, context),
+                    (Some(tag), Some(data)) => endpoint.tsenddata(message, data, to, tag, context),
+                }
+            }
+            SendBy::Vector => match tag {
+                None => endpoint.sendv(buffers, to, context),
+                Some(tag) => endpoint.tsendv(buffers, to, tag, context),
+            },
+            SendBy::Message => {
+                let flags = flags.unwrap_or_default();
+                endpoint.sendmsg(Send { buffers, to, tag, data, context, flags })
+            }
+            SendBy::Raw => send_raw(endpoint, &buffers, Post { peer: to, tag, data, context, flags }),
+            SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag, data),
+        }
+    }
+}
+
+impl ReceiveCall {
+    pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
+        let ReceiveCall { by, buffers, from, tagged, context, flags } = self;
+        match by {
+            ReceiveBy::Single => {
+                let buffer = buffers.into_iter().next().expect("a single call has a single buffer");
+                match tagged {
+                    None => endpoint.recv(buffer, from, context),
+                    Some((tag, ignore)) => endpoint.trecv(buffer, from, tag, ignore, context),
+                }
+            }
+            ReceiveBy::Vector => match tagged {
+                None => endpoint.recvv(buffers, from, context),
+                Some((tag, ignore)) => endpoint.trecvv(buffers, from, tag, ignore, context),
+            },
+            ReceiveBy::Message => endpoint.recvmsg(Receive { buffers, from, tagged, context, flags }),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The form in which the library's types travel to another process and back.
+
+use std::net::SocketAddr;
+
+use homespun::flags::CompletionFlags;
+use homespun::transport::LinkError;
+use homespun::{
+    Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
+    FabricAddress, Misuse, OperationError, ReadError,
+};
+use serde::{Deserialize, Serialize};
+
+use super::net::Transport;
+use super::party::Ended;
+use super::payload;
+
+/// A text that is part of the library. By this name it is not borrowed from what another process has said.
+type Constant = &'static str;
+
+/// Flags of any kind, as their bits.
+pub(crate) mod bits {
+    use bitflags::Flags;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<F: Flags<Bits = u64>, S: Serializer>(
+        flags: &F,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        flags.bits().serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, F: Flags<Bits = u64>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<F, D::Error> {
+        u64::deserialize(from).map(F::from_bits_retain)
+    }
+}
+
+/// What another process says of the library's texts is kept for ever; it says little.
+mod constant {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(text: &&'static str, to: S) -> Result<S::Ok, S::Error> {
+        text.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
+        String::deserialize(from).map(|text| &*text.leak())
+    }
+}
+
+/// What is sent in place of a type that is only a wrapper.
+macro_rules! travels_as {
+    ($module:ident: $type:ty, $form:ty, $into:expr, $from:expr) => {
+        pub(crate) mod $module {
+            use super::*;
+            use serde::{Deserializer, Serializer};
+
+            pub(crate) fn serialize<S: Serializer>(it: &$type, to: S) -> Result<S::Ok, S::Error> {
+                let into: fn(&$type) -> $form = $into;
+                into(it).serialize(to)
+            }
+
+            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$type, D::Error> {
+                <$form>::deserialize(from).map($from)
+            }
+        }
+    };
+}
+
+travels_as! { address: Address, SocketAddr, Address::socket_addr, Address::from }
+travels_as! { optional_address: Option<Address>, Option<SocketAddr>,
+|address| address.map(|address| address.socket_addr()), |address| address.map(Address::from) }
+travels_as! { fabric_address: FabricAddress, u64, |address| address.0, FabricAddress }
+travels_as! { errno: Errno, i32, |errno| errno.raw(), Errno::new }
+travels_as! { optional_flags: Option<homespun::flags::OpFlags>, Option<u64>,
+|flags| flags.map(|flags| flags.bits()),
+|bits| bits.map(homespun::flags::OpFlags::from_bits_retain) }
+travels_as! { optional_format: Option<CqFormat>, Option<u8>,
+|format| format.map(|format| format as u8),
+|number| {
+    let formats = [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged];
+    number.and_then(|number| formats.into_iter().find(|&format| format as u8 == number))
+} }
+
+travels_as! { rooms: Vec<BytesMut>, Vec<usize>,
+|rooms| rooms.iter().map(BytesMut::len).collect(),
+|lens_bytes| lens_bytes.into_iter().map(payload::room).collect() }
+
+// By its place in the list of those that reach other processes.
+travels_as! { transport: Transport, usize,
+|transport| {
+    let place = Transport::BETWEEN_PROCESSES.iter().position(|listed| listed == transport);
+    place.expect("the transport reaches other processes")
+},
+|place| Transport::BETWEEN_PROCESSES[place].clone() }
+
+/// How an operation ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum EndedForm {
+    Completed(#[serde(with = "CompletionForm")] Completion, #[serde(with = "fabric_address")] FabricAddress),
+    Failed(#[serde(with = "CompletionErrorForm")] CompletionError),
+}
+
+impl From<Ended> for EndedForm {
+    fn from(ended: Ended) -> EndedForm {
+        match ended {
+            Ok((completion, source)) => EndedForm::Completed(completion, source),
+            Err(failed) => EndedForm::Failed(failed),
+        }
+    }
+}
+
+impl From<EndedForm> for Ended {
+    fn from(form: EndedForm) -> Ended {
+        match form {
+            EndedForm::Completed(completion, source) => Ok((completion, source)),
+            EndedForm::Failed(failed) => Err(failed),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Completion")]
+pub(crate) struct CompletionForm {
+    context: u64,
+    #[serde(with = "bits")]
+    flags: CompletionFlags,
+    len_bytes: usize,
+    data: u64,
+    tag: u64,
+    #[serde(with = "BufferForm")]
+    buffer: Buffer,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Buffer")]
+enum BufferForm {
+    None,
+    Sent(Bytes),
+    SentVector(Vec<Bytes>),
+    Received(BytesMut),
+    ReceivedVector(Vec<BytesMut>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "CompletionError")]
+pub(crate) struct CompletionErrorForm {
+    #[serde(with = "CompletionForm")]
+    completion: Completion,
+    #[serde(with = "OperationErrorForm")]
+    error: OperationError,
+    #[serde(with = "fabric_address")]
+    source: FabricAddress,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "OperationError")]
+enum OperationErrorForm {
+    Truncated { overflow_bytes: u64 },
+    Cancelled,
+    Fault,
+    Link(#[serde(with = "LinkErrorForm")] LinkError),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "LinkError")]
+enum LinkErrorForm {
+    Closed,
+    System(#[serde(with = "errno")] Errno),
+    Denied(#[serde(with = "constant")] Constant),
+    Protocol(#[serde(with = "constant")] Constant),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "ReadError")]
+pub(crate) enum ReadErrorForm {
+    Empty,
+    ErrorAvailable,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Error")]
+pub(crate) enum ErrorForm {
+    Misuse(#[serde(with = "misuse")] Misuse),
+    System {
+        #[serde(with = "constant")]
+        call: Constant,
+        #[serde(with = "errno")]
+        errno: Errno,
+    },
+    Again(#[serde(with = "AgainForm")] Again),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Again")]
+enum AgainForm {
+    QueueFull,
+    CompletionQueueFull,
+}
+
+travels_as! { misuse: Misuse, MisuseForm, |misuse| MisuseForm::from(misuse), Misuse::from }
+
+/// The mistakes that a party's calls can be told of.
+#[derive(Serialize, Deserialize)]
+enum MisuseForm {
+    UnknownAddress(u64),
+    TooLong { len_bytes: u64, max_bytes: u64 },
+    TooManySegments { count: usize, max: usize },
+    Flags(u64),
+    State(#[serde(with = "constant")] Constant),
+    NoCapability(#[serde(with = "constant")] Constant),
+    NotFound(#[serde(with = "constant")] Constant),
+    Invalid(#[serde(with = "constant")] Constant),
+}
+
+impl From<&Misuse> for MisuseForm {
+    fn from(misuse: &Misuse) -> MisuseForm {
+        match *misuse {
+            Misuse::UnknownAddress(address) => MisuseForm::UnknownAddress(address),
+            Misuse::TooLong { len_bytes, max_bytes } => MisuseForm::TooLong { len_bytes, max_bytes },
+            Misuse::TooManySegments { count, max } => MisuseForm::TooManySegments { count, max },
+            Misuse::Flags(bits) => MisuseForm::Flags(bits),
+            Misuse::State(what) => MisuseForm::State(what),
+            Misuse::NoCapability(name) => MisuseForm::NoCapability(name),
+            Misuse::NotFound(what) => MisuseForm::NotFound(what),
+            Misuse::Invalid(what) => MisuseForm::Invalid(what),
+            ref other => panic!("no call of a party in another process was expected to answer {other:?}"),
+        }
+    }
+}
+
+impl From<MisuseForm> for Misuse {
+    fn from(form: MisuseForm) -> Misuse {
+        match form {
+            MisuseForm::UnknownAddress(address) => Misuse::UnknownAddress(address),
+            MisuseForm::TooLong { len_bytes, max_bytes } => Misuse::TooLong { len_bytes, max_bytes },
+            MisuseForm::TooManySegments { count, max } => Misuse::TooManySegments { count, max },
+            MisuseForm::Flags(bits) => Misuse::Flags(bits),
+            MisuseForm::State(what) => Misuse::State(what),
+            MisuseForm::NoCapability(name) => Misuse::NoCapability(name),
+            MisuseForm::NotFound(what) => Misuse::NotFound(what),
+            MisuseForm::Invalid(what) => Misuse::Invalid(what),
+        }
+    }
+}

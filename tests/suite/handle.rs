@@ -1,0 +1,457 @@
+//! The objects of a party, with the calls that they have in the library, whether the party lives in this process or in
+//! another.
+
+use std::sync::Arc;
+use std::thread;
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::OpFlags;
+use homespun::info::Info;
+use homespun::{
+    Address, AddressVector, Bytes, BytesMut, Completion, CompletionError, CompletionQueue, CqFormat, Error,
+    FabricAddress, ReadError,
+};
+
+use super::call::{
+    AddressForm, Answer, Call, Direction, QueueName, ReceiveBy, ReceiveCall, RefusedForm, SendBy, SendCall,
+};
+use super::net::Queues;
+use super::party::Ended;
+use super::raw::{Post, RawRoom};
+use super::worker::Worker;
+
+/// A party's endpoint.
+pub(crate) struct Endpoint {
+    /// `None` while it is being dropped.
+    place: Option<EndpointPlace>,
+    /// Driven while it closes: closing waits for its peers.
+    queues: Arc<Queues>,
+}
+
+enum EndpointPlace {
+    Here(homespun::Endpoint),
+    There { worker: Arc<Worker>, name: Address, info: Box<Info> },
+}
+
+/// A party's completion queue.
+#[derive(Clone)]
+pub(crate) enum Queue {
+    Here(CompletionQueue),
+    There { worker: Arc<Worker>, name: QueueName, depth_entries: usize, format: CqFormat },
+}
+
+/// A party's address vector.
+pub(crate) enum Vector {
+    Here(AddressVector),
+    There(Arc<Worker>),
+}
+
+/// Memory that a posted receive fills.
+pub(crate) enum Room {
+    Here(RawRoom),
+    There { worker: Arc<Worker>, context: u64 },
+}
+
+impl Endpoint {
+    pub(super) fn here(endpoint: homespun::Endpoint, queues: Arc<Queues>) -> Endpoint {
+        Endpoint { place: Some(EndpointPlace::Here(endpoint)), queues }
+    }
+
+    pub(super) fn there(worker: Arc<Worker>, name: Address, info: Info, queues: Arc<Queues>) -> Endpoint {
+        let place = EndpointPlace::There { worker, name, info: Box::new(info) };
+        Endpoint { place: Some(place), queues }
+    }
+
+    /// The library's own object, of a party in this process.
+    #[track_caller]
+    pub(crate) fn as_here(&self) -> &homespun::Endpoint {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => endpoint,
+            EndpointPlace::There { .. } => panic!("the party lives in another process"),
+        }
+    }
+
+    pub(crate) fn info(&self) -> &Info {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => endpoint.info(),
+            EndpointPlace::There { info, .. } => info,
+        }
+    }
+
+    pub(crate) fn name(&self) -> Result<Address, Error> {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => endpoint.name(),
+            EndpointPlace::There { name, .. } => Ok(*name),
+        }
+    }
+
+    pub(crate) fn send(&self, message: Bytes, to: FabricAddress, context: u64) -> Result<(), Error> {
+        self.post_send(SendBy::Single, vec![message], to, None, None, context)
+    }
+
+    pub(crate) fn sendv(&self, pieces: Vec<Bytes>, to: FabricAddress, context: u64) -> Result<(), Error> {
+        self.post_send(SendBy::Vector, pieces, to, None, None, context)
+    }
+
+    pub(crate) fn senddata(
+        &self,
+        message: Bytes,
+        data: u64,
+        to: FabricAddress,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post_send(SendBy::Single, vec![message], to, None, Some(data), context)
+    }
+
+    pub(crate) fn tsend(
+        &self,
+        message: Bytes,
+        to: FabricAddress,
+        tag: u64,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post_send(SendBy::Single, vec![message], to, Some(tag), None, context)
+    }
+
+    pub(crate) fn tsendv(
+        &self,
+        pieces: Vec<Bytes>,
+        to: FabricAddress,
+        tag: u64,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post_send(SendBy::Vector, pieces, to, Some(tag), None, context)
+    }
+
+    pub(crate) fn tsenddata(
+        &self,
+        message: Bytes,
+        data: u64,
+        to: FabricAddress,
+        tag: u64,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post_send(SendBy::Single, vec![message], to, Some(tag), Some(data), context)
+    }
+
+    pub(crate) fn sendmsg(&self, send: Send) -> Result<(), Error> {
+        let Send { buffers, to, tag, data, context, flags } = send;
+        self.post(SendCall { by: SendBy::Message, buffers, to, tag, data, context, flags: Some(flags) })
+    }
+
+    /// Sends from memory that nothing else uses, through the raw tier.
+    pub(crate) fn send_raw(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
+        let Post { peer: to, tag, data, context, flags } = post;
+        self.post(SendCall { by: SendBy::Raw, buffers: pieces.to_vec(), to, tag, data, context, flags })
+    }
+
+    pub(crate) fn inject(
+        &self,
+        message: &[u8],
+        to: FabricAddress,
+        tag: Option<u64>,
+        data: Option<u64>,
+    ) -> Result<(), Error> {
+        self.post_send(SendBy::Inject, vec![Bytes::copy_from_slice(message)], to, tag, data, 0)
+    }
+
+    pub(crate) fn recv(&self, buffer: BytesMut, from: FabricAddress, context: u64) -> Result<(), Error> {
+        self.post_receive(ReceiveBy::Single, vec![buffer], from, None, context)
+    }
+
+    pub(crate) fn recvv(
+        &self,
+        buffers: Vec<BytesMut>,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post_receive(ReceiveBy::Vector, buffers, from, None, context)
+    }
+
+    pub(crate) fn trecv(
+        &self,
+        buffer: BytesMut,
+        from: FabricAddress,
+        tag: u64,
+        ignore: u64,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post_receive(ReceiveBy::Single, vec![buffer], from, Some((tag, ignore)), context)
+    }
+
+    pub(crate) fn trecvv(
+        &self,
+        buffers: Vec<BytesMut>,
+        from: FabricAddress,
+        tag: u64,
+        ignore: u64,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post_receive(ReceiveBy::Vector, buffers, from, Some((tag, ignore)), context)
+    }
+
+    pub(crate) fn recvmsg(&self, receive: Receive) -> Result<(), Error> {
+        let Receive { buffers, from, tagged, context, flags } = receive;
+        self.take(ReceiveCall { by: ReceiveBy::Message, buffers, from, tagged, context, flags })
+    }
+
+    /// Receives into pieces of memory of these lengths, through the raw tier. The context must be one that the endpoint
+    /// uses once.
+    pub(crate) fn receive_raw(&self, lens_bytes: &[usize], ignore: u64, post: Post) -> Result<Room, Error> {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => {
+                RawRoom::post(endpoint, lens_bytes, ignore, post).map(Room::Here)
+            }
+            EndpointPlace::There { worker, .. } => {
+                worker.ask_done(&Call::ReceiveRaw { lens_bytes: lens_bytes.to_vec(), ignore, post })?;
+                Ok(Room::There { worker: worker.clone(), context: post.context })
+            }
+        }
+    }
+
+    pub(crate) fn cancel(&self, context: u64) -> Result<(), Error> {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => endpoint.cancel(context),
+            EndpointPlace::There { worker, .. } => worker.ask_done(&Call::Cancel { context }),
+        }
+    }
+
+    pub(crate) fn tx_op_flags(&self) -> OpFlags {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => endpoint.tx_op_flags(),
+            EndpointPlace::There { worker, .. } => match worker.ask(&Call::OpFlags(Direction::Transmit)) {
+                Answer::Flags(flags) => flags,
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    pub(crate) fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => endpoint.set_tx_op_flags(flags),
+            EndpointPlace::There { worker, .. } => {
+                worker.ask_done(&Call::SetOpFlags(Direction::Transmit, flags))
+            }
+        }
+    }
+
+    pub(crate) fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => endpoint.set_rx_op_flags(flags),
+            EndpointPlace::There { worker, .. } => {
+                worker.ask_done(&Call::SetOpFlags(Direction::Receive, flags))
+            }
+        }
+    }
+
+    fn post_send(
+        &self,
+        by: SendBy,
+        buffers: Vec<Bytes>,
+        to: FabricAddress,
+        tag: Option<u64>,
+        data: Option<u64>,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post(SendCall { by, buffers, to, tag, data, context, flags: None })
+    }
+
+    fn post(&self, send: SendCall) -> Result<(), Error> {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => send.post(endpoint),
+            EndpointPlace::There { worker, .. } => worker.ask_done(&Call::Send(send)),
+        }
+    }
+
+    fn post_receive(
+        &self,
+        by: ReceiveBy,
+        buffers: Vec<BytesMut>,
+        from: FabricAddress,
+        tagged: Option<(u64, u64)>,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.take(ReceiveCall { by, buffers, from, tagged, context, flags: OpFlags::empty() })
+    }
+
+    fn take(&self, receive: ReceiveCall) -> Result<(), Error> {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => receive.post(endpoint),
+            EndpointPlace::There { worker, .. } => worker.ask_done(&Call::Receive(receive)),
+        }
+    }
+
+    fn place(&self) -> &EndpointPlace {
+        self.place.as_ref().expect("it is used before it is dropped")
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        match self.place.take() {
+            Some(EndpointPlace::Here(endpoint)) => thread::scope(|scope| {
+                let closing = scope.spawn(|| drop(endpoint));
+                while !closing.is_finished() {
+                    self.queues.progress();
+                    thread::yield_now();
+                }
+            }),
+            Some(EndpointPlace::There { worker, .. }) if !thread::panicking() => {
+                worker.ask_if_alive(&Call::CloseEndpoint);
+            }
+            Some(EndpointPlace::There { .. }) | None => {}
+        }
+    }
+}
+
+impl Queue {
+    /// The library's own object, of a party in this process.
+    #[track_caller]
+    pub(crate) fn as_here(&self) -> &CompletionQueue {
+        match self {
+            Queue::Here(cq) => cq,
+            Queue::There { .. } => panic!("the party lives in another process"),
+        }
+    }
+
+    pub(crate) fn format(&self) -> CqFormat {
+        match self {
+            Queue::Here(cq) => cq.format(),
+            Queue::There { format, .. } => *format,
+        }
+    }
+
+    pub(crate) fn depth_entries(&self) -> usize {
+        match self {
+            Queue::Here(cq) => cq.depth_entries(),
+            Queue::There { depth_entries, .. } => *depth_entries,
+        }
+    }
+
+    pub(crate) fn progress(&self) {
+        match self {
+            Queue::Here(cq) => cq.progress(),
+            Queue::There { worker, .. } => worker.progress(),
+        }
+    }
+
+    pub(crate) fn read(&self) -> Result<Completion, ReadError> {
+        self.read_from().map(|(completion, _)| completion)
+    }
+
+    pub(crate) fn read_from(&self) -> Result<(Completion, FabricAddress), ReadError> {
+        match self {
+            Queue::Here(cq) => cq.read_from(),
+            Queue::There { .. } => {
+                let mut read = None;
+                self.read_each(1, |completion, source| read = Some((completion, source)))?;
+                read.ok_or(ReadError::Empty)
+            }
+        }
+    }
+
+    /// In another process everything has been read before the first is taken.
+    pub(crate) fn read_each(
+        &self,
+        max: usize,
+        mut take: impl FnMut(Completion, FabricAddress),
+    ) -> Result<usize, ReadError> {
+        let (worker, name) = match self {
+            Queue::Here(cq) => return cq.read_each(max, take),
+            Queue::There { worker, name, .. } => (worker, *name),
+        };
+        match worker.ask(&Call::ReadEach(name, max)) {
+            Answer::Read(entries) => {
+                let count = entries.len();
+                for entry in entries {
+                    let (completion, source) = Ended::from(entry).expect("an error ends the batch");
+                    take(completion, source);
+                }
+                Ok(count)
+            }
+            Answer::NothingRead(error) => Err(error),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn strerror(&self, provider_errno: i32) -> String {
+        match self {
+            Queue::Here(cq) => cq.strerror(provider_errno).to_owned(),
+            Queue::There { worker, .. } => match worker.ask(&Call::Strerror(provider_errno)) {
+                Answer::Text(text) => text,
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    pub(crate) fn read_error(&self) -> Result<CompletionError, ReadError> {
+        match self {
+            Queue::Here(cq) => cq.read_error(),
+            Queue::There { worker, name, .. } => match worker.ask(&Call::ReadError(*name)) {
+                Answer::Ended(Some(ended)) => Ok(Ended::from(ended).expect_err("an error")),
+                Answer::NothingRead(error) => Err(error),
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+}
+
+impl Vector {
+    /// The library's own object, of a party in this process.
+    #[track_caller]
+    pub(crate) fn as_here(&self) -> &AddressVector {
+        match self {
+            Vector::Here(av) => av,
+            Vector::There(_) => panic!("the party lives in another process"),
+        }
+    }
+
+    pub(crate) fn insert(&self, addresses: &[Address]) -> Vec<Result<FabricAddress, Error>> {
+        let worker = match self {
+            Vector::Here(av) => return av.insert(addresses),
+            Vector::There(worker) => worker,
+        };
+        match worker.ask(&Call::Insert(addresses.iter().map(|&address| AddressForm(address)).collect())) {
+            Answer::Inserted(inserted) => inserted
+                .into_iter()
+                .map(|result| result.map(FabricAddress).map_err(|RefusedForm(error)| error))
+                .collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn remove(&self, addresses: &[FabricAddress]) -> Result<(), Error> {
+        match self {
+            Vector::Here(av) => av.remove(addresses),
+            Vector::There(worker) => {
+                worker.ask_done(&Call::Remove(addresses.iter().map(|address| address.0).collect()))
+            }
+        }
+    }
+
+    pub(crate) fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
+        match self {
+            Vector::Here(av) => av.reverse_lookup(address),
+            Vector::There(worker) => match worker.ask(&Call::ReverseLookup(AddressForm(*address))) {
+                Answer::Found(found) => found.map(FabricAddress),
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+}
+
+impl Room {
+    /// What was received, after its completion was read. Fails if memory beyond the room was touched.
+    #[track_caller]
+    pub(crate) fn taken(self, completion: &Completion) -> Vec<u8> {
+        let (worker, context) = match self {
+            Room::Here(room) => return room.taken(completion.context, completion.len_bytes),
+            Room::There { worker, context } => (worker, context),
+        };
+        assert_eq!(completion.context, context, "the completion of another operation");
+        match worker.ask(&Call::Taken { context, len_bytes: completion.len_bytes }) {
+            Answer::Bytes(bytes) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A party in a process of its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use homespun::{Address, AddressVector, CompletionQueue, Error, FabricAddress};
+
+use super::call::{AddressForm, Answer, Call, Direction, QueueName, RefusedForm};
+use super::form::EndedForm;
+use super::handle::{Endpoint, Queue};
+use super::net::{Net, Turns};
+use super::party::{Ended, Party, poll};
+use super::posix::{become_user, fork_idle_child};
+use super::process::{Channel, Process};
+use super::raw::RawRoom;
+use super::seccomp::{COPIES_ACROSS, refuse};
+
+/// How many times a party is driven without a call before its process sleeps between the rounds.
+const BUSY_ROUNDS: usize = 100;
+
+/// How long it sleeps then, unless it is called.
+const SLEEP: Duration = Duration::from_millis(1);
+
+/// How many rounds a party waits for a completion before it says that there is none yet.
+const WAITING_ROUNDS: usize = 1000;
+
+/// The party as the test sees it. Its process ends with this.
+pub(crate) struct Worker(Mutex<Process>);
+
+impl Worker {
+    pub(super) fn spawn() -> Worker {
+        Worker(Mutex::new(Process::spawn(concat!(module_path!(), "::a_party_in_a_process_of_its_own"))))
+    }
+
+    #[track_caller]
+    pub(super) fn ask(&self, call: &Call) -> Answer {
+        let mut process = self.process();
+        process.tell(call);
+        process.hear()
+    }
+
+    /// Asks for something that is done or refused.
+    #[track_caller]
+    pub(super) fn ask_done(&self, call: &Call) -> Result<(), Error> {
+        match self.ask(call) {
+            Answer::Done => Ok(()),
+            Answer::Refused(error) => Err(error),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn progress(&self) {
+        self.ask_done(&Call::Progress).expect("driving is not refused");
+    }
+
+    /// Asks a party that may have been killed.
+    pub(super) fn ask_if_alive(&self, call: &Call) {
+        let mut process = self.process();
+        if !process.has_ended() {
+            process.tell(call);
+            let _answer: Answer = process.hear();
+        }
+    }
+
+    /// Kills the party's process, and waits until nothing is left of it.
+    pub(super) fn kill(&self) {
+        self.process().kill();
+    }
+
+    fn process(&self) -> MutexGuard<'_, Process> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The party in its process.
+struct Host {
+    /// `None` once it was closed: what has ended can still be read.
+    endpoint: Option<Endpoint>,
+    cq: CompletionQueue,
+    receive_cq: Option<CompletionQueue>,
+    av: AddressVector,
+    is_awake: bool,
+    /// The memory of raw receives, by their contexts.
+    rooms: BTreeMap<u64, RawRoom>,
+}
+
+impl Host {
+    fn new(party: Party, is_awake: bool) -> Host {
+        let Party { endpoint, cq, receive_cq, av, .. } = party;
+        let queue = |queue: Queue| queue.as_here().clone();
+        Host {
+            endpoint: Some(endpoint),
+            cq: queue(cq),
+            receive_cq: receive_cq.map(queue),
+            av: av.as_here().clone(),
+            is_awake,
+            rooms: BTreeMap::new(),
+        }
+    }
+
+    fn serve(mut self, channel: &mut Channel) {
+        loop {
+            self.drive_until_called(channel);
+            let Some(call) = channel.hear().expect("a test that asks") else { return };
+            let answer = self.answer(call);
+            channel.tell(&answer).expect("a test that listens");
+        }
+    }
+
+    fn drive_until_called(&self, channel: &Channel) {
+        if !self.is_awake {
+            return;
+        }
+        let mut rounds = 0;
+        while !channel.has_news(if rounds < BUSY_ROUNDS { Duration::ZERO } else { SLEEP }) {
+            self.progress();
+            thread::yield_now();
+            rounds += 1;
+        }
+    }
+
+    fn progress(&self) {
+        self.cq.progress();
+        if let Some(receive_cq) = &self.receive_cq {
+            receive_cq.progress();
+        }
+    }
+
+    fn answer(&mut self, call: Call) -> Answer {
+        match call {
+            Call::Open { .. } => panic!("the party is open"),
+            Call::Wake => self.is_awake = true,
+            Call::Progress => self.progress(),
+            Call::RefuseCopies { errno } => refuse(&COPIES_ACROSS, errno),
+            Call::Fork { lingers } => fork_idle_child(lingers),
+            Call::CloseEndpoint => self.endpoint = None,
+            Call::Poll(name) => return Answer::Ended(poll(self.queue(name)).map(EndedForm::from)),
+            Call::Next(name) => return Answer::Ended(self.next(name).map(EndedForm::from)),
+            Call::ReadEach(name, max) => return self.read_each(name, max),
+            Call::ReadError(name) => {
+                return match self.queue(name).read_error() {
+                    Ok(failed) => Answer::Ended(Some(EndedForm::Failed(failed))),
+                    Err(error) => Answer::NothingRead(error),
+                };
+            }
+            Call::Strerror(number) => return Answer::Text(self.cq.strerror(number).to_owned()),
+            Call::Insert(addresses) => {
+                let addresses: Vec<Address> = addresses.into_iter().map(|AddressForm(it)| it).collect();
+                let inserted = self.av.insert(&addresses).into_iter();
+                let inserted = inserted.map(|result| result.map(|address| address.0).map_err(RefusedForm));
+                return Answer::Inserted(inserted.collect());
+            }
+            Call::Remove(addresses) => {
+                let addresses: Vec<_> = addresses.into_iter().map(FabricAddress).collect();
+                return done(self.av.remove(&addresses));
+            }
+            Call::ReverseLookup(AddressForm(address)) => {
+                return Answer::Found(self.av.reverse_lookup(&address).map(|found| found.0));
+            }
+            Call::Taken { context, len_bytes } => {
+                let room = self.rooms.remove(&context).expect("a raw receive of this context");
+                return Answer::Bytes(room.taken(context, len_bytes));
+            }
+            Call::ReceiveRaw { lens_bytes, ignore, post } => {
+                return match RawRoom::post(self.endpoint(), &lens_bytes, ignore, post) {
+                    Ok(room) => {
+                        self.rooms.insert(post.context, room);
+                        Answer::Done
+                    }
+                    Err(error) => Answer::Refused(error),
+                };
+            }
+            Call::Send(send) => return done(send.post(self.endpoint())),
+            Call::Receive(receive) => return done(receive.post(self.endpoint())),
+            Call::Cancel { context } => return done(self.endpoint().cancel(context)),
+            Call::OpFlags(Direction::Transmit) => return Answer::Flags(self.endpoint().tx_op_flags()),
+            Call::OpFlags(Direction::Receive) => return Answer::Flags(self.endpoint().rx_op_flags()),
+            Call::SetOpFlags(Direction::Transmit, flags) => {
+                return done(self.endpoint().set_tx_op_flags(flags));
+            }
+            Call::SetOpFlags(Direction::Receive, flags) => {
+                return done(self.endpoint().set_rx_op_flags(flags));
+            }
+        }
+        Answer::Done
+    }
+
+    /// What ends next, if that is soon.
+    fn next(&self, name: QueueName) -> Option<Ended> {
+        for _ in 0..WAITING_ROUNDS {
+            if let Some(ended) = poll(self.queue(name)) {
+                return Some(ended);
+            }
+            thread::yield_now();
+        }
+        None
+    }
+
+    fn read_each(&self, name: QueueName, max: usize) -> Answer {
+        let mut entries = Vec::new();
+        match self.queue(name).read_each(max, |completion, source| entries.push(Ok((completion, source)))) {
+            Ok(count) => {
+                assert_eq!(count, entries.len());
+                Answer::Read(entries.into_iter().map(EndedForm::from).collect())
+            }
+            Err(error) => Answer::NothingRead(error),
+        }
+    }
+
+    fn endpoint(&self) -> &homespun::Endpoint {
+        self.endpoint.as_ref().expect("nothing is asked of a closed endpoint").as_here()
+    }
+
+    fn queue(&self, name: QueueName) -> &CompletionQueue {
+        match name {
+            QueueName::First => &self.cq,
+            QueueName::Receive => self.receive_cq.as_ref().expect("the party has two queues"),
+        }
+    }
+}
+
+fn done(result: Result<(), Error>) -> Answer {
+    match result {
+        Ok(()) => Answer::Done,
+        Err(error) => Answer::Refused(error),
+    }
+}
+
+#[test]
+#[ignore = "an entry: other tests run it, in processes of their own"]
+fn a_party_in_a_process_of_its_own() {
+    let Some(mut channel) = Channel::inherited() else { return };
+    let Some(Call::Open { transport, setup }) = channel.hear().expect("a test that asks") else { return };
+    if let Some(uid) = setup.user {
+        become_user(uid);
+    }
+    let is_awake = !setup.asleep;
+    let net = Net::new(&transport, Turns::Alternate);
+    let party = net.open(setup);
+    let opened = Answer::Opened {
+        name: AddressForm(party.endpoint.name().expect("an endpoint in service has a name")),
+        depth_entries: party.cq.depth_entries(),
+        format: Some(party.cq.format()),
+    };
+    channel.tell(&opened).expect("a test that listens");
+    Host::new(party, is_awake).serve(&mut channel);
+}
