@@ -122,9 +122,18 @@ pub(crate) enum Failure {
     /// The peer process could not be started.
     #[error("cannot start a peer process: {0}")]
     Start(io::Error),
-    /// The peer process did not say where it listens.
-    #[error("the peer process did not start to listen")]
-    NotListening,
+    /// The peer process did not say what it was asked.
+    #[error("the peer process said nothing for {} s", .timeout.as_secs_f64())]
+    PeerSilent {
+        /// How long was waited.
+        timeout: Duration,
+    },
+    /// The peer process said something else than it was asked.
+    #[error("the peer process is of another version")]
+    PeerTalk,
+    /// The peer process is there no more.
+    #[error("it is there no more")]
+    PeerGone,
     /// The peer process ended before its time.
     #[error("the peer process ended too early ({status}): {cause}")]
     PeerEnded {
@@ -141,6 +150,14 @@ pub(crate) enum Failure {
     Pin {
         /// The core.
         core: usize,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Something that a bare loop needs is not to be had.
+    #[error("cannot measure without the fabric: {doing}: {error}")]
+    Bare {
+        /// What was tried.
+        doing: &'static str,
         /// What the system said.
         error: io::Error,
     },

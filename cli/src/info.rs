@@ -14,7 +14,8 @@ use crate::failure::Failure;
 ///
 /// Asks getinfo, as fi_getinfo(3) describes it, and shows each answer: the domain and the kind of endpoint, the
 /// addresses at both ends, what an endpoint can do, and how much of it. Without NODE and SERVICE, each address format
-/// of each domain is shown once, without addresses.
+/// of each domain is shown once, without addresses. Last comes what was found on this host that makes a domain faster or
+/// slower, such as whether large messages may be copied straight from process to process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -52,13 +53,23 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
     let domain = DomainAttr { name: arguments.domain.clone(), ..DomainAttr::default() };
     let hints = Info { domain, ..Info::default() };
     let node = arguments.node.as_deref();
-    let infos = Fabric::new().getinfo(node, arguments.service.as_deref(), flags, Some(&hints))?;
+    let fabric = Fabric::new();
+    let infos = fabric.getinfo(node, arguments.service.as_deref(), flags, Some(&hints))?;
+    let mut domains = Vec::new();
     for (index, info) in infos.iter().enumerate() {
         if index > 0 {
             console.line("")?;
         }
         let text = if arguments.verbose { render::in_full(info) } else { render::in_short(info) };
         console.line(text.trim_end())?;
+        if let Some(name) = info.domain.name.as_deref().filter(|name| !domains.contains(name)) {
+            domains.push(name);
+        }
+    }
+    for name in domains {
+        for finding in fabric.findings(name) {
+            console.line(format_args!("\n{name}: {finding}"))?;
+        }
     }
     Ok(())
 }

@@ -1,8 +1,14 @@
 //! The `homespun` command.
 
+#![deny(unsafe_code)]
+
+mod bench;
 mod console;
+mod cores;
+mod exchange;
 mod failure;
 mod info;
+mod peer_process;
 mod pingpong;
 mod size;
 
@@ -14,8 +20,8 @@ use crate::console::Console;
 
 /// The software fabric homespun, from the command line.
 ///
-/// homespun has the object model of libfabric (endpoints, completion queues, address vectors) over ordinary
-/// networks. This command shows what there is to communicate with, and measures it.
+/// homespun has the object model of libfabric (endpoints, completion queues, address vectors) over shared memory
+/// and ordinary networks. This command shows what there is to communicate with, and measures it.
 #[derive(Debug, Parser)]
 #[command(name = "homespun", version, after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
 struct Arguments {
@@ -33,6 +39,11 @@ Exit status:
 enum Command {
     Info(info::Arguments),
     Pingpong(pingpong::Arguments),
+    Bench(bench::Arguments),
+    #[command(hide = true)]
+    Bare(bench::single::Arguments),
+    #[command(hide = true)]
+    BenchFollower(bench::follower::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -41,6 +52,9 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Info(arguments) => info::run(&arguments, &console),
         Command::Pingpong(arguments) => pingpong::run(&arguments, &mut console),
+        Command::Bench(arguments) => bench::run(&arguments, &mut console),
+        Command::Bare(arguments) => bench::single::run(&arguments, &console),
+        Command::BenchFollower(arguments) => bench::follower::run(&arguments, &console),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

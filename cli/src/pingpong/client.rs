@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use super::channel::{Channel, Settings};
-use super::measure;
-use super::pattern::Direction;
-use super::plan::{Greeting, Plan, WINDOW_MAX_BYTES, WINDOW_MAX_MESSAGES};
-use super::port::Port;
-use super::server::{READY, kind};
-use super::table::Heading;
-use super::target::Target;
+use super::plan::{Greeting, Plan};
+use super::server::READY;
+use super::table::{Heading, Row};
 use crate::console::Console;
+use crate::exchange::channel::{Channel, Settings, kind};
+use crate::exchange::measure::{self, Metric};
+use crate::exchange::pattern::Direction;
+use crate::exchange::port::Port;
+use crate::exchange::run::{Run, WINDOW_MAX_BYTES, WINDOW_MAX_MESSAGES};
+use crate::exchange::target::Target;
 use crate::failure::Failure;
 use crate::size;
 
@@ -40,8 +41,7 @@ impl Client<'_> {
         console.start_progress(runs.len());
         for run in runs {
             console.step(size::with_unit(run.size_bytes as u64));
-            let row = measure::lead(&mut channel, run)?;
-            console.line(row)?;
+            console.line(measure(&mut channel, run)?)?;
             console.step_done();
         }
         console.end_progress();
@@ -65,6 +65,13 @@ impl Client<'_> {
         console.line("")?;
         console.line(Heading)
     }
+}
+
+fn measure(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
+    let latency_us = measure::lead(channel, Metric::Latency, run)?;
+    let message_us = measure::lead(channel, Metric::Bandwidth, run)?;
+    let Run { size_bytes, round_trips, messages, .. } = *run;
+    Ok(Row { size_bytes, round_trips, latency_us, messages, message_us })
 }
 
 /// Tells the server what is to be done, and waits until it is ready for that.

@@ -1,30 +1,25 @@
 //! `homespun pingpong`: how long a message takes, and how many bytes go through.
 
-mod channel;
 mod client;
-mod cores;
-mod measure;
-mod pattern;
-mod peer_process;
 mod plan;
-mod port;
 mod server;
 mod table;
-mod target;
 
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 
 use self::client::Client;
-use self::cores::Cores;
-use self::peer_process::PeerProcess;
-use self::plan::{ITERATIONS_MAX, Plan, RUNS_MAX, Run, SIZE_MAX_BYTES};
-use self::server::Server;
-use self::target::Target;
+use self::plan::Plan;
+use self::server::{LISTENING, Server};
 use crate::console::Console;
+use crate::cores::{self, Cores};
+use crate::exchange::port;
+use crate::exchange::run::{ITERATIONS_MAX, Run};
+use crate::exchange::sizes::Sizes;
+use crate::exchange::target::Target;
 use crate::failure::Failure;
-use crate::size;
+use crate::peer_process::{self, PeerProcess};
 
 /// Measure latency and bandwidth between two processes.
 ///
@@ -49,14 +44,13 @@ pub(crate) struct Arguments {
     /// As a server, go on after the first client.
     #[arg(long, requires = "listen")]
     keep: bool,
-    /// Only this domain, such as tcp. By default every one in turn, or by address the best one that reaches it.
+    /// Only this domain, shm or tcp. By default every one in turn, shm first, or by address the best one that reaches it.
     #[arg(long, value_name = "NAME")]
     domain: Option<String>,
     /// The sizes of messages in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
     #[arg(
         long,
         value_name = "LIST",
-        value_parser = message_sizes,
         default_value = "1,4,16,64,256,1K,4K,16K,64K,256K,1M,4M",
         conflicts_with = "listen"
     )]
@@ -97,7 +91,7 @@ pub(crate) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  homespun pingpong                              every domain, on this host
+  homespun pingpong                              shared memory, then TCP, on this host
   homespun pingpong --sizes 8,1M --tagged        two sizes, tagged messages
   homespun pingpong --listen                     a server on every interface, port 7471
   homespun pingpong server.example --check       its client
@@ -117,7 +111,8 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
 fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Failure> {
     let Arguments { keep, domain, core, peer_process, .. } = arguments;
     if *peer_process {
-        peer_process::end_with_parent();
+        // It is told nothing, and ends with its parent.
+        drop(peer_process::lines_from_parent());
     }
     let server = Server {
         at: at.clone(),
@@ -175,21 +170,25 @@ fn measure_this_host(arguments: &Arguments, console: &mut Console) -> Result<(),
             console.line("")?;
         }
         let peer_core = pair.map(|(_, peer)| peer);
-        let mut peer = PeerProcess::start(domain, peer_core, arguments.timeout())?;
+        let server = ["pingpong", "--listen", "127.0.0.1:0", "--peer-process", "--domain", domain];
+        let mut peer = PeerProcess::start(&server, peer_core, arguments.timeout())?;
         let client = Client {
-            server: peer.address().clone(),
+            server: listening_address(&peer.next_line()?)?,
             domain: Some(domain),
             timeout: arguments.timeout(),
             plan: &plan,
             about_server: ", a process that was started for this",
             about_cores: &about_cores,
         };
-        client.run(console).map_err(|failure| match failure {
-            Failure::Output(_) => failure,
-            failure => peer.blamed_for(failure),
-        })?;
+        client.run(console).map_err(|failure| peer.blamed_for(failure))?;
     }
     Ok(())
+}
+
+/// Reads where a server says it listens.
+fn listening_address(line: &str) -> Result<Target, Failure> {
+    let address = line.strip_prefix(LISTENING).and_then(|rest| rest.split(' ').next()?.parse().ok());
+    address.ok_or(Failure::PeerTalk)
 }
 
 impl Arguments {
@@ -200,41 +199,5 @@ impl Arguments {
     fn plan(&self) -> Plan {
         let runs = self.sizes.0.iter().map(|&size| Run::new(size, self.iterations));
         Plan { tagged: self.tagged, check: self.check, runs: runs.collect() }
-    }
-}
-
-/// Sizes of messages, in the order in which they are measured.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Sizes(Vec<usize>);
-
-/// Reads the sizes of messages.
-fn message_sizes(text: &str) -> Result<Sizes, String> {
-    let sizes = text.split(',').map(|size| match size::parse(size)? {
-        size if size <= SIZE_MAX_BYTES => Ok(size as usize),
-        _ => Err(format!("messages of at most {} are measured", size::with_unit(SIZE_MAX_BYTES))),
-    });
-    let sizes = sizes.collect::<Result<Vec<usize>, String>>()?;
-    if sizes.len() > RUNS_MAX {
-        return Err(format!("at most {RUNS_MAX} sizes are measured"));
-    }
-    Ok(Sizes(sizes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_come_in_their_order() {
-        assert_eq!(message_sizes("1M,8,0,64M"), Ok(Sizes(vec![1 << 20, 8, 0, 64 << 20])));
-    }
-
-    #[test]
-    fn sizes_that_are_none_too_large_or_too_many_are_refused() {
-        for text in ["", "1,", ",1", "1 2", "65M", "x"] {
-            assert!(message_sizes(text).is_err(), "{text:?}");
-        }
-        assert!(message_sizes(&vec!["1"; RUNS_MAX].join(",")).is_ok());
-        assert!(message_sizes(&vec!["1"; RUNS_MAX + 1].join(",")).is_err());
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 use homespun::FabricAddress;
 
-use super::channel::{CONTROL_MAX_BYTES, Channel, Settings};
-use super::measure;
-use super::pattern::Direction;
 use super::plan::{Greeting, Plan};
-use super::port::{Event, Port};
-use super::target::Target;
 use crate::console::Console;
+use crate::exchange::channel::{CONTROL_MAX_BYTES, Channel, Settings, kind};
+use crate::exchange::measure::{self, Metric};
+use crate::exchange::pattern::Direction;
+use crate::exchange::port::{Event, Port};
+use crate::exchange::target::Target;
 use crate::failure::Failure;
 
 /// How long a server sleeps between looks for a client.
@@ -65,7 +65,8 @@ impl Server<'_> {
         }
         channel.answer(READY)?;
         for run in &runs {
-            measure::follow(&mut channel, run)?;
+            measure::follow(&mut channel, Metric::Latency, run)?;
+            measure::follow(&mut channel, Metric::Bandwidth, run)?;
         }
         if !self.quiet {
             console.line(format_args!("served {client}"))?;
@@ -102,13 +103,6 @@ impl Server<'_> {
 
 /// What the first line that a server writes begins with; an address follows, and a space.
 pub(super) const LISTENING: &str = "listening at ";
-
-/// What messages are like, in words.
-pub(super) fn kind(tagged: bool, check: bool) -> String {
-    let tagged = if tagged { "tagged" } else { "untagged" };
-    let check = if check { ", every byte checked" } else { "" };
-    format!("{tagged} messages{check}")
-}
 
 fn await_greeting(port: &Port) -> Result<BytesMut, Failure> {
     let expect = || {

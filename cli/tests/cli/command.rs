@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 /// How long any test waits for anything, at most.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How much of a core a process has used that is past its beginnings: a few hundredths of a second.
+const BUSY_TICKS: u64 = 5;
+
 /// What the command did.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -39,6 +42,13 @@ pub(crate) fn start(arguments: &[&str]) -> Running {
 /// Runs the command to its end.
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
     start(arguments).finish()
+}
+
+/// The domains that there are, as the command itself says: in the order in which it measures them.
+pub(crate) fn domains_there() -> Vec<&'static str> {
+    let info = run(&["info"]).stdout;
+    let is_there = |name: &&str| info.lines().any(|line| line.starts_with(&format!("{name}: reliable")));
+    ["shm", "tcp"].into_iter().filter(is_there).collect()
 }
 
 impl Running {
@@ -78,10 +88,34 @@ impl Running {
 
     /// The number of the only process that the command has started.
     pub(crate) fn peer_process(&self) -> i32 {
-        let pid = self.child.id();
-        let children =
-            std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("a list of children");
+        let children = self.children();
         children.trim().parse().unwrap_or_else(|_| panic!("not one child: {children:?}"))
+    }
+
+    /// Waits until the command has started a process, and returns its number.
+    fn await_peer_process(&self) -> i32 {
+        let deadline = Instant::now() + PATIENCE;
+        while self.children().trim().is_empty() {
+            assert!(Instant::now() < deadline, "the command starts no process");
+            thread::yield_now();
+        }
+        self.peer_process()
+    }
+
+    /// Waits until the process that the command has started is at work, and returns its number.
+    pub(crate) fn await_busy_peer_process(&self) -> i32 {
+        let pid = self.await_peer_process();
+        let deadline = Instant::now() + PATIENCE;
+        while user_ticks(pid) < BUSY_TICKS {
+            assert!(Instant::now() < deadline, "the peer process does nothing");
+            thread::yield_now();
+        }
+        pid
+    }
+
+    fn children(&self) -> String {
+        let pid = self.child.id();
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("a list of children")
     }
 }
 
@@ -91,6 +125,14 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// How long a process has used a core of its own, in the kernel's ticks.
+fn user_ticks(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name in parentheses may hold anything; utime is the twelfth field after it, as proc(5) has it.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    fields.split_whitespace().nth(11).and_then(|ticks| ticks.parse().ok()).unwrap_or_default()
 }
 
 /// Ends a process at once.

@@ -1,5 +1,7 @@
 //! The command, as its user sees it: what it prints, what it complains about, how it ends.
 
+mod bench;
 mod command;
+mod confined;
 mod info;
 mod pingpong;

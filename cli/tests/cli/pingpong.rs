@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::command::{Outcome, kill, run, start};
+use crate::command::{Outcome, domains_there, kill, run, start};
 
 /// More round trips than any test waits for.
 const ENDLESS: &str = "1000000000";
@@ -18,6 +18,17 @@ fn measure_with_own_peer(arguments: &[&str]) {
     let outcome = run(&[&common, arguments].concat());
     assert!(outcome.status.success(), "{outcome:?}");
     assert_eq!(sizes(&outcome), ["1", "8", "4K", "1M"], "{outcome:?}");
+    assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn every_domain_is_measured_in_turn() {
+    let outcome = run(&["pingpong", "--sizes", "8,64K", "--iterations", "20", "--check"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    let domains = outcome.stdout.lines().filter_map(|line| line.strip_prefix("domain ")?.split(',').next());
+    assert_eq!(domains.collect::<Vec<_>>(), domains_there(), "{outcome:?}");
+    let rows = outcome.stdout.lines().filter(|line| line.trim_start().starts_with("64K"));
+    assert_eq!(rows.count(), domains_there().len(), "{outcome:?}");
     assert_eq!(outcome.stderr, "");
 }
 

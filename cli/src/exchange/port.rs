@@ -13,12 +13,12 @@ use homespun::{
 use super::target::Target;
 use crate::failure::Failure;
 
-/// How many operations fit in each direction: more than the window of any [`Run`](super::plan::Run), with the probes
+/// How many operations fit in each direction: more than the window of any [`Run`](super::run::Run), with the probes
 /// that may go out meanwhile.
 const DEPTH_OPS: usize = 512;
 
 /// The tag of empty messages that only show whether their receiver is there. No counted message has it.
-pub(super) const PROBE_TAG: u64 = u64::MAX;
+pub(crate) const PROBE_TAG: u64 = u64::MAX;
 
 /// The context of the receive for such messages.
 const PROBE_CONTEXT: u64 = u64::MAX;
@@ -27,10 +27,10 @@ const PROBE_CONTEXT: u64 = u64::MAX;
 ///
 /// It takes probes in at any time, whoever sends them; they are no [`Event`].
 #[derive(Debug)]
-pub(super) struct Port {
-    pub(super) endpoint: Endpoint,
-    pub(super) cq: CompletionQueue,
-    pub(super) av: AddressVector,
+pub(crate) struct Port {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) cq: CompletionQueue,
+    pub(crate) av: AddressVector,
     address: Address,
     conversations: Cell<u64>,
 }
@@ -40,7 +40,7 @@ const CONVERSATIONS: u64 = 0xfff0;
 
 /// Something that a port's owner posted has ended.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(crate) enum Event {
     /// The message was sent.
     Sent {
         /// The context of the send.
@@ -63,7 +63,7 @@ pub(super) enum Event {
 
 impl Event {
     /// The context of the operation that has ended.
-    pub(super) fn context(&self) -> u64 {
+    pub(crate) fn context(&self) -> u64 {
         match self {
             Event::Sent { context, .. } | Event::Received { context, .. } => *context,
             Event::Failed(failed) => failed.completion.context,
@@ -73,13 +73,13 @@ impl Event {
 
 impl Port {
     /// Opens an endpoint where peers are waited for.
-    pub(super) fn listening(at: &Target, domain: Option<&str>) -> Result<Port, Failure> {
+    pub(crate) fn listening(at: &Target, domain: Option<&str>) -> Result<Port, Failure> {
         let info = ask(at, InfoFlags::SOURCE, domain)?;
         Port::open(&info, &at.to_string())
     }
 
     /// Opens an endpoint that can reach a peer, and says what the peer's address is.
-    pub(super) fn towards(peer: &Target, domain: Option<&str>) -> Result<(Port, Address), Failure> {
+    pub(crate) fn towards(peer: &Target, domain: Option<&str>) -> Result<(Port, Address), Failure> {
         let info = ask(peer, InfoFlags::empty(), domain)?;
         let address = info.dest_addr.ok_or(Failure::NoData("an address of the peer"))?;
         let at = info.src_addr.map_or_else(|| "any address".into(), |address| address.to_string());
@@ -104,24 +104,24 @@ impl Port {
     }
 
     /// The address that peers reach the endpoint under.
-    pub(super) fn address(&self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         self.address
     }
 
     /// The domain that the endpoint is in.
-    pub(super) fn domain(&self) -> &str {
+    pub(crate) fn domain(&self) -> &str {
         self.endpoint.info().domain.name.as_deref().unwrap_or("unnamed")
     }
 
     /// A number from 1 on, to tell the operations of one conversation from those of others.
-    pub(super) fn next_conversation(&self) -> u64 {
+    pub(crate) fn next_conversation(&self) -> u64 {
         let number = self.conversations.get() % CONVERSATIONS + 1;
         self.conversations.set(number);
         number
     }
 
     /// Drives the endpoint, and returns what has ended, if anything has.
-    pub(super) fn poll(&self) -> Result<Option<Event>, Failure> {
+    pub(crate) fn poll(&self) -> Result<Option<Event>, Failure> {
         let completion = match self.cq.read() {
             Ok(completion) => completion,
             Err(ReadError::Empty) => return Ok(None),
@@ -158,12 +158,13 @@ impl Port {
     }
 }
 
-/// The names of the domains that there are, best first.
-pub(super) fn domains() -> Result<Vec<String>, Failure> {
+/// The names of the domains that there are: shared memory first, then as `getinfo` has them.
+pub(crate) fn domains() -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
     for info in Fabric::new().getinfo(None, None, InfoFlags::empty(), None)? {
         names.extend(info.domain.name.filter(|name| !names.contains(name)));
     }
+    names.sort_by_key(|name| name != "shm");
     Ok(names)
 }
 

@@ -24,14 +24,14 @@ const SPINS_PER_CLOCK: u32 = 64;
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The largest message that is not counted: a greeting, or the answer to it.
-pub(super) const CONTROL_MAX_BYTES: usize = 8 * 1024;
+pub(crate) const CONTROL_MAX_BYTES: usize = 8 * 1024;
 
 /// A port's conversation with one peer.
 ///
 /// The messages of each direction are numbered from 0. In a tagged conversation the number is the tag, and each receive
 /// takes its own number only.
 #[derive(Debug)]
-pub(super) struct Channel<'a> {
+pub(crate) struct Channel<'a> {
     port: &'a Port,
     peer: FabricAddress,
     address: Address,
@@ -76,28 +76,35 @@ impl Contexts {
 
 /// How a conversation is held.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// Which way this side sends.
-    pub(super) direction: Direction,
+    pub(crate) direction: Direction,
     /// Whether messages have tags.
-    pub(super) tagged: bool,
+    pub(crate) tagged: bool,
     /// Whether every byte is looked at.
-    pub(super) check: bool,
+    pub(crate) check: bool,
     /// How long nothing may happen.
-    pub(super) timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// Something that was posted has ended well.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// The message was sent.
     Sent(Bytes),
     /// A message has come, with its number.
     Received(u64, BytesMut),
 }
 
+/// What messages are like, in words.
+pub(crate) fn kind(tagged: bool, check: bool) -> String {
+    let tagged = if tagged { "tagged" } else { "untagged" };
+    let check = if check { ", every byte checked" } else { "" };
+    format!("{tagged} messages{check}")
+}
+
 impl<'a> Channel<'a> {
-    pub(super) fn open(port: &'a Port, address: Address, settings: Settings) -> Result<Channel<'a>, Failure> {
+    pub(crate) fn open(port: &'a Port, address: Address, settings: Settings) -> Result<Channel<'a>, Failure> {
         let inserted = port.av.insert(&[address]).into_iter().next();
         let peer = inserted.unwrap_or(Err(Misuse::Invalid("the address of the peer").into()))?;
         let contexts = Contexts { conversation: port.next_conversation() };
@@ -105,34 +112,34 @@ impl<'a> Channel<'a> {
     }
 
     /// The peer's address.
-    pub(super) fn address(&self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         self.address
     }
 
     /// Whether every byte is looked at.
-    pub(super) fn is_checked(&self) -> bool {
+    pub(crate) fn is_checked(&self) -> bool {
         self.settings.check
     }
 
     /// The largest message that [`inject`](Self::inject) takes.
-    pub(super) fn inject_max_bytes(&self) -> usize {
+    pub(crate) fn inject_max_bytes(&self) -> usize {
         self.port.endpoint.info().tx.inject_size_bytes
     }
 
     /// Whether sends are followed by more of them at once, so that several may travel together (`FI_MORE`). What is held
     /// back leaves with the next [`wait`](Self::wait).
-    pub(super) fn expect_more(&self, more: bool) -> Result<(), Failure> {
+    pub(crate) fn expect_more(&self, more: bool) -> Result<(), Failure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
         Ok(self.port.endpoint.set_tx_op_flags(flags)?)
     }
 
     /// The content of the message that is sent next.
-    pub(super) fn next_pattern(&self, size_bytes: usize) -> Pattern {
+    pub(crate) fn next_pattern(&self, size_bytes: usize) -> Pattern {
         Pattern::new(self.settings.direction, self.sent, size_bytes)
     }
 
     /// Sends a message, which comes back as [`Ended::Sent`].
-    pub(super) fn send(&mut self, message: Bytes) -> Result<(), Failure> {
+    pub(crate) fn send(&mut self, message: Bytes) -> Result<(), Failure> {
         let Channel { port, peer, sent, .. } = *self;
         let context = self.contexts.of(sent);
         // The port has room for more than is ever in flight, so this need not be tried again.
@@ -146,7 +153,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends a small message; there is nothing to come back.
-    pub(super) fn inject(&mut self, message: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn inject(&mut self, message: &[u8]) -> Result<(), Failure> {
         let Channel { port, peer, sent, .. } = *self;
         let tag = self.settings.tagged.then_some(sent);
         self.post(|| port.endpoint.inject(message, peer, tag, None))?;
@@ -155,7 +162,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Posts a buffer for the next message that is not waited for yet.
-    pub(super) fn receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
+    pub(crate) fn receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
         let Channel { port, peer, posted, .. } = *self;
         let context = self.contexts.of(posted);
         if self.settings.tagged {
@@ -168,7 +175,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends a message that is not counted and waits for the answer, which is not counted either.
-    pub(super) fn ask(&self, question: Bytes) -> Result<BytesMut, Failure> {
+    pub(crate) fn ask(&self, question: Bytes) -> Result<BytesMut, Failure> {
         let endpoint = &self.port.endpoint;
         let context = self.contexts.of(CONTROL);
         endpoint.recv(BytesMut::zeroed(CONTROL_MAX_BYTES), self.peer, context)?;
@@ -191,12 +198,12 @@ impl<'a> Channel<'a> {
     }
 
     /// Sends an answer, which is not counted.
-    pub(super) fn answer(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn answer(&self, text: &str) -> Result<(), Failure> {
         self.post(|| self.port.endpoint.inject(text.as_bytes(), self.peer, None, None))
     }
 
     /// Waits until something has ended.
-    pub(super) fn wait(&mut self) -> Result<Ended, Failure> {
+    pub(crate) fn wait(&mut self) -> Result<Ended, Failure> {
         match self.next()? {
             Event::Sent { message, .. } => Ok(Ended::Sent(message)),
             Event::Received { context, tag, message } => {
@@ -226,7 +233,7 @@ impl<'a> Channel<'a> {
     }
 
     /// Sees that a received message is the one that was sent.
-    pub(super) fn verify(&self, sequence: u64, message: &[u8], size_bytes: usize) -> Result<(), Failure> {
+    pub(crate) fn verify(&self, sequence: u64, message: &[u8], size_bytes: usize) -> Result<(), Failure> {
         let address = self.address;
         let actual_bytes = message.len();
         if actual_bytes != size_bytes {

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 
 use super::channel::{Channel, Ended};
-use super::plan::Run;
-use super::table::Row;
+use super::run::Run;
 use crate::failure::Failure;
 
 /// How many batches round trips are divided into. The median over batches is what is reported, so that the few that
@@ -22,40 +21,48 @@ const BATCHES_MAX: u32 = 32;
 /// was answered before its buffer was posted again.
 const ROUND_TRIP_DEPTH: u32 = 2;
 
-/// The client's part.
-pub(super) fn lead(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
-    let latency = round_trips(channel, run)?;
-    let message_time = send_one_way(channel, run)?;
-    let Run { size_bytes, round_trips, messages, .. } = *run;
-    Ok(Row { size_bytes, round_trips, latency, messages, message_time })
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Metric {
+    /// Half the time of a round trip.
+    Latency,
+    /// The time that each of many messages one way takes.
+    Bandwidth,
+}
+
+/// The client's part. Returns half the time of a round trip, or the time of a message one way, in microseconds.
+pub(crate) fn lead(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<f64, Failure> {
+    match metric {
+        Metric::Latency => round_trips(channel, run),
+        Metric::Bandwidth => send_one_way(channel, run),
+    }
 }
 
 /// The server's part.
-pub(super) fn follow(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
-    answer_round_trips(channel, run)?;
-    receive_one_way(channel, run)
+pub(crate) fn follow(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<(), Failure> {
+    match metric {
+        Metric::Latency => answer_round_trips(channel, run),
+        Metric::Bandwidth => receive_one_way(channel, run),
+    }
 }
 
-/// Half the time of a round trip.
-fn round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<Duration, Failure> {
+/// How many receives are posted, and so how many buffers are used in turn.
+pub(crate) fn depth(metric: Metric, run: &Run) -> u32 {
+    match metric {
+        Metric::Latency => ROUND_TRIP_DEPTH,
+        Metric::Bandwidth => run.window,
+    }
+}
+
+/// The client's part of the round trips. Returns half the time of one, in microseconds.
+fn round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<f64, Failure> {
     let mut phase = Phase::round_trips(channel, run)?;
-    for _ in 0..run.warmup {
-        phase.round_trip()?;
-    }
-    let batches = run.round_trips.min(BATCHES_MAX);
-    let mut times = Vec::new();
-    for batch in 0..batches {
-        let count = share(run.round_trips, batch, batches);
-        let start = Instant::now();
-        for _ in 0..count {
-            phase.round_trip()?;
-        }
-        times.push(start.elapsed() / (2 * count));
-    }
+    let half_us = half_round_trip_us(run, || phase.round_trip())?;
     phase.settle()?;
-    Ok(median(times))
+    Ok(half_us)
 }
 
+/// The server's part of the round trips.
 fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
     let mut phase = Phase::round_trips(channel, run)?;
     for _ in 0..run.warmup + run.round_trips {
@@ -65,17 +72,77 @@ fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failur
     phase.settle()
 }
 
-/// The time that each of many messages takes.
-fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<Duration, Failure> {
+/// The client's part of what measures bandwidth. Returns the time that each message takes, in microseconds.
+fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<f64, Failure> {
     channel.expect_more(true)?;
-    let rounds = run.rounds();
-    let mut times = Vec::new();
-    for round in 0..rounds {
-        let count = share(run.messages, round, rounds);
-        times.push(send_round(channel, run, count)? / count);
-    }
+    let message_us = message_us(run, |count| send_round(channel, run, count))?;
     channel.expect_more(false)?;
-    Ok(median(times))
+    Ok(message_us)
+}
+
+/// The server's part of what measures bandwidth.
+fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
+    for count in rounds(run) {
+        let mut phase = Phase::new(
+            channel,
+            Outgoing::none(),
+            Incoming::new(run.size_bytes, count, depth(Metric::Bandwidth, run)),
+        )?;
+        phase.channel.inject(&[])?;
+        for _ in 0..count {
+            phase.await_message()?;
+            phase.incoming.post(phase.channel)?;
+        }
+        phase.channel.inject(&[])?;
+    }
+    Ok(())
+}
+
+/// Makes the round trips of a run, whatever they go through. Returns half the time of one in microseconds: the median
+/// over batches.
+pub(crate) fn half_round_trip_us(
+    run: &Run,
+    mut round_trip: impl FnMut() -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    for _ in 0..run.warmup {
+        round_trip()?;
+    }
+    let batches = run.round_trips.min(BATCHES_MAX);
+    let mut times_us = Vec::new();
+    for batch in 0..batches {
+        let count = share(run.round_trips, batch, batches);
+        let start = Instant::now();
+        for _ in 0..count {
+            round_trip()?;
+        }
+        times_us.push(each_us(start.elapsed(), count) / 2.0);
+    }
+    Ok(median(times_us))
+}
+
+/// Has the messages of a run sent in rounds, whatever they go through: `send` takes how many a round has and returns how
+/// long it took. Returns the time that each message takes in microseconds: the median over rounds.
+pub(crate) fn message_us(
+    run: &Run,
+    mut send: impl FnMut(u32) -> Result<Duration, Failure>,
+) -> Result<f64, Failure> {
+    let mut times_us = Vec::new();
+    for count in rounds(run) {
+        times_us.push(each_us(send(count)?, count));
+    }
+    Ok(median(times_us))
+}
+
+/// How many messages each round of a run has that measures bandwidth.
+pub(crate) fn rounds(run: &Run) -> impl Iterator<Item = u32> + use<> {
+    let (messages, rounds) = (run.messages, run.rounds());
+    (0..rounds).map(move |round| share(messages, round, rounds))
+}
+
+/// The one in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 /// How long it takes until the server has this many messages and has said so.
@@ -91,22 +158,6 @@ fn send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<Durati
     let time = start.elapsed();
     phase.settle()?;
     Ok(time)
-}
-
-fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
-    let rounds = run.rounds();
-    for round in 0..rounds {
-        let count = share(run.messages, round, rounds);
-        let mut phase =
-            Phase::new(channel, Outgoing::none(), Incoming::new(run.size_bytes, count, run.window))?;
-        phase.channel.inject(&[])?;
-        for _ in 0..count {
-            phase.await_message()?;
-            phase.incoming.post(phase.channel)?;
-        }
-        phase.channel.inject(&[])?;
-    }
-    Ok(())
 }
 
 /// Waits for the empty message by which the server says that it is ready.
@@ -130,7 +181,8 @@ impl<'c, 'p> Phase<'c, 'p> {
 
     fn round_trips(channel: &'c mut Channel<'p>, run: &Run) -> Result<Self, Failure> {
         let outgoing = Outgoing::single(run, channel.inject_max_bytes());
-        let incoming = Incoming::new(run.size_bytes, run.warmup + run.round_trips, ROUND_TRIP_DEPTH);
+        let incoming =
+            Incoming::new(run.size_bytes, run.warmup + run.round_trips, depth(Metric::Latency, run));
         Phase::new(channel, outgoing, incoming)
     }
 
@@ -265,9 +317,9 @@ fn share(total: u32, part: u32, parts: u32) -> u32 {
     (before(part + 1) - before(part)) as u32
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
+/// What each of so many took of this time, in microseconds.
+fn each_us(time: Duration, count: u32) -> f64 {
+    time.as_secs_f64() * 1e6 / f64::from(count.max(1))
 }
 
 #[cfg(test)]
@@ -287,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_median_is_in_the_middle() {
-        let times = [9, 1, 5].map(Duration::from_nanos).to_vec();
-        assert_eq!(median(times), Duration::from_nanos(5));
+        assert_eq!(median(vec![9.0, 1.0, 5.0]), 5.0);
+        assert_eq!(median(Vec::new()), 0.0);
     }
 }

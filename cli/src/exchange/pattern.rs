@@ -8,27 +8,27 @@ const WORD_BYTES: usize = size_of::<u64>();
 
 /// Which way a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(crate) enum Direction {
     ToServer,
     ToClient,
 }
 
 /// The first byte that is not as it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mismatch {
-    pub(super) offset: usize,
-    pub(super) actual: u8,
-    pub(super) expected: u8,
+pub(crate) struct Mismatch {
+    pub(crate) offset: usize,
+    pub(crate) actual: u8,
+    pub(crate) expected: u8,
 }
 
 /// The content of one message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     seed: u64,
 }
 
 impl Direction {
-    pub(super) fn opposite(self) -> Direction {
+    pub(crate) fn opposite(self) -> Direction {
         match self {
             Direction::ToServer => Direction::ToClient,
             Direction::ToClient => Direction::ToServer,
@@ -38,7 +38,7 @@ impl Direction {
 
 impl Pattern {
     /// The pattern of the message with this number.
-    pub(super) fn new(direction: Direction, sequence: u64, size_bytes: usize) -> Pattern {
+    pub(crate) fn new(direction: Direction, sequence: u64, size_bytes: usize) -> Pattern {
         let direction = match direction {
             Direction::ToServer => 1,
             Direction::ToClient => 2,
@@ -47,7 +47,7 @@ impl Pattern {
     }
 
     /// Writes the content.
-    pub(super) fn fill(self, message: &mut [u8]) {
+    pub(crate) fn fill(self, message: &mut [u8]) {
         let (words, rest) = message.as_chunks_mut();
         for (index, word) in words.iter_mut().enumerate() {
             *word = self.word(index);
@@ -57,7 +57,7 @@ impl Pattern {
     }
 
     /// Compares all of a message with what it should hold.
-    pub(super) fn verify(self, message: &[u8]) -> Result<(), Mismatch> {
+    pub(crate) fn verify(self, message: &[u8]) -> Result<(), Mismatch> {
         let (words, rest) = message.as_chunks();
         let wrong = words.iter().enumerate().find(|(index, word)| **word != self.word(*index));
         if let Some((index, word)) = wrong {

@@ -7,13 +7,13 @@ use std::str::FromStr;
 use homespun::Address;
 
 /// The port of a server, unless somebody says otherwise.
-pub(super) const PORT_DEFAULT: u16 = 7471;
+pub(crate) const PORT_DEFAULT: u16 = 7471;
 
 /// A host, by name or number, and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(crate) struct Target {
+    pub(crate) host: String,
+    pub(crate) port: u16,
 }
 
 impl FromStr for Target {

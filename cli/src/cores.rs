@@ -9,13 +9,13 @@ use crate::failure::Failure;
 
 /// The cores that this process may run on.
 #[derive(Debug)]
-pub(super) struct Cores {
+pub(crate) struct Cores {
     allowed: Vec<usize>,
 }
 
 impl Cores {
     /// Asks the system; none are known if it does not say.
-    pub(super) fn of_this_process() -> Cores {
+    pub(crate) fn of_this_process() -> Cores {
         let allowed = match sched_getaffinity(None) {
             Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
             Err(_) => Vec::new(),
@@ -24,7 +24,7 @@ impl Cores {
     }
 
     /// How many there are, in words.
-    pub(super) fn count(&self) -> String {
+    pub(crate) fn count(&self) -> String {
         match self.allowed.len() {
             1 => "1 core".into(),
             count => format!("{count} cores"),
@@ -32,7 +32,7 @@ impl Cores {
     }
 
     /// Two to measure between: not two halves of one physical core, if there is a choice. None if there is only one.
-    pub(super) fn pair(&self) -> Option<(usize, usize)> {
+    pub(crate) fn pair(&self) -> Option<(usize, usize)> {
         self.pair_by(physical_core)
     }
 
@@ -45,7 +45,7 @@ impl Cores {
 }
 
 /// Keeps the calling thread, and those that it starts, on one core.
-pub(super) fn pin(core: usize) -> Result<(), Failure> {
+pub(crate) fn pin(core: usize) -> Result<(), Failure> {
     let failure = |error| Failure::Pin { core, error };
     if core >= CpuSet::MAX_CPU {
         return Err(failure(io::ErrorKind::InvalidInput.into()));

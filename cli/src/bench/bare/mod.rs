@@ -1,0 +1,264 @@
+//! Loops that do only what physics asks, to measure the fabric against.
+//!
+//! Each moves messages between the same two processes in one way, without headers, matching, completions or flow control
+//! beyond what keeps one process from overrunning the other.
+
+mod memcpy;
+mod memory;
+mod readv;
+mod ring;
+mod signal;
+mod socket;
+#[expect(unsafe_code, reason = "shares memory with another process and reads from its memory")]
+mod sys;
+mod vigil;
+
+use std::io;
+use std::net::TcpStream;
+use std::time::Instant;
+
+pub(super) use self::memcpy::memcpy_us;
+pub(super) use self::memory::Memory;
+use self::readv::Readv;
+use self::ring::Ring;
+use self::socket::Socket;
+pub(super) use self::vigil::Vigil;
+use super::step::{Step, Way};
+use crate::exchange::measure::{self, Metric};
+use crate::failure::Failure;
+
+/// One process's end of a bare loop.
+pub(super) trait Loop {
+    /// Puts one message on its way.
+    fn send(&mut self) -> Result<(), Failure>;
+
+    /// Waits for one message and takes it.
+    fn receive(&mut self) -> Result<(), Failure>;
+
+    /// Puts many messages on their way.
+    fn send_all(&mut self, count: u32) -> Result<(), Failure> {
+        (0..count).try_for_each(|_| self.send())
+    }
+
+    /// Waits for many messages and takes them.
+    fn receive_all(&mut self, count: u32) -> Result<(), Failure> {
+        (0..count).try_for_each(|_| self.receive())
+    }
+
+    /// Waits until the other process needs nothing of this end any more.
+    fn settle(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Tells the other process that this one is ready, or done.
+    fn signal(&mut self) -> Result<(), Failure>;
+
+    /// Waits until it is told so.
+    fn await_signal(&mut self) -> Result<(), Failure>;
+}
+
+/// What the two processes have between them.
+#[derive(Debug)]
+pub(super) enum Medium {
+    /// Shared memory, with the number of the other process.
+    Memory {
+        /// What is shared.
+        memory: Memory,
+        /// The other process.
+        other_pid: i32,
+    },
+    /// A connection.
+    Socket(TcpStream),
+}
+
+impl Medium {
+    /// A connection between the two processes.
+    pub(super) fn socket(stream: io::Result<TcpStream>) -> Result<Medium, Failure> {
+        stream
+            .and_then(|stream| socket::prepare(&stream).map(|()| Medium::Socket(stream)))
+            .map_err(|error| Failure::Bare { doing: "connecting", error })
+    }
+
+    /// Gets this process's end of a loop ready: first where the measurement is led, then in the other process.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::PeerTalk`] for a way that does not go through this.
+    pub(super) fn prepare<'a>(
+        &'a self,
+        step: &Step,
+        vigil: &'a Vigil,
+    ) -> Result<Box<dyn Loop + 'a>, Failure> {
+        if let Medium::Memory { memory, .. } = self {
+            memory.clear();
+        }
+        match (self, step.way) {
+            (Medium::Memory { memory, .. }, Way::Ring) => Ok(Box::new(Ring::new(memory, vigil, step))),
+            (Medium::Memory { memory, other_pid }, Way::Readv) => {
+                Ok(Box::new(Readv::new(memory, vigil, *other_pid, step)))
+            }
+            (Medium::Socket(stream), Way::Socket) => Ok(Box::new(Socket::new(stream, vigil, step))),
+            _ => Err(Failure::PeerTalk),
+        }
+    }
+}
+
+/// Makes the measurement. Returns half the time of a round trip, or the time of a message one way, in microseconds.
+pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<f64, Failure> {
+    let run = &step.run;
+    let measured_us = match step.metric {
+        Metric::Latency => measure::half_round_trip_us(run, || {
+            end.send()?;
+            end.receive()
+        }),
+        Metric::Bandwidth => measure::message_us(run, |count| {
+            end.await_signal()?;
+            let start = Instant::now();
+            end.send_all(count)?;
+            end.await_signal()?;
+            Ok(start.elapsed())
+        }),
+    }?;
+    end.settle()?;
+    Ok(measured_us)
+}
+
+/// Does the other process's part of the measurement.
+pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
+    let run = &step.run;
+    match step.metric {
+        Metric::Latency => (0..run.warmup + run.round_trips).try_for_each(|_| {
+            end.receive()?;
+            end.send()
+        }),
+        Metric::Bandwidth => measure::rounds(run).try_for_each(|count| {
+            end.signal()?;
+            end.receive_all(count)?;
+            end.signal()
+        }),
+    }?;
+    end.settle()
+}
+
+/// Where messages are put that come: as many places in turn as the fabric has receives posted, so that both use as much
+/// memory.
+#[derive(Debug)]
+struct Buffers {
+    buffers: Vec<Vec<u8>>,
+    next: usize,
+}
+
+impl Buffers {
+    fn new(size_bytes: usize, count: u32) -> Buffers {
+        // They are written to, so that their pages are there.
+        let buffers = (0..count).map(|_| vec![BLANK; size_bytes]).collect();
+        Buffers { buffers, next: 0 }
+    }
+
+    #[inline]
+    fn next(&mut self) -> &mut [u8] {
+        let current = self.next;
+        self.next = if current + 1 == self.buffers.len() { 0 } else { current + 1 };
+        &mut self.buffers[current]
+    }
+}
+
+/// What buffers hold before a message comes.
+const BLANK: u8 = 0xff;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::exchange::run::Run;
+
+    const METRICS: [Metric; 2] = [Metric::Latency, Metric::Bandwidth];
+
+    fn vigil() -> Vigil {
+        Vigil::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false)
+    }
+
+    fn own_pid() -> i32 {
+        i32::try_from(std::process::id()).unwrap()
+    }
+
+    /// Both ends in this process, each in a thread of its own: every size in both metrics.
+    fn measure_between_threads(
+        way: Way,
+        sizes: &'static [usize],
+        leading: &Medium,
+        following: impl FnOnce() -> Medium + Send + 'static,
+    ) {
+        let (tell, told) = mpsc::channel::<Step>();
+        let (say, said) = mpsc::channel();
+        let follower = thread::spawn(move || {
+            let (medium, vigil) = (following(), vigil());
+            for step in told {
+                let mut end = medium.prepare(&step, &vigil).unwrap();
+                say.send(()).unwrap();
+                follow(&mut *end, &step).unwrap();
+            }
+        });
+        let vigil = vigil();
+        for &size_bytes in sizes {
+            for metric in METRICS {
+                let step = Step { way, metric, run: Run::new(size_bytes, Some(600)) };
+                let mut end = leading.prepare(&step, &vigil).unwrap();
+                tell.send(step).unwrap();
+                said.recv().unwrap();
+                assert!(lead(&mut *end, &step).unwrap() > 0.0);
+            }
+        }
+        drop(tell);
+        follower.join().unwrap();
+    }
+
+    fn measure_in_memory(way: Way, sizes: &'static [usize]) {
+        let memory = Memory::create().unwrap();
+        let path = PathBuf::from(memory.path());
+        let leading = Medium::Memory { memory, other_pid: own_pid() };
+        measure_between_threads(way, sizes, &leading, move || Medium::Memory {
+            memory: Memory::open(&path).unwrap(),
+            other_pid: own_pid(),
+        });
+    }
+
+    #[test]
+    fn a_ring_carries_messages_of_every_size() {
+        measure_in_memory(Way::Ring, &[0, 8, 56, 57, 1000, 32 * 1024 + 1, 300_000]);
+    }
+
+    #[test]
+    fn cross_memory_copies_carry_messages_of_every_size() {
+        let memory = Memory::create().unwrap();
+        // Reading one's own memory is refused only where nobody may read any.
+        if memory.probe(own_pid()).is_ok() {
+            measure_in_memory(Way::Readv, &[1, 1000, 16 * 1024, 1 << 20]);
+        }
+    }
+
+    #[test]
+    fn a_socket_carries_messages_of_every_size() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let leading = Medium::socket(TcpStream::connect(address)).unwrap();
+        measure_between_threads(Way::Socket, &[0, 8, 1000, 300_000], &leading, move || {
+            Medium::socket(listener.accept().map(|(stream, _)| stream)).unwrap()
+        });
+    }
+
+    #[test]
+    fn what_does_not_go_a_way_is_refused() {
+        let medium = Medium::Memory { memory: Memory::create().unwrap(), other_pid: own_pid() };
+        let vigil = vigil();
+        let step = Step { way: Way::Socket, metric: Metric::Latency, run: Run::new(8, Some(1)) };
+        let refused = medium.prepare(&step, &vigil);
+        assert!(matches!(refused.map(|_| ()), Err(Failure::PeerTalk)));
+    }
+}

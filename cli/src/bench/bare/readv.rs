@@ -1,0 +1,85 @@
+//! Messages that their receiver fetches from the memory of the sender, each by one `process_vm_readv(2)`.
+
+use std::sync::atomic::Ordering;
+
+use super::memory::{Memory, Number};
+use super::signal::Signals;
+use super::sys;
+use super::vigil::Vigil;
+use super::{Buffers, Loop};
+use crate::bench::step::Step;
+use crate::exchange::measure;
+use crate::failure::Failure;
+
+/// Messages that stay where they are until they are fetched; numbers in shared memory say that they are there and that
+/// they were fetched.
+#[derive(Debug)]
+pub(super) struct Readv<'a> {
+    memory: &'a Memory,
+    vigil: &'a Vigil,
+    other_pid: i32,
+    /// What the other process fetches; it knows the address.
+    _source: Vec<u8>,
+    buffers: Buffers,
+    signals: Signals,
+    offered: u64,
+    fetched: u64,
+    window: u64,
+}
+
+impl<'a> Readv<'a> {
+    pub(super) fn new(memory: &'a Memory, vigil: &'a Vigil, other_pid: i32, step: &Step) -> Readv<'a> {
+        let run = &step.run;
+        let source = vec![1; run.size_bytes];
+        memory.own(Number::Address).store(source.as_ptr() as u64, Ordering::Release);
+        Readv {
+            memory,
+            vigil,
+            other_pid,
+            _source: source,
+            buffers: Buffers::new(run.size_bytes, measure::depth(step.metric, run)),
+            signals: Signals::default(),
+            offered: 0,
+            fetched: 0,
+            window: u64::from(run.window),
+        }
+    }
+}
+
+impl Loop for Readv<'_> {
+    fn send(&mut self) -> Result<(), Failure> {
+        let taken = self.memory.other(Number::Taken);
+        let full = self.offered.checked_sub(self.window);
+        self.vigil
+            .until(|| Ok(full.is_none_or(|full| taken.load(Ordering::Acquire) > full).then_some(())))?;
+        self.offered += 1;
+        self.memory.own(Number::Offered).store(self.offered, Ordering::Release);
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(), Failure> {
+        let offered = self.memory.other(Number::Offered);
+        self.fetched += 1;
+        self.vigil.until(|| Ok((offered.load(Ordering::Acquire) >= self.fetched).then_some(())))?;
+        let address = self.memory.other(Number::Address).load(Ordering::Acquire);
+        sys::read_memory(self.other_pid, address, self.buffers.next())
+            .map_err(|error| Failure::Bare { doing: "reading the memory of the other process", error })?;
+        self.memory.own(Number::Taken).store(self.fetched, Ordering::Release);
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), Failure> {
+        // The message is freed with this end; what was offered last may still be on its way.
+        let (taken, offered) = (self.memory.other(Number::Taken), self.offered);
+        self.vigil.until(|| Ok((taken.load(Ordering::Acquire) >= offered).then_some(())))
+    }
+
+    fn signal(&mut self) -> Result<(), Failure> {
+        self.signals.give(self.memory);
+        Ok(())
+    }
+
+    fn await_signal(&mut self) -> Result<(), Failure> {
+        self.signals.take(self.memory, self.vigil)
+    }
+}

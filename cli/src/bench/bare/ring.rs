@@ -1,0 +1,208 @@
+//! A ring in shared memory: one cache line, or a few in a row, carry a message together with its sequence number.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::memory::{LINE_BYTES, Memory, Number, RING_BYTES};
+use super::signal::Signals;
+use super::vigil::Vigil;
+use super::{Buffers, Loop};
+use crate::bench::step::Step;
+use crate::exchange::measure;
+use crate::failure::Failure;
+
+/// What stands before the payload in each slot.
+const SEQUENCE_BYTES: usize = size_of::<u64>();
+
+/// How much of a message one slot takes at most: with more a copy in and a copy out overlap less.
+const CHUNK_MAX_BYTES: usize = 32 * 1024;
+
+/// Into how many parts a ring is divided of which the receiver says that it is through: seldom enough to cost nothing.
+const CREDITS_PER_LAP: usize = 4;
+
+/// Messages through a ring in each direction, polled.
+///
+/// Every slot begins with a number: how many slots have been filled up to this one. The receiver sees a slot by that
+/// number alone, in the line that it needs anyway. It says what it has taken a few times a lap only.
+#[derive(Debug)]
+pub(super) struct Ring<'a> {
+    memory: &'a Memory,
+    vigil: &'a Vigil,
+    size_bytes: usize,
+    chunk_bytes: usize,
+    slots: usize,
+    stride_bytes: usize,
+    source: Vec<u8>,
+    buffers: Buffers,
+    signals: Signals,
+    /// Where the next slot is filled, and how many have been.
+    head: Cursor,
+    /// How many slots may have been filled before one has to look what was taken.
+    limit: u64,
+    /// Where the next slot is taken, and how many have been.
+    tail: Cursor,
+}
+
+/// A place in a ring.
+#[derive(Debug, Default)]
+struct Cursor {
+    slot: usize,
+    count: u64,
+}
+
+impl<'a> Ring<'a> {
+    pub(super) fn new(memory: &'a Memory, vigil: &'a Vigil, step: &Step) -> Ring<'a> {
+        let size_bytes = step.run.size_bytes;
+        let chunk_bytes = size_bytes.min(CHUNK_MAX_BYTES);
+        let stride_bytes = (SEQUENCE_BYTES + chunk_bytes).next_multiple_of(LINE_BYTES);
+        let slots = RING_BYTES / stride_bytes;
+        Ring {
+            memory,
+            vigil,
+            size_bytes,
+            chunk_bytes,
+            slots,
+            stride_bytes,
+            source: vec![1; size_bytes],
+            buffers: Buffers::new(size_bytes, measure::depth(step.metric, &step.run)),
+            signals: Signals::default(),
+            head: Cursor::default(),
+            limit: slots as u64,
+            tail: Cursor::default(),
+        }
+    }
+
+    /// Waits until the next slot is free.
+    #[inline]
+    fn await_room(&mut self) -> Result<(), Failure> {
+        if self.head.count == self.limit {
+            let (taken, slots) = (self.memory.other(Number::Taken), self.slots as u64);
+            let full = self.limit;
+            self.limit = self.vigil.until(|| {
+                let limit = taken.load(Ordering::Acquire) + slots;
+                Ok((limit != full).then_some(limit))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Cursor {
+    /// Where the slot begins, in a ring that begins at `base`.
+    #[inline]
+    fn offset(&self, base: usize, stride_bytes: usize) -> usize {
+        base + self.slot * stride_bytes
+    }
+
+    #[inline]
+    fn advance(&mut self, slots: usize) {
+        self.count += 1;
+        self.slot = if self.slot + 1 == slots { 0 } else { self.slot + 1 };
+    }
+}
+
+impl Loop for Ring<'_> {
+    #[inline]
+    fn send(&mut self) -> Result<(), Failure> {
+        let mut sent_bytes = 0;
+        loop {
+            self.await_room()?;
+            let offset = self.head.offset(self.memory.outgoing_offset(), self.stride_bytes);
+            let end = self.size_bytes.min(sent_bytes + self.chunk_bytes);
+            let segment = self.memory.segment();
+            segment.write(offset + SEQUENCE_BYTES, &self.source[sent_bytes..end]);
+            self.head.advance(self.slots);
+            segment.number(offset).store(self.head.count, Ordering::Release);
+            sent_bytes = end;
+            if sent_bytes == self.size_bytes {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<(), Failure> {
+        let buffer = self.buffers.next();
+        let mut received_bytes = 0;
+        loop {
+            let offset = self.tail.offset(self.memory.incoming_offset(), self.stride_bytes);
+            let segment = self.memory.segment();
+            let sequence: &AtomicU64 = segment.number(offset);
+            self.tail.advance(self.slots);
+            let awaited = self.tail.count;
+            self.vigil.until(|| Ok((sequence.load(Ordering::Acquire) == awaited).then_some(())))?;
+            let end = self.size_bytes.min(received_bytes + self.chunk_bytes);
+            segment.read(offset + SEQUENCE_BYTES, &mut buffer[received_bytes..end]);
+            if self.tail.slot.is_multiple_of((self.slots / CREDITS_PER_LAP).max(1)) {
+                self.memory.own(Number::Taken).store(self.tail.count, Ordering::Release);
+            }
+            received_bytes = end;
+            if received_bytes == self.size_bytes {
+                return Ok(());
+            }
+        }
+    }
+
+    fn signal(&mut self) -> Result<(), Failure> {
+        self.signals.give(self.memory);
+        Ok(())
+    }
+
+    fn await_signal(&mut self) -> Result<(), Failure> {
+        self.signals.take(self.memory, self.vigil)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::bench::step::Way;
+    use crate::exchange::measure::Metric;
+    use crate::exchange::run::Run;
+
+    fn one_way(size_bytes: usize) -> Step {
+        Step { way: Way::Ring, metric: Metric::Bandwidth, run: Run::new(size_bytes, Some(1)) }
+    }
+
+    #[test]
+    fn messages_arrive_whole_and_in_order_over_many_laps() {
+        let vigil = Vigil::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false);
+        for size_bytes in [1, 8, 56, 57, 1000, 32 * 1024, 32 * 1024 + 1, 100_000] {
+            let leading = Memory::create().unwrap();
+            let following = Memory::open(leading.path().as_ref()).unwrap();
+            let step = one_way(size_bytes);
+            let mut sender = Ring::new(&leading, &vigil, &step);
+            let mut receiver = Ring::new(&following, &vigil, &step);
+            // At the same time as many as a quarter of the ring takes, at least one.
+            let burst = (RING_BYTES / 4 / (size_bytes + LINE_BYTES)).max(1).min(step.run.window as usize);
+            for message in 0..3 * RING_BYTES / (size_bytes * burst).max(LINE_BYTES) {
+                let first = message as u8 & 0x7f;
+                for place in 0..burst {
+                    sender.source.fill(first ^ place as u8 & 0x7f);
+                    sender.send().unwrap();
+                }
+                for place in 0..burst {
+                    let buffer = receiver.buffers.next;
+                    receiver.receive().unwrap();
+                    let expected = first ^ place as u8 & 0x7f;
+                    let received = &receiver.buffers.buffers[buffer];
+                    assert!(received.iter().all(|byte| *byte == expected), "{size_bytes} {message} {place}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_ring_waits_for_its_receiver() {
+        let vigil = Vigil::new(Arc::new(AtomicBool::new(false)), Duration::ZERO, true);
+        let memory = Memory::create().unwrap();
+        let mut sender = Ring::new(&memory, &vigil, &one_way(8));
+        for _ in 0..RING_BYTES / LINE_BYTES {
+            sender.send().unwrap();
+        }
+        assert!(matches!(sender.send(), Err(Failure::PeerSilent { .. })));
+    }
+}

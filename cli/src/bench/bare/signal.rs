@@ -1,0 +1,27 @@
+//! Signals through shared memory, apart from messages.
+
+use std::sync::atomic::Ordering;
+
+use super::memory::{Memory, Number};
+use super::vigil::Vigil;
+use crate::failure::Failure;
+
+/// How many signals one process has given and taken.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    given: u64,
+    taken: u64,
+}
+
+impl Signals {
+    pub(super) fn give(&mut self, memory: &Memory) {
+        self.given += 1;
+        memory.own(Number::Signals).store(self.given, Ordering::Release);
+    }
+
+    pub(super) fn take(&mut self, memory: &Memory, vigil: &Vigil) -> Result<(), Failure> {
+        self.taken += 1;
+        let given = memory.other(Number::Signals);
+        vigil.until(|| Ok((given.load(Ordering::Acquire) >= self.taken).then_some(())))
+    }
+}

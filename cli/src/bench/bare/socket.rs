@@ -1,0 +1,113 @@
+//! A TCP socket, polled without sleeping.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use super::vigil::Vigil;
+use super::{BLANK, Loop};
+use crate::bench::step::Step;
+use crate::exchange::measure;
+use crate::failure::Failure;
+
+/// How many bytes at least are written in one call where more follow: small messages one way are a stream.
+const WRITE_MIN_BYTES: usize = 64 * 1024;
+
+/// Messages over a socket.
+#[derive(Debug)]
+pub(super) struct Socket<'a> {
+    stream: &'a TcpStream,
+    vigil: &'a Vigil,
+    size_bytes: usize,
+    source: Vec<u8>,
+    /// What comes is read into this, round and round.
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+/// Makes a connection ready for this: without delay, and without sleeping.
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)
+}
+
+impl<'a> Socket<'a> {
+    pub(super) fn new(stream: &'a TcpStream, vigil: &'a Vigil, step: &Step) -> Socket<'a> {
+        let run = &step.run;
+        // A message without a byte would be none.
+        let size_bytes = run.size_bytes.max(1);
+        let source = vec![1; size_bytes.max(WRITE_MIN_BYTES)];
+        let window_bytes = size_bytes * measure::depth(step.metric, run) as usize;
+        let buffer = vec![BLANK; window_bytes.max(WRITE_MIN_BYTES)];
+        Socket { stream, vigil, size_bytes, source, buffer, at: 0 }
+    }
+
+    fn write(&mut self, mut count_bytes: u64) -> Result<(), Failure> {
+        let Socket { mut stream, vigil, ref source, .. } = *self;
+        while count_bytes > 0 {
+            let piece = &source[..at_most(source.len(), count_bytes)];
+            count_bytes -= vigil.until(|| moved(stream.write(piece)))? as u64;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, mut count_bytes: u64) -> Result<(), Failure> {
+        while count_bytes > 0 {
+            if self.at == self.buffer.len() {
+                self.at = 0;
+            }
+            let room = &mut self.buffer[self.at..];
+            let len_bytes = at_most(room.len(), count_bytes);
+            let mut stream = self.stream;
+            let read = self.vigil.until(|| moved(stream.read(&mut room[..len_bytes])))?;
+            self.at += read;
+            count_bytes -= read as u64;
+        }
+        Ok(())
+    }
+
+    fn bytes_of(&self, count: u32) -> u64 {
+        self.size_bytes as u64 * u64::from(count)
+    }
+}
+
+impl Loop for Socket<'_> {
+    fn send(&mut self) -> Result<(), Failure> {
+        self.write(self.bytes_of(1))
+    }
+
+    fn receive(&mut self) -> Result<(), Failure> {
+        self.read(self.bytes_of(1))
+    }
+
+    fn send_all(&mut self, count: u32) -> Result<(), Failure> {
+        self.write(self.bytes_of(count))
+    }
+
+    fn receive_all(&mut self, count: u32) -> Result<(), Failure> {
+        self.read(self.bytes_of(count))
+    }
+
+    fn signal(&mut self) -> Result<(), Failure> {
+        self.write(1)
+    }
+
+    fn await_signal(&mut self) -> Result<(), Failure> {
+        self.read(1)
+    }
+}
+
+fn at_most(len_bytes: usize, count_bytes: u64) -> usize {
+    usize::try_from(count_bytes).map_or(len_bytes, |count_bytes| count_bytes.min(len_bytes))
+}
+
+/// How many bytes a call has moved, if any.
+fn moved(result: io::Result<usize>) -> Result<Option<usize>, Failure> {
+    match result {
+        Ok(0) => Err(Failure::PeerGone),
+        Ok(count) => Ok(Some(count)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Ok(None)
+        }
+        Err(error) => Err(Failure::Bare { doing: "using a socket", error }),
+    }
+}

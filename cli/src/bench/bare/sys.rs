@@ -1,0 +1,191 @@
+//! What bare loops need and no safe interface offers: memory that two processes share, and reading another's memory.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+
+use rustix::fs::{
+    MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create,
+};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// That a segment does not become shorter than its mapping, which would be fatal to whoever reads it.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// Memory without a name that processes share, mapped.
+///
+/// Nothing ever refers to it but the atomic numbers that [`number`](Self::number) lends; bytes are copied in and out. What
+/// another process writes at the wrong time can therefore make bytes meaningless, and nothing worse.
+#[derive(Debug)]
+pub(super) struct Segment {
+    file: OwnedFd,
+    base: NonNull<u8>,
+    len_bytes: usize,
+}
+
+impl Segment {
+    /// Makes a segment that holds zeros.
+    pub(super) fn create(len_bytes: usize) -> io::Result<Segment> {
+        let file = memfd_create("homespun-bench", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, len_bytes as u64)?;
+        fcntl_add_seals(&file, SEALS)?;
+        Segment::map(file, len_bytes)
+    }
+
+    /// Opens the segment of another process, as `/proc` shows its descriptor.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system, and `InvalidData` for what is no segment of this length.
+    pub(super) fn open(path: &Path, len_bytes: usize) -> io::Result<Segment> {
+        let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        let is_sealed = fcntl_get_seals(&file)?.contains(SEALS);
+        let actual_bytes = rustix::fs::fstat(&file)?.st_size;
+        if !is_sealed || usize::try_from(actual_bytes) != Ok(len_bytes) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Segment::map(file, len_bytes)
+    }
+
+    fn map(file: OwnedFd, len_bytes: usize) -> io::Result<Segment> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses a place where nothing is mapped. The file is that long and sealed against becoming
+        // shorter, so that all of the mapping stays readable and writable.
+        let base = unsafe { mmap(ptr::null_mut(), len_bytes, access, MapFlags::SHARED, &file, 0) }?;
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Segment { file, base, len_bytes })
+    }
+
+    /// The descriptor, by which another process finds the segment in `/proc`.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// The number at an offset.
+    ///
+    /// # Panics
+    ///
+    /// If the offset is not a multiple of 8, or not within the segment.
+    #[inline]
+    pub(super) fn number(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(align_of::<AtomicU64>()), "a number stands askew");
+        let place = self.place(offset, size_of::<AtomicU64>()).cast();
+        // SAFETY: it is within the mapping and aligned, as the mapping is to pages; any bytes are a number. The mapping
+        // lives as long as `self`, which the reference borrows, and no reference but of this type is ever made to it.
+        unsafe { AtomicU64::from_ptr(place) }
+    }
+
+    /// Copies bytes to an offset.
+    ///
+    /// # Panics
+    ///
+    /// If they are not all within the segment.
+    #[inline]
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
+        let place = self.place(offset, bytes.len());
+        // SAFETY: the place is within the mapping, which no slice of this process ever covers.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) }
+    }
+
+    /// Copies bytes from an offset.
+    ///
+    /// # Panics
+    ///
+    /// If they are not all within the segment.
+    #[inline]
+    pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
+        let place = self.place(offset, into.len());
+        // SAFETY: the place is within the mapping, which no slice of this process ever covers; bytes may have any value.
+        unsafe { ptr::copy_nonoverlapping(place, into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Fills it with zeros. The other process must not be writing.
+    pub(super) fn clear(&self) {
+        // SAFETY: all of it is mapped for writing.
+        unsafe { ptr::write_bytes(self.base.as_ptr(), 0, self.len_bytes) }
+    }
+
+    /// Where so many bytes are.
+    #[inline]
+    fn place(&self, offset: usize, count_bytes: usize) -> *mut u8 {
+        let fits = offset <= self.len_bytes && count_bytes <= self.len_bytes - offset;
+        assert!(fits, "beyond the end of a segment");
+        // SAFETY: the offset is within the mapping, or one past its end.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and what was borrowed from it is gone with `self`.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len_bytes) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+/// Copies from the memory of process `pid`, from an address of that process on: `process_vm_readv(2)`.
+///
+/// # Errors
+///
+/// Those of the system: `EPERM` and `ENOSYS` where it is not allowed. `UnexpectedEof` if not all of it could be read.
+pub(super) fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
+    // SAFETY: the kernel writes to `into` only, which is borrowed exclusively and as long as it is told. The address
+    // of the other process is never used in this one, and an address that means nothing there is an error.
+    let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
+    match usize::try_from(copied) {
+        Ok(copied) if copied == into.len() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn what_one_mapping_holds_the_other_shows() {
+        let first = Segment::create(8192).unwrap();
+        let path = format!("/proc/self/fd/{}", first.descriptor());
+        let second = Segment::open(path.as_ref(), 8192).unwrap();
+        first.number(64).store(7, Ordering::Release);
+        first.write(8189, b"end");
+        assert_eq!(second.number(64).load(Ordering::Acquire), 7);
+        let mut end = [0; 4];
+        second.read(8188, &mut end);
+        assert_eq!(&end, b"\0end");
+        second.clear();
+        assert_eq!(first.number(64).load(Ordering::Acquire), 0);
+    }
+
+    #[test]
+    fn what_is_no_segment_of_that_length_is_refused() {
+        let segment = Segment::create(8192).unwrap();
+        let path = format!("/proc/self/fd/{}", segment.descriptor());
+        assert_eq!(Segment::open(path.as_ref(), 4096).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert!(Segment::open("/dev/null".as_ref(), 8192).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the end")]
+    fn nothing_is_written_beyond_the_end() {
+        Segment::create(4096).unwrap().write(4090, b"too long");
+    }
+
+    #[test]
+    fn own_memory_is_read_as_far_as_there_is_any() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let there = *b"hello";
+        let mut here = [0; 5];
+        read_memory(pid, there.as_ptr() as u64, &mut here).unwrap();
+        assert_eq!(here, there);
+        let error = read_memory(pid, 8, &mut here).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+    }
+}

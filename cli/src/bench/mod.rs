@@ -1,0 +1,174 @@
+//! `homespun bench`: how close the fabric comes to what is possible on this host.
+
+mod bare;
+pub(crate) mod follower;
+mod pair;
+mod report;
+pub(crate) mod single;
+mod step;
+mod survey;
+mod table;
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use self::pair::Placement;
+use self::report::Report;
+use self::survey::{Domain, Survey};
+use self::table::Table;
+use crate::console::Console;
+use crate::cores::Cores;
+use crate::exchange::port;
+use crate::exchange::sizes::Sizes;
+use crate::failure::Failure;
+
+/// How many rounds there are, and how long each way takes in a round, roughly.
+const ROUNDS: u32 = 9;
+const ROUND_MS: u32 = 12;
+
+/// The same where the result is wanted soon.
+const ROUNDS_QUICK: u32 = 3;
+const ROUND_QUICK_MS: u32 = 2;
+
+/// How many rounds can be asked for.
+const ROUNDS_MAX: u32 = 1_000;
+
+/// Compare the fabric with what is possible on this host.
+///
+/// Two processes exchange messages, each on a core of its own: through the fabric, and by a bare loop that does only what
+/// physics asks. For each size the two take turns in the same run, so that what else the host does hits both alike;
+/// what is shown are the medians over all rounds. Only ratios can be compared between hosts.
+///
+/// The bare loop of shared memory (shm) is a ring whose lines carry their own sequence numbers, and from 16 KiB on one
+/// process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping; small messages one way
+/// are then a stream that is written in large pieces.
+#[derive(Debug, Args)]
+#[command(after_help = NOTES, after_long_help = NOTES)]
+pub(crate) struct Arguments {
+    /// The domain that is measured.
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Choice::All)]
+    domain: Choice,
+    /// The sizes of messages in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
+    #[arg(long, value_name = "LIST", default_value = "8,64,512,4K,16K,64K,256K,1M,4M")]
+    sizes: Sizes,
+    /// How many rounds the medians are over [default: 9; with --quick 3].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX)))]
+    rounds: Option<u32>,
+    /// Be done soon, and less precise: fewer and shorter rounds.
+    #[arg(long)]
+    quick: bool,
+    /// Print one JSON document instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Send tagged messages; each receive takes only the tag of its own message.
+    #[arg(long)]
+    tagged: bool,
+    /// Give up when nothing has happened for this long.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
+    timeout: u64,
+    /// Let the system choose the cores.
+    #[arg(long)]
+    no_pin: bool,
+}
+
+const NOTES: &str = "\
+The columns:
+  latency us   half of a round trip through the fabric
+  bare us      half of a round trip through the bare loop
+  ratio        the first by the second: 1 at best
+  MB/s         10^6 bytes a second one way, many messages in flight
+  bare MB/s    the same through the bare loop
+  10^6/s       millions of messages a second one way
+  ratio        the fabric's rate by that of the bare loop: the higher, the better
+  memcpy MB/s  copies from shared to private memory within one process, for comparison
+
+The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains; each of these
+has domain, cross_memory_copy, cross_memory_copy_refusal and sizes; each of these has size_bytes, bare_loop (ring,
+process_vm_readv, socket), latency_us, bare_latency_us, latency_ratio, messages_per_s, bare_messages_per_s,
+message_rate_ratio, bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. What means nothing for a size or a
+domain is null.
+
+Examples:
+  homespun bench --quick                           every domain, roughly
+  homespun bench --domain shm --sizes 8 --tagged   one size of tagged messages
+  homespun bench --json > results.json             for a program to read
+
+Exit status: 0 if everything was measured, 1 if it could not be, 2 if the command was not understood.";
+
+/// Which domains are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Choice {
+    /// Shared memory.
+    Shm,
+    /// TCP over the loopback interface.
+    Tcp,
+    /// Both, as far as there are both.
+    All,
+}
+
+/// Measures, and shows the results.
+pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
+    let domains = arguments.domain.offered()?;
+    let all_cores = Cores::of_this_process();
+    let cores = all_cores.pair().filter(|_| !arguments.no_pin);
+    let rounds = arguments.rounds.unwrap_or(if arguments.quick { ROUNDS_QUICK } else { ROUNDS });
+    let survey = Survey {
+        sizes: &arguments.sizes.0,
+        rounds,
+        round_ms: if arguments.quick { ROUND_QUICK_MS } else { ROUND_MS },
+        tagged: arguments.tagged,
+        placement: Placement { cores, timeout: Duration::from_secs(arguments.timeout) },
+    };
+    console.start_progress(domains.len() * survey.progress_steps());
+    let measured: Result<Vec<_>, Failure> =
+        domains.into_iter().map(|domain| survey.of(domain, console)).collect();
+    console.end_progress();
+    let report = Report {
+        homespun_version: env!("CARGO_PKG_VERSION"),
+        tagged: arguments.tagged,
+        rounds,
+        cores: cores.map(|(own, other)| [own, other]),
+        domains: measured?,
+    };
+    if arguments.json { print_json(&report, console) } else { print_tables(&report, &all_cores, console) }
+}
+
+fn print_json(report: &Report, console: &Console) -> Result<(), Failure> {
+    let document = serde_json::to_string_pretty(report);
+    console.line(document.map_err(|error| Failure::Output(error.into()))?)
+}
+
+fn print_tables(report: &Report, cores: &Cores, console: &Console) -> Result<(), Failure> {
+    let kind = if report.tagged { "tagged" } else { "untagged" };
+    console.line(format_args!("{kind} messages; medians over {} rounds", report.rounds))?;
+    console.line(match report.cores {
+        Some([own, other]) => format!("{}; the two processes stay on cores {own} and {other}", cores.count()),
+        None => format!("{}; the system chooses where the two processes run", cores.count()),
+    })?;
+    for domain in &report.domains {
+        console.line("")?;
+        console.line(Table(domain))?;
+    }
+    Ok(())
+}
+
+impl Choice {
+    /// The domains that are meant, as far as there are such.
+    fn offered(self) -> Result<Vec<Domain>, Failure> {
+        let there = port::domains()?;
+        let meant = Domain::ALL.into_iter().filter(|domain| match self {
+            Choice::Shm => *domain == Domain::Shm,
+            Choice::Tcp => *domain == Domain::Tcp,
+            Choice::All => true,
+        });
+        let domains: Vec<Domain> =
+            meant.filter(|domain| there.iter().any(|name| name == domain.name())).collect();
+        if domains.is_empty() { Err(Failure::NoData("a domain of that name")) } else { Ok(domains) }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a bench has found out: the document that `--json` prints, and what the tables are made of.
+//!
+//! Fields keep their names and meanings; new ones may come. What could not be measured, or means nothing for a size, is
+//! `null`.
+
+use serde::Serialize;
+
+use super::step::Way;
+
+/// The whole document.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// The version of homespun.
+    pub(super) homespun_version: &'static str,
+    /// Whether messages of the fabric had tags.
+    pub(super) tagged: bool,
+    /// Over how many rounds the medians are.
+    pub(super) rounds: u32,
+    /// The cores that the two processes stayed on; `null` if the system chose.
+    pub(super) cores: Option<[usize; 2]>,
+    /// The domains that were measured, in this order.
+    pub(super) domains: Vec<DomainReport>,
+}
+
+/// What was measured of a domain.
+#[derive(Debug, Serialize)]
+pub(super) struct DomainReport {
+    /// Its name: `shm` or `tcp`.
+    pub(super) domain: &'static str,
+    /// Whether each of the two processes may read the memory of the other. `null` where that plays no part.
+    pub(super) cross_memory_copy: Option<bool>,
+    /// Why not, in the words of the system.
+    pub(super) cross_memory_copy_refusal: Option<String>,
+    /// What was measured of each size, in the order asked for.
+    pub(super) sizes: Vec<SizeReport>,
+}
+
+/// What was measured of messages of one size. Everything measured is a median over rounds.
+#[derive(Debug, Serialize)]
+pub(super) struct SizeReport {
+    /// The length of a message.
+    pub(super) size_bytes: usize,
+    /// What the bare figures are of: `ring`, `process_vm_readv` or `socket`.
+    pub(super) bare_loop: &'static str,
+    /// Half the time of a round trip through the fabric.
+    pub(super) latency_us: f64,
+    /// Half the time of a round trip through the bare loop.
+    pub(super) bare_latency_us: f64,
+    /// `latency_us / bare_latency_us`: 1 at best.
+    pub(super) latency_ratio: f64,
+    /// Messages one way through the fabric.
+    pub(super) messages_per_s: f64,
+    /// Messages one way through the bare loop.
+    pub(super) bare_messages_per_s: f64,
+    /// `messages_per_s / bare_messages_per_s`: the higher, the better.
+    pub(super) message_rate_ratio: f64,
+    /// Payload one way through the fabric, in 10^6 bytes a second; `null` for messages without any.
+    pub(super) bandwidth_mb_per_s: Option<f64>,
+    /// The same through the bare loop.
+    pub(super) bare_bandwidth_mb_per_s: Option<f64>,
+    /// Copies from shared to private memory within one process, in 10^6 bytes a second; `null` for small sizes, and for
+    /// domains that share no memory.
+    pub(super) memcpy_mb_per_s: Option<f64>,
+}
+
+/// What was measured of one size: the medians over rounds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Medians {
+    pub(super) latency_us: f64,
+    pub(super) bare_latency_us: f64,
+    /// The time that each of many messages one way takes.
+    pub(super) message_us: f64,
+    pub(super) bare_message_us: f64,
+    /// The time that a copy takes, if that was measured.
+    pub(super) memcpy_us: Option<f64>,
+}
+
+impl SizeReport {
+    pub(super) fn new(size_bytes: usize, bare: Way, medians: Medians) -> SizeReport {
+        let Medians { latency_us, bare_latency_us, message_us, bare_message_us, memcpy_us } = medians;
+        // As many megabytes a second as bytes a microsecond.
+        let mb_per_s = |each_us: f64| (size_bytes > 0).then(|| quotient(size_bytes as f64, each_us));
+        SizeReport {
+            size_bytes,
+            bare_loop: bare.name(),
+            latency_us,
+            bare_latency_us,
+            latency_ratio: quotient(latency_us, bare_latency_us),
+            messages_per_s: quotient(1e6, message_us),
+            bare_messages_per_s: quotient(1e6, bare_message_us),
+            message_rate_ratio: quotient(bare_message_us, message_us),
+            bandwidth_mb_per_s: mb_per_s(message_us),
+            bare_bandwidth_mb_per_s: mb_per_s(bare_message_us),
+            memcpy_mb_per_s: memcpy_us.and_then(mb_per_s),
+        }
+    }
+}
+
+/// A quotient of times. The least that a clock shows is taken for a time that it does not show.
+fn quotient(dividend: f64, divisor_us: f64) -> f64 {
+    dividend / divisor_us.max(1e-6)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn size_report(size_bytes: usize, bare: Way) -> SizeReport {
+        let medians = Medians {
+            latency_us: 3.0,
+            bare_latency_us: 2.0,
+            message_us: 0.5,
+            bare_message_us: 0.25,
+            memcpy_us: (bare == Way::Readv).then_some(0.125),
+        };
+        SizeReport::new(size_bytes, bare, medians)
+    }
+
+    #[test]
+    fn ratios_and_rates_follow_from_times() {
+        let report = size_report(1000, Way::Readv);
+        assert_eq!(report.latency_ratio, 1.5);
+        assert_eq!(report.messages_per_s, 2e6);
+        assert_eq!(report.message_rate_ratio, 0.5);
+        assert_eq!(report.bandwidth_mb_per_s, Some(2000.0));
+        assert_eq!(report.memcpy_mb_per_s, Some(8000.0));
+    }
+
+    #[test]
+    fn what_means_nothing_is_null() {
+        let report = serde_json::to_value(size_report(0, Way::Ring)).unwrap();
+        assert_eq!(report["bandwidth_mb_per_s"], serde_json::Value::Null);
+        assert_eq!(report["memcpy_mb_per_s"], serde_json::Value::Null);
+        assert_eq!(report["bare_loop"], "ring");
+    }
+}

@@ -1,0 +1,99 @@
+//! One step of a bench: what the process that leads tells the other.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::exchange::measure::Metric;
+use crate::exchange::run::Run;
+
+/// What messages go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The fabric.
+    Fabric,
+    /// A bare ring in shared memory.
+    Ring,
+    /// Bare cross-memory copies.
+    Readv,
+    /// A bare socket.
+    Socket,
+}
+
+/// Messages of one size, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) way: Way,
+    pub(super) metric: Metric,
+    pub(super) run: Run,
+}
+
+impl Way {
+    const ALL: [Way; 4] = [Way::Fabric, Way::Ring, Way::Readv, Way::Socket];
+
+    /// Its name, as results have it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Way::Fabric => "fabric",
+            Way::Ring => "ring",
+            Way::Readv => "process_vm_readv",
+            Way::Socket => "socket",
+        }
+    }
+}
+
+const METRICS: [Metric; 2] = [Metric::Latency, Metric::Bandwidth];
+
+fn name_of(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Latency => "latency",
+        Metric::Bandwidth => "bandwidth",
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Step { way, metric, run } = self;
+        write!(f, "{} {} {run}", way.name(), name_of(*metric))
+    }
+}
+
+impl FromStr for Step {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let [way, metric, run] = text.split(' ').collect::<Vec<_>>()[..] else {
+            return Err("a step has three words");
+        };
+        let way = Way::ALL.into_iter().find(|known| known.name() == way);
+        let metric = METRICS.into_iter().find(|known| name_of(*known) == metric);
+        Ok(Step {
+            way: way.ok_or("messages cannot go that way")?,
+            metric: metric.ok_or("that is not measured")?,
+            run: run.parse()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_arrives_as_it_was_told() {
+        for way in Way::ALL {
+            for metric in METRICS {
+                let step = Step { way, metric, run: Run::new(64, Some(10)) };
+                assert_eq!(step.to_string().parse(), Ok(step));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_step_is_refused() {
+        for text in
+            ["", "ring", "ring latency", "ring latency 1", "ring latency 1:1:1:1:1 more", "x y 1:1:1:1:1"]
+        {
+            assert!(text.parse::<Step>().is_err(), "{text:?}");
+        }
+    }
+}

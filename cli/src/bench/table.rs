@@ -1,0 +1,137 @@
+//! A domain's results, as people read them.
+
+use std::fmt;
+
+use super::report::{DomainReport, SizeReport};
+use crate::size;
+
+/// The table of a domain, with what has to be said of it.
+#[derive(Debug)]
+pub(super) struct Table<'a>(pub(super) &'a DomainReport);
+
+const HEADING: [&str; 10] = [
+    "size",
+    "latency us",
+    "bare us",
+    "ratio",
+    "MB/s",
+    "bare MB/s",
+    "10^6/s",
+    "ratio",
+    "memcpy MB/s",
+    "bare loop",
+];
+
+const WIDTHS: [usize; 9] = [5, 11, 10, 6, 9, 10, 8, 8, 12];
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DomainReport { domain, cross_memory_copy_refusal: refusal, sizes, .. } = self.0;
+        writeln!(f, "domain {domain}")?;
+        line(f, HEADING.map(str::to_owned))?;
+        for size in sizes {
+            writeln!(f)?;
+            line(f, columns(size))?;
+        }
+        if let Some(refusal) = refusal {
+            write!(
+                f,
+                "\nprocess_vm_readv is not to be had here ({refusal}): large messages are compared with the ring"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn columns(report: &SizeReport) -> [String; 10] {
+    let rounded = |number: Option<f64>| number.map_or_else(|| "-".into(), |number| format!("{number:.1}"));
+    [
+        size::format(report.size_bytes as u64),
+        format!("{:.3}", report.latency_us),
+        format!("{:.3}", report.bare_latency_us),
+        significant(report.latency_ratio),
+        rounded(report.bandwidth_mb_per_s),
+        rounded(report.bare_bandwidth_mb_per_s),
+        significant(report.messages_per_s / 1e6),
+        significant(report.message_rate_ratio),
+        rounded(report.memcpy_mb_per_s),
+        report.bare_loop.to_owned(),
+    ]
+}
+
+/// A number with three significant digits, or all that stand before the point.
+fn significant(number: f64) -> String {
+    let magnitude = number.abs().max(1e-6).log10().floor();
+    // From -6 to 308: a number of digits.
+    let decimals = (2.0 - magnitude).max(0.0) as usize;
+    format!("{number:.decimals$}")
+}
+
+/// Columns of at least these widths, never without a space between, and the last one to the left.
+fn line(f: &mut fmt::Formatter<'_>, columns: [String; 10]) -> fmt::Result {
+    let [columns @ .., bare_loop] = columns;
+    for (column, width) in columns.iter().zip(WIDTHS) {
+        write!(f, "{column:>width$} ")?;
+    }
+    write!(f, " {bare_loop}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::tests::size_report;
+    use super::super::step::Way;
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let report = DomainReport {
+            domain: "shm",
+            cross_memory_copy: Some(true),
+            cross_memory_copy_refusal: None,
+            sizes: vec![size_report(8, Way::Ring), size_report(1 << 20, Way::Readv)],
+        };
+        let expected = "\
+domain shm
+ size  latency us    bare us  ratio      MB/s  bare MB/s   10^6/s    ratio  memcpy MB/s  bare loop
+    8       3.000      2.000   1.50      16.0       32.0     2.00    0.500            -  ring
+   1M       3.000      2.000   1.50 2097152.0  4194304.0     2.00    0.500    8388608.0  process_vm_readv";
+        assert_eq!(Table(&report).to_string(), expected);
+    }
+
+    #[test]
+    fn columns_that_are_too_wide_stay_apart() {
+        let mut size = size_report(1, Way::Ring);
+        size.latency_us = 123_456_789.0;
+        size.bare_latency_us = 123_456_789.0;
+        size.message_rate_ratio = 1e-6;
+        size.messages_per_s = 1e-3;
+        let report = DomainReport {
+            domain: "shm",
+            cross_memory_copy: None,
+            cross_memory_copy_refusal: None,
+            sizes: vec![size],
+        };
+        let text = Table(&report).to_string();
+        assert_eq!(text.lines().last().unwrap().split_whitespace().count(), HEADING.len(), "{text}");
+    }
+
+    #[test]
+    fn small_numbers_keep_their_digits() {
+        let numbers = [0.0, 0.000_497_3, 0.0412, 0.5, 1.234, 98.76, 1234.5].map(significant);
+        assert_eq!(numbers, ["0.00000000", "0.000497", "0.0412", "0.500", "1.23", "98.8", "1234"]);
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_said() {
+        let report = DomainReport {
+            domain: "shm",
+            cross_memory_copy: Some(false),
+            cross_memory_copy_refusal: Some("Operation not permitted".into()),
+            sizes: vec![size_report(1 << 20, Way::Ring)],
+        };
+        let text = Table(&report).to_string();
+        assert!(text.ends_with(
+            "process_vm_readv is not to be had here (Operation not permitted): large messages are compared with the ring"
+        ));
+    }
+}

@@ -1,0 +1,9 @@
+//! Messages between two processes through the fabric, and the time that they take.
+
+pub(crate) mod channel;
+pub(crate) mod measure;
+pub(crate) mod pattern;
+pub(crate) mod port;
+pub(crate) mod run;
+pub(crate) mod sizes;
+pub(crate) mod target;

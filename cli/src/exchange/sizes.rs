@@ -1,0 +1,57 @@
+//! The sizes that are measured, as people list them.
+
+use std::str::FromStr;
+
+use super::run::SIZE_MAX_BYTES;
+use crate::size;
+
+/// How many sizes are measured at most.
+pub(crate) const SIZES_MAX: usize = 64;
+
+/// Sizes of messages, in the order in which they are measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sizes(pub(crate) Vec<usize>);
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    /// Reads sizes that are separated by commas.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let sizes = text.split(',').map(message_size).collect::<Result<Vec<usize>, String>>()?;
+        if sizes.len() > SIZES_MAX {
+            return Err(format!("at most {SIZES_MAX} sizes are measured"));
+        }
+        Ok(Sizes(sizes))
+    }
+}
+
+/// Reads the size of a message.
+///
+/// # Errors
+///
+/// A sentence, if it is no size or too large to be measured.
+pub(crate) fn message_size(text: &str) -> Result<usize, String> {
+    match size::parse(text)? {
+        size if size <= SIZE_MAX_BYTES => Ok(size as usize),
+        _ => Err(format!("messages of at most {} are measured", size::with_unit(SIZE_MAX_BYTES))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_come_in_their_order() {
+        assert_eq!("1M,8,0,64M".parse(), Ok(Sizes(vec![1 << 20, 8, 0, 64 << 20])));
+    }
+
+    #[test]
+    fn sizes_that_are_none_too_large_or_too_many_are_refused() {
+        for text in ["", "1,", ",1", "1 2", "65M", "x"] {
+            assert!(text.parse::<Sizes>().is_err(), "{text:?}");
+        }
+        assert!(vec!["1"; SIZES_MAX].join(",").parse::<Sizes>().is_ok());
+        assert!(vec!["1"; SIZES_MAX + 1].join(",").parse::<Sizes>().is_err());
+    }
+}

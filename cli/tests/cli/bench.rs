@@ -1,0 +1,170 @@
+//! `homespun bench`, and the bare loops on their own.
+
+use serde_json::Value;
+
+use crate::command::{Outcome, domains_there, kill, run, start};
+
+/// More round trips than any test waits for.
+const ENDLESS: &str = "1000000000";
+
+const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "2", "--sizes", "0,8,1000,64K,1M"];
+
+/// The rows of each table: the words of a line.
+fn tables(outcome: &Outcome) -> Vec<(String, Vec<Vec<String>>)> {
+    let blocks = outcome.stdout.split("\n\n").filter_map(|block| block.strip_prefix("domain "));
+    let parsed = blocks.map(|block| {
+        let mut lines = block.lines();
+        let domain = lines.next().expect("a name").to_owned();
+        assert!(lines.next().expect("a heading").trim_start().starts_with("size"), "{outcome:?}");
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        (domain, lines.filter(|line| !line.starts_with("process_vm_readv")).map(words).collect())
+    });
+    parsed.collect()
+}
+
+#[test]
+fn every_domain_has_a_table_with_every_size() {
+    for more in [["--tagged"].as_slice(), &["--no-pin"]] {
+        let outcome = run(&[&QUICK, more].concat());
+        assert!(outcome.status.success(), "{outcome:?}");
+        assert_eq!(outcome.stderr, "");
+        let tables = tables(&outcome);
+        let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, domains_there(), "{outcome:?}");
+        for (domain, rows) in tables {
+            let sizes: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+            assert_eq!(sizes, ["0", "8", "1000", "64K", "1M"], "{outcome:?}");
+            for row in rows {
+                let measured = row[1..4].iter().chain(&row[6..8]);
+                let numbers: Vec<f64> = measured.map(|word| word.parse().expect("a number")).collect();
+                assert!(numbers.iter().all(|number| number.is_finite() && *number >= 0.0), "{outcome:?}");
+                assert_eq!(row.len(), 10, "{domain}: {row:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_json_document_is_all_that_is_printed() {
+    let outcome = run(&[&QUICK[..], &["--json"]].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert_eq!(outcome.stderr, "");
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
+    assert_eq!(report["homespun_version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!((&report["tagged"], &report["rounds"]), (&Value::Bool(false), &Value::from(2)));
+    let measured = report["domains"].as_array().expect("a list");
+    let names: Vec<&str> = measured.iter().filter_map(|domain| domain["domain"].as_str()).collect();
+    assert_eq!(names, domains_there());
+    for domain in measured {
+        let sizes = domain["sizes"].as_array().expect("a list");
+        let lengths: Vec<u64> = sizes.iter().filter_map(|size| size["size_bytes"].as_u64()).collect();
+        assert_eq!(lengths, [0, 8, 1000, 65_536, 1 << 20]);
+        for size in sizes {
+            for field in [
+                "latency_us",
+                "bare_latency_us",
+                "latency_ratio",
+                "messages_per_s",
+                "bare_messages_per_s",
+                "message_rate_ratio",
+            ] {
+                assert!(size[field].as_f64().is_some_and(|number| number > 0.0), "{field}: {size}");
+            }
+            let has_bytes = size["size_bytes"] != 0;
+            assert_eq!(size["bandwidth_mb_per_s"].is_f64(), has_bytes, "{size}");
+            assert_eq!(size["bare_bandwidth_mb_per_s"].is_f64(), has_bytes, "{size}");
+            let is_large_on_shm = domain["domain"] == "shm" && size["size_bytes"].as_u64() >= Some(16 * 1024);
+            assert_eq!(size["memcpy_mb_per_s"].is_f64(), is_large_on_shm, "{size}");
+        }
+    }
+}
+
+#[test]
+fn one_domain_is_measured_alone() {
+    let outcome = run(&["bench", "--quick", "--rounds", "1", "--sizes", "8", "--domain", "tcp"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    let names: Vec<String> = tables(&outcome).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["tcp"]);
+}
+
+#[test]
+fn commands_that_make_no_sense_are_refused() {
+    for arguments in [
+        ["--domain", "token-ring"].as_slice(),
+        &["--sizes", "1X"],
+        &["--sizes", "65M"],
+        &["--sizes", ""],
+        &["--rounds", "0"],
+        &["--rounds", "1001"],
+        &["--timeout", "0"],
+        &["somewhere"],
+    ] {
+        let outcome = run(&[&["bench"], arguments].concat());
+        assert_eq!(outcome.status.code(), Some(2), "{arguments:?}: {outcome:?}");
+        assert_eq!(outcome.stdout, "");
+        assert!(outcome.stderr.starts_with("error: "), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_follower_that_dies_in_the_middle_is_noticed() {
+    for domain in domains_there() {
+        // So many rounds that they do not end before the follower does.
+        let parent = start(&["bench", "--domain", domain, "--sizes", "8", "--rounds", "1000"]);
+        let follower = parent.await_busy_peer_process();
+        kill(follower);
+        let outcome = parent.finish();
+        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        assert_eq!(outcome.stdout, "");
+        let complaint = "homespun: the peer process ended too early (signal: 9 (SIGKILL)";
+        assert!(outcome.stderr.starts_with(complaint), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_leader_that_dies_takes_its_follower_along() {
+    let mut parent = start(&["bench", "--domain", "tcp", "--sizes", "8", "--rounds", "1000"]);
+    parent.await_busy_peer_process();
+    parent.child.kill().expect("it runs");
+    // Ends with the last process that has the standard error of the first.
+    let outcome = parent.finish();
+    assert_eq!(outcome.status.code(), None, "{outcome:?}");
+}
+
+#[test]
+fn a_bare_loop_prints_one_number() {
+    for way in ["ring-pingpong", "vm-pingpong", "tcp-pingpong"] {
+        for size in ["0", "8", "100K", "1M"] {
+            let outcome = run(&["bare", way, "--size", size, "--iterations", "20"]);
+            let is_barred = way == "vm-pingpong" && outcome.stderr.contains("reading the memory");
+            assert!(outcome.status.success() || is_barred, "{way} {size}: {outcome:?}");
+            if !is_barred {
+                let half_us: f64 = outcome.stdout.trim_end().parse().expect("a number");
+                assert!(half_us > 0.0, "{way} {size}: {outcome:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bare_loop_stays_on_the_cores_that_it_is_given() {
+    let outcome =
+        run(&["bare", "ring-pingpong", "--size", "8", "--iterations", "20", "--cores", "100000,100000"]);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert!(outcome.stderr.starts_with("homespun: cannot pin to core 100000: "), "{outcome:?}");
+    for cores in ["0", "0,", "0,x", "0,1,2"] {
+        let outcome = run(&["bare", "ring-pingpong", "--size", "8", "--iterations", "1", "--cores", cores]);
+        assert_eq!(outcome.status.code(), Some(2), "{cores}: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_bare_loop_ends_with_its_follower() {
+    for way in ["ring-pingpong", "tcp-pingpong"] {
+        let parent = start(&["bare", way, "--size", "8", "--iterations", ENDLESS]);
+        kill(parent.await_busy_peer_process());
+        let outcome = parent.finish();
+        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        assert!(outcome.stderr.contains("the peer process ended too early"), "{outcome:?}");
+    }
+}

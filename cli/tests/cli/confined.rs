@@ -1,0 +1,43 @@
+//! `homespun info` where the system refuses to copy memory from process to process, as a container's filter may.
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+use std::thread;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+
+use crate::command::{Outcome, run};
+
+/// Runs `homespun info` in a thread, and so in a process, that gets this error for every copy across.
+fn info_where_copies_are_refused(errno: i32) -> Outcome {
+    let confined = thread::spawn(move || {
+        let copies = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
+        let rules: BTreeMap<i64, _> = copies.into_iter().map(|number| (number, Vec::new())).collect();
+        let refusal = SeccompAction::Errno(errno.unsigned_abs());
+        let architecture = ARCH.try_into().expect("an architecture that filters are made for");
+        let filter =
+            SeccompFilter::new(rules, SeccompAction::Allow, refusal, architecture).expect("a filter");
+        apply_filter(&BpfProgram::try_from(filter).expect("a small filter")).expect("a thread may do this");
+        run(&["info", "--domain", "shm"])
+    });
+    confined.join().expect("the command runs")
+}
+
+#[test]
+fn what_is_barred_is_said_with_its_reason() {
+    let refusals = [(libc::EPERM, "Operation not permitted"), (libc::ENOSYS, "Function not implemented")];
+    for (errno, reason) in refusals {
+        let outcome = info_where_copies_are_refused(errno);
+        assert!(outcome.status.success(), "{outcome:?}");
+        let found = format!("cross-memory copies are barred here (process_vm_readv: {reason}");
+        assert!(outcome.stdout.contains(&found), "{found:?} is not in:\n{}", outcome.stdout);
+        assert!(outcome.stdout.contains("large messages take two copies"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn what_is_found_here_is_said() {
+    let outcome = run(&["info", "--domain", "shm"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert!(outcome.stdout.contains("cross-memory copies"), "{outcome:?}");
+}
