@@ -63,17 +63,22 @@ fn the_provider_introduces_itself() {
 #[test]
 fn answers_are_what_the_host_expects() {
     let list = Plugin::get().getinfo(None, None, 0, ptr::null()).expect("an answer");
+    let mut domains = Vec::new();
     for info in list.iter() {
         // SAFETY: answers have all their attributes.
         unsafe {
             let (ep, domain, fabric) = (&*info.ep_attr, &*info.domain_attr, &*info.fabric_attr);
-            assert_eq!((text(domain.name), text(fabric.name)), ("tcp", "homespun"));
+            assert_eq!(text(fabric.name), "homespun");
+            domains.push(text(domain.name).to_owned());
             assert!(fabric.prov_name.is_null(), "the host writes it");
             assert_eq!(ep.r#type, 3);
             assert!(info.nic.is_null() && info.handle.is_null());
             assert!(!info.tx_attr.is_null() && !info.rx_attr.is_null());
         }
     }
+    // What reaches every host comes first.
+    domains.dedup();
+    assert_eq!(domains, ["tcp", "shm"]);
 }
 
 /// A newer host copies whole structures of its own size, which must not reach beyond what was allocated.
