@@ -1,36 +1,42 @@
-//! Half round trips of an unmodified `fi_pingpong` over homespun, over libfabric's own tcp provider, and of a raw
-//! busy-polled TCP socket, side by side in one run.
+//! Half round trips of an unmodified `fi_pingpong` over each of homespun's domains, over libfabric's own provider for the
+//! same, and of a bare loop that does only what physics asks, side by side in one run.
 //!
 //! ```text
-//! cargo build --release && cargo bench --bench fi_pingpong -- [ROUNDS] [SIZE ...]
+//! cargo build --release && cargo bench --bench fi_pingpong -- [shm|tcp|all] [ROUNDS] [SIZE ...]
 //! ```
 //!
-//! Server and client are processes pinned to two processors. Every round measures every contender once; the table has
-//! the medians over the rounds, and their ratio to the raw socket. `FI_PINGPONG` names another `fi_pingpong` than the
-//! installed one. Needs Debian's `libfabric-bin`, and `taskset` of util-linux.
+//! Server and client are processes pinned to two processors. Every round measures every contender once; the tables have
+//! the medians over the rounds, and their ratios. The bare loops are those of `homespun bench`: a ring of cache lines in
+//! shared memory, one cross-memory copy by the receiver, a busy-polled socket. `FI_PINGPONG` names another `fi_pingpong`
+//! than the installed one. Needs Debian's `libfabric-bin`, and `taskset` of util-linux.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its result")]
 
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-/// What is measured.
-#[derive(Clone, Copy)]
-enum Contender {
-    Raw,
-    Provider(&'static str),
+/// What is measured over one kind of link.
+struct Comparison {
+    /// The domain of homespun, and libfabric's provider for the same.
+    domain: &'static str,
+    /// The bare loop for messages below [`COPY_MIN_BYTES`], and for others.
+    bare: [&'static str; 2],
+    sizes: [usize; 4],
 }
 
-const CONTENDERS: [(&str, Contender); 3] = [
-    ("raw socket", Contender::Raw),
-    ("homespun", Contender::Provider("homespun")),
-    ("libfabric tcp", Contender::Provider("tcp")),
+const COMPARISONS: [Comparison; 2] = [
+    Comparison { domain: "shm", bare: ["ring-pingpong", "vm-pingpong"], sizes: [8, 4096, 65_536, 1 << 20] },
+    Comparison { domain: "tcp", bare: ["tcp-pingpong", "tcp-pingpong"], sizes: [8, 4096, 65_536, 1 << 20] },
 ];
 
+/// From this size on one copy across processes is what shared memory is compared with.
+const COPY_MIN_BYTES: usize = 16 * 1024;
+
+const ROUNDS: usize = 5;
 const SERVER_CPU: &str = "0";
 const CLIENT_CPU: &str = "1";
 
@@ -41,47 +47,49 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["raw-server", size, iterations] => raw_server(size.parse()?, iterations.parse()?),
-        ["raw-client", port, size, iterations] => {
-            raw_client(port.parse()?, size.parse()?, iterations.parse()?)
-        }
-        _ => compare(&arguments),
+    let (domain, numbers) = match arguments.split_first() {
+        Some((first, rest)) if first.parse::<usize>().is_err() => (first.as_str(), rest),
+        _ => ("all", &arguments[..]),
+    };
+    let numbers = numbers.iter().map(|number| number.parse()).collect::<std::result::Result<Vec<_>, _>>()?;
+    let (rounds, sizes) = numbers.split_first().map_or((ROUNDS, &[][..]), |(rounds, sizes)| (*rounds, sizes));
+    let meant = |comparison: &&Comparison| domain == "all" || domain == comparison.domain;
+    for comparison in COMPARISONS.iter().filter(meant) {
+        compare(comparison, rounds, if sizes.is_empty() { &comparison.sizes } else { sizes })?;
     }
+    Ok(())
 }
 
-fn compare(arguments: &[String]) -> Result<()> {
-    let numbers =
-        arguments.iter().map(|argument| argument.parse()).collect::<std::result::Result<Vec<_>, _>>()?;
-    let (rounds, sizes) = match &numbers[..] {
-        [] => (5, &[8, 4096, 65_536, 1_048_576][..]),
-        [rounds] => (*rounds, &[8, 4096, 65_536, 1_048_576][..]),
-        [rounds, sizes @ ..] => (*rounds, sizes),
-    };
-    print!("{:>9}", "bytes");
-    for (name, _) in CONTENDERS {
-        print!(" {:>20}", format!("{name} us"));
-    }
-    println!("   homespun/raw   homespun/tcp");
+fn compare(comparison: &Comparison, rounds: usize, sizes: &[usize]) -> Result<()> {
+    let domain = comparison.domain;
+    println!(
+        "{:>9} {:>14} {:>14} {:>18}   {:>13}   {:>18}",
+        "bytes",
+        "bare loop us",
+        "homespun us",
+        format!("libfabric {domain} us"),
+        "homespun/bare",
+        "homespun/libfabric"
+    );
     for &size in sizes {
-        let iterations = (400_000_000 / (size + 20_000)).clamp(200, 20_000);
-        let mut micros: [Vec<f64>; CONTENDERS.len()] = Default::default();
+        let iterations =
+            (400_000_000 / (size + 20_000)).clamp(200, 20_000) * if domain == "shm" { 5 } else { 1 };
+        let bare = comparison.bare[usize::from(size >= COPY_MIN_BYTES)];
+        let mut micros: [Vec<f64>; 3] = Default::default();
         for _ in 0..rounds {
-            for (samples, (name, contender)) in micros.iter_mut().zip(CONTENDERS) {
-                let sample = match contender {
-                    Contender::Raw => measure_raw(size, iterations),
-                    Contender::Provider(provider) => measure_provider(provider, size, iterations),
-                };
-                samples.push(sample.map_err(|error| format!("{name}, {size} bytes: {error}"))?);
-            }
+            let context = |error| format!("{domain}, {size} bytes: {error}");
+            micros[0].push(measure_bare(bare, size, iterations).map_err(context)?);
+            micros[1].push(measure_provider("homespun", Some(domain), size, iterations).map_err(context)?);
+            micros[2].push(measure_provider(domain, None, size, iterations).map_err(context)?);
         }
-        let medians = micros.map(median);
-        print!("{size:>9}");
-        for median in medians {
-            print!(" {median:>20.2}");
-        }
-        println!("   {:>12.2}   {:>12.2}", medians[1] / medians[0], medians[1] / medians[2]);
+        let [bare, homespun, libfabric] = micros.map(median);
+        println!(
+            "{size:>9} {bare:>14.3} {homespun:>14.3} {libfabric:>18.3}   {:>13.2}   {:>18.2}",
+            homespun / bare,
+            homespun / libfabric
+        );
     }
+    println!();
     Ok(())
 }
 
@@ -94,32 +102,22 @@ fn median(mut samples: Vec<f64>) -> f64 {
 struct Process(Child);
 
 impl Process {
-    fn start(cpu: &str, program: &Path, arguments: &[&str]) -> Result<Process> {
-        let child = Command::new("taskset")
-            .args(["-c", cpu])
-            .arg(program)
-            .args(arguments)
-            .env("FI_PROVIDER_PATH", plugin_directory()?)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        Ok(Process(child))
+    fn start(command: &mut Command) -> Result<Process> {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Ok(Process(command.spawn()?))
     }
 
-    fn output(&mut self) -> BufReader<impl Read + use<>> {
-        BufReader::new(self.0.stdout.take().expect("the output is a pipe and was not taken before"))
-    }
-
+    /// What it printed, once it has ended.
     fn finish(mut self) -> Result<String> {
         let deadline = Instant::now() + TIMEOUT;
         while self.0.try_wait()?.is_none() {
             if Instant::now() > deadline {
                 return Err("no end in sight".into());
             }
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(io::read_to_string(self.output())?)
+        let output = self.0.stdout.take().expect("the output is a pipe and was not taken before");
+        Ok(io::read_to_string(output)?)
     }
 }
 
@@ -131,32 +129,44 @@ impl Drop for Process {
     }
 }
 
-fn plugin_directory() -> Result<PathBuf> {
+/// Where the plugin and the `homespun` command are.
+fn build_directory() -> Result<PathBuf> {
     let executable = env::current_exe()?;
     let directory = executable.parent().and_then(Path::parent).ok_or("no target directory")?;
-    if !fs::exists(directory.join("libhomespun_fi.so"))? {
-        return Err("libhomespun_fi.so is not built: cargo build --release".into());
+    for needed in ["libhomespun_fi.so", "homespun"] {
+        if !fs::exists(directory.join(needed))? {
+            return Err(format!("{needed} is not built: cargo build --release").into());
+        }
     }
     Ok(directory.to_owned())
 }
 
-fn measure_provider(provider: &str, size: usize, iterations: usize) -> Result<f64> {
-    let program = PathBuf::from(env::var_os("FI_PINGPONG").unwrap_or_else(|| "fi_pingpong".into()));
+fn measure_bare(way: &str, size: usize, iterations: usize) -> Result<f64> {
+    let mut command = Command::new(build_directory()?.join("homespun"));
+    command.args(["bare", way, "--size", &size.to_string(), "--iterations", &iterations.to_string()]);
+    command.args(["--cores", &format!("{SERVER_CPU},{CLIENT_CPU}")]);
+    let output = Process::start(&mut command)?.finish()?;
+    output.trim().parse().map_err(|_| format!("homespun bare {way} measured nothing").into())
+}
+
+fn measure_provider(provider: &str, domain: Option<&str>, size: usize, iterations: usize) -> Result<f64> {
+    let program = env::var_os("FI_PINGPONG").unwrap_or_else(|| "fi_pingpong".into());
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
-    let (size, iterations) = (size.to_string(), iterations.to_string());
-    let common = ["-p", provider, "-e", "rdm", "-S", &size, "-I", &iterations];
-    let common: Vec<&str> = match provider {
-        "homespun" => common.iter().chain(&["-d", "tcp"]).copied().collect(),
-        _ => common.into(),
+    let directory = build_directory()?;
+    let pingpong = |cpu: &str| {
+        let mut command = Command::new("taskset");
+        command.args(["-c", cpu]).arg(&program).env("FI_PROVIDER_PATH", &directory);
+        command.args(["-p", provider, "-e", "rdm", "-S", &size.to_string(), "-I", &iterations.to_string()]);
+        command.args(domain.iter().flat_map(|domain| ["-d", domain]));
+        command
     };
-    let _server = Process::start(SERVER_CPU, &program, &[&common[..], &["-B", &port]].concat())?;
+    let _server = Process::start(pingpong(SERVER_CPU).args(["-B", &port]))?;
     // The server gives no sign when it listens; a client that comes early is refused and tries again.
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        let client =
-            Process::start(CLIENT_CPU, &program, &[&common[..], &["-P", &port, "127.0.0.1"]].concat())?;
+        let client = Process::start(pingpong(CLIENT_CPU).args(["-P", &port, "127.0.0.1"]))?;
         let output = client.finish()?;
-        if let Some(micros) = micros_per_transfer(&output) {
+        if let Some(micros) = micros_per_transfer(&output, size) {
             return Ok(micros);
         }
         if Instant::now() > deadline {
@@ -165,80 +175,9 @@ fn measure_provider(provider: &str, size: usize, iterations: usize) -> Result<f6
     }
 }
 
-/// The column `usec/xfer` of fi_pingpong's last line.
-fn micros_per_transfer(output: &str) -> Option<f64> {
+/// From the column `MB/sec` of fi_pingpong's last line, which has more digits than `usec/xfer`.
+fn micros_per_transfer(output: &str, size: usize) -> Option<f64> {
     let fields: Vec<&str> = output.lines().last()?.split_whitespace().collect();
-    fields.get(6)?.parse().ok()
-}
-
-fn measure_raw(size: usize, iterations: usize) -> Result<f64> {
-    let program = env::current_exe()?;
-    let (size, iterations) = (size.to_string(), iterations.to_string());
-    let mut server = Process::start(SERVER_CPU, &program, &["raw-server", &size, &iterations])?;
-    let mut port = String::new();
-    server.output().read_line(&mut port)?;
-    let client = Process::start(CLIENT_CPU, &program, &["raw-client", port.trim(), &size, &iterations])?;
-    Ok(client.finish()?.trim().parse()?)
-}
-
-fn raw_server(size: usize, iterations: usize) -> Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    println!("{}", listener.local_addr()?.port());
-    let mut stream = polled(listener.accept()?.0)?;
-    let mut message = vec![0; size];
-    for _ in 0..warm_up(iterations) + iterations {
-        receive(&mut stream, &mut message)?;
-        send(&mut stream, &message)?;
-    }
-    Ok(())
-}
-
-fn raw_client(port: u16, size: usize, iterations: usize) -> Result<()> {
-    let mut stream = polled(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?)?;
-    let mut message = vec![0; size];
-    let mut start = Instant::now();
-    for round in 0..warm_up(iterations) + iterations {
-        if round == warm_up(iterations) {
-            start = Instant::now();
-        }
-        send(&mut stream, &message)?;
-        receive(&mut stream, &mut message)?;
-    }
-    println!("{}", start.elapsed().as_secs_f64() * 1e6 / iterations as f64 / 2.0);
-    Ok(())
-}
-
-/// As many rounds as fi_pingpong makes before it looks at the clock.
-fn warm_up(iterations: usize) -> usize {
-    iterations.min(10)
-}
-
-fn polled(stream: TcpStream) -> Result<TcpStream> {
-    stream.set_nonblocking(true)?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
-fn send(stream: &mut TcpStream, mut message: &[u8]) -> Result<()> {
-    while !message.is_empty() {
-        match stream.write(message) {
-            Ok(count) => message = &message[count..],
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
-}
-
-fn receive(stream: &mut TcpStream, message: &mut [u8]) -> Result<()> {
-    let mut received = 0;
-    while received < message.len() {
-        match stream.read(&mut message[received..]) {
-            Ok(0) => return Err("the peer has gone".into()),
-            Ok(count) => received += count,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
+    let megabytes_per_second: f64 = fields.get(5)?.parse().ok()?;
+    Some(size as f64 / megabytes_per_second)
 }

@@ -307,8 +307,21 @@ impl CompletionQueue {
             count = 1;
             take(completion, source);
         }
+        if self.shared.len_entries() > 0 && (count < max || max == 0) {
+            return self.read_ring(max, count, take);
+        }
+        if count == 0 { Err(ReadError::Empty) } else { Ok(count) }
+    }
+
+    /// Goes on with a read that has read `count` entries, from the ring.
+    fn read_ring(
+        &self,
+        max: usize,
+        mut count: usize,
+        mut take: impl FnMut(Completion, FabricAddress),
+    ) -> Result<usize, ReadError> {
         let mut batch = Batch::new();
-        while self.shared.len_entries() > 0 && (count < max || max == 0) {
+        loop {
             {
                 let mut ring = self.shared.lock();
                 match ring.entries.front() {
@@ -325,6 +338,9 @@ impl CompletionQueue {
             count += batch.len();
             for (completion, source) in batch.drain(..) {
                 take(completion, source);
+            }
+            if count == max {
+                break;
             }
         }
         if count == 0 { Err(ReadError::Empty) } else { Ok(count) }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
-use homespun_engine::buffer::{Destination, Source};
+use homespun_engine::buffer::{Destination, Room, Source};
 use homespun_engine::completion;
 use homespun_engine::completion::Sink;
 use homespun_engine::engine::{Config, Engine};
@@ -32,7 +32,9 @@ pub(crate) trait Drive: Send + Sync {
     fn address(&self) -> Address;
     fn enable(&self, wiring: Wiring) -> Result<(), Error>;
     fn post_send(&self, post: SendPost) -> Result<(), Error>;
-    fn post_receive(&self, post: ReceivePost) -> Result<(), Error>;
+    fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Error>;
+    /// As [`post_receive`](Self::post_receive), for the most frequent kind of destination.
+    fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error>;
     /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
     fn inject(
         &self,
@@ -73,7 +75,6 @@ pub(crate) struct SendPost {
 
 /// A receive as an endpoint posts it.
 pub(crate) struct ReceivePost {
-    pub(crate) destination: Destination,
     /// `None` for any source.
     pub(crate) from: Option<FabricAddress>,
     /// Tag and ignore mask of a tagged receive.
@@ -90,8 +91,9 @@ pub(crate) struct Pump<T> {
 }
 
 struct State<T> {
-    engine: Engine,
+    /// Dropped before the engine, which has lent memory that peers may read until the links have ended.
     transport: T,
+    engine: Engine,
     wired: Option<Wired>,
 }
 
@@ -135,6 +137,28 @@ impl<T: Transport> Pump<T> {
             state: Lock::new(Some(State { engine: Engine::new(config), transport, wired: None })),
         }
     }
+
+    #[inline(always)]
+    fn receive_to(&self, post: &ReceivePost, destination: impl FnOnce() -> Destination) -> Result<(), Error> {
+        let mut guard = self.state.lock();
+        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
+        let ReceivePost { from, tagged, context, signalled } = post;
+        let source = match *from {
+            Some(from) => Some(wired.targets.peer(from, &wired.wiring.av, engine)?),
+            None => None,
+        };
+        let (tag, ignore) = (*tagged).unwrap_or((0, u64::MAX));
+        let criteria = Criteria { source, tag, ignore };
+        let request = ReceiveRequest {
+            destination: destination(),
+            tagged: tagged.is_some(),
+            criteria,
+            context: *context,
+            signalled: *signalled,
+        };
+        engine.post_receive(request, &mut wired.queues())
+    }
 }
 
 impl<T: Transport> Drive for Pump<T> {
@@ -176,19 +200,12 @@ impl<T: Transport> Drive for Pump<T> {
         Ok(())
     }
 
-    fn post_receive(&self, post: ReceivePost) -> Result<(), Error> {
-        let mut guard = self.state.lock();
-        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        let ReceivePost { destination, from, tagged, context, signalled } = post;
-        let source = match from {
-            Some(from) => Some(wired.targets.peer(from, &wired.wiring.av, engine)?),
-            None => None,
-        };
-        let (tag, ignore) = tagged.unwrap_or((0, u64::MAX));
-        let criteria = Criteria { source, tag, ignore };
-        let request = ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled };
-        engine.post_receive(request, &mut wired.queues())
+    fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Error> {
+        self.receive_to(&post, || destination)
+    }
+
+    fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error> {
+        self.receive_to(&post, || room.into())
     }
 
     fn inject(

@@ -6,7 +6,7 @@
 //! engine that dereferences raw pointers.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::{fmt, slice};
+use std::{fmt, mem, ptr, slice};
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
@@ -54,6 +54,11 @@ enum SourceMemory {
     /// What raw memory held when it was injected.
     Copied(Box<[u8]>),
 }
+
+/// One piece of the caller's memory that a receive operation may fill: a [`Destination`] in the making, small enough to
+/// be handed on without being moved through memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Room(SegmentMut);
 
 /// Where a receive operation scatters a message to.
 pub struct Destination {
@@ -234,10 +239,8 @@ impl Destination {
     #[inline(always)]
     pub unsafe fn raw(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
         if let [one] = segments {
-            return match one.address.is_null() && one.len_bytes > 0 {
-                true => Err(NULL_WITH_LENGTH),
-                false => Ok(Destination { len_bytes: one.len_bytes, memory: DestinationMemory::Raw(*one) }),
-            };
+            // SAFETY: what is asked of the caller is the same.
+            return unsafe { Room::raw(*one) }.map(Destination::from);
         }
         check_count(segments.len())?;
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
@@ -245,6 +248,15 @@ impl Destination {
         }
         let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
         Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments.into()) })
+    }
+
+    /// Room for nothing.
+    #[inline]
+    pub(crate) fn nowhere() -> Destination {
+        Destination {
+            len_bytes: 0,
+            memory: DestinationMemory::Raw(SegmentMut { address: ptr::null_mut(), len_bytes: 0 }),
+        }
     }
 
     /// How many bytes fit.
@@ -306,8 +318,13 @@ impl Destination {
     }
 
     #[inline]
-    pub(crate) fn into_buffer(self, received_bytes: usize) -> Buffer {
-        match self.memory {
+    /// Takes the application's memory out, to be handed back.
+    pub(crate) fn take_buffer(&mut self, received_bytes: usize) -> Buffer {
+        if let DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) = &self.memory {
+            return Buffer::None;
+        }
+        let nothing = DestinationMemory::RawVector(Box::default());
+        match mem::replace(&mut self.memory, nothing) {
             DestinationMemory::Owned(mut buffer) => {
                 buffer.truncate(received_bytes);
                 Buffer::Received(buffer)
@@ -322,6 +339,30 @@ impl Destination {
             }
             DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) => Buffer::None,
         }
+    }
+}
+
+impl Room {
+    /// Receives into one piece of the caller's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for a null address with a length.
+    ///
+    /// # Safety
+    ///
+    /// As [`Destination::raw`], for the operation that is posted with what this becomes.
+    #[inline]
+    pub unsafe fn raw(segment: SegmentMut) -> Result<Room, Misuse> {
+        let is_null = segment.address.is_null() && segment.len_bytes > 0;
+        if is_null { Err(NULL_WITH_LENGTH) } else { Ok(Room(segment)) }
+    }
+}
+
+impl From<Room> for Destination {
+    #[inline]
+    fn from(Room(segment): Room) -> Destination {
+        Destination { len_bytes: segment.len_bytes, memory: DestinationMemory::Raw(segment) }
     }
 }
 
@@ -444,7 +485,7 @@ mod tests {
                 offset += fits;
             }
             let message: Vec<u8> = chunks.concat();
-            let Buffer::ReceivedVector(buffers) = destination.into_buffer(offset) else { panic!("not a vector") };
+            let Buffer::ReceivedVector(buffers) = destination.take_buffer(offset) else { panic!("not a vector") };
             let received: Vec<u8> = buffers.iter().flat_map(|b| b.iter().copied()).collect();
             prop_assert_eq!(&received[..], &message[..offset]);
         }

@@ -118,11 +118,22 @@ impl Send {
 }
 
 impl Receive {
+    /// Receives nothing.
+    #[inline]
+    pub(crate) fn vacant() -> Receive {
+        Receive { destination: Destination::nowhere(), tagged: false, context: 0, signalled: false }
+    }
+
     /// The completion of a receive that was given `message`, of which `placed_bytes` fitted.
     // Inlined for good, and so is its way to the application: each time that a completion is moved costs more than it
     // does to make it.
     #[inline(always)]
-    pub(crate) fn completion(self, source: PeerId, message: &Message, placed_bytes: usize) -> Completion {
+    pub(crate) fn completion(
+        &mut self,
+        source: PeerId,
+        message: &Message,
+        placed_bytes: usize,
+    ) -> Completion {
         let mut flags = CompletionFlags::RECV | kind(self.tagged);
         flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());
         Completion {
@@ -132,14 +143,14 @@ impl Receive {
             data: message.data.unwrap_or(0),
             tag: message.tag.unwrap_or(0),
             source: Some(source),
-            buffer: self.destination.into_buffer(placed_bytes),
+            buffer: self.destination.take_buffer(placed_bytes),
             reserved: false,
         }
     }
 
     /// The failure of a receive that was given nothing, or only the first `placed_bytes` of a message.
     pub(crate) fn failure(
-        self,
+        mut self,
         source: Option<PeerId>,
         placed_bytes: usize,
         error: OperationError,
@@ -152,7 +163,7 @@ impl Receive {
                 data: 0,
                 tag: 0,
                 source,
-                buffer: self.destination.into_buffer(placed_bytes),
+                buffer: self.destination.take_buffer(placed_bytes),
                 reserved: false,
             },
             error,

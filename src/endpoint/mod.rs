@@ -321,6 +321,7 @@ impl Shared {
         Ok(self.pump.get_or_init(|| pump))
     }
 
+    #[inline]
     fn driven(&self) -> Result<(&dyn Drive, Enabled), Error> {
         match (self.pump.get(), self.enabled.get()) {
             (Some(pump), Some(enabled)) => Ok((&**pump, *enabled)),
@@ -328,7 +329,13 @@ impl Shared {
         }
     }
 
+    #[inline]
     fn check_caps(&self, needed: Caps) -> Result<(), Error> {
+        if self.info.caps.contains(needed) { Ok(()) } else { self.refuse_caps(needed) }
+    }
+
+    #[cold]
+    fn refuse_caps(&self, needed: Caps) -> Result<(), Error> {
         let missing = needed - self.info.caps;
         match missing.iter_names().next() {
             Some((name, _)) => Err(Misuse::NoCapability(name).into()),

@@ -1,13 +1,13 @@
 //! The raw tier of posting: addresses and lengths, for C callers and for callers that want neither copy nor ownership.
 
-use homespun_engine::buffer::{Destination, Segment, SegmentMut, Source};
+use homespun_engine::buffer::{Destination, Room, Segment, SegmentMut, Source};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::Level;
 
 use super::{Endpoint, RECEIVE_FLAGS, SEND_FLAGS, SEND_LEVELS, check_flags, level_of};
 use crate::av::FabricAddress;
-use crate::pump::{ReceivePost, SendPost};
+use crate::pump::{Drive, ReceivePost, SendPost};
 
 /// A send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg` and all that they include.
 #[derive(Debug, Clone, Copy)]
@@ -76,10 +76,25 @@ impl Endpoint {
     /// the endpoint is closed.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &ReceiveRaw<'_>) -> Result<(), Error> {
-        // SAFETY: the caller promises what `Destination::raw` asks for: the engine ends the operation before its
-        // completion can be read, and is dropped when the endpoint is closed.
-        let destination = unsafe { Destination::raw(receive.segments)? };
-        self.receive_destination(destination, receive.from, receive.tagged, receive.context, receive.flags)
+        // SAFETY: the caller promises what `Room::raw` and `Destination::raw` ask for: the engine ends the operation before
+        // its completion can be read, and is dropped when the endpoint is closed.
+        unsafe {
+            if let [segment] = receive.segments {
+                let room = Room::raw(*segment)?;
+                let (pump, post) =
+                    self.receive(receive.from, receive.tagged, receive.context, receive.flags)?;
+                pump.post_receive_into(post, room)
+            } else {
+                let destination = Destination::raw(receive.segments)?;
+                self.receive_destination(
+                    destination,
+                    receive.from,
+                    receive.tagged,
+                    receive.context,
+                    receive.flags,
+                )
+            }
+        }
     }
 
     /// Sends a small message that may be reused at once and reports nothing: `fi_inject`, `fi_injectdata`,
@@ -158,20 +173,34 @@ impl Endpoint {
         context: u64,
         flags: Option<OpFlags>,
     ) -> Result<(), Error> {
+        let (pump, post) = self.receive(from, tagged, context, flags)?;
+        pump.post_receive(post, destination)
+    }
+
+    /// What is to be posted for a receive, and where, if the endpoint may receive so.
+    #[inline(always)]
+    fn receive(
+        &self,
+        from: FabricAddress,
+        tagged: Option<(u64, u64)>,
+        context: u64,
+        flags: Option<OpFlags>,
+    ) -> Result<(&dyn Drive, ReceivePost), Error> {
         let (pump, enabled) = self.shared.driven()?;
         let flags = flags.unwrap_or_else(|| self.rx_op_flags());
         check_flags(flags, RECEIVE_FLAGS)?;
         let kind = if tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
         self.shared.check_caps(kind | Caps::RECV)?;
-        pump.post_receive(ReceivePost {
-            destination,
+        let post = ReceivePost {
             from: self.shared.directed(from),
             tagged,
             context,
             signalled: !enabled.selective_receive || flags.contains(OpFlags::COMPLETION),
-        })
+        };
+        Ok((pump, post))
     }
 
+    #[inline]
     fn check_send(&self, len_bytes: usize, tag: Option<u64>, inject: bool) -> Result<(), Error> {
         let info = &self.shared.info;
         let kind = if tag.is_some() { Caps::TAGGED } else { Caps::MSG };

@@ -55,11 +55,7 @@ impl Engine {
     pub(super) fn filled(&mut self, id: LinkId, filling: &Filling, sink: &mut impl Sink) {
         let Some(source) = self.links.of(id).map(|link| link.peer) else { return };
         match filling.place {
-            Place::Posted(receive) => {
-                if let Some(receive) = self.receives.remove(receive) {
-                    self.received(receive, source, &filling.message, sink);
-                }
-            }
+            Place::Posted(receive) => self.received_at(receive, source, &filling.message, sink),
             Place::Unexpected(unexpected) => {
                 if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
                     unexpected.fetch = None;
@@ -68,10 +64,26 @@ impl Engine {
         }
     }
 
+    /// A receive that is in the operation table has all of its message.
     #[inline(always)]
-    fn received(&mut self, receive: Receive, source: PeerId, message: &Message, sink: &mut impl Sink) {
-        let room_bytes = receive.destination.len_bytes();
-        if message.len_bytes > room_bytes as u64 {
+    fn received_at(&mut self, id: ReceiveId, source: PeerId, message: &Message, sink: &mut impl Sink) {
+        let Some(receive) = self.receives.get_mut(id) else { return };
+        if message.len_bytes > receive.destination.len_bytes() as u64 {
+            if let Some(receive) = self.receives.remove(id) {
+                self.received_too_much(receive, source, message, sink);
+            }
+            return;
+        }
+        if receive.signalled {
+            let completion = receive.completion(source, message, clamp(message.len_bytes));
+            self.reports.completed(completion, &self.peers, sink);
+        }
+        self.receives.remove(id);
+    }
+
+    /// A receive that never was in the operation table has all of its message.
+    fn received(&mut self, mut receive: Receive, source: PeerId, message: &Message, sink: &mut impl Sink) {
+        if message.len_bytes > receive.destination.len_bytes() as u64 {
             self.received_too_much(receive, source, message, sink);
         } else if receive.signalled {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
@@ -83,7 +95,7 @@ impl Engine {
     #[cold]
     fn received_too_much(
         &mut self,
-        receive: Receive,
+        mut receive: Receive,
         source: PeerId,
         message: &Message,
         sink: &mut impl Sink,
@@ -213,11 +225,11 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         match header {
             Header::Message(message) => {
                 engine.count_arrival(id, message);
-                if let Some(receive) = engine.matched(source, message)
-                    && let Some(mut receive) = engine.receives.remove(receive)
+                if let Some(id) = engine.matched(source, message)
+                    && let Some(receive) = engine.receives.get_mut(id)
                 {
                     receive.destination.copy_in(0, payload);
-                    engine.received(receive, source, message, self.sink);
+                    engine.received_at(id, source, message, self.sink);
                 } else {
                     engine.expect_no_receive(Unexpected {
                         source,

@@ -5,6 +5,7 @@
 //! sending on its own; so there is no tie to break. What a link has taken lives and dies with that link.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 
 use tracing::debug;
 
@@ -247,7 +248,8 @@ impl Engine {
         ended.extend(mid_message.map(|writing| writing.send));
         if peer.transmit == Some(id) {
             peer.transmit = None;
-            ended.extend(peer.queue.drain(..));
+            // With its memory: the peer stays known, and may never be heard of again.
+            ended.extend(mem::take(&mut peer.queue));
         }
         self.fail_sends(ended, &error, sink);
         if let Some(Incoming::Message(filling)) = &link.incoming {
@@ -312,7 +314,7 @@ impl Engine {
     }
 
     pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        for Condemned { link, error, exposed } in std::mem::take(&mut self.condemned) {
+        for Condemned { link, error, exposed } in mem::take(&mut self.condemned) {
             transport.close(link, Close::Abort);
             self.fail_sends(exposed, &error, sink);
         }

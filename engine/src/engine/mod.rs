@@ -167,7 +167,15 @@ impl Engine {
                 self.receive_unexpected(Receive { destination, tagged, context, signalled }, found, sink);
             }
             None => {
-                let id = self.receives.insert(Receive { destination, tagged, context, signalled });
+                // Written where it stays: made elsewhere and moved, it would be read before its bytes have left the
+                // processor's store buffer one by one.
+                let id = self.receives.insert(Receive::vacant());
+                if let Some(receive) = self.receives.get_mut(id) {
+                    receive.destination = destination;
+                    receive.context = context;
+                    receive.tagged = tagged;
+                    receive.signalled = signalled;
+                }
                 matching.post(criteria, id);
             }
         }

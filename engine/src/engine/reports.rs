@@ -63,7 +63,15 @@ impl Reports {
         self.failed(Failure { completion: send.completion(), error }, peers, sink);
     }
 
+    #[inline]
     pub(super) fn deliver_held(&mut self, peers: &Peers, sink: &mut impl Sink) {
+        if !(self.held_sends.is_empty() && self.held_receives.is_empty()) {
+            self.deliver(peers, sink);
+        }
+    }
+
+    #[cold]
+    fn deliver(&mut self, peers: &Peers, sink: &mut impl Sink) {
         for held in [&mut self.held_sends, &mut self.held_receives] {
             while let Some(outcome) = held.pop_front() {
                 let refused = match outcome {

@@ -30,7 +30,7 @@ pub struct Faults {
     /// That a link that ends abruptly, for whatever reason, loses a random part of what was in flight: the end of
     /// it, from an arbitrary byte on.
     pub lose_per_mille: u16,
-    /// From which size on, in bytes, payload may be [pulled](Transport::pull) instead of being sent; `None` for never.
+    /// From which size on, in bytes, payload may be [pulled](crate::transport::Transport::pull) instead of being sent; `None` for never.
     /// Applies to links made from now on.
     pub pull_min_bytes: Option<u32>,
     /// That an endpoint turns out to be unable to pull on a link, at a pull and for the life of the link.

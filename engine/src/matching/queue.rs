@@ -86,6 +86,10 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
     fn find(&mut self, query: &X::Query) -> Option<usize> {
         let is_match =
             |slot: &Slot<X::Key, N>| slot.entry.as_ref().is_some_and(|(key, _)| X::is_match(key, query));
+        // Most often the front matches, or there is nothing.
+        if self.slots.front().is_none_or(is_match) {
+            return self.slots.front().map(|_| 0);
+        }
         let near = self.slots.iter().take(SCAN_MAX_ENTRIES).position(is_match);
         if near.is_some() || self.slots.len() <= SCAN_MAX_ENTRIES {
             return near;
