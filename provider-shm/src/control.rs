@@ -42,7 +42,7 @@ pub(crate) enum Heard {
 
 /// Why no connection was made.
 pub(crate) enum DialError {
-    /// As many connections as the peer lets wait are waiting. It may be tried again.
+    /// As many connections as the peer lets wait are waiting, or as many greetings as the system does. It may be tried again.
     Busy,
     /// It will not get better.
     Failed(LinkError),

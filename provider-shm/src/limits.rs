@@ -7,11 +7,12 @@ pub const PULL_MIN_BYTES: usize = 16 * 1024;
 /// How many connections wait to be accepted (the kernel's own limit is `net.core.somaxconn`).
 pub const BACKLOG_CONNECTIONS: i32 = 4096;
 
-/// How many connections are accepted in one pass at most.
-pub const ACCEPT_BATCH_CONNECTIONS: u32 = 64;
+/// How many connections are accepted at most before their greetings are taken, each of which brings two more descriptors:
+/// what is accepted beyond what there are descriptors for is lost, while it could have waited.
+pub const ACCEPT_BATCH_CONNECTIONS: u32 = 8;
 
 /// How many accepted connections may owe their hello at once. Beyond that the one that owes it longest is dropped.
-pub const HALF_OPEN_MAX_LINKS: usize = 1024;
+pub const HALF_OPEN_MAX_LINKS: usize = 256;
 
 /// How many events are taken from the kernel at once; what is left comes next time.
 pub const EVENTS_MAX: usize = 64;

@@ -126,28 +126,6 @@ pub(crate) enum Payload<'a> {
     Outside(usize),
 }
 
-/// A line to be published.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Emitted {
-    words: [u64; LINE_WORDS],
-    used: usize,
-}
-
-impl Emitted {
-    /// The words that matter. There is at least one.
-    #[inline]
-    pub(crate) fn words(&self) -> &[u64] {
-        &self.words[..self.used.min(LINE_WORDS)]
-    }
-
-    #[inline]
-    fn push(&mut self, word: u64) {
-        // A line cannot overflow: `room_bytes` has counted the words. The remainder spares the check of it.
-        self.words[self.used % LINE_WORDS] = word;
-        self.used += 1;
-    }
-}
-
 /// A line as it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parsed {
@@ -194,10 +172,22 @@ fn words_of(message: &Message) -> usize {
     usize::from(message.tag.is_some()) + usize::from(message.data.is_some())
 }
 
-/// Writes the first line of a frame. What is said about the payload must be true of the header: a payload that has room is
-/// inline, and a first piece is one that [`is_piece`].
+/// Writes the first line of a frame: `put` gets each word but the first, once and in order, and the first is returned.
+/// What is said about the payload must be true of the header: a payload that has room is inline, and a first piece is one
+/// that [`is_piece`].
 #[inline]
-pub(crate) fn emit(sequence: u32, header: &Header, payload: Payload<'_>) -> Emitted {
+pub(crate) fn emit(
+    sequence: u32,
+    header: &Header,
+    payload: Payload<'_>,
+    mut put: impl FnMut(usize, u64),
+) -> u64 {
+    let mut used = 1;
+    let mut push = |word: u64| {
+        // A line cannot overflow: `room_bytes` has counted the words. The remainder spares the check of it.
+        put(used % LINE_WORDS, word);
+        used += 1;
+    };
     let none = Flags::empty();
     let (kind, mut flags, value, message) = match header {
         Header::Message(message) => (kind::MESSAGE, Flags::of(message), None, Some(message)),
@@ -209,47 +199,51 @@ pub(crate) fn emit(sequence: u32, header: &Header, payload: Payload<'_>) -> Emit
         Header::Data { op, .. } => (kind::DATA, none, Some(*op), None),
         Header::Done { op, fault } => (kind::DONE, if *fault { Flags::FAULT } else { none }, Some(*op), None),
     };
-    let len_bytes = header.payload_len_bytes();
-    let (here_bytes, inline) = match payload {
+    if let Some(value) = value {
+        push(value);
+    }
+    if let Some(message) = message {
+        if let Some(tag) = message.tag {
+            push(tag);
+        }
+        if let Some(data) = message.data {
+            push(data);
+        }
+    }
+    if let Header::Request { message, .. } = header {
+        push(message.len_bytes);
+    }
+    let here_bytes = match payload {
         Payload::Inline(bytes) => {
-            debug_assert!(bytes.len() as u64 == len_bytes && bytes.len() <= room_bytes(header));
-            (bytes.len(), bytes)
+            debug_assert!(bytes.len() as u64 == header.payload_len_bytes());
+            debug_assert!(bytes.len() <= room_bytes(header));
+            let (whole, rest) = bytes.as_chunks();
+            for word in whole {
+                push(u64::from_le_bytes(*word));
+            }
+            if !rest.is_empty() {
+                push(rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)));
+            }
+            bytes.len()
         }
         Payload::Outside(piece_bytes) => {
+            let len_bytes = header.payload_len_bytes();
             debug_assert!(is_piece(piece_bytes, len_bytes) && len_bytes > room_bytes(header) as u64);
             flags |= Flags::OUTSIDE;
-            flags.set(Flags::LONG, (piece_bytes as u64) < len_bytes);
-            (piece_bytes, &[][..])
+            if (piece_bytes as u64) < len_bytes {
+                flags |= Flags::LONG;
+                push(len_bytes);
+            }
+            piece_bytes
         }
     };
-    let length = match header {
-        Header::Request { message, .. } => Some(message.len_bytes),
-        _ if flags.contains(Flags::LONG) => Some(len_bytes),
-        _ => None,
-    };
-    let mut line =
-        Emitted { words: [first(sequence, kind, flags, here_bytes), 0, 0, 0, 0, 0, 0, 0], used: 1 };
-    let (tag, data) = message.map_or((None, None), |message| (message.tag, message.data));
-    for word in [value, tag, data, length].into_iter().flatten() {
-        line.push(word);
-    }
-    let (whole, rest) = inline.as_chunks();
-    for word in whole {
-        line.push(u64::from_le_bytes(*word));
-    }
-    if !rest.is_empty() {
-        line.push(rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)));
-    }
-    line
+    first(sequence, kind, flags, here_bytes)
 }
 
-/// Writes the line of a further piece, which must be one that [`is_piece`].
+/// The only word of the line of a further piece, which must be one that [`is_piece`].
 #[inline]
-pub(crate) fn emit_piece(sequence: u32, piece_bytes: usize) -> Emitted {
-    Emitted {
-        words: [first(sequence, kind::PIECE, Flags::empty(), piece_bytes), 0, 0, 0, 0, 0, 0, 0],
-        used: 1,
-    }
+pub(crate) fn emit_piece(sequence: u32, piece_bytes: usize) -> u64 {
+    first(sequence, kind::PIECE, Flags::empty(), piece_bytes)
 }
 
 #[inline]
@@ -282,6 +276,9 @@ pub(crate) fn parse(
     let kind = (first >> field::KIND) as u8;
     let flags = Flags::from_bits_retain((first >> field::FLAGS) as u8);
     let here_bytes = usize::from((first >> field::LEN) as u16);
+    if kind == kind::MESSAGE && !flags.intersects(PAYLOAD_FLAGS) {
+        return parse_small(flags, here_bytes, word, payload);
+    }
     let known = match kind {
         kind::MESSAGE => MESSAGE_FLAGS.union(PAYLOAD_FLAGS),
         kind::REQUEST => MESSAGE_FLAGS.union(Flags::OUTSIDE),
@@ -341,6 +338,31 @@ pub(crate) fn parse(
     Ok(Parsed::Frame(header, Found::Inline(here_bytes)))
 }
 
+/// Reads the line of a message that is all in it, which is what most lines are.
+#[inline]
+fn parse_small(
+    flags: Flags,
+    len_bytes: usize,
+    word: impl Fn(usize) -> u64,
+    payload: &mut [u8; ROOM_MAX_BYTES],
+) -> Result<Parsed, WireError> {
+    if !MESSAGE_FLAGS.contains(flags) {
+        return Err(WireError::UnknownFlag);
+    }
+    let mut place = 1;
+    let tag = flags.contains(Flags::TAGGED).then(|| word(place));
+    place += usize::from(tag.is_some());
+    let data = flags.contains(Flags::DATA).then(|| word(place));
+    place += usize::from(data.is_some());
+    if len_bytes > (LINE_WORDS - place) * WORD_BYTES {
+        return Err(WireError::ImpossibleLength);
+    }
+    copy_inline(len_bytes, place, word, payload)?;
+    let wants_ack = flags.contains(Flags::WANTS_ACK);
+    let header = Header::Message(Message { len_bytes: len_bytes as u64, tag, data, wants_ack });
+    Ok(Parsed::Frame(header, Found::Inline(len_bytes)))
+}
+
 /// How long the description is that a request brings.
 #[inline]
 fn remote_bytes(len_bytes: usize) -> Result<u8, WireError> {
@@ -359,20 +381,16 @@ fn copy_inline(
     payload: &mut [u8; ROOM_MAX_BYTES],
 ) -> Result<(), WireError> {
     let (words, _) = payload.as_chunks_mut();
-    let mut left_bytes = len_bytes;
-    for (into, place) in words.iter_mut().zip(place..) {
-        if left_bytes == 0 {
+    for (n, into) in words.iter_mut().enumerate() {
+        if n * WORD_BYTES >= len_bytes {
             break;
         }
-        let word = word(place);
+        let word = word(place + n);
         *into = word.to_le_bytes();
-        if left_bytes < WORD_BYTES {
-            if word >> (left_bytes * 8) != 0 {
-                return Err(WireError::ReservedNotZero);
-            }
-            break;
+        let left_bytes = len_bytes - n * WORD_BYTES;
+        if left_bytes < WORD_BYTES && word >> (left_bytes * 8) != 0 {
+            return Err(WireError::ReservedNotZero);
         }
-        left_bytes -= WORD_BYTES;
     }
     Ok(())
 }

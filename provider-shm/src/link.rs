@@ -36,6 +36,8 @@ pub(crate) struct Link {
     pub(crate) incoming: Option<Incoming>,
     /// The peer, or its process, has ended: nothing arrives any more but what is in the ring.
     pub(crate) has_hung_up: bool,
+    /// What the peer has done that no correct peer does, if that is why.
+    pub(crate) fault: Option<&'static str>,
 }
 
 /// Who made a link.
@@ -55,6 +57,8 @@ pub(crate) struct Outgoing {
     pub(crate) cookie: Cookie,
     /// Whether the link is listed as one whose peer may have to be woken.
     pub(crate) in_dirty: bool,
+    /// Whether something was sent since something has arrived.
+    pub(crate) has_sent: bool,
     /// Whether the link is listed as one that had no room.
     pub(crate) in_full: bool,
 }
@@ -80,7 +84,10 @@ impl Outgoing {
         let doorbell = OwnFd::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let ring = Producer::new(segment);
         let cookie = Cookie::bake()?;
-        Ok((Outgoing { ring, doorbell, cookie, in_dirty: false, in_full: false }, descriptor))
+        Ok((
+            Outgoing { ring, doorbell, cookie, in_dirty: false, has_sent: false, in_full: false },
+            descriptor,
+        ))
     }
 
     pub(crate) fn doorbell(&self) -> &OwnFd {
@@ -128,7 +135,7 @@ impl Origin {
 
 impl Link {
     pub(crate) fn new(control: Control, origin: Origin) -> Link {
-        Link { control, origin, outgoing: None, incoming: None, has_hung_up: false }
+        Link { control, origin, outgoing: None, incoming: None, has_hung_up: false, fault: None }
     }
 
     /// Looks at the ring no more until the doorbell rings, unless there is something in it. Whether that is so now.

@@ -52,7 +52,13 @@ pub(crate) fn ports(asked: u16, instance: u64) -> impl Iterator<Item = u16> {
 /// Whether this host has the address.
 pub(crate) fn is_local(ip: IpAddr) -> bool {
     // The kernel lets a socket be bound to its own addresses only.
-    ip.is_loopback() || UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok()
+    ip.is_loopback()
+        || match UdpSocket::bind(SocketAddr::new(ip, 0)) {
+            Ok(_) => true,
+            // With no descriptor to ask with nobody can tell. Whatever follows needs one as well, and fails for the right
+            // reason.
+            Err(error) => matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)),
+        }
 }
 
 fn loopback(bind: Address) -> Address {

@@ -54,7 +54,7 @@ pub(crate) enum MapError {
     /// The kernel refuses.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// It has the wrong size, or may change it.
+    /// It has the wrong size, or may change it, or may not be written to.
     #[error("not a sealed ring")]
     NotARing,
 }

@@ -100,7 +100,9 @@ impl Transport for ShmTransport {
     fn caps(&self, link: LinkId) -> LinkCaps {
         let is_reachable = match self.links.get(link) {
             Some(Slot::Made(link)) => link.control.peer().pid != 0,
-            _ => false,
+            // Nobody knows yet, and what a link can do may only shrink.
+            Some(Slot::Waiting(_)) => true,
+            Some(Slot::Failed(_)) | None => false,
         };
         LinkCaps {
             inline_max_bytes: INLINE_MAX_BYTES,
@@ -185,7 +187,8 @@ impl Transport for ShmTransport {
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.poller.as_fd())
+        // A child has nothing to sleep on: its copy is closed.
+        (!self.birth.is_elsewhere()).then(|| self.poller.as_fd())
     }
 
     fn arm(&mut self) -> Armed {
@@ -202,6 +205,8 @@ impl Transport for ShmTransport {
             }
             self.hot.pop();
         }
+        // Before links are asked for room, for a connection may be made here that had none.
+        self.look();
         let full = mem::take(&mut self.full);
         let mut may_go_on = false;
         for id in full {
@@ -214,7 +219,6 @@ impl Transport for ShmTransport {
                 }
             }
         }
-        self.look();
         let is_connecting = self.listener.as_ref().is_some_and(Listener::is_ready);
         if may_go_on || is_connecting || !self.attention.is_empty() || !self.hot.is_empty() {
             return Armed::Ready;
@@ -233,6 +237,10 @@ impl Transport for ShmTransport {
             outgoing.ring.finish();
         }
         self.remove(link);
+        // Its number may be given to another at once.
+        for list in [&mut self.hot, &mut self.dirty, &mut self.full, &mut self.waiting] {
+            list.retain(|id| *id != link);
+        }
     }
 
     fn stop_accepting(&mut self) {
@@ -274,9 +282,11 @@ impl ShmTransport {
         }
         let outgoing = link.outgoing.as_mut()?;
         let written = write(outgoing);
+        outgoing.has_sent = true;
         let becomes_dirty = !mem::replace(&mut outgoing.in_dirty, true);
         let becomes_full = !is_whole(&written) && !mem::replace(&mut outgoing.in_full, true);
         if outgoing.ring.is_broken() {
+            link.fault = Some("claims to have read what was not written");
             self.hang_up(id);
         }
         if becomes_dirty {
@@ -316,6 +326,13 @@ impl ShmTransport {
         self.accept();
         for id in mem::take(&mut self.waiting) {
             self.dial(id);
+            // Whoever wanted to send before was told that there is no room.
+            if let Some(Slot::Made(link)) = self.links.get_mut(id)
+                && let Some(outgoing) = &mut link.outgoing
+                && !mem::replace(&mut outgoing.in_full, true)
+            {
+                self.full.push(id);
+            }
         }
     }
 
@@ -327,8 +344,12 @@ impl ShmTransport {
         };
         let dialled = Control::dial(to).and_then(|control| {
             let mut link = Box::new(Link::new(control, Origin::Connected(to)));
-            greet(&mut link, id, self.who, &self.poller).map_err(DialError::Failed)?;
-            Ok(link)
+            match greet(&mut link, id, self.who, &self.poller) {
+                Ok(()) => Ok(link),
+                // Rings of this user, handed over and not yet taken, are as many as may be: some will be taken.
+                Err(LinkError::System(IN_FLIGHT)) => Err(DialError::Busy),
+                Err(error) => Err(DialError::Failed(error)),
+            }
         });
         let slot = match dialled {
             Ok(link) => Slot::Made(link),
@@ -407,6 +428,10 @@ impl ShmTransport {
     /// The peer has said hello.
     fn meet(&mut self, id: LinkId, handover: Handover, receiver: &mut impl Receiver) -> u32 {
         let Hello { address, instance } = handover.greeting.who;
+        if address.format() != self.address.format() {
+            let why = LinkError::Protocol("an endpoint with another address format");
+            return self.end(id, why, receiver);
+        }
         match self.establish(id, handover) {
             Ok(Origin::Connected(to)) => receiver.link(id, LinkEvent::Up { peer: to, instance }),
             Ok(Origin::Accepted(serial)) => {
@@ -428,7 +453,10 @@ impl ShmTransport {
         }
         let incoming = link.incoming.insert(Incoming::take_over(handover, &link.control)?);
         let system = |error: io::Error| LinkError::System(errno(&error));
-        self.poller.add(&incoming.doorbell, Source::Doorbell(id)).map_err(system)?;
+        self.poller.add(&incoming.doorbell, Source::Doorbell(id)).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => LinkError::Protocol("what was handed over is no doorbell"),
+            _ => system(error),
+        })?;
         if let Some(pidfd) = &incoming.pidfd {
             self.poller.add(pidfd, Source::Process(id)).map_err(system)?;
         }
@@ -487,12 +515,16 @@ impl ShmTransport {
                 self.turn = at % count;
                 break;
             }
+            if count == 1 {
+                incoming.ring.dwell();
+            }
             match incoming.ring.receive(id, left_frames, receiver) {
                 Ok(0) if link.has_hung_up => {
                     has_cooled = true;
-                    let error = match incoming.ring.end() {
-                        RingEnd::Finished => LinkError::Closed,
-                        RingEnd::Open | RingEnd::Cut => LinkError::System(Errno::ECONNRESET),
+                    let error = match (link.fault, incoming.ring.end()) {
+                        (Some(reason), _) => LinkError::Protocol(reason),
+                        (None, RingEnd::Finished) => LinkError::Closed,
+                        (None, RingEnd::Open | RingEnd::Cut) => LinkError::System(Errno::ECONNRESET),
                     };
                     reported += self.end(id, error, receiver);
                 }
@@ -506,6 +538,12 @@ impl ShmTransport {
                     incoming.empty_looks = 0;
                     reported += count;
                     link.tell_of_room();
+                    // Where messages go to and fro, the answer is due next.
+                    if let Some(outgoing) = &mut link.outgoing
+                        && mem::take(&mut outgoing.has_sent)
+                    {
+                        outgoing.ring.prepare();
+                    }
                 }
                 Err(reason) => {
                     has_cooled = true;
@@ -532,6 +570,8 @@ impl ShmTransport {
         };
         tracing::debug!(link = id.0, %error, is_known, "down");
         self.remove(id);
+        // An application that never sleeps never looks through these.
+        self.full.retain(|full| *full != id);
         if is_known {
             receiver.link(id, LinkEvent::Down(error));
         }
@@ -589,6 +629,9 @@ fn greet(link: &mut Link, id: LinkId, who: Hello, poller: &Poller) -> Result<(),
     };
     greet().map_err(|error: io::Error| LinkError::System(errno(&error)))
 }
+
+/// Too many descriptors are on their way from process to process.
+const IN_FLIGHT: Errno = Errno::new(libc::ETOOMANYREFS);
 
 /// What becomes of links in a forked child.
 const IN_A_CHILD: LinkError =

@@ -22,6 +22,17 @@ fn parsed(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
     Ok(found)
 }
 
+/// The words of a frame's first line, which come in order.
+fn emitted(sequence: u32, header: &Header, payload: Payload<'_>) -> Vec<u64> {
+    let mut words = vec![0];
+    let first = emit(sequence, header, payload, |place, word| {
+        assert_eq!(place, words.len());
+        words.push(word);
+    });
+    words[0] = first;
+    words
+}
+
 fn found(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), WireError> {
     let mut payload = [0; ROOM_MAX_BYTES];
     let parsed = parse(first, word, &mut payload)?;
@@ -59,7 +70,7 @@ fn the_layout_is_what_the_documentation_says() {
         (Done { op: 9, fault: true }, Payload::Inline(&[]), &[0x0000_1006_dead_beef, 9]),
     ];
     for (header, payload, words) in cases {
-        assert_eq!(emit(SEQUENCE, &header, payload).words(), words, "{header:?}");
+        assert_eq!(emitted(SEQUENCE, &header, payload), words, "{header:?}");
         let (found, inline) = match payload {
             Payload::Inline(bytes) => (Found::Inline(bytes.len()), bytes),
             Payload::Outside(piece_bytes) => (Found::Outside(piece_bytes), &[][..]),
@@ -67,9 +78,9 @@ fn the_layout_is_what_the_documentation_says() {
         assert_eq!(parsed(words), Ok((Parsed::Frame(header, found), inline.to_vec())));
     }
     let piece = emit_piece(SEQUENCE, 0x1234);
-    assert_eq!(piece.words(), [0x1234_0007_dead_beef]);
-    assert_eq!(parsed(piece.words()), Ok((Parsed::Piece(0x1234), vec![])));
-    assert_eq!(sequence_of(piece.words()[0]), SEQUENCE);
+    assert_eq!(piece, 0x1234_0007_dead_beef);
+    assert_eq!(parsed(&[piece]), Ok((Parsed::Piece(0x1234), vec![])));
+    assert_eq!(sequence_of(piece), SEQUENCE);
 }
 
 #[test]
@@ -160,9 +171,9 @@ proptest! {
             let piece_bytes = piece_bytes.min(usize::try_from(len_bytes).unwrap());
             (Payload::Outside(piece_bytes), Found::Outside(piece_bytes), &[][..])
         };
-        let emitted = emit(sequence, &header, payload);
-        prop_assert_eq!(sequence_of(emitted.words()[0]), sequence);
-        prop_assert_eq!(parsed(emitted.words()), Ok((Parsed::Frame(header, found), inline.to_vec())));
+        let emitted = emitted(sequence, &header, payload);
+        prop_assert_eq!(sequence_of(emitted[0]), sequence);
+        prop_assert_eq!(parsed(&emitted), Ok((Parsed::Frame(header, found), inline.to_vec())));
     }
 
     /// What is accepted is what would have been written.
@@ -177,13 +188,13 @@ proptest! {
         let Ok((parsed, payload)) = found(first, word) else { return Ok(()) };
         let sequence = sequence_of(first);
         let emitted = match &parsed {
-            Parsed::Frame(header, Found::Inline(_)) => emit(sequence, header, Payload::Inline(&payload)),
+            Parsed::Frame(header, Found::Inline(_)) => emitted(sequence, header, Payload::Inline(&payload)),
             Parsed::Frame(header, Found::Outside(piece_bytes)) => {
-                emit(sequence, header, Payload::Outside(*piece_bytes))
+                emitted(sequence, header, Payload::Outside(*piece_bytes))
             }
-            Parsed::Piece(piece_bytes) => emit_piece(sequence, *piece_bytes),
+            Parsed::Piece(piece_bytes) => vec![emit_piece(sequence, *piece_bytes)],
         };
-        for (n, &emitted) in emitted.words().iter().enumerate() {
+        for (n, &emitted) in emitted.iter().enumerate() {
             prop_assert_eq!(emitted, word(n), "word {}", n);
         }
     }

@@ -13,6 +13,10 @@ use crate::sync::{Ordering, fence};
 /// The size of the buffer through which payload goes that has no place yet: a part of the first-level cache.
 const STAGING_BYTES: usize = 4096;
 
+/// How often a ring that is alone is looked at before the caller hears that there is nothing. The way to the caller and back
+/// takes as long as some looks; a message that arrives in the meantime would have to wait for it.
+const DWELL_LOOKS: u32 = 64;
+
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
 
 /// Reads frames out of a ring.
@@ -70,7 +74,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// What no correct producer writes. What came before it was reported. The ring is not to be read any more.
+    /// What no correct producer writes, if that is the first thing to be found. The ring is not to be read any more.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -80,22 +84,15 @@ impl Consumer {
     ) -> Result<u32, WireError> {
         let mut count = 0;
         while count < budget_frames {
-            let line = self.segment.line(self.lines);
-            // SYNC POINT: line
-            let first = line[0].load(Ordering::Acquire);
+            let first = self.first_word();
             if line::sequence_of(first) != line::sequence(self.lines) {
                 break;
             }
-            // Each word is read once. What is found is checked, and believed only as far as it was.
-            match line::parse(first, |word| line[word].load(Ordering::Relaxed), &mut self.payload)? {
-                Parsed::Frame(..) if self.left_bytes > 0 => return Err(WireError::UnknownKind),
-                Parsed::Frame(header, Found::Inline(len_bytes)) => {
-                    receiver.frame(link, &header, &self.payload[..len_bytes]);
-                }
-                Parsed::Frame(header, Found::Outside(piece_bytes)) => {
-                    self.take_first(link, &header, piece_bytes, receiver);
-                }
-                Parsed::Piece(piece_bytes) => self.take_piece(link, piece_bytes, receiver)?,
+            match self.take(first, link, receiver) {
+                Ok(()) => {}
+                Err(reason) if count == 0 => return Err(reason),
+                // What came before counts. This is found again.
+                Err(_) => break,
             }
             self.lines += 1;
             count += 1;
@@ -111,9 +108,17 @@ impl Consumer {
     /// Whether nothing is to be read at the moment.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        // SYNC POINT: line
-        let first = self.segment.line(self.lines)[0].load(Ordering::Acquire);
-        line::sequence_of(first) != line::sequence(self.lines)
+        line::sequence_of(self.first_word()) != line::sequence(self.lines)
+    }
+
+    /// Gives what is on its way a moment to arrive.
+    #[inline]
+    pub(crate) fn dwell(&self) {
+        for _ in 0..DWELL_LOOKS {
+            if !self.is_empty() {
+                return;
+            }
+        }
     }
 
     /// To be called before looking no more. True means that the ring is empty and the producer will ring when it is not;
@@ -170,6 +175,30 @@ impl Consumer {
             Some(lines) if lines == self.lines => RingEnd::Finished,
             Some(_) => RingEnd::Cut,
         }
+    }
+
+    #[inline]
+    fn first_word(&self) -> u64 {
+        // SYNC POINT: line
+        self.segment.line(self.lines)[0].load(Ordering::Acquire)
+    }
+
+    /// Reports what a line says, of which the first word was read. Nothing is reported of a line that is refused.
+    #[inline]
+    fn take(&mut self, first: u64, link: LinkId, receiver: &mut impl Receiver) -> Result<(), WireError> {
+        let line = self.segment.line(self.lines);
+        // Each word is read once. What is found is checked, and believed only as far as it was.
+        match line::parse(first, |word| line[word].load(Ordering::Relaxed), &mut self.payload)? {
+            Parsed::Frame(..) if self.left_bytes > 0 => return Err(WireError::UnknownKind),
+            Parsed::Frame(header, Found::Inline(len_bytes)) => {
+                receiver.frame(link, &header, &self.payload[..len_bytes]);
+            }
+            Parsed::Frame(header, Found::Outside(piece_bytes)) => {
+                self.take_first(link, &header, piece_bytes, receiver);
+            }
+            Parsed::Piece(piece_bytes) => self.take_piece(link, piece_bytes, receiver)?,
+        }
+        Ok(())
     }
 
     /// How many lines were consumed since the ring was made.

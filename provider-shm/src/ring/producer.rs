@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::Header;
 
-use crate::line::{self, Emitted, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
+use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
 use crate::ring::{INLINE_MAX_BYTES, occupied_bytes};
 use crate::segment::{DATA_BYTES, DATA_UNIT_BYTES, LINES, Segment};
 use crate::sync::{Ordering, fence};
@@ -61,7 +61,7 @@ impl Producer {
             if !self.has_room(0) {
                 return Err(Full);
             }
-            self.publish(&line::emit(line::sequence(self.lines), header, Payload::Inline(payload)));
+            self.publish(header, Payload::Inline(payload));
             return Ok(());
         }
         if !self.has_room(payload.len()) {
@@ -70,6 +70,12 @@ impl Producer {
         self.segment.write(self.bytes, payload);
         self.publish_first(header, payload.len());
         Ok(())
+    }
+
+    /// Something is likely to be sent soon: the next line had better be here by then.
+    #[inline]
+    pub(crate) fn prepare(&self) {
+        self.segment.prepare_line(self.lines);
     }
 
     /// Writes a frame, as far as there is room.
@@ -153,7 +159,7 @@ impl Producer {
                 return if taken_bytes > 0 { Sent::Partial(taken_bytes) } else { Sent::Full };
             };
             self.write(source, piece_bytes);
-            self.publish(&line::emit_piece(line::sequence(self.lines), piece_bytes));
+            self.publish_word(line::emit_piece(line::sequence(self.lines), piece_bytes));
             self.bytes += occupied_bytes(piece_bytes);
             taken_bytes += piece_bytes;
             self.left_bytes = (len_bytes - taken_bytes) as u64;
@@ -217,19 +223,23 @@ impl Producer {
     /// Publishes the first line of a frame whose first piece is in the data area.
     #[inline]
     fn publish_first(&mut self, header: &Header, piece_bytes: usize) {
-        self.publish(&line::emit(line::sequence(self.lines), header, Payload::Outside(piece_bytes)));
+        self.publish(header, Payload::Outside(piece_bytes));
         self.bytes += occupied_bytes(piece_bytes);
     }
 
     #[inline]
-    fn publish(&mut self, emitted: &Emitted) {
+    fn publish(&mut self, header: &Header, payload: Payload<'_>) {
         let line = self.segment.line(self.lines);
-        let words = emitted.words();
-        for (place, &word) in line.iter().zip(words).skip(1) {
-            place.store(word, Ordering::Relaxed);
-        }
+        let put = |place: usize, word| line[place].store(word, Ordering::Relaxed);
+        let first = line::emit(line::sequence(self.lines), header, payload, put);
+        self.publish_word(first);
+    }
+
+    /// Writes the first word of a line, after all others.
+    #[inline]
+    fn publish_word(&mut self, first: u64) {
         // SYNC POINT: line
-        line[0].store(words[0], Ordering::Release);
+        self.segment.line(self.lines)[0].store(first, Ordering::Release);
         self.lines += 1;
         self.has_news = true;
     }

@@ -432,12 +432,15 @@ fn pieces_have_their_place() {
         put(&producer, 0, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
         put(&producer, 1, PIECE, bad_bytes);
         let mut recorder = Recorder::default();
-        assert_eq!(consumer.receive(LINK, 5, &mut recorder), Err(WireError::ImpossibleLength), "{bad_bytes}");
+        assert_eq!(consumer.receive(LINK, 5, &mut recorder), Ok(1), "what came before counts");
         assert!(recorder.is_mid_frame());
+        assert_eq!(consumer.receive(LINK, 5, &mut recorder), Err(WireError::ImpossibleLength), "{bad_bytes}");
     }
     let (producer, mut consumer) = ring();
     put(&producer, 0, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
     put(&producer, 1, MESSAGE | OUTSIDE_AND_LONG, PIECE_MIN_BYTES);
-    let nested = consumer.receive(LINK, 5, &mut Recorder::default());
+    let mut recorder = Recorder::default();
+    assert_eq!(consumer.receive(LINK, 5, &mut recorder), Ok(1));
+    let nested = consumer.receive(LINK, 5, &mut recorder);
     assert_eq!(nested, Err(WireError::UnknownKind), "a frame inside a frame");
 }

@@ -66,6 +66,8 @@ impl Segment {
         &self.0.lines[line_place(position)]
     }
 
+    pub(crate) fn prepare_line(&self, _position: u64) {}
+
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         for (&byte, position) in from.iter().zip(position..) {
             // SAFETY: loom fails where another thread may use the byte.

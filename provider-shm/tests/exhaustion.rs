@@ -1,0 +1,180 @@
+//! Endpoints of a process that runs out of descriptors.
+//!
+//! All descriptors of the process are used up on purpose, so this is the only test of its binary.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+
+use homespun_conformance::transport::{BUDGET_FRAMES, Event, Party, drive, payload};
+use homespun_engine::address::AddressFormat;
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{Close, LinkError, LinkId, Provider};
+use homespun_shm::{ShmProvider, ShmTransport};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+type Parties = [Party<ShmTransport>; 2];
+
+/// How many descriptors the process may have: few, so that they are soon used up.
+const LIMIT_FDS: u64 = 128;
+
+/// More than either side needs for a link, and for whatever it tries meanwhile.
+const PLENTY_FDS: usize = 8;
+
+fn limit_fds(count: u64) {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(count), maximum }).expect("it is allowed");
+}
+
+/// As long as this is there, so many descriptors are free and no more.
+struct Shortage(Vec<OwnedFd>);
+
+impl Shortage {
+    fn leaving(free: usize) -> Shortage {
+        let mut held = vec![OwnedFd::from(fs::File::open("/dev/null").expect("a descriptor is free"))];
+        while let Ok(another) = held[0].try_clone() {
+            held.push(another);
+        }
+        held.truncate(held.len() - free);
+        Shortage(held)
+    }
+}
+
+impl Drop for Shortage {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// When descriptors are short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The connector makes its connection and its ring.
+    Connecting,
+    /// The acceptor takes in the connection and the connector's ring, and makes its own.
+    Accepting,
+    /// The connector takes in the acceptor's ring.
+    Answered,
+}
+
+fn open_fds() -> usize {
+    fs::read_dir("/proc/self/fd").expect("this is Linux").count()
+}
+
+/// What became of a link that was made while descriptors were short.
+fn link_in_need(parties: &mut Parties, phase: Phase, free: usize) -> (LinkId, Option<LinkError>) {
+    let shortage = |at| (phase == at).then(|| Shortage::leaving(free));
+    let [a, b] = parties;
+    let (downs, ups) = (count_downs(a), a.recorder.up_count());
+
+    let short = shortage(Phase::Connecting);
+    let link = a.connect(b.address());
+    a.transmit();
+    drop(short);
+
+    let short = shortage(Phase::Accepting);
+    for _ in 0..100 {
+        b.receive(BUDGET_FRAMES);
+    }
+    drop(short);
+
+    let short = shortage(Phase::Answered);
+    for _ in 0..100 {
+        a.receive(BUDGET_FRAMES);
+    }
+    drop(short);
+
+    drive(parties, "a link that is up or down", |[a, _]| {
+        count_downs(a) > downs || a.recorder.up_count() > ups
+    });
+    (link, parties[0].recorder.down(link).cloned())
+}
+
+fn count_downs(party: &Party<ShmTransport>) -> usize {
+    party.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count()
+}
+
+/// Sends something on a link that is up, and closes it.
+fn use_up(parties: &mut Parties, link: LinkId) {
+    let before = parties[1].recorder.log().len();
+    for size in [10, 100_000] {
+        parties[0].post(link, payload(size, 1));
+    }
+    drive(parties, "frames", |[a, _]| a.is_posted());
+    parties[0].close(link, Close::Drain);
+    drive(parties, "the end of the link", |[_, b]| b.recorder.up_count() == 0);
+    let news = &parties[1].recorder.log()[before..];
+    assert_eq!(news.iter().filter(|(_, event)| matches!(event, Event::Frame(..))).count(), 2);
+}
+
+/// Rings that were handed over to somebody who does not look are counted against their user, unless that is root, and there
+/// may be no more of them than a process may have descriptors. Further links wait until somebody has looked.
+fn many_links_that_nobody_looks_at(provider: &ShmProvider) {
+    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
+    let to = parties[1].address();
+    for _ in 0..LIMIT_FDS {
+        let link = parties[0].connect(to);
+        parties[0].post(link, payload(10, 1));
+        parties[0].transmit();
+        parties[0].receive(BUDGET_FRAMES);
+        if parties[0].waiting_frames(link) == 0 {
+            parties[0].close(link, Close::Drain);
+        }
+        assert_eq!(count_downs(&parties[0]), 0);
+    }
+    // Both sides are in this process, which is to have room for all of them at once.
+    limit_fds(8 * LIMIT_FDS);
+    drive(&mut parties, "all that was sent", |[_, b]| {
+        let is_frame = |(_, event): &&(LinkId, Event)| matches!(event, Event::Frame(..));
+        b.recorder.log().iter().filter(is_frame).count() as u64 == LIMIT_FDS
+    });
+    assert_eq!(count_downs(&parties[0]), 0);
+    limit_fds(LIMIT_FDS);
+}
+
+#[test]
+fn running_out_of_descriptors_is_an_error_of_one_link() {
+    limit_fds(LIMIT_FDS);
+    let provider = ShmProvider::new();
+
+    for free in 0..PLENTY_FDS {
+        let before = open_fds();
+        let short = Shortage::leaving(free);
+        let opened = provider.open(AddressFormat::SockaddrIn.wildcard(), 7);
+        drop(short);
+        match (free, &opened) {
+            (0..3, Err(errno)) => assert_eq!(*errno, Errno::EMFILE),
+            (3.., Ok(_)) => {}
+            _ => panic!("with {free} descriptors: {opened:?}"),
+        }
+        drop(opened);
+        assert_eq!(open_fds(), before);
+    }
+
+    many_links_that_nobody_looks_at(&provider);
+
+    let emfile = LinkError::System(Errno::EMFILE);
+    let reset = LinkError::System(Errno::ECONNRESET);
+    // What the connector hears, from how many free descriptors on, and up to how many.
+    let phases = [
+        (Phase::Connecting, 0..=2, emfile.clone()),
+        // With none at all the connection waits until there are some.
+        (Phase::Accepting, 1..=3, reset),
+        (Phase::Answered, 0..=1, emfile),
+    ];
+    for (phase, fails_with, expected) in phases {
+        let mut parties = [Party::open(&provider, 11), Party::open(&provider, 22)];
+        let before = open_fds();
+        for free in 0..=PLENTY_FDS {
+            let (link, failure) = link_in_need(&mut parties, phase, free);
+            let expected = fails_with.contains(&free).then(|| expected.clone());
+            assert_eq!(failure, expected, "{phase:?} with {free} descriptors");
+            if failure.is_none() {
+                use_up(&mut parties, link);
+            }
+            let (link, failure) = link_in_need(&mut parties, phase, PLENTY_FDS);
+            assert_eq!(failure, None, "{phase:?}, after a link with {free} descriptors");
+            use_up(&mut parties, link);
+            drive(&mut parties, "everything to be given back", |_| open_fds() == before);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Processes that end right after they have sent something.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::{env, process};
+
+use homespun_conformance::transport::{Event, Party, SIZES, drive, payload};
+use homespun_engine::address::Address;
+use homespun_engine::errno::Errno;
+use homespun_engine::transport::{Close, LinkError, Transport};
+use homespun_shm::ShmProvider;
+
+/// Tells the process in which a test runs again that it is the one to leave, and to whom it is to send before.
+const SEND_TO: &str = "HOMESPUN_TEST_SEND_TO";
+
+/// How the process takes its leave.
+const HOW: &str = "HOMESPUN_TEST_HOW";
+
+/// What is sent fits into a ring.
+fn payloads() -> impl Iterator<Item = Vec<u8>> {
+    SIZES.into_iter().filter(|&size| size < 32 * 1024).map(|size| payload(size, 1))
+}
+
+fn send_and_leave(to: Address) -> ! {
+    let mut party = Party::open(&ShmProvider::new(), 11);
+    let link = party.connect(to);
+    for payload in payloads() {
+        party.post(link, payload);
+    }
+    party.transmit();
+    assert!(party.is_posted(), "there is room for all of it");
+    if env::var(HOW).is_ok_and(|how| how == "closed") {
+        party.close(link, Close::Drain);
+        party.transport.flush();
+    }
+    // Nothing is dropped.
+    process::exit(0);
+}
+
+/// A ring is handed over with the first message, so that what was sent arrives although its sender was never accepted, and
+/// is no more when it is.
+#[test]
+fn what_was_sent_arrives_from_a_process_that_is_no_more() {
+    if let Ok(to) = env::var(SEND_TO) {
+        let to: SocketAddr = to.parse().expect("an address");
+        send_and_leave(to.into());
+    }
+    for (how, end) in [("closed", LinkError::Closed), ("left", LinkError::System(Errno::ECONNRESET))] {
+        let mut parties = [Party::open(&ShmProvider::new(), 22)];
+        let mut child = Command::new(env::current_exe().expect("it has a path"))
+            .args(["--exact", "what_was_sent_arrives_from_a_process_that_is_no_more", "--quiet"])
+            .env(SEND_TO, parties[0].address().socket_addr().to_string())
+            .env(HOW, how)
+            .spawn()
+            .expect("a process");
+        assert!(child.wait().expect("it ends").success());
+        drive(&mut parties, "everything, and the end", |[party]| {
+            party.recorder.log().iter().any(|(_, event)| matches!(event, Event::Down(_)))
+        });
+        let [party] = parties;
+        let (link, ..) = party.recorder.ups()[0];
+        assert!(party.recorder.payloads(link).into_iter().eq(payloads()));
+        assert_eq!(party.recorder.down(link), Some(&end), "{how}");
+    }
+}

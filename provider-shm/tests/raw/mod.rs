@@ -1,0 +1,134 @@
+//! Peers that speak to an endpoint by hand, and so may say anything.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use homespun_engine::address::Address;
+use homespun_engine::wire::hello::Hello;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recvmsg, sendmsg, socket_with,
+};
+
+/// The size of the memory that a ring lies in.
+pub(crate) const SEGMENT_BYTES: u64 = 192 + 512 * 64 + 256 * 1024;
+
+/// The most descriptors that come with a greeting here.
+const FDS_MAX: usize = 16;
+
+/// A control socket, or one that passes for it.
+#[derive(Debug)]
+pub(crate) struct Raw(pub(crate) OwnedFd);
+
+/// What an endpoint has said first.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// An address at which no endpoint of this process is, nor one of other processes that use ports of the dynamic range.
+pub(crate) fn vacant() -> Address {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let port = 1024 + (std::process::id() % 4096) as u16 * 8 + NEXT.fetch_add(1, Ordering::Relaxed);
+    SocketAddr::from((Ipv4Addr::new(127, 0, 0, 3), port)).into()
+}
+
+/// The name of the endpoint at an address.
+fn name(address: Address) -> SocketAddrUnix {
+    let name = format!("homespun/shm/{}", address.socket_addr());
+    SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short enough")
+}
+
+fn socket() -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket")
+}
+
+/// Takes the name of an endpoint, and lets `backlog` connections wait there, and one more.
+pub(crate) fn listen_at(address: Address, backlog: i32) -> OwnedFd {
+    let socket = socket();
+    bind(&socket, &name(address)).expect("nobody has it");
+    listen(&socket, backlog).expect("it is bound");
+    socket
+}
+
+/// Takes in a connection, if there is one.
+pub(crate) fn accept(listener: impl AsFd) -> Option<Raw> {
+    accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok().map(Raw)
+}
+
+impl Raw {
+    pub(crate) fn connect(to: Address) -> Raw {
+        let socket = socket();
+        connect(&socket, &name(to)).expect("an endpoint is there");
+        Raw(socket)
+    }
+
+    /// Sends anything. An endpoint that has ended the link already hears nothing of it.
+    pub(crate) fn say(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            assert!(ancillary.push(SendAncillaryMessage::ScmRights(descriptors)), "too many");
+        }
+        match sendmsg(&self.0, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL) {
+            Ok(_) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// What the endpoint has said, if anything. Nothing at all is what it says when it has hung up.
+    pub(crate) fn hear(&self) -> Option<Heard> {
+        let mut bytes = [0; 256];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut into = [IoSliceMut::new(&mut bytes)];
+        let count = match recvmsg(&self.0, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) => received.bytes,
+            Err(rustix::io::Errno::AGAIN) => return None,
+            Err(_) => 0,
+        };
+        let mut descriptors = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        Some(Heard { bytes: bytes[..count].to_vec(), descriptors })
+    }
+
+    /// Whether the endpoint has ended the link.
+    pub(crate) fn is_over(&self) -> bool {
+        self.hear().is_some_and(|heard| heard.bytes.is_empty())
+    }
+}
+
+/// A greeting of an endpoint at this address.
+pub(crate) fn greeting(address: Address, instance: u64) -> Vec<u8> {
+    let cookie = [16_u64, 7].map(u64::to_le_bytes).concat();
+    [Hello { address, instance }.emit().as_slice(), &cookie].concat()
+}
+
+/// An anonymous file.
+pub(crate) fn memory(len_bytes: u64, seals: SealFlags) -> OwnedFd {
+    let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).expect("memory");
+    ftruncate(&file, len_bytes).expect("room");
+    fcntl_add_seals(&file, seals).expect("it may be sealed");
+    file
+}
+
+/// An empty ring, as a correct peer makes it.
+pub(crate) fn ring() -> OwnedFd {
+    memory(SEGMENT_BYTES, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+}
+
+pub(crate) fn doorbell() -> OwnedFd {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("a descriptor")
+}

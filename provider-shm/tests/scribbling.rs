@@ -1,0 +1,185 @@
+//! A process that scribbles over everything that two endpoints share, while they use it.
+
+#[allow(dead_code, reason = "each test uses a part of it")]
+mod raw;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fastrand::Rng;
+use homespun_conformance::transport::{BUDGET_FRAMES, Event, Party, SIZES, drive, payload};
+use homespun_engine::transport::{Armed, Close, LinkId, Transport};
+use homespun_shm::{ShmProvider, ShmTransport};
+use rustix::io::{pread, pwrite};
+
+use crate::raw::{Heard, Raw, SEGMENT_BYTES, accept, listen_at, vacant};
+
+type Parties = [Party<ShmTransport>; 2];
+
+/// How many links are spoilt.
+const LINKS: u64 = 30;
+
+/// How many passes a link is given to fall. One that still stands then is closed.
+const PASSES: usize = 200;
+
+/// Where a ring's counters end, and where its lines do.
+const COUNTERS_END: u64 = 192;
+const LINES_END: u64 = COUNTERS_END + 512 * 64;
+
+/// Ends the scribbling, also when the test fails.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Somebody who stands between two endpoints: they talk through these sockets, and their rings went through its hands.
+struct Between {
+    sockets: [Raw; 2],
+    rings: Vec<OwnedFd>,
+}
+
+impl Between {
+    /// Hands on what one side says.
+    fn pass_on(&mut self, from: usize) {
+        let [from, to] = [&self.sockets[from], &self.sockets[1 - from]];
+        if let Some(Heard { bytes, descriptors }) = from.hear()
+            && !bytes.is_empty()
+        {
+            let handed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            to.say(&bytes, &handed);
+            self.rings.extend(descriptors.into_iter().next());
+        }
+    }
+}
+
+/// Gives two endpoints a link that leads through somebody's hands: the connector's number for it, and the acceptor's.
+fn overheard(parties: &mut Parties) -> (LinkId, LinkId, Between) {
+    let address = vacant();
+    let listener = listen_at(address, 8);
+    let heard = [0, 1].map(|at: usize| parties[at].recorder.log().len());
+    let link = parties[0].connect(address);
+    let mut between = None;
+    drive(parties, "a link that leads through somebody's hands", |[a, b]| {
+        match &mut between {
+            None => {
+                between = accept(&listener).map(|left| {
+                    let right = Raw::connect(b.address());
+                    Between { sockets: [left, right], rings: Vec::new() }
+                });
+            }
+            Some(between) => [0, 1].into_iter().for_each(|from| between.pass_on(from)),
+        }
+        a.recorder.log().len() > heard[0] && b.recorder.log().len() > heard[1]
+    });
+    let (peer, event) = &parties[1].recorder.log()[heard[1]];
+    assert!(matches!(event, Event::Up(..)), "{event:?}");
+    (link, *peer, between.expect("the link is up"))
+}
+
+/// Changes a little of a ring, or a lot.
+fn scribble(rng: &mut Rng, ring: &OwnedFd) {
+    let place = match rng.u8(..8) {
+        0..2 => rng.u64(..COUNTERS_END),
+        2..7 => rng.u64(COUNTERS_END..LINES_END),
+        _ => rng.u64(LINES_END..SEGMENT_BYTES),
+    };
+    let word = place / 8 * 8;
+    let mut bytes = [0; 8];
+    pread(ring, &mut bytes, word).expect("it is memory");
+    match rng.u8(..6) {
+        // Something else that a word may be taken for: nearly the same, a little more, or what another line says.
+        0 => bytes[(place % 8) as usize] ^= 1 << rng.u8(..8),
+        1 => bytes = u64::from_le_bytes(bytes).wrapping_add(rng.u64(..3)).to_le_bytes(),
+        2 => bytes = u64::from_le_bytes(bytes).wrapping_sub(1).to_le_bytes(),
+        3 => drop(pread(ring, &mut bytes, rng.u64(COUNTERS_END..LINES_END) / 8 * 8)),
+        4 => bytes = [rng.u8(..); 8],
+        _ => {
+            let junk: Vec<u8> = (0..rng.usize(..200)).map(|_| rng.u8(..)).collect();
+            pwrite(ring, &junk[..junk.len().min((SEGMENT_BYTES - place) as usize)], place)
+                .expect("it is memory");
+            return;
+        }
+    }
+    pwrite(ring, &bytes, word).expect("it is memory");
+}
+
+/// Lets both sides send whatever there is, until the link falls on either side.
+fn use_it(rng: &mut Rng, parties: &mut Parties, links: [LinkId; 2]) {
+    let heard = [0, 1].map(|at: usize| parties[at].recorder.log().len());
+    let has_fallen = |party: &Party<ShmTransport>, heard: usize| {
+        party.recorder.log()[heard..].iter().any(|(_, event)| matches!(event, Event::Down(_)))
+    };
+    for _ in 0..PASSES {
+        for at in [0, 1] {
+            if has_fallen(&parties[at], heard[at]) {
+                return;
+            }
+            let party = &mut parties[at];
+            if party.waiting_frames(links[at]) < 4 {
+                party.post(links[at], payload(*rng.choice(&SIZES).expect("there are some"), 1));
+            }
+            party.transmit();
+            // Step by step, so that as much as possible is changed in between, or all at once.
+            let (times, budget_frames) = if rng.bool() { (BUDGET_FRAMES, 1) } else { (1, BUDGET_FRAMES) };
+            for _ in 0..times {
+                party.receive(budget_frames);
+            }
+            if rng.u8(..4) == 0 {
+                // Whatever is found there, it is found at once.
+                let (Armed::Ready | Armed::Asleep { .. }) = party.transport.arm();
+            }
+        }
+    }
+}
+
+fn spoil_links(seed: u64) {
+    let rng = &mut Rng::with_seed(seed);
+    let provider = ShmProvider::new();
+    let mut parties = [Party::open(&provider, 11), Party::open(&provider, 22)];
+    let sound = parties[0].connect(parties[1].address());
+    drive(&mut parties, "a link", |[_, b]| b.recorder.up_count() == 1);
+    let sound_peer = parties[1].recorder.ups()[0].0;
+
+    for round in 0..LINKS {
+        let (link, peer, between) = overheard(&mut parties);
+        let heard = [0, 1].map(|at: usize| parties[at].recorder.log().len());
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (rings, is_over) = (&between.rings, &is_over);
+            let mut scribbler = rng.fork();
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    // One of the rings, or both.
+                    let at = [0, 1, scribbler.usize(..2)][(round % 3) as usize];
+                    scribble(&mut scribbler, &rings[at]);
+                    if round % 4 < 2 {
+                        thread::yield_now();
+                    }
+                }
+            });
+            let _ending = Ending(is_over);
+            use_it(rng, &mut parties, [link, peer]);
+        });
+        drop(between);
+        for (at, link) in [link, peer].into_iter().enumerate() {
+            let news = &parties[at].recorder.log()[heard[at]..];
+            if !news.iter().any(|(_, event)| matches!(event, Event::Down(_))) {
+                parties[at].close(link, Close::Drain);
+            }
+        }
+        let before = parties[1].recorder.frame_count(sound_peer);
+        parties[0].post(sound, payload(5000, 1));
+        drive(&mut parties, "a frame of the other link", |[_, b]| {
+            b.recorder.frame_count(sound_peer) > before
+        });
+    }
+}
+
+#[test]
+fn whatever_is_scribbled_ends_one_link_and_nothing_else() {
+    spoil_links(7);
+}
