@@ -51,6 +51,7 @@ macro_rules! transport_contract {
                 nobody_there_is_refused
                 a_successor_at_an_address_is_another_instance
                 an_endpoint_that_stopped_accepting_keeps_its_links
+                a_link_that_the_acceptor_never_reports_is_never_up
                 an_endpoint_that_stopped_accepting_may_still_connect
                 many_endpoints_have_many_links;
             frames:

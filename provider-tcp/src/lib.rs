@@ -1,7 +1,8 @@
 //! The TCP backend of homespun: endpoints that reach each other over non-blocking stream sockets, IPv4 and IPv6.
 //!
 //! [`TcpProvider`] opens a [`TcpTransport`] for each endpoint. A transport listens at the endpoint's address and
-//! connects on demand; each connection is a link. Both sides say a hello first, then frames, laid out as
+//! connects on demand; each connection is a link. Both sides say a hello first, the one that accepted when it has heard
+//! the other's, then frames, laid out as
 //! [`homespun_engine::wire`] says.
 //!
 //! Small frames are copied to a staging buffer and leave together; larger payload is written straight from the

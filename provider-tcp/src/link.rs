@@ -72,12 +72,12 @@ pub(crate) enum Step {
 }
 
 impl Link {
-    pub(crate) fn new(stream: TcpStream, origin: Origin, hello: &[u8], spare: &mut Spare) -> Link {
+    pub(crate) fn new(stream: TcpStream, origin: Origin) -> Link {
         let connected = matches!(origin, Origin::Accepted { .. });
         Link {
             stream,
             origin,
-            outbound: Outbound::new(hello, connected, spare),
+            outbound: Outbound::new(connected),
             inbound: Inbound::new(),
             closing: None,
             in_ready: false,

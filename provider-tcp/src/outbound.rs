@@ -39,12 +39,15 @@ enum Gate {
 }
 
 impl Outbound {
-    /// The sending half of a new link, which says hello first.
-    pub(crate) fn new(hello: &[u8], connected: bool, spare: &mut Spare) -> Outbound {
-        let mut staging = Staging::default();
-        staging.append(hello, spare);
+    /// The sending half of a new link.
+    pub(crate) fn new(connected: bool) -> Outbound {
         let gate = if connected { Gate::Open } else { Gate::Connecting };
-        Outbound { staging, unfinished: false, gate }
+        Outbound { staging: Staging::default(), unfinished: false, gate }
+    }
+
+    /// Stages the hello, which comes before all frames.
+    pub(crate) fn greet(&mut self, hello: &[u8], spare: &mut Spare) {
+        self.staging.append(hello, spare);
     }
 
     /// Notes that the connection was made, or that the kernel reported the socket writable or broken: the next write

@@ -275,7 +275,6 @@ impl TcpTransport {
                     if let Some(link) = self.links.link(id) {
                         // Usually the peer's hello is there already.
                         enlist_ready(&mut self.ready, id, link);
-                        enlist_dirty(&mut self.dirty, id, link);
                     }
                 }
                 Err(error) => tracing::debug!(%remote, %error, "dropped: it could not be taken in"),
@@ -285,7 +284,10 @@ impl TcpTransport {
 
     /// Makes a link of a connection.
     fn enter(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
-        let link = Link::new(stream, origin, &self.hello, &mut self.spare);
+        let mut link = Link::new(stream, origin);
+        if let Origin::Connected(_) = origin {
+            link.outbound.greet(&self.hello, &mut self.spare);
+        }
         let id = self.links.insert(Slot::Made(Box::new(link)));
         if let Some(link) = self.links.link(id) {
             let both = Interest::READABLE | Interest::WRITABLE;
@@ -352,8 +354,12 @@ impl TcpTransport {
         let step = link.read(id, &mut self.read_buffer, local::is_local, receiver);
         if let Origin::Accepted { serial, .. } = link.origin
             && !link.is_half_open()
+            && self.half_open.remove(&serial).is_some()
         {
-            self.half_open.remove(&serial);
+            // Not sooner: a peer that has been answered takes the link for one that is up here too, and a half-open one
+            // that is dropped for a break. It would then give up its other links to this endpoint unread.
+            link.outbound.greet(&self.hello, &mut self.spare);
+            enlist_dirty(&mut self.dirty, id, link);
         }
         if let Step::Ready(1..) | Step::Idle(1..) = step {
             self.focus.progress(id);

@@ -5,7 +5,7 @@ use std::array;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
-use crate::transport::{Event, Party, drive, drive_all, linked, payload};
+use crate::transport::{BUDGET_FRAMES, Event, Party, drive, drive_all, linked, payload};
 
 /// [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and its instance, on the side that
 /// connected and on the side that accepted.
@@ -142,6 +142,37 @@ pub fn an_endpoint_that_stopped_accepting_keeps_its_links<P: Provider>(provider:
     assert_eq!((a.recorder.of(waiting).len(), a.recorder.of(late).len()), (1, 1), "never up");
     assert_eq!((a.recorder.down(link), b.recorder.ups().len()), (None, 1));
     assert_eq!(b.address(), address);
+}
+
+/// A link comes up at the side that connected only if it does at the side that accepted, however far it had come when
+/// the acceptor [stops accepting](Transport::stop_accepting). Otherwise its end is the break of a link that was up, for
+/// which the connector gives up its other links to an endpoint that is about to close them in order.
+pub fn a_link_that_the_acceptor_never_reports_is_never_up<P: Provider>(provider: &P) {
+    for passes in 0..4 {
+        let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
+        let address = parties[1].address();
+        let link = parties[0].connect(address);
+        parties[0].post(link, payload(50, 1));
+        let [a, b] = &mut parties;
+        // The acceptor looks before the connector has said much, and not again when it has.
+        for _ in 0..passes {
+            b.receive(BUDGET_FRAMES);
+            b.transmit();
+        }
+        for _ in 0..4 {
+            a.receive(BUDGET_FRAMES);
+            a.transmit();
+        }
+        b.transport.stop_accepting();
+        let is_reported = b.recorder.up_count() == 1;
+        drive(&mut parties, "the link to be up, or its end", |[a, _]| !a.recorder.of(link).is_empty());
+        let events = parties[0].recorder.of(link);
+        if is_reported {
+            assert_eq!(events, [&Event::Up(address, 22)], "after {passes} passes");
+        } else {
+            assert!(matches!(events[..], [Event::Down(_)]), "{events:?} after {passes} passes");
+        }
+    }
 }
 
 /// After [`stop_accepting`](Transport::stop_accepting) an endpoint can connect to others: one that is closed may still have

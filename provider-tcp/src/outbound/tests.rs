@@ -62,7 +62,9 @@ fn whole_stream() -> Vec<u8> {
 
 /// A connected half with the hello still staged.
 fn connected(spare: &mut Spare) -> Outbound {
-    Outbound::new(HELLO, true, spare)
+    let mut outbound = Outbound::new(true);
+    outbound.greet(HELLO, spare);
+    outbound
 }
 
 #[test]
@@ -174,7 +176,8 @@ fn staging_takes_frames_until_it_is_full_and_makes_room_by_writing() {
 #[test]
 fn nothing_is_taken_or_written_before_the_connection_is_made() {
     let mut spare = Spare::default();
-    let mut outbound = Outbound::new(HELLO, false, &mut spare);
+    let mut outbound = Outbound::new(false);
+    outbound.greet(HELLO, &mut spare);
     let sink = Script::default();
     let large = payload();
     assert_eq!(outbound.stage(&sink, &header(0), &[], &mut spare), Err(Full));

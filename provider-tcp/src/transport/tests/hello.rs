@@ -216,8 +216,47 @@ fn a_dropped_stranger_sees_the_end_soon() {
     side.transport.stop_accepting();
     assert!(side.transport.half_open.is_empty());
     let mut rest = Vec::new();
-    // The hello of this side may have left before; then comes the end, in one way or the other.
-    if raw.read_to_end(&mut rest).is_ok() {
-        assert!(rest.is_empty() || rest.len() == HELLO_BYTES);
+    // The end comes in one way or the other.
+    let _closed_or_reset = raw.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "a stranger was answered");
+}
+
+#[test]
+fn a_peer_is_answered_when_it_has_said_hello() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    let hello = hello_from("127.0.0.1:100");
+    raw.write_all(&hello[..HELLO_BYTES - 1]).unwrap();
+    until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
+    raw.set_nonblocking(true).unwrap();
+    let mut answer = [0; HELLO_BYTES + 1];
+    for _ in 0..100 {
+        side.pass();
+        assert_eq!(raw.read(&mut answer).map_err(|error| error.kind()), Err(ErrorKind::WouldBlock));
     }
+    raw.write_all(&hello[HELLO_BYTES - 1..]).unwrap();
+    let mut count_bytes = 0;
+    until("the answer", &mut [&mut side], |_| {
+        count_bytes += raw.read(&mut answer[count_bytes..]).unwrap_or(0);
+        count_bytes >= HELLO_BYTES
+    });
+    let own = Hello { address: side.transport.address(), instance: side.instance };
+    assert_eq!(answer[..count_bytes], own.emit(), "a hello, once");
+}
+
+#[test]
+fn a_link_that_was_accepted_without_a_hello_is_not_up_at_its_connector() {
+    let provider = TcpProvider::new();
+    let mut client = Side::open(&provider, "127.0.0.1:0");
+    let mut server = Side::open(&provider, "127.0.0.1:0");
+    let link = client.transport.connect(server.transport.address());
+    // The client has not been driven since, so its hello has not left.
+    until("it to be accepted", &mut [&mut server], |sides| !sides[0].transport.half_open.is_empty());
+    until("a frame to be taken", &mut [&mut client], |sides| {
+        sides[0].transport.send_inline(link, &message(3, 1), b"abc").is_ok()
+    });
+    client.pass();
+    server.transport.stop_accepting();
+    until("the end of the link", &mut [&mut client], |sides| sides[0].down(link).is_some());
+    assert_eq!(client.inbox(link).unwrap().up, None, "up at the client, and never at the server");
 }
