@@ -11,8 +11,16 @@ use homespun::{Address, Errno, Error, Misuse, OperationError};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// Nothing meets the request, for this reason (ENODATA).
-    #[error("nothing there meets the request; it takes {0} (ENODATA)")]
+    #[error("nothing meets the request: it needs {0} (ENODATA)")]
     NoData(&'static str),
+    /// A domain was asked for that does not exist (ENODATA).
+    #[error("there is no domain {asked}, only {} (ENODATA)", .there.join(" and "))]
+    NoDomain {
+        /// Its name.
+        asked: String,
+        /// Those that there are.
+        there: Vec<String>,
+    },
     /// A call of the fabric failed.
     #[error("{0}")]
     Fabric(Error),
@@ -31,6 +39,14 @@ pub(crate) enum Failure {
         address: Address,
         /// What happened.
         error: OperationError,
+    },
+    /// One of the two may not talk to the other.
+    #[error("may not talk to {address}: {reason}")]
+    Denied {
+        /// The peer.
+        address: Address,
+        /// Why not.
+        reason: &'static str,
     },
     /// Something answers that is not homespun.
     #[error("what answers at {address} is not homespun: {reason}")]
@@ -132,7 +148,7 @@ pub(crate) enum Failure {
     #[error("the peer process is of another version")]
     PeerTalk,
     /// The peer process is there no more.
-    #[error("it is there no more")]
+    #[error("it is gone")]
     PeerGone,
     /// The peer process ended before its time.
     #[error("the peer process ended too early ({status}): {cause}")]
@@ -154,7 +170,7 @@ pub(crate) enum Failure {
         error: io::Error,
     },
     /// Something that a bare loop needs is not to be had.
-    #[error("cannot measure without the fabric: {doing}: {error}")]
+    #[error("cannot set up the bare loop: {doing}: {error}")]
     Bare {
         /// What was tried.
         doing: &'static str,
@@ -176,6 +192,7 @@ impl Failure {
     pub(crate) fn unreachable(address: Address, error: OperationError) -> Failure {
         match error {
             OperationError::Link(LinkError::Protocol(reason)) => Failure::Stranger { address, reason },
+            OperationError::Link(LinkError::Denied(reason)) => Failure::Denied { address, reason },
             error => Failure::NoAnswer { address, error },
         }
     }
@@ -187,5 +204,27 @@ impl From<Error> for Failure {
             Error::Misuse(Misuse::NoData(reason)) => Failure::NoData(reason),
             error => Failure::Fabric(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    #[test]
+    fn who_does_not_answer_is_told_from_who_may_not_and_who_is_a_stranger() {
+        let address: Address = SocketAddr::from(([127, 0, 0, 1], 7471)).into();
+        let said = |error| Failure::unreachable(address, OperationError::Link(error)).to_string();
+        assert_eq!(
+            said(LinkError::System(Errno::ECONNREFUSED)),
+            "nobody answers at 127.0.0.1:7471: Connection refused"
+        );
+        assert_eq!(said(LinkError::Denied("another user")), "may not talk to 127.0.0.1:7471: another user");
+        assert_eq!(
+            said(LinkError::Protocol("unknown frame kind")),
+            "what answers at 127.0.0.1:7471 is not homespun: unknown frame kind"
+        );
     }
 }

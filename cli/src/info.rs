@@ -8,6 +8,7 @@ use homespun::flags::InfoFlags;
 use homespun::info::{DomainAttr, Info};
 
 use crate::console::Console;
+use crate::exchange::port;
 use crate::failure::Failure;
 
 /// Show what there is to communicate with.
@@ -15,7 +16,7 @@ use crate::failure::Failure;
 /// Asks getinfo, as fi_getinfo(3) describes it, and shows each answer: the domain and the kind of endpoint, the
 /// addresses at both ends, what an endpoint can do, and how much of it. Without NODE and SERVICE, each address format
 /// of each domain is shown once, without addresses. Last comes what was found on this host that makes a domain faster or
-/// slower, such as whether large messages may be copied straight from process to process.
+/// slower: for shm, whether large messages can be copied straight from process to process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -23,8 +24,8 @@ pub(crate) struct Arguments {
     node: Option<String>,
     /// The peer's port, or the name of a service.
     service: Option<String>,
-    /// Only this domain, such as tcp.
-    #[arg(long, value_name = "NAME")]
+    /// Only this domain: shm or tcp.
+    #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// NODE and SERVICE are the local end, where an endpoint would listen.
     #[arg(long, requires = "node")]
@@ -50,6 +51,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
     let mut flags = InfoFlags::empty();
     flags.set(InfoFlags::SOURCE, arguments.source);
     flags.set(InfoFlags::NUMERIC_HOST, arguments.numeric);
+    port::require_domain(arguments.domain.as_deref())?;
     let domain = DomainAttr { name: arguments.domain.clone(), ..DomainAttr::default() };
     let hints = Info { domain, ..Info::default() };
     let node = arguments.node.as_deref();
@@ -66,10 +68,9 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
             domains.push(name);
         }
     }
-    for name in domains {
-        for finding in fabric.findings(name) {
-            console.line(format_args!("\n{name}: {finding}"))?;
-        }
-    }
-    Ok(())
+    let findings: Vec<(&str, String)> = domains
+        .into_iter()
+        .flat_map(|name| fabric.findings(name).into_iter().map(move |finding| (name, finding)))
+        .collect();
+    if findings.is_empty() { Ok(()) } else { console.line(render::found(&findings).trim_end()) }
 }

@@ -21,7 +21,7 @@ use crate::console::Console;
 /// The software fabric homespun, from the command line.
 ///
 /// homespun has the object model of libfabric (endpoints, completion queues, address vectors) over shared memory
-/// and ordinary networks. This command shows what there is to communicate with, and measures it.
+/// (domain shm) and TCP (domain tcp). This command shows what there is to communicate with, and measures it.
 #[derive(Debug, Parser)]
 #[command(name = "homespun", version, after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
 struct Arguments {

@@ -36,18 +36,18 @@ const ROUNDS_MAX: u32 = 1_000;
 
 /// Compare the fabric with what is possible on this host.
 ///
-/// Two processes exchange messages, each on a core of its own: through the fabric, and by a bare loop that does only what
-/// physics asks. For each size the two take turns in the same run, so that what else the host does hits both alike;
+/// Two processes exchange messages, each on a core of its own: through the fabric, and by a bare loop that does nothing
+/// but move the bytes. For each size the two take turns in the same run, so that what else the host does hits both alike;
 /// what is shown are the medians over all rounds. Only ratios can be compared between hosts.
 ///
 /// The bare loop of shared memory (shm) is a ring whose lines carry their own sequence numbers, and from 16 KiB on one
-/// process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping; small messages one way
-/// are then a stream that is written in large pieces.
+/// process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping. Messages one way are
+/// there a stream that is written in large pieces, so that small ones cost hardly more than their bytes.
 #[derive(Debug, Args)]
-#[command(after_help = NOTES, after_long_help = NOTES)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct Arguments {
     /// The domain that is measured.
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Choice::All)]
+    #[arg(short, long, value_name = "NAME", value_enum, default_value_t = Choice::All)]
     domain: Choice,
     /// The sizes of messages in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
     #[arg(long, value_name = "LIST", default_value = "8,64,512,4K,16K,64K,256K,1M,4M")]
@@ -77,27 +77,30 @@ pub(crate) struct Arguments {
     no_pin: bool,
 }
 
-const NOTES: &str = "\
+const COLUMNS: &str = "\
 The columns:
   latency us   half of a round trip through the fabric
   bare us      half of a round trip through the bare loop
-  ratio        the first by the second: 1 at best
-  MB/s         10^6 bytes a second one way, many messages in flight
-  bare MB/s    the same through the bare loop
-  10^6/s       millions of messages a second one way
-  ratio        the fabric's rate by that of the bare loop: the higher, the better
+  ratio        the first by the second: 1 is as good as the bare loop, more is slower
+  M msg/s      millions of messages a second one way through the fabric, many of them in flight
+  MB/s         the same in 10^6 bytes a second
+  bare MB/s    10^6 bytes a second one way through the bare loop
+  ratio        the fabric's rate by that of the bare loop: 1 is as good, less is slower
   memcpy MB/s  copies from shared to private memory within one process, for comparison
+  bare loop    which one it is";
 
+const JSON: &str = "\
 The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains; each of these
 has domain, cross_memory_copy, cross_memory_copy_refusal and sizes; each of these has size_bytes, bare_loop (ring,
 process_vm_readv, socket), latency_us, bare_latency_us, latency_ratio, messages_per_s, bare_messages_per_s,
 message_rate_ratio, bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. What means nothing for a size or a
-domain is null.
+domain is null.";
 
+const EXAMPLES: &str = "\
 Examples:
-  homespun bench --quick                           every domain, roughly
-  homespun bench --domain shm --sizes 8 --tagged   one size of tagged messages
-  homespun bench --json > results.json             for a program to read
+  homespun bench --quick                      every domain, roughly
+  homespun bench -d shm --sizes 8 --tagged    one size of tagged messages
+  homespun bench --json > results.json        for a program to read
 
 Exit status: 0 if everything was measured, 1 if it could not be, 2 if the command was not understood.";
 
@@ -151,6 +154,10 @@ fn print_tables(report: &Report, cores: &Cores, console: &Console) -> Result<(),
         Some([own, other]) => format!("{}; the two processes stay on cores {own} and {other}", cores.count()),
         None => format!("{}; the system chooses where the two processes run", cores.count()),
     })?;
+    console.line("latency: half of a round trip; a ratio above 1 is slower than the bare loop")?;
+    console.line(
+        "M msg/s, MB/s: 10^6 messages and bytes a second one way; a ratio below 1 is slower than the bare loop",
+    )?;
     for domain in &report.domains {
         console.line("")?;
         console.line(Table(domain))?;

@@ -14,15 +14,15 @@ const HEADING: [&str; 10] = [
     "latency us",
     "bare us",
     "ratio",
+    "M msg/s",
     "MB/s",
     "bare MB/s",
-    "10^6/s",
     "ratio",
     "memcpy MB/s",
     "bare loop",
 ];
 
-const WIDTHS: [usize; 9] = [5, 11, 10, 6, 9, 10, 8, 8, 12];
+const WIDTHS: [usize; 9] = [5, 11, 10, 6, 9, 10, 10, 8, 12];
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,7 +36,7 @@ impl fmt::Display for Table<'_> {
         if let Some(refusal) = refusal {
             write!(
                 f,
-                "\nprocess_vm_readv is not to be had here ({refusal}): large messages are compared with the ring"
+                "\nprocess_vm_readv is barred here ({refusal}): large messages are compared with the ring"
             )?;
         }
         Ok(())
@@ -50,9 +50,9 @@ fn columns(report: &SizeReport) -> [String; 10] {
         format!("{:.3}", report.latency_us),
         format!("{:.3}", report.bare_latency_us),
         significant(report.latency_ratio),
+        significant(report.messages_per_s / 1e6),
         rounded(report.bandwidth_mb_per_s),
         rounded(report.bare_bandwidth_mb_per_s),
-        significant(report.messages_per_s / 1e6),
         significant(report.message_rate_ratio),
         rounded(report.memcpy_mb_per_s),
         report.bare_loop.to_owned(),
@@ -92,9 +92,9 @@ mod tests {
         };
         let expected = "\
 domain shm
- size  latency us    bare us  ratio      MB/s  bare MB/s   10^6/s    ratio  memcpy MB/s  bare loop
-    8       3.000      2.000   1.50      16.0       32.0     2.00    0.500            -  ring
-   1M       3.000      2.000   1.50 2097152.0  4194304.0     2.00    0.500    8388608.0  process_vm_readv";
+ size  latency us    bare us  ratio   M msg/s       MB/s  bare MB/s    ratio  memcpy MB/s  bare loop
+    8       3.000      2.000   1.50      2.00       16.0       32.0    0.500            -  ring
+   1M       3.000      2.000   1.50      2.00  2097152.0  4194304.0    0.500    8388608.0  process_vm_readv";
         assert_eq!(Table(&report).to_string(), expected);
     }
 
@@ -131,7 +131,7 @@ domain shm
         };
         let text = Table(&report).to_string();
         assert!(text.ends_with(
-            "process_vm_readv is not to be had here (Operation not permitted): large messages are compared with the ring"
+            "process_vm_readv is barred here (Operation not permitted): large messages are compared with the ring"
         ));
     }
 }

@@ -168,6 +168,19 @@ pub(crate) fn domains() -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
+/// Makes sure that there is a domain of this name, if one is asked for.
+///
+/// # Errors
+///
+/// [`Failure::NoDomain`], which names those that there are.
+pub(crate) fn require_domain(asked: Option<&str>) -> Result<(), Failure> {
+    let there = domains()?;
+    match asked.filter(|asked| !there.iter().any(|name| name == asked)) {
+        Some(asked) => Err(Failure::NoDomain { asked: asked.to_owned(), there }),
+        None => Ok(()),
+    }
+}
+
 fn ask(target: &Target, flags: InfoFlags, domain: Option<&str>) -> Result<Info, Failure> {
     let hints = Info {
         caps: Caps::MSG | Caps::TAGGED | Caps::DIRECTED_RECV,

@@ -36,6 +36,16 @@ pub(super) fn in_short(info: &Info) -> String {
     text.written
 }
 
+/// What was found on this host, with the domain that it is about.
+pub(super) fn found(findings: &[(&str, String)]) -> String {
+    let mut text = Text::new(SHORT_NAME_WIDTH);
+    text.heading("\nfound on this host");
+    for (domain, finding) in findings {
+        text.line(domain, finding);
+    }
+    text.written
+}
+
 /// Everything that an info says.
 pub(super) fn in_full(info: &Info) -> String {
     let Info { caps, mode, addr_format, src_addr, dest_addr, tx, rx, ep, domain, fabric } = info;
@@ -71,8 +81,8 @@ fn transmit(text: &mut Text, tx: &TxAttr) {
     text.line("caps", names(caps));
     text.line("mode", names(mode));
     text.line("op_flags", names(op_flags));
-    text.line("msg_order", names(msg_order));
-    text.line("comp_order", names(comp_order));
+    text.line("msg_order", orders(msg_order));
+    text.line("comp_order", orders(comp_order));
     text.line("inject_size", bytes(*inject_size_bytes));
     text.line("size", size_ops);
     text.line("iov_limit", iov_limit);
@@ -95,8 +105,8 @@ fn receive(text: &mut Text, rx: &RxAttr) {
     text.line("caps", names(caps));
     text.line("mode", names(mode));
     text.line("op_flags", names(op_flags));
-    text.line("msg_order", names(msg_order));
-    text.line("comp_order", names(comp_order));
+    text.line("msg_order", orders(msg_order));
+    text.line("comp_order", orders(comp_order));
     text.line("total_buffered_recv", bytes(*total_buffered_recv_bytes));
     text.line("size", size_ops);
     text.line("iov_limit", iov_limit);
@@ -282,7 +292,16 @@ fn bytes(count: usize) -> String {
 
 /// The flags that are set, as the header has them.
 fn names(flags: &impl Flags) -> String {
-    let mut names: Vec<String> = flags.iter_names().map(|(name, _)| format!("FI_{name}")).collect();
+    names_after("FI_", flags)
+}
+
+/// The same of an order.
+fn orders(flags: &impl Flags) -> String {
+    names_after("FI_ORDER_", flags)
+}
+
+fn names_after(prefix: &str, flags: &impl Flags) -> String {
+    let mut names: Vec<String> = flags.iter_names().map(|(name, _)| format!("{prefix}{name}")).collect();
     if names.is_empty() {
         names.push("none".into());
     }
@@ -336,6 +355,19 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?} is not in:\n{text}");
         }
+    }
+
+    #[test]
+    fn orders_have_their_own_names() {
+        let mut info = info();
+        info.tx.msg_order = homespun::flags::Order::SAS;
+        assert!(in_full(&info).contains("    msg_order             FI_ORDER_SAS\n"));
+    }
+
+    #[test]
+    fn what_was_found_names_its_domain() {
+        let text = found(&[("shm", "a sentence".into())]);
+        assert_eq!(text, "\nfound on this host\n    shm           a sentence\n");
     }
 
     #[test]

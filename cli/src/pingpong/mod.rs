@@ -24,8 +24,9 @@ use crate::peer_process::{self, PeerProcess};
 /// Measure latency and bandwidth between two processes.
 ///
 /// Without SERVER and --listen, the command starts its own peer process on this host, each of the two on a core of its
-/// own, and measures every domain that there is. With --listen it is a server that waits for a client, here or on
-/// another host; with SERVER it is that client. The client says what is done, and prints the table.
+/// own, and measures every domain that there is: shared memory (shm) and TCP (tcp). With --listen it is a server that
+/// waits for a client, here or on another host; with SERVER it is that client. Both need the same --domain. The client
+/// says what is done, and prints the table.
 ///
 /// For each size there are round trips, which give the latency (half of a round trip, the median over batches), and then
 /// messages one way with many in flight, flagged FI_MORE, which give the bandwidth (10^6 bytes a second, until the
@@ -44,8 +45,8 @@ pub(crate) struct Arguments {
     /// As a server, go on after the first client.
     #[arg(long, requires = "listen")]
     keep: bool,
-    /// Only this domain, shm or tcp. By default every one in turn, shm first, or by address the best one that reaches it.
-    #[arg(long, value_name = "NAME")]
+    /// Only this domain: shm or tcp. By default each in turn, shm first. A server or a client has one, by default tcp.
+    #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// The sizes of messages in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
     #[arg(
@@ -93,14 +94,17 @@ const EXAMPLES: &str = "\
 Examples:
   homespun pingpong                              shared memory, then TCP, on this host
   homespun pingpong --sizes 8,1M --tagged        two sizes, tagged messages
-  homespun pingpong --listen                     a server on every interface, port 7471
+  homespun pingpong --listen                     a server on every interface, port 7471, over TCP
   homespun pingpong server.example --check       its client
+  homespun pingpong -d shm --listen              a server for processes of this user on this host
+  homespun pingpong -d shm localhost             its client
 
 Exit status: 0 if everything was measured (or served), 1 if nobody answers, the peer is lost, nothing happens any more or
 checked data is wrong, 2 if the command was not understood.";
 
 /// Measures, or serves.
 pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
+    port::require_domain(arguments.domain.as_deref())?;
     match (&arguments.listen, &arguments.server) {
         (Some(at), _) => serve(arguments, at, console),
         (None, Some(server)) => measure_by_address(arguments, server, console),
@@ -160,9 +164,6 @@ fn measure_this_host(arguments: &Arguments, console: &mut Console) -> Result<(),
     let mut domains = port::domains()?;
     if let Some(asked) = &arguments.domain {
         domains.retain(|domain| domain == asked);
-    }
-    if domains.is_empty() {
-        return Err(Failure::NoData("a domain of that name"));
     }
     let plan = arguments.plan();
     for (index, domain) in domains.iter().enumerate() {

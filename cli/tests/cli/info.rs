@@ -45,8 +45,11 @@ fn what_nothing_offers_is_said() {
     let outcome = run(&["info", "--domain", "token-ring"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert_eq!(outcome.stdout, "");
-    assert!(outcome.stderr.contains("nothing there meets the request"), "{outcome:?}");
-    assert!(outcome.stderr.contains("ENODATA"), "{outcome:?}");
+    assert_eq!(outcome.stderr, "homespun: there is no domain token-ring, only shm and tcp (ENODATA)\n");
+    let outcome = run(&["info", "--domain", "shm", "203.0.113.77", "80"]);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    let complaint = "homespun: nothing meets the request: it needs a destination on this host (ENODATA)\n";
+    assert_eq!(outcome.stderr, complaint);
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn an_address_that_is_taken_cannot_be_listened_at() {
 fn a_domain_that_is_not_there_cannot_be_measured() {
     let outcome = run(&["pingpong", "--domain", "token-ring"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let complaint = "homespun: nothing there meets the request; it takes a domain of that name (ENODATA)\n";
+    let complaint = "homespun: there is no domain token-ring, only shm and tcp (ENODATA)\n";
     assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", complaint));
 }
 
