@@ -18,17 +18,6 @@ const ANOTHER_USER: u32 = 65_534;
 
 const TRANSPORTS: [Transport; 2] = [Transport::Shm4, Transport::Shm6];
 
-/// One message each way, too long for any shortcut.
-#[track_caller]
-fn exchange(alice: &Party, bob: &Party) {
-    for (from, to) in [(alice, bob), (bob, alice)] {
-        to.endpoint.recv(room(100_000), ANY, 1).expect("room for a receive");
-        from.endpoint.send(payload(1, 100_000), from.address_of(to), 2).expect("room for a send");
-        assert!(received(&to.completion().buffer) == payload(1, 100_000));
-        assert_eq!(from.completion().context, 2);
-    }
-}
-
 #[track_caller]
 fn expect_refusal(from: &Party, to: &Party) {
     let to = from.address_of(to);
@@ -71,7 +60,7 @@ fn a_process_of_another_user_is_refused_on_both_sides() {
             party.endpoint.cancel(100).expect("the receive is posted as it was");
             assert_eq!(party.failure().errno(), Errno::ECANCELED);
         }
-        exchange(&alice, &bob);
+        alice.exchange(&bob);
     }
 }
 
@@ -81,10 +70,10 @@ fn a_forked_child_that_ends_takes_nothing_with_it() {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.pair();
         alice.fork(false);
-        exchange(&alice, &bob);
+        alice.exchange(&bob);
         alice.fork(false);
         bob.fork(false);
-        exchange(&alice, &bob);
+        alice.exchange(&bob);
         alice.silence();
         bob.silence();
     }
@@ -95,9 +84,9 @@ fn a_forked_child_does_not_hide_its_parents_death() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.pair();
-        exchange(&alice, &bob);
+        alice.exchange(&bob);
         bob.fork(true);
-        exchange(&alice, &bob);
+        alice.exchange(&bob);
         // What bob will never answer.
         for context in 0..3 {
             let (buffers, flags) = (vec![payload(context, 100_000)], OpFlags::TRANSMIT_COMPLETE);
@@ -116,5 +105,32 @@ fn a_forked_child_does_not_hide_its_parents_death() {
         // The child still lives, and is nobody to talk to.
         alice.endpoint.send(payload(9, 100_000), alice.peer(), 9).expect("room for a send");
         assert_eq!(alice.failure().errno(), Errno::ECONNREFUSED);
+    }
+}
+
+#[test]
+fn a_forked_child_can_do_nothing_with_what_is_its_parents() {
+    for transport in &TRANSPORTS {
+        let net = Net::new(transport, Turns::Processes);
+        let (alice, bob) = net.pair();
+        alice.exchange(&bob);
+        // What is under way while the child lives is the parent's affair.
+        bob.endpoint.trecv(room(100_000), ANY, 7, 0, 3).expect("room for a receive");
+        bob.endpoint.tsend(payload(4, 300_000), bob.peer(), 7, 4).expect("room for a send");
+        // The child has a message of its own to send.
+        let message = payload(5, 5000);
+        alice.endpoint.recv(room(message.len()), ANY, 5).expect("room for a receive");
+        bob.fork_caller(&alice, &message);
+        assert!(received(&alice.completion().buffer) == message);
+
+        alice.endpoint.trecv(room(300_000), ANY, 7, 0, 6).expect("room for a receive");
+        assert!(received(&alice.completion().buffer) == payload(4, 300_000));
+        assert_eq!(bob.completion().context, 4);
+        alice.endpoint.tsend(payload(3, 100_000), alice.peer(), 7, 8).expect("room for a send");
+        assert!(received(&bob.completion().buffer) == payload(3, 100_000));
+        assert_eq!(alice.completion().context, 8);
+        alice.exchange(&bob);
+        alice.silence();
+        bob.silence();
     }
 }

@@ -7,7 +7,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError};
 
 use crate::suite::payload::{payload, received};
-use crate::suite::possessions::Possessions;
+use crate::suite::possessions::{Memory, Possessions};
 use crate::suite::process::Process;
 use crate::suite::{AddressForm, Deadline, Ended, Net, Party, Transport, Turns};
 use crate::victim::{Birth, ENTRY, End, First, Life, POSTED, any_message, any_receive, is_accepted};
@@ -21,6 +21,16 @@ const ROUNDS_MAX: u64 = 80;
 /// How many rounds without an event mean that there will be none.
 const SILENT_ROUNDS: usize = 30;
 
+/// By how much the memory of a process may grow over all the deaths that it sees: as much as the C library may keep of
+/// what it once had.
+const GROWTH_MAX_BYTES: u64 = 64 << 20;
+
+/// How much of the heap may be kept for each peer that is dead: its address, and that nothing is under way.
+const KEPT_MAX_BYTES: u64 = 1024;
+
+/// What may be kept beside that, for tables that grow by leaps.
+const KEPT_BESIDE_MAX_BYTES: u64 = 1 << 20;
+
 /// Contexts from here on are those of receives.
 const RECEIVES: u64 = 1 << 32;
 
@@ -31,9 +41,13 @@ pub(crate) struct Tally {
     pub(crate) sends_completed: u64,
     pub(crate) sends_failed: u64,
     pub(crate) receives_completed: u64,
+    /// Those of them whose sender was dead by then.
+    pub(crate) receives_completed_late: u64,
     pub(crate) receives_truncated: u64,
     pub(crate) receives_broken: u64,
     pub(crate) receives_cancelled: u64,
+    /// The most that the process had at a moment when nothing was under way.
+    pub(crate) memory_max: Memory,
 }
 
 pub(crate) struct Survivor {
@@ -51,8 +65,12 @@ pub(crate) struct Survivor {
     next_receive: u64,
     /// Whether anything has come from the present victim.
     has_heard: bool,
+    /// Whether the present victim is dead.
+    mourns: bool,
     /// What the process has while no victim lives.
     alone: Possessions,
+    /// After how many deaths its memory was looked at first, and how much it had then.
+    memory: Option<(u64, Memory)>,
 }
 
 impl Survivor {
@@ -70,7 +88,9 @@ impl Survivor {
             receives: BTreeMap::new(),
             next_receive: RECEIVES,
             has_heard: false,
+            mourns: false,
             alone: Possessions::now(),
+            memory: None,
         }
     }
 
@@ -78,6 +98,7 @@ impl Survivor {
     pub(crate) fn outlive(&mut self, life: &Life) {
         self.messages = 0;
         self.has_heard = false;
+        self.mourns = false;
         let mut victim = Process::spawn(ENTRY);
         let survivor = AddressForm(self.party.endpoint.name().expect("an endpoint in service has a name"));
         victim.tell(&Birth { transport: self.transport.clone(), survivor, life: *life });
@@ -105,6 +126,22 @@ impl Survivor {
                 format!("nothing to be left of {life:?}: {:?} is not {:?}", Possessions::now(), self.alone)
             });
         }
+        if self.receives.is_empty() && self.tally.receives_completed > 0 {
+            self.weigh(life);
+        }
+    }
+
+    /// Makes sure that no memory is left of anybody, at a moment when there should be nothing.
+    fn weigh(&mut self, life: &Life) {
+        let now = Memory::now();
+        let (deaths, before) = *self.memory.get_or_insert((self.tally.deaths, now));
+        self.tally.memory_max = self.tally.memory_max.max(now);
+        let kept_bytes = (self.tally.deaths - deaths) * KEPT_MAX_BYTES + KEPT_BESIDE_MAX_BYTES;
+        assert!(
+            now.resident_bytes <= before.resident_bytes + GROWTH_MAX_BYTES
+                && now.heap_bytes <= before.heap_bytes + kept_bytes,
+            "the memory has grown from {before:?} to {now:?} after {life:?}"
+        );
     }
 
     /// Makes sure that it can still do everything, with a peer that lives.
@@ -165,6 +202,7 @@ impl Survivor {
 
     /// Waits for every operation with a dead peer to end.
     fn mourn(&mut self, life: &Life, peer: FabricAddress, directed: u64) {
+        self.mourns = true;
         // Whether or not its death is known by now: these end too.
         self.send(life, peer);
         self.send(life, peer);
@@ -178,6 +216,7 @@ impl Survivor {
             silent_rounds = if has_read || !self.sends.is_empty() { 0 } else { silent_rounds + 1 };
             deadline.pause_for(|| format!("the end of sends {:?} in {life:?}", self.sends));
         }
+        self.receive_all();
         // A receive that is in the middle of a message could not be cancelled. Every other time those from anybody
         // are left to the next peer.
         let mut cancelled = vec![directed];
@@ -207,8 +246,25 @@ impl Survivor {
         }
     }
 
+    /// Receives everything that has come and was not asked for: a receive from anybody that stays posted shows that
+    /// there is nothing.
+    fn receive_all(&mut self) {
+        let deadline = Deadline::new();
+        let mut silent_rounds = 0;
+        while silent_rounds < SILENT_ROUNDS {
+            self.receive_kind(false);
+            self.receive_kind(true);
+            silent_rounds = if self.round() { 0 } else { silent_rounds + 1 };
+            deadline.pause("an end of the messages of one who is dead");
+        }
+    }
+
     fn receive(&mut self) {
         let is_tagged = self.random.bool();
+        self.receive_kind(is_tagged);
+    }
+
+    fn receive_kind(&mut self, is_tagged: bool) {
         if self.receives.values().filter(|&&tagged| tagged == is_tagged).count() < POSTED + 1 {
             let context = self.next_receive();
             if is_accepted(self.party.endpoint.recvmsg(any_receive(&mut self.random, is_tagged, context))) {
@@ -254,6 +310,7 @@ impl Survivor {
             None => {
                 self.has_heard = true;
                 self.tally.receives_completed += 1;
+                self.tally.receives_completed_late += u64::from(self.mourns);
                 check(completion);
             }
             Some(OperationError::Truncated { .. }) => {

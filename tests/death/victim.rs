@@ -19,6 +19,10 @@ pub(crate) const ENTRY: &str = concat!(module_path!(), "::a_process_that_dies");
 /// How many calls a victim makes at most before it dies without having come to its end.
 const CALLS_MAX: u64 = 200;
 
+/// How many messages a victim sends at most, wherever it is killed: those that the survivor has not asked for yet fill its
+/// memory.
+const MESSAGES_MAX: u64 = 100;
+
 /// How many receives are kept posted, of each kind.
 pub(crate) const POSTED: usize = 3;
 
@@ -144,7 +148,8 @@ impl Victim {
     }
 
     fn send(&mut self) {
-        if self.life.first == First::Survivor && !self.has_heard {
+        let has_to_wait = self.life.first == First::Survivor && !self.has_heard;
+        if has_to_wait || self.messages == MESSAGES_MAX {
             return;
         }
         let send = any_message(&mut self.random, self.life.number, self.messages, self.survivor);

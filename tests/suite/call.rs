@@ -65,6 +65,11 @@ pub(super) enum Call {
     Fork {
         lingers: bool,
     },
+    /// Forks a child that uses what it has inherited, then an endpoint of its own to send a message to this peer.
+    ForkCaller {
+        peer: AddressForm,
+        message: Vec<u8>,
+    },
 }
 
 /// What it answers.

@@ -3,6 +3,7 @@
 #[path = "../../examples/backend.rs"]
 mod backend;
 mod call;
+mod child;
 pub(crate) mod form;
 mod handle;
 mod net;

@@ -16,6 +16,7 @@ use super::call::{AddressForm, Answer, Call, QueueName};
 use super::form;
 use super::handle::{Endpoint, Queue, Vector};
 use super::net::{Queues, Transport};
+use super::payload::{payload, received, room};
 use super::worker::Worker;
 
 /// How long a test waits for something that must happen before it fails. Nothing is concluded from how soon it does.
@@ -189,6 +190,25 @@ impl Party {
         self.worker().ask_done(&Call::Fork { lingers }).expect("a process may fork");
     }
 
+    /// Has the party's process, which must be another, fork a child that tries to use the party, in vain, and then opens
+    /// one of its own and sends a message from there. Returns when the child has ended.
+    #[track_caller]
+    pub(crate) fn fork_caller(&self, peer: &Party, message: &[u8]) {
+        let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
+        let call = Call::ForkCaller { peer, message: message.to_vec() };
+        self.worker().ask_done(&call).expect("a process may fork");
+    }
+
+    /// Has the party's process, which must be another, stand still. Nothing may be asked of it until it goes on.
+    pub(crate) fn stop(&self) {
+        self.worker().stop();
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume(&self) {
+        self.worker().resume();
+    }
+
     #[track_caller]
     fn worker(&self) -> &Worker {
         match &self.cq {
@@ -219,6 +239,19 @@ impl Party {
         match &self.cq {
             Queue::Here(cq) => poll(cq),
             Queue::There { worker, name, .. } => ended(worker.ask(&Call::Poll(*name))),
+        }
+    }
+
+    /// One message each way between parties that know each other, too long for any shortcut.
+    #[track_caller]
+    pub(crate) fn exchange(&self, other: &Party) {
+        const LEN_BYTES: usize = 100_000;
+        for (from, to) in [(self, other), (other, self)] {
+            let any = FabricAddress::UNSPECIFIED;
+            to.endpoint.recv(room(LEN_BYTES), any, 1).expect("room for a receive");
+            from.endpoint.send(payload(1, LEN_BYTES), from.address_of(to), 2).expect("room for a send");
+            assert!(received(&to.completion().buffer) == payload(1, LEN_BYTES));
+            assert_eq!(from.completion().context, 2);
         }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use super::posix::{give_free_memory_back, heap_bytes};
+
 /// Everything of a process that could be left over: equal before and after where nothing is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Possessions {
@@ -13,10 +15,34 @@ pub(crate) struct Possessions {
     shared_files: BTreeSet<String>,
 }
 
+/// How much memory a process has.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Memory {
+    /// What it has for itself alone, apart from what is free of its heap, in bytes. The C library keeps some more.
+    pub(crate) resident_bytes: u64,
+    /// What is in use of its heap, in bytes; 0 where nobody counts.
+    pub(crate) heap_bytes: u64,
+}
+
 impl Possessions {
     /// Those of this process.
     pub(crate) fn now() -> Possessions {
         Possessions { descriptors: descriptors(), mappings: mappings(), shared_files: shared_files() }
+    }
+}
+
+impl Memory {
+    /// That of this process.
+    pub(crate) fn now() -> Memory {
+        give_free_memory_back();
+        Memory { resident_bytes: resident_bytes(), heap_bytes: heap_bytes().unwrap_or(0) }
+    }
+
+    pub(crate) fn max(self, other: Memory) -> Memory {
+        Memory {
+            resident_bytes: self.resident_bytes.max(other.resident_bytes),
+            heap_bytes: self.heap_bytes.max(other.heap_bytes),
+        }
     }
 }
 
@@ -41,4 +67,11 @@ fn shared_files() -> BTreeSet<String> {
     let Ok(listed) = fs::read_dir("/dev/shm") else { return BTreeSet::new() };
     let names = listed.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter(|name| name.contains("homespun")).collect()
+}
+
+fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux says it");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line with this name");
+    let kib = line.trim().strip_suffix(" kB").expect("it is counted in KiB");
+    kib.parse::<u64>().expect("a number") * 1024
 }

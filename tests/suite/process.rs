@@ -15,9 +15,11 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::posix;
 
 /// Says that a process was started by [`Process::spawn`].
 const VARIABLE: &str = "HOMESPUN_TEST_PROCESS";
@@ -93,6 +95,16 @@ impl Process {
     pub(crate) fn kill(&mut self) -> ExitStatus {
         self.child.kill().expect("it was not waited for");
         self.ended()
+    }
+
+    /// Has it stand still. Returns when it does.
+    pub(crate) fn stop(&self) {
+        posix::stop(Pid::from_child(&self.child));
+    }
+
+    /// Has it go on.
+    pub(crate) fn resume(&self) {
+        posix::resume(Pid::from_child(&self.child));
     }
 
     /// Waits until it has died by itself.

@@ -5,14 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use homespun::{Address, AddressVector, CompletionQueue, Error, FabricAddress};
+use homespun::{Address, AddressVector, Bytes, CompletionQueue, Error, FabricAddress};
 
 use super::call::{AddressForm, Answer, Call, Direction, QueueName, RefusedForm};
+use super::child;
 use super::form::EndedForm;
 use super::handle::{Endpoint, Queue};
-use super::net::{Net, Turns};
+use super::net::{Net, Transport, Turns};
 use super::party::{Ended, Party, poll};
-use super::posix::{become_user, fork_idle_child};
+use super::posix::{become_user, fork_idle_child, in_forked_child};
 use super::process::{Channel, Process};
 use super::raw::RawRoom;
 use super::seccomp::{COPIES_ACROSS, refuse};
@@ -70,6 +71,16 @@ impl Worker {
         self.process().kill();
     }
 
+    /// Has the party's process stand still.
+    pub(super) fn stop(&self) {
+        self.process().stop();
+    }
+
+    /// Has it go on.
+    pub(super) fn resume(&self) {
+        self.process().resume();
+    }
+
     fn process(&self) -> MutexGuard<'_, Process> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,6 +88,7 @@ impl Worker {
 
 /// The party in its process.
 struct Host {
+    transport: Transport,
     /// `None` once it was closed: what has ended can still be read.
     endpoint: Option<Endpoint>,
     cq: CompletionQueue,
@@ -88,10 +100,11 @@ struct Host {
 }
 
 impl Host {
-    fn new(party: Party, is_awake: bool) -> Host {
+    fn new(transport: Transport, party: Party, is_awake: bool) -> Host {
         let Party { endpoint, cq, receive_cq, av, .. } = party;
         let queue = |queue: Queue| queue.as_here().clone();
         Host {
+            transport,
             endpoint: Some(endpoint),
             cq: queue(cq),
             receive_cq: receive_cq.map(queue),
@@ -136,6 +149,14 @@ impl Host {
             Call::Progress => self.progress(),
             Call::RefuseCopies { errno } => refuse(&COPIES_ACROSS, errno),
             Call::Fork { lingers } => fork_idle_child(lingers),
+            Call::ForkCaller { peer: AddressForm(peer), message } => {
+                // Besides this thread there is at most the one that waits for its end.
+                in_forked_child(|| {
+                    let endpoint = self.endpoint.take().expect("the party has an endpoint");
+                    child::fail_with(endpoint, &self.cq, &self.av, peer);
+                    child::send_with_its_own(&self.transport, peer, Bytes::from(message));
+                });
+            }
             Call::CloseEndpoint => self.endpoint = None,
             Call::Poll(name) => return Answer::Ended(poll(self.queue(name)).map(EndedForm::from)),
             Call::Next(name) => return Answer::Ended(self.next(name).map(EndedForm::from)),
@@ -246,5 +267,5 @@ fn a_party_in_a_process_of_its_own() {
         format: Some(party.cq.format()),
     };
     channel.tell(&opened).expect("a test that listens");
-    Host::new(party, is_awake).serve(&mut channel);
+    Host::new(transport, party, is_awake).serve(&mut channel);
 }

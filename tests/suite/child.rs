@@ -1,0 +1,75 @@
+//! What a forked child does: in vain with the endpoint that it has inherited, and with one of its own.
+
+use std::collections::BTreeSet;
+
+use homespun::endpoint::Send;
+use homespun::flags::OpFlags;
+use homespun::transport::LinkError;
+use homespun::{Address, AddressVector, Bytes, CompletionQueue, FabricAddress, OperationError};
+
+use super::handle::Endpoint;
+use super::net::{Net, Transport, Turns};
+use super::party::{Deadline, poll};
+use super::payload::{payload, room};
+
+/// How many rounds without an event mean that there will be none.
+const SILENT_ROUNDS: usize = 50;
+
+/// Contexts from here on are those of the child's own sends.
+const SENDS: u64 = 1 << 32;
+
+/// The context of its receives.
+const RECEIVE: u64 = 2 << 32;
+
+/// The lengths of its messages.
+const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
+
+/// Calls everything that an endpoint and its queue have, closes the endpoint, and makes sure that each operation has
+/// ended, and none in success.
+pub(super) fn fail_with(endpoint: Endpoint, cq: &CompletionQueue, av: &AddressVector, peer: Address) {
+    let to = av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
+    for (context, len_bytes) in (SENDS..).zip(LENS_BYTES) {
+        let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::INJECT_COMPLETE);
+        let send = Send { buffers, to, context, flags, ..Send::default() };
+        endpoint.sendmsg(send).expect("room for a send");
+        endpoint.inject(b"lost", to, None, None).expect("room for a send");
+        endpoint.recv(room(8), FabricAddress::UNSPECIFIED, RECEIVE).expect("room for a receive");
+    }
+    fail_all_sends(cq);
+    for _ in LENS_BYTES {
+        endpoint.cancel(RECEIVE).expect("the receive stays posted");
+        let cancelled = poll(cq).expect("it ends at once").expect_err("it was cancelled");
+        assert_eq!(cancelled.error, OperationError::Cancelled);
+    }
+    drop(endpoint);
+    assert!(poll(cq).is_none(), "an operation has ended twice");
+}
+
+/// Reads that all sends have failed. What the parent has under way fails as well, which is another matter there.
+fn fail_all_sends(cq: &CompletionQueue) {
+    let mut unended: BTreeSet<u64> = (SENDS..).take(LENS_BYTES.len()).collect();
+    let deadline = Deadline::new();
+    let mut silent_rounds = 0;
+    while !unended.is_empty() || silent_rounds < SILENT_ROUNDS {
+        match poll(cq) {
+            // It had ended before there was a child.
+            Some(Ok((completion, _))) => assert!(completion.context < SENDS, "{completion:?}"),
+            Some(Err(failed)) => {
+                let is_denied = matches!(failed.error, OperationError::Link(LinkError::Denied(_)));
+                assert!(is_denied, "{failed:?}");
+                unended.remove(&failed.completion.context);
+            }
+            None => silent_rounds += 1,
+        }
+        deadline.pause("the end of a child's sends");
+    }
+}
+
+/// Sends a message from an endpoint of the child's own.
+pub(super) fn send_with_its_own(transport: &Transport, peer: Address, message: Bytes) {
+    let net = Net::new(transport, Turns::Alternate);
+    let party = net.party();
+    let to = party.av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
+    party.endpoint.send(message, to, SENDS).expect("room for a send");
+    assert_eq!(party.completion().context, SENDS);
+}
