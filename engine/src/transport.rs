@@ -29,8 +29,8 @@ pub enum Sent {
     /// Nothing was taken; the same call may be repeated later. Also the answer on a link that has broken, until that
     /// is reported.
     Full,
-    /// The header and this many bytes of the payload, fewer than all, were taken. The link accepts nothing
-    /// else until [`Transport::resume`] has delivered the rest.
+    /// The header and this many bytes of the payload, fewer than all, were taken. Nothing else may be given to the
+    /// link until [`Transport::resume`] has delivered the rest.
     Partial(usize),
     /// All of it was taken; the payload will not be read again.
     Whole,
@@ -88,7 +88,7 @@ pub enum Pull {
     /// What the peer named is not memory of the peer, or not all of it. The link is sound.
     Fault,
     /// The peer is gone, or no longer exposes anything. Nothing that was put in place is to be believed. That the link
-    /// is down is reported by the next [`receive`](Transport::receive).
+    /// is down is reported by one of the next calls of [`receive`](Transport::receive).
     Gone,
 }
 

@@ -1,5 +1,7 @@
 //! The transport: all links of one endpoint.
 
+mod meeting;
+
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem;
@@ -15,14 +17,11 @@ use homespun_engine::transport::{
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
 
-use crate::control::{Control, DialError, Handover, Heard, errno};
 use crate::fork::Birth;
-use crate::hello::Greeting;
 use crate::limits::{
-    ACCEPT_BATCH_CONNECTIONS, BUSY_PASSES_PER_LOOK, COLD_AFTER_LOOKS, HALF_OPEN_MAX_LINKS,
-    IDLE_PASSES_PER_LOOK, PULL_MIN_BYTES, RETRY_MS, RING_TURN_FRAMES,
+    BUSY_PASSES_PER_LOOK, COLD_AFTER_LOOKS, IDLE_PASSES_PER_LOOK, PULL_MIN_BYTES, RETRY_MS, RING_TURN_FRAMES,
 };
-use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
+use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
 use crate::memory;
 use crate::poller::{Poller, Source};
@@ -336,161 +335,6 @@ impl ShmTransport {
         }
     }
 
-    /// Connects, or waits until the peer lets more wait, or fails, which is reported later.
-    fn dial(&mut self, id: LinkId) {
-        let Some(&Slot::Waiting(to)) = self.links.get(id) else {
-            self.attention.push(id);
-            return;
-        };
-        let dialled = Control::dial(to).and_then(|control| {
-            let mut link = Box::new(Link::new(control, Origin::Connected(to)));
-            match greet(&mut link, id, self.who, &self.poller) {
-                Ok(()) => Ok(link),
-                // Rings of this user, handed over and not yet taken, are as many as may be: some will be taken.
-                Err(LinkError::System(IN_FLIGHT)) => Err(DialError::Busy),
-                Err(error) => Err(DialError::Failed(error)),
-            }
-        });
-        let slot = match dialled {
-            Ok(link) => Slot::Made(link),
-            Err(DialError::Busy) => {
-                self.waiting.push(id);
-                return;
-            }
-            Err(DialError::Failed(error)) => {
-                self.attention.push(id);
-                Slot::Failed(error)
-            }
-        };
-        if let Some(place) = self.links.get_mut(id) {
-            *place = slot;
-        }
-    }
-
-    /// Takes in connections that wait at the listener.
-    fn accept(&mut self) {
-        for _ in 0..ACCEPT_BATCH_CONNECTIONS {
-            let Some(socket) = self.listener.as_mut().and_then(Listener::accept) else { return };
-            if self.half_open.len() >= HALF_OPEN_MAX_LINKS
-                && let Some((_, oldest)) = self.half_open.pop_first()
-            {
-                tracing::debug!(link = oldest.0, "dropped: too many connections owe their hello");
-                self.remove(oldest);
-            }
-            let Ok(control) = Control::accepted(socket) else { continue };
-            let serial = self.accepted_count;
-            self.accepted_count += 1;
-            let id = self.links.insert(Slot::Made(Box::new(Link::new(control, Origin::Accepted(serial)))));
-            let Some(Slot::Made(link)) = self.links.get(id) else { continue };
-            match self.poller.add(&link.control, Source::Control(id)) {
-                Ok(()) => {
-                    tracing::debug!(link = id.0, "accepted");
-                    self.half_open.insert(serial, id);
-                    // Usually the peer's hello is there already.
-                    self.attention.push(id);
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "dropped: it could not be watched");
-                    self.links.remove(id);
-                }
-            }
-        }
-    }
-
-    /// Hears what control sockets have to say, and reports what could not be reported sooner.
-    fn attend(&mut self, receiver: &mut impl Receiver) -> u32 {
-        let mut reported = 0;
-        let mut attention = mem::take(&mut self.attention);
-        for id in attention.drain(..) {
-            reported += match self.links.get(id) {
-                Some(Slot::Made(_)) if self.birth.is_elsewhere() => self.end(id, IN_A_CHILD, receiver),
-                Some(Slot::Made(link)) => match link.control.listen() {
-                    Ok(Heard::Nothing) if link.has_hung_up => self.lose(id, receiver),
-                    Ok(Heard::Nothing) => 0,
-                    Ok(Heard::Greeting(handover)) => {
-                        // What may have come after it is heard in the next pass.
-                        self.attention.push(id);
-                        self.meet(id, *handover, receiver)
-                    }
-                    Ok(Heard::HungUp) => self.lose(id, receiver),
-                    Err(error) => self.end(id, error, receiver),
-                },
-                Some(Slot::Failed(error)) => {
-                    let error = error.clone();
-                    self.end(id, error, receiver)
-                }
-                Some(Slot::Waiting(_)) | None => 0,
-            };
-        }
-        reported
-    }
-
-    /// The peer has said hello.
-    fn meet(&mut self, id: LinkId, handover: Handover, receiver: &mut impl Receiver) -> u32 {
-        let Hello { address, instance } = handover.greeting.who;
-        if address.format() != self.address.format() {
-            let why = LinkError::Protocol("an endpoint with another address format");
-            return self.end(id, why, receiver);
-        }
-        match self.establish(id, handover) {
-            Ok(Origin::Connected(to)) => receiver.link(id, LinkEvent::Up { peer: to, instance }),
-            Ok(Origin::Accepted(serial)) => {
-                self.half_open.remove(&serial);
-                receiver.link(id, LinkEvent::Up { peer: address, instance });
-            }
-            Err(error) => return self.end(id, error, receiver),
-        }
-        tracing::debug!(link = id.0, peer = %address, "up");
-        1
-    }
-
-    /// Takes over what the peer handed over, and answers a peer that connected.
-    fn establish(&mut self, id: LinkId, handover: Handover) -> Result<Origin, LinkError> {
-        const GONE: LinkError = LinkError::System(Errno::ECONNRESET);
-        let Some(Slot::Made(link)) = self.links.get_mut(id) else { return Err(GONE) };
-        if link.incoming.is_some() {
-            return Err(LinkError::Protocol("a second hello"));
-        }
-        let incoming = link.incoming.insert(Incoming::take_over(handover, &link.control)?);
-        let system = |error: io::Error| LinkError::System(errno(&error));
-        self.poller.add(&incoming.doorbell, Source::Doorbell(id)).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => LinkError::Protocol("what was handed over is no doorbell"),
-            _ => system(error),
-        })?;
-        if let Some(pidfd) = &incoming.pidfd {
-            self.poller.add(pidfd, Source::Process(id)).map_err(system)?;
-        }
-        heat(&mut self.hot, id, link);
-        let origin = link.origin;
-        if !origin.is_connected() {
-            greet(link, id, self.who, &self.poller)?;
-        }
-        Ok(origin)
-    }
-
-    /// The peer has let go of its end. What it has left in its ring is read first.
-    fn lose(&mut self, id: LinkId, receiver: &mut impl Receiver) -> u32 {
-        match self.links.get(id) {
-            Some(Slot::Made(link)) if link.incoming.is_some() => {
-                self.hang_up(id);
-                0
-            }
-            _ => self.end(id, LinkError::System(Errno::ECONNRESET), receiver),
-        }
-    }
-
-    /// Nothing more comes from the peer than what is in its ring.
-    fn hang_up(&mut self, id: LinkId) {
-        if let Some(Slot::Made(link)) = self.links.get_mut(id) {
-            link.has_hung_up = true;
-            if link.incoming.is_some() {
-                heat(&mut self.hot, id, link);
-            } else {
-                self.attention.push(id);
-            }
-        }
-    }
-
     /// Reads the hot rings in turn.
     #[inline]
     fn read_rings(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32 {
@@ -610,29 +454,6 @@ impl Drop for ShmTransport {
     }
 }
 
-/// Hands this side's ring over, and starts to watch a connection that this side made.
-fn greet(link: &mut Link, id: LinkId, who: Hello, poller: &Poller) -> Result<(), LinkError> {
-    let is_connected = link.origin.is_connected();
-    let mut greet = || {
-        let (outgoing, ring) = Outgoing::open()?;
-        if is_connected {
-            poller.add(&link.control, Source::Control(id))?;
-        }
-        let greeting = Greeting { who, cookie: outgoing.cookie.at() };
-        match link.control.greet(&greeting, ring.as_fd(), outgoing.doorbell().as_fd()) {
-            // A peer that has ended already may have left something to read.
-            Err(error) if has_ended(&error) && !is_connected => link.has_hung_up = true,
-            result => result?,
-        }
-        link.outgoing = Some(outgoing);
-        Ok(())
-    };
-    greet().map_err(|error: io::Error| LinkError::System(errno(&error)))
-}
-
-/// Too many descriptors are on their way from process to process.
-const IN_FLIGHT: Errno = Errno::new(libc::ETOOMANYREFS);
-
 /// What becomes of links in a forked child.
 const IN_A_CHILD: LinkError =
     LinkError::Denied("the endpoint belongs to the process that this one was forked from");
@@ -650,8 +471,4 @@ fn heat(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
 
 fn is_whole(sent: &Sent) -> bool {
     *sent == Sent::Whole
-}
-
-fn has_ended(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
