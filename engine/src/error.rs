@@ -134,6 +134,9 @@ pub enum OperationError {
     /// The application cancelled the operation.
     #[error("cancelled")]
     Cancelled,
+    /// No message that a peek asked for has arrived.
+    #[error("no such message has arrived")]
+    NoMessage,
     /// The sender's memory, where the message was to be fetched from, could not be read. Both sides are told.
     #[error("the memory of the message could not be read")]
     Fault,
@@ -148,6 +151,7 @@ impl OperationError {
         match self {
             OperationError::Truncated { .. } => Errno::ETRUNC,
             OperationError::Cancelled => Errno::ECANCELED,
+            OperationError::NoMessage => Errno::ENOMSG,
             OperationError::Fault => Errno::EFAULT,
             OperationError::Link(error) => error.errno(),
         }

@@ -97,7 +97,7 @@ bitflags! {
         const COMMIT_COMPLETE = 1 << 30;
         /// Complete when the peer's application has matched the message.
         const MATCH_COMPLETE = 1 << 31;
-        /// Throw a claimed message away.
+        /// Throw a message away that a peek finds, or has claimed.
         const DISCARD = 1 << 58;
         /// Receive a message that was claimed by a peek.
         const CLAIM = 1 << 59;

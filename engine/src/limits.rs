@@ -28,3 +28,30 @@ pub const PULL_STEP_MAX_BYTES: usize = 4 << 20;
 
 /// How much is pulled in one pass, in bytes, before frames are looked at again; the step that goes beyond is the last.
 pub const PULL_PASS_MAX_BYTES: usize = 16 << 20;
+
+/// How much memory of an endpoint unexpected messages may take in all by default, in bytes
+/// (`rx_attr.total_buffered_recv`).
+pub const UNEXPECTED_BUDGET_DEFAULT_BYTES: usize = 64 << 20;
+
+/// The least that an endpoint has for unexpected messages, in bytes: what every link begins with.
+pub const UNEXPECTED_BUDGET_MIN_BYTES: usize = CREDIT_INITIAL_BYTES as usize;
+
+/// The most that an endpoint may set aside for unexpected messages, in bytes: as good as no limit, but sums of it cannot
+/// overflow.
+pub const UNEXPECTED_BUDGET_MAX_BYTES: usize = usize::MAX / 4;
+
+/// What a message costs its sender in credit beside its payload, in bytes: what the receiver needs to keep it until it is
+/// received. A request costs this much, and its payload nothing.
+pub const MESSAGE_COST_BYTES: u64 = 512;
+
+/// How much credit a link begins with, in bytes, before the receiver has said anything.
+pub const CREDIT_INITIAL_BYTES: u64 = 32 << 10;
+
+/// The largest message that travels eagerly, in bytes; a longer one waits for the receiver to ask for it.
+pub const EAGER_MAX_BYTES: usize = 256 << 10;
+
+/// How often a connection attempt that was cut short is repeated before what waits for it fails.
+pub const CONNECT_RETRIES_MAX: u32 = 3;
+
+/// For how many passes a link to an endpoint that was replaced may bring nothing before it is ended.
+pub const FORMER_LINK_IDLE_PASSES_MAX: u32 = 1000;

@@ -117,6 +117,11 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.remove(receive)
     }
 
+    /// Takes all posted receives that accept messages from this source alone, the earliest first.
+    pub fn take_posted_for(&mut self, source: PeerId) -> Vec<R> {
+        self.posted.take_where(|criteria| criteria.source == Some(source))
+    }
+
     /// Drops an unexpected message. Returns whether it was there.
     pub fn remove_unexpected(&mut self, message: U) -> bool {
         self.unexpected.remove(message)

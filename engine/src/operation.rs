@@ -8,7 +8,7 @@ use crate::error::OperationError;
 use crate::flags::CompletionFlags;
 use crate::matching::Criteria;
 use crate::peer_id::PeerId;
-use crate::wire::Message;
+use crate::wire::{Awaits, Message};
 
 new_key_type! {
     /// Names a send operation until it ends.
@@ -34,6 +34,20 @@ pub enum Level {
     /// A message is acknowledged once its last byte was placed or buffered, however it travels, so this level and
     /// [`Level::Transmit`] are reached at the same moment.
     Delivery,
+    /// The peer's application has matched the message, and it is in its buffer, or has thrown it away
+    /// (`FI_MATCH_COMPLETE`).
+    Match,
+}
+
+impl Level {
+    /// What the sender has to hear of a message before this level is reached.
+    pub(crate) fn awaits(self) -> Awaits {
+        match self {
+            Level::Inject => Awaits::Nothing,
+            Level::Transmit | Level::Delivery => Awaits::Arrival,
+            Level::Match => Awaits::Match,
+        }
+    }
 }
 
 /// A send to be posted: `fi_msg(3)`, `fi_tagged(3)`.
@@ -55,6 +69,9 @@ pub struct SendRequest {
     pub signalled: bool,
     /// Whether the source may be reused as soon as the request was accepted (`FI_INJECT`).
     pub inject: bool,
+    /// Whether this send, and all after it to the same peer, wait until all before it have completed, and have reached
+    /// the level of this one (`FI_FENCE`).
+    pub fence: bool,
 }
 
 /// A receive to be posted: `fi_msg(3)`, `fi_tagged(3)`.
@@ -72,6 +89,30 @@ pub struct ReceiveRequest {
     pub signalled: bool,
 }
 
+/// A look at the unexpected messages: `FI_PEEK`, `fi_tagged(3)`.
+#[derive(Debug)]
+pub struct PeekRequest {
+    /// Whether a tagged message is wanted.
+    pub tagged: bool,
+    /// Which messages are wanted; for an untagged one only the source counts.
+    pub criteria: Criteria,
+    /// Given back in the completion. It names the message that was claimed.
+    pub context: u64,
+    /// What becomes of the message.
+    pub then: Found,
+}
+
+/// What becomes of a message that a peek has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// It stays where it is.
+    Stays,
+    /// It is set aside for the one who looked, and no other receive takes it (`FI_CLAIM`).
+    IsClaimed,
+    /// It is thrown away (`FI_DISCARD`).
+    IsDiscarded,
+}
+
 /// A send that has not ended.
 #[derive(Debug)]
 pub(crate) struct Send {
@@ -81,6 +122,8 @@ pub(crate) struct Send {
     pub(crate) signalled: bool,
     /// Whether the peer may fetch it from the source, which then is read long after the post.
     pub(crate) may_be_fetched: bool,
+    /// Whether it waits for all sends before it.
+    pub(crate) fence: bool,
 }
 
 /// A receive that has not ended.
@@ -90,16 +133,6 @@ pub(crate) struct Receive {
     pub(crate) tagged: bool,
     pub(crate) context: u64,
     pub(crate) signalled: bool,
-}
-
-/// A message that nobody has asked for yet, or the part of it that has arrived.
-#[derive(Debug)]
-pub(crate) struct Unexpected {
-    pub(crate) source: PeerId,
-    pub(crate) message: Message,
-    pub(crate) bytes: Vec<u8>,
-    /// What fetches the rest of it, if it has to be fetched.
-    pub(crate) fetch: Option<FetchId>,
 }
 
 impl Send {
@@ -172,6 +205,6 @@ impl Receive {
 }
 
 #[inline(always)]
-fn kind(tagged: bool) -> CompletionFlags {
+pub(crate) fn kind(tagged: bool) -> CompletionFlags {
     if tagged { CompletionFlags::TAGGED } else { CompletionFlags::MSG }
 }

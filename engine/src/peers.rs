@@ -28,6 +28,8 @@ pub(crate) struct Peer {
     pub(crate) links: SmallVec<[LinkId; 2]>,
     /// Sends that the link has not taken yet, in the order of their posting.
     pub(crate) queue: VecDeque<SendId>,
+    /// How many attempts to connect were cut short in a row.
+    pub(crate) connect_retries: u32,
     /// Whether the peer is on the engine's list of peers with something to transmit.
     pub(crate) is_active: bool,
 }
@@ -42,6 +44,7 @@ impl Peers {
                 transmit: None,
                 links: SmallVec::new(),
                 queue: VecDeque::new(),
+                connect_retries: 0,
                 is_active: false,
             });
             PeerId(u32::try_from(self.known.len() - 1).expect("fewer than 2^32 peers fit into memory"))

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::Sent;
-use homespun_engine::wire::{Header, Message};
+use homespun_engine::wire::{Awaits, Header, Message};
 
 use crate::line::sequence;
 use crate::ring::recorder::{LINK, Recorder};
@@ -87,17 +87,29 @@ impl Run {
             len_bytes: len_bytes as u64,
             tag: (kind & 8 != 0).then_some(len_bytes as u64),
             data: (kind & 16 != 0).then_some(7),
-            wants_ack: kind & 32 != 0,
+            awaits: match (kind & 32 != 0, kind & 128 != 0) {
+                (false, _) => Awaits::Nothing,
+                (true, false) => Awaits::Arrival,
+                (true, true) => Awaits::Match,
+            },
         };
+        let is_so = kind & 32 != 0;
         let op = len_bytes as u64;
         let remote_bytes = len_bytes % (REMOTE_MAX_BYTES + 1);
         let header = match kind % 8 {
             0..=2 => Header::Message(message),
             3 => Header::Ack { received: op },
             4 => Header::Request { message, op, remote_bytes: remote_bytes as u8 },
-            5 => Header::Clear { op, cannot_pull: message.wants_ack },
+            5 => Header::Clear { op, cannot_pull: is_so },
             6 => Header::Data { op, len_bytes: op },
-            _ => Header::Done { op, fault: message.wants_ack },
+            // The frames without payload share a number; what else a message would have says which it is.
+            _ => match kind / 8 % 4 + kind / 128 * 4 {
+                0 | 1 => Header::Done { op, fault: is_so },
+                2 | 3 | 4 => Header::Matched { number: op },
+                5 => Header::Credit { granted_bytes: op },
+                6 => Header::Fence { matched: is_so },
+                _ => Header::Fenced,
+            },
         };
         let payload: Vec<u8> = (0..header.payload_len_bytes()).map(|n| (n ^ n >> 8) as u8).collect();
         let sent = if kind & 64 != 0 && payload.len() <= INLINE_MAX_BYTES {

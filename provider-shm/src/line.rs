@@ -10,14 +10,20 @@
 //!  +----------+------+-------+-----+    +-------+-----+------+--------+ - - - - +
 //!   32 bits    8      8       16
 //!
-//!  kind        flags                                value     length
-//!  1  message  TAGGED DATA WANTS_ACK OUTSIDE LONG   -         if LONG
-//!  2  ack      -                                    count     -
-//!  3  request  TAGGED DATA WANTS_ACK OUTSIDE        op        yes
-//!  4  clear    CANNOT_PULL                          op        -
-//!  5  data     OUTSIDE LONG                         op        if LONG
-//!  6  done     FAULT                                op        -
-//!  7  piece    -                                    -         -
+//!  kind        flags                           value            length
+//!  1  message  TAGGED DATA OUTSIDE LONG and    -                if LONG
+//!              either of ARRIVAL MATCH
+//!  2  ack      -                               count            -
+//!  3  request  TAGGED DATA OUTSIDE and either  op               yes
+//!              of ARRIVAL MATCH
+//!  4  clear    CANNOT_PULL                     op               -
+//!  5  data     OUTSIDE LONG                    op               if LONG
+//!  6  done     FAULT                           op               -
+//!  7  matched  -                               number           -
+//!  8  credit   -                               limit in bytes   -
+//!  9  fence    MATCH                           -                -
+//! 10  fenced   -                               -                -
+//! 11  piece    -                               -                -
 //! ```
 //!
 //! `len` is the length of the payload in this line, or with `OUTSIDE`, that of the piece of it which lies in the data
@@ -33,7 +39,7 @@ mod tests;
 
 use bitflags::bitflags;
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use homespun_engine::wire::{Header, Message, WireError};
+use homespun_engine::wire::{Awaits, Header, Message, WireError};
 
 use crate::segment::LINE_WORDS;
 
@@ -76,7 +82,11 @@ mod kind {
     pub(super) const CLEAR: u8 = 4;
     pub(super) const DATA: u8 = 5;
     pub(super) const DONE: u8 = 6;
-    pub(super) const PIECE: u8 = 7;
+    pub(super) const MATCHED: u8 = 7;
+    pub(super) const CREDIT: u8 = 8;
+    pub(super) const FENCE: u8 = 9;
+    pub(super) const FENCED: u8 = 10;
+    pub(super) const PIECE: u8 = 11;
 }
 
 bitflags! {
@@ -87,8 +97,8 @@ bitflags! {
         const TAGGED = 1 << 0;
         /// There is completion data.
         const DATA = 1 << 1;
-        /// The sender waits for an acknowledgement.
-        const WANTS_ACK = 1 << 2;
+        /// The sender waits to hear that it has arrived.
+        const ARRIVAL = 1 << 2;
         /// The receiver of a request cannot pull.
         const CANNOT_PULL = 1 << 3;
         /// What was exposed could not be read.
@@ -97,11 +107,16 @@ bitflags! {
         const OUTSIDE = 1 << 5;
         /// There are further pieces.
         const LONG = 1 << 6;
+        /// The sender waits to hear that it was matched.
+        const MATCH = 1 << 7;
     }
 }
 
 /// The flags of a message, eager or requested.
-const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(Flags::WANTS_ACK);
+const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(AWAITS_FLAGS);
+
+/// What a sender waits for, of which there is one thing at most.
+const AWAITS_FLAGS: Flags = Flags::ARRIVAL.union(Flags::MATCH);
 
 /// The flags of a payload of any length.
 const PAYLOAD_FLAGS: Flags = Flags::OUTSIDE.union(Flags::LONG);
@@ -109,11 +124,25 @@ const PAYLOAD_FLAGS: Flags = Flags::OUTSIDE.union(Flags::LONG);
 impl Flags {
     #[inline]
     fn of(message: &Message) -> Flags {
-        let mut flags = Flags::empty();
+        let mut flags = match message.awaits {
+            Awaits::Nothing => Flags::empty(),
+            Awaits::Arrival => Flags::ARRIVAL,
+            Awaits::Match => Flags::MATCH,
+        };
         flags.set(Flags::TAGGED, message.tag.is_some());
         flags.set(Flags::DATA, message.data.is_some());
-        flags.set(Flags::WANTS_ACK, message.wants_ack);
         flags
+    }
+
+    #[inline]
+    fn awaits(self) -> Awaits {
+        if self.contains(Flags::ARRIVAL) {
+            Awaits::Arrival
+        } else if self.contains(Flags::MATCH) {
+            Awaits::Match
+        } else {
+            Awaits::Nothing
+        }
     }
 }
 
@@ -162,7 +191,13 @@ pub(crate) fn room_bytes(header: &Header) -> usize {
     let words = match header {
         Header::Message(message) => words_of(message),
         Header::Request { message, .. } => 2 + words_of(message),
-        Header::Ack { .. } | Header::Clear { .. } | Header::Data { .. } | Header::Done { .. } => 1,
+        Header::Ack { .. }
+        | Header::Clear { .. }
+        | Header::Data { .. }
+        | Header::Done { .. }
+        | Header::Matched { .. }
+        | Header::Credit { .. } => 1,
+        Header::Fence { .. } | Header::Fenced => 0,
     };
     ROOM_MAX_BYTES - words * WORD_BYTES
 }
@@ -198,6 +233,10 @@ pub(crate) fn emit(
         }
         Header::Data { op, .. } => (kind::DATA, none, Some(*op), None),
         Header::Done { op, fault } => (kind::DONE, if *fault { Flags::FAULT } else { none }, Some(*op), None),
+        Header::Matched { number } => (kind::MATCHED, none, Some(*number), None),
+        Header::Credit { granted_bytes } => (kind::CREDIT, none, Some(*granted_bytes), None),
+        Header::Fence { matched } => (kind::FENCE, if *matched { Flags::MATCH } else { none }, None, None),
+        Header::Fenced => (kind::FENCED, none, None, None),
     };
     if let Some(value) = value {
         push(value);
@@ -285,13 +324,15 @@ pub(crate) fn parse(
         kind::DATA => PAYLOAD_FLAGS,
         kind::CLEAR => Flags::CANNOT_PULL,
         kind::DONE => Flags::FAULT,
-        kind::ACK => Flags::empty(),
+        kind::ACK | kind::MATCHED | kind::CREDIT | kind::FENCED => Flags::empty(),
+        kind::FENCE => Flags::MATCH,
         kind::PIECE if flags.is_empty() => return Ok(Parsed::Piece(here_bytes)),
         kind::PIECE => return Err(WireError::UnknownFlag),
         _ => return Err(WireError::UnknownKind),
     };
     // Only where there is one piece can there be another.
-    if !known.contains(flags) || flags & PAYLOAD_FLAGS == Flags::LONG {
+    let is_contradictory = flags.contains(AWAITS_FLAGS) || flags & PAYLOAD_FLAGS == Flags::LONG;
+    if is_contradictory || !known.contains(flags) {
         return Err(WireError::UnknownFlag);
     }
 
@@ -302,20 +343,24 @@ pub(crate) fn parse(
             word(used - 1)
         })
     };
-    let value = next(kind != kind::MESSAGE).unwrap_or_default();
+    let value = next(!matches!(kind, kind::MESSAGE | kind::FENCE | kind::FENCED)).unwrap_or_default();
     let tag = next(flags.contains(Flags::TAGGED));
     let data = next(flags.contains(Flags::DATA));
     let len_bytes = next(kind == kind::REQUEST || flags.contains(Flags::LONG)).unwrap_or(here_bytes as u64);
     if len_bytes > MESSAGE_MAX_BYTES {
         return Err(WireError::ImpossibleLength);
     }
-    let message = Message { len_bytes, tag, data, wants_ack: flags.contains(Flags::WANTS_ACK) };
+    let message = Message { len_bytes, tag, data, awaits: flags.awaits() };
     let header = match kind {
         kind::ACK => Header::Ack { received: value },
         kind::REQUEST => Header::Request { message, op: value, remote_bytes: remote_bytes(here_bytes)? },
         kind::CLEAR => Header::Clear { op: value, cannot_pull: flags.contains(Flags::CANNOT_PULL) },
         kind::DATA => Header::Data { op: value, len_bytes },
         kind::DONE => Header::Done { op: value, fault: flags.contains(Flags::FAULT) },
+        kind::MATCHED => Header::Matched { number: value },
+        kind::CREDIT => Header::Credit { granted_bytes: value },
+        kind::FENCE => Header::Fence { matched: flags.contains(Flags::MATCH) },
+        kind::FENCED => Header::Fenced,
         _ => Header::Message(message),
     };
     let len_bytes = header.payload_len_bytes();
@@ -346,7 +391,7 @@ fn parse_small(
     word: impl Fn(usize) -> u64,
     payload: &mut [u8; ROOM_MAX_BYTES],
 ) -> Result<Parsed, WireError> {
-    if !MESSAGE_FLAGS.contains(flags) {
+    if !MESSAGE_FLAGS.contains(flags) || flags.contains(AWAITS_FLAGS) {
         return Err(WireError::UnknownFlag);
     }
     let mut place = 1;
@@ -358,8 +403,7 @@ fn parse_small(
         return Err(WireError::ImpossibleLength);
     }
     copy_inline(len_bytes, place, word, payload)?;
-    let wants_ack = flags.contains(Flags::WANTS_ACK);
-    let header = Header::Message(Message { len_bytes: len_bytes as u64, tag, data, wants_ack });
+    let header = Header::Message(Message { len_bytes: len_bytes as u64, tag, data, awaits: flags.awaits() });
     Ok(Parsed::Frame(header, Found::Inline(len_bytes)))
 }
 

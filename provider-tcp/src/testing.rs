@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Provider, Receiver, Sent, Space, Transport};
-use homespun_engine::wire::{Header, Message};
+use homespun_engine::wire::{Awaits, Header, Message};
 
 use crate::{TcpProvider, TcpTransport};
 
@@ -241,7 +241,12 @@ pub(crate) fn until(what: &str, sides: &mut [&mut Side], mut done: impl FnMut(&m
 }
 
 pub(crate) fn message(len_bytes: usize, tag: u64) -> Header {
-    Header::Message(Message { len_bytes: len_bytes as u64, tag: Some(tag), data: None, wants_ack: false })
+    Header::Message(Message {
+        len_bytes: len_bytes as u64,
+        tag: Some(tag),
+        data: None,
+        awaits: Awaits::Nothing,
+    })
 }
 
 /// Payload that differs from place to place and from frame to frame.

@@ -219,6 +219,7 @@ impl Runner<'_> {
                     let failed = cq.read_error().expect("an error was announced");
                     self.ended(at, Err(failed));
                 }
+                Err(ReadError::Overrun) => panic!("the queue was overrun"),
             }
         }
     }
@@ -304,7 +305,9 @@ impl Runner<'_> {
                     ReceiveEnd::Took(self.identify(at, room_bytes, completion, source, overflow_bytes))
                 }
                 OperationError::Cancelled => ReceiveEnd::Cancelled,
-                OperationError::Fault | OperationError::Link(_) => ReceiveEnd::Broken(failed.errno()),
+                OperationError::NoMessage | OperationError::Fault | OperationError::Link(_) => {
+                    ReceiveEnd::Broken(failed.errno())
+                }
             },
         };
         self.history.receives[receive].ended = Some(end);

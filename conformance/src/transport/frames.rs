@@ -6,7 +6,7 @@ use std::thread;
 
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::{Provider, Transport};
-use homespun_engine::wire::{Header, Message};
+use homespun_engine::wire::{Awaits, Header, Message};
 
 use crate::transport::{BUDGET_FRAMES, Deadline, Event, Party, SIZES, drive, linked, message, payload};
 
@@ -39,9 +39,13 @@ pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
     let mut frames: Vec<(Header, Vec<u8>)> = Vec::new();
     for number in EXTREMES {
         frames.push((Header::Ack { received: number }, Vec::new()));
+        frames.push((Header::Matched { number }, Vec::new()));
+        frames.push((Header::Credit { granted_bytes: number }, Vec::new()));
+        frames.push((Header::Fenced, Vec::new()));
         for is_so in [false, true] {
             frames.push((Header::Clear { op: number, cannot_pull: is_so }, Vec::new()));
             frames.push((Header::Done { op: number, fault: is_so }, Vec::new()));
+            frames.push((Header::Fence { matched: is_so }, Vec::new()));
         }
         for len_bytes in [0, 1, 5000] {
             let header = Header::Data { op: number, len_bytes: len_bytes as u64 };
@@ -50,8 +54,8 @@ pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
         for (tag, data) in
             [(None, None), (Some(number), None), (None, Some(number)), (Some(!number), Some(number))]
         {
-            for wants_ack in [false, true] {
-                let message = Message { len_bytes: 300, tag, data, wants_ack };
+            for awaits in [Awaits::Nothing, Awaits::Arrival, Awaits::Match] {
+                let message = Message { len_bytes: 300, tag, data, awaits };
                 frames.push((Header::Message(message), payload(300, number)));
                 for remote_bytes in [0, 1, REMOTE_MAX_BYTES] {
                     let message = Message { len_bytes: 1 << 40, ..message };

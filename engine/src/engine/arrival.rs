@@ -1,16 +1,16 @@
 //! The way up: from the frames that a transport reports to matched, placed and completed receives.
 
 use super::Engine;
+use super::credit::eager_cost_bytes;
 use super::incoming::{Filling, Incoming, PartialRequest, Place};
 use smallvec::SmallVec;
 
 use crate::completion::{Failure, Sink};
 use crate::error::OperationError;
-use crate::matching::Matching;
-use crate::operation::{Receive, ReceiveId, Unexpected, UnexpectedId};
+use crate::operation::{Receive, ReceiveId};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkEvent, LinkId, Receiver, Space};
-use crate::wire::{Header, Message};
+use crate::wire::{Awaits, Header, Message};
 
 /// An engine that takes what a transport reports, and a sink for the completions that follow from it.
 #[derive(Debug)]
@@ -25,32 +25,6 @@ impl Engine {
         Arrivals { engine: self, sink }
     }
 
-    /// Gives a message that came early to a receive that was just posted. If it is still arriving, the rest of it is
-    /// placed directly.
-    pub(super) fn receive_unexpected(
-        &mut self,
-        mut receive: Receive,
-        id: UnexpectedId,
-        sink: &mut impl Sink,
-    ) {
-        let Some(Unexpected { source, message, bytes, fetch }) = self.unexpected.remove(id) else { return };
-        receive.destination.copy_in(0, &bytes);
-        if let Some(fetch) = fetch.and_then(|fetch| self.fetches.get_mut(fetch)) {
-            fetch.filling.place = Place::Posted(self.receives.insert(receive));
-        } else if (bytes.len() as u64) < message.len_bytes {
-            let receive = self.receives.insert(receive);
-            for link in self.peers.of(source).links.clone() {
-                if let Some(filling) = self.filling(link)
-                    && filling.place == Place::Unexpected(id)
-                {
-                    filling.place = Place::Posted(receive);
-                }
-            }
-        } else {
-            self.received(receive, source, &message, sink);
-        }
-    }
-
     /// All of a message is in its place.
     pub(super) fn filled(&mut self, id: LinkId, filling: &Filling, sink: &mut impl Sink) {
         let Some(source) = self.links.of(id).map(|link| link.peer) else { return };
@@ -61,6 +35,7 @@ impl Engine {
                     unexpected.fetch = None;
                 }
             }
+            Place::Nowhere => {}
         }
     }
 
@@ -82,7 +57,13 @@ impl Engine {
     }
 
     /// A receive that never was in the operation table has all of its message.
-    fn received(&mut self, mut receive: Receive, source: PeerId, message: &Message, sink: &mut impl Sink) {
+    pub(super) fn received(
+        &mut self,
+        mut receive: Receive,
+        source: PeerId,
+        message: &Message,
+        sink: &mut impl Sink,
+    ) {
         if message.len_bytes > receive.destination.len_bytes() as u64 {
             self.received_too_much(receive, source, message, sink);
         } else if receive.signalled {
@@ -112,28 +93,73 @@ impl Engine {
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
 
-    pub(super) fn expect_no_receive(&mut self, unexpected: Unexpected) -> UnexpectedId {
-        let Unexpected { source, message, .. } = unexpected;
-        let id = self.unexpected.insert(unexpected);
-        self.matching_of(&message).add_unexpected(source, message.tag.unwrap_or(0), id);
-        id
-    }
-
+    /// An eager message has arrived on a link in whole. Returns its number.
     #[inline(always)]
-    fn matching_of(&mut self, message: &Message) -> &mut Matching<ReceiveId, UnexpectedId> {
-        if message.tag.is_some() { &mut self.tagged } else { &mut self.untagged }
-    }
-
-    /// An eager message has arrived on a link in whole.
-    #[inline(always)]
-    fn count_arrival(&mut self, id: LinkId, message: &Message) {
-        let Some(link) = self.links.of(id) else { return };
+    fn count_arrival(&mut self, id: LinkId, message: &Message) -> u64 {
+        let Some(link) = self.links.of(id) else { return 0 };
         link.received_messages += 1;
-        if message.wants_ack && !link.owes_ack {
+        if message.awaits == Awaits::Arrival && !link.owes_ack {
             if !link.is_owing() {
                 self.owing.push(id);
             }
             link.owes_ack = true;
+        }
+        link.received_messages
+    }
+
+    /// An eager message is in the buffer of a receive, or was thrown away.
+    #[inline(always)]
+    fn count_match(&mut self, id: LinkId, message: &Message, number: u64) {
+        if message.awaits == Awaits::Match {
+            self.owe(id, Header::Matched { number });
+        }
+    }
+
+    /// A message of this cost begins to arrive. Returns whether it may.
+    #[inline(always)]
+    pub(super) fn admit(&mut self, id: LinkId, cost_bytes: u64, sink: &mut impl Sink) -> bool {
+        let Some(link) = self.links.of(id) else { return false };
+        if link.fence_is_pending {
+            self.condemn(id, "sends a message behind a fence", sink);
+            return false;
+        }
+        if !link.grant.spend(cost_bytes) {
+            self.condemn(id, "sends more than it was granted", sink);
+            return false;
+        }
+        true
+    }
+
+    /// A message of this cost was matched as it came.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, id: LinkId, cost_bytes: u64) {
+        if let Some(link) = self.links.of(id) {
+            link.grant.pass(cost_bytes, &mut self.budget);
+            if link.grant.is_due() {
+                self.renew_credit(id);
+            }
+        }
+    }
+
+    /// The peer's application has matched a message.
+    fn match_acknowledged(&mut self, id: LinkId, number: u64, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        // What is still being written cannot have been matched, and does not wait for it yet.
+        let Some(send) = link.awaiting_match.remove(&number) else {
+            return self.condemn(id, "has matched what does not wait for it", sink);
+        };
+        if let Some(send) = self.sends.remove(send)
+            && send.signalled
+        {
+            self.reports.completed(send.completion(), &self.peers, sink);
+        }
+    }
+
+    /// The peer grants more credit.
+    fn credited(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        if !link.allowance.raise(granted_bytes) {
+            self.condemn(id, "takes credit back", sink);
         }
     }
 
@@ -184,6 +210,7 @@ impl<S: Sink> Arrivals<'_, S> {
                     unexpected.bytes.extend_from_slice(bytes);
                 }
             }
+            Place::Nowhere => {}
         }
         self.advance(id, bytes.len());
     }
@@ -197,9 +224,12 @@ impl<S: Sink> Arrivals<'_, S> {
             return;
         }
         match engine.links.of(id).and_then(|link| link.incoming.take()) {
-            Some(Incoming::Message(filling)) => {
+            Some(Incoming::Message { filling, number }) => {
                 engine.count_arrival(id, &filling.message);
                 engine.filled(id, &filling, self.sink);
+                if !matches!(filling.place, Place::Unexpected(_)) {
+                    engine.count_match(id, &filling.message, number);
+                }
             }
             Some(Incoming::Data(fetch)) => engine.data_arrived(fetch, self.sink),
             Some(Incoming::Request(_)) | None => {}
@@ -224,19 +254,20 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         let source = link.peer;
         match header {
             Header::Message(message) => {
-                engine.count_arrival(id, message);
-                if let Some(id) = engine.matched(source, message)
-                    && let Some(receive) = engine.receives.get_mut(id)
-                {
-                    receive.destination.copy_in(0, payload);
-                    engine.received_at(id, source, message, self.sink);
+                let cost_bytes = eager_cost_bytes(message);
+                if !engine.admit(id, cost_bytes, self.sink) {
+                    return;
+                }
+                let number = engine.count_arrival(id, message);
+                if let Some(receive_id) = engine.matched(source, message) {
+                    engine.pass(id, cost_bytes);
+                    if let Some(receive) = engine.receives.get_mut(receive_id) {
+                        receive.destination.copy_in(0, payload);
+                    }
+                    engine.received_at(receive_id, source, message, self.sink);
+                    engine.count_match(id, message, number);
                 } else {
-                    engine.expect_no_receive(Unexpected {
-                        source,
-                        message: *message,
-                        bytes: payload.to_vec(),
-                        fetch: None,
-                    });
+                    engine.keep_eager(id, message, payload, number);
                 }
             }
             Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
@@ -247,6 +278,10 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                 self.put(id, payload);
             }
             Header::Done { op, fault } => engine.request_done(id, *op, *fault, self.sink),
+            Header::Matched { number } => engine.match_acknowledged(id, *number, self.sink),
+            Header::Credit { granted_bytes } => engine.credited(id, *granted_bytes, self.sink),
+            Header::Fence { matched } => engine.fence_asked(id, *matched, self.sink),
+            Header::Fenced => engine.fence_answered(id, self.sink),
         }
     }
 
@@ -256,15 +291,24 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         let source = link.peer;
         match *header {
             Header::Message(message) => {
+                let cost_bytes = eager_cost_bytes(&message);
+                if !engine.admit(id, cost_bytes, self.sink) {
+                    return;
+                }
+                let number = engine.links.of(id).map_or(0, |link| link.received_messages + 1);
                 let place = match engine.matched(source, &message) {
-                    Some(receive) => Place::Posted(receive),
-                    None => {
-                        let unexpected = Unexpected { source, message, bytes: Vec::new(), fetch: None };
-                        Place::Unexpected(engine.expect_no_receive(unexpected))
+                    Some(receive) => {
+                        engine.pass(id, cost_bytes);
+                        Place::Posted(receive)
                     }
+                    None => match engine.keep_eager(id, &message, &[], number) {
+                        Some(unexpected) => Place::Unexpected(unexpected),
+                        None => return,
+                    },
                 };
                 if let Some(link) = engine.links.of(id) {
-                    link.incoming = Some(Incoming::Message(Filling { message, arrived_bytes: 0, place }));
+                    let filling = Filling { message, arrived_bytes: 0, place };
+                    link.incoming = Some(Incoming::Message { filling, number });
                 }
             }
             Header::Request { message, op, remote_bytes } => {
@@ -273,7 +317,13 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             }
             Header::Data { op, len_bytes } => self.begin_data(id, op, len_bytes),
             // These have no payload.
-            Header::Ack { .. } | Header::Clear { .. } | Header::Done { .. } => {}
+            Header::Ack { .. }
+            | Header::Clear { .. }
+            | Header::Done { .. }
+            | Header::Matched { .. }
+            | Header::Credit { .. }
+            | Header::Fence { .. }
+            | Header::Fenced => {}
         }
     }
 
@@ -287,7 +337,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                 }
                 None => Space::new(),
             },
-            Place::Unexpected(_) => Space::new(),
+            Place::Unexpected(_) | Place::Nowhere => Space::new(),
         }
     }
 

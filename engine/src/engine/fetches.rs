@@ -1,29 +1,35 @@
 //! The receiver's side of a rendezvous: messages that are fetched from where they are, or asked for.
 //!
 //! ```text
-//!  Request --> Pulling --> all there: owes Done
-//!                 |
-//!                 +--> cannot pull: owes Clear --> Cleared --Data--> all there: owes Done, if the sender waits for it
-//!                 |
-//!                 +--> Fault: owes Done(fault), and the receive fails
-//!                 |
-//!                 +--> Gone: left to the end of the link
+//!  Request --> Waiting (neither a receive nor room for it)
+//!     |           |
+//!     +--> Pulling --> all there: owes Done
+//!             |
+//!             +--> cannot pull: owes Clear --> Cleared --Data--> all there: owes Done, if the sender waits for it
+//!             |
+//!             +--> Fault: owes Done(fault), and the receive fails
+//!             |
+//!             +--> Gone: left to the end of the link
 //! ```
+//!
+//! A request that nobody has asked for is fetched all the same if the budget for unexpected messages has room for its
+//! payload, so that its sender need not wait for the receiver; but not if the sender waits for the match in any case.
 //!
 //! What follows from a frame is done later, where the transport can be called: at the next
 //! [`transmit`](Engine::transmit), before anything is sent.
 
 use std::io::IoSliceMut;
+use std::mem;
 
 use super::Engine;
 use super::arrival::clamp;
 use super::incoming::{Filling, Place};
 use crate::completion::Sink;
 use crate::error::OperationError;
-use crate::limits::PULL_PASS_MAX_BYTES;
-use crate::operation::{FetchId, Unexpected};
+use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
+use crate::operation::FetchId;
 use crate::transport::{LinkId, Pull, Remote, Transport};
-use crate::wire::{Header, Message};
+use crate::wire::{Awaits, Header, Message};
 
 /// A message that its sender has offered to have fetched.
 #[derive(Debug)]
@@ -37,6 +43,8 @@ pub(super) struct Fetch {
 
 #[derive(Debug)]
 enum Stage {
+    /// Nobody has asked for it, and there is no room for it.
+    Waiting(Remote),
     /// It is pulled step by step.
     Pulling(Remote),
     /// Its sender was asked for it.
@@ -63,26 +71,68 @@ impl Engine {
         let Some(remote) = Remote::new(remote) else {
             return self.condemn(id, "describes its payload at too great a length", sink);
         };
-        let place = match self.matched(source, message) {
-            Some(receive) => Place::Posted(receive),
-            None => Place::Unexpected(self.expect_no_receive(Unexpected {
-                source,
-                message: *message,
-                bytes: Vec::new(),
-                fetch: None,
-            })),
+        if !self.admit(id, MESSAGE_COST_BYTES, sink) {
+            return;
+        }
+        let (place, stage) = match self.matched(source, message) {
+            Some(receive) => {
+                self.pass(id, MESSAGE_COST_BYTES);
+                (Place::Posted(receive), Stage::Pulling(remote))
+            }
+            None => match self.keep_request(id, message) {
+                Some(unexpected) => (Place::Unexpected(unexpected), Stage::Waiting(remote)),
+                None => return,
+            },
         };
         let filling = Filling { message: *message, arrived_bytes: 0, place };
-        let fetch = self.fetches.insert(Fetch { filling, link: id, op, stage: Stage::Pulling(remote) });
-        if let Place::Unexpected(unexpected) = place
-            && let Some(unexpected) = self.unexpected.get_mut(unexpected)
-        {
-            unexpected.fetch = Some(fetch);
-        }
+        let fetch = self.fetches.insert(Fetch { filling, link: id, op, stage });
         if let Some(link) = self.links.of(id) {
             link.fetches.insert(op, fetch);
         }
-        self.pulling.push_back(fetch);
+        let Place::Unexpected(unexpected) = place else { return self.pulling.push_back(fetch) };
+        if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
+            unexpected.fetch = Some(fetch);
+        }
+        if message.awaits != Awaits::Match && self.budget.could_hold(message.len_bytes) {
+            // What was matched meanwhile stays in the list until it is its turn, but not for ever.
+            if self.deferred.len() > 2 * self.fetches.len() {
+                let fetches = &self.fetches;
+                self.deferred.retain(|fetch| fetches.contains_key(*fetch));
+            }
+            self.deferred.push_back(fetch);
+            self.fetch_deferred();
+        }
+    }
+
+    /// Begins to fetch what nobody has asked for, as far as there is room for it.
+    pub(super) fn fetch_deferred(&mut self) {
+        while let Some(id) = self.deferred.front().copied() {
+            if let Some(Fetch { filling: Filling { place: Place::Unexpected(unexpected), .. }, .. }) =
+                self.fetches.get(id)
+                && !self.make_room_for(*unexpected)
+            {
+                return;
+            }
+            self.deferred.pop_front();
+            self.begin_fetch(id);
+        }
+    }
+
+    /// A message that is fetched, or waits for it, goes to another place.
+    pub(super) fn place_fetch(&mut self, id: FetchId, place: Place) {
+        if let Some(fetch) = self.fetches.get_mut(id) {
+            fetch.filling.place = place;
+            self.begin_fetch(id);
+        }
+    }
+
+    fn begin_fetch(&mut self, id: FetchId) {
+        if let Some(fetch) = self.fetches.get_mut(id)
+            && let Stage::Waiting(remote) = &mut fetch.stage
+        {
+            fetch.stage = Stage::Pulling(mem::take(remote));
+            self.pulling.push_back(id);
+        }
     }
 
     /// Goes a step further with everything that is to be pulled, as far as one pass goes.
@@ -108,6 +158,7 @@ impl Engine {
                 message.len_bytes.min(room as u64)
             }
             Place::Unexpected(_) => message.len_bytes,
+            Place::Nowhere => 0,
         };
         if arrived_bytes >= wanted_bytes {
             self.fetched(id, sink);
@@ -139,6 +190,7 @@ impl Engine {
                     pulled
                 })
             }
+            Place::Nowhere => return 0,
         };
         match pulled {
             Pull::Done => {
@@ -188,7 +240,7 @@ impl Engine {
     /// A payload that was asked for is all there.
     pub(super) fn data_arrived(&mut self, id: FetchId, sink: &mut impl Sink) {
         if let Some(fetch) = self.take_fetch(id) {
-            if fetch.filling.message.wants_ack {
+            if fetch.filling.message.awaits != Awaits::Nothing {
                 self.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
             }
             self.filled(fetch.link, &fetch.filling, sink);

@@ -11,8 +11,8 @@ use crate::wire::Message;
 /// The frame of a link that has arrived in part.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// An eager message.
-    Message(Filling),
+    /// An eager message, and its number among those of the link.
+    Message { filling: Filling, number: u64 },
     /// A request whose description of the payload is not all there. It is not matched yet.
     Request(PartialRequest),
     /// The payload that this side asked for.
@@ -33,6 +33,8 @@ pub(super) struct Filling {
 pub(super) enum Place {
     Posted(ReceiveId),
     Unexpected(UnexpectedId),
+    /// Nowhere: it was thrown away before all of it was there.
+    Nowhere,
 }
 
 #[derive(Debug)]
@@ -62,7 +64,7 @@ impl Engine {
     /// The message that a link's unfinished frame is the payload of.
     pub(super) fn filling(&mut self, id: LinkId) -> Option<&mut Filling> {
         match self.links.of(id)?.incoming.as_mut()? {
-            Incoming::Message(filling) => Some(filling),
+            Incoming::Message { filling, .. } => Some(filling),
             Incoming::Data(fetch) => self.fetches.get_mut(*fetch).map(|fetch| &mut fetch.filling),
             Incoming::Request(_) => None,
         }

@@ -10,12 +10,15 @@ use std::mem;
 use tracing::debug;
 
 use super::Engine;
+use super::credit::{Allowance, Grant};
+use super::fences::Fence;
 use super::incoming::{Filling, Incoming, Place};
 use super::requests::Requests;
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
+use crate::limits::CONNECT_RETRIES_MAX;
 use crate::operation::{FetchId, SendId};
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
@@ -26,16 +29,27 @@ use crate::wire::Header;
 pub(super) struct Link {
     pub(super) peer: PeerId,
     pub(super) is_up: bool,
-    /// The moment when the engine got to know the link, by the count of such moments.
-    begun_at: u64,
+    /// Whether the endpoint that it leads to was replaced.
+    pub(super) is_former: bool,
+    /// The moment when the engine got to know the link, by the count of such moments. Unlike its number, no later link
+    /// has it.
+    pub(super) begun_at: u64,
     /// The frame that the link has taken in part.
     pub(super) writing: Option<Writing>,
     /// How many eager messages were begun on this link.
     pub(super) sent_messages: u64,
     /// Sends whose level needs the peer's acknowledgement, with the count that includes them.
     pub(super) awaiting_ack: VecDeque<(u64, SendId)>,
+    /// Sends whose level needs the peer's application to match them, by their number among the eager messages.
+    pub(super) awaiting_match: BTreeMap<u64, SendId>,
     /// The largest count that the peer has acknowledged.
     pub(super) acked_messages: u64,
+    /// What this side may send.
+    pub(super) allowance: Allowance,
+    /// How many messages were begun or offered on this link.
+    pub(super) taken_frames: u64,
+    /// What this side knows of all of them.
+    pub(super) fence: Fence,
     /// What this side has offered to have fetched.
     pub(super) requests: Requests,
     /// The frame that has arrived in part.
@@ -46,8 +60,16 @@ pub(super) struct Link {
     pub(super) fetches: BTreeMap<u64, FetchId>,
     /// This side has found out that it cannot pull here.
     pub(super) cannot_pull: bool,
+    /// What the peer may send.
+    pub(super) grant: Grant,
+    /// How many messages of the link are kept because nobody has received them.
+    pub(super) unmatched_messages: u64,
+    /// Whether the peer waits to hear when there are none.
+    pub(super) fence_is_pending: bool,
     /// Whether the peer waits to hear how many eager messages have arrived.
     pub(super) owes_ack: bool,
+    /// Whether the peer was granted credit that it does not know of.
+    pub(super) owes_credit: bool,
     /// What else the peer waits to hear, in order.
     pub(super) owed: VecDeque<Header>,
 }
@@ -81,7 +103,14 @@ pub(super) struct Condemned {
 impl Link {
     /// Whether the peer waits to hear something.
     pub(super) fn is_owing(&self) -> bool {
-        self.owes_ack || !self.owed.is_empty()
+        self.owes_ack || self.owes_credit || !self.owed.is_empty()
+    }
+
+    /// Whether another attempt to connect may go better: this one was cut short, as by an endpoint that closed while the
+    /// connection waited to be accepted, and had taken nothing.
+    fn is_to_be_retried(&self, error: &LinkError) -> bool {
+        let is_cut_short = matches!(error, LinkError::Closed | LinkError::System(Errno::ECONNRESET));
+        is_cut_short && !self.is_up && self.taken_frames == 0
     }
 
     /// How many eager messages the link has taken whole.
@@ -116,10 +145,10 @@ impl Links {
 
     /// Whether a peer still needs a send where it is.
     pub(super) fn have_unfetched(&self) -> bool {
-        self.by_id.iter().flatten().any(|link| link.requests.have_unfetched())
+        self.by_id.iter().flatten().any(|link| !link.is_former && link.requests.have_unfetched())
     }
 
-    pub(super) fn insert(&mut self, id: LinkId, peer: PeerId) -> &mut Link {
+    pub(super) fn insert(&mut self, id: LinkId, peer: PeerId, grant: Grant) -> &mut Link {
         let place = id.0 as usize;
         if self.by_id.len() <= place {
             self.by_id.resize_with(place + 1, || None);
@@ -128,17 +157,26 @@ impl Links {
         self.by_id[place].insert(Link {
             peer,
             is_up: false,
+            is_former: false,
             begun_at: self.count,
             writing: None,
             sent_messages: 0,
             awaiting_ack: VecDeque::new(),
+            awaiting_match: BTreeMap::new(),
             acked_messages: 0,
+            allowance: Allowance::initial(),
+            taken_frames: 0,
+            fence: Fence::Open,
             requests: Requests::default(),
             incoming: None,
             received_messages: 0,
             fetches: BTreeMap::new(),
             cannot_pull: false,
+            grant,
+            unmatched_messages: 0,
+            fence_is_pending: false,
             owes_ack: false,
+            owes_credit: false,
             owed: VecDeque::new(),
         })
     }
@@ -154,10 +192,11 @@ impl Engine {
         if let Some(link) = self.peers.of(peer).transmit {
             return link;
         }
-        let existing = self.peers.of(peer).links.first().copied();
+        let is_present = |id: &LinkId| self.links.get(*id).is_some_and(|link| !link.is_former);
+        let existing = self.peers.of(peer).links.iter().copied().find(is_present);
         let link = existing.unwrap_or_else(|| {
             let link = transport.connect(self.peers.address(peer));
-            self.links.insert(link, peer);
+            self.links.insert(link, peer, Grant::initial(&mut self.budget));
             self.peers.of_mut(peer).links.push(link);
             link
         });
@@ -170,12 +209,13 @@ impl Engine {
             Some(link) => link.peer,
             None => {
                 let peer = self.peers.intern(address);
-                self.links.insert(id, peer);
+                self.links.insert(id, peer, Grant::initial(&mut self.budget));
                 self.peers.of_mut(peer).links.push(id);
                 peer
             }
         };
         let now = self.links.count;
+        self.peers.of_mut(peer).connect_retries = 0;
         let Some(link) = self.links.of(id) else { return };
         link.is_up = true;
         match self.peers.of(peer).instance {
@@ -185,6 +225,7 @@ impl Engine {
                 return;
             }
             Some((known, _)) if known != instance => {
+                debug!(address = %self.peers.address(peer), "the peer was replaced by a new instance");
                 self.end_links_to_former_instance(peer, id, sink);
                 self.peers.of_mut(peer).instance = Some((instance, now));
             }
@@ -192,22 +233,10 @@ impl Engine {
             None => self.peers.of_mut(peer).instance = Some((instance, now)),
         }
         // A link that is still being made may take long, or never be made; this one is there.
-        let untouched = |link: &mut Link| !link.is_up && link.sent_messages == 0 && link.requests.is_empty();
+        let untouched = |link: &mut Link| !link.is_up && link.taken_frames == 0;
         let current = self.peers.of(peer).transmit;
         if current.and_then(|current| self.links.of(current)).is_none_or(untouched) {
             self.peers.of_mut(peer).transmit = Some(id);
-        }
-    }
-
-    /// Another endpoint answers at the peer's address: the one that the older links lead to is gone, even if its
-    /// connections have not noticed.
-    fn end_links_to_former_instance(&mut self, peer: PeerId, newest: LinkId, sink: &mut impl Sink) {
-        debug!(address = %self.peers.address(peer), "the peer was replaced by a new instance");
-        for id in self.peers.of(peer).links.clone() {
-            let is_former = id != newest && self.links.of(id).is_some_and(|link| link.is_up);
-            if is_former {
-                self.abort(id, &LinkError::System(Errno::ECONNRESET), sink);
-            }
         }
     }
 
@@ -219,12 +248,12 @@ impl Engine {
             let Condemned { error, exposed, .. } = self.condemned.swap_remove(place);
             return self.fail_sends(exposed, &error, sink);
         }
-        let peer = self.links.of(id).filter(|link| link.is_up).map(|link| link.peer);
+        let peer = self.links.of(id).filter(|link| link.is_up && !link.is_former).map(|link| link.peer);
         let exposed = self.end(id, error, sink);
         self.fail_sends(exposed, &OperationError::Link(error.clone()), sink);
         if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
             for other in self.peers.of(peer).links.clone() {
-                if self.links.of(other).is_some_and(|link| link.is_up) {
+                if self.links.of(other).is_some_and(|link| link.is_up && !link.is_former) {
                     self.abort(other, error, sink);
                 }
             }
@@ -236,40 +265,90 @@ impl Engine {
     fn end(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) -> Vec<SendId> {
         let Some(link) = self.links.remove(id) else { return Vec::new() };
         let is_owing = link.is_owing();
-        let error = OperationError::Link(error.clone());
-        let peer = self.peers.of_mut(link.peer);
-        peer.links.retain(|other| *other != id);
-        if peer.links.is_empty() {
-            peer.instance = None;
+        let may_be_retried = link.is_to_be_retried(error);
+        let Link {
+            peer,
+            is_up,
+            writing,
+            awaiting_ack,
+            awaiting_match,
+            incoming,
+            fetches,
+            grant,
+            requests,
+            ..
+        } = link;
+        let state = self.peers.of_mut(peer);
+        state.links.retain(|other| *other != id);
+        let was_last = state.links.is_empty();
+        if was_last {
+            state.instance = None;
         }
-        let mut ended: Vec<SendId> = link.awaiting_ack.into_iter().map(|(_, send)| send).collect();
+        let operation_error = OperationError::Link(error.clone());
+        let mut ended: Vec<SendId> = awaiting_ack.into_iter().map(|(_, send)| send).collect();
+        ended.extend(awaiting_match.into_values());
         // Payload that the peer has asked for belongs to a request.
-        let mid_message = link.writing.filter(|writing| writing.frame == Frame::Message);
+        let mid_message = writing.filter(|writing| writing.frame == Frame::Message);
         ended.extend(mid_message.map(|writing| writing.send));
-        if peer.transmit == Some(id) {
-            peer.transmit = None;
-            // With its memory: the peer stays known, and may never be heard of again.
-            ended.extend(mem::take(&mut peer.queue));
-        }
-        self.fail_sends(ended, &error, sink);
-        if let Some(Incoming::Message(filling)) = &link.incoming {
-            self.abandon(link.peer, filling, &error, sink);
-        }
-        for fetch in link.fetches.into_values() {
-            if let Some(fetch) = self.fetches.remove(fetch) {
-                self.abandon(link.peer, &fetch.filling, &error, sink);
+        self.fail_sends(ended, &operation_error, sink);
+        let state = self.peers.of_mut(peer);
+        if state.transmit == Some(id) {
+            if may_be_retried && state.connect_retries < CONNECT_RETRIES_MAX {
+                state.connect_retries += 1;
+                state.transmit = None;
+            } else {
+                self.stop_sending_on(peer, error, sink);
             }
+        }
+        grant.end(&mut self.budget);
+        if let Some(Incoming::Message { filling, .. }) = &incoming {
+            self.abandon(peer, filling, &operation_error, sink);
+        }
+        for fetch in fetches.into_values() {
+            if let Some(fetch) = self.fetches.remove(fetch) {
+                self.abandon(peer, &fetch.filling, &operation_error, sink);
+            }
+        }
+        if is_up && was_last {
+            self.fail_directed_receives(peer, &operation_error, sink);
         }
         if is_owing {
             self.owing.retain(|other| *other != id);
         }
-        link.requests.into_sends()
+        requests.into_sends()
     }
 
-    fn fail_sends(&mut self, sends: Vec<SendId>, error: &OperationError, sink: &mut impl Sink) {
+    /// The link that a peer's sends travel on can no longer be used. Those that wait for it fail.
+    pub(super) fn stop_sending_on(&mut self, peer: PeerId, error: &LinkError, sink: &mut impl Sink) {
+        let state = self.peers.of_mut(peer);
+        state.transmit = None;
+        state.connect_retries = 0;
+        // With its memory: the peer stays known, and may never be heard of again.
+        let queue = mem::take(&mut state.queue);
+        self.fail_sends(queue, &OperationError::Link(error.clone()), sink);
+    }
+
+    fn fail_sends(
+        &mut self,
+        sends: impl IntoIterator<Item = SendId>,
+        error: &OperationError,
+        sink: &mut impl Sink,
+    ) {
         for send in sends {
             if let Some(send) = self.sends.remove(send) {
                 self.reports.send_failed(send, error.clone(), &self.peers, sink);
+            }
+        }
+    }
+
+    /// Receives that accept messages of one peer alone, which has died, fail.
+    fn fail_directed_receives(&mut self, peer: PeerId, error: &OperationError, sink: &mut impl Sink) {
+        for matching in [&mut self.untagged, &mut self.tagged] {
+            for receive in matching.take_posted_for(peer) {
+                if let Some(receive) = self.receives.remove(receive) {
+                    let failure = receive.failure(Some(peer), 0, error.clone());
+                    self.reports.failed(failure, &self.peers, sink);
+                }
             }
         }
     }
@@ -291,12 +370,8 @@ impl Engine {
                     self.reports.failed(failure, &self.peers, sink);
                 }
             }
-            Place::Unexpected(id) => {
-                let matching =
-                    if filling.message.tag.is_some() { &mut self.tagged } else { &mut self.untagged };
-                matching.remove_unexpected(id);
-                self.unexpected.remove(id);
-            }
+            Place::Unexpected(id) => self.lose(id, &filling.message, error),
+            Place::Nowhere => {}
         }
     }
 
@@ -308,7 +383,7 @@ impl Engine {
 
     /// Ends a link that has not ended by itself. The transport is told at the next [`transmit`](Engine::transmit); until
     /// then what it still reports of the link is ignored.
-    fn abort(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
+    pub(super) fn abort(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
         let exposed = self.end(id, error, sink);
         self.condemned.push(Condemned { link: id, error: OperationError::Link(error.clone()), exposed });
     }

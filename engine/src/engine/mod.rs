@@ -1,29 +1,40 @@
 //! The protocol engine of one endpoint.
 
 mod arrival;
+mod credit;
+mod fences;
 mod fetches;
+mod former;
 mod incoming;
 mod links;
+mod peeks;
 mod reports;
 mod requests;
 #[cfg(test)]
 mod tests;
 mod transmit;
+mod unexpected;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use slotmap::SlotMap;
 
 pub use self::arrival::Arrivals;
+use self::credit::Budget;
 use self::fetches::Fetch;
+use self::former::Former;
 use self::links::{Condemned, Links};
+use self::peeks::Claimed;
 use self::reports::Reports;
+use self::unexpected::Unexpected;
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::error::{Again, Error, Misuse, OperationError};
 use crate::limits;
 use crate::matching::{Criteria, Matching};
-use crate::operation::{FetchId, Receive, ReceiveId, ReceiveRequest, Send, SendId, Unexpected, UnexpectedId};
+use crate::operation::{
+    FetchId, PeekRequest, Receive, ReceiveId, ReceiveRequest, Send, SendId, UnexpectedId,
+};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
 use crate::transport::{Close, LinkId, Transport};
@@ -37,6 +48,12 @@ pub struct Config {
     pub rx_depth_ops: usize,
     /// The largest message that may be sent.
     pub message_max_bytes: u64,
+    /// How much memory unexpected messages may take in all: see
+    /// [`MESSAGE_COST_BYTES`](limits::MESSAGE_COST_BYTES). Every link may take
+    /// [`CREDIT_INITIAL_BYTES`](limits::CREDIT_INITIAL_BYTES) besides.
+    pub unexpected_budget_bytes: usize,
+    /// The largest message that travels eagerly.
+    pub eager_max_bytes: usize,
 }
 
 impl Default for Config {
@@ -45,6 +62,8 @@ impl Default for Config {
             tx_depth_ops: limits::TX_DEPTH_DEFAULT_OPS,
             rx_depth_ops: limits::RX_DEPTH_DEFAULT_OPS,
             message_max_bytes: limits::MESSAGE_MAX_BYTES,
+            unexpected_budget_bytes: limits::UNEXPECTED_BUDGET_DEFAULT_BYTES,
+            eager_max_bytes: limits::EAGER_MAX_BYTES,
         }
     }
 }
@@ -55,7 +74,7 @@ impl Default for Config {
 ///
 /// - getters;
 /// - commands of the application: [`peer`](Self::peer), [`post_send`](Self::post_send),
-///   [`post_receive`](Self::post_receive), [`cancel`](Self::cancel);
+///   [`post_receive`](Self::post_receive), [`peek`](Self::peek), [`cancel`](Self::cancel);
 /// - input: what a transport reports to [`arrivals`](Self::arrivals);
 /// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any of these takes
 ///   completions.
@@ -82,6 +101,15 @@ pub struct Engine {
     receives: SlotMap<ReceiveId, Receive>,
     unexpected: SlotMap<UnexpectedId, Unexpected>,
     fetches: SlotMap<FetchId, Fetch>,
+    /// What unexpected messages take, and may take.
+    budget: Budget,
+    /// Requests that nobody has asked for and that the budget had no room for, in the order of their arrival. Some may
+    /// have been matched meanwhile.
+    deferred: VecDeque<FetchId>,
+    /// Peeks that look once more when the next pass has received what there is.
+    peeks: VecDeque<PeekRequest>,
+    /// Messages that were set aside, by whether they are tagged and the context of the peek.
+    claimed: HashMap<(bool, u64), Claimed>,
     untagged: Matching<ReceiveId, UnexpectedId>,
     tagged: Matching<ReceiveId, UnexpectedId>,
     reports: Reports,
@@ -95,12 +123,15 @@ pub struct Engine {
     pull_step_max_bytes: usize,
     /// Links that the engine ended, of which the transport does not know yet.
     condemned: Vec<Condemned>,
+    /// Links to endpoints that were replaced, which are read to their end.
+    former: Vec<Former>,
 }
 
 impl Engine {
     /// An engine that knows nobody.
     pub fn new(config: Config) -> Engine {
         Engine {
+            budget: Budget::new(config.unexpected_budget_bytes),
             config,
             peers: Peers::default(),
             links: Links::default(),
@@ -108,6 +139,9 @@ impl Engine {
             receives: SlotMap::with_key(),
             unexpected: SlotMap::with_key(),
             fetches: SlotMap::with_key(),
+            deferred: VecDeque::new(),
+            peeks: VecDeque::new(),
+            claimed: HashMap::new(),
             untagged: Matching::new(),
             tagged: Matching::new(),
             reports: Reports::default(),
@@ -116,6 +150,7 @@ impl Engine {
             pulling: VecDeque::new(),
             pull_step_max_bytes: limits::PULL_STEP_MAX_BYTES,
             condemned: Vec::new(),
+            former: Vec::new(),
         }
     }
 
@@ -139,7 +174,7 @@ impl Engine {
     /// How many receives have not ended or not been reported yet.
     #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
-        self.receives.len() + self.reports.held_receives()
+        self.receives.len() + self.peeks.len() + self.reports.held_receives()
     }
 
     /// Names the peer at `address`; the same address has the same name for the life of the engine.
@@ -182,8 +217,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, else
-    /// a send of which no link has taken a byte, nor told the peer where it is. It ends with [`OperationError::Cancelled`]. Of several receives of one
+    /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, a
+    /// peek, else a send of which no link has taken a byte, nor told the peer of it. It ends with [`OperationError::Cancelled`]. Of several receives of one
     /// kind, or sends to one peer, the oldest is taken.
     ///
     /// # Errors
@@ -201,6 +236,9 @@ impl Engine {
             matching.remove_posted(id);
             let failure = receive.failure(None, 0, OperationError::Cancelled);
             self.reports.failed(failure, &self.peers, sink);
+            return Ok(());
+        }
+        if self.cancel_peek(context, sink) {
             return Ok(());
         }
         let queued = self.active.iter().find_map(|peer| {

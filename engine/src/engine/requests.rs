@@ -1,5 +1,8 @@
 //! The sender's side of a rendezvous: payload that stays where it is until the peer has fetched it, or asks for it.
 //!
+//! A message travels so if the peer can pull it and that pays, if it is too long to travel eagerly, or if the peer has not
+//! given enough credit for it. Where nothing can be pulled, the peer asks.
+//!
 //! ```text
 //!  queued --Request--> Exposed --Done--> ended
 //!                         |
@@ -13,12 +16,14 @@ use std::collections::VecDeque;
 use slotmap::Key;
 
 use super::Engine;
-use super::links::{Frame, Writing};
+use super::credit::eager_cost_bytes;
+use super::links::{Frame, Link, Writing};
 use crate::completion::Sink;
 use crate::error::OperationError;
+use crate::limits::MESSAGE_COST_BYTES;
 use crate::operation::{Send, SendId};
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
-use crate::wire::Header;
+use crate::wire::{Awaits, Header, Message};
 
 /// The rendezvous that this side has begun on a link.
 #[derive(Debug, Default)]
@@ -80,39 +85,83 @@ pub(super) fn op_of(send: SendId) -> u64 {
     send.data().as_ffi()
 }
 
-impl Engine {
-    /// Whether the peer is to fetch this send, if the transport can let it in.
-    pub(super) fn is_to_be_fetched(&self, link: LinkId, send: &Send, caps: &LinkCaps) -> bool {
-        send.may_be_fetched
-            && send.message.len_bytes > 0
-            && send.message.len_bytes >= caps.pull_min_bytes as u64
-            && self.links.get(link).is_some_and(|link| !link.requests.peer_cannot_pull)
+/// How a message is to travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// With its payload.
+    Eager,
+    /// The peer is told of it, and pulls it if the transport can let it in.
+    Pulled,
+    /// The peer is told of it, and asks for it.
+    AskedFor,
+    /// Not now: there is no credit for it.
+    Waiting,
+}
+
+impl Link {
+    /// How a message is to travel on this link.
+    #[inline(always)]
+    pub(super) fn way_of(&self, send: &Send, caps: &LinkCaps, eager_max_bytes: usize) -> Way {
+        let Message { len_bytes, .. } = send.message;
+        let left_bytes = self.allowance.left_bytes();
+        let is_pulled = len_bytes >= caps.pull_min_bytes as u64 && send.may_be_fetched && len_bytes > 0;
+        if left_bytes < MESSAGE_COST_BYTES {
+            Way::Waiting
+        } else if is_pulled && !self.requests.peer_cannot_pull {
+            Way::Pulled
+        } else {
+            self.way_unpulled(&send.message, eager_max_bytes)
+        }
     }
 
-    /// Exposes the peer's first queued send and says so. `None` if the peer is not to fetch it, or cannot be let in.
+    /// How a message is to travel that the peer does not pull, and for which there is some credit.
+    #[inline(always)]
+    fn way_unpulled(&self, message: &Message, eager_max_bytes: usize) -> Way {
+        let is_small = message.len_bytes <= eager_max_bytes as u64;
+        if is_small && eager_cost_bytes(message) <= self.allowance.left_bytes() {
+            Way::Eager
+        } else {
+            Way::AskedFor
+        }
+    }
+}
+
+impl Engine {
+    /// Tells the peer of its first queued send, for it to be pulled or asked for. `None` if it was to be pulled, the peer
+    /// cannot be let in, and it may travel eagerly instead.
     pub(super) fn request(
         &mut self,
         id: LinkId,
         send_id: SendId,
+        way: Way,
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> Option<Result<(), Full>> {
-        let send = self.sends.get(send_id).filter(|send| self.is_to_be_fetched(id, send, caps))?;
+        let send = self.sends.get(send_id)?;
         let link = self.links.of(id)?;
         let exposed_before = link.requests.next.take().filter(|(exposed, _)| *exposed == send_id);
-        let remote = match exposed_before {
-            Some((_, remote)) => remote,
-            None => transport.expose(id, &send.source.slices(0))?,
+        let exposed = match (exposed_before, way) {
+            (Some((_, remote)), _) => Some(remote),
+            (None, Way::Pulled) => transport.expose(id, &send.source.slices(0)),
+            (None, _) => None,
+        };
+        let remote = match exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes) {
+            Some(remote) => remote,
+            None if link.way_unpulled(&send.message, self.config.eager_max_bytes) == Way::Eager => {
+                return None;
+            }
+            None => Remote::default(),
         };
         let bytes = remote.as_bytes();
         let remote_bytes = u8::try_from(bytes.len()).ok()?;
-        if bytes.len() > caps.inline_max_bytes {
-            return None;
-        }
         let header = Header::Request { message: send.message, op: op_of(send_id), remote_bytes };
         let sent = transport.send_inline(id, &header, bytes);
         match sent {
-            Ok(()) => link.requests.begun.push_back(Request { send: send_id, stage: Stage::Exposed }),
+            Ok(()) => {
+                link.allowance.spend(MESSAGE_COST_BYTES);
+                link.taken_frames += 1;
+                link.requests.begun.push_back(Request { send: send_id, stage: Stage::Exposed });
+            }
             Err(Full) => link.requests.next = Some((send_id, remote)),
         }
         Some(sent)
@@ -188,7 +237,7 @@ impl Engine {
     pub(super) fn data_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
         let Some(place) = link.requests.place_of(send_id) else { return };
-        if self.sends.get(send_id).is_some_and(|send| send.message.wants_ack) {
+        if self.sends.get(send_id).is_some_and(|send| send.message.awaits != Awaits::Nothing) {
             link.requests.begun[place].stage = Stage::Sent;
             return;
         }

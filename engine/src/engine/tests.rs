@@ -15,17 +15,27 @@ use crate::buffer::{Buffer, Destination, Segment, Source};
 use crate::completion::{Completion, Failure};
 use crate::errno::Errno;
 use crate::flags::CompletionFlags;
+use crate::limits::{
+    CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_PASSES_MAX, MESSAGE_COST_BYTES,
+};
 use crate::operation::{Level, ReceiveRequest, SendRequest};
 use crate::transport::{Full, LinkCaps, LinkError, LinkEvent, Pull, Receiver, Remote, Sent};
-use crate::wire::{Header, Message};
+use crate::wire::{Awaits, Header, Message};
 
 mod bounds;
+mod credit;
+mod fences;
 mod fetches;
+mod levels;
 mod linking;
+mod nonsense;
 mod over_loopback;
+mod peeks;
 mod receiving;
 mod requests;
 mod sending;
+
+const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
 /// What the scripted transport says of where payload is.
 const REMOTE: &[u8] = b"0x7f00";
@@ -202,6 +212,7 @@ fn send_to(to: PeerId, message: &'static [u8], context: u64) -> SendRequest {
         level: Level::Inject,
         signalled: true,
         inject: false,
+        fence: false,
     }
 }
 
@@ -216,7 +227,12 @@ fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
 }
 
 fn untagged(len_bytes: u64) -> Header {
-    Header::Message(Message { len_bytes, tag: None, data: None, wants_ack: false })
+    Header::Message(Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing })
+}
+
+/// What was sent on link 7 from a place on, without payload.
+fn headers_from(transport: &Scripted, place: usize) -> Vec<Header> {
+    transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
 }
 
 /// An engine with a peer whose link 7 is up, accepted.

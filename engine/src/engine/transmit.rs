@@ -1,13 +1,15 @@
 //! The way down: from a posted send to the frames that a transport takes.
 
 use super::Engine;
+use super::credit::eager_cost_bytes;
 use super::links::{Frame, Link, Writing};
+use super::requests::Way;
 use crate::completion::Sink;
 use crate::error::{Again, Error, Misuse};
-use crate::operation::{Level, Send, SendId, SendRequest};
+use crate::operation::{Send, SendId, SendRequest};
 use crate::peer_id::PeerId;
 use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
-use crate::wire::{Header, Message};
+use crate::wire::{Awaits, Header, Message};
 
 impl Engine {
     /// Posts a send. It is given to the transport at once if nothing is queued before it.
@@ -22,7 +24,7 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> Result<(), Error> {
-        let SendRequest { to, source, tag, data, context, level, signalled, inject } = request;
+        let SendRequest { to, source, tag, data, context, level, signalled, inject, fence } = request;
         let len_bytes = source.len_bytes() as u64;
         if len_bytes > self.config.message_max_bytes {
             return Err(Misuse::TooLong { len_bytes, max_bytes: self.config.message_max_bytes }.into());
@@ -30,15 +32,22 @@ impl Engine {
         if self.outstanding_sends() >= self.config.tx_depth_ops {
             return Err(Again::QueueFull.into());
         }
-        let message = Message { len_bytes, tag, data, wants_ack: level != Level::Inject };
-        let mut send = Send { source, message, context, signalled, may_be_fetched: !inject };
+        let message = Message { len_bytes, tag, data, awaits: level.awaits() };
+        let mut send = Send { source, message, context, signalled, may_be_fetched: !inject, fence };
 
         let link_id = self.transmit_link(to, transport);
         let caps = transport.caps(link_id);
-        let is_next = self.peers.of(to).queue.is_empty()
-            && self.links.of(link_id).is_some_and(|link| link.writing.is_none());
-        if is_next && self.is_to_be_fetched(link_id, &send, &caps) {
-            // The peer has to know it by a number, so it takes the way through the table.
+        let way = match self.links.get(link_id) {
+            Some(link) if self.peers.of(to).queue.is_empty() && link.writing.is_none() => {
+                link.way_of(&send, &caps, self.config.eager_max_bytes)
+            }
+            _ => Way::Waiting,
+        };
+        if fence || matches!(way, Way::Pulled | Way::AskedFor) {
+            // The peer has to know it by a number, or it has to wait, so it takes the way through the table.
+            if inject {
+                send.source.detach();
+            }
             let send = self.sends.insert(send);
             self.peers.of_mut(to).queue.push_back(send);
             if self.transmit_to(to, transport, sink) {
@@ -46,19 +55,19 @@ impl Engine {
             }
             return Ok(());
         }
-        let sent = if is_next { offer(transport, link_id, &caps, &send) } else { Sent::Full };
+        let sent = if way == Way::Eager { offer(transport, link_id, &caps, &send) } else { Sent::Full };
         match sent {
             Sent::Whole => {
                 send.source.release();
-                self.begun(link_id);
+                self.begun(link_id, &send.message);
                 self.taken(link_id, send, sink);
             }
             Sent::Partial(taken_bytes) => {
                 if inject {
                     send.source.detach();
                 }
+                self.begun(link_id, &send.message);
                 let send = self.sends.insert(send);
-                self.begun(link_id);
                 self.write_on(link_id, Writing { frame: Frame::Message, send, taken_bytes });
                 self.activate(to);
             }
@@ -91,20 +100,35 @@ impl Engine {
             return false;
         }
         let Some(link) = self.links.of(id) else { return false };
-        if link.writing.is_some() || message.len() > transport.caps(id).inline_max_bytes {
+        let header = Message { len_bytes: message.len() as u64, tag, data, awaits: Awaits::Nothing };
+        let cost_bytes = eager_cost_bytes(&header);
+        if link.writing.is_some()
+            || message.len() > transport.caps(id).inline_max_bytes
+            || cost_bytes > link.allowance.left_bytes()
+        {
             return false;
         }
-        let header =
-            Header::Message(Message { len_bytes: message.len() as u64, tag, data, wants_ack: false });
-        let is_sent = transport.send_inline(id, &header, message).is_ok();
-        link.sent_messages += u64::from(is_sent);
+        let is_sent = transport.send_inline(id, &Header::Message(header), message).is_ok();
+        if is_sent {
+            link.count_sent(cost_bytes);
+        }
         is_sent
     }
 
     /// Gives the transport what waits for it, as far as it takes it: what peers wait to hear first, then the rest of
     /// partly written frames, then what peers have asked for, then queued messages. Before that, what peers have offered
-    /// to have fetched is pulled.
+    /// to have fetched is pulled, and peeks that still wait end. To be called after
+    /// [`receive`](Transport::receive), in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        if !self.peeks.is_empty() {
+            self.settle_peeks(sink);
+        }
+        if !self.former.is_empty() {
+            self.age_former_links(sink);
+        }
+        if !self.deferred.is_empty() {
+            self.fetch_deferred();
+        }
         if !self.condemned.is_empty() {
             self.close_condemned(transport, sink);
         }
@@ -134,29 +158,43 @@ impl Engine {
         while let Some(id) = self.peers.of(peer).queue.front().copied() {
             let link = self.transmit_link(peer, transport);
             let caps = transport.caps(link);
-            match self.request(link, id, &caps, transport) {
-                Some(Ok(())) => {
-                    self.peers.of_mut(peer).queue.pop_front();
-                    continue;
-                }
-                Some(Err(Full)) => return true,
-                None => {}
-            }
             let Some(send) = self.sends.get(id) else {
                 self.peers.of_mut(peer).queue.pop_front();
                 continue;
             };
+            if self.links.is_held_by_fence(link, send, transport) {
+                return true;
+            }
+            let way = self
+                .links
+                .get(link)
+                .map_or(Way::Waiting, |link| link.way_of(send, &caps, self.config.eager_max_bytes));
+            match way {
+                Way::Waiting => return true,
+                Way::Eager => {}
+                Way::Pulled | Way::AskedFor => match self.request(link, id, way, &caps, transport) {
+                    Some(Ok(())) => {
+                        self.peers.of_mut(peer).queue.pop_front();
+                        continue;
+                    }
+                    Some(Err(Full)) => return true,
+                    None => {}
+                },
+            }
+            let Some(send) = self.sends.get(id) else { continue };
             match offer(transport, link, &caps, send) {
                 Sent::Full => return true,
                 Sent::Partial(taken_bytes) => {
+                    let message = send.message;
                     self.peers.of_mut(peer).queue.pop_front();
-                    self.begun(link);
+                    self.begun(link, &message);
                     self.write_on(link, Writing { frame: Frame::Message, send: id, taken_bytes });
                     return true;
                 }
                 Sent::Whole => {
+                    let message = send.message;
                     self.peers.of_mut(peer).queue.pop_front();
-                    self.begun(link);
+                    self.begun(link, &message);
                     self.taken_from_table(link, id, sink);
                 }
             }
@@ -198,9 +236,11 @@ impl Engine {
         self.owing.retain(|id| links.of(*id).is_some_and(|link| !link.pay_debts(*id, transport)));
     }
 
-    fn begun(&mut self, link: LinkId) {
+    /// A link has begun to take an eager message.
+    #[inline(always)]
+    fn begun(&mut self, link: LinkId, message: &Message) {
         if let Some(link) = self.links.of(link) {
-            link.sent_messages += 1;
+            link.count_sent(eager_cost_bytes(message));
         }
     }
 
@@ -220,9 +260,10 @@ impl Engine {
 
     /// The link has all of a message that was never in the operation table.
     fn taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
-        if send.message.wants_ack {
+        if send.message.awaits != Awaits::Nothing {
+            let awaits = send.message.awaits;
             let send = self.sends.insert(send);
-            self.await_ack(link, send);
+            self.await_peer(link, send, awaits);
         } else if send.signalled {
             self.reports.completed(send.completion(), &self.peers, sink);
         }
@@ -230,8 +271,9 @@ impl Engine {
 
     /// The link has all of a message that is in the operation table.
     fn taken_from_table(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
-        if self.sends.get(id).is_some_and(|send| send.message.wants_ack) {
-            self.await_ack(link, id);
+        let awaits = self.sends.get(id).map_or(Awaits::Nothing, |send| send.message.awaits);
+        if awaits != Awaits::Nothing {
+            self.await_peer(link, id, awaits);
         } else if let Some(send) = self.sends.remove(id)
             && send.signalled
         {
@@ -239,14 +281,26 @@ impl Engine {
         }
     }
 
-    fn await_ack(&mut self, link: LinkId, send: SendId) {
-        if let Some(link) = self.links.of(link) {
-            link.awaiting_ack.push_back((link.sent_messages, send));
+    /// The send ends when the peer says so of the message that the link has taken last.
+    fn await_peer(&mut self, link: LinkId, send: SendId, awaits: Awaits) {
+        let Some(link) = self.links.of(link) else { return };
+        let number = link.sent_messages;
+        if awaits == Awaits::Match {
+            link.awaiting_match.insert(number, send);
+        } else {
+            link.awaiting_ack.push_back((number, send));
         }
     }
 }
 
 impl Link {
+    #[inline(always)]
+    fn count_sent(&mut self, cost_bytes: u64) {
+        self.sent_messages += 1;
+        self.taken_frames += 1;
+        self.allowance.spend(cost_bytes);
+    }
+
     /// Tells the peer what it waits to hear. Returns whether it has been told everything.
     fn pay_debts(&mut self, id: LinkId, transport: &mut impl Transport) -> bool {
         if self.writing.is_some() {
@@ -255,6 +309,10 @@ impl Link {
         if self.owes_ack {
             let ack = Header::Ack { received: self.received_messages };
             self.owes_ack = transport.send_inline(id, &ack, &[]).is_err();
+        }
+        if self.owes_credit && !self.owes_ack {
+            let credit = Header::Credit { granted_bytes: self.grant.granted_bytes };
+            self.owes_credit = transport.send_inline(id, &credit, &[]).is_err();
         }
         while !self.owes_ack
             && let Some(header) = self.owed.front()

@@ -40,7 +40,7 @@ pub use crate::loopback::transport::LoopbackTransport;
 /// use homespun_engine::address::AddressFormat;
 /// use homespun_engine::loopback::{Faults, Network};
 /// use homespun_engine::transport::{LinkEvent, LinkId, Provider, Receiver, Space, Transport};
-/// use homespun_engine::wire::{Header, Message};
+/// use homespun_engine::wire::{Awaits, Header, Message};
 ///
 /// #[derive(Default)]
 /// struct Inbox {
@@ -77,7 +77,7 @@ pub use crate::loopback::transport::LoopbackTransport;
 ///
 /// let link = left.connect(right.address());
 /// left.receive(16, &mut Inbox::default());
-/// let header = Header::Message(Message { len_bytes: 5, tag: None, data: None, wants_ack: false });
+/// let header = Header::Message(Message { len_bytes: 5, tag: None, data: None, awaits: Awaits::Nothing });
 /// left.send_inline(link, &header, b"hello").expect("the link is new and has room");
 /// left.flush();
 ///

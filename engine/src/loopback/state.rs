@@ -337,7 +337,7 @@ impl State {
             Header::Done { op, .. } | Header::Clear { op, .. } => {
                 connection.end_mut(end.peer().side).exposed.done(*op);
             }
-            Header::Message(_) | Header::Ack { .. } | Header::Data { .. } => {}
+            _ => {}
         }
     }
 

@@ -74,6 +74,23 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
         at.is_some_and(|at| self.take_at(at).is_some())
     }
 
+    /// Takes all entries whose keys are like this.
+    pub(super) fn take_where(&mut self, is_meant: impl Fn(&X::Key) -> bool) -> Vec<N> {
+        let mut taken = Vec::new();
+        for slot in &mut self.slots {
+            if let Some((_, name)) = slot.entry.take_if(|(key, _)| is_meant(key)) {
+                taken.push(name);
+            }
+        }
+        if !taken.is_empty() {
+            // It is built anew when it is needed.
+            self.index = None;
+            self.slots.retain(|slot| slot.entry.is_some());
+            self.vacant = 0;
+        }
+        taken
+    }
+
     /// Removes all entries.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = N> {
         self.vacant = 0;

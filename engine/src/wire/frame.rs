@@ -9,12 +9,17 @@
 //!                                                                TAGGED    DATA      the header says
 //!
 //!  kind            flags                   remote       value             op
-//!  1  message      TAGGED DATA WANTS_ACK   0            message length    -
+//!  1  message      TAGGED DATA and either  0            message length    -
+//!                  of ARRIVAL MATCH
 //!  2  ack          -                       0            count             -
-//!  3  request      TAGGED DATA WANTS_ACK   its length   message length    yes
+//!  3  request      as a message            its length   message length    yes
 //!  4  clear        CANNOT_PULL             0            op                -
 //!  5  data         -                       0            message length    yes
 //!  6  done         FAULT                   0            op                -
+//!  7  matched      -                       0            number            -
+//!  8  credit       -                       0            limit in bytes    -
+//!  9  fence        MATCH                   0            0                 -
+//! 10  fenced       -                       0            0                 -
 //! ```
 //!
 //! Every header has exactly one such form: what [`parse`] accepts is what [`emit`] writes, byte for byte.
@@ -22,7 +27,7 @@
 use bitflags::bitflags;
 
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use crate::wire::{Header, Message, WireError};
+use crate::wire::{Awaits, Header, Message, WireError};
 
 /// The size of the largest header in bytes: a request with tag and data.
 pub const HEADER_MAX_BYTES: usize = FIXED_BYTES + 3 * WORD_BYTES;
@@ -61,6 +66,10 @@ mod kind {
     pub(super) const CLEAR: u8 = 4;
     pub(super) const DATA: u8 = 5;
     pub(super) const DONE: u8 = 6;
+    pub(super) const MATCHED: u8 = 7;
+    pub(super) const CREDIT: u8 = 8;
+    pub(super) const FENCE: u8 = 9;
+    pub(super) const FENCED: u8 = 10;
 }
 
 bitflags! {
@@ -71,12 +80,14 @@ bitflags! {
         const TAGGED = 1 << 0;
         /// Completion data follows the tag, or the fixed part where there is no tag.
         const DATA = 1 << 1;
-        /// The sender waits for an acknowledgement.
-        const WANTS_ACK = 1 << 2;
+        /// The sender waits to hear that it has arrived.
+        const ARRIVAL = 1 << 2;
         /// The receiver of a request cannot pull.
         const CANNOT_PULL = 1 << 3;
         /// What was exposed could not be read.
         const FAULT = 1 << 4;
+        /// The sender waits to hear that it was matched.
+        const MATCH = 1 << 5;
     }
 }
 
@@ -85,8 +96,19 @@ impl Flags {
         let mut flags = Flags::empty();
         flags.set(Flags::TAGGED, message.tag.is_some());
         flags.set(Flags::DATA, message.data.is_some());
-        flags.set(Flags::WANTS_ACK, message.wants_ack);
+        flags.set(Flags::ARRIVAL, message.awaits == Awaits::Arrival);
+        flags.set(Flags::MATCH, message.awaits == Awaits::Match);
         flags
+    }
+
+    fn awaits(self) -> Awaits {
+        if self.contains(Flags::ARRIVAL) {
+            Awaits::Arrival
+        } else if self.contains(Flags::MATCH) {
+            Awaits::Match
+        } else {
+            Awaits::Nothing
+        }
     }
 
     fn words(self) -> usize {
@@ -95,7 +117,10 @@ impl Flags {
 }
 
 /// The flags of a message, eager or requested.
-const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(Flags::WANTS_ACK);
+const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(AWAITS_FLAGS);
+
+/// What a sender waits for, of which there is one thing at most.
+const AWAITS_FLAGS: Flags = Flags::ARRIVAL.union(Flags::MATCH);
 
 /// The size of a header on the stream in bytes, without the payload.
 pub fn header_len_bytes(header: &Header) -> usize {
@@ -103,7 +128,13 @@ pub fn header_len_bytes(header: &Header) -> usize {
         Header::Message(message) => Flags::of(message).words(),
         Header::Request { message, .. } => 1 + Flags::of(message).words(),
         Header::Data { .. } => 1,
-        Header::Ack { .. } | Header::Clear { .. } | Header::Done { .. } => 0,
+        Header::Ack { .. }
+        | Header::Clear { .. }
+        | Header::Done { .. }
+        | Header::Matched { .. }
+        | Header::Credit { .. }
+        | Header::Fence { .. }
+        | Header::Fenced => 0,
     };
     FIXED_BYTES + words * WORD_BYTES
 }
@@ -132,6 +163,12 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
         }
         Header::Data { op, len_bytes } => (kind::DATA, none, 0, len_bytes, [Some(op), None, None]),
         Header::Done { op, fault } => (kind::DONE, if fault { Flags::FAULT } else { none }, 0, op, [None; 3]),
+        Header::Matched { number } => (kind::MATCHED, none, 0, number, [None; 3]),
+        Header::Credit { granted_bytes } => (kind::CREDIT, none, 0, granted_bytes, [None; 3]),
+        Header::Fence { matched } => {
+            (kind::FENCE, if matched { Flags::MATCH } else { none }, 0, 0, [None; 3])
+        }
+        Header::Fenced => (kind::FENCED, none, 0, 0, [None; 3]),
     };
     buffer[field::KIND] = kind;
     buffer[field::FLAGS] = flags.bits();
@@ -173,7 +210,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
         len_bytes: fixed.value,
         tag: if fixed.flags.contains(Flags::TAGGED) { word() } else { None },
         data: if fixed.flags.contains(Flags::DATA) { word() } else { None },
-        wants_ack: fixed.flags.contains(Flags::WANTS_ACK),
+        awaits: fixed.flags.awaits(),
     };
     let header = match fixed.kind {
         kind::ACK => Header::Ack { received: fixed.value },
@@ -183,6 +220,10 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
         }
         kind::DATA => Header::Data { op, len_bytes: fixed.value },
         kind::DONE => Header::Done { op: fixed.value, fault: fixed.flags.contains(Flags::FAULT) },
+        kind::MATCHED => Header::Matched { number: fixed.value },
+        kind::CREDIT => Header::Credit { granted_bytes: fixed.value },
+        kind::FENCE => Header::Fence { matched: fixed.flags.contains(Flags::MATCH) },
+        kind::FENCED => Header::Fenced,
         _ => Header::Message(message),
     };
     Ok(Some((header, len_bytes)))
@@ -228,13 +269,15 @@ impl Fixed {
     fn check(&self) -> Result<(), WireError> {
         let (known, value_max) = match self.kind {
             kind::MESSAGE | kind::REQUEST => (MESSAGE_FLAGS, MESSAGE_MAX_BYTES),
-            kind::ACK => (Flags::empty(), u64::MAX),
+            kind::ACK | kind::MATCHED | kind::CREDIT => (Flags::empty(), u64::MAX),
+            kind::FENCE => (Flags::MATCH, 0),
+            kind::FENCED => (Flags::empty(), 0),
             kind::CLEAR => (Flags::CANNOT_PULL, u64::MAX),
             kind::DATA => (Flags::empty(), MESSAGE_MAX_BYTES),
             kind::DONE => (Flags::FAULT, u64::MAX),
             _ => return Err(WireError::UnknownKind),
         };
-        if !known.contains(self.flags) {
+        if !known.contains(self.flags) || self.flags.contains(AWAITS_FLAGS) {
             return Err(WireError::UnknownFlag);
         }
         let remote_max_bytes = if self.kind == kind::REQUEST { REMOTE_MAX_BYTES } else { 0 };
@@ -275,8 +318,12 @@ mod tests {
 
     #[test]
     fn the_layout_is_what_the_documentation_says() {
-        let message =
-            Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(0x0506 << 48), wants_ack: true };
+        let message = Message {
+            len_bytes: 0x0102,
+            tag: Some(0x0304),
+            data: Some(0x0506 << 48),
+            awaits: Awaits::Arrival,
+        };
         assert_eq!(
             emitted(&Header::Message(message)),
             [
@@ -303,15 +350,21 @@ mod tests {
         assert_eq!(emitted(&data), [5, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
         let done = Header::Done { op: 9, fault: true };
         assert_eq!(emitted(&done), [6, 16, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(emitted(&Header::Matched { number: 9 }), [7, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(emitted(&Header::Credit { granted_bytes: 9 }), [8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(emitted(&Header::Fence { matched: true }), [9, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(emitted(&Header::Fenced), [10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn what_no_correct_peer_sends_is_refused() {
         let cases: &[(&[u8], WireError)] = &[
             (&[0], WireError::UnknownKind),
-            (&[7], WireError::UnknownKind),
+            (&[11], WireError::UnknownKind),
             (&[1, 8], WireError::UnknownFlag),
             (&[3, 16], WireError::UnknownFlag),
+            (&[1, 36], WireError::UnknownFlag),
+            (&[9, 4], WireError::UnknownFlag),
             (&[4, 1], WireError::UnknownFlag),
             (&[4, 16], WireError::UnknownFlag),
             (&[5, 1], WireError::UnknownFlag),
@@ -337,7 +390,8 @@ mod tests {
 
     #[test]
     fn the_longest_message_is_accepted() {
-        let longest = Message { len_bytes: MESSAGE_MAX_BYTES, tag: None, data: None, wants_ack: false };
+        let longest =
+            Message { len_bytes: MESSAGE_MAX_BYTES, tag: None, data: None, awaits: Awaits::Nothing };
         let bytes = emitted(&Header::Message(longest));
         assert_eq!(parse(&bytes), Ok(Some((Header::Message(longest), bytes.len()))));
     }
@@ -378,8 +432,8 @@ mod tests {
 
         #[test]
         fn any_bytes_are_judged_as_early_as_possible(
-            kind in prop_oneof![4 => kind::MESSAGE..=kind::DONE, 1 => any::<u8>()],
-            flags in prop_oneof![0_u8..8, any::<u8>()],
+            kind in prop_oneof![4 => kind::MESSAGE..=kind::FENCED, 1 => any::<u8>()],
+            flags in prop_oneof![0_u8..8, 32_u8..36, any::<u8>()],
             rest in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..40),
         ) {
             let bytes = [vec![kind, flags], rest].concat();

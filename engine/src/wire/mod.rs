@@ -17,14 +17,17 @@ mod testing;
 ///
 /// ```text
 ///  sender                                   receiver
-///    Request(op)  ------------------------>   matches; pulls
+///    Request(op)  ------------------------>   matches, or has room for it; pulls
 ///                 <------------------------  Done(op)
 ///
-///    Request(op)  ------------------------>   matches; cannot pull
+///    Request(op)  ------------------------>   matches, or has room for it; cannot pull
 ///                 <------------------------  Clear(op)
 ///    Data(op) + payload  ----------------->
 ///                 <------------------------  Done(op), if the sender waits for it
 /// ```
+///
+/// Messages and requests cost the sender [credit](crate::limits::MESSAGE_COST_BYTES), which the receiver gives by
+/// [`Credit`](Header::Credit). Nothing else does, so nothing else ever waits for a receive to be posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// An eager message; its payload follows.
@@ -66,6 +69,26 @@ pub enum Header {
         /// What was exposed was not readable ([`Pull::Fault`](crate::transport::Pull::Fault)).
         fault: bool,
     },
+    /// "The application has matched, or thrown away, this eager message", for one that [awaits](Awaits::Match) it. Has
+    /// no payload.
+    Matched {
+        /// The message's number among the eager messages of the link, as [`Ack`](Header::Ack) counts them: the first is 1.
+        number: u64,
+    },
+    /// "Messages may have cost you this much in all." Has no payload.
+    Credit {
+        /// The cumulative limit since the link came up, in bytes. It never shrinks, and begins at
+        /// [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES).
+        granted_bytes: u64,
+    },
+    /// "Say [`Fenced`](Header::Fenced) when all messages before this have arrived": no message follows before that. Has no
+    /// payload.
+    Fence {
+        /// Whether they are to be matched or thrown away too.
+        matched: bool,
+    },
+    /// "What was asked for by [`Fence`](Header::Fence) is so." Has no payload.
+    Fenced,
 }
 
 /// The header of a message.
@@ -77,8 +100,22 @@ pub struct Message {
     pub tag: Option<u64>,
     /// Completion data for the receiver (`FI_REMOTE_CQ_DATA`).
     pub data: Option<u64>,
-    /// Whether the sender waits for an acknowledgement that includes this message.
-    pub wants_ack: bool,
+    /// What the sender waits to hear of it.
+    pub awaits: Awaits,
+}
+
+/// What the sender of a message waits to hear of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Awaits {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// That all of it has arrived, in a posted buffer or in one of the endpoint's own. An eager message is
+    /// acknowledged by [`Header::Ack`], a requested one by [`Header::Done`].
+    Arrival,
+    /// That the application has matched it, and it is in its buffer, or has thrown it away. An eager message is
+    /// acknowledged by [`Header::Matched`], a requested one by [`Header::Done`].
+    Match,
 }
 
 impl Header {
@@ -88,7 +125,13 @@ impl Header {
             Header::Message(message) => message.len_bytes,
             Header::Data { len_bytes, .. } => *len_bytes,
             Header::Request { remote_bytes, .. } => u64::from(*remote_bytes),
-            Header::Ack { .. } | Header::Clear { .. } | Header::Done { .. } => 0,
+            Header::Ack { .. }
+            | Header::Clear { .. }
+            | Header::Done { .. }
+            | Header::Matched { .. }
+            | Header::Credit { .. }
+            | Header::Fence { .. }
+            | Header::Fenced => 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use crate::wire::{Header, Message};
+use crate::wire::{Awaits, Header, Message};
 
 /// Any header that a correct peer may send.
 pub(super) fn any_header() -> impl Strategy<Value = Header> {
@@ -15,11 +15,16 @@ pub(super) fn any_header() -> impl Strategy<Value = Header> {
         1 => (any::<u64>(), any::<bool>()).prop_map(|(op, cannot_pull)| Header::Clear { op, cannot_pull }),
         1 => (any::<u64>(), 0..=MESSAGE_MAX_BYTES).prop_map(|(op, len_bytes)| Header::Data { op, len_bytes }),
         1 => (any::<u64>(), any::<bool>()).prop_map(|(op, fault)| Header::Done { op, fault }),
+        1 => any::<u64>().prop_map(|number| Header::Matched { number }),
+        1 => any::<u64>().prop_map(|granted_bytes| Header::Credit { granted_bytes }),
+        1 => any::<bool>().prop_map(|matched| Header::Fence { matched }),
+        1 => Just(Header::Fenced),
     ]
 }
 
 /// Any message with a payload of this length.
 pub(super) fn any_message(len_bytes: impl Strategy<Value = u64>) -> impl Strategy<Value = Message> {
-    (len_bytes, any::<Option<u64>>(), any::<Option<u64>>(), any::<bool>())
-        .prop_map(|(len_bytes, tag, data, wants_ack)| Message { len_bytes, tag, data, wants_ack })
+    let awaits = prop_oneof![Just(Awaits::Nothing), Just(Awaits::Arrival), Just(Awaits::Match)];
+    (len_bytes, any::<Option<u64>>(), any::<Option<u64>>(), awaits)
+        .prop_map(|(len_bytes, tag, data, awaits)| Message { len_bytes, tag, data, awaits })
 }

@@ -1,12 +1,12 @@
-use homespun_engine::wire::Header::{Ack, Clear, Data, Done, Request};
+use homespun_engine::wire::Header::{Ack, Clear, Credit, Data, Done, Fence, Fenced, Matched, Request};
 use proptest::prelude::*;
 
 use super::*;
 
 const SEQUENCE: u32 = 0xdead_beef;
 
-fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, wants_ack: bool) -> Message {
-    Message { len_bytes: len_bytes as u64, tag, data, wants_ack }
+fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, awaits: Awaits) -> Message {
+    Message { len_bytes: len_bytes as u64, tag, data, awaits }
 }
 
 /// Parses words, all of which must be asked for once and none beyond them. With what was found comes the payload, if that
@@ -45,19 +45,27 @@ fn found(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), W
 
 #[test]
 fn the_layout_is_what_the_documentation_says() {
-    let both = message(10, Some(0x0304), Some(0x0506), true);
-    let cases: [(Header, Payload<'_>, &[u64]); 9] = [
+    let both = message(10, Some(0x0304), Some(0x0506), Awaits::Arrival);
+    let cases: [(Header, Payload<'_>, &[u64]); 13] = [
         (
             Header::Message(both),
             Payload::Inline(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
             &[0x000a_0701_dead_beef, 0x0304, 0x0506, 0x0807_0605_0403_0201, 0x0a09],
         ),
-        (Header::Message(message(0, None, None, false)), Payload::Inline(&[]), &[0x0000_0001_dead_beef]),
-        (Header::Message(message(57, None, None, false)), Payload::Outside(57), &[0x0039_2001_dead_beef]),
         (
-            Header::Message(message(0x0001_0000, Some(5), None, false)),
+            Header::Message(message(0, None, None, Awaits::Nothing)),
+            Payload::Inline(&[]),
+            &[0x0000_0001_dead_beef],
+        ),
+        (
+            Header::Message(message(57, None, None, Awaits::Nothing)),
+            Payload::Outside(57),
+            &[0x0039_2001_dead_beef],
+        ),
+        (
+            Header::Message(message(0x0001_0000, Some(5), None, Awaits::Match)),
             Payload::Outside(PIECE_MAX_BYTES),
-            &[0x8000_6101_dead_beef, 5, 0x0001_0000],
+            &[0x8000_e101_dead_beef, 5, 0x0001_0000],
         ),
         (Ack { received: u64::MAX }, Payload::Inline(&[]), &[0x0000_0002_dead_beef, u64::MAX]),
         (
@@ -68,6 +76,10 @@ fn the_layout_is_what_the_documentation_says() {
         (Clear { op: 9, cannot_pull: true }, Payload::Inline(&[]), &[0x0000_0804_dead_beef, 9]),
         (Data { op: 9, len_bytes: 1 }, Payload::Inline(&[6]), &[0x0001_0005_dead_beef, 9, 6]),
         (Done { op: 9, fault: true }, Payload::Inline(&[]), &[0x0000_1006_dead_beef, 9]),
+        (Matched { number: 9 }, Payload::Inline(&[]), &[0x0000_0007_dead_beef, 9]),
+        (Credit { granted_bytes: 9 }, Payload::Inline(&[]), &[0x0000_0008_dead_beef, 9]),
+        (Fence { matched: true }, Payload::Inline(&[]), &[0x0000_8009_dead_beef]),
+        (Fenced, Payload::Inline(&[]), &[0x0000_000a_dead_beef]),
     ];
     for (header, payload, words) in cases {
         assert_eq!(emitted(SEQUENCE, &header, payload), words, "{header:?}");
@@ -78,14 +90,14 @@ fn the_layout_is_what_the_documentation_says() {
         assert_eq!(parsed(words), Ok((Parsed::Frame(header, found), inline.to_vec())));
     }
     let piece = emit_piece(SEQUENCE, 0x1234);
-    assert_eq!(piece, 0x1234_0007_dead_beef);
+    assert_eq!(piece, 0x1234_000b_dead_beef);
     assert_eq!(parsed(&[piece]), Ok((Parsed::Piece(0x1234), vec![])));
     assert_eq!(sequence_of(piece), SEQUENCE);
 }
 
 #[test]
 fn a_tagged_message_leaves_room_for_48_bytes() {
-    let room = |tag, data| room_bytes(&Header::Message(message(0, tag, data, false)));
+    let room = |tag, data| room_bytes(&Header::Message(message(0, tag, data, Awaits::Nothing)));
     assert_eq!([room(None, None), room(Some(1), None), room(Some(1), Some(1))], [56, 48, 40]);
 }
 
@@ -93,13 +105,12 @@ fn a_tagged_message_leaves_room_for_48_bytes() {
 fn what_no_correct_producer_writes_is_refused() {
     let (least, most) = (PIECE_MIN_BYTES as u64, PIECE_MAX_BYTES as u64);
     let word = |len: u64, flags: u64, kind: u64| len << 48 | flags << 40 | kind << 32;
-    let cases: [(&[u64], WireError); 31] = [
+    let cases: [(&[u64], WireError); 40] = [
         (&[0], WireError::UnknownKind),
         (&[u64::MAX], WireError::UnknownKind),
-        (&[word(0, 0, 8)], WireError::UnknownKind),
+        (&[word(0, 0, 12)], WireError::UnknownKind),
         (&[word(0, 8, 1)], WireError::UnknownFlag),
         (&[word(0, 0x10, 1)], WireError::UnknownFlag),
-        (&[word(0, 0x80, 1)], WireError::UnknownFlag),
         (&[word(0, 1, 2)], WireError::UnknownFlag),
         (&[word(60, 0x20, 2)], WireError::UnknownFlag),
         (&[word(0, 0x40, 3)], WireError::UnknownFlag),
@@ -107,13 +118,24 @@ fn what_no_correct_producer_writes_is_refused() {
         (&[word(0, 0x10, 4)], WireError::UnknownFlag),
         (&[word(0, 4, 5)], WireError::UnknownFlag),
         (&[word(0, 8, 6)], WireError::UnknownFlag),
-        (&[word(100, 1, 7)], WireError::UnknownFlag),
+        (&[word(0, 0x80, 7)], WireError::UnknownFlag),
+        (&[word(0, 1, 8)], WireError::UnknownFlag),
+        (&[word(0, 4, 9)], WireError::UnknownFlag),
+        (&[word(0, 0x80, 10)], WireError::UnknownFlag),
+        (&[word(100, 1, 11)], WireError::UnknownFlag),
+        // Who waits, waits for one thing.
+        (&[word(0, 0x84, 1)], WireError::UnknownFlag),
+        (&[word(100, 0xa4, 1)], WireError::UnknownFlag),
+        (&[word(0, 0x84, 3), 0, 0], WireError::UnknownFlag),
+        (&[word(0, 0x84, 9)], WireError::UnknownFlag),
         // There are further pieces only after a first.
         (&[word(8, 0x40, 1), 0], WireError::UnknownFlag),
         // Payload where there is none.
         (&[word(1, 0, 2), 0, 0], WireError::ImpossibleLength),
         (&[word(1, 0, 4), 0, 0], WireError::ImpossibleLength),
         (&[word(1, 0, 6), 0, 0], WireError::ImpossibleLength),
+        (&[word(1, 0, 7), 0, 0], WireError::ImpossibleLength),
+        (&[word(1, 0x80, 9), 0], WireError::ImpossibleLength),
         // More than there is room for, or outside although there is room.
         (&[word(57, 0, 1)], WireError::ImpossibleLength),
         (&[word(49, 0, 5), 0], WireError::ImpossibleLength),
@@ -138,8 +160,9 @@ fn what_no_correct_producer_writes_is_refused() {
 }
 
 fn any_message(len_bytes: impl Strategy<Value = u64>) -> impl Strategy<Value = Message> {
-    (len_bytes, any::<Option<u64>>(), any::<Option<u64>>(), any::<bool>())
-        .prop_map(|(len_bytes, tag, data, wants_ack)| Message { len_bytes, tag, data, wants_ack })
+    let awaits = prop::sample::select(vec![Awaits::Nothing, Awaits::Arrival, Awaits::Match]);
+    (len_bytes, any::<Option<u64>>(), any::<Option<u64>>(), awaits)
+        .prop_map(|(len_bytes, tag, data, awaits)| Message { len_bytes, tag, data, awaits })
 }
 
 fn any_header() -> impl Strategy<Value = Header> {
@@ -152,6 +175,10 @@ fn any_header() -> impl Strategy<Value = Header> {
         1 => (any::<u64>(), any::<bool>()).prop_map(|(op, cannot_pull)| Clear { op, cannot_pull }),
         2 => (any::<u64>(), any_len()).prop_map(|(op, len_bytes)| Data { op, len_bytes }),
         1 => (any::<u64>(), any::<bool>()).prop_map(|(op, fault)| Done { op, fault }),
+        1 => any::<u64>().prop_map(|number| Matched { number }),
+        1 => any::<u64>().prop_map(|granted_bytes| Credit { granted_bytes }),
+        1 => any::<bool>().prop_map(|matched| Fence { matched }),
+        1 => Just(Fenced),
     ]
 }
 
@@ -180,7 +207,7 @@ proptest! {
     #[test]
     fn there_is_one_form_of_everything(
         words in prop::array::uniform8(prop_oneof![Just(0_u64), 0_u64..100, 0..=2 * PIECE_MAX_BYTES as u64, any::<u64>()]),
-        (kind, flags) in (1_u64..8, prop_oneof![Just(0_u64), Just(0x20), Just(0x60), 0_u64..128]),
+        (kind, flags) in (1_u64..13, prop_oneof![Just(0_u64), Just(0x20), Just(0x60), Just(0x80), 0_u64..256]),
         len in prop_oneof![0_u64..100, 0..=u64::from(u16::MAX)],
     ) {
         let first = len << field::LEN | flags << field::FLAGS | kind << field::KIND | words[0] & u64::from(u32::MAX);

@@ -125,6 +125,12 @@ fn check(header: &Header) {
             assert!(usize::from(*remote_bytes) <= REMOTE_MAX_BYTES);
         }
         Header::Data { len_bytes, .. } => assert!(*len_bytes <= MESSAGE_MAX_BYTES),
-        Header::Ack { .. } | Header::Clear { .. } | Header::Done { .. } => {}
+        Header::Ack { .. }
+        | Header::Clear { .. }
+        | Header::Done { .. }
+        | Header::Matched { .. }
+        | Header::Credit { .. }
+        | Header::Fence { .. }
+        | Header::Fenced => {}
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Full, Sent};
-use homespun_engine::wire::{Header, Message, WireError};
+use homespun_engine::wire::{Awaits, Header, Message, WireError};
 use proptest::prelude::*;
 
 use super::recorder::{LINK, Recorder};
@@ -30,7 +30,7 @@ fn ring_at(lines: u64, bytes: u64) -> (Producer, Consumer) {
 }
 
 fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>) -> Header {
-    Header::Message(Message { len_bytes: len_bytes as u64, tag, data, wants_ack: false })
+    Header::Message(Message { len_bytes: len_bytes as u64, tag, data, awaits: Awaits::Nothing })
 }
 
 /// Bytes of which no two neighbourhoods look alike, and with another salt others.
@@ -113,8 +113,9 @@ fn any_size() -> impl Strategy<Value = usize> {
 }
 
 fn any_message() -> impl Strategy<Value = Message> {
-    (0..=MESSAGE_MAX_BYTES, any::<Option<u64>>(), any::<Option<u64>>(), any::<bool>())
-        .prop_map(|(len_bytes, tag, data, wants_ack)| Message { len_bytes, tag, data, wants_ack })
+    let awaits = prop::sample::select(vec![Awaits::Nothing, Awaits::Arrival, Awaits::Match]);
+    (0..=MESSAGE_MAX_BYTES, any::<Option<u64>>(), any::<Option<u64>>(), awaits)
+        .prop_map(|(len_bytes, tag, data, awaits)| Message { len_bytes, tag, data, awaits })
 }
 
 /// Any frame, and how long its payload is.
@@ -131,6 +132,10 @@ fn any_frame() -> impl Strategy<Value = (Header, usize)> {
         2 => (any::<u64>(), any_size())
             .prop_map(|(op, size)| (Header::Data { op, len_bytes: size as u64 }, size)),
         1 => (any::<u64>(), any::<bool>()).prop_map(|(op, fault)| (Header::Done { op, fault }, 0)),
+        1 => any::<u64>().prop_map(|number| (Header::Matched { number }, 0)),
+        1 => any::<u64>().prop_map(|granted_bytes| (Header::Credit { granted_bytes }, 0)),
+        1 => any::<bool>().prop_map(|matched| (Header::Fence { matched }, 0)),
+        1 => Just((Header::Fenced, 0)),
     ]
 }
 
@@ -196,7 +201,7 @@ proptest! {
     fn a_scribbled_line_does_no_harm(
         is_mid_frame: bool,
         words in prop::array::uniform8(prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..100, any::<u64>()]),
-        (kind, flags, len) in (0_u8..9, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
+        (kind, flags, len) in (0_u8..13, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
         is_plausible: bool,
     ) {
         let (mut producer, mut consumer) = ring();
@@ -228,6 +233,8 @@ fn every_bit_of_a_first_word_matters_or_is_payload() {
         (message(2 * DATA_BYTES, None, None), 2 * DATA_BYTES),
         (Header::Ack { received: 5 }, 0),
         (Header::Data { op: 5, len_bytes: 3 }, 3),
+        (Header::Fence { matched: false }, 0),
+        (Header::Fenced, 0),
     ] {
         for bit in 0..u64::BITS {
             let (mut producer, mut consumer) = ring();
@@ -413,7 +420,7 @@ fn a_ring_ends_where_its_producer_says() {
 fn pieces_have_their_place() {
     /// Kinds and flags as the layout has them.
     const MESSAGE: u64 = 1 << 32;
-    const PIECE: u64 = 7 << 32;
+    const PIECE: u64 = 11 << 32;
     const OUTSIDE_AND_LONG: u64 = 0b11 << 45;
 
     let put = |producer: &Producer, position, kind_and_flags, piece_bytes: usize| {

@@ -33,7 +33,7 @@ fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
 #[test]
 fn depths_and_the_message_limit_are_kept() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.config = Config { tx_depth_ops: 1, rx_depth_ops: 1, message_max_bytes: 4 };
+    engine.config = Config { tx_depth_ops: 1, rx_depth_ops: 1, message_max_bytes: 4, ..Config::default() };
     let too_long = engine.post_send(send_to(peer, b"12345", 0), &mut transport, &mut sink);
     assert_eq!(too_long, Err(Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into()));
     transport.answers = [Sent::Full].into();

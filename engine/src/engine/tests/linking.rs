@@ -59,16 +59,104 @@ fn the_beginning_of_an_unexpected_message_vanishes_with_its_link() {
 }
 
 #[test]
-fn another_instance_at_the_same_address_ends_the_former_one() {
+fn another_instance_at_the_same_address_gets_the_messages_from_now_on() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"to the first", 1) };
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
+    transport.answers = [Sent::Full].into();
+    engine.post_send(send_to(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
     engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
-    assert_eq!(sink.contexts(), [1]);
-    engine.post_send(send_to(peer, b"second", 2), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [2], "what the former one has not been sent fails");
+    engine.post_send(send_to(peer, b"second", 3), &mut transport, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
+    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    assert_eq!(sink.contexts(), [2, 3, 1]);
+    engine.post_send(send_to(peer, b"third", 4), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
+}
+
+#[test]
+fn what_a_former_instance_has_sent_is_read_to_its_end() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    engine.post_receive(receive(9, 1), &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LinkId(7), &untagged(6));
+    arrivals.chunk(LinkId(7), b"for");
+    arrivals.link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    arrivals.chunk(LinkId(7), b"mer");
+    arrivals.frame(LinkId(7), &untagged(4), b"last");
+    arrivals.link(LinkId(7), LinkEvent::Down(RESET));
+    arrivals.frame(LinkId(8), &untagged(5), b"first");
+    engine.post_receive(receive(9, 2), &mut sink).unwrap();
+    engine.post_receive(receive(9, 3), &mut sink).unwrap();
+    let texts: Vec<&[u8]> = sink.ended.iter().map(received).collect();
+    assert_eq!(texts, [&b"former"[..], b"last", b"first"]);
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty(), "the end of one is not the end of the other");
+}
+
+#[test]
+fn a_link_to_a_former_instance_ends_when_nothing_has_come_of_it_for_long() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    engine.post_receive(receive(9, 1), &mut sink).unwrap();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LinkId(7), &untagged(6));
+    arrivals.link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    for _ in 0..FORMER_LINK_IDLE_PASSES_MAX {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    engine.arrivals(&mut sink).chunk(LinkId(7), b"slow");
+    for _ in 0..=FORMER_LINK_IDLE_PASSES_MAX {
+        engine.transmit(&mut transport, &mut sink);
+        assert!(transport.closed.is_empty());
+    }
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LinkId(7), Close::Abort)]);
-    assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
+    assert_eq!(sink.contexts(), [1]);
+}
+
+#[test]
+fn an_attempt_to_connect_that_is_cut_short_is_repeated_a_few_times() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    transport.answers = [Sent::Full; 5].into();
+    let peer = engine.peer(address(2));
+    engine.post_send(send_to(peer, b"patient", 1), &mut transport, &mut sink).unwrap();
+    for attempt in 0..=CONNECT_RETRIES_MAX {
+        assert_eq!((transport.connected.len() as u32, sink.ended.len()), (attempt + 1, 0));
+        engine.arrivals(&mut sink).link(LinkId(attempt), LinkEvent::Down(RESET));
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(sink.contexts(), [1]);
+
+    // Nobody listens, and nobody will.
+    let refused = LinkError::System(Errno::ECONNREFUSED);
+    transport.answers = [Sent::Full].into();
+    engine.post_send(send_to(peer, b"refused", 2), &mut transport, &mut sink).unwrap();
+    let link = LinkId(transport.connected.len() as u32 - 1);
+    engine.arrivals(&mut sink).link(link, LinkEvent::Down(refused));
+    assert_eq!(sink.contexts(), [1, 2]);
+}
+
+#[test]
+fn a_receive_from_one_peer_alone_ends_with_the_peer() {
+    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    let other = engine.peer(address(3));
+    let from = |source, context| ReceiveRequest {
+        criteria: Criteria { source: Some(source), ..Criteria::any() },
+        ..receive(1, context)
+    };
+    engine.post_receive(from(peer, 1), &mut sink).unwrap();
+    engine.post_receive(from(other, 2), &mut sink).unwrap();
+    engine.post_receive(receive(1, 3), &mut sink).unwrap();
+    engine.post_receive(ReceiveRequest { tagged: true, ..from(peer, 4) }, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    assert!(sink.ended.is_empty(), "there is another link");
+    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Down(LinkError::Closed));
+    assert_eq!(sink.contexts(), [1, 4]);
+    assert_eq!(engine.outstanding_receives(), 2);
 }
 
 #[test]

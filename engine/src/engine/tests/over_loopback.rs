@@ -47,6 +47,7 @@ impl Node {
             level,
             signalled: true,
             inject: false,
+            fence: false,
         };
         self.engine.post_send(request, &mut self.transport, &mut self.sink).unwrap();
         self.transport.flush();

@@ -11,7 +11,7 @@ fn a_message_fills_the_posted_receive_and_reports_all_of_it() {
         ..receive(8, 5)
     };
     engine.post_receive(request, &mut sink).unwrap();
-    let message = Message { len_bytes: 3, tag: Some(0xf7), data: Some(99), wants_ack: false };
+    let message = Message { len_bytes: 3, tag: Some(0xf7), data: Some(99), awaits: Awaits::Nothing };
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(message), b"abc");
     assert_eq!(
         sink.take(),
@@ -33,7 +33,7 @@ fn a_message_fills_the_posted_receive_and_reports_all_of_it() {
 fn tagged_and_untagged_messages_never_match_each_other() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     engine.post_receive(receive(8, 1), &mut sink).unwrap();
-    let tagged = Message { len_bytes: 1, tag: Some(0), data: None, wants_ack: false };
+    let tagged = Message { len_bytes: 1, tag: Some(0), data: None, awaits: Awaits::Nothing };
     engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(tagged), b"t");
     assert!(sink.ended.is_empty());
     engine.post_receive(ReceiveRequest { tagged: true, ..receive(8, 2) }, &mut sink).unwrap();

@@ -4,7 +4,6 @@ use super::*;
 use crate::engine::requests::op_of;
 
 const LINK: LinkId = LinkId(7);
-const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
 fn engine_that_exposes() -> (Engine, PeerId, Scripted, Recorder) {
     let (engine, peer, transport, sink) = engine_with_peer();
@@ -48,8 +47,7 @@ fn a_large_message_is_offered_and_ends_when_the_peer_is_done_whatever_its_level(
         let request = SendRequest { tag: Some(5), data: Some(6), ..large(peer, 1, level) };
         engine.post_send(request, &mut transport, &mut sink).unwrap();
         let op = offered(&transport)[0];
-        let wants_ack = level != Level::Inject;
-        let message = Message { len_bytes: 10, tag: Some(5), data: Some(6), wants_ack };
+        let message = Message { len_bytes: 10, tag: Some(5), data: Some(6), awaits: level.awaits() };
         let header = Header::Request { message, op, remote_bytes: REMOTE.len() as u8 };
         assert_eq!(transport.sent, [(LINK, header, REMOTE.to_vec())]);
         assert_eq!(transport.exposed, [(LINK, b"0123456789".to_vec())]);
@@ -268,6 +266,7 @@ fn memory_that_the_peer_can_read_is_given_back_after_the_link_was_closed_and_not
     };
     let new_instance: Way = |engine, sink| {
         engine.arrivals(sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+        (0..=FORMER_LINK_IDLE_PASSES_MAX).for_each(|_| engine.age_former_links(sink));
     };
     for way in [broken_protocol, lost_second_link, new_instance] {
         let (mut engine, _, mut transport, mut sink) = in_every_state();

@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use crate::address::AddressFormat;
 use crate::loopback::{Faults, LoopbackTransport, Network};
 use crate::transport::{Close, LinkEvent, LinkId, Provider, Pull, Receiver, Remote, Space, Transport};
-use crate::wire::{Header, Message};
+use crate::wire::{Awaits, Header, Message};
 
 /// Remembers the links that came up.
 #[derive(Default)]
@@ -135,7 +135,7 @@ fn what_the_peer_is_done_with_is_exposed_no_longer() {
     for answer in [Header::Done { op: 9, fault: false }, Header::Clear { op: 9, cannot_pull: true }] {
         let mut linked = Linked::new(pulls());
         let remotes = [linked.expose(b"abc"), linked.expose(b"def")];
-        let message = Message { len_bytes: 3, tag: None, data: None, wants_ack: false };
+        let message = Message { len_bytes: 3, tag: None, data: None, awaits: Awaits::Nothing };
         for (op, remote) in (9..).zip(&remotes) {
             let bytes = remote.as_bytes();
             let header = Header::Request { message, op, remote_bytes: bytes.len() as u8 };

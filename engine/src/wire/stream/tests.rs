@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::transport::{LinkEvent, Space};
-use crate::wire::Message;
 use crate::wire::testing::any_message;
+use crate::wire::{Awaits, Message};
 
 const LINK: LinkId = LinkId(7);
 
@@ -154,7 +154,7 @@ fn any_arrivals() -> impl Strategy<Value = Vec<Arrival>> {
 
 #[test]
 fn frames_that_arrive_whole_are_not_taken_apart() {
-    let message = |len_bytes| Message { len_bytes, tag: Some(1), data: None, wants_ack: false };
+    let message = |len_bytes| Message { len_bytes, tag: Some(1), data: None, awaits: Awaits::Nothing };
     let frames: Vec<Frame> = vec![
         (Header::Message(message(3)), vec![1, 2, 3]),
         (Header::Message(message(0)), vec![]),
@@ -168,7 +168,7 @@ fn frames_that_arrive_whole_are_not_taken_apart() {
 
 #[test]
 fn a_split_header_does_not_split_the_payload() {
-    let header = Header::Message(Message { len_bytes: 2, tag: None, data: None, wants_ack: true });
+    let header = Header::Message(Message { len_bytes: 2, tag: None, data: None, awaits: Awaits::Arrival });
     let stream = stream_of(&[(header, vec![8, 9])]);
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
     assert_eq!(decoder.feed(LINK, &stream[..5], &mut recorder), Ok(0));

@@ -1,0 +1,319 @@
+//! Credit: what bounds the memory that unexpected messages take.
+//!
+//! Every message costs its sender credit, [`MESSAGE_COST_BYTES`] and, if it is eager, its payload. The receiver gives
+//! credit out of its endpoint's *budget*, link by link, and gives it anew once a message is received. So at any moment
+//!
+//! ```text
+//!  used = (what links may still send, or have sent and nobody has received)
+//!       + (payload that was fetched before anybody asked for the message)
+//!       + (what links left behind that have ended)
+//! ```
+//!
+//! is within the budget, save that every link has [`CREDIT_INITIAL_BYTES`], however many there are. A link that is used
+//! gets a *window* of an eighth of what is free, so the first ones leave something to those that come later.
+
+use super::Engine;
+use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
+use crate::transport::LinkId;
+use crate::wire::Message;
+
+/// The part of what is free that one link may have.
+const WINDOW_PARTS: u64 = 8;
+
+/// What an endpoint has for unexpected messages.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit_bytes: u64,
+    used_bytes: u64,
+}
+
+/// What a link's peer may send: the receiver's side.
+#[derive(Debug)]
+pub(super) struct Grant {
+    /// What messages may have cost in all, since the link came up.
+    pub(super) granted_bytes: u64,
+    /// What they have cost.
+    spent_bytes: u64,
+    /// What of that has been received.
+    freed_bytes: u64,
+    /// What of that is kept here, unexpected.
+    kept_bytes: u64,
+    /// When so much is spent it is time to grant more.
+    due_at_bytes: u64,
+    /// It was time, and there was nothing to grant: the next message that is received may change that.
+    is_starved: bool,
+}
+
+/// What may be sent on a link: the sender's side.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    granted_bytes: u64,
+    spent_bytes: u64,
+}
+
+/// What an eager message costs.
+#[inline(always)]
+pub(super) fn eager_cost_bytes(message: &Message) -> u64 {
+    // A length is far below the largest number, see `MESSAGE_MAX_BYTES`.
+    MESSAGE_COST_BYTES + message.len_bytes
+}
+
+impl Budget {
+    pub(super) fn new(limit_bytes: usize) -> Budget {
+        Budget { limit_bytes: limit_bytes as u64, used_bytes: 0 }
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.used_bytes)
+    }
+
+    /// Whether so much could be had if nothing else were kept.
+    pub(super) fn could_hold(&self, bytes: u64) -> bool {
+        bytes <= self.limit_bytes
+    }
+
+    /// Sets memory aside for a payload. Returns whether there was enough.
+    pub(super) fn take(&mut self, bytes: u64) -> bool {
+        let is_there = bytes <= self.free_bytes();
+        self.used_bytes += if is_there { bytes } else { 0 };
+        is_there
+    }
+
+    #[inline(always)]
+    pub(super) fn free(&mut self, bytes: u64) {
+        debug_assert!(bytes <= self.used_bytes, "more is freed than was used");
+        self.used_bytes -= bytes;
+    }
+}
+
+impl Grant {
+    /// What a link begins with.
+    pub(super) fn initial(budget: &mut Budget) -> Grant {
+        budget.used_bytes += CREDIT_INITIAL_BYTES;
+        Grant {
+            granted_bytes: CREDIT_INITIAL_BYTES,
+            spent_bytes: 0,
+            freed_bytes: 0,
+            kept_bytes: 0,
+            due_at_bytes: CREDIT_INITIAL_BYTES / 2,
+            is_starved: false,
+        }
+    }
+
+    /// The peer has sent a message. Returns whether it had the credit.
+    #[inline(always)]
+    pub(super) fn spend(&mut self, cost_bytes: u64) -> bool {
+        let is_covered = cost_bytes <= self.granted_bytes - self.spent_bytes;
+        self.spent_bytes += if is_covered { cost_bytes } else { 0 };
+        is_covered
+    }
+
+    /// A message of this cost is kept until it is received.
+    pub(super) fn keep(&mut self, cost_bytes: u64) {
+        self.kept_bytes += cost_bytes;
+    }
+
+    /// A message of this cost went where it belongs as it came.
+    #[inline(always)]
+    pub(super) fn pass(&mut self, cost_bytes: u64, budget: &mut Budget) {
+        self.freed_bytes += cost_bytes;
+        budget.free(cost_bytes);
+    }
+
+    /// A message of this cost that was kept is kept no longer.
+    pub(super) fn free(&mut self, cost_bytes: u64, budget: &mut Budget) {
+        self.kept_bytes -= cost_bytes;
+        self.pass(cost_bytes, budget);
+    }
+
+    /// Whether the peer may soon need more.
+    #[inline(always)]
+    pub(super) fn is_due(&self) -> bool {
+        self.spent_bytes >= self.due_at_bytes || self.is_starved
+    }
+
+    /// Grants more, if it is worth while and there is something to grant. Returns whether anything was.
+    pub(super) fn renew(&mut self, budget: &mut Budget) -> bool {
+        let outstanding_bytes = self.granted_bytes - self.freed_bytes;
+        let window_bytes =
+            ((budget.free_bytes() + outstanding_bytes) / WINDOW_PARTS).max(CREDIT_INITIAL_BYTES);
+        let more_bytes = window_bytes.saturating_sub(outstanding_bytes);
+        if more_bytes < window_bytes / 4 {
+            self.is_starved = true;
+            return false;
+        }
+        self.is_starved = false;
+        self.granted_bytes += more_bytes;
+        self.due_at_bytes = self.granted_bytes - window_bytes / 2;
+        budget.used_bytes += more_bytes;
+        true
+    }
+
+    /// The link has ended: what was not spent returns, and what is kept is the budget's to account for.
+    pub(super) fn end(self, budget: &mut Budget) {
+        budget.free(self.granted_bytes - self.freed_bytes - self.kept_bytes);
+    }
+}
+
+impl Allowance {
+    pub(super) fn initial() -> Allowance {
+        Allowance { granted_bytes: CREDIT_INITIAL_BYTES, spent_bytes: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.granted_bytes - self.spent_bytes
+    }
+
+    /// Spends what there is enough of.
+    #[inline(always)]
+    pub(super) fn spend(&mut self, cost_bytes: u64) {
+        debug_assert!(cost_bytes <= self.left_bytes(), "more is spent than there is");
+        self.spent_bytes += cost_bytes;
+    }
+
+    /// The peer has granted so much in all. Returns whether that is possible.
+    pub(super) fn raise(&mut self, granted_bytes: u64) -> bool {
+        let is_more = granted_bytes >= self.granted_bytes;
+        self.granted_bytes = self.granted_bytes.max(granted_bytes);
+        is_more
+    }
+}
+
+impl Engine {
+    /// Gives a link's peer more credit, if it is time to and there is any.
+    #[cold]
+    pub(super) fn renew_credit(&mut self, id: LinkId) {
+        let Some(link) = self.links.of(id) else { return };
+        if link.grant.is_due() && link.grant.renew(&mut self.budget) && !link.owes_credit {
+            if !link.is_owing() {
+                self.owing.push(id);
+            }
+            link.owes_credit = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMIT_BYTES: usize = 1 << 20;
+
+    #[test]
+    fn a_link_begins_with_little_and_gets_a_part_of_what_is_free() {
+        let mut budget = Budget::new(LIMIT_BYTES);
+        let mut grant = Grant::initial(&mut budget);
+        assert!(!grant.is_due());
+        assert!(grant.spend(CREDIT_INITIAL_BYTES / 2));
+        grant.keep(CREDIT_INITIAL_BYTES / 2);
+        assert!(grant.is_due() && grant.renew(&mut budget));
+        assert_eq!(grant.granted_bytes, LIMIT_BYTES as u64 / WINDOW_PARTS);
+        assert!(!grant.is_due());
+    }
+
+    #[test]
+    fn more_than_was_granted_is_refused() {
+        let mut budget = Budget::new(LIMIT_BYTES);
+        let mut grant = Grant::initial(&mut budget);
+        assert!(grant.spend(CREDIT_INITIAL_BYTES));
+        assert!(!grant.spend(1));
+        assert!(!grant.spend(u64::MAX));
+    }
+
+    #[test]
+    fn a_grant_never_shrinks_on_the_senders_side() {
+        let mut allowance = Allowance::initial();
+        assert!(allowance.raise(CREDIT_INITIAL_BYTES));
+        assert!(!allowance.raise(CREDIT_INITIAL_BYTES - 1));
+        assert_eq!(allowance.left_bytes(), CREDIT_INITIAL_BYTES);
+        assert!(allowance.raise(u64::MAX));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Open,
+        End(usize),
+        Arrive { link: usize, len_bytes: u64, is_kept: bool },
+        Receive(usize),
+        Fetch(u64),
+        FetchReceived,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            1 => Just(Step::Open),
+            1 => any::<usize>().prop_map(Step::End),
+            8 => (any::<usize>(), 0..100_000_u64, any::<bool>())
+                .prop_map(|(link, len_bytes, is_kept)| Step::Arrive { link, len_bytes, is_kept }),
+            4 => any::<usize>().prop_map(Step::Receive),
+            1 => (0..2_000_000_u64).prop_map(Step::Fetch),
+            1 => Just(Step::FetchReceived),
+        ]
+    }
+
+    proptest! {
+        /// The budget is kept but for what every link begins with; a sender whose messages were all received can go on;
+        /// and nothing stays used when all is over.
+        #[test]
+        fn what_is_used_stays_within_the_budget(steps in prop::collection::vec(step(), 1..300)) {
+            let mut budget = Budget::new(LIMIT_BYTES);
+            let mut links: Vec<(Grant, Vec<u64>)> = Vec::new();
+            let (mut left_behind, mut fetched) = (Vec::new(), Vec::new());
+            for step in steps {
+                let count = links.len().max(1);
+                match step {
+                    Step::Open => links.push((Grant::initial(&mut budget), Vec::new())),
+                    Step::End(link) if link % count < links.len() => {
+                        let (grant, kept) = links.swap_remove(link % count);
+                        grant.end(&mut budget);
+                        left_behind.extend(kept);
+                    }
+                    Step::Arrive { link, len_bytes, is_kept } => {
+                        let Some((grant, kept)) = links.get_mut(link % count) else { continue };
+                        let cost_bytes = MESSAGE_COST_BYTES + len_bytes;
+                        if !grant.spend(cost_bytes) {
+                            continue;
+                        }
+                        if is_kept {
+                            grant.keep(cost_bytes);
+                            kept.push(cost_bytes);
+                        } else {
+                            grant.pass(cost_bytes, &mut budget);
+                        }
+                        if grant.is_due() {
+                            grant.renew(&mut budget);
+                        }
+                    }
+                    Step::Receive(which) => match links.get_mut(which % count) {
+                        Some((grant, kept)) if !kept.is_empty() => {
+                            grant.free(kept.swap_remove(which % kept.len()), &mut budget);
+                            if grant.is_due() {
+                                grant.renew(&mut budget);
+                            }
+                        }
+                        _ => left_behind.pop().into_iter().for_each(|bytes| budget.free(bytes)),
+                    },
+                    Step::Fetch(bytes) => fetched.extend(budget.take(bytes).then_some(bytes)),
+                    Step::FetchReceived => fetched.pop().into_iter().for_each(|bytes| budget.free(bytes)),
+                    Step::End(_) => {}
+                }
+                let allowed = LIMIT_BYTES as u64 + links.len() as u64 * CREDIT_INITIAL_BYTES;
+                prop_assert!(budget.used_bytes <= allowed, "{} used", budget.used_bytes);
+                for (grant, kept) in &links {
+                    if kept.is_empty() {
+                        prop_assert!(grant.granted_bytes - grant.spent_bytes >= CREDIT_INITIAL_BYTES / 2);
+                    }
+                }
+            }
+            for (grant, kept) in links {
+                grant.end(&mut budget);
+                left_behind.extend(kept);
+            }
+            left_behind.into_iter().chain(fetched).for_each(|bytes| budget.free(bytes));
+            prop_assert_eq!(budget.used_bytes, 0);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Links to endpoints that were replaced by another at their address.
+//!
+//! What such an endpoint sent in order before it closed may still wait to be read, while its successor has connected
+//! already. So a former link is read to its end, and used for nothing else. It ends by itself, unless the host of the
+//! former endpoint is gone without a word; then it ends when nothing has come of it for a while.
+
+use super::Engine;
+use super::incoming::Incoming;
+use super::links::Link;
+use crate::completion::Sink;
+use crate::errno::Errno;
+use crate::limits::FORMER_LINK_IDLE_PASSES_MAX;
+use crate::peer_id::PeerId;
+use crate::transport::{LinkError, LinkId};
+
+/// A link that is read to its end.
+#[derive(Debug)]
+pub(super) struct Former {
+    link: LinkId,
+    begun_at: u64,
+    /// How far it was at the last look.
+    progress: Progress,
+    idle_passes: u32,
+}
+
+/// How much has come of a link; whatever comes changes it.
+#[derive(Debug, PartialEq, Eq)]
+struct Progress {
+    messages: u64,
+    fetches: usize,
+    mid_message_bytes: u64,
+}
+
+impl Engine {
+    /// Another endpoint answers at the peer's address: the one that the older links lead to is gone, even if its
+    /// connections have not noticed. What was not sent to it yet fails.
+    pub(super) fn end_links_to_former_instance(
+        &mut self,
+        peer: PeerId,
+        newest: LinkId,
+        sink: &mut impl Sink,
+    ) {
+        for id in self.peers.of(peer).links.clone() {
+            let Some(link) = self.links.of(id).filter(|link| link.is_up && !link.is_former) else { continue };
+            if id == newest {
+                continue;
+            }
+            link.is_former = true;
+            let former =
+                Former { link: id, begun_at: link.begun_at, progress: Progress::of(link), idle_passes: 0 };
+            self.former.push(former);
+            if self.peers.of(peer).transmit == Some(id) {
+                self.stop_sending_on(peer, &LinkError::System(Errno::ECONNRESET), sink);
+            }
+        }
+    }
+
+    /// Ends former links of which nothing has come for a while.
+    pub(super) fn age_former_links(&mut self, sink: &mut impl Sink) {
+        let mut overdue = Vec::new();
+        let links = &mut self.links;
+        self.former.retain_mut(|former| {
+            let Some(link) = links.of(former.link).filter(|link| link.begun_at == former.begun_at) else {
+                return false;
+            };
+            let progress = Progress::of(link);
+            former.idle_passes = if progress == former.progress { former.idle_passes + 1 } else { 0 };
+            former.progress = progress;
+            let is_overdue = former.idle_passes > FORMER_LINK_IDLE_PASSES_MAX;
+            overdue.extend(is_overdue.then_some(former.link));
+            !is_overdue
+        });
+        for link in overdue {
+            self.abort(link, &LinkError::System(Errno::ECONNRESET), sink);
+        }
+    }
+}
+
+impl Progress {
+    fn of(link: &Link) -> Progress {
+        let mid_message_bytes = match &link.incoming {
+            Some(Incoming::Message { filling, .. }) => filling.arrived_bytes,
+            Some(Incoming::Data(_) | Incoming::Request(_)) | None => 0,
+        };
+        Progress { messages: link.received_messages, fetches: link.fetches.len(), mid_message_bytes }
+    }
+}

@@ -1,0 +1,165 @@
+//! Looking at unexpected messages, and setting them aside: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD`, `fi_tagged(3)`.
+
+use super::Engine;
+use crate::buffer::Buffer;
+use crate::completion::{Completion, Sink};
+use crate::error::{Again, Error, Misuse, OperationError};
+use crate::flags::CompletionFlags;
+use crate::matching::Criteria;
+use crate::operation::{Found, PeekRequest, Receive, ReceiveRequest, UnexpectedId, kind};
+use crate::peer_id::PeerId;
+use crate::wire::Message;
+
+const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound("no message was claimed with this context"));
+
+impl Engine {
+    /// Looks for an unexpected message. If there is none now, it looks once more after the next pass has received what
+    /// there is, so that a peek in a loop sees progress; then it fails with [`OperationError::NoMessage`]. Either way it
+    /// is reported.
+    ///
+    /// # Errors
+    ///
+    /// [`Again::QueueFull`] when [`Config::rx_depth_ops`](super::Config::rx_depth_ops) receives are outstanding;
+    /// [`Misuse::Invalid`] for a claim with the context of a message that is claimed already.
+    pub fn peek(&mut self, mut request: PeekRequest, sink: &mut impl Sink) -> Result<(), Error> {
+        if self.outstanding_receives() >= self.config.rx_depth_ops {
+            return Err(Again::QueueFull.into());
+        }
+        if request.then == Found::IsClaimed && self.is_claiming(request.tagged, request.context) {
+            return Err(Misuse::Invalid("a message is claimed with this context already").into());
+        }
+        if !request.tagged {
+            request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };
+        }
+        if !self.look(&request, sink) {
+            self.peeks.push_back(request);
+        }
+        Ok(())
+    }
+
+    /// Receives the message that a peek with the context of this request has claimed; its criteria are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotFound`] if there is no such message; [`Again::QueueFull`] as for any receive.
+    pub fn receive_claimed(&mut self, request: ReceiveRequest, sink: &mut impl Sink) -> Result<(), Error> {
+        let ReceiveRequest { destination, tagged, context, signalled, .. } = request;
+        let key = (tagged, context);
+        if !self.claimed.contains_key(&key) {
+            return Err(NOT_CLAIMED);
+        }
+        if self.outstanding_receives() >= self.config.rx_depth_ops {
+            return Err(Again::QueueFull.into());
+        }
+        let receive = Receive { destination, tagged, context, signalled };
+        match self.claimed.remove(&key) {
+            Some(Ok(message)) => self.receive_unexpected(receive, message, sink),
+            Some(Err(error)) => self.reports.failed(receive.failure(None, 0, error), &self.peers, sink),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Throws away the message that a peek with this context has claimed. This completes as a peek does.
+    ///
+    /// # Errors
+    ///
+    /// As [`receive_claimed`](Self::receive_claimed).
+    pub fn discard_claimed(&mut self, tagged: bool, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
+        let key = (tagged, context);
+        if !self.claimed.contains_key(&key) {
+            return Err(NOT_CLAIMED);
+        }
+        if self.outstanding_receives() >= self.config.rx_depth_ops {
+            return Err(Again::QueueFull.into());
+        }
+        match self.claimed.remove(&key) {
+            Some(Ok(message)) => {
+                if let Some((source, message)) = self.discard(message) {
+                    self.reports.completed(seen(context, source, &message), &self.peers, sink);
+                }
+            }
+            Some(Err(error)) => self.peek_failed(tagged, context, error, sink),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the peeks that wait for the pass that has just received what there is.
+    pub(super) fn settle_peeks(&mut self, sink: &mut impl Sink) {
+        while let Some(request) = self.peeks.pop_front() {
+            if !self.look(&request, sink) {
+                self.peek_failed(request.tagged, request.context, OperationError::NoMessage, sink);
+            }
+        }
+    }
+
+    /// Takes back a peek that has not ended. Returns whether there was one.
+    pub(super) fn cancel_peek(&mut self, context: u64, sink: &mut impl Sink) -> bool {
+        let place = self.peeks.iter().position(|peek| peek.context == context);
+        let Some(peek) = place.and_then(|place| self.peeks.remove(place)) else { return false };
+        self.peek_failed(peek.tagged, context, OperationError::Cancelled, sink);
+        true
+    }
+
+    /// The rest of a message that was claimed will never come: whoever claimed it is told when it asks for it.
+    pub(super) fn claimed_is_lost(&mut self, tagged: bool, context: u64, error: &OperationError) {
+        self.claimed.insert((tagged, context), Err(error.clone()));
+    }
+
+    fn is_claiming(&self, tagged: bool, context: u64) -> bool {
+        let is_same = |peek: &PeekRequest| {
+            peek.then == Found::IsClaimed && peek.tagged == tagged && peek.context == context
+        };
+        self.claimed.contains_key(&(tagged, context)) || self.peeks.iter().any(is_same)
+    }
+
+    /// Returns whether a message was found, and the peek has ended.
+    fn look(&mut self, request: &PeekRequest, sink: &mut impl Sink) -> bool {
+        let PeekRequest { tagged, criteria, context, then } = request;
+        let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };
+        let found = match then {
+            Found::Stays => matching.peek_unexpected(criteria),
+            Found::IsClaimed | Found::IsDiscarded => matching.take_unexpected(criteria),
+        };
+        let Some(id) = found else { return false };
+        let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
+        let completion = seen(*context, unexpected.source, &unexpected.message);
+        match then {
+            Found::Stays => {}
+            Found::IsClaimed => {
+                unexpected.claim = Some(*context);
+                self.claimed.insert((*tagged, *context), Ok(id));
+            }
+            Found::IsDiscarded => {
+                self.discard(id);
+            }
+        }
+        self.reports.completed(completion, &self.peers, sink);
+        true
+    }
+
+    fn peek_failed(&mut self, tagged: bool, context: u64, error: OperationError, sink: &mut impl Sink) {
+        let receive = Receive { tagged, context, ..Receive::vacant() };
+        self.reports.failed(receive.failure(None, 0, error), &self.peers, sink);
+    }
+}
+
+/// A message that was claimed, or why it is gone.
+pub(super) type Claimed = Result<UnexpectedId, OperationError>;
+
+/// What a peek tells of a message.
+fn seen(context: u64, source: PeerId, message: &Message) -> Completion {
+    let mut flags = CompletionFlags::RECV | kind(message.tag.is_some());
+    flags.set(CompletionFlags::REMOTE_CQ_DATA, message.data.is_some());
+    Completion {
+        context,
+        flags,
+        len_bytes: super::arrival::clamp(message.len_bytes),
+        data: message.data.unwrap_or(0),
+        tag: message.tag.unwrap_or(0),
+        source: Some(source),
+        buffer: Buffer::None,
+        reserved: false,
+    }
+}

@@ -1,0 +1,157 @@
+//! Sends that wait for credit, and receivers that give it.
+
+use super::*;
+
+const LINK: LinkId = LinkId(7);
+
+/// How many empty messages the first credit is enough for.
+const FIRST_MESSAGES: u64 = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
+
+fn credit(granted_bytes: u64) -> Header {
+    Header::Credit { granted_bytes }
+}
+
+#[test]
+fn sends_wait_for_credit_and_keep_their_order() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    for context in 0..FIRST_MESSAGES + 2 {
+        engine.post_send(send_to(peer, b"", context), &mut transport, &mut sink).unwrap();
+    }
+    assert_eq!(sink.contexts(), (0..FIRST_MESSAGES).collect::<Vec<_>>());
+    assert!(!engine.inject(peer, None, None, b"", &mut transport));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.len() as u64, FIRST_MESSAGES);
+    assert!(engine.has_unsent());
+    engine.arrivals(&mut sink).frame(LINK, &credit(CREDIT_INITIAL_BYTES + MESSAGE_COST_BYTES), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.len() as u64, FIRST_MESSAGES + 1);
+    engine.arrivals(&mut sink).frame(LINK, &credit(2 * CREDIT_INITIAL_BYTES), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.contexts(), (0..FIRST_MESSAGES + 2).collect::<Vec<_>>());
+}
+
+#[test]
+fn acknowledgements_and_payload_that_was_asked_for_need_no_credit() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.config.eager_max_bytes = 4;
+    for context in 0..FIRST_MESSAGES {
+        engine.post_send(send_to(peer, b"large", context), &mut transport, &mut sink).unwrap();
+    }
+    engine.post_send(send_to(peer, b"", 99), &mut transport, &mut sink).unwrap();
+    let before = transport.sent.len();
+    assert_eq!(before as u64, FIRST_MESSAGES);
+    let Header::Request { op, remote_bytes: 0, .. } = transport.sent[0].1 else { panic!("not a request") };
+    let asking = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Arrival };
+    engine.arrivals(&mut sink).frame(LINK, &Header::Message(asking), b"");
+    engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
+    engine.transmit(&mut transport, &mut sink);
+    let sent = [Header::Ack { received: 1 }, Header::Data { op, len_bytes: 5 }];
+    assert_eq!(headers_from(&transport, before), sent);
+    assert_eq!(sink.contexts(), [0]);
+}
+
+#[test]
+fn a_message_that_is_not_covered_is_offered_instead() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    static LONG: [u8; CREDIT_INITIAL_BYTES as usize] = [7; CREDIT_INITIAL_BYTES as usize];
+    engine.post_send(send_to(peer, &LONG, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_to(peer, b"short", 2), &mut transport, &mut sink).unwrap();
+    let [Header::Request { message, .. }, Header::Message(_)] = headers_from(&transport, 0)[..] else {
+        panic!("{:?}", headers_from(&transport, 0));
+    };
+    assert_eq!(message.len_bytes, CREDIT_INITIAL_BYTES);
+    assert_eq!(sink.contexts(), [2]);
+}
+
+#[test]
+fn a_receiver_gives_credit_as_it_is_spent_and_stops_at_its_budget() {
+    let (_, peer, mut transport, mut sink) = engine_with_peer();
+    let budget_bytes = 64 * CREDIT_INITIAL_BYTES;
+    let mut engine =
+        Engine::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..Config::default() });
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    assert_eq!(engine.peer(address(2)), peer);
+    let (mut granted, mut spent, mut kept) = (CREDIT_INITIAL_BYTES, 0, 0);
+    while spent + MESSAGE_COST_BYTES + 8 <= granted {
+        engine.arrivals(&mut sink).frame(LINK, &untagged(8), b"nobody's");
+        (spent, kept) = (spent + MESSAGE_COST_BYTES + 8, kept + 1);
+        engine.transmit(&mut transport, &mut sink);
+        if let Some((_, Header::Credit { granted_bytes }, _)) = transport.sent.last() {
+            granted = *granted_bytes;
+        }
+    }
+    assert_eq!(granted, budget_bytes / 8, "one link does not get all");
+    assert_eq!(engine.unexpected.len(), kept);
+
+    for context in 0..kept as u64 {
+        engine.post_receive(receive(8, context), &mut sink).unwrap();
+    }
+    engine.transmit(&mut transport, &mut sink);
+    let Some((_, Header::Credit { granted_bytes }, _)) = transport.sent.last() else { panic!("no credit") };
+    assert!(*granted_bytes > granted);
+}
+
+#[test]
+fn more_than_was_granted_ends_the_link() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LINK, &untagged(CREDIT_INITIAL_BYTES));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+    assert!(engine.unexpected.is_empty());
+}
+
+#[test]
+fn requests_beyond_the_budget_wait_for_a_receive_or_for_room() {
+    let (_, _, mut transport, mut sink) = engine_with_peer();
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 56_000, ..Config::default() });
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    transport.memory = vec![7; 60_000];
+    for (op, len_bytes) in [(1, 20_000), (2, 20_000), (3, 60_000)] {
+        let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing };
+        let request = Header::Request { message, op, remote_bytes: REMOTE.len() as u8 };
+        engine.arrivals(&mut sink).frame(LINK, &request, REMOTE);
+    }
+    engine.transmit(&mut transport, &mut sink);
+    let dones = |transport: &Scripted| -> Vec<u64> {
+        let op = |header: &Header| match header {
+            Header::Done { op, .. } => Some(*op),
+            _ => None,
+        };
+        headers_from(transport, 0).iter().filter_map(op).collect()
+    };
+    assert_eq!(dones(&transport), [1]);
+    engine.post_receive(receive(20_000, 1), &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((dones(&transport), sink.contexts()), (vec![1, 2], vec![1]));
+    engine.post_receive(receive(20_000, 2), &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(dones(&transport), [1, 2], "no room will ever be large enough");
+    engine.post_receive(receive(60_000, 3), &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((dones(&transport), sink.contexts()), (vec![1, 2, 3], vec![1, 2, 3]));
+}
+
+#[test]
+fn what_a_link_held_returns_to_the_budget() {
+    let (_, _, mut transport, mut sink) = engine_with_peer();
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 56_000, ..Config::default() });
+    transport.memory = vec![7; 20_000];
+    for round in 0..10 {
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.link(LINK, LinkEvent::Up { peer: address(2), instance: round });
+        arrivals.frame(LINK, &untagged(3), b"one");
+        let message = Message { len_bytes: 20_000, tag: None, data: None, awaits: Awaits::Nothing };
+        let request = Header::Request { message, op: round, remote_bytes: REMOTE.len() as u8 };
+        arrivals.frame(LINK, &request, REMOTE);
+        engine.transmit(&mut transport, &mut sink);
+        engine.arrivals(&mut sink).begin(LINK, &untagged(100));
+        engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+        // What was whole is still there, and takes its part of the budget until it is received.
+        assert_eq!(engine.unexpected.len(), 2, "round {round}");
+        engine.post_receive(receive(3, 1), &mut sink).unwrap();
+        engine.post_receive(receive(20_000, 2), &mut sink).unwrap();
+        assert_eq!(sink.take().iter().filter(|ended| ended.is_ok()).count(), 2);
+    }
+    assert!(engine.budget.take(56_000), "all of it is free");
+}

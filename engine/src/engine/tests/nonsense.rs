@@ -1,0 +1,94 @@
+//! Frames that are well-formed and that no correct peer sends: each ends its link, and no other.
+
+use super::*;
+
+const LINK: LinkId = LinkId(7);
+const OTHER: LinkId = LinkId(8);
+
+/// An engine with something in every state on link 7: a message that is awaited by count, one by match, one that was
+/// offered; one that arrives, and one that is offered by the peer.
+fn busy_engine() -> (Engine, Scripted, Recorder, u64) {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).link(OTHER, LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.config.eager_max_bytes = 4;
+    for (context, level, text) in
+        [(1, Level::Transmit, &b"x"[..]), (2, Level::Match, b"x"), (3, Level::Inject, b"offered")]
+    {
+        let request = SendRequest { level, ..send_to(peer, text, context) };
+        engine.post_send(request, &mut transport, &mut sink).unwrap();
+    }
+    let Some((_, Header::Request { op, .. }, _)) = transport.sent.last() else { panic!("not offered") };
+    let op = *op;
+    let message = Message { len_bytes: 10, tag: None, data: None, awaits: Awaits::Match };
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &Header::Request { message, op: 1, remote_bytes: REMOTE.len() as u8 }, REMOTE);
+    (engine, transport, sink, op)
+}
+
+#[test]
+fn every_frame_that_makes_no_sense_ends_its_link_alone() {
+    let (.., op) = busy_engine();
+    let cases = [
+        Header::Ack { received: 3 },
+        Header::Ack { received: u64::MAX },
+        Header::Matched { number: 0 },
+        Header::Matched { number: 1 },
+        Header::Matched { number: 3 },
+        Header::Matched { number: u64::MAX },
+        Header::Clear { op: op ^ 1, cannot_pull: false },
+        Header::Clear { op: 0, cannot_pull: true },
+        Header::Done { op: op ^ 1, fault: false },
+        Header::Done { op: u64::MAX, fault: true },
+        Header::Data { op: 1, len_bytes: 0 },
+        Header::Data { op: 9, len_bytes: 0 },
+        Header::Credit { granted_bytes: 0 },
+        Header::Credit { granted_bytes: CREDIT_INITIAL_BYTES - 1 },
+        Header::Fenced,
+        Header::Message(Message {
+            len_bytes: crate::limits::MESSAGE_MAX_BYTES,
+            tag: None,
+            data: None,
+            awaits: Awaits::Nothing,
+        }),
+        Header::Request {
+            message: Message { len_bytes: 1, tag: None, data: None, awaits: Awaits::Nothing },
+            op: 1,
+            remote_bytes: 0,
+        },
+    ];
+    for header in cases {
+        let (mut engine, mut transport, mut sink, _) = busy_engine();
+        let mut arrivals = engine.arrivals(&mut sink);
+        if header.payload_len_bytes() > 0 {
+            arrivals.begin(LINK, &header);
+        } else {
+            arrivals.frame(LINK, &header, b"");
+        }
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.closed, [(LINK, Close::Abort)], "{header:?}");
+        let is_named = |ended: &Result<Completion, Failure>| match ended {
+            Err(failure) => failure.error.errno() == Errno::EPROTO,
+            Ok(_) => false,
+        };
+        assert!(sink.ended.iter().all(is_named) && sink.ended.len() == 3, "{header:?}: {:?}", sink.ended);
+        assert_eq!((engine.outstanding_sends(), engine.unexpected.len()), (0, 0), "{header:?}");
+        engine.post_receive(receive(5, 9), &mut sink).unwrap();
+        engine.arrivals(&mut sink).frame(OTHER, &untagged(5), b"other");
+        assert_eq!(received(sink.ended.last().unwrap()), b"other", "{header:?}");
+    }
+}
+
+#[test]
+fn nothing_follows_a_fence_that_is_not_answered() {
+    let message = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Nothing };
+    let request = Header::Request { message, op: 2, remote_bytes: 0 };
+    for behind in [Header::Message(message), request, Header::Fence { matched: false }] {
+        let (mut engine, mut transport, mut sink, _) = busy_engine();
+        engine.arrivals(&mut sink).frame(LINK, &Header::Fence { matched: true }, b"");
+        engine.transmit(&mut transport, &mut sink);
+        assert!(transport.closed.is_empty());
+        engine.arrivals(&mut sink).frame(LINK, &behind, b"");
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.closed, [(LINK, Close::Abort)], "{behind:?}");
+    }
+}

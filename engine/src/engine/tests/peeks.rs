@@ -1,0 +1,149 @@
+//! Looking at unexpected messages, setting them aside and throwing them away.
+
+use super::*;
+use crate::error::{Error, OperationError};
+use crate::operation::{Found, PeekRequest};
+
+const LINK: LinkId = LinkId(7);
+
+fn peek(context: u64, then: Found) -> PeekRequest {
+    PeekRequest { tagged: true, criteria: Criteria { source: None, tag: 5, ignore: 0 }, context, then }
+}
+
+fn tagged(tag: u64, len_bytes: u64, awaits: Awaits) -> Header {
+    Header::Message(Message { len_bytes, tag: Some(tag), data: Some(77), awaits })
+}
+
+fn receive_tagged(tag: u64, context: u64) -> ReceiveRequest {
+    ReceiveRequest {
+        tagged: true,
+        criteria: Criteria { source: None, tag, ignore: 0 },
+        ..receive(100, context)
+    }
+}
+
+fn errors(sink: &mut Recorder) -> Vec<(u64, OperationError)> {
+    let failure = |ended: Result<Completion, Failure>| {
+        ended.err().map(|failure| (failure.completion.context, failure.error))
+    };
+    sink.take().into_iter().filter_map(failure).collect()
+}
+
+#[test]
+fn a_peek_tells_of_the_message_and_leaves_it() {
+    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).frame(LINK, &tagged(4, 1, Awaits::Nothing), b"x");
+    engine.arrivals(&mut sink).begin(LINK, &tagged(5, 50, Awaits::Nothing));
+    for context in [1, 2] {
+        engine.peek(peek(context, Found::Stays), &mut sink).unwrap();
+        let Some(Ok(seen)) = sink.take().pop() else { panic!("not found") };
+        let told = (seen.context, seen.len_bytes, seen.tag, seen.data, seen.source);
+        assert_eq!(told, (context, 50, 5, 77, Some(peer)), "it need not be there in whole");
+        let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
+        assert_eq!((seen.flags, seen.buffer), (flags, Buffer::None));
+    }
+    assert_eq!(engine.unexpected.len(), 2);
+}
+
+#[test]
+fn a_peek_in_vain_looks_once_more_after_the_next_pass() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    engine.peek(peek(1, Found::Stays), &mut sink).unwrap();
+    engine.peek(peek(2, Found::Stays), &mut sink).unwrap();
+    assert!(sink.ended.is_empty());
+    assert_eq!(engine.outstanding_receives(), 2);
+    engine.cancel(2, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(errors(&mut sink), [(2, OperationError::Cancelled), (1, OperationError::NoMessage)]);
+
+    engine.peek(peek(3, Found::Stays), &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 1, Awaits::Nothing), b"x");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((sink.contexts(), engine.outstanding_receives()), (vec![3], 0));
+}
+
+#[test]
+fn a_claimed_message_is_for_its_claimant_alone() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"first");
+    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 6, Awaits::Match), b"second");
+    engine.peek(peek(1, Found::IsClaimed), &mut sink).unwrap();
+    assert!(matches!(
+        engine.peek(peek(1, Found::IsClaimed), &mut sink),
+        Err(Error::Misuse(Misuse::Invalid(_)))
+    ));
+    engine.post_receive(receive_tagged(5, 2), &mut sink).unwrap();
+    assert_eq!(received(&sink.ended[1]), b"second");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(headers_from(&transport, 0), [Header::Matched { number: 2 }]);
+
+    let untagged = ReceiveRequest { tagged: false, ..receive_tagged(0, 1) };
+    assert!(matches!(engine.receive_claimed(untagged, &mut sink), Err(Error::Misuse(Misuse::NotFound(_)))));
+    engine.receive_claimed(receive_tagged(0, 1), &mut sink).unwrap();
+    assert_eq!(received(&sink.ended[2]), b"first");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(headers_from(&transport, 1), [Header::Matched { number: 1 }]);
+    assert!(engine.receive_claimed(receive_tagged(0, 1), &mut sink).is_err(), "once");
+}
+
+#[test]
+fn a_discarded_message_is_gone_wherever_it_is() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"whole");
+    let message = Message { len_bytes: 10, tag: Some(5), data: None, awaits: Awaits::Nothing };
+    let request = Header::Request { message, op: 1, remote_bytes: REMOTE.len() as u8 };
+    engine.arrivals(&mut sink).frame(LINK, &request, REMOTE);
+    engine.arrivals(&mut sink).begin(LINK, &tagged(5, 4, Awaits::Match));
+    engine.arrivals(&mut sink).chunk(LINK, b"ha");
+    for context in 1..=3 {
+        engine.peek(peek(context, Found::IsDiscarded), &mut sink).unwrap();
+    }
+    assert_eq!((sink.contexts(), engine.unexpected.len()), (vec![1, 2, 3], 0));
+    engine.transmit(&mut transport, &mut sink);
+    let told = [Header::Matched { number: 1 }, Header::Done { op: 1, fault: false }];
+    assert_eq!(headers_from(&transport, 0), told);
+    assert!(transport.pulled.is_empty());
+    engine.arrivals(&mut sink).chunk(LINK, b"lf");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(headers_from(&transport, 2), [Header::Matched { number: 2 }]);
+    assert_eq!(sink.ended.len(), 3);
+}
+
+#[test]
+fn a_claimed_message_can_be_thrown_away() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).frame(LINK, &tagged(5, 5, Awaits::Match), b"whole");
+    engine.peek(peek(1, Found::IsClaimed), &mut sink).unwrap();
+    engine.discard_claimed(true, 1, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(headers_from(&transport, 0), [Header::Matched { number: 1 }]);
+    assert_eq!(sink.contexts(), [1, 1]);
+    assert!(engine.discard_claimed(true, 1, &mut sink).is_err());
+    assert!(engine.claimed.is_empty());
+}
+
+#[test]
+fn a_claimed_message_that_never_comes_to_its_end_fails_when_it_is_asked_for() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &tagged(5, 5, Awaits::Nothing), b"whole");
+    arrivals.begin(LINK, &tagged(5, 4, Awaits::Nothing));
+    for context in [1, 2] {
+        engine.peek(peek(context, Found::IsClaimed), &mut sink).unwrap();
+    }
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    sink.take();
+    engine.receive_claimed(receive_tagged(0, 1), &mut sink).unwrap();
+    assert_eq!(received(&sink.ended[0]), b"whole", "its sender's death does not matter");
+    engine.receive_claimed(receive_tagged(0, 2), &mut sink).unwrap();
+    assert_eq!(errors(&mut sink), [(2, OperationError::Link(RESET))]);
+}
+
+#[test]
+fn peeks_are_bounded_by_the_depth() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    engine.config.rx_depth_ops = 1;
+    engine.peek(peek(1, Found::Stays), &mut sink).unwrap();
+    assert_eq!(engine.peek(peek(2, Found::Stays), &mut sink), Err(Again::QueueFull.into()));
+    assert_eq!(engine.post_receive(receive(1, 3), &mut sink), Err(Again::QueueFull.into()));
+}

@@ -1,0 +1,191 @@
+//! Messages that have arrived before a receive for them was posted, and what becomes of them.
+
+use std::mem;
+
+use super::Engine;
+use super::arrival::clamp;
+use super::credit::eager_cost_bytes;
+use super::incoming::Place;
+use crate::completion::Sink;
+use crate::error::OperationError;
+use crate::limits::MESSAGE_COST_BYTES;
+use crate::matching::Matching;
+use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
+use crate::peer_id::PeerId;
+use crate::transport::LinkId;
+use crate::wire::{Awaits, Header, Message};
+
+/// A message that nobody has asked for yet, or the part of it that has arrived.
+#[derive(Debug)]
+pub(super) struct Unexpected {
+    pub(super) source: PeerId,
+    pub(super) message: Message,
+    pub(super) bytes: Vec<u8>,
+    /// What fetches the rest of it, if it has to be fetched.
+    pub(super) fetch: Option<FetchId>,
+    origin: Origin,
+    /// The credit that it holds.
+    cost_bytes: u64,
+    /// What was taken from the budget for its payload, if it is fetched before anybody asks for it.
+    fetched_bytes: u64,
+    /// The context of the peek that has claimed it.
+    pub(super) claim: Option<u64>,
+}
+
+/// The message of a link that something is about.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    link: LinkId,
+    /// Tells the link from others that have its number later.
+    begun_at: u64,
+    /// The number among the link's eager messages, if it is one.
+    number: u64,
+}
+
+impl Engine {
+    /// Keeps an eager message, or the beginning of it, that no posted receive accepts. Its credit is spent already.
+    pub(super) fn keep_eager(
+        &mut self,
+        link: LinkId,
+        message: &Message,
+        payload: &[u8],
+        number: u64,
+    ) -> Option<UnexpectedId> {
+        // All of it is covered by credit, so its length is more than a claim.
+        let mut bytes = Vec::with_capacity(clamp(message.len_bytes));
+        bytes.extend_from_slice(payload);
+        self.keep(link, message, bytes, number, eager_cost_bytes(message))
+    }
+
+    /// Keeps a request that no posted receive accepts.
+    pub(super) fn keep_request(&mut self, link: LinkId, message: &Message) -> Option<UnexpectedId> {
+        self.keep(link, message, Vec::new(), 0, MESSAGE_COST_BYTES)
+    }
+
+    fn keep(
+        &mut self,
+        link_id: LinkId,
+        message: &Message,
+        bytes: Vec<u8>,
+        number: u64,
+        cost_bytes: u64,
+    ) -> Option<UnexpectedId> {
+        let link = self.links.of(link_id)?;
+        link.grant.keep(cost_bytes);
+        link.unmatched_messages += 1;
+        let source = link.peer;
+        let origin = Origin { link: link_id, begun_at: link.begun_at, number };
+        let id = self.unexpected.insert(Unexpected {
+            source,
+            message: *message,
+            bytes,
+            fetch: None,
+            origin,
+            cost_bytes,
+            fetched_bytes: 0,
+            claim: None,
+        });
+        self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
+        self.renew_credit(link_id);
+        Some(id)
+    }
+
+    /// Sets memory aside for the payload of a request that nobody has asked for. Returns whether there was enough.
+    pub(super) fn make_room_for(&mut self, id: UnexpectedId) -> bool {
+        let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
+        let len_bytes = unexpected.message.len_bytes;
+        if !self.budget.take(len_bytes) {
+            return false;
+        }
+        unexpected.fetched_bytes = len_bytes;
+        unexpected.bytes.reserve_exact(clamp(len_bytes));
+        true
+    }
+
+    /// Takes a message out of its waiting room, and gives back what it held there. Matching must not know of it any more.
+    fn release(&mut self, id: UnexpectedId) -> Option<Unexpected> {
+        let unexpected = self.unexpected.remove(id)?;
+        self.budget.free(unexpected.fetched_bytes);
+        let Unexpected { cost_bytes, origin, .. } = unexpected;
+        match self.links.of(origin.link).filter(|link| link.begun_at == origin.begun_at) {
+            Some(link) => {
+                link.grant.free(cost_bytes, &mut self.budget);
+                link.unmatched_messages -= 1;
+                if link.unmatched_messages == 0 && mem::take(&mut link.fence_is_pending) {
+                    self.owe(origin.link, Header::Fenced);
+                }
+                self.renew_credit(origin.link);
+            }
+            None => self.budget.free(cost_bytes),
+        }
+        Some(unexpected)
+    }
+
+    /// Gives a message that came early to a receive that was just posted. If it is still arriving, the rest of it is
+    /// placed directly.
+    pub(super) fn receive_unexpected(
+        &mut self,
+        mut receive: Receive,
+        id: UnexpectedId,
+        sink: &mut impl Sink,
+    ) {
+        let Some(unexpected) = self.release(id) else { return };
+        let Unexpected { source, message, bytes, fetch, origin, .. } = unexpected;
+        receive.destination.copy_in(0, &bytes);
+        let is_whole = fetch.is_none() && bytes.len() as u64 == message.len_bytes;
+        drop(bytes);
+        if is_whole {
+            self.received(receive, source, &message, sink);
+            self.tell_matched(&message, origin);
+        } else {
+            let receive = self.receives.insert(receive);
+            self.redirect(id, fetch, origin.link, Place::Posted(receive));
+        }
+    }
+
+    /// Throws a message away that matching knows of no longer. What is still to come of it goes nowhere.
+    pub(super) fn discard(&mut self, id: UnexpectedId) -> Option<(PeerId, Message)> {
+        let Unexpected { source, message, bytes, fetch, origin, .. } = self.release(id)?;
+        if fetch.is_none() && bytes.len() as u64 == message.len_bytes {
+            self.tell_matched(&message, origin);
+        } else {
+            self.redirect(id, fetch, origin.link, Place::Nowhere);
+        }
+        Some((source, message))
+    }
+
+    /// Drops a message whose rest will never come.
+    pub(super) fn lose(&mut self, id: UnexpectedId, message: &Message, error: &OperationError) {
+        let Some(unexpected) = self.release(id) else { return };
+        match unexpected.claim {
+            Some(context) => self.claimed_is_lost(message.tag.is_some(), context, error),
+            None => {
+                self.matching_of(message).remove_unexpected(id);
+            }
+        }
+    }
+
+    /// Where the rest of a message goes from now on.
+    fn redirect(&mut self, id: UnexpectedId, fetch: Option<FetchId>, link: LinkId, place: Place) {
+        if let Some(fetch) = fetch {
+            self.place_fetch(fetch, place);
+        } else if let Some(filling) = self.filling(link)
+            && filling.place == Place::Unexpected(id)
+        {
+            filling.place = place;
+        }
+    }
+
+    /// The sender of an eager message may wait to hear that it was matched.
+    fn tell_matched(&mut self, message: &Message, origin: Origin) {
+        let is_there = self.links.get(origin.link).is_some_and(|link| link.begun_at == origin.begun_at);
+        if message.awaits == Awaits::Match && is_there && origin.number > 0 {
+            self.owe(origin.link, Header::Matched { number: origin.number });
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn matching_of(&mut self, message: &Message) -> &mut Matching<ReceiveId, UnexpectedId> {
+        if message.tag.is_some() { &mut self.tagged } else { &mut self.untagged }
+    }
+}
