@@ -334,7 +334,7 @@ pub(crate) fn main() -> Result<(), Error> {
             match cq.read().map(|completion| completion.buffer) {
                 Ok(Buffer::Received(received)) => break received,
                 Ok(_) | Err(ReadError::Empty) => {}
-                Err(ReadError::ErrorAvailable) => panic!("{:?}", cq.read_error()),
+                Err(error) => panic!("{error}: {:?}", cq.read_error()),
             }
         };
         assert_eq!(received, message);

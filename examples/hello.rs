@@ -37,7 +37,7 @@ impl Party {
         match self.cq.read() {
             Ok(completion) => Some(completion),
             Err(ReadError::Empty) => None,
-            Err(ReadError::ErrorAvailable) => panic!("{:?}", self.cq.read_error()),
+            Err(error) => panic!("{error}: {:?}", self.cq.read_error()),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Completion queues: `fi_cq(3)`.
 
-use std::collections::VecDeque;
+mod reader;
+mod ring;
+
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -11,21 +12,21 @@ use homespun_engine::completion;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse, OperationError};
 use homespun_engine::flags::CompletionFlags;
-use smallvec::SmallVec;
 
+pub(crate) use self::reader::Reader;
+pub(crate) use self::ring::RingGuard;
+use self::ring::{Batch, Entry, Ring};
 use crate::av::FabricAddress;
 use crate::domain::DomainId;
 use crate::driven::Driven;
-use crate::lock::{Lock, LockGuard};
+use crate::info::ResourceManagement;
+use crate::lock::Lock;
 
 /// How many entries a completion queue has if its attributes do not say.
 pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
 
 /// The largest completion queue that can be opened.
 pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
-
-/// How many entries a read takes under one lock.
-const READ_BATCH_ENTRIES: usize = 4;
 
 /// How many reads in a row may find an entry before one drives progress all the same.
 const IDLE_READS_MAX: u32 = 15;
@@ -135,6 +136,10 @@ pub enum ReadError {
     /// The topmost completion is that of a failed operation; [`CompletionQueue::read_error`] reads it.
     #[error("the next completion is an error")]
     ErrorAvailable,
+    /// Everything was read, but completions were lost before that, and all later ones are. Only in a domain without
+    /// resource management; see [`CompletionQueue`].
+    #[error("the completion queue was overrun")]
+    Overrun,
 }
 
 impl ReadError {
@@ -143,6 +148,7 @@ impl ReadError {
         match self {
             ReadError::Empty => Errno::EAGAIN,
             ReadError::ErrorAvailable => Errno::EAVAIL,
+            ReadError::Overrun => Errno::EOVERRUN,
         }
     }
 }
@@ -150,13 +156,22 @@ impl ReadError {
 /// A queue of completed operations: `fi_cq(3)`.
 ///
 /// Reading drives the endpoints that are bound to the queue: with manual progress nothing is received, and nothing
-/// that had to be queued is sent, except inside such calls. The queue is bounded and never overrun: a send whose
-/// completion would not fit gets [`Again::CompletionQueueFull`](homespun_engine::error::Again), and a receive that
-/// finds no room waits, outside the queue, until there is.
+/// that had to be queued is sent, except inside such calls.
+///
+/// The queue is bounded. What happens when it is full is up to the domain's
+/// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt):
+///
+/// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. A send whose completion would not fit
+///   gets [`Again::CompletionQueueFull`](homespun_engine::error::Again), and a receive that finds no room waits,
+///   outside the queue, until there is.
+/// - [`ResourceManagement::Disabled`]: nothing is held back. A completion or error that finds the queue full overruns
+///   it: this one and all later ones are lost, and buffers that they would have handed back are dropped. What the
+///   queue holds can still be read. After that every read answers [`ReadError::Overrun`], for good; a new queue needs
+///   a new endpoint. The operations themselves are not touched, reads still drive progress, and peers do not notice.
 ///
 /// A handle may be cloned and used from any thread.
 ///
-/// A loop that polls a queue has three cases to handle:
+/// A loop that polls a queue has these cases to handle:
 ///
 /// ```
 /// use homespun::{CompletionQueue, ReadError};
@@ -170,6 +185,7 @@ impl ReadError {
 ///                 println!("operation {} failed: {}", failed.completion.context, failed.error);
 ///             }
 ///         }
+///         Err(ReadError::Overrun) => unreachable!("the domain's resource management prevents it"),
 ///     }
 /// }
 /// # let fabric = homespun::Fabric::new();
@@ -186,9 +202,12 @@ pub struct CompletionQueue {
 pub(crate) struct Shared {
     domain: DomainId,
     format: CqFormat,
+    depth_entries: usize,
+    /// Whether completions that find no room are kept elsewhere, or are lost and the queue is overrun.
+    is_protected: bool,
     ring: Lock<Ring>,
-    /// How many entries the ring has: what there is to know without its lock.
-    len_entries: AtomicUsize,
+    /// [`Ring::unread`]: what there is to know without the ring's lock.
+    unread: AtomicUsize,
     /// How many reads in a row found an entry and so drove no progress.
     idle_reads: AtomicU32,
     /// How many endpoints are bound, enabled or not.
@@ -197,40 +216,12 @@ pub(crate) struct Shared {
     driven: Driven,
 }
 
-/// The entries. The sum of `entries` and `reserved` never exceeds `depth_entries`.
-pub(crate) struct Ring {
-    entries: VecDeque<Entry>,
-    depth_entries: usize,
-    reserved: usize,
-}
-
-/// A ring that is locked.
-pub(crate) struct RingGuard<'a> {
-    ring: LockGuard<'a, Ring>,
-    len_entries: &'a AtomicUsize,
-}
-
-/// Somebody who reads a queue and drives its endpoints for that. What completes when the queue is empty is handed over at
-/// once, without a detour through the ring.
-pub(crate) struct Reader<'a> {
-    cq: &'a Shared,
-    /// What was handed over. One is enough: most reads ask for one, and whoever asks for more finds the rest in the ring.
-    taken: Option<(Completion, FabricAddress)>,
-    wants_one: bool,
-    /// Whether nothing is in the ring that would have to be read first. Only what is behind the lock of the endpoint
-    /// that is being driven counts: what another endpoint reports has no order with this one's.
-    is_next: bool,
-}
-
-type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>;
-
-enum Entry {
-    Completed(Completion, FabricAddress),
-    Failed(Box<CompletionError>),
-}
-
 impl CompletionQueue {
-    pub(crate) fn open(attr: &CqAttr, domain: DomainId) -> Result<CompletionQueue, Error> {
+    pub(crate) fn open(
+        attr: &CqAttr,
+        domain: DomainId,
+        resource_mgmt: ResourceManagement,
+    ) -> Result<CompletionQueue, Error> {
         if attr.wait != WaitObject::None {
             return Err(Misuse::NotSupported("waiting on a completion queue").into());
         }
@@ -239,13 +230,14 @@ impl CompletionQueue {
             asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
             _ => return Err(Misuse::Invalid("completion queue larger than CQ_DEPTH_MAX_ENTRIES").into()),
         };
-        let ring = Ring { entries: VecDeque::new(), depth_entries, reserved: 0 };
         Ok(CompletionQueue {
             shared: Arc::new(Shared {
                 domain,
                 format: attr.format.unwrap_or_default(),
-                ring: Lock::new(ring),
-                len_entries: AtomicUsize::new(0),
+                depth_entries,
+                is_protected: resource_mgmt == ResourceManagement::Enabled,
+                ring: Lock::new(Ring::new(depth_entries)),
+                unread: AtomicUsize::new(0),
                 idle_reads: AtomicU32::new(0),
                 users: AtomicUsize::new(0),
                 driven: Driven::default(),
@@ -260,7 +252,7 @@ impl CompletionQueue {
 
     /// How many entries fit.
     pub fn depth_entries(&self) -> usize {
-        self.shared.ring.lock().depth_entries
+        self.shared.depth_entries
     }
 
     /// Reads one completion: `fi_cq_read(3)` with a count of 1.
@@ -307,7 +299,7 @@ impl CompletionQueue {
             count = 1;
             take(completion, source);
         }
-        if self.shared.len_entries() > 0 && (count < max || max == 0) {
+        if self.shared.has_unread() && (count < max || max == 0) {
             return self.read_ring(max, count, take);
         }
         if count == 0 { Err(ReadError::Empty) } else { Ok(count) }
@@ -324,9 +316,13 @@ impl CompletionQueue {
         loop {
             {
                 let mut ring = self.shared.lock();
-                match ring.entries.front() {
+                match ring.front() {
                     Some(Entry::Failed(_)) if count == 0 => return Err(ReadError::ErrorAvailable),
                     Some(Entry::Completed(..)) if max == 0 => return Ok(0),
+                    None if count == 0 && ring.is_overrun() => {
+                        self.shared.make_progress_due();
+                        return Err(ReadError::Overrun);
+                    }
                     _ => {}
                 }
                 ring.pop_completed(max - count, &mut batch);
@@ -350,15 +346,14 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// [`ReadError::Empty`] if the queue is empty or a successful operation is on top.
+    /// [`ReadError::Empty`] if the queue is empty or a successful operation is on top; [`ReadError::Overrun`] once an
+    /// overrun queue is empty. The manual says of such a queue that "any attempt to read" it gets this error, and
+    /// `Empty` would promise that there may be more to come.
     pub fn read_error(&self) -> Result<CompletionError, ReadError> {
         let mut ring = self.shared.lock();
-        match ring.entries.pop_front() {
-            Some(Entry::Failed(error)) => Ok(*error),
-            Some(completed) => {
-                ring.entries.push_front(completed);
-                Err(ReadError::Empty)
-            }
+        match ring.pop_failed() {
+            Some(error) => Ok(*error),
+            None if ring.front().is_none() && ring.is_overrun() => Err(ReadError::Overrun),
             None => Err(ReadError::Empty),
         }
     }
@@ -392,13 +387,13 @@ impl CompletionQueue {
 
 impl Shared {
     pub(crate) fn lock(&self) -> RingGuard<'_> {
-        RingGuard { ring: self.ring.lock(), len_entries: &self.len_entries }
+        RingGuard::new(self.ring.lock(), &self.unread)
     }
 
-    /// How many entries there are. Exact for whoever has written or read last.
+    /// Whether the ring has something to tell. Exact for whoever has written or read last.
     #[inline]
-    fn len_entries(&self) -> usize {
-        self.len_entries.load(Ordering::Acquire)
+    fn has_unread(&self) -> bool {
+        self.unread.load(Ordering::Acquire) > 0
     }
 
     /// Whether a read is to drive progress: if there is nothing to read, and now and then all the same, for an
@@ -407,9 +402,14 @@ impl Shared {
     fn is_progress_due(&self) -> bool {
         // Readers that count at the same time lose counts; it need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
-        let is_due = self.len_entries() == 0 || idle_reads >= IDLE_READS_MAX;
+        let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
         self.idle_reads.store(if is_due { 0 } else { idle_reads + 1 }, Ordering::Relaxed);
         is_due
+    }
+
+    /// Has the next read drive progress. An overrun queue is never out of things to tell, but its endpoints have peers.
+    fn make_progress_due(&self) {
+        self.idle_reads.store(IDLE_READS_MAX, Ordering::Relaxed);
     }
 
     pub(crate) fn domain(&self) -> DomainId {
@@ -418,6 +418,12 @@ impl Shared {
 
     pub(crate) fn format(&self) -> CqFormat {
         self.format
+    }
+
+    /// Whether completions that find no room are kept elsewhere, or are lost and the queue is overrun.
+    #[inline]
+    pub(crate) fn is_protected(&self) -> bool {
+        self.is_protected
     }
 
     /// Counts an endpoint that is bound from now on.
@@ -433,97 +439,6 @@ impl Shared {
     /// The endpoints that reading the queue drives.
     pub(crate) fn driven(&self) -> &Driven {
         &self.driven
-    }
-}
-
-impl Deref for RingGuard<'_> {
-    type Target = Ring;
-
-    fn deref(&self) -> &Ring {
-        &self.ring
-    }
-}
-
-impl DerefMut for RingGuard<'_> {
-    fn deref_mut(&mut self) -> &mut Ring {
-        &mut self.ring
-    }
-}
-
-impl Drop for RingGuard<'_> {
-    fn drop(&mut self) {
-        self.len_entries.store(self.ring.entries.len(), Ordering::Release);
-    }
-}
-
-impl<'a> Reader<'a> {
-    #[inline(always)]
-    fn new(cq: &'a Shared, max: usize) -> Reader<'a> {
-        Reader { cq, taken: None, wants_one: max > 0, is_next: false }
-    }
-
-    /// An endpoint's lock was taken, and with it all that it has reported before is known.
-    #[inline(always)]
-    pub(crate) fn begin(&mut self) {
-        self.is_next = self.cq.len_entries() == 0;
-    }
-
-    /// Whether the next completion that is for this queue can be handed over.
-    #[inline(always)]
-    pub(crate) fn takes_from(&self, cq: &Shared) -> bool {
-        self.is_next && self.wants_one && std::ptr::eq(self.cq, cq)
-    }
-
-    #[inline(always)]
-    pub(crate) fn hand_over(&mut self, completion: Completion, source: FabricAddress) {
-        self.taken = Some((completion, source));
-        self.wants_one = false;
-    }
-
-    /// Something went into this queue's ring, so that the rest has to queue behind it.
-    #[inline]
-    pub(crate) fn overtaken(&mut self, cq: &Shared) {
-        self.is_next &= !std::ptr::eq(self.cq, cq);
-    }
-}
-
-impl Ring {
-    /// Moves successful operations from the front to `batch`, up to its size and to `max` of them.
-    fn pop_completed(&mut self, max: usize, batch: &mut Batch) {
-        while batch.len() < max.min(READ_BATCH_ENTRIES)
-            && matches!(self.entries.front(), Some(Entry::Completed(..)))
-            && let Some(Entry::Completed(completion, source)) = self.entries.pop_front()
-        {
-            batch.push((completion, source));
-        }
-    }
-
-    /// Sets a place aside for a completion to come. Returns whether there was one.
-    pub(crate) fn reserve(&mut self) -> bool {
-        let has_room = self.has_room();
-        self.reserved += usize::from(has_room);
-        has_room
-    }
-
-    /// Gives a place back that was set aside in vain.
-    pub(crate) fn unreserve(&mut self) {
-        self.reserved -= 1;
-    }
-
-    pub(crate) fn has_room(&self) -> bool {
-        self.entries.len() + self.reserved < self.depth_entries
-    }
-
-    /// Appends a completion. There must be room, or a reserved place that was just given back.
-    pub(crate) fn push_completed(&mut self, completion: Completion, source: FabricAddress) {
-        debug_assert!(self.has_room());
-        self.entries.push_back(Entry::Completed(completion, source));
-    }
-
-    /// Appends an error. There must be room, or a reserved place that was just given back.
-    pub(crate) fn push_failed(&mut self, error: CompletionError) {
-        debug_assert!(self.has_room());
-        self.entries.push_back(Entry::Failed(Box::new(error)));
     }
 }
 
@@ -560,9 +475,11 @@ impl fmt::Debug for CompletionQueue {
         let ring = self.shared.ring.lock();
         f.debug_struct("CompletionQueue")
             .field("format", &self.shared.format)
-            .field("entries", &ring.entries.len())
-            .field("reserved", &ring.reserved)
-            .field("depth_entries", &ring.depth_entries)
+            .field("depth_entries", &self.shared.depth_entries)
+            .field("ring", &ring)
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,8 @@ use crate::av::{AddressVector, AvAttr};
 use crate::cq::{CompletionQueue, CqAttr};
 use crate::endpoint::Endpoint;
 use crate::fabric::OpenPump;
-use crate::getinfo::grant;
-use crate::info::{EndpointType, Info};
+use crate::getinfo::{grant, with_preferences};
+use crate::info::{EndpointType, Info, ResourceManagement};
 use crate::params::Params;
 use crate::pump::Drive;
 
@@ -57,7 +57,8 @@ pub(crate) struct Shared {
     provider: Arc<dyn OpenPump>,
     attr: ProviderAttr,
     format: AddressFormat,
-    close_linger: Duration,
+    resource_mgmt: ResourceManagement,
+    params: Params,
 }
 
 impl Domain {
@@ -70,7 +71,8 @@ impl Domain {
                 provider,
                 attr,
                 format,
-                close_linger: params.close_linger,
+                resource_mgmt: info.domain.resource_mgmt.unwrap_or(ResourceManagement::Enabled),
+                params: params.clone(),
             }),
         }
     }
@@ -80,14 +82,15 @@ impl Domain {
         &self.shared.attr.domain
     }
 
-    /// Opens a completion queue: `fi_cq_open(3)`.
+    /// Opens a completion queue: `fi_cq_open(3)`. Whether it can be overrun is up to the
+    /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt) of the info that the domain was opened with.
     ///
     /// # Errors
     ///
     /// [`Misuse::NotSupported`] for a wait object, [`Misuse::Invalid`] for a size beyond
     /// [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES).
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
-        CompletionQueue::open(attr, self.shared.id)
+        CompletionQueue::open(attr, self.shared.id, self.shared.resource_mgmt)
     }
 
     /// Opens an address vector: `fi_av_open(3)`.
@@ -117,7 +120,11 @@ impl Domain {
         if formats.into_iter().flatten().any(|format| format != self.shared.format) {
             return Err(Misuse::Invalid("the address format is not the domain's").into());
         }
-        Ok(Endpoint::open(self.shared.clone(), grant(&self.shared.attr, info)?))
+        let wanted = with_preferences(info, &self.shared.params);
+        let mut granted = grant(&self.shared.attr, &wanted)?;
+        // The queues are the domain's, whatever the info says.
+        granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
+        Ok(Endpoint::open(self.shared.clone(), granted))
     }
 }
 
@@ -135,12 +142,16 @@ impl Shared {
     }
 
     pub(crate) fn close_linger(&self) -> Duration {
-        self.close_linger
+        self.params.close_linger
     }
 }
 
 impl fmt::Debug for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Domain").field("name", &self.name()).field("format", &self.shared.format).finish()
+        f.debug_struct("Domain")
+            .field("name", &self.name())
+            .field("format", &self.shared.format)
+            .field("resource_mgmt", &self.shared.resource_mgmt)
+            .finish()
     }
 }

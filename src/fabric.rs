@@ -14,7 +14,7 @@ use homespun_tcp::TcpProvider;
 
 use crate::domain::Domain;
 use crate::eq::{EqAttr, EventQueue};
-use crate::getinfo::getinfo_of;
+use crate::getinfo::{getinfo_of, with_preferences};
 use crate::info::Info;
 use crate::lock::look_for_threads;
 use crate::params::Params;
@@ -84,7 +84,8 @@ impl Fabric {
         hints: Option<&Info>,
     ) -> Result<Vec<Info>, Error> {
         let attrs: Vec<ProviderAttr> = self.providers.iter().map(|provider| provider.attr()).collect();
-        getinfo_of(&attrs, node, service, flags, hints)
+        let hints = with_preferences(hints.unwrap_or(&Info::default()), &self.params);
+        getinfo_of(&attrs, node, service, flags, Some(&hints))
     }
 
     /// What the provider of a domain finds on this host that its users may want to know, one sentence each: whether

@@ -24,10 +24,12 @@ use crate::resolve::{self, Ends, ends};
 /// without addresses.
 ///
 /// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that cost an
-/// application nothing when they are not granted: traffic class, buffering, prefix size, number of memory regions.
+/// application nothing when they are not granted: traffic class, prefix size, number of memory regions.
 /// [`FabricAttr::api_version`] is returned as the hints have it.
 ///
 /// With [`InfoFlags::PROV_ATTR_ONLY`] the answer is one `Info` in which only [`Info::fabric`] is filled in.
+///
+/// What the hints leave to the user's [`params`](crate::params) is taken from the environment.
 ///
 /// Names are looked up by the system's resolver, so this may block; [`InfoFlags::NUMERIC_HOST`] prevents that.
 ///
@@ -53,7 +55,7 @@ pub fn getinfo(
     flags: InfoFlags,
     hints: Option<&Info>,
 ) -> Result<Vec<Info>, Error> {
-    Fabric::with_params(Params::default()).getinfo(node, service, flags, hints)
+    Fabric::new().getinfo(node, service, flags, hints)
 }
 
 /// [`getinfo`] over these providers, the best one first.
@@ -115,6 +117,15 @@ pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error>
         fabric: info.fabric.clone(),
         ..granted
     })
+}
+
+/// What an application asks for; where it leaves something open, what the user's parameters ask for.
+pub(crate) fn with_preferences(hints: &Info, params: &Params) -> Info {
+    let mut hints = hints.clone();
+    if hints.rx.total_buffered_recv_bytes == 0 {
+        hints.rx.total_buffered_recv_bytes = params.unexpected_bytes;
+    }
+    hints
 }
 
 /// The answer to [`InfoFlags::PROV_ATTR_ONLY`].

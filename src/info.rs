@@ -105,7 +105,13 @@ pub struct RxAttr {
     pub msg_order: Order,
     /// Which receives complete in the order of their posting.
     pub comp_order: Order,
-    /// A wish for room for unexpected messages, in bytes; it is not looked at, and answers say 0.
+    /// How many bytes the endpoint sets aside, at most, for messages that arrive before a receive for them was posted. Only
+    /// what is waiting takes memory. Beyond it senders wait, and nothing is lost.
+    ///
+    /// 0 in hints: what [`UNEXPECTED_BYTES`](crate::params::UNEXPECTED_BYTES) says, else
+    /// [`UNEXPECTED_BUDGET_DEFAULT_BYTES`](crate::limits::UNEXPECTED_BUDGET_DEFAULT_BYTES). Otherwise a hint, as
+    /// `fi_endpoint(3)` has it, that is never refused: less than
+    /// [`UNEXPECTED_BUDGET_MIN_BYTES`](crate::limits::UNEXPECTED_BUDGET_MIN_BYTES) gets that much.
     pub total_buffered_recv_bytes: usize,
     /// How many receives may be posted.
     pub size_ops: usize,
@@ -154,7 +160,9 @@ pub struct DomainAttr {
     pub control_progress: Option<Progress>,
     /// What drives data transfer.
     pub data_progress: Option<Progress>,
-    /// Whether queues are protected from overruns.
+    /// Whether completion queues are protected from overruns. As a hint, `None` gets
+    /// [`Enabled`](ResourceManagement::Enabled), and what is asked for is what is answered. A domain is as the info
+    /// says that it was opened with, and so are its queues and endpoints, whatever the infos of those say.
     pub resource_mgmt: Option<ResourceManagement>,
     /// The kind of address vector.
     pub av_type: Option<AvType>,
@@ -326,11 +334,15 @@ choices! {
 }
 
 choices! {
-    /// Whether queues are protected from overruns: `fi_domain(3)`, "resource_mgmt".
+    /// Whether completion queues are protected from overruns: `fi_domain(3)`, "resource_mgmt".
     pub enum ResourceManagement, unknown: "a kind of resource management that is not known" {
-        /// The application must not post more than the queues hold.
+        /// The application must not have more completions outstanding than a completion queue holds. No operation is
+        /// refused for the queue's sake; a completion without room overruns it and is lost, as
+        /// [`CompletionQueue`](crate::CompletionQueue) has it. The depths of endpoints are heeded all the same: what
+        /// exceeds them gets EAGAIN. Messages and peers are as safe as with the other.
         Disabled = 1,
-        /// A call that would overrun a queue gets EAGAIN.
+        /// Nothing is overrun and no completion is lost. A call that would exceed the depth of an endpoint or, with its
+        /// completion, that of a queue gets EAGAIN and has no effect.
         Enabled = 2,
     }
 }

@@ -4,8 +4,12 @@
 //! also lists them in `fi_info -e`; both come to the same variables.
 
 use std::env;
+use std::str::FromStr;
 use std::time::Duration;
 
+use homespun_engine::limits::{
+    UNEXPECTED_BUDGET_DEFAULT_BYTES, UNEXPECTED_BUDGET_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES,
+};
 use tracing::warn;
 
 /// A parameter that a user may set.
@@ -38,8 +42,16 @@ pub const SHM_ANY_TRACER: Param = Param {
            large messages over shm take one copy; debuggers can then attach too (default: 0)",
 };
 
+/// How much memory the unexpected messages of an endpoint may take.
+pub const UNEXPECTED_BYTES: Param = Param {
+    name: "unexpected_bytes",
+    help: "Bytes that an endpoint sets aside, at most, for messages that arrive before a receive for them was posted, \
+           where the application does not ask for a number of its own (rx_attr.total_buffered_recv); at least 32768 \
+           (default: 67108864)",
+};
+
 /// All of them.
-pub const PARAMS: &[Param] = &[IFACE, CLOSE_LINGER_MS, SHM_ANY_TRACER];
+pub const PARAMS: &[Param] = &[IFACE, CLOSE_LINGER_MS, SHM_ANY_TRACER, UNEXPECTED_BYTES];
 
 /// The values of all parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,11 +62,18 @@ pub struct Params {
     pub close_linger: Duration,
     /// See [`SHM_ANY_TRACER`].
     pub shm_any_tracer: bool,
+    /// See [`UNEXPECTED_BYTES`].
+    pub unexpected_bytes: usize,
 }
 
 impl Default for Params {
     fn default() -> Self {
-        Params { iface: None, close_linger: Duration::from_millis(2000), shm_any_tracer: false }
+        Params {
+            iface: None,
+            close_linger: Duration::from_millis(2000),
+            shm_any_tracer: false,
+            unexpected_bytes: UNEXPECTED_BUDGET_DEFAULT_BYTES,
+        }
     }
 }
 
@@ -72,15 +91,24 @@ impl Params {
     }
 
     /// Takes the values from wherever `lookup` finds them. A value that is not of its kind counts as not set, with a
-    /// warning, since it must not keep an application from starting.
+    /// warning, since it must not keep an application from starting. A number that is out of range counts as the nearest
+    /// one that is not.
     pub fn from_lookup(lookup: impl Fn(&Param) -> Option<String>) -> Params {
-        let size = |param: Param| {
-            let value = lookup(&param)?;
-            let number = value.trim().parse::<u32>();
-            if number.is_err() {
+        fn parsed<T: FromStr>(param: Param, value: &str) -> Option<T> {
+            let number = value.trim().parse().ok();
+            if number.is_none() {
                 warn!(variable = param.variable(), value, "not a number, and so ignored");
             }
-            number.ok()
+            number
+        }
+        let millis = |param: Param| parsed::<u32>(param, &lookup(&param)?);
+        let bytes = |param: Param, min_bytes: usize, max_bytes: usize| {
+            let asked = parsed::<usize>(param, &lookup(&param)?)?;
+            let bytes = asked.clamp(min_bytes, max_bytes);
+            if bytes != asked {
+                warn!(variable = param.variable(), asked, bytes, "out of range, and so taken as the nearest");
+            }
+            Some(bytes)
         };
         let flag = |param: Param| {
             let value = lookup(&param)?;
@@ -97,9 +125,15 @@ impl Params {
         let defaults = Params::default();
         Params {
             iface: lookup(&IFACE).filter(|name| !name.is_empty()),
-            close_linger: size(CLOSE_LINGER_MS)
+            close_linger: millis(CLOSE_LINGER_MS)
                 .map_or(defaults.close_linger, |ms| Duration::from_millis(ms.into())),
             shm_any_tracer: flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
+            unexpected_bytes: bytes(
+                UNEXPECTED_BYTES,
+                UNEXPECTED_BUDGET_MIN_BYTES,
+                UNEXPECTED_BUDGET_MAX_BYTES,
+            )
+            .unwrap_or(defaults.unexpected_bytes),
         }
     }
 }
@@ -118,6 +152,26 @@ mod tests {
         assert_eq!(Params::from_lookup(|param| (*param == IFACE).then(String::new)), Params::default());
         let maybe = |param: &Param| (*param == SHM_ANY_TRACER).then(|| "maybe".into());
         assert_eq!(Params::from_lookup(maybe), Params::default());
+        let negative = |param: &Param| (*param == UNEXPECTED_BYTES).then(|| "-1".into());
+        assert_eq!(Params::from_lookup(negative), Params::default());
+    }
+
+    #[test]
+    fn a_budget_out_of_range_is_the_nearest_within() {
+        let with = |value: usize| {
+            Params::from_lookup(|param| (*param == UNEXPECTED_BYTES).then(|| value.to_string()))
+                .unexpected_bytes
+        };
+        assert_eq!(with(0), UNEXPECTED_BUDGET_MIN_BYTES);
+        assert_eq!(with(5 << 30), 5 << 30, "more than fits in 32 bits");
+        assert_eq!(with(usize::MAX), UNEXPECTED_BUDGET_MAX_BYTES);
+    }
+
+    #[test]
+    fn the_help_names_the_numbers_that_are_in_force() {
+        for bytes in [UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_DEFAULT_BYTES] {
+            assert!(UNEXPECTED_BYTES.help.contains(&format!(" {bytes}")), "{bytes}");
+        }
     }
 
     #[test]
@@ -126,9 +180,18 @@ mod tests {
             "FI_HOMESPUN_IFACE" => Some("eth1".into()),
             "FI_HOMESPUN_CLOSE_LINGER_MS" => Some(" 50 ".into()),
             "FI_HOMESPUN_SHM_ANY_TRACER" => Some("Yes".into()),
+            "FI_HOMESPUN_UNEXPECTED_BYTES" => Some("2097152".into()),
             other => panic!("nobody knows {other}"),
         });
         let close_linger = Duration::from_millis(50);
-        assert_eq!(params, Params { iface: Some("eth1".into()), close_linger, shm_any_tracer: true });
+        assert_eq!(
+            params,
+            Params {
+                iface: Some("eth1".into()),
+                close_linger,
+                shm_any_tracer: true,
+                unexpected_bytes: 2 << 20
+            }
+        );
     }
 }

@@ -15,7 +15,7 @@ use homespun_engine::engine::{Config, Engine};
 use homespun_engine::error::{Again, Error, Misuse};
 use homespun_engine::flags::CompletionFlags;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{Level, ReceiveRequest, SendRequest};
+use homespun_engine::operation::{Found, Level, PeekRequest, ReceiveRequest, SendRequest};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::peers::Peers;
 use homespun_engine::transport::Transport;
@@ -35,6 +35,12 @@ pub(crate) trait Drive: Send + Sync {
     fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Error>;
     /// As [`post_receive`](Self::post_receive), for the most frequent kind of destination.
     fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error>;
+    /// Looks for a message that this receive would take. It is always reported, signalled or not.
+    fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error>;
+    /// Receives the message that a peek with this context has claimed, wherever it is from and whatever its tag.
+    fn receive_claimed(&self, post: ReceivePost, destination: Destination) -> Result<(), Error>;
+    /// Throws away the message that a peek with this context has claimed. It is always reported.
+    fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error>;
     /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
     fn inject(
         &self,
@@ -69,6 +75,8 @@ pub(crate) struct SendPost {
     pub(crate) level: Level,
     pub(crate) signalled: bool,
     pub(crate) inject: bool,
+    /// Whether it waits for all before it to the same peer, and all after it wait for it.
+    pub(crate) fence: bool,
     /// Another operation follows at once, so transmission may wait for it.
     pub(crate) more: bool,
 }
@@ -106,6 +114,17 @@ struct Wired {
 }
 
 impl Wired {
+    /// Which messages a receive accepts.
+    #[inline(always)]
+    fn criteria(&mut self, post: &ReceivePost, engine: &mut Engine) -> Result<Criteria, Error> {
+        let source = match post.from {
+            Some(from) => Some(self.targets.peer(from, &self.wiring.av, engine)?),
+            None => None,
+        };
+        let (tag, ignore) = post.tagged.unwrap_or((0, u64::MAX));
+        Ok(Criteria { source, tag, ignore })
+    }
+
     fn queues(&mut self) -> Queues<'_, 'static> {
         Queues::new(&self.wiring, &mut self.sources, &mut self.reserved, None)
     }
@@ -143,19 +162,12 @@ impl<T: Transport> Pump<T> {
         let mut guard = self.state.lock();
         let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        let ReceivePost { from, tagged, context, signalled } = post;
-        let source = match *from {
-            Some(from) => Some(wired.targets.peer(from, &wired.wiring.av, engine)?),
-            None => None,
-        };
-        let (tag, ignore) = (*tagged).unwrap_or((0, u64::MAX));
-        let criteria = Criteria { source, tag, ignore };
         let request = ReceiveRequest {
+            criteria: wired.criteria(post, engine)?,
             destination: destination(),
-            tagged: tagged.is_some(),
-            criteria,
-            context: *context,
-            signalled: *signalled,
+            tagged: post.tagged.is_some(),
+            context: post.context,
+            signalled: post.signalled,
         };
         engine.post_receive(request, &mut wired.queues())
     }
@@ -181,13 +193,13 @@ impl<T: Transport> Drive for Pump<T> {
         let mut guard = self.state.lock();
         let State { engine, transport, wired } = guard.as_mut().ok_or(NOT_ENABLED)?;
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        let SendPost { to, source, tag, data, context, level, signalled, inject, more } = post;
+        let SendPost { to, source, tag, data, context, level, signalled, inject, fence, more } = post;
         let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
         let mut queues = wired.queues();
         if signalled && !queues.reserve() {
             return Err(Again::CompletionQueueFull.into());
         }
-        let request = SendRequest { to, source, tag, data, context, level, signalled, inject };
+        let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
         if let Err(error) = engine.post_send(request, transport, &mut queues) {
             if signalled {
                 queues.unreserve();
@@ -206,6 +218,33 @@ impl<T: Transport> Drive for Pump<T> {
 
     fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error> {
         self.receive_to(&post, || room.into())
+    }
+
+    fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error> {
+        let mut guard = self.state.lock();
+        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
+        let criteria = wired.criteria(&post, engine)?;
+        let ReceivePost { tagged, context, .. } = post;
+        let request = PeekRequest { tagged: tagged.is_some(), criteria, context, then };
+        engine.peek(request, &mut wired.queues())
+    }
+
+    fn receive_claimed(&self, post: ReceivePost, destination: Destination) -> Result<(), Error> {
+        let mut guard = self.state.lock();
+        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
+        let ReceivePost { tagged, context, signalled, .. } = post;
+        let (tagged, criteria) = (tagged.is_some(), Criteria::any());
+        let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
+        engine.receive_claimed(request, &mut wired.queues())
+    }
+
+    fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error> {
+        let mut guard = self.state.lock();
+        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
+        engine.discard_claimed(tagged, context, &mut wired.queues())
     }
 
     fn inject(
@@ -401,13 +440,24 @@ impl<'a, 'r> Queues<'a, 'r> {
         }
     }
 
+    /// Whether sends have no places in their queue, which may be overrun for it.
+    fn may_overrun(&self) -> bool {
+        self.wiring.transmit_cq.as_ref().is_some_and(|cq| !cq.is_protected())
+    }
+
     fn reserve(&mut self) -> bool {
+        if self.may_overrun() {
+            return true;
+        }
         let has_place = self.transmit_ring().is_some_and(|ring| ring.reserve());
         *self.reserved += usize::from(has_place);
         has_place
     }
 
     fn unreserve(&mut self) {
+        if self.may_overrun() {
+            return;
+        }
         *self.reserved -= 1;
         if let Some(ring) = self.transmit_ring() {
             ring.unreserve();
@@ -450,7 +500,11 @@ impl Sink for Queues<'_, '_> {
         }
         let Some(ring) = self.ring_for(completion.flags) else { return Ok(()) };
         if !ring.has_room() {
-            return Err(completion);
+            if cq.is_protected() {
+                return Err(completion);
+            }
+            ring.overrun();
+            return Ok(());
         }
         ring.push_completed(entry(completion), source);
         Ok(())
@@ -461,9 +515,14 @@ impl Sink for Queues<'_, '_> {
         if failure.completion.reserved {
             self.unreserve();
         }
+        let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
         let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
         if !ring.has_room() {
-            return Err(failure);
+            if cq.is_protected() {
+                return Err(failure);
+            }
+            ring.overrun();
+            return Ok(());
         }
         let completion::Failure { completion, error } = failure;
         ring.push_failed(CompletionError { completion: completion.into(), error, source });

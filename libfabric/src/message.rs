@@ -121,6 +121,23 @@ pub(crate) unsafe fn segments_mut(
     Ok(entries.iter().map(|entry| segment_mut(entry.iov_base, entry.iov_len)).collect())
 }
 
+/// The segments of a receive with flags: none if no data will be received, since the caller need not name any then.
+///
+/// # Safety
+///
+/// `iov` is readable for `count` entries, if they matter.
+pub(crate) unsafe fn segments_to_fill(
+    iov: *const iovec,
+    count: usize,
+    flags: OpFlags,
+) -> Result<SmallVec<[SegmentMut; IOV_LIMIT]>, Failure> {
+    if flags.intersects(OpFlags::PEEK | OpFlags::DISCARD) {
+        return Ok(SmallVec::new());
+    }
+    // SAFETY: the caller says so.
+    unsafe { segments_mut(iov, count) }
+}
+
 /// # Safety
 ///
 /// `iov` is readable for `count` entries, for as long as the result is used.
@@ -187,13 +204,14 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const FiMsg, flags: u64) -> i
     enter(|| {
         // SAFETY: the caller keeps to `fi_msg(3)`: null or valid.
         let msg = unsafe { msg.as_ref() }.ok_or(Failure(Errno::EINVAL))?;
+        let flags = OpFlags::from_bits_retain(flags);
         let receive = ReceiveRaw {
             // SAFETY: the caller keeps to `fi_msg(3)`.
-            segments: &unsafe { segments_mut(msg.msg_iov, msg.iov_count)? },
+            segments: &unsafe { segments_to_fill(msg.msg_iov, msg.iov_count, flags)? },
             from: FabricAddress(msg.addr),
             tagged: None,
             context: context(msg.context),
-            flags: Some(OpFlags::from_bits_retain(flags)),
+            flags: Some(flags),
         };
         // SAFETY: as above.
         unsafe { post_receive(ep, &receive) }

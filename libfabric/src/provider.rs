@@ -6,7 +6,7 @@ use std::ptr;
 
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, PROVIDER_VERSION, Version};
-use homespun::{Errno, Error, Misuse, getinfo};
+use homespun::{Errno, Error, Fabric, Misuse};
 use libc::{c_char, c_int};
 
 use crate::abi::info::FiInfo;
@@ -106,7 +106,7 @@ unsafe extern "C" fn provider_getinfo(
         // that are as long as the host's structures.
         let (node, service, hints) = unsafe { (text(node)?, text(service)?, hints_of(hints, version)?) };
         let flags = InfoFlags::from_bits_retain(flags & !HOST_FLAGS);
-        let infos = getinfo(node, service, flags, hints.as_ref())?;
+        let infos = Fabric::with_params(host::params()).getinfo(node, service, flags, hints.as_ref())?;
         let list = write_list(&infos)?;
         // SAFETY: as above.
         unsafe { info.write(list) };

@@ -10,6 +10,7 @@ use crate::abi::tagged::{FiMsgTagged, FiOpsTagged};
 use crate::edge::{Failure, enter};
 use crate::message::{
     context, post_inject, post_receive, post_send, remote_data, segment, segment_mut, segments, segments_mut,
+    segments_to_fill,
 };
 
 pub(crate) static OPS: FiOpsTagged = FiOpsTagged {
@@ -76,13 +77,14 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const FiMsgTagged, flags: u64
     enter(|| {
         // SAFETY: the caller keeps to `fi_tagged(3)`: null or valid.
         let msg = unsafe { msg.as_ref() }.ok_or(Failure(Errno::EINVAL))?;
+        let flags = OpFlags::from_bits_retain(flags);
         let receive = ReceiveRaw {
             // SAFETY: the caller keeps to `fi_tagged(3)`.
-            segments: &unsafe { segments_mut(msg.msg_iov, msg.iov_count)? },
+            segments: &unsafe { segments_to_fill(msg.msg_iov, msg.iov_count, flags)? },
             from: FabricAddress(msg.addr),
             tagged: Some((msg.tag, msg.ignore)),
             context: context(msg.context),
-            flags: Some(OpFlags::from_bits_retain(flags)),
+            flags: Some(flags),
         };
         // SAFETY: as above.
         unsafe { post_receive(ep, &receive) }

@@ -34,6 +34,15 @@ fn the_host_offers_what_the_plugin_answers() {
 }
 
 #[test]
+fn a_parameter_says_what_an_application_leaves_open() {
+    let budget = [("FI_HOMESPUN_UNEXPECTED_BYTES", "3145728")];
+    let Some(text) = fi_info(&["-p", "homespun", "-v"], &budget) else { return };
+    let lines: Vec<_> = text.lines().filter(|line| line.contains("total_buffered_recv:")).collect();
+    assert!(!lines.is_empty(), "no attributes in:\n{text}");
+    assert!(lines.iter().all(|line| line.ends_with(" 3145728")), "{lines:?}");
+}
+
+#[test]
 fn diagnostics_go_to_the_hosts_log() {
     let arguments = ["-p", "homespun", "-t", "FI_EP_MSG"];
     let Some(text) = fi_info(&arguments, &[("FI_LOG_LEVEL", "debug")]) else { return };

@@ -1,6 +1,7 @@
 //! Endpoints: `fi_endpoint(3)`.
 
 mod owned;
+mod peek;
 mod raw;
 
 use std::fmt;
@@ -23,20 +24,26 @@ use crate::domain;
 use crate::info::Info;
 use crate::pump::{Drive, Wiring};
 
-/// What a send may be flagged with.
-const SEND_FLAGS: OpFlags = OpFlags::COMPLETION
+/// What a send may be flagged with by default.
+const SEND_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::INJECT)
     .union(OpFlags::MORE)
     .union(OpFlags::REMOTE_CQ_DATA)
     .union(SEND_LEVELS);
 
-/// The completion levels of sends.
-const SEND_LEVELS: OpFlags =
-    OpFlags::INJECT_COMPLETE.union(OpFlags::TRANSMIT_COMPLETE).union(OpFlags::DELIVERY_COMPLETE);
+/// What a send may be flagged with.
+const SEND_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::FENCE);
 
-/// What a receive may be flagged with. The levels only say when received data must be visible to devices, and host
-/// memory always is.
-const RECEIVE_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE).union(SEND_LEVELS);
+/// The completion levels of sends.
+const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
+    .union(OpFlags::TRANSMIT_COMPLETE)
+    .union(OpFlags::DELIVERY_COMPLETE)
+    .union(OpFlags::MATCH_COMPLETE);
+
+/// What a receive may be flagged with, beside the flags about a message that has arrived already. The levels only say when
+/// received data must be visible to devices, and host memory always is.
+const RECEIVE_FLAGS: OpFlags =
+    OpFlags::COMPLETION.union(OpFlags::MORE).union(SEND_LEVELS.difference(OpFlags::MATCH_COMPLETE));
 
 /// Sends and receives messages: a reliable, unconnected endpoint (`FI_EP_RDM`).
 ///
@@ -78,7 +85,7 @@ const RECEIVE_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE).union(SE
 ///     match cq.read() {
 ///         Ok(completion) if completion.context == 1 => break completion,
 ///         Ok(_) | Err(ReadError::Empty) => {}
-///         Err(ReadError::ErrorAvailable) => panic!("{:?}", cq.read_error()),
+///         Err(error) => panic!("{error}: {:?}", cq.read_error()),
 ///     }
 /// };
 /// assert_eq!(received.buffer, Buffer::Received(BytesMut::from(&b"hello"[..])));
@@ -268,9 +275,9 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that sends do not have.
+    /// [`Misuse::Flags`] for flags that sends do not have, or, such as a fence, only one by one.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        check_flags(flags, SEND_FLAGS)?;
+        check_flags(flags, SEND_DEFAULT_FLAGS)?;
         self.shared.tx_op_flags.store(flags.bits(), Ordering::Relaxed);
         Ok(())
     }
@@ -279,7 +286,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that receives do not have.
+    /// [`Misuse::Flags`] for flags that receives do not have, or, such as a peek, only one by one.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_flags(flags, RECEIVE_FLAGS)?;
         self.shared.rx_op_flags.store(flags.bits(), Ordering::Relaxed);
@@ -316,6 +323,8 @@ impl Shared {
             tx_depth_ops: info.tx.size_ops,
             rx_depth_ops: info.rx.size_ops,
             message_max_bytes: info.ep.max_msg_size_bytes as u64,
+            unexpected_budget_bytes: info.rx.total_buffered_recv_bytes,
+            ..Config::default()
         };
         let pump = self.domain.open_pump(bind, config)?;
         Ok(self.pump.get_or_init(|| pump))
@@ -394,11 +403,26 @@ fn check_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
 
 /// The strongest level that the flags name.
 fn level_of(flags: OpFlags) -> Level {
-    if flags.contains(OpFlags::DELIVERY_COMPLETE) {
+    if flags.contains(OpFlags::MATCH_COMPLETE) {
+        Level::Match
+    } else if flags.contains(OpFlags::DELIVERY_COMPLETE) {
         Level::Delivery
     } else if flags.contains(OpFlags::TRANSMIT_COMPLETE) {
         Level::Transmit
     } else {
         Level::Inject
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_strongest_level_counts() {
+        assert_eq!(level_of(OpFlags::INJECT_COMPLETE | OpFlags::TRANSMIT_COMPLETE), Level::Transmit);
+        assert_eq!(level_of(OpFlags::TRANSMIT_COMPLETE | OpFlags::DELIVERY_COMPLETE), Level::Delivery);
+        assert_eq!(level_of(SEND_LEVELS), Level::Match);
+        assert_eq!(level_of(OpFlags::FENCE), Level::Inject);
     }
 }

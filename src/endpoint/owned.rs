@@ -9,6 +9,7 @@ use homespun_engine::error::Error;
 use homespun_engine::flags::OpFlags;
 
 use super::Endpoint;
+use super::peek::ARRIVED_FLAGS;
 use crate::av::FabricAddress;
 
 /// A send with every choice: what `fi_sendmsg` and `fi_tsendmsg` take.
@@ -24,11 +25,97 @@ pub struct Send {
     pub data: Option<u64>,
     /// Given back in the completion.
     pub context: u64,
-    /// Flags, in place of the endpoint's default ones.
+    /// Flags, in place of the endpoint's default ones, except that its default completion level applies where they name
+    /// none. Of several levels the strongest counts, which is [`OpFlags::MATCH_COMPLETE`].
+    ///
+    /// [`OpFlags::FENCE`] holds this send, and all that are posted to the same peer after it, back until all before it have
+    /// completed, and have reached the level of this one.
     pub flags: OpFlags,
 }
 
 /// A receive with every choice: what `fi_recvmsg` and `fi_trecvmsg` take.
+///
+/// # Messages that have arrived already
+///
+/// With some flags nothing is posted. Instead the receive concerns a message that arrived before a receive for it was
+/// posted (`fi_tagged(3)`; untagged messages are treated alike):
+///
+/// | [`flags`](Self::flags) | what is done |
+/// | --- | --- |
+/// | `PEEK` | looks for the earliest message that this receive would take |
+/// | `PEEK \| CLAIM` | and sets it aside: no other receive takes it, nor does a peek find it |
+/// | `PEEK \| DISCARD` | and throws it away |
+/// | `CLAIM` | receives the message that a peek with the same context and of the same kind has claimed |
+/// | `CLAIM \| DISCARD` | throws that message away |
+///
+/// A peek completes with what there is to tell: length, remote data, tag, source. It brings no data, so
+/// [`buffers`](Self::buffers) are ignored with `PEEK` or `DISCARD`, and dropped. If there is no such message when
+/// everything has been received that is there to be received, the peek ends with
+/// [`OperationError::NoMessage`](crate::OperationError::NoMessage), ENOMSG. Until then it counts as an outstanding
+/// receive. Its end, and that of a `DISCARD`, is reported under selective completion too.
+///
+/// With `CLAIM` alone or with `DISCARD` neither tag nor source matter: the context names the message, and whether
+/// [`tagged`](Self::tagged) is there says of which kind it is. A claimed message takes up memory, of what
+/// [`total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes) allows, until it was received or
+/// discarded.
+///
+/// Beside what every call refuses there are [`Misuse::Invalid`](crate::Misuse::Invalid) for `DISCARD` alone or with both
+/// others, and for claiming with a context that holds a claimed message already; and
+/// [`Misuse::NotFound`](crate::Misuse::NotFound) for a context that holds none.
+///
+/// ```
+/// use homespun::endpoint::Receive;
+/// use homespun::flags::{BindFlags, InfoFlags, OpFlags};
+/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, OperationError, ReadError};
+///
+/// # let fabric = Fabric::new();
+/// # let info = &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None)?[0];
+/// # let domain = fabric.domain(info)?;
+/// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
+/// # let endpoint = domain.endpoint(info)?;
+/// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+/// # endpoint.bind_av(&av)?;
+/// # endpoint.enable()?;
+/// # let own = av.insert(&[endpoint.name()?]).remove(0)?;
+/// // The next completion, or nothing for a message that has not arrived.
+/// let next = || loop {
+///     match cq.read() {
+///         Ok(completion) => break Some(completion),
+///         Err(ReadError::Empty) => {}
+///         Err(ReadError::ErrorAvailable) => {
+///             let failed = cq.read_error().unwrap();
+///             assert_eq!(failed.error, OperationError::NoMessage);
+///             break None;
+///         }
+///         Err(ReadError::Overrun) => unreachable!("only where nothing manages resources"),
+///     }
+/// };
+/// // A message to itself with the tag 7, which nobody expects.
+/// endpoint.tsend(Bytes::from_static(b"hello"), own, 7, 0)?;
+/// assert_eq!(next().unwrap().context, 0);
+///
+/// // How long is it? A peek, with the context 1, until it is there.
+/// let look = Receive {
+///     tagged: Some((7, 0)),
+///     context: 1,
+///     flags: OpFlags::PEEK | OpFlags::CLAIM,
+///     ..Receive::default()
+/// };
+/// let found = loop {
+///     endpoint.recvmsg(look.clone())?;
+///     if let Some(found) = next() {
+///         break found;
+///     }
+/// };
+/// assert_eq!((found.context, found.tag, found.len_bytes), (1, 7, 5));
+///
+/// // Room for exactly that. The context says which message is meant.
+/// let buffers = vec![BytesMut::zeroed(found.len_bytes)];
+/// endpoint.recvmsg(Receive { buffers, flags: OpFlags::CLAIM, ..look })?;
+/// let received = next().unwrap();
+/// assert_eq!(received.buffer, Buffer::ReceivedVector(vec![BytesMut::from(&b"hello"[..])]));
+/// # Ok::<(), homespun::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Receive {
     /// Where the message goes, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each up to its length.
@@ -125,7 +212,11 @@ impl Endpoint {
     /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`.
     pub fn recvmsg(&self, receive: Receive) -> Result<(), Error> {
         let Receive { buffers, from, tagged, context, flags } = receive;
-        let destination = Destination::owned_vector(buffers)?;
+        let destination = || Destination::owned_vector(buffers);
+        if flags.intersects(ARRIVED_FLAGS) {
+            return self.receive_arrived(destination, from, tagged, context, flags);
+        }
+        let destination = destination()?;
         self.receive_destination(destination, from, tagged, context, Some(flags))
     }
 }

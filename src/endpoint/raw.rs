@@ -5,6 +5,7 @@ use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::Level;
 
+use super::peek::ARRIVED_FLAGS;
 use super::{Endpoint, RECEIVE_FLAGS, SEND_FLAGS, SEND_LEVELS, check_flags, level_of};
 use crate::av::FabricAddress;
 use crate::pump::{Drive, ReceivePost, SendPost};
@@ -22,8 +23,8 @@ pub struct SendRaw<'a> {
     pub data: Option<u64>,
     /// Given back in the completion.
     pub context: u64,
-    /// `None` for the endpoint's default flags, as `fi_send` has them; otherwise exactly these, except that the
-    /// endpoint's default completion level applies where they name none.
+    /// `None` for the endpoint's default flags, as `fi_send` has them; otherwise exactly these, as
+    /// [`Send::flags`](super::Send::flags) has them.
     pub flags: Option<OpFlags>,
 }
 
@@ -38,7 +39,8 @@ pub struct ReceiveRaw<'a> {
     pub tagged: Option<(u64, u64)>,
     /// Given back in the completion.
     pub context: u64,
-    /// `None` for the endpoint's default flags.
+    /// `None` for the endpoint's default flags; otherwise exactly these. Those about a message that has arrived already are
+    /// told at [`Receive`](super::Receive); with `PEEK` or `DISCARD` the segments are not used.
     pub flags: Option<OpFlags>,
 }
 
@@ -67,7 +69,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`post_send`](Self::post_send).
+    /// As [`post_send`](Self::post_send), and as [`Receive`](super::Receive) tells of flags about a message that has arrived
+    /// already.
     ///
     /// # Safety
     ///
@@ -76,6 +79,12 @@ impl Endpoint {
     /// the endpoint is closed.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &ReceiveRaw<'_>) -> Result<(), Error> {
+        if let Some(flags) = receive.flags.filter(|flags| flags.intersects(ARRIVED_FLAGS)) {
+            let ReceiveRaw { segments, from, tagged, context, .. } = *receive;
+            // SAFETY: as below.
+            let destination = || unsafe { Destination::raw(segments) };
+            return self.receive_arrived(destination, from, tagged, context, flags);
+        }
         // SAFETY: the caller promises what `Room::raw` and `Destination::raw` ask for: the engine ends the operation before
         // its completion can be read, and is dropped when the endpoint is closed.
         unsafe {
@@ -129,6 +138,7 @@ impl Endpoint {
             level: Level::Inject,
             signalled: false,
             inject: true,
+            fence: false,
             more: false,
         })
     }
@@ -160,6 +170,7 @@ impl Endpoint {
             level: level_of(effective),
             signalled: !enabled.selective_transmit || effective.contains(OpFlags::COMPLETION),
             inject,
+            fence: effective.contains(OpFlags::FENCE),
             more: effective.contains(OpFlags::MORE),
         })
     }
@@ -179,7 +190,7 @@ impl Endpoint {
 
     /// What is to be posted for a receive, and where, if the endpoint may receive so.
     #[inline(always)]
-    fn receive(
+    pub(super) fn receive(
         &self,
         from: FabricAddress,
         tagged: Option<(u64, u64)>,

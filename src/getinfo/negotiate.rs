@@ -7,6 +7,7 @@ use homespun_engine::error::Misuse;
 use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 use homespun_engine::limits::{
     DEPTH_MAX_OPS, INJECT_MAX_BYTES, IOV_LIMIT, RX_DEPTH_DEFAULT_OPS, TX_DEPTH_DEFAULT_OPS,
+    UNEXPECTED_BUDGET_DEFAULT_BYTES, UNEXPECTED_BUDGET_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES,
 };
 use homespun_engine::transport::ProviderAttr;
 
@@ -21,11 +22,12 @@ const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::TAGGED)
     .union(Caps::SEND)
     .union(Caps::RECV)
+    .union(Caps::FENCE)
     .union(Caps::SOURCE)
     .union(Caps::DIRECTED_RECV);
 
 /// The capabilities that concern the transmit side.
-const TX_CAPS: Caps = Caps::MSG.union(Caps::TAGGED).union(Caps::SEND);
+const TX_CAPS: Caps = Caps::MSG.union(Caps::TAGGED).union(Caps::SEND).union(Caps::FENCE);
 
 /// The capabilities that concern the receive side.
 const RX_CAPS: Caps =
@@ -37,7 +39,8 @@ const TX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::MORE)
     .union(OpFlags::INJECT_COMPLETE)
     .union(OpFlags::TRANSMIT_COMPLETE)
-    .union(OpFlags::DELIVERY_COMPLETE);
+    .union(OpFlags::DELIVERY_COMPLETE)
+    .union(OpFlags::MATCH_COMPLETE);
 
 /// The flags that receives may have by default.
 const RX_OP_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE);
@@ -93,7 +96,10 @@ fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
         return Ok(offered);
     }
     require(offered.contains(asked), lacking(asked.difference(offered)))?;
-    Ok(with_directions(asked, Caps::SEND | Caps::RECV) | reach(provider))
+    let mut caps = with_directions(asked, Caps::SEND | Caps::RECV) | reach(provider);
+    // A fence costs those who use none nothing.
+    caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.contains(Caps::SEND));
+    Ok(caps)
 }
 
 /// Messages without a direction go in all directions that are possible.
@@ -105,7 +111,7 @@ fn with_directions(asked: Caps, possible: Caps) -> Caps {
 
 /// Names the first of some capabilities that homespun lacks.
 fn lacking(missing: Caps) -> &'static str {
-    const NAMES: [(Caps, &str); 12] = [
+    const NAMES: [(Caps, &str); 11] = [
         (Caps::RMA, "the capability FI_RMA"),
         (Caps::ATOMIC, "the capability FI_ATOMIC"),
         (Caps::READ, "the capability FI_READ"),
@@ -113,7 +119,6 @@ fn lacking(missing: Caps) -> &'static str {
         (Caps::REMOTE_READ, "the capability FI_REMOTE_READ"),
         (Caps::REMOTE_WRITE, "the capability FI_REMOTE_WRITE"),
         (Caps::MULTI_RECV, "the capability FI_MULTI_RECV"),
-        (Caps::FENCE, "the capability FI_FENCE"),
         (Caps::HMEM, "the capability FI_HMEM"),
         (Caps::SOURCE_ERR, "the capability FI_SOURCE_ERR"),
         (Caps::LOCAL_COMM, "the capability FI_LOCAL_COMM"),
@@ -162,7 +167,7 @@ fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
         op_flags: asked.op_flags,
         msg_order: Order::SAS,
         comp_order: Order::empty(),
-        total_buffered_recv_bytes: 0,
+        total_buffered_recv_bytes: unexpected_budget_bytes(asked.total_buffered_recv_bytes),
         size_ops: or(asked.size_ops, RX_DEPTH_DEFAULT_OPS),
         iov_limit: IOV_LIMIT,
     })
@@ -231,7 +236,7 @@ fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Mis
         threading: Some(asked.threading.unwrap_or(Threading::Safe)),
         control_progress: Some(Progress::Manual),
         data_progress: Some(Progress::Manual),
-        resource_mgmt: Some(ResourceManagement::Enabled),
+        resource_mgmt: Some(asked.resource_mgmt.unwrap_or(ResourceManagement::Enabled)),
         // Unspecified stays so, which says that both kinds are there: neither is better than the other.
         av_type: asked.av_type,
         mr_mode: MrMode::empty(),
@@ -271,6 +276,12 @@ fn fabric(asked: &FabricAttr) -> Result<FabricAttr, Misuse> {
 /// The provider's largest message, as far as this machine can address one.
 fn max_msg_size_bytes(provider: &ProviderAttr) -> usize {
     usize::try_from(provider.max_message_bytes).unwrap_or(usize::MAX)
+}
+
+/// The room for unexpected messages: what is asked for, as far as that makes sense. `fi_endpoint(3)` calls it a hint,
+/// which is never a reason to refuse.
+fn unexpected_budget_bytes(asked: usize) -> usize {
+    or(asked, UNEXPECTED_BUDGET_DEFAULT_BYTES).clamp(UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES)
 }
 
 /// What is asked for, or the default where nothing is.

@@ -108,6 +108,28 @@ fn the_built_in_provider_answers() {
 }
 
 #[test]
+fn a_user_decides_what_an_application_leaves_open() {
+    let fabric = Fabric::with_params(Params { unexpected_bytes: 2 << 20, ..Params::default() });
+    let budgets = |hints: Option<&Info>| -> Vec<usize> {
+        let found = fabric.getinfo(None, None, InfoFlags::empty(), hints).expect("an answer");
+        found.iter().map(|info| info.rx.total_buffered_recv_bytes).collect()
+    };
+    assert!(budgets(None).iter().all(|&bytes| bytes == 2 << 20));
+    let mut hints = Info::default();
+    hints.rx.total_buffered_recv_bytes = 5 << 20;
+    assert!(budgets(Some(&hints)).iter().all(|&bytes| bytes == 5 << 20));
+
+    // The same of an endpoint, whose info an application may have changed.
+    let mut info = fabric.getinfo(None, None, InfoFlags::empty(), None).expect("an answer").remove(0);
+    let domain = fabric.domain(&info).expect("a domain");
+    for (asked, granted) in [(0, 2 << 20), (5 << 20, 5 << 20)] {
+        info.rx.total_buffered_recv_bytes = asked;
+        let endpoint = domain.endpoint(&info).expect("an endpoint");
+        assert_eq!(endpoint.info().rx.total_buffered_recv_bytes, granted);
+    }
+}
+
+#[test]
 fn a_provider_that_stays_on_this_host_is_not_offered_for_another() {
     let local = ProviderAttr { remote: false, ..provider("shm") };
     let any = Info::default();

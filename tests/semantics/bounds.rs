@@ -14,7 +14,7 @@ const QUEUE_FULL: Result<(), Error> = Err(Error::Again(Again::QueueFull));
 const COMPLETION_QUEUE_FULL: Result<(), Error> = Err(Error::Again(Again::CompletionQueueFull));
 
 /// Sends a message that completes only when the receiver has it.
-fn send_acknowledged(party: &Party, context: u64) -> Result<(), Error> {
+pub(crate) fn send_acknowledged(party: &Party, context: u64) -> Result<(), Error> {
     let flags = OpFlags::DELIVERY_COMPLETE;
     party.endpoint.sendmsg(Send {
         buffers: vec![payload(context, 24)],
@@ -231,4 +231,88 @@ pub(crate) fn the_receive_queue_has_a_depth(net: &Net) {
     bob.endpoint.cancel(0).unwrap();
     bob.failure();
     bob.endpoint.recv(room(24), ANY, 9).unwrap();
+}
+
+/// Messages and receives are posted until no more are taken, whichever limit that is. What is refused is tried again
+/// later, with a number of its own each time, so that whatever is left of an attempt that was refused would be found.
+pub(crate) fn what_was_refused_has_had_no_effect(net: &Net) {
+    const COUNT: usize = 20;
+    /// Messages that are copied when they are posted, and messages that are not.
+    const LENS_BYTES: [usize; 3] = [24, 3_000, 40_000];
+    let len_bytes = |place: usize| LENS_BYTES[place % LENS_BYTES.len()];
+    let tx_depth = Setup { tx_depth_ops: 3, ..Setup::default() };
+    let tx_queue = Setup { cq_depth_entries: 3, ..Setup::default() };
+    for (setup, full) in [(tx_depth, QUEUE_FULL), (tx_queue, COMPLETION_QUEUE_FULL)] {
+        let alice = net.open(setup);
+        let bob = net.open(Setup { rx_depth_ops: 4, asleep: true, ..Setup::default() });
+        alice.meet(&bob);
+        let send = |place, number| {
+            alice.endpoint.sendmsg(Send {
+                buffers: vec![payload(number, len_bytes(place))],
+                to: alice.peer(),
+                context: number,
+                flags: OpFlags::DELIVERY_COMPLETE,
+                ..Send::default()
+            })
+        };
+        let receive = |_, number| bob.endpoint.recv(room(LENS_BYTES[2]), ANY, number);
+        let (mut sends, mut receives) = (Attempts::default(), Attempts::default());
+        sends.until_full(COUNT, &full, send);
+        receives.until_full(COUNT, &QUEUE_FULL, receive);
+        assert_eq!((sends.taken.len(), receives.taken.len()), (3, 4));
+        net.wake(&bob);
+
+        let (mut sent, mut received_by_context) = (Vec::new(), Vec::new());
+        let deadline = Deadline::new();
+        while sent.len() < COUNT || received_by_context.len() < COUNT {
+            if let Some(ending) = alice.poll() {
+                sent.push(ending.unwrap().0.context);
+            }
+            if let Some(ending) = bob.poll() {
+                let (completion, _) = ending.unwrap();
+                received_by_context.push((completion.context, received(&completion.buffer)));
+            }
+            sends.until_full(COUNT, &full, send);
+            receives.until_full(COUNT, &QUEUE_FULL, receive);
+            deadline.pause("messages that were refused at first");
+        }
+        alice.silence();
+        bob.silence();
+        sent.sort_unstable();
+        assert_eq!(sent, sends.taken);
+        received_by_context.sort_unstable();
+        for (place, (context, message)) in received_by_context.into_iter().enumerate() {
+            assert_eq!(context, receives.taken[place]);
+            assert!(message == payload(sends.taken[place], len_bytes(place)), "message {place}");
+        }
+    }
+}
+
+/// Operations that are tried until they are taken.
+#[derive(Default)]
+struct Attempts {
+    /// How many attempts there were.
+    count: u64,
+    /// The numbers of those that were taken.
+    taken: Vec<u64>,
+}
+
+impl Attempts {
+    /// Posts until `max` operations were taken in all, or one is refused, for want of room. What posts is told the
+    /// operation's place among those that are taken, and the attempt's number.
+    #[track_caller]
+    fn until_full(
+        &mut self,
+        max: usize,
+        full: &Result<(), Error>,
+        post: impl Fn(usize, u64) -> Result<(), Error>,
+    ) {
+        while self.taken.len() < max {
+            self.count += 1;
+            match post(self.taken.len(), self.count) {
+                Ok(()) => self.taken.push(self.count),
+                refused => return assert_eq!(refused, *full),
+            }
+        }
+    }
 }

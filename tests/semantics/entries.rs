@@ -64,7 +64,7 @@ pub(crate) fn many_entries_are_read_at_once_and_in_order(net: &Net) {
         }) {
             Ok(count) => assert!((1..=max).contains(&count)),
             Err(ReadError::Empty) => deadline.pause("ten receives"),
-            Err(ReadError::ErrorAvailable) => panic!("{:?}", bob.cq.read_error()),
+            Err(error) => panic!("{error}: {:?}", bob.cq.read_error()),
         }
     }
     assert!(contexts.is_sorted(), "{contexts:?}");
@@ -143,7 +143,7 @@ pub(crate) fn what_reads_entries_may_use_the_queue_and_its_endpoints(net: &Net) 
         };
         match bob.cq.read_each(16, echo) {
             Ok(_) | Err(ReadError::Empty) => {}
-            Err(ReadError::ErrorAvailable) => panic!("{:?}", bob.cq.read_error()),
+            Err(error) => panic!("{error}: {:?}", bob.cq.read_error()),
         }
         alice.poll();
         deadline.pause("messages to echo");

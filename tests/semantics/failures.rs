@@ -113,7 +113,8 @@ pub(crate) fn the_peer_closes(net: &Net) {
     alice.silence();
     drop(sleeping);
     drop(bob);
-    let mut contexts: Vec<u64> = failures(&alice, 4)
+    // The receive that only bob could have filled ends as well.
+    let mut contexts: Vec<u64> = failures(&alice, 5)
         .iter()
         .map(|failed| {
             assert!(
@@ -125,9 +126,9 @@ pub(crate) fn the_peer_closes(net: &Net) {
         })
         .collect();
     contexts.sort_unstable();
-    assert_eq!(contexts, [2, 3, 4, 5]);
+    assert_eq!(contexts, [2, 3, 4, 5, 101]);
 
-    // Whatever is sent from now on ends with an error too, and receives stay posted for others.
+    // Whatever is sent from now on ends with an error too, and receives from anybody stay posted.
     for context in 10..15 {
         send_acknowledged(&alice, context);
         assert_eq!(alice.failure().completion.context, context);

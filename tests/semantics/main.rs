@@ -15,6 +15,7 @@ mod levels;
 mod misuse;
 mod naming;
 mod ordering;
+mod overrun;
 mod selective;
 mod sources;
 #[path = "../suite/mod.rs"]
@@ -82,7 +83,15 @@ macro_rules! tests_of_parties {
                 receives_wait_for_room_in_the_queue
                 injected_messages_need_no_place
                 the_transmit_queue_has_a_depth
-                the_receive_queue_has_a_depth;
+                the_receive_queue_has_a_depth
+                what_was_refused_has_had_no_effect;
+            overrun:
+                entries_come_first_and_then_nothing_more
+                errors_are_lost_or_kept_like_successes
+                sends_have_no_places_but_still_a_depth
+                reads_drive_progress_all_the_same
+                each_direction_is_overrun_for_itself
+                a_queue_that_is_read_in_time_loses_nothing;
             levels:
                 a_small_message_is_injected_without_its_receiver
                 the_stronger_levels_wait_for_the_receiver
@@ -137,6 +146,10 @@ macro_rules! tests_of_objects {
             bounds:
                 two_endpoints_share_a_queue
                 a_closed_endpoint_gives_its_places_back;
+            // Whether a buffer was dropped is seen where it came from; two domains are objects of one process.
+            overrun:
+                what_is_lost_is_dropped
+                the_domain_decides_for_its_endpoints;
             // These are about objects as such, most of them before any peer is there.
             misuse:
                 an_endpoint_out_of_service_posts_nothing

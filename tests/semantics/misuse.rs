@@ -108,24 +108,21 @@ pub(crate) fn an_address_that_is_not_known(net: &Net) {
 
 pub(crate) fn flags_that_do_not_belong_here(net: &Net) {
     let (alice, bob) = net.pair();
-    let wrong = [
-        OpFlags::PEEK,
-        OpFlags::CLAIM,
-        OpFlags::MULTI_RECV,
-        OpFlags::FENCE,
-        OpFlags::COMMIT_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-        OpFlags::from_bits_retain(1),
-    ];
-    for flags in wrong {
+    let nowhere = [OpFlags::MULTI_RECV, OpFlags::COMMIT_COMPLETE, OpFlags::from_bits_retain(1)];
+    for flags in nowhere.into_iter().chain([OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD]) {
         let send = Send { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..Send::default() };
         assert_eq!(alice.endpoint.sendmsg(send), Err(Misuse::Flags(flags.bits()).into()));
-        let receive = Receive { buffers: vec![room(8)], flags, ..Receive::default() };
-        assert_eq!(bob.endpoint.recvmsg(receive), Err(Misuse::Flags(flags.bits()).into()));
         assert_eq!(errno(alice.endpoint.set_tx_op_flags(flags)), Errno::EBADFLAGS);
+        assert_eq!(errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
     }
-    let injects = Receive { flags: OpFlags::INJECT, ..Receive::default() };
-    assert_eq!(errno(bob.endpoint.recvmsg(injects)), Errno::EBADFLAGS);
+    for flags in nowhere.into_iter().chain([OpFlags::INJECT, OpFlags::FENCE, OpFlags::MATCH_COMPLETE]) {
+        let receive = Receive { buffers: vec![room(8)], flags, ..Receive::default() };
+        assert_eq!(bob.endpoint.recvmsg(receive.clone()), Err(Misuse::Flags(flags.bits()).into()));
+        let peek = Receive { flags: flags | OpFlags::PEEK, ..receive };
+        assert_eq!(bob.endpoint.recvmsg(peek), Err(Misuse::Flags(flags.bits()).into()));
+        assert_eq!(errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
+    }
+    assert_eq!(errno(alice.endpoint.set_tx_op_flags(OpFlags::FENCE)), Errno::EBADFLAGS);
     check_untouched(&alice, &bob);
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use homespun::flags::CompletionFlags;
+use homespun::info::ResourceManagement;
 use homespun::transport::LinkError;
 use homespun::{
     Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
@@ -83,6 +84,10 @@ travels_as! { optional_format: Option<CqFormat>, Option<u8>,
     number.and_then(|number| formats.into_iter().find(|&format| format as u8 == number))
 } }
 
+travels_as! { optional_resource_mgmt: Option<ResourceManagement>, u32,
+|choice| choice.map_or(0, ResourceManagement::raw),
+|raw| ResourceManagement::from_raw(raw).expect("it was one") }
+
 travels_as! { rooms: Vec<BytesMut>, Vec<usize>,
 |rooms| rooms.iter().map(BytesMut::len).collect(),
 |lens_bytes| lens_bytes.into_iter().map(payload::room).collect() }
@@ -159,6 +164,7 @@ pub(crate) struct CompletionErrorForm {
 enum OperationErrorForm {
     Truncated { overflow_bytes: u64 },
     Cancelled,
+    NoMessage,
     Fault,
     Link(#[serde(with = "LinkErrorForm")] LinkError),
 }
@@ -177,6 +183,7 @@ enum LinkErrorForm {
 pub(crate) enum ReadErrorForm {
     Empty,
     ErrorAvailable,
+    Overrun,
 }
 
 #[derive(Serialize, Deserialize)]

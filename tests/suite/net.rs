@@ -168,11 +168,19 @@ impl Net {
 
     pub(crate) fn open(&self, setup: Setup) -> Party {
         let asleep = setup.asleep;
+        let domain = match setup.resource_mgmt {
+            None => self.domain.clone(),
+            managed => {
+                let mut info = self.info.clone();
+                info.domain.resource_mgmt = managed;
+                self.fabric.domain(&info).expect("the domain was offered")
+            }
+        };
         let queues = self.queues.clone();
         let party = if self.turns == Turns::Processes {
-            Party::open_elsewhere(&self.transport, &self.domain, &self.info, setup, queues)
+            Party::open_elsewhere(&self.transport, &domain, &self.info, setup, queues)
         } else {
-            Party::open(&self.domain, &self.info, setup, queues)
+            Party::open(&domain, &self.info, setup, queues)
         };
         if !asleep {
             self.wake(&party);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun::flags::{BindFlags, Caps, CompletionFlags, OpFlags};
-use homespun::info::Info;
+use homespun::info::{Info, ResourceManagement};
 use homespun::{
     Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Domain, Errno,
     FabricAddress, ReadError,
@@ -54,6 +54,9 @@ pub(crate) struct Setup {
     pub(crate) at: Option<Address>,
     /// The user that the party's process, which must be another, belongs to; `None` for that of the test.
     pub(crate) user: Option<u32>,
+    /// Whether its queues are protected from overruns. If it says, the party has a domain of its own.
+    #[serde(with = "form::optional_resource_mgmt")]
+    pub(crate) resource_mgmt: Option<ResourceManagement>,
     /// Leaves the party undriven until somebody reads its queue, or [`Net::wake`](super::Net::wake)s it.
     pub(crate) asleep: bool,
 }
@@ -343,6 +346,7 @@ pub(super) fn poll(cq: &CompletionQueue) -> Option<Ended> {
             assert_ne!(error.errno(), Errno::new(0), "an error without a number: {error:?}");
             Some(Err(error))
         }
+        Err(ReadError::Overrun) => panic!("the queue was overrun"),
     }
 }
 

@@ -126,6 +126,7 @@ impl Port {
             Ok(completion) => completion,
             Err(ReadError::Empty) => return Ok(None),
             Err(ReadError::ErrorAvailable) => return self.poll_error(),
+            Err(ReadError::Overrun) => unreachable!("the domain's resource management prevents it"),
         };
         let Completion { context, tag, buffer, .. } = completion;
         match buffer {

@@ -61,6 +61,10 @@ c_constants! {
         FI_WAIT_YIELD = 5,
         FI_WAIT_POLLFD = 6,
     }
+    "resource management": u32 {
+        FI_RM_DISABLED = 1,
+        FI_RM_ENABLED = 2,
+    }
     "types of parameters": u32 {
         FI_PARAM_STRING = 0,
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ptr;
 
 use homespun::flags::{Caps, InfoFlags, OpFlags};
-use homespun::info::{EndpointType, Info, Progress, Threading, Version};
+use homespun::info::{EndpointType, Info, Progress, ResourceManagement, Threading, Version};
 use homespun::{Address, Errno, getinfo};
 
 use super::*;
@@ -90,6 +90,7 @@ fn every_field_survives() {
     info.domain.threading = Some(Threading::Domain);
     info.domain.control_progress = Some(Progress::Auto);
     info.domain.data_progress = Some(Progress::Manual);
+    info.domain.resource_mgmt = Some(ResourceManagement::Disabled);
     info.domain.mr_key_size_bytes = number();
     info.domain.cq_data_size_bytes = number();
     info.domain.cq_cnt = number();

@@ -14,7 +14,8 @@ use homespun_fi::abi::fabric::{Fid, FidFabric};
 use homespun_fi::abi::info::FiInfo;
 use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{
-    FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_UNSPEC, fi_version,
+    FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED, FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_UNSPEC,
+    fi_version,
 };
 use libc::{c_char, c_int, c_void};
 use libloading::Library;
@@ -294,22 +295,39 @@ impl Node {
     }
 
     pub(crate) fn with(api_version: u32, cq_format: u32) -> Node {
-        let node = Node::disabled(api_version, cq_format);
-        assert_eq!(node.ep.bind(&node.av, 0), 0);
-        assert_eq!(node.ep.bind(&node.cq, FI_TRANSMIT | FI_RECV), 0);
-        assert_eq!(node.ep.bind(&node.eq, 0), 0);
-        assert_eq!(node.ep.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
-        node
+        Node::disabled(api_version, cq_format).enabled()
+    }
+
+    /// An endpoint whose completion queue holds this much, in a domain without resource management.
+    pub(crate) fn unprotected(cq_depth_entries: usize) -> Node {
+        let infos = Plugin::get().loopback();
+        // SAFETY: answers have all their attributes, and nobody else uses these.
+        unsafe { (*infos.first().domain_attr).resource_mgmt = FI_RM_DISABLED };
+        let mut cq_attr = FiCqAttr { size: cq_depth_entries, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
+        Node::of(&infos, API_VERSION, &mut cq_attr).enabled()
+    }
+
+    /// Binds what an endpoint needs, and enables it.
+    fn enabled(self) -> Node {
+        assert_eq!(self.ep.bind(&self.av, 0), 0);
+        assert_eq!(self.ep.bind(&self.cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(self.ep.bind(&self.eq, 0), 0);
+        assert_eq!(self.ep.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
+        self
     }
 
     /// An endpoint that nothing was done with yet.
     pub(crate) fn disabled(api_version: u32, cq_format: u32) -> Node {
-        let infos = Plugin::get().loopback();
+        Node::of(&Plugin::get().loopback(), api_version, &mut cq_attr(cq_format))
+    }
+
+    /// The same as these infos have it.
+    fn of(infos: &InfoList, api_version: u32, cq_attr: &mut FiCqAttr) -> Node {
         let fabric = open_fabric(infos.first(), api_version);
         let eq = fabric.eq(&mut eq_attr(0)).expect("an event queue");
         let domain = fabric.domain(infos.as_ptr()).expect("a domain");
         let av = domain.av(&mut av_attr()).expect("an address vector");
-        let cq = domain.cq(&mut cq_attr(cq_format)).expect("a completion queue");
+        let cq = domain.cq(cq_attr).expect("a completion queue");
         let ep = domain.endpoint(infos.as_ptr()).expect("an endpoint");
         Node { ep, cq, av, eq, domain, fabric }
     }
@@ -420,11 +438,16 @@ impl<E: CqEntry> Pair<E> {
 
     /// Repeats something that drives both until it is done.
     pub(crate) fn until(&self, mut is_done: impl FnMut(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !is_done(self) {
-            assert!(Instant::now() < deadline, "nothing happens any more");
-            std::thread::yield_now();
-        }
+        until(|| is_done(self));
+    }
+}
+
+/// Repeats something that drives endpoints until it is done.
+pub(crate) fn until(mut is_done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_done() {
+        assert!(Instant::now() < deadline, "nothing happens any more");
+        std::thread::yield_now();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
-use homespun_fi::abi::{FI_SOCKADDR, FI_SOCKADDR_IN, fi_version};
+use homespun_fi::abi::{FI_RM_DISABLED, FI_RM_ENABLED, FI_SOCKADDR, FI_SOCKADDR_IN, fi_version};
 
 use crate::host::{API_VERSION, Plugin, text};
 
@@ -144,6 +144,55 @@ fn what_an_application_chooses_is_echoed() {
     // SAFETY: answers have all their attributes.
     let (domain, tx) = unsafe { (&*list.first().domain_attr, &*list.first().tx_attr) };
     assert_eq!((domain.threading, domain.av_type, tx.op_flags), (3, 2, 1 << 24));
+}
+
+#[test]
+fn an_endpoint_can_fence_and_wait_for_a_match() {
+    const FENCE: u64 = 1 << 21;
+    const MATCH_COMPLETE: u64 = 1 << 31;
+    let mut hints = Hints::new();
+    hints.info.caps = 1 << 3 | FENCE;
+    hints.tx.op_flags = MATCH_COMPLETE;
+    let list = hints.getinfo().expect("an answer");
+    for info in list.iter() {
+        // SAFETY: answers have all their attributes.
+        let tx = unsafe { &*info.tx_attr };
+        assert_eq!((info.caps & FENCE, tx.caps & FENCE, tx.op_flags), (FENCE, FENCE, MATCH_COMPLETE));
+    }
+    hints.tx.op_flags = FENCE;
+    assert_eq!(hints.getinfo().err(), Some(ENODATA), "only one by one");
+}
+
+#[test]
+fn room_for_unexpected_messages_is_what_was_asked_for() {
+    let budgets = |asked| {
+        let mut hints = Hints::new();
+        hints.rx.total_buffered_recv = asked;
+        let list = hints.getinfo().expect("a hint is never refused");
+        // SAFETY: answers have all their attributes.
+        list.iter().map(|info| unsafe { (*info.rx_attr).total_buffered_recv }).collect::<Vec<_>>()
+    };
+    assert!(budgets(0).iter().all(|&bytes| bytes == 64 << 20));
+    assert!(budgets(3 << 20).iter().all(|&bytes| bytes == 3 << 20));
+    assert!(budgets(1).iter().all(|&bytes| bytes == 32 << 10), "the least");
+}
+
+#[test]
+fn resource_management_is_as_asked_for_and_on_by_default() {
+    for (asked, answered) in
+        [(0, FI_RM_ENABLED), (FI_RM_ENABLED, FI_RM_ENABLED), (FI_RM_DISABLED, FI_RM_DISABLED)]
+    {
+        let mut hints = Hints::new();
+        hints.domain.resource_mgmt = asked;
+        let list = hints.getinfo().expect("an answer");
+        for info in list.iter() {
+            // SAFETY: answers have all their attributes.
+            assert_eq!(unsafe { (*info.domain_attr).resource_mgmt }, answered);
+        }
+    }
+    let mut hints = Hints::new();
+    hints.domain.resource_mgmt = 99;
+    assert_eq!(hints.getinfo().err(), Some(ENODATA));
 }
 
 #[test]

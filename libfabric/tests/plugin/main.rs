@@ -6,4 +6,6 @@ mod host;
 mod info;
 mod messages;
 mod objects;
+mod overrun;
+mod peek;
 mod vtables;

@@ -269,7 +269,7 @@ fn many_entries_are_read_at_once_and_no_more_than_there_is_room_for() {
 }
 
 /// An error entry of which everything is known before it is read.
-fn untouched() -> FiCqErrEntry {
+pub(crate) fn untouched() -> FiCqErrEntry {
     FiCqErrEntry {
         op_context: ptr::null_mut(),
         flags: 0,

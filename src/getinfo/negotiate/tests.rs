@@ -30,7 +30,7 @@ fn offered(ask: impl FnOnce(&mut Info)) -> Info {
 fn nothing_asked_for_is_everything_offered() {
     let info = offered(|_| {});
     assert_eq!(info.caps, MESSAGE_CAPS | Caps::LOCAL_COMM | Caps::REMOTE_COMM);
-    assert_eq!(info.tx.caps, Caps::MSG | Caps::TAGGED | Caps::SEND);
+    assert_eq!(info.tx.caps, Caps::MSG | Caps::TAGGED | Caps::SEND | Caps::FENCE);
     assert_eq!(info.rx.caps, Caps::MSG | Caps::TAGGED | Caps::RECV | Caps::SOURCE | Caps::DIRECTED_RECV);
     assert_eq!(info.ep.ep_type, Some(EndpointType::Rdm));
     assert_eq!((info.ep.tx_ctx_cnt, info.ep.rx_ctx_cnt), (1, 1));
@@ -39,6 +39,7 @@ fn nothing_asked_for_is_everything_offered() {
     assert_eq!((info.tx.msg_order, info.rx.msg_order), (Order::SAS, Order::SAS));
     assert_eq!((info.tx.size_ops, info.rx.size_ops), (TX_DEPTH_DEFAULT_OPS, RX_DEPTH_DEFAULT_OPS));
     assert_eq!(info.tx.inject_size_bytes, INJECT_MAX_BYTES);
+    assert_eq!(info.rx.total_buffered_recv_bytes, UNEXPECTED_BUDGET_DEFAULT_BYTES);
     assert_eq!(info.domain.name.as_deref(), Some("tcp"));
     assert_eq!(info.domain.threading, Some(Threading::Safe));
     assert_eq!(info.domain.data_progress, Some(Progress::Manual));
@@ -65,7 +66,6 @@ fn every_refusal_says_why() {
         (|h| h.caps = Caps::MSG | Caps::REMOTE_READ, "FI_REMOTE_READ"),
         (|h| h.caps = Caps::MSG | Caps::REMOTE_WRITE, "FI_REMOTE_WRITE"),
         (|h| h.caps = Caps::MSG | Caps::MULTI_RECV, "FI_MULTI_RECV"),
-        (|h| h.caps = Caps::MSG | Caps::FENCE, "FI_FENCE"),
         (|h| h.caps = Caps::MSG | Caps::HMEM, "FI_HMEM"),
         (|h| h.caps = Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR, "FI_SOURCE_ERR"),
         (|h| h.caps = Caps::from_bits_retain(1 << 6), "a capability that is not known"),
@@ -86,9 +86,9 @@ fn every_refusal_says_why() {
             "receive capabilities",
         ),
         (|h| h.tx.op_flags = OpFlags::COMMIT_COMPLETE, "flags of transmit operations"),
-        (|h| h.tx.op_flags = OpFlags::MATCH_COMPLETE, "flags of transmit operations"),
         (|h| h.tx.op_flags = OpFlags::FENCE, "flags of transmit operations"),
         (|h| h.rx.op_flags = OpFlags::MULTI_RECV, "flags of receives"),
+        (|h| h.rx.op_flags = OpFlags::PEEK, "flags of receives"),
         (|h| h.tx.msg_order = Order::SAS | Order::RAW, "a transmit order"),
         (|h| h.rx.msg_order = Order::from_bits_retain(1 << 32), "a receive order"),
         (|h| h.tx.comp_order = Order::SAS, "ordered transmit completions"),
@@ -160,7 +160,22 @@ fn what_can_be_met_is_granted() {
         ("size", |h| h.ep.max_msg_size_bytes = 7, |i| i.ep.max_msg_size_bytes == 1 << 20),
         ("prefix", |h| h.ep.msg_prefix_size_bytes = 8, |i| i.ep.msg_prefix_size_bytes == 0),
         ("traffic class", |h| h.tx.tclass = 0x201, |i| i.tx.tclass == 0),
-        ("buffering", |h| h.rx.total_buffered_recv_bytes = 1, |i| i.rx.total_buffered_recv_bytes == 0),
+        (
+            "some buffering",
+            |h| h.rx.total_buffered_recv_bytes = UNEXPECTED_BUDGET_MIN_BYTES + 1,
+            |i| i.rx.total_buffered_recv_bytes == UNEXPECTED_BUDGET_MIN_BYTES + 1,
+        ),
+        (
+            "little buffering",
+            |h| h.rx.total_buffered_recv_bytes = 1,
+            |i| i.rx.total_buffered_recv_bytes == UNEXPECTED_BUDGET_MIN_BYTES,
+        ),
+        (
+            "much buffering",
+            |h| h.rx.total_buffered_recv_bytes = usize::MAX,
+            |i| i.rx.total_buffered_recv_bytes == UNEXPECTED_BUDGET_MAX_BYTES,
+        ),
+        ("fence", |h| h.caps = Caps::MSG | Caps::FENCE, |i| i.tx.caps.contains(Caps::FENCE)),
         ("modes", |h| h.mode = Mode::all(), |i| i.mode.is_empty() && i.tx.mode.is_empty()),
         ("memory modes", |h| h.domain.mr_mode = MrMode::all(), |i| i.domain.mr_mode.is_empty()),
         (
@@ -176,6 +191,11 @@ fn what_can_be_met_is_granted() {
         (
             "no resource management",
             |h| h.domain.resource_mgmt = Some(ResourceManagement::Disabled),
+            |i| i.domain.resource_mgmt == Some(ResourceManagement::Disabled),
+        ),
+        (
+            "resource management",
+            |h| h.domain.resource_mgmt = Some(ResourceManagement::Enabled),
             |i| i.domain.resource_mgmt == Some(ResourceManagement::Enabled),
         ),
         (
@@ -210,11 +230,12 @@ fn what_can_be_met_is_granted() {
 #[test]
 fn only_the_primary_capabilities_asked_for_are_granted() {
     let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
-    let both = Caps::SEND | Caps::RECV;
+    // What sends can be fenced.
+    let both = Caps::SEND | Caps::RECV | Caps::FENCE;
     let cases = [
         (Caps::MSG, Caps::MSG | both | reach),
         (Caps::TAGGED, Caps::TAGGED | both | reach),
-        (Caps::MSG | Caps::SEND, Caps::MSG | Caps::SEND | reach),
+        (Caps::MSG | Caps::SEND, Caps::MSG | Caps::SEND | Caps::FENCE | reach),
         (Caps::TAGGED | Caps::RECV, Caps::TAGGED | Caps::RECV | reach),
         (Caps::MSG | Caps::SOURCE, Caps::MSG | Caps::SOURCE | both | reach),
         (Caps::TAGGED | Caps::DIRECTED_RECV, Caps::TAGGED | Caps::DIRECTED_RECV | both | reach),
@@ -228,7 +249,7 @@ fn only_the_primary_capabilities_asked_for_are_granted() {
 #[test]
 fn each_side_has_what_concerns_it() {
     let send_only = offered(|h| h.caps = Caps::MSG | Caps::SEND);
-    assert_eq!(send_only.tx.caps, Caps::MSG | Caps::SEND);
+    assert_eq!(send_only.tx.caps, Caps::MSG | Caps::SEND | Caps::FENCE);
     assert_eq!((send_only.rx.caps, send_only.ep.rx_ctx_cnt), (Caps::empty(), 0));
     let receive_only = offered(|h| h.caps = Caps::TAGGED | Caps::RECV | Caps::SOURCE);
     assert_eq!((receive_only.tx.caps, receive_only.ep.tx_ctx_cnt), (Caps::empty(), 0));

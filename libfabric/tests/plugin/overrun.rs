@@ -1,0 +1,90 @@
+//! Completion queues in a domain without resource management.
+
+use std::{mem, ptr};
+
+use homespun_fi::abi::FI_ADDR_UNSPEC;
+use homespun_fi::abi::eq::{FiCqErrEntry, FiCqTaggedEntry};
+
+use crate::host::{Node, context, until};
+
+const EAGAIN: isize = -11;
+const EAVAIL: isize = -259;
+const EOVERRUN: isize = -268;
+
+/// Posts a receive that no message here is for and cancels it, which is an error at once.
+fn fail(node: &Node, number: usize) {
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the receive has no memory.
+    unsafe {
+        let recv = (*(*ep).tagged).recv;
+        let posted = recv(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, 0, 0, context(number));
+        assert_eq!(posted, 0);
+        assert_eq!(((*(*ep).ops).cancel)(ep.cast(), context(number)), 0);
+    }
+}
+
+/// Sends an empty message without a tag.
+fn send(node: &Node, to: u64, number: usize) {
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the message has no memory.
+    let posted = unsafe { ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), to, context(number)) };
+    assert_eq!(posted, 0);
+}
+
+/// `fi_cq_read` of no entries, which only drives progress and looks at the queue.
+fn look(node: &Node) -> isize {
+    let cq = node.cq.as_ptr();
+    // SAFETY: the queue is open, and no room is needed.
+    unsafe { ((*(*cq).ops).read)(cq, ptr::null_mut(), 0) }
+}
+
+fn try_read(node: &Node) -> Result<usize, isize> {
+    node.try_read::<FiCqTaggedEntry>().map(|(entry, _)| entry.op_context.addr())
+}
+
+#[test]
+fn what_is_there_is_read_and_then_the_overrun_for_good() {
+    let node = Node::unprotected(2);
+    let to = node.insert(&node.name());
+    send(&node, to, 1);
+    until(|| {
+        let seen = look(&node);
+        assert!([0, EAGAIN].contains(&seen), "{seen}");
+        seen == 0
+    });
+    fail(&node, 2);
+    fail(&node, 3);
+    send(&node, to, 4);
+
+    // SAFETY: all zeroes are an entry.
+    let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
+    assert_eq!(node.read_error(&mut entry), EAGAIN, "a success is on top");
+    assert_eq!(try_read(&node), Ok(1));
+    assert_eq!(try_read(&node), Err(EAVAIL));
+    assert_eq!(node.read_error(&mut entry), 1);
+    assert_eq!((entry.op_context, entry.err), (context(2), 125));
+    for number in 5..8 {
+        assert_eq!(try_read(&node), Err(EOVERRUN));
+        assert_eq!(look(&node), EOVERRUN);
+        assert_eq!(node.read_error(&mut entry), EOVERRUN);
+        // Nothing is refused for it, and nothing is reported.
+        fail(&node, number);
+    }
+}
+
+#[test]
+fn with_resource_management_errors_wait_for_room() {
+    let node = Node::open();
+    // The queue has 64 entries.
+    for number in 1..=100 {
+        fail(&node, number);
+    }
+    // SAFETY: all zeroes are an entry.
+    let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
+    for number in 1..=100 {
+        assert_eq!(try_read(&node), Err(EAVAIL));
+        assert_eq!(node.read_error(&mut entry), 1);
+        assert_eq!(entry.op_context, context(number));
+    }
+    assert_eq!((try_read(&node), node.read_error(&mut entry)), (Err(EAGAIN), EAGAIN));
+}

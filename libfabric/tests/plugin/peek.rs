@@ -1,0 +1,305 @@
+//! `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD`; and what is new about sends with flags.
+
+use std::ptr;
+
+use homespun_fi::abi::endpoint::FiMsg;
+use homespun_fi::abi::eq::FiCqTaggedEntry;
+use homespun_fi::abi::tagged::FiMsgTagged;
+use homespun_fi::abi::{FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_GETOPSFLAG, FI_SETOPSFLAG, FI_TRANSMIT};
+use libc::iovec;
+
+use crate::host::{API_VERSION, Node, Pair, context};
+use crate::messages::untouched;
+
+const MSG: u64 = 1 << 1;
+const TAGGED: u64 = 1 << 3;
+const RECV: u64 = 1 << 10;
+const SEND: u64 = 1 << 11;
+const REMOTE_CQ_DATA: u64 = 1 << 17;
+const PEEK: u64 = 1 << 19;
+const FENCE: u64 = 1 << 21;
+const MATCH_COMPLETE: u64 = 1 << 31;
+const DISCARD: u64 = 1 << 58;
+const CLAIM: u64 = 1 << 59;
+
+const ENOENT: isize = -2;
+const EAGAIN: isize = -11;
+const EINVAL: isize = -22;
+const EAVAIL: isize = -259;
+const EBADFLAGS: isize = -260;
+const ENOMSG: i32 = 42;
+
+const TAG: u64 = 0x17;
+
+fn pair() -> Pair {
+    Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
+}
+
+/// Memory for a receive, or none, with a count that nobody must look at.
+fn parts(room: Option<&mut [u8]>) -> (iovec, usize) {
+    match room {
+        Some(room) => (iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() }, 1),
+        None => (iovec { iov_base: ptr::null_mut(), iov_len: 0 }, usize::MAX),
+    }
+}
+
+/// `fi_trecvmsg` of the tag. The room must live until the completion was read.
+fn trecvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> isize {
+    let (part, iov_count) = parts(room);
+    let msg = FiMsgTagged {
+        msg_iov: if iov_count == 1 { &raw const part } else { ptr::null() },
+        desc: ptr::null_mut(),
+        iov_count,
+        addr: FI_ADDR_UNSPEC,
+        tag: TAG,
+        ignore: 0,
+        context: context(number),
+        data: 0,
+    };
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the message is valid as far as it matters.
+    unsafe { ((*(*ep).tagged).recvmsg)(ep, &raw const msg, flags) }
+}
+
+/// `fi_recvmsg`. The room must live until the completion was read.
+fn recvmsg(node: &Node, room: Option<&mut [u8]>, flags: u64, number: usize) -> isize {
+    let (part, iov_count) = parts(room);
+    let msg = FiMsg {
+        msg_iov: if iov_count == 1 { &raw const part } else { ptr::null() },
+        desc: ptr::null_mut(),
+        iov_count,
+        addr: FI_ADDR_UNSPEC,
+        context: context(number),
+        data: 0,
+    };
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the message is valid as far as it matters.
+    unsafe { ((*(*ep).msg).recvmsg)(ep, &raw const msg, flags) }
+}
+
+/// `fi_tsendmsg` to the right one, with the tag.
+fn tsendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> isize {
+    let part = iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    let msg = FiMsgTagged {
+        msg_iov: &raw const part,
+        desc: ptr::null_mut(),
+        iov_count: 1,
+        addr: pair.to_right,
+        tag: TAG,
+        ignore: 0,
+        context: context(number),
+        data: 99,
+    };
+    let ep = pair.left.ep.as_ptr();
+    // SAFETY: the endpoint is open, and messages live for ever.
+    unsafe { ((*(*ep).tagged).sendmsg)(ep, &raw const msg, flags) }
+}
+
+/// `fi_sendmsg` to the right one.
+fn sendmsg(pair: &Pair, message: &'static [u8], flags: u64, number: usize) -> isize {
+    let part = iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
+    let msg = FiMsg {
+        msg_iov: &raw const part,
+        desc: ptr::null_mut(),
+        iov_count: 1,
+        addr: pair.to_right,
+        context: context(number),
+        data: 0,
+    };
+    let ep = pair.left.ep.as_ptr();
+    // SAFETY: the endpoint is open, and messages live for ever.
+    unsafe { ((*(*ep).msg).sendmsg)(ep, &raw const msg, flags) }
+}
+
+/// What the right one's queue says next: an entry and its source, or the number and context of an error.
+fn next(pair: &Pair) -> Result<(FiCqTaggedEntry, u64), (i32, usize)> {
+    let mut answer = None;
+    pair.until(|pair| {
+        match pair.right.try_read() {
+            Ok(entry) => answer = Some(Ok(entry)),
+            Err(EAGAIN) => {}
+            Err(error) => {
+                assert_eq!(error, EAVAIL);
+                let mut entry = untouched();
+                assert_eq!(pair.right.read_error(&mut entry), 1);
+                assert_eq!((entry.flags, entry.len, entry.olen), (RECV | TAGGED, 0, 0));
+                answer = Some(Err((entry.err, entry.op_context.addr())));
+            }
+        }
+        // The sender has work to do too.
+        let _ = pair.left.try_read::<FiCqTaggedEntry>();
+        answer.is_some()
+    });
+    answer.expect("an answer")
+}
+
+/// Peeks until something is found.
+fn found(pair: &Pair, flags: u64, number: usize) -> (FiCqTaggedEntry, u64) {
+    loop {
+        assert_eq!(trecvmsg(&pair.right, None, PEEK | flags, number), 0);
+        match next(pair) {
+            Ok(found) => return found,
+            Err(error) => assert_eq!(error, (ENOMSG, number)),
+        }
+    }
+}
+
+/// Makes sure that no message with the tag is waiting.
+fn check_nothing_waits(pair: &Pair) {
+    assert_eq!(trecvmsg(&pair.right, None, PEEK, 99), 0);
+    assert_eq!(next(pair).err(), Some((ENOMSG, 99)));
+}
+
+fn fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64, u64) {
+    assert!(entry.buf.is_null(), "no data is there");
+    (entry.op_context.addr(), entry.flags, entry.len, entry.data, entry.tag)
+}
+
+#[test]
+fn a_peek_for_what_has_not_arrived_ends_with_an_error() {
+    let pair = pair();
+    assert_eq!(trecvmsg(&pair.right, None, PEEK, 7), 0);
+    assert_eq!(next(&pair).err(), Some((ENOMSG, 7)));
+    assert_eq!(pair.right.error_text(ENOMSG), c"No message of desired type");
+    assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN), "told once");
+}
+
+#[test]
+fn a_peek_tells_of_a_message_and_leaves_it() {
+    let pair = pair();
+    assert_eq!(tsendmsg(&pair, b"hello", REMOTE_CQ_DATA, 1), 0);
+    for number in [2, 3] {
+        let (entry, source) = found(&pair, 0, number);
+        assert_eq!(fields(&entry), (number, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
+        assert_eq!(source, pair.to_left);
+    }
+    let mut room = [0; 8];
+    assert_eq!(trecvmsg(&pair.right, Some(&mut room), 0, 4), 0);
+    let (entry, _) = next(&pair).expect("the message");
+    assert_eq!(fields(&entry), (4, RECV | TAGGED | REMOTE_CQ_DATA, 5, 99, TAG));
+    assert_eq!(&room, b"hello\0\0\0");
+    check_nothing_waits(&pair);
+}
+
+#[test]
+fn a_claimed_message_is_for_its_claimer_alone() {
+    let pair = pair();
+    assert_eq!(tsendmsg(&pair, b"first", 0, 1), 0);
+    assert_eq!(tsendmsg(&pair, b"second", 0, 1), 0);
+    assert_eq!(fields(&found(&pair, CLAIM, 2).0), (2, RECV | TAGGED, 5, 0, TAG));
+    assert_eq!(trecvmsg(&pair.right, None, PEEK | CLAIM, 2), EINVAL, "one message for a context");
+
+    let (mut other, mut room) = ([0; 8], [0; 8]);
+    assert_eq!(trecvmsg(&pair.right, Some(&mut other), 0, 3), 0);
+    assert_eq!(fields(&next(&pair).expect("the other message").0), (3, RECV | TAGGED, 6, 0, TAG));
+    assert_eq!(&other, b"second\0\0");
+
+    assert_eq!(recvmsg(&pair.right, Some(&mut room), CLAIM, 2), ENOENT, "a tagged message was claimed");
+    assert_eq!(trecvmsg(&pair.right, Some(&mut room), CLAIM, 2), 0);
+    assert_eq!(fields(&next(&pair).expect("the claimed message").0), (2, RECV | TAGGED, 5, 0, TAG));
+    assert_eq!(&room, b"first\0\0\0");
+    assert_eq!(trecvmsg(&pair.right, Some(&mut room), CLAIM, 2), ENOENT, "received already");
+}
+
+#[test]
+fn what_is_discarded_is_gone() {
+    let pair = pair();
+    assert_eq!(tsendmsg(&pair, b"not wanted", 0, 1), 0);
+    assert_eq!(fields(&found(&pair, DISCARD, 2).0), (2, RECV | TAGGED, 10, 0, TAG));
+    check_nothing_waits(&pair);
+
+    assert_eq!(tsendmsg(&pair, b"nor this", 0, 1), 0);
+    found(&pair, CLAIM, 3);
+    assert_eq!(trecvmsg(&pair.right, None, CLAIM | DISCARD, 3), 0);
+    assert_eq!(fields(&next(&pair).expect("the discarded message").0), (3, RECV | TAGGED, 8, 0, TAG));
+    check_nothing_waits(&pair);
+    assert_eq!(trecvmsg(&pair.right, None, CLAIM | DISCARD, 3), ENOENT);
+}
+
+#[test]
+fn untagged_messages_are_claimed_alike() {
+    let pair = pair();
+    assert_eq!(tsendmsg(&pair, b"tagged", 0, 1), 0);
+    assert_eq!(sendmsg(&pair, b"untagged", 0, 1), 0);
+    // Messages of one peer arrive in order; so when the untagged one is there, both are.
+    let mut room = [0; 8];
+    let entry = loop {
+        assert_eq!(recvmsg(&pair.right, None, PEEK | CLAIM, 2), 0);
+        let mut answer = None;
+        pair.until(|pair| {
+            let _ = pair.left.try_read::<FiCqTaggedEntry>();
+            match pair.right.try_read::<FiCqTaggedEntry>() {
+                Ok((entry, _)) => answer = Some(Some(entry)),
+                Err(EAVAIL) => {
+                    let mut error = untouched();
+                    assert_eq!(pair.right.read_error(&mut error), 1);
+                    assert_eq!((error.err, error.flags), (ENOMSG, RECV | MSG));
+                    answer = Some(None);
+                }
+                Err(_) => {}
+            }
+            answer.is_some()
+        });
+        if let Some(entry) = answer.flatten() {
+            break entry;
+        }
+    };
+    assert_eq!(fields(&entry), (2, RECV | MSG, 8, 0, 0));
+    assert_eq!(recvmsg(&pair.right, Some(&mut room), CLAIM, 2), 0);
+    assert_eq!(fields(&next(&pair).expect("the claimed message").0), (2, RECV | MSG, 8, 0, 0));
+    assert_eq!(&room, b"untagged");
+    assert_eq!(found(&pair, DISCARD, 3).0.len, 6, "the tagged one is still there");
+}
+
+#[test]
+fn flags_that_make_no_sense_are_refused() {
+    let pair = pair();
+    for receive in [trecvmsg, recvmsg] {
+        assert_eq!(receive(&pair.right, None, DISCARD, 1), EINVAL);
+        assert_eq!(receive(&pair.right, None, PEEK | CLAIM | DISCARD, 1), EINVAL);
+        assert_eq!(receive(&pair.right, None, CLAIM | DISCARD, 1), ENOENT);
+        assert_eq!(receive(&pair.right, Some(&mut [0; 8]), CLAIM, 1), ENOENT);
+        for flag in [1 << 40, FENCE, MATCH_COMPLETE] {
+            assert_eq!(receive(&pair.right, None, PEEK | flag, 1), EBADFLAGS);
+            assert_eq!(receive(&pair.right, Some(&mut [0; 8]), flag, 1), EBADFLAGS);
+        }
+        // Something is to be received, so what is said about the room matters.
+        assert_eq!(receive(&pair.right, None, CLAIM, 1), EINVAL);
+    }
+    for send in [tsendmsg, sendmsg] {
+        for flag in [PEEK, CLAIM, DISCARD] {
+            assert_eq!(send(&pair, b"", flag, 1), EBADFLAGS);
+        }
+    }
+    assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN), "nothing was posted");
+}
+
+#[test]
+fn sends_may_be_fenced_and_wait_for_their_match() {
+    let pair = pair();
+    let mut rooms = [[0; 8]; 3];
+    assert_eq!(tsendmsg(&pair, b"first", MATCH_COMPLETE, 1), 0);
+    assert_eq!(tsendmsg(&pair, b"second", FENCE | MATCH_COMPLETE, 2), 0);
+    assert_eq!(sendmsg(&pair, b"third", FENCE, 3), 0);
+    let [first, second, third] = &mut rooms;
+    assert_eq!(trecvmsg(&pair.right, Some(first), 0, 4), 0);
+    assert_eq!(trecvmsg(&pair.right, Some(second), 0, 5), 0);
+    assert_eq!(recvmsg(&pair.right, Some(third), 0, 6), 0);
+    let [sent, received] = pair.completions(3, 3);
+    let told = |entries: &[(FiCqTaggedEntry, u64)]| -> Vec<_> {
+        entries.iter().map(|(entry, _)| (entry.op_context.addr(), entry.flags)).collect()
+    };
+    assert_eq!(told(&sent), [(1, SEND | TAGGED), (2, SEND | TAGGED), (3, SEND | MSG)]);
+    assert_eq!(told(&received), [(4, RECV | TAGGED), (5, RECV | TAGGED), (6, RECV | MSG)]);
+    assert_eq!(rooms, [*b"first\0\0\0", *b"second\0\0", *b"third\0\0\0"]);
+}
+
+#[test]
+fn a_match_may_be_waited_for_by_default_and_a_fence_may_not() {
+    let node = Node::open();
+    let control = |command, mut flags: u64| (node.ep.control(command, &raw mut flags), flags);
+    assert_eq!(control(FI_SETOPSFLAG, FI_TRANSMIT | MATCH_COMPLETE).0, 0);
+    assert_eq!(control(FI_GETOPSFLAG, FI_TRANSMIT), (0, MATCH_COMPLETE));
+    assert_eq!(control(FI_SETOPSFLAG, FI_TRANSMIT | FENCE).0, -260);
+    assert_eq!(control(FI_SETOPSFLAG, RECV | PEEK).0, -260);
+}

@@ -1,0 +1,48 @@
+//! The hand-over of a completion to whoever waits for it.
+
+use super::{Completion, Shared};
+use crate::av::FabricAddress;
+
+/// Somebody who reads a queue and drives its endpoints for that. What completes when the queue is empty is handed over at
+/// once, without a detour through the ring.
+pub(crate) struct Reader<'a> {
+    cq: &'a Shared,
+    /// What was handed over. One is enough: most reads ask for one, and whoever asks for more finds the rest in the ring.
+    pub(super) taken: Option<(Completion, FabricAddress)>,
+    wants_one: bool,
+    /// Whether nothing is in the ring that would have to be read first, be it that the queue was overrun. Only what is
+    /// behind the lock of the endpoint that is being driven counts: what another endpoint reports has no order with
+    /// this one's.
+    is_next: bool,
+}
+
+impl<'a> Reader<'a> {
+    #[inline(always)]
+    pub(super) fn new(cq: &'a Shared, max: usize) -> Reader<'a> {
+        Reader { cq, taken: None, wants_one: max > 0, is_next: false }
+    }
+
+    /// An endpoint's lock was taken, and with it all that it has reported before is known.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self) {
+        self.is_next = !self.cq.has_unread();
+    }
+
+    /// Whether the next completion that is for this queue can be handed over.
+    #[inline(always)]
+    pub(crate) fn takes_from(&self, cq: &Shared) -> bool {
+        self.is_next && self.wants_one && std::ptr::eq(self.cq, cq)
+    }
+
+    #[inline(always)]
+    pub(crate) fn hand_over(&mut self, completion: Completion, source: FabricAddress) {
+        self.taken = Some((completion, source));
+        self.wants_one = false;
+    }
+
+    /// Something went into this queue's ring, so that the rest has to queue behind it.
+    #[inline]
+    pub(crate) fn overtaken(&mut self, cq: &Shared) {
+        self.is_next &= !std::ptr::eq(self.cq, cq);
+    }
+}

@@ -1,0 +1,213 @@
+//! The entries of a completion queue.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use smallvec::SmallVec;
+
+use super::{Completion, CompletionError};
+use crate::av::FabricAddress;
+use crate::lock::LockGuard;
+
+/// How many entries a read takes under one lock.
+const READ_BATCH_ENTRIES: usize = 4;
+
+/// What a read takes under one lock.
+pub(super) type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>;
+
+/// The entries. The sum of `entries` and `reserved` never exceeds the queue's depth.
+pub(crate) struct Ring {
+    entries: VecDeque<Entry>,
+    reserved: usize,
+    /// How many entries and reserved places there may be: the queue's depth, and 0 from the moment it was overrun.
+    limit_entries: usize,
+}
+
+pub(super) enum Entry {
+    Completed(Completion, FabricAddress),
+    Failed(Box<CompletionError>),
+}
+
+/// A ring that is locked.
+pub(crate) struct RingGuard<'a> {
+    ring: LockGuard<'a, Ring>,
+    /// Where it says [`Ring::unread`] when it is unlocked.
+    unread: &'a AtomicUsize,
+}
+
+impl Ring {
+    /// A ring without entries. Its depth is not 0, which would be that of an overrun one.
+    pub(super) fn new(depth_entries: usize) -> Ring {
+        debug_assert!(depth_entries > 0);
+        Ring { entries: VecDeque::new(), reserved: 0, limit_entries: depth_entries }
+    }
+
+    /// The oldest entry.
+    #[inline]
+    pub(super) fn front(&self) -> Option<&Entry> {
+        self.entries.front()
+    }
+
+    /// Moves successful operations from the front to `batch`, up to its size and to `max` of them.
+    #[inline]
+    pub(super) fn pop_completed(&mut self, max: usize, batch: &mut Batch) {
+        while batch.len() < max.min(READ_BATCH_ENTRIES)
+            && matches!(self.entries.front(), Some(Entry::Completed(..)))
+            && let Some(Entry::Completed(completion, source)) = self.entries.pop_front()
+        {
+            batch.push((completion, source));
+        }
+    }
+
+    /// Takes the oldest entry if it is that of a failed operation.
+    pub(super) fn pop_failed(&mut self) -> Option<Box<CompletionError>> {
+        match self.entries.pop_front()? {
+            Entry::Failed(error) => Some(error),
+            completed => {
+                self.entries.push_front(completed);
+                None
+            }
+        }
+    }
+
+    /// How many entries there are to read; as many as can be once the queue was overrun, which is something to tell for
+    /// ever.
+    #[inline]
+    fn unread(&self) -> usize {
+        if self.is_overrun() { usize::MAX } else { self.entries.len() }
+    }
+
+    /// Sets a place aside for a completion to come. Returns whether there was one.
+    #[inline]
+    pub(crate) fn reserve(&mut self) -> bool {
+        let has_room = self.has_room();
+        self.reserved += usize::from(has_room);
+        has_room
+    }
+
+    /// Gives a place back that was set aside in vain.
+    #[inline]
+    pub(crate) fn unreserve(&mut self) {
+        self.reserved -= 1;
+    }
+
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.entries.len() + self.reserved < self.limit_entries
+    }
+
+    /// A completion was lost because there was no room. There is never room again, though what is there can be read.
+    #[cold]
+    pub(crate) fn overrun(&mut self) {
+        self.limit_entries = 0;
+    }
+
+    #[inline]
+    pub(super) fn is_overrun(&self) -> bool {
+        self.limit_entries == 0
+    }
+
+    /// Appends a completion. There must be room, or a reserved place that was just given back.
+    #[inline]
+    pub(crate) fn push_completed(&mut self, completion: Completion, source: FabricAddress) {
+        debug_assert!(self.has_room());
+        self.entries.push_back(Entry::Completed(completion, source));
+    }
+
+    /// Appends an error. There must be room, or a reserved place that was just given back.
+    pub(crate) fn push_failed(&mut self, error: CompletionError) {
+        debug_assert!(self.has_room());
+        self.entries.push_back(Entry::Failed(Box::new(error)));
+    }
+}
+
+impl<'a> RingGuard<'a> {
+    #[inline]
+    pub(super) fn new(ring: LockGuard<'a, Ring>, unread: &'a AtomicUsize) -> RingGuard<'a> {
+        RingGuard { ring, unread }
+    }
+}
+
+impl Deref for RingGuard<'_> {
+    type Target = Ring;
+
+    #[inline]
+    fn deref(&self) -> &Ring {
+        &self.ring
+    }
+}
+
+impl DerefMut for RingGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Ring {
+        &mut self.ring
+    }
+}
+
+impl Drop for RingGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.unread.store(self.ring.unread(), Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring")
+            .field("entries", &self.entries.len())
+            .field("reserved", &self.reserved)
+            .field("is_overrun", &self.is_overrun())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEPTH_ENTRIES: usize = 3;
+
+    fn completion(context: u64) -> Completion {
+        Completion { context, ..Completion::default() }
+    }
+
+    fn push(ring: &mut Ring, context: u64) {
+        ring.push_completed(completion(context), FabricAddress::UNSPECIFIED);
+    }
+
+    fn contexts(ring: &mut Ring) -> Vec<u64> {
+        let mut batch = Batch::new();
+        ring.pop_completed(usize::MAX, &mut batch);
+        batch.into_iter().map(|(completion, _)| completion.context).collect()
+    }
+
+    #[test]
+    fn entries_and_reserved_places_share_the_depth() {
+        let mut ring = Ring::new(DEPTH_ENTRIES);
+        push(&mut ring, 1);
+        assert!(ring.reserve() && ring.reserve());
+        assert!(!ring.has_room() && !ring.reserve());
+        ring.unreserve();
+        push(&mut ring, 2);
+        assert!(!ring.has_room());
+        assert_eq!(contexts(&mut ring), [1, 2]);
+        assert_eq!(ring.unread(), 0, "a reserved place is nothing to read");
+        assert!(ring.reserve() && ring.reserve() && !ring.reserve());
+    }
+
+    #[test]
+    fn an_overrun_ring_keeps_what_it_has_and_takes_nothing_more() {
+        let mut ring = Ring::new(DEPTH_ENTRIES);
+        for context in 1..=3 {
+            push(&mut ring, context);
+        }
+        assert_eq!(ring.unread(), DEPTH_ENTRIES);
+        ring.overrun();
+        assert!(ring.is_overrun() && !ring.has_room());
+        assert_eq!(contexts(&mut ring), [1, 2, 3]);
+        assert!(ring.is_overrun() && !ring.has_room() && !ring.reserve());
+        assert!(ring.unread() > 0, "that it was overrun is to be read for ever");
+    }
+}

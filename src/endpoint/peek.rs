@@ -1,0 +1,83 @@
+//! Receives that concern a message which has arrived already: `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD` of `fi_tagged(3)`.
+//!
+//! What they do is told at [`Receive`](super::Receive). The manual page has them for tagged messages; here they do the same
+//! for untagged ones.
+
+use homespun_engine::buffer::Destination;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::OpFlags;
+use homespun_engine::operation::Found;
+
+use super::Endpoint;
+use crate::av::FabricAddress;
+
+/// The flags that make a receive concern a message which has arrived already.
+pub(super) const ARRIVED_FLAGS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::DISCARD);
+
+/// What is to be done about such a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Deed {
+    /// Look whether there is one.
+    Peek(Found),
+    /// Receive the claimed one.
+    Receive,
+    /// Throw the claimed one away.
+    Discard,
+}
+
+impl Deed {
+    /// What the flags ask for.
+    ///
+    /// The manual page lets `FI_DISCARD` go with either of the others. By itself it is for buffered receives, which an
+    /// endpoint here never has; the flag is known, so it is the combination that is wrong, which is EINVAL.
+    fn of(flags: OpFlags) -> Result<Deed, Misuse> {
+        let has = |flag| flags.contains(flag);
+        match (has(OpFlags::PEEK), has(OpFlags::CLAIM), has(OpFlags::DISCARD)) {
+            (true, false, false) => Ok(Deed::Peek(Found::Stays)),
+            (true, true, false) => Ok(Deed::Peek(Found::IsClaimed)),
+            (true, false, true) => Ok(Deed::Peek(Found::IsDiscarded)),
+            (false, true, false) => Ok(Deed::Receive),
+            (false, true, true) => Ok(Deed::Discard),
+            (false, false, _) => Err(Misuse::Invalid("FI_DISCARD without FI_PEEK or FI_CLAIM")),
+            (true, true, true) => Err(Misuse::Invalid("FI_DISCARD with both FI_PEEK and FI_CLAIM")),
+        }
+    }
+}
+
+impl Endpoint {
+    /// Posts a receive whose flags have some of [`ARRIVED_FLAGS`]. The destination is asked for only if something is to be
+    /// received.
+    #[cold]
+    pub(super) fn receive_arrived(
+        &self,
+        destination: impl FnOnce() -> Result<Destination, Misuse>,
+        from: FabricAddress,
+        tagged: Option<(u64, u64)>,
+        context: u64,
+        flags: OpFlags,
+    ) -> Result<(), Error> {
+        let (pump, post) = self.receive(from, tagged, context, Some(flags - ARRIVED_FLAGS))?;
+        match Deed::of(flags)? {
+            Deed::Peek(then) => pump.peek(post, then),
+            Deed::Receive => pump.receive_claimed(post, destination()?),
+            Deed::Discard => pump.discard_claimed(tagged.is_some(), context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_say_what_is_to_be_done() {
+        let (peek, claim, discard) = (OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD);
+        assert_eq!(Deed::of(peek), Ok(Deed::Peek(Found::Stays)));
+        assert_eq!(Deed::of(peek | claim), Ok(Deed::Peek(Found::IsClaimed)));
+        assert_eq!(Deed::of(peek | discard), Ok(Deed::Peek(Found::IsDiscarded)));
+        assert_eq!(Deed::of(claim), Ok(Deed::Receive));
+        assert_eq!(Deed::of(claim | discard | OpFlags::COMPLETION), Ok(Deed::Discard));
+        assert!(matches!(Deed::of(discard), Err(Misuse::Invalid(_))));
+        assert!(matches!(Deed::of(peek | claim | discard), Err(Misuse::Invalid(_))));
+    }
+}

@@ -1,0 +1,223 @@
+//! Completion queues that nothing keeps from being overrun: `FI_RM_DISABLED` of `fi_domain(3)`, and the end of the
+//! notes of `fi_cq(3)`.
+
+use homespun::endpoint::Send;
+use homespun::flags::InfoFlags;
+use homespun::info::ResourceManagement;
+use homespun::{Again, Bytes, Error, FabricAddress, ReadError};
+
+use crate::bounds::send_acknowledged;
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net, Party, Queue, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+fn unprotected(depth_entries: usize) -> Setup {
+    Setup {
+        cq_depth_entries: depth_entries,
+        resource_mgmt: Some(ResourceManagement::Disabled),
+        ..Setup::default()
+    }
+}
+
+/// Sends a message of 24 bytes, and waits until the peer holds all of it and has reported it or lost the report.
+fn send_and_wait(party: &Party, context: u64) {
+    let buffers = vec![payload(context, 24)];
+    party.send_and_wait(Send { buffers, to: party.peer(), context, ..Send::default() });
+}
+
+/// Asserts that the queue was overrun and read to its end, however it is read and however often.
+#[track_caller]
+fn assert_overrun(queue: &Queue) {
+    for _ in 0..3 {
+        for max in [0, 1, 8] {
+            let read = queue.read_each(max, |completion, _| panic!("{completion:?}"));
+            assert_eq!(read, Err(ReadError::Overrun));
+        }
+        assert_eq!(queue.read_error(), Err(ReadError::Overrun));
+    }
+}
+
+pub(crate) fn entries_come_first_and_then_nothing_more(net: &Net) {
+    let depth = 3;
+    let (alice, bob) = net.pair_of(Setup::default(), unprotected(depth));
+    for context in 0..2 * depth as u64 {
+        bob.endpoint.recv(room(24), ANY, context).unwrap();
+    }
+    for context in 0..2 * depth as u64 {
+        send_and_wait(&alice, context);
+    }
+    for context in 0..depth as u64 {
+        let (completion, source) = bob.cq.read_from().unwrap();
+        assert_eq!((completion.context, source), (context, bob.peer()));
+        assert_eq!(received(&completion.buffer), payload(context, 24));
+    }
+    assert_overrun(&bob.cq);
+
+    // Operations go on, without a report; there is room now, but it is not used.
+    bob.endpoint.recv(room(24), ANY, 10).unwrap();
+    send_and_wait(&alice, 10);
+    alice.endpoint.recv(room(24), ANY, 11).unwrap();
+    bob.endpoint.send(payload(11, 24), bob.peer(), 12).unwrap();
+    assert_eq!(received(&alice.completion().buffer), payload(11, 24));
+    assert_overrun(&bob.cq);
+}
+
+pub(crate) fn errors_are_lost_or_kept_like_successes(net: &Net) {
+    // Every other message is cut, so that the first one to be lost is a failure here and a success there.
+    for depth in [1, 4] {
+        let (alice, bob) = net.pair_of(Setup::default(), unprotected(depth as usize));
+        for context in 0..depth + 2 {
+            bob.endpoint.recv(room(if context % 2 == 1 { 10 } else { 24 }), ANY, context).unwrap();
+        }
+        for context in 0..depth + 2 {
+            send_and_wait(&alice, context);
+        }
+        assert_eq!(bob.cq.read_error(), Err(ReadError::Empty), "a success is on top");
+        for context in 0..depth {
+            if context % 2 == 0 {
+                assert_eq!(bob.cq.read().unwrap().context, context);
+            } else {
+                assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
+                let failed = bob.cq.read_error().unwrap();
+                assert_eq!((failed.completion.context, failed.overflow_bytes()), (context, 14));
+            }
+        }
+        assert_overrun(&bob.cq);
+    }
+}
+
+pub(crate) fn sends_have_no_places_but_still_a_depth(net: &Net) {
+    const DEPTH_ENTRIES: usize = 2;
+    const DEPTH_OPS: u64 = 5;
+    let alice = net.open(Setup { tx_depth_ops: DEPTH_OPS as usize, ..unprotected(DEPTH_ENTRIES) });
+    let bob = net.open(Setup { asleep: true, ..Setup::default() });
+    alice.meet(&bob);
+    let full = Err(Error::Again(Again::QueueFull));
+    for context in 0..DEPTH_OPS {
+        send_acknowledged(&alice, context).unwrap();
+    }
+    assert_eq!(send_acknowledged(&alice, DEPTH_OPS), full);
+    let count = 2 * DEPTH_OPS;
+    for context in 0..count {
+        bob.endpoint.recv(room(24), ANY, context).unwrap();
+    }
+    net.wake(&bob);
+    // Each send that is taken shows that another one has ended, and nobody reads of it.
+    let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
+    while sent < count {
+        match send_acknowledged(&alice, sent) {
+            Ok(()) => sent += 1,
+            again => assert_eq!(again, full),
+        }
+        bob.cq.progress();
+        alice.cq.progress();
+        deadline.pause("sends that end unread");
+    }
+    for context in 0..count {
+        let completion = bob.completion();
+        assert_eq!(completion.context, context);
+        assert_eq!(received(&completion.buffer), payload(context, 24), "what is lost is not the message");
+    }
+    for _ in 0..DEPTH_ENTRIES {
+        assert!(alice.cq.read().unwrap().context < DEPTH_OPS);
+    }
+    assert_overrun(&alice.cq);
+}
+
+pub(crate) fn reads_drive_progress_all_the_same(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..unprotected(1) });
+    for context in 0..6 {
+        bob.endpoint.recv(room(24), ANY, context).unwrap();
+    }
+    for context in 0..3 {
+        send_acknowledged(&alice, context).unwrap();
+    }
+    let (mut ended, deadline) = (0, Deadline::new());
+    while ended < 3 {
+        bob.cq.progress();
+        ended += usize::from(alice.poll().is_some());
+        deadline.pause("messages that overrun the queue");
+    }
+    assert_eq!(bob.cq.read().unwrap().context, 0);
+    for context in 3..6 {
+        send_acknowledged(&alice, context).unwrap();
+        let deadline = Deadline::new();
+        while alice.poll().is_none() {
+            assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
+            deadline.pause("a peer that does nothing but read its overrun queue");
+        }
+    }
+    net.wake(&bob);
+}
+
+pub(crate) fn each_direction_is_overrun_for_itself(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { separate_queues: true, ..unprotected(1) });
+    for context in 0..2 {
+        bob.endpoint.recv(room(24), ANY, context).unwrap();
+        send_and_wait(&alice, context);
+    }
+    let receive_cq = bob.receive_cq.clone().expect("it has two queues");
+    assert_eq!(receive_cq.read().unwrap().context, 0);
+    assert_overrun(&receive_cq);
+    for context in 2..4 {
+        alice.endpoint.recv(room(24), ANY, context).unwrap();
+        send_and_wait(&bob, context);
+        assert_eq!(alice.completion().context, context);
+    }
+    assert_eq!(bob.cq.read(), Err(ReadError::Empty));
+    assert_overrun(&receive_cq);
+}
+
+pub(crate) fn a_queue_that_is_read_in_time_loses_nothing(net: &Net) {
+    let (alice, bob) = net.pair_of(unprotected(1), unprotected(1));
+    for context in 0..10 {
+        for (from, to) in [(&alice, &bob), (&bob, &alice)] {
+            to.endpoint.recv(room(24), ANY, context).unwrap();
+            send_and_wait(from, context);
+            assert_eq!(received(&to.completion().buffer), payload(context, 24));
+        }
+    }
+    for party in [&alice, &bob] {
+        assert_eq!(party.cq.read(), Err(ReadError::Empty));
+    }
+}
+
+pub(crate) fn what_is_lost_is_dropped(net: &Net) {
+    let (alice, bob) = net.pair_of(unprotected(1), Setup::default());
+    let messages: Vec<Bytes> = (0..3).map(|n| payload(n, 40_000)).collect();
+    for (context, message) in (0..).zip(&messages) {
+        bob.endpoint.recv(room(message.len()), ANY, context).unwrap();
+        alice.endpoint.send(message.clone(), alice.peer(), context).unwrap();
+    }
+    for _ in &messages {
+        bob.completion();
+    }
+    let given_back = || messages.iter().filter(|message| message.is_unique()).count();
+    let deadline = Deadline::new();
+    while given_back() < 2 {
+        alice.cq.progress();
+        bob.cq.progress();
+        deadline.pause("buffers of sends whose completions are lost");
+    }
+    assert_eq!(given_back(), 2, "the queue holds one");
+    alice.cq.read().unwrap();
+    assert_eq!(given_back(), 3);
+    assert_overrun(&alice.cq);
+}
+
+pub(crate) fn the_domain_decides_for_its_endpoints(net: &Net) {
+    use ResourceManagement::{Disabled, Enabled};
+    for (asked, granted) in [(None, Enabled), (Some(Enabled), Enabled), (Some(Disabled), Disabled)] {
+        let mut info = net.info().clone();
+        info.domain.resource_mgmt = asked;
+        let offered = net.fabric.getinfo(None, None, InfoFlags::empty(), Some(&info)).unwrap();
+        assert!(offered.iter().all(|info| info.domain.resource_mgmt == Some(granted)));
+        let domain = net.fabric.domain(&info).unwrap();
+        for of_endpoint in [None, Some(Enabled), Some(Disabled)] {
+            info.domain.resource_mgmt = of_endpoint;
+            let endpoint = domain.endpoint(&info).unwrap();
+            assert_eq!(endpoint.info().domain.resource_mgmt, Some(granted));
+        }
+    }
+}
