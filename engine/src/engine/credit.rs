@@ -10,7 +10,7 @@
 //! ```
 //!
 //! is within the budget, save that every link has [`CREDIT_INITIAL_BYTES`], however many there are. A link that is used
-//! gets a *window* of an eighth of what is free, so the first ones leave something to those that come later.
+//! gets a *window* of a sixteenth of what is free, so the first ones leave something to those that come later.
 
 use super::Engine;
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
@@ -18,7 +18,7 @@ use crate::transport::LinkId;
 use crate::wire::Message;
 
 /// The part of what is free that one link may have.
-const WINDOW_PARTS: u64 = 8;
+const WINDOW_PARTS: u64 = 16;
 
 /// What an endpoint has for unexpected messages.
 #[derive(Debug)]

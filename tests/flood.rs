@@ -1,0 +1,231 @@
+//! A flood of messages that nobody has asked for stays within the receiver's budget, and nothing of it is lost.
+//!
+//! The memory of the whole process is weighed, so this is the only test of its binary.
+
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use std::thread;
+use std::time::Duration;
+
+use homespun::endpoint::Send;
+use homespun::{Again, Error, FabricAddress};
+use serde::{Deserialize, Serialize};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::possessions::Memory;
+use crate::suite::process::{Channel, Process};
+use crate::suite::{AddressForm, Deadline, Net, Transport, Turns, form};
+
+const ENTRY: &str = concat!(module_path!(), "::a_process_that_floods");
+
+/// How many processes send at once.
+const SENDERS: usize = 8;
+
+/// What the receiver has for messages that it does not expect.
+const BUDGET_BYTES: u64 = 16 << 20;
+
+/// How many receives are posted at a time, once there are any.
+const POSTED: usize = 16;
+
+/// For how many looks in a row, and how far apart, nothing may change before the flood has come to a standstill.
+const STILL_LOOKS: usize = 20;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What the messages are like.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum Kind {
+    /// So small that hardly anything but their cost counts.
+    Small,
+    /// Of all lengths that travel eagerly by themselves.
+    Medium,
+    /// Such that many of them are fetched.
+    Large,
+}
+
+impl Kind {
+    /// How many a sender sends: together they are a multiple of the budget.
+    fn count(self) -> u64 {
+        match self {
+            Kind::Small => 8000,
+            Kind::Medium => 2500,
+            Kind::Large => 30,
+        }
+    }
+
+    fn len_bytes(self, number: u64) -> usize {
+        let any = (number * 7919) as usize;
+        match self {
+            Kind::Small => any % 9,
+            Kind::Medium => any % 3000,
+            Kind::Large => 8_000 + any % 320_000,
+        }
+    }
+
+    fn len_max_bytes(self) -> usize {
+        match self {
+            Kind::Small => 8,
+            Kind::Medium => 3000,
+            Kind::Large => 328_000,
+        }
+    }
+
+    /// The least that is in use when the flood stands still: messages that are not covered wait at their senders, and
+    /// what is small takes less than it costs.
+    fn kept_min_bytes(self) -> u64 {
+        match self {
+            Kind::Small => BUDGET_BYTES / 12,
+            Kind::Medium => BUDGET_BYTES / 8,
+            Kind::Large => BUDGET_BYTES / 3,
+        }
+    }
+}
+
+/// What a sender is told first of all.
+#[derive(Debug, Serialize, Deserialize)]
+struct Orders {
+    #[serde(with = "form::transport")]
+    transport: Transport,
+    receiver: AddressForm,
+    kind: Kind,
+}
+
+#[test]
+#[ignore = "runs in a process of its own"]
+fn a_process_that_floods() {
+    let Some(mut channel) = Channel::inherited() else { return };
+    let Some(Orders { transport, receiver: AddressForm(receiver), kind }) =
+        channel.hear().expect("the test lives")
+    else {
+        return;
+    };
+    let net = Net::new(&transport, Turns::Alternate);
+    let party = net.party();
+    let to = party.av.insert(&[receiver]).remove(0).expect("an endpoint's name");
+    let mut completed = 0;
+    // The first message makes the link, so that what links cost is there before the flood.
+    party.send_and_wait(Send { buffers: vec![payload(0, 0)], to, data: Some(u64::MAX), ..Send::default() });
+    channel.tell(&AddressForm(party.endpoint.name().expect("an endpoint in service"))).expect("the test lives");
+    let Ok(Some(())) = channel.hear() else { return };
+    for number in 0..kind.count() {
+        let buffers = vec![payload(number, kind.len_bytes(number))];
+        let send = Send { buffers, to, data: Some(number), context: number, ..Send::default() };
+        loop {
+            match party.endpoint.sendmsg(send.clone()) {
+                Ok(()) => break,
+                Err(Error::Again(Again::QueueFull | Again::CompletionQueueFull)) => {}
+                Err(error) => panic!("message {number} was refused: {error}"),
+            }
+            while let Some(ended) = party.poll() {
+                ended.expect("nothing fails");
+                completed += 1;
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+    // There is no hurry: the receiver decides how long it takes. When the test has ended, so does this.
+    while !channel.has_news(Duration::from_millis(1)) {
+        while let Some(ended) = party.poll() {
+            ended.expect("nothing fails");
+            completed += 1;
+        }
+        if completed == kind.count() {
+            completed += 1;
+            channel.tell(&()).expect("the test lives");
+        }
+    }
+}
+
+fn flood(transport: &Transport, kind: Kind) {
+    let mut net = Net::new(transport, Turns::Alternate);
+    net.info.rx.total_buffered_recv_bytes = BUDGET_BYTES as usize;
+    let receiver = net.party();
+    let name = AddressForm(receiver.endpoint.name().expect("an endpoint in service"));
+    let mut senders: Vec<Process> = (0..SENDERS).map(|_| Process::spawn(ENTRY)).collect();
+    for sender in &mut senders {
+        sender.tell(&Orders { transport: transport.clone(), receiver: AddressForm(name.0), kind });
+    }
+    for _ in &senders {
+        receiver.endpoint.recv(room(0), FabricAddress::UNSPECIFIED, 0).expect("room for a receive");
+        assert_eq!(receiver.completion().data, u64::MAX);
+    }
+    let names: Vec<FabricAddress> = senders
+        .iter_mut()
+        .map(|sender| {
+            let AddressForm(name) = sender.hear();
+            receiver.av.insert(&[name]).remove(0).expect("an endpoint's name")
+        })
+        .collect();
+    receiver.silence();
+
+    let before = Memory::now();
+    let allowed_bytes = BUDGET_BYTES + BUDGET_BYTES / 20;
+    let weigh = |besides_bytes: u64| {
+        let now = Memory::now();
+        let most = before.heap_bytes.max(1) + allowed_bytes + besides_bytes;
+        assert!(now.heap_bytes <= most, "{transport:?}, {kind:?}: {before:?}, and then {now:?}");
+        let most = before.resident_bytes + allowed_bytes + besides_bytes;
+        assert!(now.resident_bytes <= most, "{transport:?}, {kind:?}: {before:?}, and then {now:?}");
+        now
+    };
+    senders.iter_mut().for_each(|sender| sender.tell(&()));
+    let (deadline, mut last_bytes, mut still_looks) = (Deadline::new(), 0, 0);
+    loop {
+        for _ in 0..100 {
+            assert!(receiver.poll().is_none(), "nothing is posted");
+        }
+        let now = weigh(0);
+        let grown_bytes = now.resident_bytes.saturating_sub(before.resident_bytes);
+        still_looks = if grown_bytes == last_bytes { still_looks + 1 } else { 0 };
+        last_bytes = grown_bytes;
+        if grown_bytes >= kind.kept_min_bytes() && still_looks >= STILL_LOOKS {
+            break;
+        }
+        deadline.pause_for(|| format!("a flood of {kind:?} over {transport:?}: {grown_bytes} bytes"));
+        thread::sleep(LOOK_EVERY);
+    }
+
+    // Now it receives.
+    let posted_bytes = (POSTED * (kind.len_max_bytes() + 4096)) as u64;
+    let total = kind.count() * SENDERS as u64;
+    let post = |context| {
+        let receive = receiver.endpoint.recv(room(kind.len_max_bytes()), FabricAddress::UNSPECIFIED, context);
+        receive.expect("room for a receive");
+    };
+    (0..POSTED.min(total as usize) as u64).for_each(post);
+    let mut next = vec![0; SENDERS];
+    for count in 0..total {
+        let (completion, source) = receiver.completion_from();
+        let sender = names.iter().position(|name| *name == source).expect("one of the senders");
+        let number = next[sender];
+        assert_eq!(completion.data, number, "each of a sender's messages once, in order");
+        let len_bytes = kind.len_bytes(number);
+        assert_eq!(completion.len_bytes, len_bytes);
+        assert!(received(&completion.buffer) == payload(number, len_bytes), "message {number} of {sender}");
+        next[sender] += 1;
+        if count + (POSTED as u64) < total {
+            post(count + POSTED as u64);
+        }
+        if count % (total / 20) == 0 {
+            weigh(posted_bytes);
+        }
+    }
+    for sender in &mut senders {
+        // Its sends have completed too. It needs nobody's help for that any more, but its endpoint may.
+        let deadline = Deadline::new();
+        while !sender.is_silent() {
+            assert!(receiver.poll().is_none());
+            deadline.pause("the ends of a sender's sends");
+        }
+        let () = sender.hear();
+    }
+}
+
+#[test]
+fn a_flood_stays_within_the_budget_and_arrives() {
+    for transport in [Transport::Tcp4, Transport::Shm4] {
+        for kind in [Kind::Small, Kind::Medium, Kind::Large] {
+            flood(&transport, kind);
+        }
+    }
+}
