@@ -22,6 +22,7 @@ use crate::operation::{Level, ReceiveRequest, SendRequest};
 use crate::transport::{Full, LinkCaps, LinkError, LinkEvent, Pull, Receiver, Remote, Sent};
 use crate::wire::{Awaits, Header, Message};
 
+mod anything;
 mod bounds;
 mod credit;
 mod fences;

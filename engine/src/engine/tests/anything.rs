@@ -1,0 +1,287 @@
+//! Whatever peers say and in whatever order, nothing panics, everything ends once, and the budget is whole at the end.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::operation::{Found, PeekRequest};
+
+const BUDGET_BYTES: usize = 200_000;
+
+/// Two links of one peer, and one of another.
+const LINKS: [(LinkId, u16); 3] = [(LinkId(7), 2), (LinkId(8), 2), (LinkId(9), 3)];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Up {
+        link: usize,
+        instance: u64,
+    },
+    Down {
+        link: usize,
+        error: LinkError,
+    },
+    /// A whole frame.
+    Frame {
+        link: usize,
+        header: Header,
+    },
+    /// The beginning of a frame, and some bytes that follow.
+    Begin {
+        link: usize,
+        header: Header,
+    },
+    Chunk {
+        link: usize,
+        len_bytes: usize,
+    },
+    Send {
+        to: u16,
+        level: Level,
+        len_bytes: usize,
+        fence: bool,
+        inject: bool,
+    },
+    Receive {
+        tagged: bool,
+        from: Option<u16>,
+        len_bytes: usize,
+    },
+    Peek {
+        tagged: bool,
+        then: Found,
+    },
+    Claim {
+        context: u64,
+        discard: bool,
+    },
+    Cancel {
+        context: u64,
+    },
+    Pass {
+        answers: Vec<Sent>,
+        pulls: Vec<Pull>,
+    },
+}
+
+fn level() -> impl Strategy<Value = Level> {
+    prop_oneof![Just(Level::Inject), Just(Level::Transmit), Just(Level::Delivery), Just(Level::Match)]
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let awaits = prop_oneof![Just(Awaits::Nothing), Just(Awaits::Arrival), Just(Awaits::Match)];
+    let len_bytes = prop_oneof![4 => 0..20_u64, 1 => 10_000..300_000_u64, 1 => Just(1_u64 << 40)];
+    (len_bytes, prop::option::of(0..2_u64), awaits).prop_map(|(len_bytes, tag, awaits)| Message {
+        len_bytes,
+        tag,
+        data: None,
+        awaits,
+    })
+}
+
+/// Numbers of operations and counts are small, so that some of them mean something.
+fn header() -> impl Strategy<Value = Header> {
+    // What the engine numbers has this bit set, see `op_of`.
+    let op = || {
+        prop_oneof![
+            0..4_u64,
+            (0..4_u64).prop_map(|slot| 1 << 32 | slot),
+            (1..3_u64).prop_map(|v| v << 32 | 1)
+        ]
+    };
+    prop_oneof![
+        6 => message().prop_map(Header::Message),
+        2 => (0..5_u64).prop_map(|received| Header::Ack { received }),
+        4 => (message(), op(), 0..=6_u8)
+            .prop_map(|(message, op, remote_bytes)| Header::Request { message, op, remote_bytes }),
+        2 => (op(), any::<bool>()).prop_map(|(op, cannot_pull)| Header::Clear { op, cannot_pull }),
+        2 => (op(), 0..20_u64).prop_map(|(op, len_bytes)| Header::Data { op, len_bytes }),
+        2 => (op(), any::<bool>()).prop_map(|(op, fault)| Header::Done { op, fault }),
+        2 => (0..5_u64).prop_map(|number| Header::Matched { number }),
+        2 => (0..3_u64).prop_map(|more| Header::Credit { granted_bytes: CREDIT_INITIAL_BYTES + more * 1000 - 1 }),
+        1 => any::<bool>().prop_map(|matched| Header::Fence { matched }),
+        1 => Just(Header::Fenced),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let link = || 0..LINKS.len();
+    let error = prop_oneof![Just(LinkError::Closed), Just(RESET), Just(LinkError::Protocol("nonsense"))];
+    let found = prop_oneof![Just(Found::Stays), Just(Found::IsClaimed), Just(Found::IsDiscarded)];
+    let answer = prop_oneof![3 => Just(Sent::Whole), 1 => Just(Sent::Full)];
+    let pull = prop_oneof![4 => Just(Pull::Done), 1 => Just(Pull::Refused), 1 => Just(Pull::Fault), 1 => Just(Pull::Gone)];
+    prop_oneof![
+        3 => (link(), 1..3_u64).prop_map(|(link, instance)| Step::Up { link, instance }),
+        1 => (link(), error).prop_map(|(link, error)| Step::Down { link, error }),
+        12 => (link(), header()).prop_map(|(link, header)| Step::Frame { link, header }),
+        3 => (link(), header()).prop_map(|(link, header)| Step::Begin { link, header }),
+        3 => (link(), 1..30_usize).prop_map(|(link, len_bytes)| Step::Chunk { link, len_bytes }),
+        6 => (2..4_u16, level(), 0..20_usize, any::<bool>(), any::<bool>()).prop_map(
+            |(to, level, len_bytes, fence, inject)| Step::Send { to, level, len_bytes, fence, inject }
+        ),
+        5 => (any::<bool>(), prop::option::of(2..4_u16), 0..20_usize)
+            .prop_map(|(tagged, from, len_bytes)| Step::Receive { tagged, from, len_bytes }),
+        2 => (any::<bool>(), found).prop_map(|(tagged, then)| Step::Peek { tagged, then }),
+        1 => (0..40_u64, any::<bool>()).prop_map(|(context, discard)| Step::Claim { context, discard }),
+        1 => (0..40_u64).prop_map(|context| Step::Cancel { context }),
+        6 => (prop::collection::vec(answer, 0..6), prop::collection::vec(pull, 0..3))
+            .prop_map(|(answers, pulls)| Step::Pass { answers, pulls }),
+    ]
+}
+
+struct Run {
+    engine: Engine,
+    transport: Scripted,
+    sink: Recorder,
+    /// Which links the transport has: what goes on over others it would not report.
+    is_up: [bool; LINKS.len()],
+    /// The bytes that a frame that was begun still needs.
+    left_bytes: [u64; LINKS.len()],
+    next_context: u64,
+    accepted: usize,
+}
+
+impl Run {
+    fn context(&mut self) -> u64 {
+        self.next_context += 1;
+        self.next_context
+    }
+
+    /// Takes note of links that the engine has closed.
+    fn pass(&mut self) {
+        self.engine.transmit(&mut self.transport, &mut self.sink);
+        for (link, _) in self.transport.closed.drain(..) {
+            if let Some(place) = LINKS.iter().position(|(known, _)| *known == link) {
+                (self.is_up[place], self.left_bytes[place]) = (false, 0);
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        let Run { engine, sink, transport, .. } = self;
+        match step {
+            Step::Up { link, instance } if !self.is_up[link] => {
+                self.is_up[link] = true;
+                let (id, peer) = LINKS[link];
+                engine.arrivals(sink).link(id, LinkEvent::Up { peer: address(peer), instance });
+            }
+            Step::Down { link, error } if self.is_up[link] => {
+                (self.is_up[link], self.left_bytes[link]) = (false, 0);
+                engine.arrivals(sink).link(LINKS[link].0, LinkEvent::Down(error));
+            }
+            Step::Frame { link, header }
+                if self.is_up[link] && self.left_bytes[link] == 0 && header.payload_len_bytes() < 1000 =>
+            {
+                let payload = vec![7; header.payload_len_bytes() as usize];
+                engine.arrivals(sink).frame(LINKS[link].0, &header, &payload);
+            }
+            Step::Begin { link, header }
+                if self.is_up[link] && self.left_bytes[link] == 0 && header.payload_len_bytes() > 0 =>
+            {
+                self.left_bytes[link] = header.payload_len_bytes();
+                engine.arrivals(sink).begin(LINKS[link].0, &header);
+            }
+            Step::Chunk { link, len_bytes } if self.left_bytes[link] > 0 => {
+                let len_bytes = self.left_bytes[link].min(len_bytes as u64);
+                self.left_bytes[link] -= len_bytes;
+                engine.arrivals(sink).chunk(LINKS[link].0, &vec![7; len_bytes as usize]);
+            }
+            Step::Send { to, level, len_bytes, fence, inject } => {
+                let context = self.context();
+                let peer = self.engine.peer(address(to));
+                let source = Source::owned(Bytes::from(vec![7; len_bytes]));
+                let request = SendRequest { source, level, fence, inject, ..send_to(peer, b"", context) };
+                let posted = self.engine.post_send(request, &mut self.transport, &mut self.sink);
+                self.accepted += usize::from(posted.is_ok());
+            }
+            Step::Receive { tagged, from, len_bytes } => {
+                let context = self.context();
+                let source = from.map(|from| self.engine.peer(address(from)));
+                let criteria = Criteria { source, tag: 0, ignore: 1 };
+                let request = ReceiveRequest { tagged, criteria, ..receive(len_bytes, context) };
+                let posted = self.engine.post_receive(request, &mut self.sink);
+                self.accepted += usize::from(posted.is_ok());
+            }
+            Step::Peek { tagged, then } => {
+                let context = self.context();
+                let criteria = Criteria { source: None, tag: 0, ignore: 1 };
+                let posted =
+                    self.engine.peek(PeekRequest { tagged, criteria, context, then }, &mut self.sink);
+                self.accepted += usize::from(posted.is_ok());
+            }
+            Step::Claim { context, discard } => {
+                for tagged in [true, false] {
+                    let claimed = if discard {
+                        self.engine.discard_claimed(tagged, context, &mut self.sink)
+                    } else {
+                        let request = ReceiveRequest { tagged, ..receive(20, context) };
+                        self.engine.receive_claimed(request, &mut self.sink)
+                    };
+                    self.accepted += usize::from(claimed.is_ok());
+                }
+            }
+            Step::Cancel { context } => {
+                let _taken_back_or_not = self.engine.cancel(context, &mut self.sink);
+            }
+            Step::Pass { answers, pulls } => {
+                transport.answers = answers.into();
+                transport.pulls = pulls.into();
+                self.pass();
+            }
+            // Not what a transport would report now.
+            Step::Up { .. }
+            | Step::Down { .. }
+            | Step::Frame { .. }
+            | Step::Begin { .. }
+            | Step::Chunk { .. } => {}
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_and_everything_ends_once(
+        steps in prop::collection::vec(step(), 1..150),
+        can_pull in any::<bool>(),
+    ) {
+        let config = Config { unexpected_budget_bytes: BUDGET_BYTES, eager_max_bytes: 10, ..Config::default() };
+        let mut run = Run {
+            engine: Engine::new(config),
+            transport: Scripted {
+                pull_min_bytes: can_pull.then_some(5),
+                memory: vec![7; 300_000],
+                ..Scripted::default()
+            },
+            sink: Recorder::default(),
+            is_up: [false; LINKS.len()],
+            left_bytes: [0; LINKS.len()],
+            next_context: 0,
+            accepted: 0,
+        };
+        steps.into_iter().for_each(|step| run.step(step));
+
+        // Everybody leaves, and nobody can be connected to.
+        run.pass();
+        for link in 0..LINKS.len() {
+            run.step(Step::Down { link, error: RESET });
+        }
+        let refused = LinkError::System(Errno::ECONNREFUSED);
+        for link in 0..run.transport.connected.len() as u32 {
+            run.engine.arrivals(&mut run.sink).link(LinkId(link), LinkEvent::Down(refused.clone()));
+        }
+        run.pass();
+        prop_assert_eq!(run.engine.outstanding_sends(), 0);
+        for context in 0..=run.next_context {
+            while run.engine.cancel(context, &mut run.sink).is_ok() {}
+        }
+        prop_assert_eq!(run.engine.outstanding_receives(), 0);
+        prop_assert_eq!(run.sink.ended.len(), run.accepted, "each operation ends once");
+
+        // What was whole is still there; when it is gone, so is all that was used.
+        let waiting: Vec<_> = run.engine.unexpected.keys().collect();
+        for message in waiting {
+            run.engine.discard(message);
+        }
+        prop_assert!(run.engine.budget.take(BUDGET_BYTES as u64), "all of it is free");
+        prop_assert!(run.engine.fetches.is_empty());
+    }
+}
