@@ -29,7 +29,7 @@ pub const FABRIC_NAME: &str = "homespun";
 pub const PROTOCOL: u32 = 1 << 31 | 0x0068_6f6d;
 
 /// The version of [`PROTOCOL`].
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The tag format that promises nothing about how tags are used: all 64 bits, in fields of one bit each
 /// (`FI_TAG_GENERIC` of `fi_endpoint(3)`).

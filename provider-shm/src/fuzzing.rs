@@ -8,7 +8,7 @@ use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::Sent;
 use homespun_engine::wire::{Awaits, Header, Message};
 
-use crate::line::sequence;
+use crate::line::{sealed, sequence};
 use crate::ring::recorder::{LINK, Recorder};
 use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
 use crate::segment::Segment;
@@ -105,7 +105,7 @@ impl Run {
             // The frames without payload share a number; what else a message would have says which it is.
             _ => match kind / 8 % 4 + kind / 128 * 4 {
                 0 | 1 => Header::Done { op, fault: is_so },
-                2 | 3 | 4 => Header::Matched { number: op },
+                2..=4 => Header::Matched { number: op },
                 5 => Header::Credit { granted_bytes: op },
                 6 => Header::Fence { matched: is_so },
                 _ => Header::Fenced,
@@ -161,10 +161,12 @@ impl Run {
         let position = self.consumer.position() + ahead as u64;
         let line = self.producer.segment().line(position);
         let kind_flags_and_len = input.number(4) << u32::BITS;
-        line[0].store(kind_flags_and_len | u64::from(sequence(position)), Ordering::Relaxed);
         for word in line.iter().skip(1).take(others) {
             word.store(input.number(value_bytes), Ordering::Relaxed);
         }
+        let unsealed = kind_flags_and_len | u64::from(sequence(position));
+        let first = sealed(unsealed, |word| line[word].load(Ordering::Relaxed));
+        line[0].store(first, Ordering::Relaxed);
         self.is_scribbled = true;
     }
 
@@ -177,7 +179,7 @@ impl Run {
     /// What surrounds sleeping.
     fn wait(&mut self, what: u8) {
         match what % 8 {
-            0 => _ = self.consumer.chill(),
+            0 => self.is_refused |= self.consumer.chill().is_err(),
             1 => self.consumer.warm(),
             2 => _ = self.producer.needs_doorbell(),
             3 => _ = self.producer.want_room(),

@@ -4,11 +4,13 @@
 //! words that are left if it fits, filled up with zeros to a whole word:
 //!
 //! ```text
-//!  word 0, from its lowest bit          then, each only where the header has it
-//!  +----------+------+-------+-----+    +-------+-----+------+--------+ - - - - +
-//!  | sequence | kind | flags | len |    | value | tag | data | length | payload |
-//!  +----------+------+-------+-----+    +-------+-----+------+--------+ - - - - +
-//!   32 bits    8      8       16
+//!  word 0, from its lowest bit                            then, each only where the header has it
+//!  +----------+-------+-------+------+-------+-----+    +-------+-----+------+--------+ - - - - +
+//!  | sequence | check | check | kind | flags | len |    | value | tag | data | length | payload |
+//!  |          | of    | of    |      |       |     |    |       |     |      |        |         |
+//!  |          | this  | words |      |       |     |    |       |     |      |        |         |
+//!  +----------+-------+-------+------+-------+-----+    +-------+-----+------+--------+ - - - - +
+//!   16 bits    8       8       8      8       16
 //!
 //!  kind        flags                           value            length
 //!  1  message  TAGGED DATA OUTSIDE LONG and    -                if LONG
@@ -31,6 +33,11 @@
 //! of kind `piece` follow, one for each. The length of a request is that of the message, not of its own payload.
 //! Where in the data area a piece lies is not said: it follows the piece before it.
 //!
+//! The sequence number says which lap of the ring a line is of: in its place there is either the line of this lap, or still
+//! that of the lap before. The bytes of the first word, taken together, are always the same ([`is_sound`]), which the first
+//! check brings about; the second is [over](homespun_engine::wire::check) value, tag, data and length. So no change of a
+//! single byte passes unnoticed, be it in the sequence number: then the line is neither of the two.
+//!
 //! Every header with its payload has exactly one such form for each length of a first piece: what [`parse`] accepts is what
 //! [`emit`] writes.
 
@@ -39,9 +46,10 @@ mod tests;
 
 use bitflags::bitflags;
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use homespun_engine::wire::check::{Check, fold};
 use homespun_engine::wire::{Awaits, Header, Message, WireError};
 
-use crate::segment::LINE_WORDS;
+use crate::segment::{LINE_WORDS, LINES};
 
 /// The largest piece of a payload that a line announces. Small enough that the consumer copies one piece while the producer
 /// copies the next, and large enough that the lines cost nothing.
@@ -58,13 +66,17 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// Where the parts of the first word start, counted in bits.
 mod field {
     pub(super) const SEQUENCE: u32 = 0;
+    pub(super) const CHECK: u32 = 16;
+    pub(super) const WORDS_CHECK: u32 = 24;
     pub(super) const KIND: u32 = 32;
     pub(super) const FLAGS: u32 = 40;
     pub(super) const LEN: u32 = 48;
 }
 
 // `First` takes the word apart in this order.
-const _: () = assert!(field::SEQUENCE == 0 && field::KIND == field::SEQUENCE + u32::BITS);
+const _: () = assert!(field::SEQUENCE == 0 && field::CHECK == field::SEQUENCE + u16::BITS);
+const _: () = assert!(field::WORDS_CHECK == field::CHECK + u8::BITS);
+const _: () = assert!(field::KIND == field::WORDS_CHECK + u8::BITS);
 const _: () = assert!(field::FLAGS == field::KIND + u8::BITS && field::LEN == field::FLAGS + u8::BITS);
 const _: () = assert!(field::LEN + u16::BITS == u64::BITS);
 const _: () = assert!(PIECE_MAX_BYTES <= u16::MAX as usize && PIECE_MIN_BYTES < PIECE_MAX_BYTES);
@@ -173,16 +185,36 @@ pub(crate) enum Found {
     Outside(usize),
 }
 
+/// What all bytes of a first word make together. Not zero, so that no memory is taken for a line that never was one.
+const FOLDED: u8 = 0xa5;
+
 /// The sequence number of a line with a number since the ring was made. Never that of the line which was there before.
 #[inline]
-pub(crate) fn sequence(position: u64) -> u32 {
-    position.wrapping_add(1) as u32
+pub(crate) fn sequence(position: u64) -> u16 {
+    position.wrapping_add(1) as u16
 }
+
+// Two lines of one place are a lap apart, which is not all that a sequence number can count.
+const _: () = assert!(LINES < 1 << u16::BITS);
 
 /// The sequence number in a first word.
 #[inline]
-pub(crate) fn sequence_of(first: u64) -> u32 {
-    (first >> field::SEQUENCE) as u32
+pub(crate) fn sequence_of(first: u64) -> u16 {
+    (first >> field::SEQUENCE) as u16
+}
+
+/// Whether a correct producer may have written this first word, as far as it can be told from the word alone.
+#[inline]
+pub(crate) fn is_sound(first: u64) -> bool {
+    fold(first) == FOLDED
+}
+
+/// Whether this is what is found in the place of a line that is still to come: the line of the lap before, or nothing yet.
+pub(crate) fn is_awaited(first: u64, position: u64) -> bool {
+    match position.checked_sub(LINES as u64) {
+        Some(before) => sequence_of(first) == sequence(before) && is_sound(first),
+        None => first == 0,
+    }
 }
 
 /// How much payload has room in a line beside this header.
@@ -212,7 +244,7 @@ fn words_of(message: &Message) -> usize {
 /// that [`is_piece`].
 #[inline]
 pub(crate) fn emit(
-    sequence: u32,
+    sequence: u16,
     header: &Header,
     payload: Payload<'_>,
     mut put: impl FnMut(usize, u64),
@@ -222,6 +254,11 @@ pub(crate) fn emit(
         // A line cannot overflow: `room_bytes` has counted the words. The remainder spares the check of it.
         put(used % LINE_WORDS, word);
         used += 1;
+    };
+    let mut check = Check::default();
+    let mut push_checked = |word: u64| {
+        push(word);
+        check = check.with(word);
     };
     let none = Flags::empty();
     let (kind, mut flags, value, message) = match header {
@@ -239,18 +276,18 @@ pub(crate) fn emit(
         Header::Fenced => (kind::FENCED, none, None, None),
     };
     if let Some(value) = value {
-        push(value);
+        push_checked(value);
     }
     if let Some(message) = message {
         if let Some(tag) = message.tag {
-            push(tag);
+            push_checked(tag);
         }
         if let Some(data) = message.data {
-            push(data);
+            push_checked(data);
         }
     }
     if let Header::Request { message, .. } = header {
-        push(message.len_bytes);
+        push_checked(message.len_bytes);
     }
     let here_bytes = match payload {
         Payload::Inline(bytes) => {
@@ -272,25 +309,50 @@ pub(crate) fn emit(
             if (piece_bytes as u64) < len_bytes {
                 flags |= Flags::LONG;
                 push(len_bytes);
+                check = check.with(len_bytes);
             }
             piece_bytes
         }
     };
-    first(sequence, kind, flags, here_bytes)
+    first(sequence, check, kind, flags, here_bytes)
 }
 
 /// The only word of the line of a further piece, which must be one that [`is_piece`].
 #[inline]
-pub(crate) fn emit_piece(sequence: u32, piece_bytes: usize) -> u64 {
-    first(sequence, kind::PIECE, Flags::empty(), piece_bytes)
+pub(crate) fn emit_piece(sequence: u16, piece_bytes: usize) -> u64 {
+    first(sequence, Check::default(), kind::PIECE, Flags::empty(), piece_bytes)
 }
 
 #[inline]
-fn first(sequence: u32, kind: u8, flags: Flags, len_bytes: usize) -> u64 {
+fn first(sequence: u16, check: Check, kind: u8, flags: Flags, len_bytes: usize) -> u64 {
+    let words_check = check.finish();
+    // What makes `is_sound` true, from the parts, so that it need not wait for the check of the words.
+    let halves = sequence ^ len_bytes as u16;
+    let check = (halves ^ halves >> 8) as u8 ^ kind ^ flags.bits() ^ FOLDED ^ words_check;
     u64::from(sequence) << field::SEQUENCE
+        | u64::from(check) << field::CHECK
+        | u64::from(words_check) << field::WORDS_CHECK
         | u64::from(kind) << field::KIND
         | u64::from(flags.bits()) << field::FLAGS
         | (len_bytes as u64) << field::LEN
+}
+
+/// A first word as it would be if a correct producer had written it, whatever it says, together with these words.
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) fn sealed(first: u64, word: impl Fn(usize) -> u64) -> u64 {
+    let kind = (first >> field::KIND) as u8;
+    let flags = Flags::from_bits_retain((first >> field::FLAGS) as u8);
+    let has = [
+        !matches!(kind, kind::MESSAGE | kind::FENCE | kind::FENCED | kind::PIECE),
+        flags.contains(Flags::TAGGED),
+        flags.contains(Flags::DATA),
+        kind == kind::REQUEST || flags.contains(Flags::LONG),
+    ];
+    let words = has.into_iter().filter(|has| *has).count();
+    let check = (1..=words).map(word).fold(Check::default(), Check::with);
+    let others = first & !(0xff << field::CHECK) & !(0xff << field::WORDS_CHECK);
+    let unchecked = others | u64::from(check.finish()) << field::WORDS_CHECK;
+    unchecked | u64::from(fold(unchecked) ^ FOLDED) << field::CHECK
 }
 
 /// Whether a correct producer may make a piece of this length where `left_bytes` of the payload are left.
@@ -312,11 +374,15 @@ pub(crate) fn parse(
     word: impl Fn(usize) -> u64,
     payload: &mut [u8; ROOM_MAX_BYTES],
 ) -> Result<Parsed, WireError> {
+    if !is_sound(first) {
+        return Err(WireError::WrongCheck);
+    }
+    let words_check = (first >> field::WORDS_CHECK) as u8;
     let kind = (first >> field::KIND) as u8;
     let flags = Flags::from_bits_retain((first >> field::FLAGS) as u8);
     let here_bytes = usize::from((first >> field::LEN) as u16);
     if kind == kind::MESSAGE && !flags.intersects(PAYLOAD_FLAGS) {
-        return parse_small(flags, here_bytes, word, payload);
+        return parse_small(words_check, flags, here_bytes, word, payload);
     }
     let known = match kind {
         kind::MESSAGE => MESSAGE_FLAGS.union(PAYLOAD_FLAGS),
@@ -326,6 +392,7 @@ pub(crate) fn parse(
         kind::DONE => Flags::FAULT,
         kind::ACK | kind::MATCHED | kind::CREDIT | kind::FENCED => Flags::empty(),
         kind::FENCE => Flags::MATCH,
+        kind::PIECE if words_check != Check::default().finish() => return Err(WireError::WrongCheck),
         kind::PIECE if flags.is_empty() => return Ok(Parsed::Piece(here_bytes)),
         kind::PIECE => return Err(WireError::UnknownFlag),
         _ => return Err(WireError::UnknownKind),
@@ -337,16 +404,22 @@ pub(crate) fn parse(
     }
 
     let mut used = 1;
+    let mut check = Check::default();
     let mut next = |is_there: bool| {
         is_there.then(|| {
+            let word = word(used);
             used += 1;
-            word(used - 1)
+            check = check.with(word);
+            word
         })
     };
     let value = next(!matches!(kind, kind::MESSAGE | kind::FENCE | kind::FENCED)).unwrap_or_default();
     let tag = next(flags.contains(Flags::TAGGED));
     let data = next(flags.contains(Flags::DATA));
     let len_bytes = next(kind == kind::REQUEST || flags.contains(Flags::LONG)).unwrap_or(here_bytes as u64);
+    if check.finish() != words_check {
+        return Err(WireError::WrongCheck);
+    }
     if len_bytes > MESSAGE_MAX_BYTES {
         return Err(WireError::ImpossibleLength);
     }
@@ -386,6 +459,7 @@ pub(crate) fn parse(
 /// Reads the line of a message that is all in it, which is what most lines are.
 #[inline]
 fn parse_small(
+    words_check: u8,
     flags: Flags,
     len_bytes: usize,
     word: impl Fn(usize) -> u64,
@@ -399,6 +473,10 @@ fn parse_small(
     place += usize::from(tag.is_some());
     let data = flags.contains(Flags::DATA).then(|| word(place));
     place += usize::from(data.is_some());
+    let check = [tag, data].into_iter().flatten().fold(Check::default(), Check::with);
+    if check.finish() != words_check {
+        return Err(WireError::WrongCheck);
+    }
     if len_bytes > (LINE_WORDS - place) * WORD_BYTES {
         return Err(WireError::ImpossibleLength);
     }

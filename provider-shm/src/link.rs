@@ -138,13 +138,17 @@ impl Link {
         Link { control, origin, outgoing: None, incoming: None, has_hung_up: false, fault: None }
     }
 
-    /// Looks at the ring no more until the doorbell rings, unless there is something in it. Whether that is so now.
+    /// Looks at the ring no more until the doorbell rings, unless there is something in it, or the end is to be reported of a
+    /// link whose ring is spoilt. Whether that is so now.
     pub(crate) fn cool(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return true };
         // Nobody will look for a while, and the peer may wait for room as well.
         incoming.ring.publish_progress();
-        incoming.is_hot = !incoming.ring.chill();
-        let is_cool = !incoming.is_hot;
+        let is_cool = incoming.ring.chill().unwrap_or_else(|reason| {
+            (self.has_hung_up, self.fault) = (true, Some(reason.reason()));
+            false
+        });
+        incoming.is_hot = !is_cool;
         self.tell_of_room();
         is_cool
     }

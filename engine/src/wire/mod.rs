@@ -4,6 +4,7 @@
 //! byte stream is the business of [`frame`], what the two sides of a stream say first of [`hello`], and
 //! taking a stream apart again of [`stream`].
 
+pub mod check;
 pub mod frame;
 pub mod hello;
 pub mod stream;
@@ -152,6 +153,10 @@ pub enum WireError {
     ReservedNotZero,
     /// A length is larger than any message may be.
     ImpossibleLength,
+    /// A check does not agree with what it is the check of: bytes were changed, or they are no header.
+    WrongCheck,
+    /// A line of a ring is neither the next one nor the one that was there before.
+    OutOfSequence,
     /// A hello names an address that is none.
     MalformedAddress,
 }
@@ -166,6 +171,8 @@ impl WireError {
             WireError::UnknownFlag => "unknown flag",
             WireError::ReservedNotZero => "reserved bytes are not zero",
             WireError::ImpossibleLength => "impossible length",
+            WireError::WrongCheck => "a header that does not agree with its check",
+            WireError::OutOfSequence => "a line out of sequence",
             WireError::MalformedAddress => "malformed address",
         }
     }

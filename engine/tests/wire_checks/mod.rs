@@ -32,8 +32,30 @@ pub(crate) fn frame(bytes: &[u8]) -> bool {
     judged.is_ok()
 }
 
-/// A hello has one form only, and is refused no later than at its end.
+/// A hello has one form only, and is refused no later than at its end. So is one that was given the check that it lacks: what
+/// makes up random hellos would hardly find it.
 pub(crate) fn hello(bytes: &[u8]) -> bool {
+    if let Some(whole) = bytes.first_chunk::<HELLO_BYTES>() {
+        judge_hello(&with_check(*whole));
+    }
+    judge_hello(bytes)
+}
+
+/// A hello with the CRC-32 of its other bytes in its place.
+fn with_check(mut hello: [u8; HELLO_BYTES]) -> [u8; HELLO_BYTES] {
+    let others = hello[..20].iter().chain(&hello[24..]);
+    let check = others.flat_map(|byte| (0..8).map(move |bit| u32::from(byte >> bit & 1))).fold(
+        u32::MAX,
+        |crc, bit| {
+            let is_odd = crc & 1 != bit;
+            crc >> 1 ^ if is_odd { 0xedb8_8320 } else { 0 }
+        },
+    );
+    hello[20..24].copy_from_slice(&(!check).to_le_bytes());
+    hello
+}
+
+fn judge_hello(bytes: &[u8]) -> bool {
     let plausible = hello::plausible_prefix(bytes);
     for end in 0..bytes.len().min(HELLO_BYTES) {
         if let Err(reason) = hello::plausible_prefix(&bytes[..end]) {
@@ -48,6 +70,7 @@ pub(crate) fn hello(bytes: &[u8]) -> bool {
         Ok(hello) => {
             assert_eq!(plausible, Ok(()));
             assert_eq!(hello.emit(), *whole);
+            assert_eq!(with_check(*whole), *whole);
             assert!(hello.address.is_specific() && hello.address.port() != 0);
             true
         }

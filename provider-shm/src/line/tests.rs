@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SEQUENCE: u32 = 0xdead_beef;
+const SEQUENCE: u16 = 0xbeef;
 
 fn message(len_bytes: usize, tag: Option<u64>, data: Option<u64>, awaits: Awaits) -> Message {
     Message { len_bytes: len_bytes as u64, tag, data, awaits }
@@ -23,7 +23,7 @@ fn parsed(words: &[u64]) -> Result<(Parsed, Vec<u8>), WireError> {
 }
 
 /// The words of a frame's first line, which come in order.
-fn emitted(sequence: u32, header: &Header, payload: Payload<'_>) -> Vec<u64> {
+fn emitted(sequence: u16, header: &Header, payload: Payload<'_>) -> Vec<u64> {
     let mut words = vec![0];
     let first = emit(sequence, header, payload, |place, word| {
         assert_eq!(place, words.len());
@@ -50,39 +50,54 @@ fn the_layout_is_what_the_documentation_says() {
         (
             Header::Message(both),
             Payload::Inline(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
-            &[0x000a_0701_dead_beef, 0x0304, 0x0506, 0x0807_0605_0403_0201, 0x0a09],
+            &[0x000a_0701_0000_beef, 0x0304, 0x0506, 0x0807_0605_0403_0201, 0x0a09],
         ),
         (
             Header::Message(message(0, None, None, Awaits::Nothing)),
             Payload::Inline(&[]),
-            &[0x0000_0001_dead_beef],
+            &[0x0000_0001_0000_beef],
         ),
         (
             Header::Message(message(57, None, None, Awaits::Nothing)),
             Payload::Outside(57),
-            &[0x0039_2001_dead_beef],
+            &[0x0039_2001_0000_beef],
         ),
         (
             Header::Message(message(0x0001_0000, Some(5), None, Awaits::Match)),
             Payload::Outside(PIECE_MAX_BYTES),
-            &[0x8000_e101_dead_beef, 5, 0x0001_0000],
+            &[0x8000_e101_0000_beef, 5, 0x0001_0000],
         ),
-        (Ack { received: u64::MAX }, Payload::Inline(&[]), &[0x0000_0002_dead_beef, u64::MAX]),
+        (Ack { received: u64::MAX }, Payload::Inline(&[]), &[0x0000_0002_0000_beef, u64::MAX]),
         (
             Request { message: both, op: 9, remote_bytes: 2 },
             Payload::Inline(&[7, 8]),
-            &[0x0002_0703_dead_beef, 9, 0x0304, 0x0506, 10, 0x0807],
+            &[0x0002_0703_0000_beef, 9, 0x0304, 0x0506, 10, 0x0807],
         ),
-        (Clear { op: 9, cannot_pull: true }, Payload::Inline(&[]), &[0x0000_0804_dead_beef, 9]),
-        (Data { op: 9, len_bytes: 1 }, Payload::Inline(&[6]), &[0x0001_0005_dead_beef, 9, 6]),
-        (Done { op: 9, fault: true }, Payload::Inline(&[]), &[0x0000_1006_dead_beef, 9]),
-        (Matched { number: 9 }, Payload::Inline(&[]), &[0x0000_0007_dead_beef, 9]),
-        (Credit { granted_bytes: 9 }, Payload::Inline(&[]), &[0x0000_0008_dead_beef, 9]),
-        (Fence { matched: true }, Payload::Inline(&[]), &[0x0000_8009_dead_beef]),
-        (Fenced, Payload::Inline(&[]), &[0x0000_000a_dead_beef]),
+        (Clear { op: 9, cannot_pull: true }, Payload::Inline(&[]), &[0x0000_0804_0000_beef, 9]),
+        (Data { op: 9, len_bytes: 1 }, Payload::Inline(&[6]), &[0x0001_0005_0000_beef, 9, 6]),
+        (Done { op: 9, fault: true }, Payload::Inline(&[]), &[0x0000_1006_0000_beef, 9]),
+        (Matched { number: 9 }, Payload::Inline(&[]), &[0x0000_0007_0000_beef, 9]),
+        (Credit { granted_bytes: 9 }, Payload::Inline(&[]), &[0x0000_0008_0000_beef, 9]),
+        (Fence { matched: true }, Payload::Inline(&[]), &[0x0000_8009_0000_beef]),
+        (Fenced, Payload::Inline(&[]), &[0x0000_000a_0000_beef]),
     ];
-    for (header, payload, words) in cases {
-        assert_eq!(emitted(SEQUENCE, &header, payload), words, "{header:?}");
+    for (header, payload, unchecked) in cases {
+        let mut words = emitted(SEQUENCE, &header, payload);
+        let header_words = LINE_WORDS - 1 - room_bytes(&header) / WORD_BYTES;
+        let header_words =
+            header_words + usize::from(unchecked[0] & 0x60 << field::FLAGS == 0x60 << field::FLAGS);
+        let [check, words_check] = [field::CHECK, field::WORDS_CHECK].map(|at| (words[0] >> at) as u8);
+        let expected = words[1..=header_words].iter().fold(0_u64, |check, word| check.rotate_left(3) ^ word);
+        assert_eq!(words_check, expected.to_le_bytes().into_iter().fold(0x5a, |check, byte| check ^ byte));
+        assert_eq!(
+            words[0].to_le_bytes().into_iter().fold(0, |check, byte| check ^ byte),
+            0xa5,
+            "{check:#x}"
+        );
+        assert_eq!(parsed(&words).map(|(parsed, _)| matches!(parsed, Parsed::Frame(..))), Ok(true));
+        words[0] &= !(0xffff << field::CHECK);
+        assert_eq!(words, unchecked, "{header:?}");
+        let words = &emitted(SEQUENCE, &header, payload)[..];
         let (found, inline) = match payload {
             Payload::Inline(bytes) => (Found::Inline(bytes.len()), bytes),
             Payload::Outside(piece_bytes) => (Found::Outside(piece_bytes), &[][..]),
@@ -90,7 +105,8 @@ fn the_layout_is_what_the_documentation_says() {
         assert_eq!(parsed(words), Ok((Parsed::Frame(header, found), inline.to_vec())));
     }
     let piece = emit_piece(SEQUENCE, 0x1234);
-    assert_eq!(piece, 0x1234_000b_dead_beef);
+    // The check of no words, and what makes all bytes of this word 0xa5.
+    assert_eq!(piece, 0x1234_000b_5a83_beef);
     assert_eq!(parsed(&[piece]), Ok((Parsed::Piece(0x1234), vec![])));
     assert_eq!(sequence_of(piece), SEQUENCE);
 }
@@ -155,7 +171,10 @@ fn what_no_correct_producer_writes_is_refused() {
         (&[word(1, 0, 1), 0x0100], WireError::ReservedNotZero),
     ];
     for (words, reason) in cases {
-        assert_eq!(found(words[0], |n| words[n]), Err(reason), "{words:#x?}");
+        // Not all of them have the words that they say they have.
+        let word = |n: usize| words.get(n).copied().unwrap_or(0);
+        let first = sealed(words[0], word);
+        assert_eq!(found(first, word), Err(reason), "{words:#x?}");
     }
 }
 
@@ -182,13 +201,103 @@ fn any_header() -> impl Strategy<Value = Header> {
     ]
 }
 
+/// Lines of every kind, with every flag, and with numbers of which each byte is something else.
+fn samples() -> Vec<Vec<u64>> {
+    const NUMBER: u64 = 0x0123_4567_89ab_cdef;
+    const SHORT: [u8; 8] = [0x80; 8];
+    let mut lines = vec![];
+    let mut add = |header: Header, payload: Payload<'_>| {
+        for sequence in [0, SEQUENCE, u16::MAX] {
+            lines.push(emitted(sequence, &header, payload));
+        }
+    };
+    let none = Payload::Inline(&[]);
+    add(Fenced, none);
+    for number in [0, 1, NUMBER, u64::MAX] {
+        add(Ack { received: number }, none);
+        add(Matched { number }, none);
+        add(Credit { granted_bytes: number }, none);
+        for is_so in [false, true] {
+            add(Clear { op: number, cannot_pull: is_so }, none);
+            add(Done { op: number, fault: is_so }, none);
+            add(Fence { matched: is_so }, none);
+        }
+        for (len_bytes, payload) in [
+            (0, none),
+            (SHORT.len(), Payload::Inline(&SHORT)),
+            (100, Payload::Outside(100)),
+            (PIECE_MAX_BYTES, Payload::Outside(PIECE_MAX_BYTES)),
+            (1 << 40, Payload::Outside(PIECE_MIN_BYTES)),
+        ] {
+            add(Data { op: number, len_bytes: len_bytes as u64 }, payload);
+            for awaits in [Awaits::Nothing, Awaits::Arrival, Awaits::Match] {
+                for (tag, data) in
+                    [(None, None), (Some(number), None), (None, Some(number)), (Some(!number), Some(number))]
+                {
+                    let message = message(len_bytes, tag, data, awaits);
+                    add(Header::Message(message), payload);
+                    add(Request { message, op: number, remote_bytes: 8 }, Payload::Inline(&SHORT));
+                    add(Request { message, op: number, remote_bytes: 64 }, Payload::Outside(64));
+                }
+            }
+        }
+    }
+    for piece_bytes in [1, PIECE_MIN_BYTES, PIECE_MAX_BYTES] {
+        lines.push(vec![emit_piece(SEQUENCE, piece_bytes)]);
+    }
+    lines
+}
+
+#[test]
+fn no_change_of_a_byte_of_a_header_passes_unnoticed() {
+    for line in samples() {
+        let (parsed, _) = parsed(&line).unwrap();
+        let header_words = match parsed {
+            Parsed::Frame(_, Found::Inline(len_bytes)) => line.len() - len_bytes.div_ceil(WORD_BYTES),
+            Parsed::Frame(_, Found::Outside(_)) | Parsed::Piece(_) => line.len(),
+        };
+        for at in 0..header_words * WORD_BYTES {
+            for change in 1..=u64::from(u8::MAX) {
+                let mut changed = line.clone();
+                changed[at / WORD_BYTES] ^= change << (at % WORD_BYTES * 8);
+                // What other lines have left behind the line may be anything.
+                let word = |n: usize| changed.get(n).copied().unwrap_or(0x5555_5555_5555_5555);
+                let found = found(changed[0], word);
+                assert!(found.is_err(), "byte {at} of {parsed:?}, changed by {change:#x}: {found:?}");
+                assert!(at >= WORD_BYTES || !is_sound(changed[0]));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_in_the_place_of_a_line_that_is_still_to_come_is_known() {
+    let lap = LINES as u64;
+    assert!(is_awaited(0, 0) && is_awaited(0, lap - 1));
+    assert!(!is_awaited(0, lap) && !is_awaited(1, 0));
+    for position in [lap, 2 * lap - 1, 5 * lap + 3, 1 << 16, (1 << 32) - 1] {
+        let before = emit_piece(sequence(position - lap), 5);
+        assert!(is_awaited(before, position));
+        for bit in 0..u64::BITS {
+            assert!(!is_awaited(before ^ 1 << bit, position), "bit {bit}");
+        }
+        let next = emit_piece(sequence(position), 5);
+        assert_ne!(sequence_of(before), sequence_of(next));
+        for at in 0..2 {
+            for change in 1..=u64::from(u8::MAX) {
+                assert!(!is_awaited(next ^ change << (8 * at), position), "its sequence number was changed");
+            }
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn a_frame_comes_back(
         header in any_header(),
         bytes in prop::collection::vec(any::<u8>(), ROOM_MAX_BYTES),
         piece_bytes in PIECE_MIN_BYTES..=PIECE_MAX_BYTES,
-        sequence: u32,
+        sequence: u16,
     ) {
         let len_bytes = header.payload_len_bytes();
         let (payload, found, inline) = if len_bytes <= room_bytes(&header) as u64 {
@@ -209,8 +318,10 @@ proptest! {
         words in prop::array::uniform8(prop_oneof![Just(0_u64), 0_u64..100, 0..=2 * PIECE_MAX_BYTES as u64, any::<u64>()]),
         (kind, flags) in (1_u64..13, prop_oneof![Just(0_u64), Just(0x20), Just(0x60), Just(0x80), 0_u64..256]),
         len in prop_oneof![0_u64..100, 0..=u64::from(u16::MAX)],
+        is_sealed in prop_oneof![9 => Just(true), 1 => Just(false)],
     ) {
         let first = len << field::LEN | flags << field::FLAGS | kind << field::KIND | words[0] & u64::from(u32::MAX);
+        let first = if is_sealed { sealed(first, |n| words[n]) } else { first };
         let word = |n: usize| if n == 0 { first } else { words[n] };
         let Ok((parsed, payload)) = found(first, word) else { return Ok(()) };
         let sequence = sequence_of(first);

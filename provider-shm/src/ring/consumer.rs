@@ -123,15 +123,23 @@ impl Consumer {
 
     /// To be called before looking no more. True means that the ring is empty and the producer will ring when it is not;
     /// false, that there is something to read.
-    pub(crate) fn chill(&mut self) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// There is nothing to read because what no correct producer writes is in its place. It would be in the way for ever, and
+    /// this is where looking for it costs nothing.
+    pub(crate) fn chill(&mut self) -> Result<bool, WireError> {
         self.segment.cold().store(1, Ordering::Relaxed);
         // SYNC POINT: doorbell
         fence(Ordering::SeqCst);
-        let is_empty = self.is_empty();
+        let first = self.first_word();
+        let is_empty = line::sequence_of(first) != line::sequence(self.lines);
         if !is_empty {
             self.warm();
+        } else if !line::is_awaited(first, self.lines) {
+            return Err(WireError::OutOfSequence);
         }
-        is_empty
+        Ok(is_empty)
     }
 
     /// To be called when the ring is looked at again, so that the producer need not ring.

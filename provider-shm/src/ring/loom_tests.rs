@@ -74,7 +74,7 @@ fn receive_frames(mut consumer: Consumer, count: usize, bells: &[Doorbell; 2]) -
     let [news, room] = bells;
     let mut recorder = Recorder::default();
     while recorder.frames.len() < count {
-        if consumer.receive(LINK, u32::MAX, &mut recorder).unwrap() == 0 && consumer.chill() {
+        if consumer.receive(LINK, u32::MAX, &mut recorder).unwrap() == 0 && consumer.chill().unwrap() {
             news.wait();
             consumer.warm();
         }
@@ -161,7 +161,7 @@ fn a_cold_consumer_is_woken_or_has_seen_it() {
             producer.send_inline(&message(1), &[1]).unwrap();
             producer.needs_doorbell()
         });
-        let is_asleep = consumer.chill();
+        let is_asleep = consumer.chill().unwrap();
         let has_rung = sender.join().unwrap();
         assert!(!is_asleep || has_rung, "asleep, and there is something to read");
     });

@@ -1,0 +1,71 @@
+//! The check byte of a few words.
+
+/// The check of words that are added one by one.
+///
+/// Each byte of a word moves each of its bits to some bit of the check, so the check differs wherever a single byte does, and
+/// wherever the bits that differ are no more than 8 in a row. Words are rotated against each other, so it matters which of
+/// them is which.
+///
+/// It is against accidents, not against attackers, and cheap enough to be everywhere: a few instructions.
+///
+/// ```
+/// use homespun_engine::wire::check::Check;
+///
+/// let check = |words: [u64; 2]| words.into_iter().fold(Check::default(), Check::with).finish();
+/// assert_ne!(check([1, 2]), check([1, 3]));
+/// assert_ne!(check([1, 2]), check([2, 1]));
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Check(u64);
+
+/// What is always in a check, so that zeros are not their own check.
+const SALT: u8 = 0x5a;
+
+/// By how many bits each word is rotated against the next: by no divisor of the length of a byte.
+const ROTATION_BITS: u32 = 3;
+
+impl Check {
+    /// The check with one more word.
+    #[inline]
+    #[must_use]
+    pub fn with(self, word: u64) -> Check {
+        Check(self.0.rotate_left(ROTATION_BITS) ^ word)
+    }
+
+    /// The check of all words so far.
+    #[inline]
+    pub fn finish(self) -> u8 {
+        fold(self.0) ^ SALT
+    }
+}
+
+/// All bytes of a word taken together, bit by bit: it differs wherever a single byte does.
+#[inline]
+pub fn fold(word: u64) -> u8 {
+    let folded = word ^ word >> 32;
+    let folded = folded ^ folded >> 16;
+    (folded ^ folded >> 8) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_burst_no_longer_than_a_byte_is_seen(
+            words in prop::collection::vec(any::<u64>(), 1..5),
+            at in any::<prop::sample::Index>(),
+            burst in 1..=u8::MAX,
+            by_bits in 0..u64::BITS,
+        ) {
+            let check = |words: &[u64]| words.iter().copied().fold(Check::default(), Check::with).finish();
+            let mut changed = words.clone();
+            changed[at.index(words.len())] ^= u64::from(burst) << by_bits;
+            prop_assume!(changed != words);
+            prop_assert_ne!(check(&changed), check(&words));
+        }
+    }
+}

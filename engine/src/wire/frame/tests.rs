@@ -1,0 +1,292 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::testing::any_header;
+
+fn emitted(header: &Header) -> Vec<u8> {
+    let mut buffer = [0xa5; HEADER_MAX_BYTES];
+    let len_bytes = emit(header, &mut buffer);
+    assert!(buffer[len_bytes..].iter().all(|&byte| byte == 0xa5), "wrote beyond the header");
+    buffer[..len_bytes].to_vec()
+}
+
+#[test]
+fn the_layout_is_what_the_documentation_says() {
+    let message =
+        Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(0x0506 << 48), awaits: Awaits::Arrival };
+    // The checks are in the place of the third and fourth byte: one over the two before, one over the words that follow.
+    let cases: [(Header, &[u8]); 10] = [
+        (
+            Header::Message(message),
+            &[
+                0x71,
+                0,
+                0xa5 ^ 0x71,
+                WORDS,
+                2,
+                1,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // fixed
+                4,
+                3,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // tag
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                6,
+                5, // data
+            ],
+        ),
+        (
+            Header::Ack { received: u64::MAX - 1 },
+            &[2, 0, 0xa5 ^ 2, 0x5b, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+        ),
+        (
+            Header::Request { message, op: 9, remote_bytes: 16 },
+            &[
+                0x73,
+                16,
+                0xa5 ^ 0x73 ^ 1,
+                WORDS_OF_REQUEST,
+                2,
+                1,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // fixed
+                9,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // op
+                4,
+                3,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // tag
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                6,
+                5, // data
+            ],
+        ),
+        (Header::Clear { op: 9, cannot_pull: true }, &[0x44, 0, 0xe1, 0x53, 9, 0, 0, 0, 0, 0, 0, 0]),
+        (
+            Header::Data { op: 9, len_bytes: 0x0102 },
+            &[5, 0, 0xa0, 0x5a ^ (3 << 3) ^ 9, 2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+        ),
+        (Header::Done { op: 9, fault: true }, &[0x46, 0, 0xe3, 0x53, 9, 0, 0, 0, 0, 0, 0, 0]),
+        (Header::Matched { number: 9 }, &[7, 0, 0xa2, 0x53, 9, 0, 0, 0, 0, 0, 0, 0]),
+        (Header::Credit { granted_bytes: 9 }, &[8, 0, 0xad, 0x53, 9, 0, 0, 0, 0, 0, 0, 0]),
+        (Header::Fence { matched: true }, &[0x89, 0, 0x2c, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0]),
+        (Header::Fenced, &[10, 0, 0xaf, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0]),
+    ];
+    for (header, bytes) in cases {
+        assert_eq!(emitted(&header), bytes, "{header:?}");
+    }
+    /// The bytes of each word, all taken together, and turned by 3 bits for each word after it.
+    const WORDS: u8 = 0x5a ^ 3_u8.rotate_left(6) ^ 7_u8.rotate_left(3) ^ 3;
+    const WORDS_OF_REQUEST: u8 = 0x5a ^ 3_u8.rotate_left(9) ^ 9_u8.rotate_left(6) ^ 7_u8.rotate_left(3) ^ 3;
+}
+
+/// The start of a header, with the check that its first two bytes have.
+fn with_check(start: &[u8]) -> Vec<u8> {
+    let mut bytes = start.to_vec();
+    if let [form, remote_bytes, check, ..] = &mut bytes[..] {
+        *check = form_check(*form, *remote_bytes);
+    }
+    bytes
+}
+
+#[test]
+fn what_no_correct_peer_sends_is_refused() {
+    let cases: &[(&[u8], WireError)] = &[
+        (&[0], WireError::UnknownKind),
+        (&[11], WireError::UnknownKind),
+        (&[0xff], WireError::UnknownKind),
+        (&[0xc1], WireError::UnknownFlag),
+        (&[0xc3], WireError::UnknownFlag),
+        (&[0x49], WireError::UnknownFlag),
+        (&[0x14], WireError::UnknownFlag),
+        (&[0x84], WireError::UnknownFlag),
+        (&[0x15], WireError::UnknownFlag),
+        (&[0x26], WireError::UnknownFlag),
+        (&[0x12], WireError::UnknownFlag),
+        (&[0x42], WireError::UnknownFlag),
+        (&[0x87], WireError::UnknownFlag),
+        (&[0x48], WireError::UnknownFlag),
+        (&[0x8a], WireError::UnknownFlag),
+        (&[1, 1], WireError::ImpossibleLength),
+        (&[3, 65], WireError::ImpossibleLength),
+        (&[5, 1], WireError::ImpossibleLength),
+        (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
+        (&[5, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
+        (&[1, 0, 0, 0, 1, 0, 0, 0, 0, 1], WireError::ImpossibleLength),
+        (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], WireError::ImpossibleLength),
+        (&[9, 0, 0, 0, 1], WireError::ImpossibleLength),
+        (&[10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], WireError::ImpossibleLength),
+    ];
+    for (bytes, reason) in cases {
+        let bytes = with_check(bytes);
+        assert_eq!(parse(&bytes), Err(*reason), "{bytes:?}");
+        let before = &bytes[..bytes.len() - 1];
+        assert_eq!(parse(before), Ok(None), "{before:?} is not yet bad");
+    }
+}
+
+/// Headers of every kind, with every flag, and with numbers of which each byte is something else.
+fn samples() -> Vec<Header> {
+    const NUMBER: u64 = 0x0123_4567_89ab_cdef;
+    let mut headers = vec![Header::Fenced];
+    for number in [0, 1, NUMBER, u64::MAX] {
+        headers.push(Header::Ack { received: number });
+        headers.push(Header::Matched { number });
+        headers.push(Header::Credit { granted_bytes: number });
+        for is_so in [false, true] {
+            headers.push(Header::Clear { op: number, cannot_pull: is_so });
+            headers.push(Header::Done { op: number, fault: is_so });
+            headers.push(Header::Fence { matched: is_so });
+        }
+        for len_bytes in [0, 0x01_2345, MESSAGE_MAX_BYTES] {
+            headers.push(Header::Data { op: number, len_bytes });
+            for awaits in [Awaits::Nothing, Awaits::Arrival, Awaits::Match] {
+                for (tag, data) in
+                    [(None, None), (Some(number), None), (None, Some(number)), (Some(!number), Some(number))]
+                {
+                    let message = Message { len_bytes, tag, data, awaits };
+                    headers.push(Header::Message(message));
+                    for remote_bytes in [0, 1, REMOTE_MAX_BYTES as u8] {
+                        headers.push(Header::Request { message, op: number, remote_bytes });
+                    }
+                }
+            }
+        }
+    }
+    headers
+}
+
+#[test]
+fn no_change_of_a_byte_passes_unnoticed_whatever_follows() {
+    for header in samples() {
+        let bytes = emitted(&header);
+        for at in 0..bytes.len() {
+            for byte in 0..=u8::MAX {
+                if byte == bytes[at] {
+                    continue;
+                }
+                let mut changed = bytes.clone();
+                changed[at] = byte;
+                // As soon as all of the header is there: what follows changes nothing, and nothing need follow.
+                let judged = parse(&changed);
+                assert!(judged.is_err(), "byte {at} of {header:?} became {byte}: {judged:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_is_waited_for() {
+    for header in samples() {
+        let bytes = emitted(&header);
+        for end in 0..bytes.len() {
+            assert_eq!(parse(&bytes[..end]), Ok(None), "{header:?} cut at {end}");
+        }
+    }
+}
+
+#[test]
+fn the_longest_message_is_accepted() {
+    let longest = Message { len_bytes: MESSAGE_MAX_BYTES, tag: None, data: None, awaits: Awaits::Nothing };
+    let bytes = emitted(&Header::Message(longest));
+    assert_eq!(parse(&bytes), Ok(Some((Header::Message(longest), bytes.len()))));
+}
+
+proptest! {
+    #[test]
+    fn a_header_comes_back_whatever_follows(
+        header in any_header(),
+        rest in proptest::collection::vec(any::<u8>(), 0..32),
+    ) {
+        let mut bytes = emitted(&header);
+        let len_bytes = bytes.len();
+        prop_assert_eq!(len_bytes, header_len_bytes(&header));
+        bytes.extend(rest);
+        prop_assert_eq!(parse(&bytes), Ok(Some((header, len_bytes))));
+    }
+
+    #[test]
+    fn the_start_of_a_header_is_incomplete(header in any_header()) {
+        let bytes = emitted(&header);
+        for end in 0..bytes.len() {
+            prop_assert_eq!(parse(&bytes[..end]), Ok(None), "cut at {}", end);
+        }
+    }
+
+    #[test]
+    fn every_byte_matters(header in any_header(), change in 1..=u8::MAX) {
+        let bytes = emitted(&header);
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= change;
+            prop_assert!(parse(&changed).is_err(), "byte {}", at);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_judged_as_early_as_possible(
+        form in prop_oneof![4 => (kind::MESSAGE..=kind::FENCED, 0_u8..16).prop_map(|(kind, flags)| kind | flags << 4), 1 => any::<u8>()],
+        rest in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..40),
+        is_checked: bool,
+    ) {
+        let mut bytes = [vec![form], rest].concat();
+        if is_checked {
+            bytes = with_check(&bytes);
+        }
+        let judged = parse(&bytes);
+        if let Ok(Some((header, len_bytes))) = judged {
+            prop_assert_eq!(&emitted(&header)[..], &bytes[..len_bytes]);
+        }
+        for end in 0..bytes.len() {
+            match parse(&bytes[..end]) {
+                // All but the check of the words can be continued with zeros.
+                Ok(None) => {
+                    let mut continued = bytes[..end].to_vec();
+                    continued.resize(continued.len().max(1), kind::MESSAGE);
+                    continued.resize(HEADER_MAX_BYTES, 0);
+                    let continued = with_check(&continued);
+                    let is_sound = (0..=u8::MAX).any(|check| {
+                        let mut continued = continued.clone();
+                        continued[field::WORDS_CHECK] = check;
+                        matches!(parse(&continued), Ok(Some(_)))
+                    });
+                    prop_assert!(is_sound, "was bad already");
+                }
+                early => prop_assert_eq!(early, judged),
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A peer whose frames arrive other than it has sent them: whatever has become of a byte of a header, its link ends with a
+//! reason, and no other link does.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homespun_engine::address::Address;
+use homespun_engine::errno::Errno;
+use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
+use homespun_engine::wire::hello::Hello;
+use homespun_engine::wire::{Awaits, Header, Message};
+use homespun_tcp::{TcpProvider, TcpTransport};
+use socket2::SockRef;
+
+/// How long the test waits for something before it fails. Nothing is expected to take nearly as long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How many peers there are at a time.
+const PEERS: usize = 32;
+
+/// The instance that the peer has whose frames are sound. The others' are the numbers of their cases.
+const SOUND: u64 = u64::MAX;
+
+/// The frame that each peer sends before the one in question.
+const FIRST: Header = Header::Ack { received: 1 };
+
+/// What becomes of each peer, by its instance.
+#[derive(Default)]
+struct Fates {
+    live: BTreeMap<LinkId, u64>,
+    frames: BTreeMap<u64, Vec<Header>>,
+    down: BTreeMap<u64, LinkError>,
+    /// Links that never came up.
+    refused: BTreeMap<LinkId, LinkError>,
+}
+
+impl Receiver for Fates {
+    fn frame(&mut self, link: LinkId, header: &Header, _: &[u8]) {
+        self.frames.entry(self.live[&link]).or_default().push(*header);
+    }
+
+    fn begin(&mut self, link: LinkId, header: &Header) {
+        panic!("{header:?} of peer {} was begun", self.live[&link]);
+    }
+
+    fn space(&mut self, _: LinkId) -> Space<'_> {
+        Space::new()
+    }
+
+    fn placed(&mut self, _: LinkId, _: usize) {}
+
+    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+
+    fn link(&mut self, link: LinkId, event: LinkEvent) {
+        match event {
+            LinkEvent::Up { instance, .. } => assert_eq!(self.live.insert(link, instance), None, "up twice"),
+            LinkEvent::Down(error) => match self.live.remove(&link) {
+                Some(instance) => drop(self.down.insert(instance, error)),
+                None => drop(self.refused.insert(link, error)),
+            },
+        }
+    }
+}
+
+struct Side {
+    transport: TcpTransport,
+    fates: Fates,
+}
+
+impl Side {
+    fn open(instance: u64) -> Side {
+        let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let transport = TcpProvider::new().open(loopback.into(), instance).unwrap();
+        Side { transport, fates: Fates::default() }
+    }
+
+    fn until(&mut self, what: &str, mut done: impl FnMut(&mut Side) -> bool) {
+        let begin = Instant::now();
+        while !done(self) {
+            if self.transport.receive(64, &mut self.fates) == 0 {
+                thread::yield_now();
+            }
+            self.transport.flush();
+            assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+        }
+    }
+}
+
+/// A peer that has said hello, and then these bytes.
+fn peer(at: Address, instance: u64, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(at.socket_addr()).unwrap();
+    // It leaves no trace in the kernel when it goes.
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    let address: SocketAddr = "127.0.0.1:100".parse().unwrap();
+    let hello = Hello { address: address.into(), instance }.emit();
+    stream.write_all(&[&hello, &emitted(&FIRST)[..], bytes].concat()).unwrap();
+    stream
+}
+
+fn emitted(header: &Header) -> Vec<u8> {
+    let mut buffer = [0; HEADER_MAX_BYTES];
+    let len_bytes = frame::emit(header, &mut buffer);
+    buffer[..len_bytes].to_vec()
+}
+
+/// Headers of every kind, with every flag.
+fn samples() -> Vec<Header> {
+    const NUMBER: u64 = 0x0123_4567_89ab_cdef;
+    let message = |tag, data, awaits| Message { len_bytes: 0x01_2345, tag, data, awaits };
+    let plain = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Nothing };
+    let full = message(Some(NUMBER), Some(!NUMBER), Awaits::Match);
+    let longest = Message { len_bytes: MESSAGE_MAX_BYTES, ..full };
+    vec![
+        Header::Message(plain),
+        Header::Message(message(Some(NUMBER), None, Awaits::Arrival)),
+        Header::Message(message(None, Some(NUMBER), Awaits::Nothing)),
+        Header::Message(full),
+        Header::Ack { received: 2 },
+        Header::Request { message: plain, op: 1, remote_bytes: 0 },
+        Header::Request { message: longest, op: NUMBER, remote_bytes: REMOTE_MAX_BYTES as u8 },
+        Header::Clear { op: 1, cannot_pull: false },
+        Header::Clear { op: NUMBER, cannot_pull: true },
+        Header::Data { op: 1, len_bytes: 0 },
+        Header::Data { op: NUMBER, len_bytes: 0x01_2345 },
+        Header::Done { op: 1, fault: false },
+        Header::Done { op: NUMBER, fault: true },
+        Header::Matched { number: 3 },
+        Header::Matched { number: u64::MAX },
+        Header::Credit { granted_bytes: 1 << 20 },
+        Header::Fence { matched: false },
+        Header::Fence { matched: true },
+        Header::Fenced,
+    ]
+}
+
+/// What may become of a byte: nothing but zeros or ones, any one bit another, all of them.
+fn mutations(byte: u8) -> Vec<u8> {
+    let flips = (0..u8::BITS).map(|bit| byte ^ 1 << bit);
+    let mut all: Vec<u8> = flips.chain([0, 0xff, !byte]).filter(|mutated| *mutated != byte).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// What a peer says after its first frame, and whether that is all that it will ever say.
+struct Case {
+    what: String,
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for header in samples() {
+        let bytes = emitted(&header);
+        for at in 0..bytes.len() {
+            for mutated in mutations(bytes[at]) {
+                let mut bytes = bytes.clone();
+                bytes[at] = mutated;
+                let what = format!("byte {at} of {header:?}, become {mutated:#x}");
+                cases.push(Case { what, bytes, is_cut: false });
+            }
+            if at > 0 {
+                let what = format!("{header:?}, cut at byte {at}");
+                cases.push(Case { what, bytes: bytes[..at].to_vec(), is_cut: true });
+            }
+        }
+    }
+    cases
+}
+
+/// A frame goes over the link that is sound.
+fn assert_well(side: &mut Side, friend: &mut Side, link: LinkId, after: &str) {
+    let heard = |side: &Side| side.fates.frames.get(&SOUND).map_or(0, Vec::len);
+    let before = heard(side);
+    friend.until("room", |friend| friend.transport.send_inline(link, &FIRST, &[]).is_ok());
+    friend.transport.flush();
+    side.until(after, |side| heard(side) > before);
+    assert!(!side.fates.down.contains_key(&SOUND));
+}
+
+#[test]
+fn no_byte_of_a_header_changes_unnoticed() {
+    let mut side = Side::open(1);
+    let address = side.transport.address();
+    let mut friend = Side::open(SOUND);
+    let link = friend.transport.connect(address);
+    side.until("the sound link", |side| {
+        friend.transport.receive(64, &mut friend.fates);
+        friend.transport.flush();
+        side.fates.live.values().any(|instance| *instance == SOUND)
+    });
+
+    let cases = cases();
+    assert!(cases.len() > 1000);
+    for (batch, first) in cases.chunks(PEERS).zip((0..).step_by(PEERS)) {
+        let peers: Vec<TcpStream> = (first..)
+            .zip(batch)
+            .map(|(instance, case)| {
+                let stream = peer(address, instance, &case.bytes);
+                if case.is_cut {
+                    stream.shutdown(Shutdown::Write).unwrap();
+                }
+                stream
+            })
+            .collect();
+        let instances = first..first + batch.len() as u64;
+        // They are all still there, and nothing more comes from them: what they have said is enough.
+        side.until("the end of each spoilt link", |side| side.fates.down.len() as u64 == instances.end);
+        drop(peers);
+        for (instance, case) in instances.zip(batch) {
+            match &side.fates.down[&instance] {
+                LinkError::Protocol(_) if !case.is_cut => {}
+                LinkError::System(Errno::ECONNRESET) if case.is_cut => {}
+                error => panic!("{}: {error:?}", case.what),
+            }
+            assert_eq!(side.fates.frames[&instance], [FIRST], "{}", case.what);
+        }
+        assert_well(&mut side, &mut friend, link, "a frame of the sound link");
+    }
+}
+
+/// Whoever is connected to and says hello has said all of it, or is refused.
+#[test]
+fn no_byte_of_a_hello_changes_unnoticed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut cases = Vec::new();
+    for claimed in ["127.0.0.1:100", "[2001:db8::1%2]:65535"] {
+        let claimed: SocketAddr = claimed.parse().unwrap();
+        let hello = Hello { address: claimed.into(), instance: 0x0123_4567_89ab_cdef }.emit();
+        for at in 0..hello.len() {
+            for mutated in mutations(hello[at]) {
+                let mut hello = hello;
+                hello[at] = mutated;
+                cases.push((format!("byte {at} of the hello of {claimed}, become {mutated:#x}"), hello));
+            }
+        }
+    }
+    let mut side = Side::open(1);
+    for (what, hello) in cases {
+        let link = side.transport.connect(address.into());
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&hello).unwrap();
+        side.until(&what, |side| side.fates.refused.contains_key(&link));
+        let error = side.fates.refused.remove(&link);
+        assert!(matches!(error, Some(LinkError::Protocol(_))), "{what}: {error:?}");
+        assert!(side.fates.live.is_empty() && side.fates.down.is_empty(), "{what} is up");
+    }
+}
