@@ -71,7 +71,7 @@ impl Fabric {
     }
 
     /// What this fabric offers that meets the hints: as [`getinfo`](crate::getinfo()), with the providers that were
-    /// added.
+    /// added, and with the parameters of this fabric.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Fabric {
     ) -> Result<Vec<Info>, Error> {
         let attrs: Vec<ProviderAttr> = self.providers.iter().map(|provider| provider.attr()).collect();
         let hints = with_preferences(hints.unwrap_or(&Info::default()), &self.params);
-        getinfo_of(&attrs, node, service, flags, Some(&hints))
+        getinfo_of(&attrs, self.params.domain.as_deref(), node, service, flags, Some(&hints))
     }
 
     /// What the provider of a domain finds on this host that its users may want to know, one sentence each: whether

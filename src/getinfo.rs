@@ -9,10 +9,11 @@ mod negotiate;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, InfoFlags};
 use homespun_engine::transport::ProviderAttr;
+use tracing::warn;
 
 use crate::fabric::Fabric;
 use crate::info::{FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION};
-use crate::params::Params;
+use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, Ends, ends};
 
 /// Asks what there is to communicate with, best first: `fi_getinfo(3)`.
@@ -26,6 +27,9 @@ use crate::resolve::{self, Ends, ends};
 /// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that cost an
 /// application nothing when they are not granted: traffic class, prefix size, number of memory regions.
 /// [`FabricAttr::api_version`] is returned as the hints have it.
+///
+/// Where the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is offered; then also to
+/// those who ask for [`Caps::REMOTE_COMM`], which its capabilities in the answer lack if it stays on this host.
 ///
 /// With [`InfoFlags::PROV_ATTR_ONLY`] the answer is one `Info` in which only [`Info::fabric`] is filled in.
 ///
@@ -58,9 +62,10 @@ pub fn getinfo(
     Fabric::new().getinfo(node, service, flags, hints)
 }
 
-/// [`getinfo`] over these providers, the best one first.
+/// [`getinfo`] over these providers, the best one first; if there is an `only` domain, over its provider alone.
 pub(crate) fn getinfo_of(
     providers: &[ProviderAttr],
+    only: Option<&str>,
     node: Option<&str>,
     service: Option<&str>,
     flags: InfoFlags,
@@ -76,7 +81,7 @@ pub(crate) fn getinfo_of(
         return Ok(vec![provider_only(hints)]);
     }
 
-    let offers = offers(providers, hints)?;
+    let offers = offers(providers, only, hints)?;
     let ends = ends(node, service, flags, hints)?;
     let mut infos = Vec::new();
     let mut lacking = "an address format that the domain has";
@@ -147,13 +152,34 @@ struct Offer<'a> {
 
 /// What each of these providers offers. If none can meet the hints, the reason is that of the first whose domain was
 /// meant.
-fn offers<'a>(providers: &'a [ProviderAttr], hints: &Info) -> Result<Vec<Offer<'a>>, Error> {
+fn offers<'a>(
+    providers: &'a [ProviderAttr],
+    only: Option<&str>,
+    hints: &Info,
+) -> Result<Vec<Offer<'a>>, Error> {
+    let is_named =
+        |provider: &ProviderAttr, name: Option<&str>| name.is_none_or(|name| name == provider.domain);
+    let asked = hints.domain.name.as_deref();
     let mut offers = Vec::new();
     let mut reason = Misuse::NoData("a domain of that name");
-    let meant =
-        |provider: &&ProviderAttr| hints.domain.name.as_ref().is_none_or(|asked| *asked == provider.domain);
-    for provider in providers.iter().filter(meant).rev() {
-        match negotiate::offer(provider, hints) {
+    if let Some(name) = only {
+        if !providers.iter().any(|provider| is_named(provider, only)) {
+            warn!(variable = DOMAIN.variable(), name, "there is no such domain, so nothing is offered");
+            return Err(Misuse::NoData("a domain of the name that FI_HOMESPUN_DOMAIN gives").into());
+        }
+        if asked.is_some_and(|asked| asked != name) {
+            reason = Misuse::NoData("the domain that FI_HOMESPUN_DOMAIN names, and no other");
+        }
+    }
+    for provider in providers.iter().rev() {
+        if !is_named(provider, only) || !is_named(provider, asked) {
+            continue;
+        }
+        let offer = match only {
+            Some(_) => negotiate::offer(provider, &within_reach(provider, hints)),
+            None => negotiate::offer(provider, hints),
+        };
+        match offer {
             Ok(info) => offers.push(Offer { provider, info }),
             Err(refusal) => reason = refusal,
         }
@@ -163,6 +189,20 @@ fn offers<'a>(providers: &'a [ProviderAttr], hints: &Info) -> Result<Vec<Offer<'
     }
     offers.reverse();
     Ok(offers)
+}
+
+/// The hints without the wish for other hosts, if the provider does not reach them.
+///
+/// Libraries for parallel programs ask for `FI_REMOTE_COMM` without knowing where their peers are. A user who leaves
+/// them this one domain knows; the answer still says how far it reaches.
+fn within_reach(provider: &ProviderAttr, hints: &Info) -> Info {
+    let mut hints = hints.clone();
+    if !provider.remote {
+        for caps in [&mut hints.caps, &mut hints.tx.caps, &mut hints.rx.caps, &mut hints.domain.caps] {
+            caps.remove(Caps::REMOTE_COMM);
+        }
+    }
+    hints
 }
 
 /// The offer at each of these addresses whose format the provider has, in the provider's order of formats.

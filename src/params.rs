@@ -21,6 +21,13 @@ pub struct Param {
     pub help: &'static str,
 }
 
+/// The only domain that is offered.
+pub const DOMAIN: Param = Param {
+    name: "domain",
+    help: "The only domain that applications are offered: shm or tcp (default: all of them). It is offered also to \
+           those that ask for FI_REMOTE_COMM, which shm does not have",
+};
+
 /// The interface whose address an endpoint gives as its name.
 pub const IFACE: Param = Param {
     name: "iface",
@@ -51,11 +58,13 @@ pub const UNEXPECTED_BYTES: Param = Param {
 };
 
 /// All of them.
-pub const PARAMS: &[Param] = &[IFACE, CLOSE_LINGER_MS, SHM_ANY_TRACER, UNEXPECTED_BYTES];
+pub const PARAMS: &[Param] = &[DOMAIN, IFACE, CLOSE_LINGER_MS, SHM_ANY_TRACER, UNEXPECTED_BYTES];
 
 /// The values of all parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Params {
+    /// See [`DOMAIN`].
+    pub domain: Option<String>,
     /// See [`IFACE`].
     pub iface: Option<String>,
     /// See [`CLOSE_LINGER_MS`].
@@ -69,6 +78,7 @@ pub struct Params {
 impl Default for Params {
     fn default() -> Self {
         Params {
+            domain: None,
             iface: None,
             close_linger: Duration::from_millis(2000),
             shm_any_tracer: false,
@@ -122,9 +132,11 @@ impl Params {
             }
             flag
         };
+        let name = |param: Param| lookup(&param).filter(|name| !name.is_empty());
         let defaults = Params::default();
         Params {
-            iface: lookup(&IFACE).filter(|name| !name.is_empty()),
+            domain: name(DOMAIN),
+            iface: name(IFACE),
             close_linger: millis(CLOSE_LINGER_MS)
                 .map_or(defaults.close_linger, |ms| Duration::from_millis(ms.into())),
             shm_any_tracer: flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
@@ -149,7 +161,9 @@ mod tests {
             Params::from_lookup(|param| (*param == CLOSE_LINGER_MS).then(|| "soon".into())),
             Params::default()
         );
-        assert_eq!(Params::from_lookup(|param| (*param == IFACE).then(String::new)), Params::default());
+        for name in [DOMAIN, IFACE] {
+            assert_eq!(Params::from_lookup(|param| (*param == name).then(String::new)), Params::default());
+        }
         let maybe = |param: &Param| (*param == SHM_ANY_TRACER).then(|| "maybe".into());
         assert_eq!(Params::from_lookup(maybe), Params::default());
         let negative = |param: &Param| (*param == UNEXPECTED_BYTES).then(|| "-1".into());
@@ -177,6 +191,7 @@ mod tests {
     #[test]
     fn values_are_taken_by_their_variable() {
         let params = Params::from_lookup(|param| match param.variable().as_str() {
+            "FI_HOMESPUN_DOMAIN" => Some("shm".into()),
             "FI_HOMESPUN_IFACE" => Some("eth1".into()),
             "FI_HOMESPUN_CLOSE_LINGER_MS" => Some(" 50 ".into()),
             "FI_HOMESPUN_SHM_ANY_TRACER" => Some("Yes".into()),
@@ -187,6 +202,7 @@ mod tests {
         assert_eq!(
             params,
             Params {
+                domain: Some("shm".into()),
                 iface: Some("eth1".into()),
                 close_linger,
                 shm_any_tracer: true,

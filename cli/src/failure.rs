@@ -1,7 +1,9 @@
 //! Why the command failed, in the words that its user reads.
 
+use std::ffi::OsString;
 use std::io;
-use std::process::ExitStatus;
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use homespun::transport::LinkError;
@@ -177,6 +179,41 @@ pub(crate) enum Failure {
         /// What the system said.
         error: io::Error,
     },
+    /// The plugin for libfabric is not there.
+    #[error(
+        "there is no {plugin} in {}: build it with `cargo build --release -p homespun-libfabric`, or say where it is \
+         with --provider-dir",
+        .looked_in.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    NoPlugin {
+        /// The name of its file.
+        plugin: &'static str,
+        /// Where it was looked for.
+        looked_in: Vec<PathBuf>,
+    },
+    /// The command to be run is not there, and is one of Open MPI's.
+    #[error(
+        "there is no command {}: install Open MPI (openmpi-bin in Debian and Ubuntu, openmpi in Fedora)",
+        .command.display()
+    )]
+    NoMpi {
+        /// Its name.
+        command: OsString,
+    },
+    /// The command to be run is not there.
+    #[error("there is no command {}", .command.display())]
+    NoCommand {
+        /// Its name.
+        command: OsString,
+    },
+    /// The command to be run could not be.
+    #[error("cannot run {}: {error}", .command.display())]
+    NotExecuted {
+        /// Its name.
+        command: OsString,
+        /// What the system said.
+        error: io::Error,
+    },
     /// Results could not be written.
     #[error("cannot write the results: {0}")]
     Output(io::Error),
@@ -186,6 +223,16 @@ impl Failure {
     /// Whether whoever read the results has stopped doing so.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
+    /// The status that this command ends with: as `env(1)` has it for a command that could not be run, so that nobody
+    /// takes it for one of the command's own.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::NoMpi { .. } | Failure::NoCommand { .. } => ExitCode::from(127),
+            Failure::NotExecuted { .. } => ExitCode::from(126),
+            _ => ExitCode::FAILURE,
+        }
     }
 
     /// A failure to reach a peer that has not answered yet.

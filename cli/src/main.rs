@@ -10,6 +10,7 @@ mod failure;
 mod info;
 mod peer_process;
 mod pingpong;
+mod run;
 mod size;
 
 use std::process::ExitCode;
@@ -21,7 +22,8 @@ use crate::console::Console;
 /// The software fabric homespun, from the command line.
 ///
 /// homespun has the object model of libfabric (endpoints, completion queues, address vectors) over shared memory
-/// (domain shm) and TCP (domain tcp). This command shows what there is to communicate with, and measures it.
+/// (domain shm) and TCP (domain tcp). This command shows what there is to communicate with, measures it,
+/// and runs programs over it.
 #[derive(Debug, Parser)]
 #[command(name = "homespun", version, after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
 struct Arguments {
@@ -33,13 +35,15 @@ const EXIT_STATUS: &str = "\
 Exit status:
   0  what was asked for was done
   1  it could not be: nothing offers what was asked for, nobody answers, the peer was lost, data was wrong
-  2  the command was not understood";
+  2  the command was not understood
+With run it is that of the command which is run.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Info(info::Arguments),
     Pingpong(pingpong::Arguments),
     Bench(bench::Arguments),
+    Run(run::Arguments),
     #[command(hide = true)]
     Bare(bench::single::Arguments),
     #[command(hide = true)]
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments, &console),
         Command::Pingpong(arguments) => pingpong::run(&arguments, &mut console),
         Command::Bench(arguments) => bench::run(&arguments, &mut console),
+        Command::Run(arguments) => run::run(&arguments, &console),
         Command::Bare(arguments) => bench::single::run(&arguments, &console),
         Command::BenchFollower(arguments) => bench::follower::run(&arguments, &console),
     };
@@ -63,7 +68,7 @@ fn main() -> ExitCode {
             if !failure.is_closed_pipe() {
                 console.complain(&failure);
             }
-            ExitCode::FAILURE
+            failure.exit_code()
         }
     }
 }

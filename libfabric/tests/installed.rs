@@ -64,3 +64,20 @@ fn the_host_lists_the_parameters() {
     let is_value = |line: &str| line.starts_with("FI_HOMESPUN_CLOSE_LINGER_MS=") && line.contains('7');
     assert!(text.lines().any(is_value), "the value is missing in:\n{text}");
 }
+
+#[test]
+fn a_parameter_leaves_one_domain() {
+    let domains = |text: &str| -> Vec<String> {
+        let names = text.lines().filter_map(|line| line.trim().strip_prefix("domain: "));
+        names.map(str::to_owned).collect()
+    };
+    for domain in ["shm", "tcp"] {
+        let Some(text) = fi_info(&["-p", "homespun"], &[("FI_HOMESPUN_DOMAIN", domain)]) else { return };
+        let found = domains(&text);
+        assert!(!found.is_empty() && found.iter().all(|name| name == domain), "{text}");
+    }
+    let variables = [("FI_HOMESPUN_DOMAIN", "token-ring"), ("FI_LOG_LEVEL", "warn")];
+    let Some(text) = fi_info(&["-p", "homespun"], &variables) else { return };
+    assert!(domains(&text).is_empty(), "{text}");
+    assert!(text.contains("there is no such domain, so nothing is offered"), "{text}");
+}

@@ -19,7 +19,12 @@ fn provider(domain: &str) -> ProviderAttr {
 
 /// What these providers answer about a peer at the loopback interface.
 fn ask(providers: &[ProviderAttr], hints: &Info) -> Result<Vec<Info>, Error> {
-    getinfo_of(providers, Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, Some(hints))
+    ask_only(providers, None, hints)
+}
+
+/// As [`ask`], where a parameter leaves one domain only.
+fn ask_only(providers: &[ProviderAttr], only: Option<&str>, hints: &Info) -> Result<Vec<Info>, Error> {
+    getinfo_of(providers, only, Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, Some(hints))
 }
 
 fn domains(infos: &[Info]) -> Vec<&str> {
@@ -52,6 +57,49 @@ fn providers_are_answered_in_their_order_and_by_name() {
 }
 
 #[test]
+fn one_domain_may_be_left_by_a_parameter() {
+    let providers = [provider("tcp"), provider("shm")];
+    let any = Info::default();
+    assert_eq!(domains(&ask_only(&providers, Some("shm"), &any).expect("the one left")), ["shm"]);
+    let mut named = Info::default();
+    named.domain.name = Some("shm".into());
+    assert_eq!(domains(&ask_only(&providers, Some("shm"), &named).expect("the one left")), ["shm"]);
+    let reason = "the domain that FI_HOMESPUN_DOMAIN names, and no other";
+    assert_eq!(ask_only(&providers, Some("tcp"), &named), Err(Misuse::NoData(reason).into()));
+    let reason = "a domain of the name that FI_HOMESPUN_DOMAIN gives";
+    for hints in [any, named] {
+        let refused = ask_only(&providers, Some("token-ring"), &hints).expect_err("there is none");
+        assert_eq!(refused, Misuse::NoData(reason).into());
+        assert_eq!(refused.errno(), Errno::ENODATA);
+    }
+}
+
+#[test]
+fn the_domain_left_is_offered_also_to_who_asks_for_other_hosts() {
+    let providers = [provider("tcp"), ProviderAttr { remote: false, ..provider("shm") }];
+    let caps = Caps::MSG | Caps::LOCAL_COMM | Caps::REMOTE_COMM;
+    let mut hints = Info { caps, ..Info::default() };
+    hints.tx.caps = caps;
+    hints.domain.caps = Caps::REMOTE_COMM;
+    let found = ask_only(&providers, Some("shm"), &hints).expect("the one left");
+    assert_eq!(domains(&found), ["shm"]);
+    assert!(found[0].caps.contains(Caps::MSG | Caps::LOCAL_COMM), "{found:?}");
+    assert!(!found[0].caps.contains(Caps::REMOTE_COMM), "{found:?}");
+    assert_eq!(domains(&ask(&providers, &hints).expect("the one that reaches them")), ["tcp"]);
+}
+
+#[test]
+fn a_fabric_goes_by_its_parameters() {
+    let of = |domain: &str| Params { domain: Some(domain.into()), ..Params::default() };
+    let ask = |domain| Fabric::with_params(of(domain)).getinfo(None, None, InfoFlags::empty(), None);
+    for domain in ["shm", "tcp"] {
+        let found = ask(domain).expect("an answer");
+        assert!(domains(&found).iter().all(|name| *name == domain), "{found:?}");
+    }
+    assert_eq!(ask("token-ring").expect_err("there is none").errno(), Errno::ENODATA);
+}
+
+#[test]
 fn the_reason_is_that_of_the_domain_that_was_meant() {
     let local = ProviderAttr { remote: false, ..provider("shm") };
     let providers = [provider("tcp"), local];
@@ -66,7 +114,7 @@ fn the_reason_is_that_of_the_domain_that_was_meant() {
 #[test]
 fn formats_come_in_the_order_of_the_provider() {
     let found =
-        getinfo_of(&[provider("tcp")], None, Some("7471"), InfoFlags::SOURCE, None).expect("an answer");
+        getinfo_of(&[provider("tcp")], None, None, Some("7471"), InfoFlags::SOURCE, None).expect("an answer");
     assert_eq!(found[0].addr_format, Some(AddressFormat::SockaddrIn));
     let only = ProviderAttr { formats: vec![AddressFormat::SockaddrIn6], ..provider("tcp") };
     let refused = ask(&[only], &Info::default());
@@ -79,8 +127,8 @@ fn only_the_providers_attributes() {
     hints.fabric.api_version = Version::new(1, 17);
     let providers = [provider("auto"), provider("tcp")];
     let node = Some("no-such-host.invalid");
-    let found =
-        getinfo_of(&providers, node, None, InfoFlags::PROV_ATTR_ONLY, Some(&hints)).expect("one answer");
+    let found = getinfo_of(&providers, None, node, None, InfoFlags::PROV_ATTR_ONLY, Some(&hints))
+        .expect("one answer");
     let fabric = FabricAttr {
         name: Some(FABRIC_NAME.into()),
         prov_name: Some(PROVIDER_NAME.into()),
@@ -92,7 +140,7 @@ fn only_the_providers_attributes() {
 
 #[test]
 fn unknown_flags_are_refused() {
-    let refused = getinfo_of(&[provider("tcp")], None, None, InfoFlags::from_bits_retain(1 << 3), None);
+    let refused = getinfo_of(&[provider("tcp")], None, None, None, InfoFlags::from_bits_retain(1 << 3), None);
     assert_eq!(refused, Err(Misuse::Flags(8).into()));
 }
 
@@ -137,7 +185,7 @@ fn a_provider_that_stays_on_this_host_is_not_offered_for_another() {
     assert_eq!(domains(&found), ["shm", "tcp"]);
     let elsewhere = |providers: &[ProviderAttr]| {
         // TEST-NET-3 is for documentation; no host has it. There may be no route to it either.
-        getinfo_of(providers, Some("203.0.113.77"), Some("7471"), InfoFlags::NUMERIC_HOST, Some(&any))
+        getinfo_of(providers, None, Some("203.0.113.77"), Some("7471"), InfoFlags::NUMERIC_HOST, Some(&any))
     };
     if let Ok(found) = elsewhere(&[local.clone(), provider("tcp")]) {
         assert_eq!(domains(&found), ["tcp"]);

@@ -161,8 +161,13 @@ impl Port {
 
 /// The names of the domains that there are: shared memory first, then as `getinfo` has them.
 pub(crate) fn domains() -> Result<Vec<String>, Failure> {
+    domains_of(&Fabric::new())
+}
+
+/// As [`domains`], of this fabric.
+fn domains_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
-    for info in Fabric::new().getinfo(None, None, InfoFlags::empty(), None)? {
+    for info in fabric.getinfo(None, None, InfoFlags::empty(), None)? {
         names.extend(info.domain.name.filter(|name| !names.contains(name)));
     }
     names.sort_by_key(|name| name != "shm");
@@ -175,7 +180,16 @@ pub(crate) fn domains() -> Result<Vec<String>, Failure> {
 ///
 /// [`Failure::NoDomain`], which names those that there are.
 pub(crate) fn require_domain(asked: Option<&str>) -> Result<(), Failure> {
-    let there = domains()?;
+    require_domain_of(&Fabric::new(), asked)
+}
+
+/// As [`require_domain`], of this fabric.
+///
+/// # Errors
+///
+/// [`Failure::NoDomain`], which names those that there are.
+pub(crate) fn require_domain_of(fabric: &Fabric, asked: Option<&str>) -> Result<(), Failure> {
+    let there = domains_of(fabric)?;
     match asked.filter(|asked| !there.iter().any(|name| name == asked)) {
         Some(asked) => Err(Failure::NoDomain { asked: asked.to_owned(), there }),
         None => Ok(()),

@@ -31,8 +31,18 @@ pub(crate) struct Running {
 
 /// Starts the command with these arguments. Its standard input is empty.
 pub(crate) fn start(arguments: &[&str]) -> Running {
+    start_in(&[], arguments)
+}
+
+/// As [`start`], with these variables in the environment.
+pub(crate) fn start_in(variables: &[(&str, &str)], arguments: &[&str]) -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_homespun"));
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let stdout = lines(child.stdout.take().expect("a pipe"));
     let stderr = lines(child.stderr.take().expect("a pipe"));
@@ -42,6 +52,11 @@ pub(crate) fn start(arguments: &[&str]) -> Running {
 /// Runs the command to its end.
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
     start(arguments).finish()
+}
+
+/// As [`run`], with these variables in the environment.
+pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str]) -> Outcome {
+    start_in(variables, arguments).finish()
 }
 
 /// The domains that there are, as the command itself says: in the order in which it measures them.

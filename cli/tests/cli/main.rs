@@ -5,3 +5,4 @@ mod command;
 mod confined;
 mod info;
 mod pingpong;
+mod run;

@@ -1,0 +1,92 @@
+//! The environment in which libfabric and Open MPI use homespun.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::Command;
+
+use homespun::info::PROVIDER_NAME;
+use homespun::params;
+
+/// The directories in which libfabric looks for providers that it does not contain, separated by colons.
+pub(super) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
+
+/// The only provider that libfabric uses: `fi_getinfo(3)`.
+const FI_PROVIDER: &str = "FI_PROVIDER";
+
+/// What sends Open MPI's messages through libfabric to homespun. With each of these named there is nothing that it
+/// could fall back to: where homespun cannot be used, `MPI_Init` fails.
+const OPEN_MPI: [(&str, &str); 4] = [
+    ("OMPI_MCA_pml", "cm"),
+    ("OMPI_MCA_mtl", "ofi"),
+    ("OMPI_MCA_mtl_ofi_provider_include", PROVIDER_NAME),
+    // One-sided communication uses these, past pml and mtl.
+    ("OMPI_MCA_btl", "self"),
+];
+
+/// What would contradict it: lists of what to leave out, and other names of the same lists.
+const CONTRADICTIONS: [&str; 3] = [
+    "OMPI_MCA_mtl_ofi_provider_exclude",
+    "OMPI_MCA_opal_common_ofi_provider_exclude",
+    "OMPI_MCA_opal_common_ofi_provider_include",
+];
+
+/// Lets `mpirun` start more ranks than there are cores.
+const OVERSUBSCRIBE: (&str, &str) = ("OMPI_MCA_rmaps_base_oversubscribe", "1");
+
+/// What is changed in the environment of a command.
+#[derive(Debug)]
+pub(super) struct Environment {
+    set: Vec<(String, OsString)>,
+}
+
+impl Environment {
+    /// For a plugin in this directory, and for this domain or for all.
+    pub(super) fn new(plugin: &Path, domain: Option<&str>) -> Environment {
+        Environment::beside(plugin, domain, |name| env::var_os(name).is_some())
+    }
+
+    fn beside(plugin: &Path, domain: Option<&str>, is_set: impl Fn(&OsStr) -> bool) -> Environment {
+        let mut set = vec![
+            (FI_PROVIDER_PATH.to_owned(), plugin.as_os_str().to_owned()),
+            (FI_PROVIDER.to_owned(), PROVIDER_NAME.into()),
+        ];
+        set.extend(domain.map(|domain| (params::DOMAIN.variable(), domain.into())));
+        let wish = (!is_set(OVERSUBSCRIBE.0.as_ref())).then_some(OVERSUBSCRIBE);
+        set.extend(OPEN_MPI.into_iter().chain(wish).map(|(name, value)| (name.to_owned(), value.into())));
+        Environment { set }
+    }
+
+    /// Changes the environment of this command.
+    pub(super) fn give_to(self, command: &mut Command) {
+        for name in CONTRADICTIONS {
+            command.env_remove(name);
+        }
+        command.envs(self.set);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value<'a>(environment: &'a Environment, name: &str) -> Option<&'a OsStr> {
+        environment.set.iter().find(|(set, _)| set == name).map(|(_, value)| value.as_os_str())
+    }
+
+    #[test]
+    fn a_domain_is_named_only_if_one_is_asked_for() {
+        let of = |domain| Environment::beside(Path::new("/here"), domain, |_| false);
+        assert_eq!(value(&of(Some("shm")), "FI_HOMESPUN_DOMAIN"), Some("shm".as_ref()));
+        assert_eq!(value(&of(None), "FI_HOMESPUN_DOMAIN"), None);
+        assert_eq!(value(&of(None), "FI_PROVIDER_PATH"), Some("/here".as_ref()));
+    }
+
+    #[test]
+    fn a_wish_about_ranks_and_cores_is_respected() {
+        let of = |is_set: bool| Environment::beside(Path::new("/here"), None, move |_| is_set);
+        assert_eq!(value(&of(true), OVERSUBSCRIBE.0), None);
+        assert_eq!(value(&of(false), OVERSUBSCRIBE.0), Some("1".as_ref()));
+        assert_eq!(value(&of(true), "OMPI_MCA_pml"), Some("cm".as_ref()));
+    }
+}

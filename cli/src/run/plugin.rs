@@ -1,0 +1,74 @@
+//! Where the plugin is.
+
+use std::env;
+use std::path::{Path, PathBuf, absolute};
+
+use super::environment::FI_PROVIDER_PATH;
+use crate::failure::Failure;
+
+/// The plugin, as `cargo build` names it and as libfabric looks for it.
+const PLUGIN: &str = "libhomespun_fi.so";
+
+/// Where it may be, as seen from this program's directory: where cargo leaves it (a build of the plugin puts it beside
+/// the program, a build of tests in `deps`), and where an installation may have put it.
+const PLACES: [&str; 4] = ["", "deps", "../lib/homespun", "../lib"];
+
+/// The directory of the plugin, absolute: the one asked for, else the first of those where it may be.
+///
+/// # Errors
+///
+/// [`Failure::NoPlugin`], which names all that were looked at.
+pub(super) fn directory(asked: Option<&Path>) -> Result<PathBuf, Failure> {
+    first_with_plugin(asked.map_or_else(places, |asked| vec![asked.to_owned()]))
+}
+
+fn places() -> Vec<PathBuf> {
+    let program = env::current_exe().ok();
+    let beside = program.as_deref().and_then(Path::parent);
+    let mut places: Vec<PathBuf> =
+        beside.into_iter().flat_map(|beside| PLACES.map(|place| beside.join(place))).collect();
+    // A plugin that was built with this program is the best, but one that the user names is one too.
+    places.extend(env::var_os(FI_PROVIDER_PATH).iter().flat_map(env::split_paths));
+    places
+}
+
+fn first_with_plugin(places: Vec<PathBuf>) -> Result<PathBuf, Failure> {
+    // The command may change its directory before anybody looks for the plugin.
+    let places: Vec<PathBuf> = places.into_iter().filter_map(|place| absolute(place).ok()).collect();
+    match places.iter().find(|place| place.join(PLUGIN).is_file()) {
+        Some(place) => Ok(place.clone()),
+        None => Err(Failure::NoPlugin { plugin: PLUGIN, looked_in: places }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_first_directory_that_holds_the_plugin_is_taken() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let [empty, first, second] = ["empty", "first", "second"].map(|name| root.path().join(name));
+        for directory in [&empty, &first, &second] {
+            fs::create_dir(directory).expect("a temporary directory");
+        }
+        for directory in [&first, &second] {
+            fs::write(directory.join(PLUGIN), "").expect("a temporary directory");
+        }
+        let places = vec![empty.clone(), first.clone(), second];
+        assert_eq!(first_with_plugin(places).expect("it is there"), first);
+        let missing = first_with_plugin(vec![empty.clone()]).expect_err("it is not there").to_string();
+        assert!(missing.contains(&empty.display().to_string()), "{missing}");
+        assert!(missing.contains("cargo build --release -p homespun-libfabric"), "{missing}");
+    }
+
+    #[test]
+    fn a_directory_is_absolute() {
+        // The tests run in the directory of their package.
+        let missing = directory(Some(Path::new("src"))).expect_err("it is not there");
+        let Failure::NoPlugin { looked_in, .. } = missing else { panic!("{missing}") };
+        assert!(looked_in[0].is_absolute(), "{looked_in:?}");
+    }
+}

@@ -1,0 +1,155 @@
+//! `homespun run`.
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+
+use crate::command::{Outcome, run, run_in, start};
+
+/// The value of a variable, as `env` prints it.
+fn variable<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a str> {
+    outcome.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Whether some output of the command is missing only because there is no libfabric here, which it says.
+fn complaints(outcome: &Outcome) -> Vec<&str> {
+    outcome.stderr.lines().filter(|line| !line.contains("the system finds no libfabric.so.1")).collect()
+}
+
+#[test]
+fn the_command_gets_an_environment_for_libfabric_and_open_mpi() {
+    let outcome = run(&["run", "--domain", "shm", "--", "env"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert!(complaints(&outcome).is_empty(), "{outcome:?}");
+    let path = Path::new(variable(&outcome, "FI_PROVIDER_PATH").expect("a directory"));
+    assert!(path.is_absolute() && path.join("libhomespun_fi.so").is_file(), "{outcome:?}");
+    for (name, value) in [
+        ("FI_PROVIDER", "homespun"),
+        ("FI_HOMESPUN_DOMAIN", "shm"),
+        ("OMPI_MCA_pml", "cm"),
+        ("OMPI_MCA_mtl", "ofi"),
+        ("OMPI_MCA_mtl_ofi_provider_include", "homespun"),
+        ("OMPI_MCA_btl", "self"),
+        ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    ] {
+        assert_eq!(variable(&outcome, name), Some(value), "{name}: {outcome:?}");
+    }
+}
+
+#[test]
+fn what_the_environment_has_already_stays_unless_it_contradicts() {
+    let has = [
+        ("FI_PROVIDER", "tcp"),
+        ("FI_HOMESPUN_DOMAIN", "tcp"),
+        ("FI_HOMESPUN_CLOSE_LINGER_MS", "7"),
+        ("OMPI_MCA_pml", "ob1"),
+        ("OMPI_MCA_mtl_ofi_provider_exclude", "homespun"),
+        ("OMPI_MCA_rmaps_base_oversubscribe", "0"),
+    ];
+    let outcome = run_in(&has, &["run", "--", "env"]);
+    for (name, value) in [
+        ("FI_PROVIDER", Some("homespun")),
+        ("FI_HOMESPUN_DOMAIN", Some("tcp")),
+        ("FI_HOMESPUN_CLOSE_LINGER_MS", Some("7")),
+        ("OMPI_MCA_pml", Some("cm")),
+        ("OMPI_MCA_mtl_ofi_provider_exclude", None),
+        ("OMPI_MCA_rmaps_base_oversubscribe", Some("0")),
+    ] {
+        assert_eq!(variable(&outcome, name), value, "{name}: {outcome:?}");
+    }
+    let outcome = run_in(&has, &["run", "--domain", "shm", "--", "env"]);
+    assert_eq!(variable(&outcome, "FI_HOMESPUN_DOMAIN"), Some("shm"), "{outcome:?}");
+}
+
+#[test]
+fn the_command_takes_this_ones_place() {
+    let mut running = start(&["run", "--", "sh", "-c", "echo $$; exit 42"]);
+    let pid = running.await_line("");
+    assert_eq!(pid, running.child.id().to_string());
+    let outcome = running.finish();
+    assert_eq!(outcome.status.code(), Some(42), "{outcome:?}");
+    let outcome = run(&["run", "--", "sh", "-c", "kill -TERM $$"]);
+    assert_eq!(outcome.status.signal(), Some(libc::SIGTERM), "{outcome:?}");
+    // SIGPIPE ends programs that write to nobody. Rust's own ignore it, and must not pass that on.
+    let outcome = run(&["run", "--", "sh", "-c", "kill -PIPE $$"]);
+    assert_eq!(outcome.status.signal(), Some(libc::SIGPIPE), "{outcome:?}");
+}
+
+#[test]
+fn what_follows_two_dashes_is_the_commands() {
+    let outcome = run(&["run", "--", "printf", "%s,", "--domain", "--", "-np", "a b", "--help"]);
+    assert_eq!(outcome.stdout, "--domain,--,-np,a b,--help,", "{outcome:?}");
+    for arguments in
+        [["run"].as_slice(), &["run", "--"], &["run", "env"], &["run", "--no-such-option", "--", "env"]]
+    {
+        let outcome = run(arguments);
+        assert_eq!(outcome.status.code(), Some(2), "{arguments:?}: {outcome:?}");
+        assert_eq!(outcome.stdout, "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_run_is_said_with_a_status_of_its_own() {
+    let nowhere = tempfile::tempdir().expect("a temporary directory");
+    let path = [("PATH", nowhere.path().to_str().expect("a name in UTF-8"))];
+    for launcher in ["mpirun", "mpiexec", "orterun"] {
+        let outcome = run_in(&path, &["run", "--", launcher, "-np", "2", "app"]);
+        assert_eq!(outcome.status.code(), Some(127), "{outcome:?}");
+        let complaint = format!(
+            "homespun: there is no command {launcher}: install Open MPI (openmpi-bin in Debian and Ubuntu, openmpi in \
+             Fedora)"
+        );
+        assert_eq!(complaints(&outcome), [complaint]);
+    }
+    let outcome = run(&["run", "--", "no-such-command"]);
+    assert_eq!(outcome.status.code(), Some(127), "{outcome:?}");
+    assert_eq!(complaints(&outcome), ["homespun: there is no command no-such-command"]);
+
+    let file = nowhere.path().join("data");
+    File::create(&file).expect("a temporary file");
+    let outcome = run(&["run", "--", file.to_str().expect("a name in UTF-8")]);
+    assert_eq!(outcome.status.code(), Some(126), "{outcome:?}");
+    assert_eq!(
+        complaints(&outcome),
+        [format!("homespun: cannot run {}: Permission denied (os error 13)", file.display())]
+    );
+}
+
+#[test]
+fn a_plugin_that_is_not_there_is_said() {
+    let nowhere = tempfile::tempdir().expect("a temporary directory");
+    let directory = nowhere.path().to_str().expect("a name in UTF-8");
+    let outcome = run(&["run", "--provider-dir", directory, "--", "env"]);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert_eq!(outcome.stdout, "");
+    let complaint = format!(
+        "homespun: there is no libhomespun_fi.so in {directory}: build it with `cargo build --release -p \
+         homespun-libfabric`, or say where it is with --provider-dir\n"
+    );
+    assert_eq!(outcome.stderr, complaint);
+
+    File::create(nowhere.path().join("libhomespun_fi.so")).expect("a temporary file");
+    let outcome = run(&["run", "--provider-dir", directory, "--", "env"]);
+    assert_eq!(variable(&outcome, "FI_PROVIDER_PATH"), Some(directory), "{outcome:?}");
+}
+
+#[test]
+fn a_domain_that_is_not_there_is_said() {
+    let complaint = "homespun: there is no domain token-ring, only shm and tcp (ENODATA)\n";
+    let outcome = run(&["run", "--domain", "token-ring", "--", "env"]);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", complaint));
+}
+
+#[test]
+fn a_libfabric_that_cannot_be_loaded_is_said_and_the_command_runs_all_the_same() {
+    // The loader looks here first, and goes no further when it finds something that is no library.
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    fs::write(directory.path().join("libfabric.so.1"), "").expect("a temporary file");
+    let variables = [("LD_LIBRARY_PATH", directory.path().to_str().expect("a name in UTF-8"))];
+    let outcome = run_in(&variables, &["run", "--", "echo", "done"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert_eq!(outcome.stdout, "done\n");
+    assert!(outcome.stderr.starts_with("homespun: the system finds no libfabric.so.1, "), "{outcome:?}");
+    assert!(outcome.stderr.contains("libfabric1 in Debian"), "{outcome:?}");
+}

@@ -1,0 +1,434 @@
+/*
+ * Messages of every kind and size between the ranks of an MPI program, with every byte checked.
+ *
+ * Runs with two ranks or more. Rank 0 ends with a line that begins "every byte checked"; whatever is wrong is said on
+ * standard error, and ends all ranks.
+ */
+
+#include <mpi.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIB ((size_t) 1024)
+#define MIB (1024 * KIB)
+
+/* The longest message. */
+#define MESSAGE_MAX_BYTES (8 * MIB)
+
+/* Behind each buffer of a receive, for what must not be written. */
+#define GUARD_BYTES ((size_t) 64)
+#define GUARD 0xA5
+
+/* Sizes around everything that could be a limit: of a line, a frame, a ring, a protocol, a socket's buffer. */
+static const size_t SIZES_BYTES[] = {
+    0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 55, 56, 57, 63, 64, 65, 127, 128, 129, 255, 256, 257,
+    511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193, 16383, 16384, 16385,
+    32767, 32768, 32769, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 128 * KIB - 1, 128 * KIB, 128 * KIB + 1,
+    256 * KIB - 1, 256 * KIB, 256 * KIB + 1, 512 * KIB - 1, 512 * KIB, 512 * KIB + 1, MIB - 1, MIB, MIB + 1,
+    4 * MIB, MESSAGE_MAX_BYTES,
+};
+#define SIZES (sizeof SIZES_BYTES / sizeof *SIZES_BYTES)
+
+/* Those of them that are at most 16385 bytes, which many can be under way of at once. */
+#define SMALL_SIZES ((size_t) 45)
+
+static int rank, ranks;
+static uint64_t checked_messages, checked_bytes;
+
+/* Says what is wrong, and ends every rank. */
+static void fail(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "rank %d: ", rank);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    abort();
+}
+
+#define REQUIRE(condition) \
+    do { \
+        if (!(condition)) fail("line %d: not so: %s", __LINE__, #condition); \
+    } while (0)
+
+/* Eight bytes of a message: those from byte 8 * `index` on. Every message has a seed of its own. */
+static uint64_t word(uint64_t seed, size_t index) {
+    uint64_t mixed = (seed + index + 1) * 0x9E3779B97F4A7C15u;
+    mixed ^= mixed >> 29;
+    return mixed * 0xBF58476D1CE4E5B9u;
+}
+
+static uint64_t seed_of(int source, int dest, int tag) {
+    return ((uint64_t) source << 52) ^ ((uint64_t) dest << 42) ^ ((uint64_t) tag << 24);
+}
+
+static void fill(unsigned char *buffer, size_t bytes, uint64_t seed) {
+    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        uint64_t expected = word(seed, at / sizeof expected);
+        memcpy(buffer + at, &expected, bytes - at < sizeof expected ? bytes - at : sizeof expected);
+    }
+}
+
+/* Checks a message, and counts it. */
+static void check(const unsigned char *buffer, size_t bytes, uint64_t seed, const char *what) {
+    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+        uint64_t expected = word(seed, at / sizeof expected);
+        size_t here_bytes = bytes - at < sizeof expected ? bytes - at : sizeof expected;
+        if (memcmp(buffer + at, &expected, here_bytes) != 0)
+            fail("%s: wrong data in the 8 bytes from byte %zu on, of %zu", what, at, bytes);
+    }
+    checked_messages++;
+    checked_bytes += bytes;
+}
+
+static unsigned char *allocate(size_t bytes) {
+    unsigned char *buffer = malloc(bytes > 0 ? bytes : 1);
+    if (buffer == NULL) fail("no memory for %zu bytes", bytes);
+    return buffer;
+}
+
+/* A buffer for a receive of up to so many bytes, none of which has the value that it will get. */
+static unsigned char *room(size_t bytes) {
+    unsigned char *buffer = allocate(bytes + GUARD_BYTES);
+    memset(buffer, GUARD, bytes + GUARD_BYTES);
+    return buffer;
+}
+
+/* Readies a buffer from `room` for another receive. */
+static void clear(unsigned char *buffer, size_t bytes) {
+    memset(buffer, GUARD, bytes + GUARD_BYTES);
+}
+
+/* Checks what a receive says about its message, the message itself, and that nothing was written behind it. */
+static void check_received(const unsigned char *buffer, const MPI_Status *status, int source, int tag, size_t bytes,
+                           const char *what) {
+    int count;
+    MPI_Get_count(status, MPI_BYTE, &count);
+    if (status->MPI_SOURCE != source || status->MPI_TAG != tag || (size_t) count != bytes)
+        fail("%s: %d bytes with tag %d from %d, and not %zu bytes with tag %d from %d", what, count, status->MPI_TAG,
+             status->MPI_SOURCE, bytes, tag, source);
+    check(buffer, bytes, seed_of(source, rank, tag), what);
+    for (size_t at = bytes; at < bytes + GUARD_BYTES; at++)
+        if (buffer[at] != GUARD) fail("%s: byte %zu behind the message was written", what, at - bytes);
+}
+
+static unsigned char *message(int dest, int tag, size_t bytes) {
+    unsigned char *buffer = allocate(bytes);
+    fill(buffer, bytes, seed_of(rank, dest, tag));
+    return buffer;
+}
+
+static int next_rank(void) { return (rank + 1) % ranks; }
+static int previous_rank(void) { return (rank + ranks - 1) % ranks; }
+
+/* A small number that looks random, and is the same in every run. */
+static unsigned scramble(unsigned number) { return (unsigned) (word(0x5CA4B1E, number) >> 40); }
+
+typedef int send_function(const void *, int, MPI_Datatype, int, int, MPI_Comm);
+
+/* Messages of every size around the ring of ranks; one rank begins, so that no send needs a buffer to end. */
+static void one_by_one(send_function *send, const char *what) {
+    unsigned char *in = room(MESSAGE_MAX_BYTES);
+    for (size_t i = 0; i < SIZES; i++) {
+        size_t bytes = SIZES_BYTES[i];
+        int tag = 1000 + (int) i;
+        unsigned char *out = message(next_rank(), tag, bytes);
+        MPI_Status status;
+        clear(in, bytes);
+        if (rank == 0) send(out, (int) bytes, MPI_BYTE, next_rank(), tag, MPI_COMM_WORLD);
+        MPI_Recv(in, (int) bytes, MPI_BYTE, previous_rank(), tag, MPI_COMM_WORLD, &status);
+        if (rank != 0) send(out, (int) bytes, MPI_BYTE, next_rank(), tag, MPI_COMM_WORLD);
+        check_received(in, &status, previous_rank(), tag, bytes, what);
+        free(out);
+    }
+    free(in);
+}
+
+/* Every rank sends every size to every rank, itself included, all at once; whoever receives asks for no one in
+ * particular. What comes from one rank comes in the order in which it was sent. */
+static void from_anyone(void) {
+    int total = ranks * (int) SMALL_SIZES;
+    size_t max_bytes = SIZES_BYTES[SMALL_SIZES - 1];
+    MPI_Request *receives = calloc((size_t) total, sizeof *receives), *sends = calloc((size_t) total, sizeof *sends);
+    MPI_Status *statuses = calloc((size_t) total, sizeof *statuses);
+    unsigned char **in = calloc((size_t) total, sizeof *in), **out = calloc((size_t) total, sizeof *out);
+    int *next = calloc((size_t) ranks, sizeof *next);
+    for (int i = 0; i < total; i++) {
+        in[i] = room(max_bytes);
+        MPI_Irecv(in[i], (int) max_bytes, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &receives[i]);
+    }
+    for (int i = 0; i < total; i++) {
+        int dest = (rank + i) % ranks, tag = i / ranks;
+        size_t bytes = SIZES_BYTES[tag];
+        out[i] = message(dest, tag, bytes);
+        MPI_Isend(out[i], (int) bytes, MPI_BYTE, dest, tag, MPI_COMM_WORLD, &sends[i]);
+    }
+    MPI_Waitall(total, receives, statuses);
+    for (int i = 0; i < total; i++) {
+        int source = statuses[i].MPI_SOURCE;
+        REQUIRE(source >= 0 && source < ranks && next[source] < (int) SMALL_SIZES);
+        int tag = next[source]++;
+        check_received(in[i], &statuses[i], source, tag, SIZES_BYTES[tag], "from anyone");
+    }
+    MPI_Waitall(total, sends, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < total; i++) {
+        free(in[i]);
+        free(out[i]);
+    }
+    free(receives), free(sends), free(statuses), free(in), free(out), free(next);
+    /* Nobody's next messages may meet receives that take anything. */
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* As many receives as this are posted at once. */
+#define POSTED 150
+
+/* Many receives that are posted before anything is sent, and completed in another order. */
+static void preposted(void) {
+    MPI_Request receives[POSTED], sends[POSTED];
+    unsigned char *in[POSTED], *out[POSTED];
+    size_t bytes[POSTED];
+    int order[POSTED];
+    for (int i = 0; i < POSTED; i++) {
+        bytes[i] = i % 50 == 49 ? 300 * KIB + (size_t) i : scramble((unsigned) i) % 20000;
+        in[i] = room(bytes[i]);
+        MPI_Irecv(in[i], (int) bytes[i], MPI_BYTE, previous_rank(), i, MPI_COMM_WORLD, &receives[i]);
+        order[i] = i;
+    }
+    for (int i = POSTED - 1; i > 0; i--) {
+        int other = (int) (scramble(1000 + (unsigned) i) % (unsigned) (i + 1)), kept = order[i];
+        order[i] = order[other];
+        order[other] = kept;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < POSTED; i++) {
+        int tag = order[i];
+        out[i] = message(next_rank(), tag, bytes[tag]);
+        MPI_Isend(out[i], (int) bytes[tag], MPI_BYTE, next_rank(), tag, MPI_COMM_WORLD, &sends[i]);
+    }
+    for (int i = 0; i < POSTED; i++) {
+        int done;
+        MPI_Status status;
+        MPI_Waitany(POSTED, receives, &done, &status);
+        REQUIRE(done != MPI_UNDEFINED);
+        check_received(in[done], &status, previous_rank(), done, bytes[done], "preposted");
+        free(in[done]);
+    }
+    MPI_Waitall(POSTED, sends, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < POSTED; i++) free(out[i]);
+}
+
+/* Messages that are there before anybody asks for them, and are asked for from the last to the first. */
+static void unexpected(void) {
+    MPI_Request sends[SMALL_SIZES];
+    unsigned char *out[SMALL_SIZES];
+    for (int i = 0; i < (int) SMALL_SIZES; i++) {
+        out[i] = message(next_rank(), i, SIZES_BYTES[i]);
+        MPI_Isend(out[i], (int) SIZES_BYTES[i], MPI_BYTE, next_rank(), i, MPI_COMM_WORLD, &sends[i]);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = (int) SMALL_SIZES - 1; i >= 0; i--) {
+        MPI_Status status;
+        unsigned char *in = room(SIZES_BYTES[i]);
+        MPI_Recv(in, (int) SIZES_BYTES[i], MPI_BYTE, MPI_ANY_SOURCE, i, MPI_COMM_WORLD, &status);
+        check_received(in, &status, previous_rank(), i, SIZES_BYTES[i], "unexpected");
+        free(in);
+    }
+    MPI_Waitall((int) SMALL_SIZES, sends, MPI_STATUSES_IGNORE);
+    for (size_t i = 0; i < SMALL_SIZES; i++) free(out[i]);
+}
+
+/* A synchronous send ends when its receive is there, and not before. */
+static void synchronous(void) {
+    const int tag = 1, go = 2;
+    unsigned char *out = message(next_rank(), tag, 100), *in = room(100);
+    MPI_Request send;
+    MPI_Status status;
+    int done = 0;
+    MPI_Issend(out, 100, MPI_BYTE, next_rank(), tag, MPI_COMM_WORLD, &send);
+    for (int i = 0; i < 1000; i++) {
+        MPI_Test(&send, &done, MPI_STATUS_IGNORE);
+        REQUIRE(!done);
+    }
+    /* Only now may the next rank receive. */
+    MPI_Sendrecv(NULL, 0, MPI_BYTE, next_rank(), go, NULL, 0, MPI_BYTE, previous_rank(), go, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    MPI_Recv(in, 100, MPI_BYTE, previous_rank(), tag, MPI_COMM_WORLD, &status);
+    check_received(in, &status, previous_rank(), tag, 100, "synchronous");
+    MPI_Wait(&send, MPI_STATUS_IGNORE);
+    free(out), free(in);
+}
+
+/* A receive that nobody sends to ends when it is cancelled, and what comes later goes to the next one. */
+static void cancelled(void) {
+    unsigned char *never = room(100), *in = room(100), *out = message(next_rank(), 5, 100);
+    MPI_Request receive;
+    MPI_Status status;
+    int was_cancelled;
+    MPI_Irecv(never, 100, MPI_BYTE, previous_rank(), 5, MPI_COMM_WORLD, &receive);
+    MPI_Cancel(&receive);
+    MPI_Wait(&receive, &status);
+    MPI_Test_cancelled(&status, &was_cancelled);
+    REQUIRE(was_cancelled);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Sendrecv(out, 100, MPI_BYTE, next_rank(), 5, in, 100, MPI_BYTE, previous_rank(), 5, MPI_COMM_WORLD, &status);
+    check_received(in, &status, previous_rank(), 5, 100, "after a cancelled receive");
+    for (size_t at = 0; at < 100; at++) REQUIRE(never[at] == GUARD);
+    free(never), free(in), free(out);
+}
+
+/* Both directions at once. */
+static void exchanged(void) {
+    unsigned char *in = room(MESSAGE_MAX_BYTES);
+    for (size_t i = 0; i < SIZES; i++) {
+        size_t bytes = SIZES_BYTES[i];
+        int tag = 2000 + (int) i;
+        unsigned char *out = message(next_rank(), tag, bytes);
+        MPI_Status status;
+        clear(in, bytes);
+        MPI_Sendrecv(out, (int) bytes, MPI_BYTE, next_rank(), tag, in, (int) bytes, MPI_BYTE, previous_rank(), tag,
+                     MPI_COMM_WORLD, &status);
+        check_received(in, &status, previous_rank(), tag, bytes, "Sendrecv");
+        free(out);
+    }
+    free(in);
+}
+
+/* How a message is found out about before it is received. */
+enum probe { PROBE, IPROBE, MPROBE, IMPROBE, PROBES };
+
+static void probed(enum probe how) {
+    static const size_t sizes_bytes[] = { 0, 1, 57, 4097, 16384, 16385, 64 * KIB + 1, MIB };
+    const int count = sizeof sizes_bytes / sizeof *sizes_bytes, total = ranks * count;
+    MPI_Request *sends = calloc((size_t) total, sizeof *sends);
+    unsigned char **out = calloc((size_t) total, sizeof *out);
+    int *next = calloc((size_t) ranks, sizeof *next);
+    for (int i = 0; i < total; i++) {
+        int dest = (rank + i) % ranks, tag = 3000 + i / ranks;
+        size_t bytes = sizes_bytes[i / ranks];
+        out[i] = message(dest, tag, bytes);
+        MPI_Isend(out[i], (int) bytes, MPI_BYTE, dest, tag, MPI_COMM_WORLD, &sends[i]);
+    }
+    for (int i = 0; i < total; i++) {
+        MPI_Message found = MPI_MESSAGE_NULL;
+        MPI_Status status;
+        int is_there = 0, bytes;
+        switch (how) {
+        case PROBE:
+            MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+            break;
+        case IPROBE:
+            while (!is_there) MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &is_there, &status);
+            break;
+        case MPROBE:
+            MPI_Mprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, &status);
+            break;
+        default:
+            while (!is_there) MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &is_there, &found, &status);
+            break;
+        }
+        int source = status.MPI_SOURCE, tag = status.MPI_TAG;
+        REQUIRE(source >= 0 && source < ranks && next[source] < count && tag == 3000 + next[source]);
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        REQUIRE((size_t) bytes == sizes_bytes[next[source]++]);
+        unsigned char *in = room((size_t) bytes);
+        if (how == PROBE || how == IPROBE)
+            MPI_Recv(in, bytes, MPI_BYTE, source, tag, MPI_COMM_WORLD, &status);
+        else
+            MPI_Mrecv(in, bytes, MPI_BYTE, &found, &status);
+        check_received(in, &status, source, tag, (size_t) bytes, "probed");
+        free(in);
+    }
+    MPI_Waitall(total, sends, MPI_STATUSES_IGNORE);
+    /* A rank that is late must not find messages that belong to what comes next. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    int is_there;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &is_there, MPI_STATUS_IGNORE);
+    REQUIRE(!is_there);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < total; i++) free(out[i]);
+    free(sends), free(out), free(next);
+}
+
+/* The sizes of collective operations: of the whole, or of what one rank has for another. */
+static const size_t SHARES_BYTES[] = { 1, 8, 57, 1024, 4097, 16384, 65537, 256 * KIB, MIB };
+#define SHARES (sizeof SHARES_BYTES / sizeof *SHARES_BYTES)
+
+static void broadcast(void) {
+    unsigned char *buffer = allocate(MESSAGE_MAX_BYTES);
+    for (size_t i = 0; i <= SHARES; i++) {
+        size_t bytes = i < SHARES ? SHARES_BYTES[i] : MESSAGE_MAX_BYTES;
+        int root = (int) i % ranks;
+        uint64_t seed = seed_of(root, 0, 4000 + (int) i);
+        if (rank == root) fill(buffer, bytes, seed);
+        MPI_Bcast(buffer, (int) bytes, MPI_BYTE, root, MPI_COMM_WORLD);
+        check(buffer, bytes, seed, "Bcast");
+    }
+    free(buffer);
+}
+
+static void all_reduce(void) {
+    const size_t max = MESSAGE_MAX_BYTES / sizeof(uint64_t);
+    uint64_t *own = (uint64_t *) allocate(MESSAGE_MAX_BYTES), *sum = (uint64_t *) allocate(MESSAGE_MAX_BYTES);
+    static const size_t counts[] = { 1, 7, 8, 513, 2048, 2049, 8192, 32769, 131072, 0 };
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        size_t count = counts[i] > 0 ? counts[i] : max;
+        for (size_t at = 0; at < count; at++) own[at] = word(seed_of(rank, 0, 5000 + (int) i), at);
+        memset(sum, 0, count * sizeof *sum);
+        MPI_Allreduce(own, sum, (int) count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+        for (size_t at = 0; at < count; at++) {
+            uint64_t expected = 0;
+            for (int from = 0; from < ranks; from++) expected += word(seed_of(from, 0, 5000 + (int) i), at);
+            if (sum[at] != expected) fail("Allreduce: wrong number at %zu of %zu", at, count);
+        }
+        checked_messages++;
+        checked_bytes += count * sizeof *sum;
+    }
+    free(own), free(sum);
+}
+
+static void all_to_all(void) {
+    for (size_t i = 0; i < SHARES; i++) {
+        size_t bytes = SHARES_BYTES[i];
+        int tag = 6000 + (int) i;
+        unsigned char *out = allocate(bytes * (size_t) ranks), *in = room(bytes * (size_t) ranks);
+        for (int to = 0; to < ranks; to++) fill(out + bytes * (size_t) to, bytes, seed_of(rank, to, tag));
+        MPI_Alltoall(out, (int) bytes, MPI_BYTE, in, (int) bytes, MPI_BYTE, MPI_COMM_WORLD);
+        for (int from = 0; from < ranks; from++)
+            check(in + bytes * (size_t) from, bytes, seed_of(from, rank, tag), "Alltoall");
+        free(out), free(in);
+    }
+}
+
+int main(int count, char **arguments) {
+    MPI_Init(&count, &arguments);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    REQUIRE(ranks > 1);
+    REQUIRE(SIZES_BYTES[SMALL_SIZES - 1] == 16385);
+
+    one_by_one(MPI_Send, "Send");
+    one_by_one(MPI_Ssend, "Ssend");
+    exchanged();
+    from_anyone();
+    preposted();
+    unexpected();
+    synchronous();
+    cancelled();
+    broadcast();
+    all_reduce();
+    all_to_all();
+    for (enum probe how = PROBE; how < PROBES; how++) probed(how);
+
+    uint64_t own[] = { checked_messages, checked_bytes }, all[2];
+    MPI_Reduce(own, all, 2, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("every byte checked: %d ranks, %llu messages, %llu bytes\n", ranks, (unsigned long long) all[0],
+               (unsigned long long) all[1]);
+    MPI_Finalize();
+    return 0;
+}
