@@ -105,7 +105,9 @@ fn a_process_that_floods() {
     let mut completed = 0;
     // The first message makes the link, so that what links cost is there before the flood.
     party.send_and_wait(Send { buffers: vec![payload(0, 0)], to, data: Some(u64::MAX), ..Send::default() });
-    channel.tell(&AddressForm(party.endpoint.name().expect("an endpoint in service"))).expect("the test lives");
+    channel
+        .tell(&AddressForm(party.endpoint.name().expect("an endpoint in service")))
+        .expect("the test lives");
     let Ok(Some(())) = channel.hear() else { return };
     for number in 0..kind.count() {
         let buffers = vec![payload(number, kind.len_bytes(number))];
@@ -193,7 +195,7 @@ fn flood(transport: &Transport, kind: Kind) {
         receive.expect("room for a receive");
     };
     (0..POSTED.min(total as usize) as u64).for_each(post);
-    let mut next = vec![0; SENDERS];
+    let mut next = [0; SENDERS];
     for count in 0..total {
         let (completion, source) = receiver.completion_from();
         let sender = names.iter().position(|name| *name == source).expect("one of the senders");
