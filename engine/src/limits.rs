@@ -42,7 +42,7 @@ pub const UNEXPECTED_BUDGET_MAX_BYTES: usize = usize::MAX / 4;
 
 /// What a message costs its sender in credit beside its payload, in bytes: what the receiver needs to keep it until it is
 /// received. A request costs this much, and its payload nothing.
-pub const MESSAGE_COST_BYTES: u64 = 512;
+pub const MESSAGE_COST_BYTES: u64 = 768;
 
 /// How much credit a link begins with, in bytes, before the receiver has said anything.
 pub const CREDIT_INITIAL_BYTES: u64 = 32 << 10;

@@ -267,7 +267,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                     engine.received_at(receive_id, source, message, self.sink);
                     engine.count_match(id, message, number);
                 } else {
-                    engine.keep_eager(id, message, payload, number);
+                    engine.keep_eager(id, message, payload, number, self.sink);
                 }
             }
             Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
@@ -301,7 +301,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                         engine.pass(id, cost_bytes);
                         Place::Posted(receive)
                     }
-                    None => match engine.keep_eager(id, &message, &[], number) {
+                    None => match engine.keep_eager(id, &message, &[], number, self.sink) {
                         Some(unexpected) => Place::Unexpected(unexpected),
                         None => return,
                     },

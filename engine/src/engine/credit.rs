@@ -9,8 +9,9 @@
 //!       + (what links left behind that have ended)
 //! ```
 //!
-//! is within the budget, save that every link has [`CREDIT_INITIAL_BYTES`], however many there are. A link that is used
-//! gets a *window* of a sixteenth of what is free, so the first ones leave something to those that come later.
+//! is within the budget, save that every link has [`CREDIT_INITIAL_BYTES`], however many there are. Where links have come
+//! and gone and left so much behind that the budget is overdrawn all the same, a link that brings more ends. A link that
+//! is used gets a *window* of a sixteenth of what is free, so the first ones leave something to those that come later.
 
 use super::Engine;
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
@@ -25,6 +26,8 @@ const WINDOW_PARTS: u64 = 16;
 pub(super) struct Budget {
     limit_bytes: u64,
     used_bytes: u64,
+    /// How many links there are.
+    links: u64,
 }
 
 /// What a link's peer may send: the receiver's side.
@@ -60,11 +63,16 @@ pub(super) fn eager_cost_bytes(message: &Message) -> u64 {
 
 impl Budget {
     pub(super) fn new(limit_bytes: usize) -> Budget {
-        Budget { limit_bytes: limit_bytes as u64, used_bytes: 0 }
+        Budget { limit_bytes: limit_bytes as u64, used_bytes: 0, links: 0 }
     }
 
     fn free_bytes(&self) -> u64 {
         self.limit_bytes.saturating_sub(self.used_bytes)
+    }
+
+    /// Whether more is used than the links that are there account for.
+    pub(super) fn is_overdrawn(&self) -> bool {
+        self.used_bytes > self.limit_bytes + self.links * CREDIT_INITIAL_BYTES
     }
 
     /// Whether so much could be had if nothing else were kept.
@@ -90,6 +98,7 @@ impl Grant {
     /// What a link begins with.
     pub(super) fn initial(budget: &mut Budget) -> Grant {
         budget.used_bytes += CREDIT_INITIAL_BYTES;
+        budget.links += 1;
         Grant {
             granted_bytes: CREDIT_INITIAL_BYTES,
             spent_bytes: 0,
@@ -151,6 +160,7 @@ impl Grant {
 
     /// The link has ended: what was not spent returns, and what is kept is the budget's to account for.
     pub(super) fn end(self, budget: &mut Budget) {
+        budget.links -= 1;
         budget.free(self.granted_bytes - self.freed_bytes - self.kept_bytes);
     }
 }
@@ -277,6 +287,12 @@ mod tests {
                         if !grant.spend(cost_bytes) {
                             continue;
                         }
+                        if is_kept && budget.is_overdrawn() {
+                            let (grant, kept) = links.swap_remove(link % count);
+                            grant.end(&mut budget);
+                            left_behind.extend(kept);
+                            continue;
+                        }
                         if is_kept {
                             grant.keep(cost_bytes);
                             kept.push(cost_bytes);
@@ -300,7 +316,7 @@ mod tests {
                     Step::FetchReceived => fetched.pop().into_iter().for_each(|bytes| budget.free(bytes)),
                     Step::End(_) => {}
                 }
-                let allowed = LIMIT_BYTES as u64 + links.len() as u64 * CREDIT_INITIAL_BYTES;
+                let allowed = LIMIT_BYTES as u64 + (links.len() as u64 + 1) * CREDIT_INITIAL_BYTES;
                 prop_assert!(budget.used_bytes <= allowed, "{} used", budget.used_bytes);
                 for (grant, kept) in &links {
                     if kept.is_empty() {

@@ -79,13 +79,13 @@ impl Engine {
                 self.pass(id, MESSAGE_COST_BYTES);
                 (Place::Posted(receive), Stage::Pulling(remote))
             }
-            None => match self.keep_request(id, message) {
+            None => match self.keep_request(id, message, sink) {
                 Some(unexpected) => (Place::Unexpected(unexpected), Stage::Waiting(remote)),
                 None => return,
             },
         };
         let filling = Filling { message: *message, arrived_bytes: 0, place };
-        let fetch = self.fetches.insert(Fetch { filling, link: id, op, stage });
+        let fetch = self.fetches.insert(Box::new(Fetch { filling, link: id, op, stage }));
         if let Some(link) = self.links.of(id) {
             link.fetches.insert(op, fetch);
         }
@@ -107,9 +107,9 @@ impl Engine {
     /// Begins to fetch what nobody has asked for, as far as there is room for it.
     pub(super) fn fetch_deferred(&mut self) {
         while let Some(id) = self.deferred.front().copied() {
-            if let Some(Fetch { filling: Filling { place: Place::Unexpected(unexpected), .. }, .. }) =
-                self.fetches.get(id)
-                && !self.make_room_for(*unexpected)
+            if let Some(fetch) = self.fetches.get(id)
+                && let Place::Unexpected(unexpected) = fetch.filling.place
+                && !self.make_room_for(unexpected)
             {
                 return;
             }
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    fn take_fetch(&mut self, id: FetchId) -> Option<Fetch> {
+    fn take_fetch(&mut self, id: FetchId) -> Option<Box<Fetch>> {
         let fetch = self.fetches.remove(id)?;
         if let Some(link) = self.links.of(fetch.link) {
             link.fetches.remove(&fetch.op);

@@ -99,8 +99,9 @@ pub struct Engine {
     links: Links,
     sends: SlotMap<SendId, Send>,
     receives: SlotMap<ReceiveId, Receive>,
-    unexpected: SlotMap<UnexpectedId, Unexpected>,
-    fetches: SlotMap<FetchId, Fetch>,
+    // In boxes, since a table keeps the size that it once had, and these may have been very many.
+    unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
+    fetches: SlotMap<FetchId, Box<Fetch>>,
     /// What unexpected messages take, and may take.
     budget: Budget,
     /// Requests that nobody has asked for and that the budget had no room for, in the order of their arrival. Some may

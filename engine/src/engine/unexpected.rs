@@ -2,17 +2,20 @@
 
 use std::mem;
 
+use smallvec::SmallVec;
+
 use super::Engine;
 use super::arrival::clamp;
 use super::credit::eager_cost_bytes;
 use super::incoming::Place;
 use crate::completion::Sink;
+use crate::errno::Errno;
 use crate::error::OperationError;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::matching::Matching;
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
-use crate::transport::LinkId;
+use crate::transport::{LinkError, LinkId};
 use crate::wire::{Awaits, Header, Message};
 
 /// A message that nobody has asked for yet, or the part of it that has arrived.
@@ -20,7 +23,7 @@ use crate::wire::{Awaits, Header, Message};
 pub(super) struct Unexpected {
     pub(super) source: PeerId,
     pub(super) message: Message,
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Payload,
     /// What fetches the rest of it, if it has to be fetched.
     pub(super) fetch: Option<FetchId>,
     origin: Origin,
@@ -31,6 +34,11 @@ pub(super) struct Unexpected {
     /// The context of the peek that has claimed it.
     pub(super) claim: Option<u64>,
 }
+
+/// What has arrived of a message. Little has room beside what is known of it.
+pub(super) type Payload = SmallVec<[u8; SMALL_MAX_BYTES]>;
+
+const SMALL_MAX_BYTES: usize = 64;
 
 /// The message of a link that something is about.
 #[derive(Debug, Clone, Copy)]
@@ -43,39 +51,51 @@ struct Origin {
 }
 
 impl Engine {
-    /// Keeps an eager message, or the beginning of it, that no posted receive accepts. Its credit is spent already.
+    /// Keeps an eager message, or the beginning of it, that no posted receive accepts. Its credit is spent already. `None`
+    /// if the link has ended over it.
     pub(super) fn keep_eager(
         &mut self,
         link: LinkId,
         message: &Message,
         payload: &[u8],
         number: u64,
+        sink: &mut impl Sink,
     ) -> Option<UnexpectedId> {
         // All of it is covered by credit, so its length is more than a claim.
-        let mut bytes = Vec::with_capacity(clamp(message.len_bytes));
+        let mut bytes = Payload::with_capacity(clamp(message.len_bytes));
         bytes.extend_from_slice(payload);
-        self.keep(link, message, bytes, number, eager_cost_bytes(message))
+        self.keep(link, message, bytes, number, eager_cost_bytes(message), sink)
     }
 
     /// Keeps a request that no posted receive accepts.
-    pub(super) fn keep_request(&mut self, link: LinkId, message: &Message) -> Option<UnexpectedId> {
-        self.keep(link, message, Vec::new(), 0, MESSAGE_COST_BYTES)
+    pub(super) fn keep_request(
+        &mut self,
+        link: LinkId,
+        message: &Message,
+        sink: &mut impl Sink,
+    ) -> Option<UnexpectedId> {
+        self.keep(link, message, Payload::new(), 0, MESSAGE_COST_BYTES, sink)
     }
 
     fn keep(
         &mut self,
         link_id: LinkId,
         message: &Message,
-        bytes: Vec<u8>,
+        bytes: Payload,
         number: u64,
         cost_bytes: u64,
+        sink: &mut impl Sink,
     ) -> Option<UnexpectedId> {
+        if self.budget.is_overdrawn() {
+            self.abort(link_id, &LinkError::System(Errno::ENOBUFS), sink);
+            return None;
+        }
         let link = self.links.of(link_id)?;
         link.grant.keep(cost_bytes);
         link.unmatched_messages += 1;
         let source = link.peer;
         let origin = Origin { link: link_id, begun_at: link.begun_at, number };
-        let id = self.unexpected.insert(Unexpected {
+        let id = self.unexpected.insert(Box::new(Unexpected {
             source,
             message: *message,
             bytes,
@@ -84,7 +104,7 @@ impl Engine {
             cost_bytes,
             fetched_bytes: 0,
             claim: None,
-        });
+        }));
         self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
         self.renew_credit(link_id);
         Some(id)
@@ -103,10 +123,10 @@ impl Engine {
     }
 
     /// Takes a message out of its waiting room, and gives back what it held there. Matching must not know of it any more.
-    fn release(&mut self, id: UnexpectedId) -> Option<Unexpected> {
+    fn release(&mut self, id: UnexpectedId) -> Option<Box<Unexpected>> {
         let unexpected = self.unexpected.remove(id)?;
         self.budget.free(unexpected.fetched_bytes);
-        let Unexpected { cost_bytes, origin, .. } = unexpected;
+        let Unexpected { cost_bytes, origin, .. } = *unexpected;
         match self.links.of(origin.link).filter(|link| link.begun_at == origin.begun_at) {
             Some(link) => {
                 link.grant.free(cost_bytes, &mut self.budget);
@@ -130,7 +150,7 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         let Some(unexpected) = self.release(id) else { return };
-        let Unexpected { source, message, bytes, fetch, origin, .. } = unexpected;
+        let Unexpected { source, message, bytes, fetch, origin, .. } = *unexpected;
         receive.destination.copy_in(0, &bytes);
         let is_whole = fetch.is_none() && bytes.len() as u64 == message.len_bytes;
         drop(bytes);
@@ -145,7 +165,7 @@ impl Engine {
 
     /// Throws a message away that matching knows of no longer. What is still to come of it goes nowhere.
     pub(super) fn discard(&mut self, id: UnexpectedId) -> Option<(PeerId, Message)> {
-        let Unexpected { source, message, bytes, fetch, origin, .. } = self.release(id)?;
+        let Unexpected { source, message, bytes, fetch, origin, .. } = *self.release(id)?;
         if fetch.is_none() && bytes.len() as u64 == message.len_bytes {
             self.tell_matched(&message, origin);
         } else {

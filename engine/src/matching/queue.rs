@@ -12,6 +12,9 @@ const SCAN_MAX_ENTRIES: usize = 16;
 /// around one limit does not build an index over and over.
 const INDEX_MIN_ENTRIES: usize = SCAN_MAX_ENTRIES / 2;
 
+/// Queues with less room than this never shrink.
+const SHRINK_MIN_ENTRIES: usize = 256;
+
 /// Entries in the order of their arrival, each with what it is matched by and a name.
 ///
 /// Entries near either end are removed by closing the gap. Deeper ones leave a vacant slot behind; vacant
@@ -124,7 +127,9 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
     #[inline]
     fn take_at(&mut self, at: usize) -> Option<N> {
         if at == 0 && self.vacant == 0 && self.index.is_none() {
-            return self.slots.pop_front()?.entry.map(|(_, name)| name);
+            let slot = self.slots.pop_front()?;
+            self.shrink();
+            return slot.entry.map(|(_, name)| name);
         }
         let sequence = self.slots.get(at)?.sequence;
         let from_end = at.min(self.slots.len() - 1 - at);
@@ -141,6 +146,15 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
         Some(name)
     }
 
+    /// Gives memory back that the queue had when it was much longer.
+    #[inline]
+    fn shrink(&mut self) {
+        let room = self.slots.capacity();
+        if room > SHRINK_MIN_ENTRIES && self.slots.len() < room / 4 {
+            self.slots.shrink_to(room / 2);
+        }
+    }
+
     /// Restores what holds of vacant slots, and drops the index of a queue that has become short.
     fn tidy(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.entry.is_none()) {
@@ -154,5 +168,6 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
         if self.len() < INDEX_MIN_ENTRIES {
             self.index = None;
         }
+        self.shrink();
     }
 }

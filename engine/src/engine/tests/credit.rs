@@ -155,3 +155,29 @@ fn what_a_link_held_returns_to_the_budget() {
     }
     assert!(engine.budget.take(56_000), "all of it is free");
 }
+
+#[test]
+fn links_that_come_and_go_do_not_leave_more_behind_than_the_budget() {
+    let (_, _, mut transport, mut sink) = engine_with_peer();
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 100_000, ..Config::default() });
+    let mut kept_bytes = 0;
+    for instance in 0..20 {
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.link(LINK, LinkEvent::Up { peer: address(2), instance });
+        arrivals.frame(LINK, &untagged(30_000), &[7; 30_000]);
+        engine.transmit(&mut transport, &mut sink);
+        engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+        kept_bytes = engine.unexpected.len() * 30_000;
+    }
+    assert!(kept_bytes <= 100_000 + CREDIT_INITIAL_BYTES as usize, "{kept_bytes}");
+    assert!(transport.closed.len() > 10, "a link that brings more ends");
+
+    // When something is received, there is room again.
+    engine.post_receive(receive(30_000, 1), &mut sink).unwrap();
+    engine.post_receive(receive(30_000, 2), &mut sink).unwrap();
+    let before = (engine.unexpected.len(), transport.closed.len());
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 99 });
+    engine.arrivals(&mut sink).frame(LINK, &untagged(8), b"welcome!");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((engine.unexpected.len(), transport.closed.len()), (before.0 + 1, before.1));
+}
