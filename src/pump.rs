@@ -499,7 +499,8 @@ impl Sink for Queues<'_, '_> {
             return Ok(());
         }
         let Some(ring) = self.ring_for(completion.flags) else { return Ok(()) };
-        if !ring.has_room() {
+        let has_place = completion.reserved && cq.is_protected();
+        if !(has_place || ring.has_room()) {
             if cq.is_protected() {
                 return Err(completion);
             }
@@ -517,7 +518,8 @@ impl Sink for Queues<'_, '_> {
         }
         let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
         let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
-        if !ring.has_room() {
+        let has_place = failure.completion.reserved && cq.is_protected();
+        if !(has_place || ring.has_room()) {
             if cq.is_protected() {
                 return Err(failure);
             }

@@ -17,7 +17,8 @@ const READ_BATCH_ENTRIES: usize = 4;
 /// What a read takes under one lock.
 pub(super) type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>;
 
-/// The entries. The sum of `entries` and `reserved` never exceeds the queue's depth.
+/// The entries. The sum of `entries` and `reserved` never exceeds the queue's depth, but by the one entry that finds room
+/// in an empty queue all of whose places are reserved.
 pub(crate) struct Ring {
     entries: VecDeque<Entry>,
     reserved: usize,
@@ -82,9 +83,9 @@ impl Ring {
     /// Sets a place aside for a completion to come. Returns whether there was one.
     #[inline]
     pub(crate) fn reserve(&mut self) -> bool {
-        let has_room = self.has_room();
-        self.reserved += usize::from(has_room);
-        has_room
+        let has_place = self.entries.len() + self.reserved < self.limit_entries;
+        self.reserved += usize::from(has_place);
+        has_place
     }
 
     /// Gives a place back that was set aside in vain.
@@ -93,9 +94,12 @@ impl Ring {
         self.reserved -= 1;
     }
 
+    /// Whether there is room for a completion that has no place reserved. In an empty queue there always is: sends that
+    /// have reserved all places may wait for a receive that the application only posts when it has read this.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.entries.len() + self.reserved < self.limit_entries
+            || (self.entries.is_empty() && !self.is_overrun())
     }
 
     /// A completion was lost because there was no room. There is never room again, though what is there can be read.
@@ -112,13 +116,13 @@ impl Ring {
     /// Appends a completion. There must be room, or a reserved place that was just given back.
     #[inline]
     pub(crate) fn push_completed(&mut self, completion: Completion, source: FabricAddress) {
-        debug_assert!(self.has_room());
+        debug_assert!(self.entries.len() + self.reserved <= self.limit_entries);
         self.entries.push_back(Entry::Completed(completion, source));
     }
 
     /// Appends an error. There must be room, or a reserved place that was just given back.
     pub(crate) fn push_failed(&mut self, error: CompletionError) {
-        debug_assert!(self.has_room());
+        debug_assert!(self.entries.len() + self.reserved <= self.limit_entries);
         self.entries.push_back(Entry::Failed(Box::new(error)));
     }
 }
@@ -195,6 +199,20 @@ mod tests {
         assert_eq!(contexts(&mut ring), [1, 2]);
         assert_eq!(ring.unread(), 0, "a reserved place is nothing to read");
         assert!(ring.reserve() && ring.reserve() && !ring.reserve());
+    }
+
+    #[test]
+    fn an_empty_ring_has_room_for_one_though_all_its_places_are_reserved() {
+        let mut ring = Ring::new(DEPTH_ENTRIES);
+        while ring.reserve() {}
+        assert!(ring.has_room());
+        push(&mut ring, 1);
+        assert!(!ring.has_room() && !ring.reserve());
+        // What has a place is not kept from it.
+        ring.unreserve();
+        push(&mut ring, 2);
+        assert_eq!(contexts(&mut ring), [1, 2]);
+        assert!(ring.has_room());
     }
 
     #[test]
