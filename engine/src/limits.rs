@@ -29,6 +29,9 @@ pub const PULL_STEP_MAX_BYTES: usize = 4 << 20;
 /// How much is pulled in one pass, in bytes, before frames are looked at again; the step that goes beyond is the last.
 pub const PULL_PASS_MAX_BYTES: usize = 16 << 20;
 
+/// How many requests that nobody has asked for are looked at in a row whether there is room for them by now.
+pub const DEFERRED_STEP_MAX_FETCHES: usize = 16;
+
 /// How much memory of an endpoint unexpected messages may take in all by default, in bytes
 /// (`rx_attr.total_buffered_recv`).
 pub const UNEXPECTED_BUDGET_DEFAULT_BYTES: usize = 64 << 20;
@@ -54,4 +57,4 @@ pub const EAGER_MAX_BYTES: usize = 256 << 10;
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
 /// For how many passes a link to an endpoint that was replaced may bring nothing before it is ended.
-pub const FORMER_LINK_IDLE_PASSES_MAX: u32 = 1000;
+pub const FORMER_LINK_IDLE_PASSES_MAX: u32 = 100_000;

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::credit::eager_cost_bytes;
 use super::incoming::{Filling, Incoming, PartialRequest, Place};
+use super::links::Link;
 use smallvec::SmallVec;
 
 use crate::completion::{Failure, Sink};
@@ -11,6 +12,9 @@ use crate::operation::{Receive, ReceiveId};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkEvent, LinkId, Receiver, Space};
 use crate::wire::{Awaits, Header, Message};
+
+/// What a peer has done that sends a message for which it has no credit.
+const NOT_COVERED: &str = "sends more than it was granted";
 
 /// An engine that takes what a transport reports, and a sink for the completions that follow from it.
 #[derive(Debug)]
@@ -93,18 +97,14 @@ impl Engine {
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
 
-    /// An eager message has arrived on a link in whole. Returns its number.
+    /// An eager message has arrived on a link in whole, of which the beginning was admitted.
     #[inline(always)]
-    fn count_arrival(&mut self, id: LinkId, message: &Message) -> u64 {
-        let Some(link) = self.links.of(id) else { return 0 };
-        link.received_messages += 1;
-        if message.awaits == Awaits::Arrival && !link.owes_ack {
-            if !link.is_owing() {
-                self.owing.push(id);
-            }
-            link.owes_ack = true;
+    fn count_arrival(&mut self, id: LinkId, message: &Message) {
+        if let Some(link) = self.links.of(id)
+            && link.count_arrival(message)
+        {
+            self.owing.push(id);
         }
-        link.received_messages
     }
 
     /// An eager message is in the buffer of a receive, or was thrown away.
@@ -119,15 +119,34 @@ impl Engine {
     #[inline(always)]
     pub(super) fn admit(&mut self, id: LinkId, cost_bytes: u64, sink: &mut impl Sink) -> bool {
         let Some(link) = self.links.of(id) else { return false };
-        if link.fence_is_pending {
-            self.condemn(id, "sends a message behind a fence", sink);
-            return false;
+        let is_covered = link.grant.spend(cost_bytes);
+        if !is_covered {
+            self.condemn(id, NOT_COVERED, sink);
         }
+        is_covered
+    }
+
+    /// A message of this cost has arrived in whole. Returns its number, or `None` if it may not.
+    #[inline(always)]
+    fn admit_whole(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        cost_bytes: u64,
+        sink: &mut impl Sink,
+    ) -> Option<u64> {
+        // One look at the link for all of it: this is the way of every small message.
+        let link = self.links.of(id)?;
         if !link.grant.spend(cost_bytes) {
-            self.condemn(id, "sends more than it was granted", sink);
-            return false;
+            self.condemn(id, NOT_COVERED, sink);
+            return None;
         }
-        true
+        let begins_to_owe = link.count_arrival(message);
+        let number = link.received_messages;
+        if begins_to_owe {
+            self.owing.push(id);
+        }
+        Some(number)
     }
 
     /// A message of this cost was matched as it came.
@@ -193,6 +212,20 @@ impl Engine {
     }
 }
 
+impl Link {
+    /// Counts an eager message. Returns whether the link begins to owe its peer something for it.
+    #[inline(always)]
+    fn count_arrival(&mut self, message: &Message) -> bool {
+        self.received_messages += 1;
+        if message.awaits != Awaits::Arrival || self.owes_ack {
+            return false;
+        }
+        let begins_to_owe = !self.is_owing();
+        self.owes_ack = true;
+        begins_to_owe
+    }
+}
+
 impl<S: Sink> Arrivals<'_, S> {
     /// Puts the next bytes of a message where they belong.
     fn put(&mut self, id: LinkId, bytes: &[u8]) {
@@ -255,10 +288,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         match header {
             Header::Message(message) => {
                 let cost_bytes = eager_cost_bytes(message);
-                if !engine.admit(id, cost_bytes, self.sink) {
-                    return;
-                }
-                let number = engine.count_arrival(id, message);
+                let Some(number) = engine.admit_whole(id, message, cost_bytes, self.sink) else { return };
                 if let Some(receive_id) = engine.matched(source, message) {
                     engine.pass(id, cost_bytes);
                     if let Some(receive) = engine.receives.get_mut(receive_id) {
@@ -267,7 +297,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                     engine.received_at(receive_id, source, message, self.sink);
                     engine.count_match(id, message, number);
                 } else {
-                    engine.keep_eager(id, message, payload, number, self.sink);
+                    engine.keep_eager(id, message, payload, number);
                 }
             }
             Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
@@ -301,7 +331,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                         engine.pass(id, cost_bytes);
                         Place::Posted(receive)
                     }
-                    None => match engine.keep_eager(id, &message, &[], number, self.sink) {
+                    None => match engine.keep_eager(id, &message, &[], number) {
                         Some(unexpected) => Place::Unexpected(unexpected),
                         None => return,
                     },

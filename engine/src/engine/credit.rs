@@ -10,8 +10,11 @@
 //! ```
 //!
 //! is within the budget, save that every link has [`CREDIT_INITIAL_BYTES`], however many there are. Where links have come
-//! and gone and left so much behind that the budget is overdrawn all the same, a link that brings more ends. A link that
-//! is used gets a *window* of a sixteenth of what is free, so the first ones leave something to those that come later.
+//! and gone and left so much behind that the budget is overdrawn all the same, no link comes up; those that are there do
+//! not suffer for it. A link that is used gets a *window* of a sixteenth of what is free, so the first ones leave something
+//! to those that come later.
+
+use std::mem;
 
 use super::Engine;
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
@@ -28,6 +31,8 @@ pub(super) struct Budget {
     used_bytes: u64,
     /// How many links there are.
     links: u64,
+    /// What was used when a link found nothing: with less, it may find something.
+    starved_at_bytes: u64,
 }
 
 /// What a link's peer may send: the receiver's side.
@@ -63,7 +68,7 @@ pub(super) fn eager_cost_bytes(message: &Message) -> u64 {
 
 impl Budget {
     pub(super) fn new(limit_bytes: usize) -> Budget {
-        Budget { limit_bytes: limit_bytes as u64, used_bytes: 0, links: 0 }
+        Budget { limit_bytes: limit_bytes as u64, used_bytes: 0, links: 0, starved_at_bytes: 0 }
     }
 
     fn free_bytes(&self) -> u64 {
@@ -73,6 +78,11 @@ impl Budget {
     /// Whether more is used than the links that are there account for.
     pub(super) fn is_overdrawn(&self) -> bool {
         self.used_bytes > self.limit_bytes + self.links * CREDIT_INITIAL_BYTES
+    }
+
+    /// Whether less is used than when a link found nothing.
+    pub(super) fn may_feed(&self) -> bool {
+        self.used_bytes < self.starved_at_bytes
     }
 
     /// Whether so much could be had if nothing else were kept.
@@ -149,6 +159,7 @@ impl Grant {
         let more_bytes = window_bytes.saturating_sub(outstanding_bytes);
         if more_bytes < window_bytes / 4 {
             self.is_starved = true;
+            budget.starved_at_bytes = budget.starved_at_bytes.max(budget.used_bytes);
             return false;
         }
         self.is_starved = false;
@@ -195,11 +206,28 @@ impl Engine {
     #[cold]
     pub(super) fn renew_credit(&mut self, id: LinkId) {
         let Some(link) = self.links.of(id) else { return };
-        if link.grant.is_due() && link.grant.renew(&mut self.budget) && !link.owes_credit {
+        // A peer that does not read what it is told gets nothing more, so what it is to be told stays within bounds.
+        if link.owes_credit || !link.grant.is_due() {
+            return;
+        }
+        if link.grant.renew(&mut self.budget) {
             if !link.is_owing() {
                 self.owing.push(id);
             }
             link.owes_credit = true;
+        } else {
+            self.starved.insert(id);
+        }
+    }
+
+    /// Gives credit to links that found nothing, now that others have given something back. Their peers may have nothing
+    /// left to send, so nothing else would come back to them.
+    pub(super) fn feed_starved(&mut self) {
+        if self.budget.may_feed() {
+            self.budget.starved_at_bytes = 0;
+            for link in mem::take(&mut self.starved) {
+                self.renew_credit(link);
+            }
         }
     }
 }
@@ -271,11 +299,11 @@ mod tests {
         fn what_is_used_stays_within_the_budget(steps in prop::collection::vec(step(), 1..300)) {
             let mut budget = Budget::new(LIMIT_BYTES);
             let mut links: Vec<(Grant, Vec<u64>)> = Vec::new();
-            let (mut left_behind, mut fetched) = (Vec::new(), Vec::new());
+            let (mut left_behind, mut fetched, mut most_links) = (Vec::new(), Vec::new(), 0);
             for step in steps {
                 let count = links.len().max(1);
                 match step {
-                    Step::Open => links.push((Grant::initial(&mut budget), Vec::new())),
+                    Step::Open if !budget.is_overdrawn() => links.push((Grant::initial(&mut budget), Vec::new())),
                     Step::End(link) if link % count < links.len() => {
                         let (grant, kept) = links.swap_remove(link % count);
                         grant.end(&mut budget);
@@ -285,12 +313,6 @@ mod tests {
                         let Some((grant, kept)) = links.get_mut(link % count) else { continue };
                         let cost_bytes = MESSAGE_COST_BYTES + len_bytes;
                         if !grant.spend(cost_bytes) {
-                            continue;
-                        }
-                        if is_kept && budget.is_overdrawn() {
-                            let (grant, kept) = links.swap_remove(link % count);
-                            grant.end(&mut budget);
-                            left_behind.extend(kept);
                             continue;
                         }
                         if is_kept {
@@ -314,9 +336,10 @@ mod tests {
                     },
                     Step::Fetch(bytes) => fetched.extend(budget.take(bytes).then_some(bytes)),
                     Step::FetchReceived => fetched.pop().into_iter().for_each(|bytes| budget.free(bytes)),
-                    Step::End(_) => {}
+                    Step::Open | Step::End(_) => {}
                 }
-                let allowed = LIMIT_BYTES as u64 + (links.len() as u64 + 1) * CREDIT_INITIAL_BYTES;
+                most_links = most_links.max(links.len() as u64);
+                let allowed = LIMIT_BYTES as u64 + most_links * CREDIT_INITIAL_BYTES;
                 prop_assert!(budget.used_bytes <= allowed, "{} used", budget.used_bytes);
                 for (grant, kept) in &links {
                     if kept.is_empty() {

@@ -12,8 +12,8 @@
 //!    the fenced message     ----->
 //! ```
 //!
-//! Nothing follows a fence before its answer, so the receiver has nothing to count: what it keeps unmatched of a link was
-//! there before the fence.
+//! Messages follow a fence before its answer only if the fenced one was cancelled. The answer says nothing of them, so both
+//! sides remember what came before the fence. There is one at a time.
 
 use super::Engine;
 use super::links::{Link, Links};
@@ -27,35 +27,40 @@ use crate::wire::{Awaits, Header};
 pub(super) enum Fence {
     /// Nothing was asked for.
     Open,
-    /// The peer was asked.
-    Asked { matched: bool },
+    /// The peer was asked when the link had taken so much.
+    Asked { matched: bool, taken_frames: u64 },
     /// When the link had taken so much, all of it had arrived; or also been matched.
     Met { matched: bool, taken_frames: u64 },
 }
 
 impl Link {
-    /// Whether everything that the link has taken has completed, and reached the level of a fenced send.
-    fn is_fence_met(&self, awaits: Awaits) -> bool {
-        let all_completed = self.writing.is_none()
+    /// Whether everything that the link has taken has completed.
+    fn has_all_completed(&self) -> bool {
+        self.writing.is_none()
             && self.requests.is_empty()
             && self.awaiting_ack.is_empty()
-            && self.awaiting_match.is_empty();
-        let is_known = match (awaits, self.fence) {
+            && self.awaiting_match.is_empty()
+    }
+
+    /// Whether everything that the link has taken has reached the level of a fenced send, as far as this side knows.
+    fn is_known_to_reach(&self, awaits: Awaits) -> bool {
+        match (awaits, self.fence) {
             (Awaits::Nothing, _) => true,
             (_, Fence::Met { matched, taken_frames }) => {
                 taken_frames == self.taken_frames && (matched || awaits == Awaits::Arrival)
             }
             _ => self.taken_frames == 0,
-        };
-        all_completed && is_known
+        }
     }
 }
 
 impl Links {
-    /// Whether a send that is the next for its peer has to wait. Asks the peer for what has to be known.
+    /// Whether a send that is the next for its peer has to wait. Asks the peer for what has to be known. What went to a
+    /// former instance, on another of the peer's links, has to have completed too.
     pub(super) fn is_held_by_fence(
         &mut self,
         id: LinkId,
+        of_peer: &[LinkId],
         send: &Send,
         transport: &mut impl Transport,
     ) -> bool {
@@ -63,16 +68,17 @@ impl Links {
             return false;
         }
         let awaits = send.message.awaits;
+        if of_peer.iter().any(|other| self.get(*other).is_some_and(|link| !link.has_all_completed())) {
+            return true;
+        }
         let Some(link) = self.of(id) else { return false };
-        if link.is_fence_met(awaits) {
+        if link.is_known_to_reach(awaits) {
             return false;
         }
-        let has_all_completed = link.is_fence_met(Awaits::Nothing);
-        let is_asked = matches!(link.fence, Fence::Asked { .. });
-        if has_all_completed && !is_asked {
+        if !matches!(link.fence, Fence::Asked { .. }) {
             let matched = awaits == Awaits::Match;
             if transport.send_inline(id, &Header::Fence { matched }, &[]).is_ok() {
-                link.fence = Fence::Asked { matched };
+                link.fence = Fence::Asked { matched, taken_frames: link.taken_frames };
             }
         }
         true
@@ -83,11 +89,12 @@ impl Engine {
     /// The peer asks whether all that it has sent has arrived, which it has, and perhaps whether it was matched.
     pub(super) fn fence_asked(&mut self, id: LinkId, matched: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        if link.fence_is_pending {
-            return self.condemn(id, "sends a fence behind a fence", sink);
+        if link.fenced_messages > 0 || link.owed.contains(&Header::Fenced) {
+            return self.condemn(id, "sends a fence before the last one was answered", sink);
         }
+        link.received_fences += 1;
         if matched && link.unmatched_messages > 0 {
-            link.fence_is_pending = true;
+            link.fenced_messages = link.unmatched_messages;
         } else {
             self.owe(id, Header::Fenced);
         }
@@ -96,10 +103,10 @@ impl Engine {
     /// The peer answers.
     pub(super) fn fence_answered(&mut self, id: LinkId, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        let Fence::Asked { matched } = link.fence else {
+        let Fence::Asked { matched, taken_frames } = link.fence else {
             return self.condemn(id, "answers a fence that was not sent", sink);
         };
-        link.fence = Fence::Met { matched, taken_frames: link.taken_frames };
+        link.fence = Fence::Met { matched, taken_frames };
         let peer = link.peer;
         self.activate(peer);
     }

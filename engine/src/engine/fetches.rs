@@ -26,7 +26,7 @@ use super::arrival::clamp;
 use super::incoming::{Filling, Place};
 use crate::completion::Sink;
 use crate::error::OperationError;
-use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
+use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::FetchId;
 use crate::transport::{LinkId, Pull, Remote, Transport};
 use crate::wire::{Awaits, Header, Message};
@@ -39,6 +39,9 @@ pub(super) struct Fetch {
     /// The sender's number for it.
     op: u64,
     stage: Stage,
+    /// The credit that it holds because it was thrown away while its sender is asked for it: else a peer that never sends
+    /// it could offer more without end.
+    pub(super) held_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -79,13 +82,13 @@ impl Engine {
                 self.pass(id, MESSAGE_COST_BYTES);
                 (Place::Posted(receive), Stage::Pulling(remote))
             }
-            None => match self.keep_request(id, message, sink) {
+            None => match self.keep_request(id, message) {
                 Some(unexpected) => (Place::Unexpected(unexpected), Stage::Waiting(remote)),
                 None => return,
             },
         };
         let filling = Filling { message: *message, arrived_bytes: 0, place };
-        let fetch = self.fetches.insert(Box::new(Fetch { filling, link: id, op, stage }));
+        let fetch = self.fetches.insert(Box::new(Fetch { filling, link: id, op, stage, held_bytes: 0 }));
         if let Some(link) = self.links.of(id) {
             link.fetches.insert(op, fetch);
         }
@@ -104,16 +107,18 @@ impl Engine {
         }
     }
 
-    /// Begins to fetch what nobody has asked for, as far as there is room for it.
+    /// Begins to fetch what nobody has asked for, as far as there is room for it. What is too large now lets others pass:
+    /// it is left to its turn, or to the receive that matches it.
     pub(super) fn fetch_deferred(&mut self) {
-        while let Some(id) = self.deferred.front().copied() {
+        for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
+            let Some(id) = self.deferred.pop_front() else { return };
             if let Some(fetch) = self.fetches.get(id)
                 && let Place::Unexpected(unexpected) = fetch.filling.place
                 && !self.make_room_for(unexpected)
             {
-                return;
+                self.deferred.push_back(id);
+                continue;
             }
-            self.deferred.pop_front();
             self.begin_fetch(id);
         }
     }
@@ -124,6 +129,14 @@ impl Engine {
             fetch.filling.place = place;
             self.begin_fetch(id);
         }
+    }
+
+    /// Lets a message that was thrown away hold its credit, if its sender was asked for it. Returns whether it does.
+    pub(super) fn hold_until_fetched(&mut self, id: FetchId, cost_bytes: u64) -> bool {
+        let asked_for = self.fetches.get_mut(id).filter(|fetch| matches!(fetch.stage, Stage::Cleared));
+        let Some(fetch) = asked_for else { return false };
+        fetch.held_bytes = cost_bytes;
+        true
     }
 
     fn begin_fetch(&mut self, id: FetchId) {
@@ -268,6 +281,10 @@ impl Engine {
         let fetch = self.fetches.remove(id)?;
         if let Some(link) = self.links.of(fetch.link) {
             link.fetches.remove(&fetch.op);
+            if fetch.held_bytes > 0 {
+                link.grant.free(fetch.held_bytes, &mut self.budget);
+                self.renew_credit(fetch.link);
+            }
         }
         Some(fetch)
     }

@@ -4,12 +4,16 @@
 //! already. So a former link is read to its end, and used for nothing else. It ends by itself, unless the host of the
 //! former endpoint is gone without a word; then it ends when nothing has come of it for a while.
 
+use slotmap::SlotMap;
+
 use super::Engine;
+use super::fetches::Fetch;
 use super::incoming::Incoming;
 use super::links::Link;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::limits::FORMER_LINK_IDLE_PASSES_MAX;
+use crate::operation::FetchId;
 use crate::peer_id::PeerId;
 use crate::transport::{LinkError, LinkId};
 
@@ -29,6 +33,7 @@ struct Progress {
     messages: u64,
     fetches: usize,
     mid_message_bytes: u64,
+    fetched_bytes: u64,
 }
 
 impl Engine {
@@ -46,8 +51,12 @@ impl Engine {
                 continue;
             }
             link.is_former = true;
-            let former =
-                Former { link: id, begun_at: link.begun_at, progress: Progress::of(link), idle_passes: 0 };
+            let former = Former {
+                link: id,
+                begun_at: link.begun_at,
+                progress: Progress::of(link, &self.fetches),
+                idle_passes: 0,
+            };
             self.former.push(former);
             if self.peers.of(peer).transmit == Some(id) {
                 self.stop_sending_on(peer, &LinkError::System(Errno::ECONNRESET), sink);
@@ -58,12 +67,12 @@ impl Engine {
     /// Ends former links of which nothing has come for a while.
     pub(super) fn age_former_links(&mut self, sink: &mut impl Sink) {
         let mut overdue = Vec::new();
-        let links = &mut self.links;
+        let (links, fetches) = (&mut self.links, &self.fetches);
         self.former.retain_mut(|former| {
             let Some(link) = links.of(former.link).filter(|link| link.begun_at == former.begun_at) else {
                 return false;
             };
-            let progress = Progress::of(link);
+            let progress = Progress::of(link, fetches);
             former.idle_passes = if progress == former.progress { former.idle_passes + 1 } else { 0 };
             former.progress = progress;
             let is_overdue = former.idle_passes > FORMER_LINK_IDLE_PASSES_MAX;
@@ -77,11 +86,14 @@ impl Engine {
 }
 
 impl Progress {
-    fn of(link: &Link) -> Progress {
+    fn of(link: &Link, fetches: &SlotMap<FetchId, Box<Fetch>>) -> Progress {
         let mid_message_bytes = match &link.incoming {
             Some(Incoming::Message { filling, .. }) => filling.arrived_bytes,
             Some(Incoming::Data(_) | Incoming::Request(_)) | None => 0,
         };
-        Progress { messages: link.received_messages, fetches: link.fetches.len(), mid_message_bytes }
+        let arriving = link.fetches.values().filter_map(|fetch| fetches.get(*fetch));
+        let fetched_bytes = arriving.map(|fetch| fetch.filling.arrived_bytes).sum();
+        let (messages, fetches) = (link.received_messages, link.fetches.len());
+        Progress { messages, fetches, mid_message_bytes, fetched_bytes }
     }
 }

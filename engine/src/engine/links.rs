@@ -64,8 +64,11 @@ pub(super) struct Link {
     pub(super) grant: Grant,
     /// How many messages of the link are kept because nobody has received them.
     pub(super) unmatched_messages: u64,
-    /// Whether the peer waits to hear when there are none.
-    pub(super) fence_is_pending: bool,
+    /// How many fences the peer has sent.
+    pub(super) received_fences: u64,
+    /// How many of the messages that are kept came before the last of these, if the peer waits to hear when there are
+    /// none.
+    pub(super) fenced_messages: u64,
     /// Whether the peer waits to hear how many eager messages have arrived.
     pub(super) owes_ack: bool,
     /// Whether the peer was granted credit that it does not know of.
@@ -174,7 +177,8 @@ impl Links {
             cannot_pull: false,
             grant,
             unmatched_messages: 0,
-            fence_is_pending: false,
+            received_fences: 0,
+            fenced_messages: 0,
             owes_ack: false,
             owes_credit: false,
             owed: VecDeque::new(),
@@ -205,6 +209,10 @@ impl Engine {
     }
 
     pub(super) fn link_up(&mut self, id: LinkId, address: Address, instance: u64, sink: &mut impl Sink) {
+        if self.budget.is_overdrawn() {
+            debug!(%address, "refusing a link: links that have ended left too much behind");
+            return self.abort(id, &LinkError::System(Errno::ENOBUFS), sink);
+        }
         let peer = match self.links.of(id) {
             Some(link) => link.peer,
             None => {
@@ -266,22 +274,13 @@ impl Engine {
         let Some(link) = self.links.remove(id) else { return Vec::new() };
         let is_owing = link.is_owing();
         let may_be_retried = link.is_to_be_retried(error);
-        let Link {
-            peer,
-            is_up,
-            writing,
-            awaiting_ack,
-            awaiting_match,
-            incoming,
-            fetches,
-            grant,
-            requests,
-            ..
-        } = link;
+        let Link { peer, writing, awaiting_ack, awaiting_match, incoming, fetches, grant, requests, .. } =
+            link;
         let state = self.peers.of_mut(peer);
         state.links.retain(|other| *other != id);
-        let was_last = state.links.is_empty();
-        if was_last {
+        // Another link of it may have been up when this one never was.
+        let was_last_of_known = state.links.is_empty() && state.instance.is_some();
+        if state.links.is_empty() {
             state.instance = None;
         }
         let operation_error = OperationError::Link(error.clone());
@@ -306,15 +305,17 @@ impl Engine {
         }
         for fetch in fetches.into_values() {
             if let Some(fetch) = self.fetches.remove(fetch) {
+                self.budget.free(fetch.held_bytes);
                 self.abandon(peer, &fetch.filling, &operation_error, sink);
             }
         }
-        if is_up && was_last {
+        if was_last_of_known {
             self.fail_directed_receives(peer, &operation_error, sink);
         }
         if is_owing {
             self.owing.retain(|other| *other != id);
         }
+        self.starved.remove(&id);
         requests.into_sends()
     }
 
@@ -376,6 +377,7 @@ impl Engine {
     }
 
     /// Ends a link whose peer broke the protocol.
+    #[cold]
     pub(super) fn condemn(&mut self, id: LinkId, reason: &'static str, sink: &mut impl Sink) {
         debug!(?id, reason, "ending a link");
         self.abort(id, &LinkError::Protocol(reason), sink);

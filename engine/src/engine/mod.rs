@@ -15,7 +15,7 @@ mod tests;
 mod transmit;
 mod unexpected;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use slotmap::SlotMap;
 
@@ -118,6 +118,8 @@ pub struct Engine {
     active: VecDeque<PeerId>,
     /// Links on which the sender of something waits to hear of it. Each is listed once.
     owing: Vec<LinkId>,
+    /// Links for which no credit was left when it was time to give them some.
+    starved: BTreeSet<LinkId>,
     /// What is to be pulled, in turn. Some of it may have ended meanwhile.
     pulling: VecDeque<FetchId>,
     /// See [`limits::PULL_STEP_MAX_BYTES`].
@@ -148,6 +150,7 @@ impl Engine {
             reports: Reports::default(),
             active: VecDeque::new(),
             owing: Vec::new(),
+            starved: BTreeSet::new(),
             pulling: VecDeque::new(),
             pull_step_max_bytes: limits::PULL_STEP_MAX_BYTES,
             condemned: Vec::new(),
@@ -219,8 +222,8 @@ impl Engine {
     }
 
     /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, a
-    /// peek, else a send of which no link has taken a byte, nor told the peer of it. It ends with [`OperationError::Cancelled`]. Of several receives of one
-    /// kind, or sends to one peer, the oldest is taken.
+    /// peek, else a send of which no link has taken a byte, nor told the peer of it. It ends with
+    /// [`OperationError::Cancelled`]. Of several receives of one kind, or sends to one peer, the oldest is taken.
     ///
     /// # Errors
     ///

@@ -135,6 +135,9 @@ impl Engine {
         if !self.pulling.is_empty() {
             self.pull(transport, sink);
         }
+        if !self.starved.is_empty() {
+            self.feed_starved();
+        }
         if !self.owing.is_empty() {
             self.pay_debts(transport);
         }
@@ -162,7 +165,7 @@ impl Engine {
                 self.peers.of_mut(peer).queue.pop_front();
                 continue;
             };
-            if self.links.is_held_by_fence(link, send, transport) {
+            if self.links.is_held_by_fence(link, &self.peers.of(peer).links, send, transport) {
                 return true;
             }
             let way = self
@@ -310,15 +313,16 @@ impl Link {
             let ack = Header::Ack { received: self.received_messages };
             self.owes_ack = transport.send_inline(id, &ack, &[]).is_err();
         }
-        if self.owes_credit && !self.owes_ack {
-            let credit = Header::Credit { granted_bytes: self.grant.granted_bytes };
-            self.owes_credit = transport.send_inline(id, &credit, &[]).is_err();
-        }
         while !self.owes_ack
             && let Some(header) = self.owed.front()
             && transport.send_inline(id, header, &[]).is_ok()
         {
             self.owed.pop_front();
+        }
+        // Last, so that what waits before it is no more than what the credit before this one allowed.
+        if self.owes_credit && !self.owes_ack && self.owed.is_empty() {
+            let credit = Header::Credit { granted_bytes: self.grant.granted_bytes };
+            self.owes_credit = transport.send_inline(id, &credit, &[]).is_err();
         }
         !self.is_owing()
     }

@@ -1,7 +1,5 @@
 //! Messages that have arrived before a receive for them was posted, and what becomes of them.
 
-use std::mem;
-
 use smallvec::SmallVec;
 
 use super::Engine;
@@ -9,13 +7,12 @@ use super::arrival::clamp;
 use super::credit::eager_cost_bytes;
 use super::incoming::Place;
 use crate::completion::Sink;
-use crate::errno::Errno;
 use crate::error::OperationError;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::matching::Matching;
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
-use crate::transport::{LinkError, LinkId};
+use crate::transport::LinkId;
 use crate::wire::{Awaits, Header, Message};
 
 /// A message that nobody has asked for yet, or the part of it that has arrived.
@@ -46,35 +43,32 @@ struct Origin {
     link: LinkId,
     /// Tells the link from others that have its number later.
     begun_at: u64,
+    /// How many fences the link had brought before.
+    fences: u64,
     /// The number among the link's eager messages, if it is one.
     number: u64,
 }
 
 impl Engine {
-    /// Keeps an eager message, or the beginning of it, that no posted receive accepts. Its credit is spent already. `None`
-    /// if the link has ended over it.
+    /// Keeps an eager message, or the beginning of it, that no posted receive accepts. Its credit is spent already.
     pub(super) fn keep_eager(
         &mut self,
         link: LinkId,
         message: &Message,
         payload: &[u8],
         number: u64,
-        sink: &mut impl Sink,
     ) -> Option<UnexpectedId> {
-        // All of it is covered by credit, so its length is more than a claim.
-        let mut bytes = Payload::with_capacity(clamp(message.len_bytes));
+        // All of it is covered by credit, so its length is more than a claim. But a budget may be larger than the memory
+        // that there is; then what is kept grows as it comes.
+        let mut bytes = Payload::new();
+        let _has_room = bytes.try_reserve_exact(clamp(message.len_bytes)).is_ok();
         bytes.extend_from_slice(payload);
-        self.keep(link, message, bytes, number, eager_cost_bytes(message), sink)
+        self.keep(link, message, bytes, number, eager_cost_bytes(message))
     }
 
     /// Keeps a request that no posted receive accepts.
-    pub(super) fn keep_request(
-        &mut self,
-        link: LinkId,
-        message: &Message,
-        sink: &mut impl Sink,
-    ) -> Option<UnexpectedId> {
-        self.keep(link, message, Payload::new(), 0, MESSAGE_COST_BYTES, sink)
+    pub(super) fn keep_request(&mut self, link: LinkId, message: &Message) -> Option<UnexpectedId> {
+        self.keep(link, message, Payload::new(), 0, MESSAGE_COST_BYTES)
     }
 
     fn keep(
@@ -84,17 +78,12 @@ impl Engine {
         bytes: Payload,
         number: u64,
         cost_bytes: u64,
-        sink: &mut impl Sink,
     ) -> Option<UnexpectedId> {
-        if self.budget.is_overdrawn() {
-            self.abort(link_id, &LinkError::System(Errno::ENOBUFS), sink);
-            return None;
-        }
         let link = self.links.of(link_id)?;
         link.grant.keep(cost_bytes);
         link.unmatched_messages += 1;
         let source = link.peer;
-        let origin = Origin { link: link_id, begun_at: link.begun_at, number };
+        let origin = Origin { link: link_id, begun_at: link.begun_at, fences: link.received_fences, number };
         let id = self.unexpected.insert(Box::new(Unexpected {
             source,
             message: *message,
@@ -117,28 +106,47 @@ impl Engine {
         if !self.budget.take(len_bytes) {
             return false;
         }
+        if unexpected.bytes.try_reserve_exact(clamp(len_bytes)).is_err() {
+            self.budget.free(len_bytes);
+            return false;
+        }
         unexpected.fetched_bytes = len_bytes;
-        unexpected.bytes.reserve_exact(clamp(len_bytes));
         true
     }
 
     /// Takes a message out of its waiting room, and gives back what it held there. Matching must not know of it any more.
     fn release(&mut self, id: UnexpectedId) -> Option<Box<Unexpected>> {
+        let unexpected = self.take_out(id)?;
+        self.free_cost(&unexpected);
+        Some(unexpected)
+    }
+
+    /// As [`release`](Self::release), but what it has cost its sender is still to be given back.
+    fn take_out(&mut self, id: UnexpectedId) -> Option<Box<Unexpected>> {
         let unexpected = self.unexpected.remove(id)?;
         self.budget.free(unexpected.fetched_bytes);
+        let origin = unexpected.origin;
+        if let Some(link) = self.links.of(origin.link).filter(|link| link.begun_at == origin.begun_at) {
+            link.unmatched_messages -= 1;
+            if link.fenced_messages > 0 && origin.fences < link.received_fences {
+                link.fenced_messages -= 1;
+                if link.fenced_messages == 0 {
+                    self.owe(origin.link, Header::Fenced);
+                }
+            }
+        }
+        Some(unexpected)
+    }
+
+    fn free_cost(&mut self, unexpected: &Unexpected) {
         let Unexpected { cost_bytes, origin, .. } = *unexpected;
         match self.links.of(origin.link).filter(|link| link.begun_at == origin.begun_at) {
             Some(link) => {
                 link.grant.free(cost_bytes, &mut self.budget);
-                link.unmatched_messages -= 1;
-                if link.unmatched_messages == 0 && mem::take(&mut link.fence_is_pending) {
-                    self.owe(origin.link, Header::Fenced);
-                }
                 self.renew_credit(origin.link);
             }
             None => self.budget.free(cost_bytes),
         }
-        Some(unexpected)
     }
 
     /// Gives a message that came early to a receive that was just posted. If it is still arriving, the rest of it is
@@ -165,7 +173,11 @@ impl Engine {
 
     /// Throws a message away that matching knows of no longer. What is still to come of it goes nowhere.
     pub(super) fn discard(&mut self, id: UnexpectedId) -> Option<(PeerId, Message)> {
-        let Unexpected { source, message, bytes, fetch, origin, .. } = *self.release(id)?;
+        let unexpected = self.take_out(id)?;
+        if !unexpected.fetch.is_some_and(|fetch| self.hold_until_fetched(fetch, unexpected.cost_bytes)) {
+            self.free_cost(&unexpected);
+        }
+        let Unexpected { source, message, bytes, fetch, origin, .. } = *unexpected;
         if fetch.is_none() && bytes.len() as u64 == message.len_bytes {
             self.tell_matched(&message, origin);
         } else {

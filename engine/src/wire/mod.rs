@@ -82,8 +82,8 @@ pub enum Header {
         /// [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES).
         granted_bytes: u64,
     },
-    /// "Say [`Fenced`](Header::Fenced) when all messages before this have arrived": no message follows before that. Has no
-    /// payload.
+    /// "Say [`Fenced`](Header::Fenced) when all messages before this have arrived": no other fence follows before that, and
+    /// messages only if nobody waits for the answer any more. Has no payload.
     Fence {
         /// Whether they are to be matched or thrown away too.
         matched: bool,

@@ -181,3 +181,127 @@ fn links_that_come_and_go_do_not_leave_more_behind_than_the_budget() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((engine.unexpected.len(), transport.closed.len()), (before.0 + 1, before.1));
 }
+
+fn request(op: u64, len_bytes: u64, awaits: Awaits) -> Header {
+    let message = Message { len_bytes, tag: None, data: None, awaits };
+    Header::Request { message, op, remote_bytes: 0 }
+}
+
+#[test]
+fn a_request_that_finds_no_room_holds_up_no_smaller_one() {
+    let (_, _, mut transport, mut sink) = engine_with_peer();
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 200_000, ..Config::default() });
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
+    engine.arrivals(&mut sink).frame(LINK, &request(1, 199_999, Awaits::Arrival), b"");
+    engine.arrivals(&mut sink).frame(LinkId(8), &request(1, 100, Awaits::Arrival), b"");
+    engine.transmit(&mut transport, &mut sink);
+    let clear = Header::Clear { op: 1, cannot_pull: false };
+    assert_eq!(transport.sent, [(LinkId(8), clear, Vec::new())]);
+}
+
+#[test]
+fn a_link_for_which_nothing_was_left_gets_credit_when_others_give_some_back() {
+    let (_, _, mut transport, mut sink) = engine_with_peer();
+    let other = LinkId(8);
+    let mut engine = Engine::new(Config::default());
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link(other, LinkEvent::Up { peer: address(3), instance: 1 });
+    let free_bytes = Config::default().unexpected_budget_bytes as u64 - 2 * CREDIT_INITIAL_BYTES;
+    engine.arrivals(&mut sink).frame(other, &request(1, free_bytes, Awaits::Nothing), b"");
+    engine.transmit(&mut transport, &mut sink);
+    // What the application waits for comes after these, which it does not receive yet.
+    for _ in 0..FIRST_MESSAGES {
+        engine.arrivals(&mut sink).frame(LINK, &untagged(0), b"");
+    }
+    engine.transmit(&mut transport, &mut sink);
+    let has_credit = |transport: &Scripted| {
+        transport
+            .sent
+            .iter()
+            .any(|(link, header, _)| *link == LINK && matches!(header, Header::Credit { .. }))
+    };
+    assert!(!has_credit(&transport));
+    let from_other = Criteria { source: Some(engine.peer(address(3))), ..Criteria::any() };
+    engine.post_receive(ReceiveRequest { criteria: from_other, ..receive(1, 1) }, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert!(has_credit(&transport));
+}
+
+#[test]
+fn a_peer_that_reads_nothing_gets_no_credit_that_it_cannot_know_of() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let awaiting = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Match };
+    let mut most_owed = 0;
+    for context in 0..200_000 {
+        engine.post_receive(receive(0, context), &mut sink).unwrap();
+        engine.arrivals(&mut sink).frame(LINK, &Header::Message(awaiting), b"");
+        sink.take();
+        transport.answers = [Sent::Full; 4].into();
+        engine.transmit(&mut transport, &mut sink);
+        let Some(link) = engine.links.get(LINK) else { break };
+        most_owed = most_owed.max(link.owed.len());
+    }
+    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+    assert!(most_owed < 20_000, "{most_owed}");
+}
+
+#[test]
+fn what_was_thrown_away_before_it_came_costs_credit_until_it_comes() {
+    let (_, _, mut transport, mut sink) = engine_with_peer();
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: 100_000, ..Config::default() });
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    for op in 0..10_000 {
+        engine.arrivals(&mut sink).frame(LINK, &request(op, 10, Awaits::Nothing), b"");
+        engine.transmit(&mut transport, &mut sink);
+        let waiting: Vec<_> = engine.unexpected.keys().collect();
+        for id in waiting {
+            engine.untagged.remove_unexpected(id);
+            engine.discard(id);
+        }
+        if engine.links.get(LINK).is_none() {
+            break;
+        }
+    }
+    assert!(engine.fetches.len() < 200, "{} are expected", engine.fetches.len());
+    assert!(engine.budget.take(100_000), "all of it is free once the link has ended");
+}
+
+#[test]
+fn memory_that_is_not_there_is_not_taken_for_granted() {
+    let (_, _, mut transport, mut sink) = engine_with_peer();
+    let budget_bytes = crate::limits::UNEXPECTED_BUDGET_MAX_BYTES;
+    let mut engine = Engine::new(Config { unexpected_budget_bytes: budget_bytes, ..Config::default() });
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    for _ in 0..FIRST_MESSAGES / 2 {
+        engine.arrivals(&mut sink).frame(LINK, &untagged(0), b"");
+    }
+    let len_bytes = crate::limits::MESSAGE_MAX_BYTES;
+    engine.arrivals(&mut sink).frame(LINK, &request(1, len_bytes, Awaits::Nothing), b"");
+    engine.transmit(&mut transport, &mut sink);
+    engine.arrivals(&mut sink).begin(LINK, &untagged(len_bytes));
+    engine.arrivals(&mut sink).chunk(LINK, b"a beginning");
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    assert_eq!(engine.unexpected.len() as u64, FIRST_MESSAGES / 2);
+}
+
+#[test]
+fn a_link_does_not_suffer_for_what_others_left_behind() {
+    let (_, _, mut transport, mut sink) = engine_with_peer();
+    let budget_bytes = 4 * CREDIT_INITIAL_BYTES;
+    let mut engine =
+        Engine::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..Config::default() });
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    for instance in 0..10 {
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.link(LinkId(8), LinkEvent::Up { peer: address(3), instance });
+        for _ in 0..FIRST_MESSAGES {
+            arrivals.frame(LinkId(8), &untagged(0), b"");
+        }
+        arrivals.link(LinkId(8), LinkEvent::Down(LinkError::Closed));
+        engine.transmit(&mut transport, &mut sink);
+    }
+    engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"mine");
+    engine.transmit(&mut transport, &mut sink);
+    assert!(!transport.closed.contains(&(LINK, Close::Abort)), "it had the credit");
+}

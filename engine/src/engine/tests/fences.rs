@@ -110,3 +110,60 @@ fn a_fenced_send_that_waits_can_be_cancelled_and_fails_with_its_link() {
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
     assert_eq!(sink.contexts(), [2, 1, 3]);
 }
+
+#[test]
+fn what_follows_a_fence_whose_send_was_cancelled_is_no_breach() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut other, _, mut other_transport, mut other_sink) = engine_with_peer();
+    engine.post_send(at(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(fenced(Level::Match, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.cancel(2, &mut sink).unwrap();
+    engine.post_send(at(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    assert!(engine.inject(peer, None, None, b"x", &mut transport), "nothing is queued");
+    assert_eq!(transport.sent.len(), 4, "a fence that nobody waits for holds nothing");
+    for (_, header, payload) in &transport.sent {
+        other.arrivals(&mut other_sink).frame(LINK, header, payload);
+    }
+    other.transmit(&mut other_transport, &mut other_sink);
+    assert!(other_transport.closed.is_empty());
+    assert!(!headers_from(&other_transport, 0).contains(&Header::Fenced));
+    other.post_receive(receive(1, 1), &mut other_sink).unwrap();
+    other.transmit(&mut other_transport, &mut other_sink);
+    assert_eq!(headers_from(&other_transport, 0), [Header::Fenced], "what came later does not count");
+}
+
+#[test]
+fn an_answer_tells_nothing_of_what_was_sent_after_the_question() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.post_send(at(Level::Inject, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(fenced(Level::Transmit, peer, 2), &mut transport, &mut sink).unwrap();
+    engine.cancel(2, &mut sink).unwrap();
+    engine.post_send(at(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &Header::Fenced, b"");
+    let before = transport.sent.len();
+    engine.post_send(fenced(Level::Transmit, peer, 4), &mut transport, &mut sink).unwrap();
+    assert_eq!(headers_from(&transport, before), [Header::Fence { matched: false }]);
+}
+
+#[test]
+fn a_peer_that_fences_without_end_and_reads_nothing_ends_its_link() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    for _ in 0..1000 {
+        transport.answers = [Sent::Full; 4].into();
+        engine.arrivals(&mut sink).frame(LINK, &Header::Fence { matched: false }, b"");
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+}
+
+#[test]
+fn a_fence_waits_for_what_a_former_instance_was_sent() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.post_send(at(Level::Transmit, peer, 1), &mut transport, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.post_send(fenced(Level::Inject, peer, 2), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.contexts(), []);
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.contexts(), [1, 2]);
+}

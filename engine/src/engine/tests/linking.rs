@@ -240,3 +240,39 @@ fn links_to_one_peer_that_break_do_so_together_but_close_one_by_one() {
         assert_eq!(sink.ended.len(), others_closed.len());
     }
 }
+
+#[test]
+fn a_receive_from_one_peer_alone_ends_also_if_the_last_link_never_came_up() {
+    let mut engine = Engine::new(Config::default());
+    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
+    let peer = engine.peer(address(2));
+    transport.answers = [Sent::Full].into();
+    engine.post_send(send_to(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
+    let criteria = Criteria { source: Some(peer), ..Criteria::any() };
+    engine.post_receive(ReceiveRequest { criteria, ..receive(1, 2) }, &mut sink).unwrap();
+    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Up { peer: address(2), instance: 1 });
+    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Down(RESET));
+    assert_eq!(sink.contexts(), [1], "there is another link");
+    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
+    engine.arrivals(&mut sink).link(LinkId(0), refused);
+    assert_eq!(sink.contexts(), [1, 2]);
+}
+
+#[test]
+fn a_link_to_a_former_instance_that_brings_what_was_asked_for_is_not_idle() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let len_bytes = 2 * u64::from(FORMER_LINK_IDLE_PASSES_MAX);
+    engine.post_receive(receive(len_bytes as usize, 1), &mut sink).unwrap();
+    let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing };
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LinkId(7), &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
+    engine.transmit(&mut transport, &mut sink);
+    engine.arrivals(&mut sink).begin(LinkId(7), &Header::Data { op: 1, len_bytes });
+    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    for _ in 0..len_bytes {
+        engine.arrivals(&mut sink).chunk(LinkId(7), b"x");
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert!(transport.closed.is_empty() && sink.ended.iter().all(Result::is_ok));
+    assert_eq!(sink.contexts(), [1]);
+}
