@@ -1,14 +1,14 @@
-//! Processes that leave in good order, or stand still for a while. Neither is a death: nothing is lost of what they have
-//! sent, and nothing fails that can still be done.
+//! Processes that leave in good order, are killed when their messages have been transmitted, or stand still for a while:
+//! nothing is lost of what they have sent, and nothing fails that can still be done.
 
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
 
 use std::thread;
 
-use homespun::FabricAddress;
-use homespun::endpoint::Send;
+use homespun::endpoint::{Receive, Send};
 use homespun::flags::OpFlags;
+use homespun::{FabricAddress, OperationError};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Net, Party, Setup, Transport, Turns};
@@ -22,6 +22,12 @@ const EAGER_LENS_BYTES: [usize; 6] = [0, 8, 100, 5000, 16_000, 1000];
 
 /// Lengths of messages that wait for their receiver on some transport.
 const LONG_LENS_BYTES: [usize; 4] = [16_384, 100_000, (5 << 20) + 1, 1 << 20];
+
+/// Lengths of messages that travel in every way that there is. A receiver keeps all of them before it is asked for them.
+const KEPT_LENS_BYTES: [usize; 8] = [0, 8, 100, 5000, 100_000, 300_000, 1 << 20, (5 << 20) + 1];
+
+/// How much the smallest receivers keep.
+const SMALL_BUDGET_BYTES: usize = 20_000;
 
 /// How many times a party is driven while its peer stands still.
 const STILL_ROUNDS: usize = 2000;
@@ -86,6 +92,106 @@ fn messages_arrive_from_a_process_that_was_killed_before_it_was_accepted() {
         receive_all(&receiver, &EAGER_LENS_BYTES);
         net.wake(&receiver);
         receiver.exchange(&stayer);
+    }
+}
+
+#[test]
+fn messages_arrive_whose_sender_was_killed_when_they_had_been_transmitted() {
+    for transport in &TRANSPORTS {
+        let net = Net::new(transport, Turns::Processes);
+        for level in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
+            let (receiver, leaver) = net.pair();
+            send_all(&leaver, &receiver, &KEPT_LENS_BYTES, level);
+            leaver.completions(KEPT_LENS_BYTES.len());
+            leaver.kill();
+            receive_all(&receiver, &KEPT_LENS_BYTES);
+        }
+        // Each of them was killed at the very moment.
+        for (number, len_bytes) in (0..).zip(KEPT_LENS_BYTES) {
+            let (receiver, leaver) = net.pair();
+            let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::TRANSMIT_COMPLETE);
+            let send = Send { buffers, to: leaver.peer(), data: Some(number), flags, ..Send::default() };
+            leaver.endpoint.sendmsg(send).expect("room for a send");
+            leaver.completion();
+            leaver.kill();
+            receiver.endpoint.recv(room(len_bytes), ANY, number).expect("room for a receive");
+            let completion = receiver.completion();
+            assert_eq!((completion.context, completion.data), (number, number));
+            assert!(received(&completion.buffer) == payload(number, len_bytes), "message {number}");
+        }
+    }
+}
+
+#[test]
+fn messages_arrive_whose_sender_was_killed_when_a_fence_behind_them_had_been_passed() {
+    for transport in &TRANSPORTS {
+        let net = Net::new(transport, Turns::Processes);
+        let (receiver, leaver) = net.pair();
+        // They complete before they are there; what is behind the fence does not.
+        send_all(&leaver, &receiver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
+        let context = 7;
+        let (buffers, flags) = (vec![payload(context, 8)], OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);
+        let send =
+            Send { buffers, to: leaver.peer(), data: Some(context), context, flags, ..Send::default() };
+        leaver.endpoint.sendmsg(send).expect("room for a send");
+        while leaver.completion().context != context {}
+        leaver.kill();
+        receive_all(&receiver, &[&KEPT_LENS_BYTES[..7], &[8]].concat());
+    }
+}
+
+#[test]
+fn a_claimed_message_outlives_its_killed_sender_if_it_was_all_there() {
+    for transport in &TRANSPORTS {
+        let net = Net::new(transport, Turns::Processes);
+        let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };
+        let (receiver, leaver) = net.pair_of(small, Setup::default());
+        let (kept_bytes, left_bytes) = (1000, 5 * SMALL_BUDGET_BYTES);
+        for (tag, len_bytes) in [(1, kept_bytes), (2, left_bytes), (3, kept_bytes)] {
+            let (buffers, to) = (vec![payload(tag, len_bytes)], leaver.peer());
+            leaver
+                .endpoint
+                .sendmsg(Send { buffers, to, tag: Some(tag), context: tag, ..Send::default() })
+                .expect("room for a send");
+        }
+        // They go in order, so all of them are there when the last one is.
+        for (tag, then) in [(3, OpFlags::empty()), (1, OpFlags::CLAIM), (2, OpFlags::CLAIM)] {
+            let receive = Receive {
+                tagged: Some((tag, 0)),
+                context: tag,
+                flags: OpFlags::PEEK | then,
+                ..Receive::default()
+            };
+            receiver.endpoint.recvmsg(receive.clone()).expect("room for a look");
+            while let Err(failed) = receiver.next() {
+                assert_eq!(failed.error, OperationError::NoMessage);
+                receiver.endpoint.recvmsg(receive.clone()).expect("room for a look");
+            }
+        }
+        leaver.kill();
+        receiver.silence();
+        for (tag, len_bytes) in [(1, kept_bytes), (2, left_bytes)] {
+            let receive = Receive {
+                buffers: vec![room(len_bytes)],
+                tagged: Some((tag, 0)),
+                context: tag,
+                flags: OpFlags::CLAIM,
+                ..Receive::default()
+            };
+            receiver.endpoint.recvmsg(receive).expect("it was claimed");
+            match receiver.next() {
+                Ok((completion, _)) => {
+                    assert_eq!((tag, completion.context), (1, 1));
+                    assert!(received(&completion.buffer) == payload(tag, len_bytes));
+                }
+                Err(failed) => {
+                    assert_eq!((tag, failed.completion.context), (2, 2));
+                    assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+                }
+            }
+        }
+        receiver.endpoint.trecv(room(kept_bytes), ANY, 3, 0, 3).expect("room for a receive");
+        assert!(received(&receiver.completion().buffer) == payload(3, kept_bytes));
     }
 }
 

@@ -2,36 +2,68 @@
 
 use homespun::{Errno, Error};
 
+use crate::program::Then;
+
 /// Everything that was posted, in the order of posting, and how it ended.
+///
+/// Each call and each entry that is read has a moment of its own, counted from the beginning of the program.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pub(crate) sends: Vec<SendOp>,
     pub(crate) receives: Vec<ReceiveOp>,
-    /// How each endpoint fared.
-    pub(crate) fates: Vec<Fate>,
+    pub(crate) peeks: Vec<PeekOp>,
+    /// Those that an endpoint has, each at an address of its own.
+    pub(crate) places: Vec<Place>,
+}
+
+/// The endpoints that were at one address, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    /// How those ended that have.
+    pub(crate) ends: Vec<End>,
+    pub(crate) is_vacant: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Lives,
+pub(crate) enum End {
     Closed,
     Killed,
+}
+
+/// An endpoint: where it is, and how many were there before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Who {
+    pub(crate) place: usize,
+    pub(crate) life: usize,
+}
+
+/// How soon a send may complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    Inject,
+    Transmit,
+    Delivery,
+    Match,
 }
 
 /// A message that was accepted for sending. Its place in the history is its identity.
 #[derive(Debug)]
 pub(crate) struct SendOp {
-    pub(crate) from: usize,
+    pub(crate) from: Who,
+    /// The place that it was for, whoever is there.
     pub(crate) to: usize,
     pub(crate) tag: Option<u64>,
     pub(crate) len_bytes: usize,
+    pub(crate) level: Level,
+    pub(crate) fenced: bool,
     /// Injected: success is silent, and failure is told without saying whose.
     pub(crate) injected: bool,
-    /// Whether success says that the receiver has it.
-    pub(crate) acknowledged: bool,
     pub(crate) cancelled: bool,
     pub(crate) ended: Option<Result<(), Errno>>,
+    pub(crate) ended_at: u64,
     pub(crate) arrived: Option<Arrived>,
+    /// When something was read that shows the message to be there.
+    pub(crate) seen_at: Option<u64>,
 }
 
 /// Where a message has turned up.
@@ -39,16 +71,26 @@ pub(crate) struct SendOp {
 pub(crate) enum Arrived {
     /// A receive of the program took it.
     Received(usize),
+    /// A peek has claimed it.
+    Claimed(usize),
+    /// A peek has thrown it away.
+    Discarded(usize),
     /// It was waiting at the receiver when the program was over; as the so many-th of its kind there.
-    Waiting(usize),
+    Waiting {
+        order: usize,
+        /// When the receive was posted that took it then.
+        posted_at: u64,
+    },
 }
 
 #[derive(Debug)]
 pub(crate) struct ReceiveOp {
-    pub(crate) at: usize,
+    pub(crate) at: Who,
     pub(crate) tagged: Option<(u64, u64)>,
+    /// The place whose messages alone it takes.
     pub(crate) from: Option<usize>,
     pub(crate) len_bytes: usize,
+    pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
     /// An attempt to cancel it came too late, so it ends by itself.
     pub(crate) too_late_to_cancel: bool,
@@ -60,30 +102,128 @@ pub(crate) enum ReceiveEnd {
     /// It was given the message with this identity, or as much of it as there was room for.
     Took(usize),
     Cancelled,
-    /// Its sender was lost in the middle of a message.
+    /// Its sender was lost, in the middle of a message or as the only one who could have sent one.
     Broken(Errno),
 }
 
-impl ReceiveOp {
-    pub(crate) fn accepts(&self, send: &SendOp) -> bool {
-        let tag_fits = match (self.tagged, send.tag) {
+/// A look at the tagged messages that have arrived already.
+#[derive(Debug)]
+pub(crate) struct PeekOp {
+    pub(crate) at: Who,
+    pub(crate) tagged: (u64, u64),
+    pub(crate) from: Option<usize>,
+    pub(crate) then: Then,
+    pub(crate) posted_at: u64,
+    pub(crate) cancelled: bool,
+    pub(crate) ended: Option<PeekEnd>,
+    pub(crate) ended_at: u64,
+    /// What became of the message that it has claimed.
+    pub(crate) claim: Option<ClaimOp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PeekEnd {
+    /// There is the message with this identity.
+    Found(usize),
+    Nothing,
+    Cancelled,
+}
+
+/// The end of a claimed message.
+#[derive(Debug)]
+pub(crate) struct ClaimOp {
+    pub(crate) len_bytes: usize,
+    pub(crate) discards: bool,
+    pub(crate) posted_at: u64,
+    pub(crate) ended: Option<ClaimEnd>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClaimEnd {
+    Done,
+    /// Its sender was lost before all of the message was there.
+    Broken(Errno),
+}
+
+impl SendOp {
+    /// Whether success says that the receiver has it.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.level > Level::Inject
+    }
+
+    fn is_wanted(&self, at: Who, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
+        let tag_fits = match (tagged, self.tag) {
             (None, None) => true,
             (Some((tag, ignore)), Some(sent)) => (tag ^ sent) & !ignore == 0,
             _ => false,
         };
-        self.at == send.to && tag_fits && self.from.is_none_or(|from| from == send.from)
+        at.place == self.to && tag_fits && from.is_none_or(|from| from == self.from.place)
+    }
+}
+
+impl ReceiveOp {
+    pub(crate) fn accepts(&self, send: &SendOp) -> bool {
+        send.is_wanted(self.at, self.tagged, self.from)
+    }
+}
+
+impl PeekOp {
+    pub(crate) fn accepts(&self, send: &SendOp) -> bool {
+        send.is_wanted(self.at, Some(self.tagged), self.from)
+    }
+
+    /// Whether it has claimed a message of which nothing more has been asked yet.
+    pub(crate) fn is_claiming(&self) -> bool {
+        self.then == Then::Claim && matches!(self.ended, Some(PeekEnd::Found(_))) && self.claim.is_none()
+    }
+}
+
+impl Place {
+    /// Whether the same endpoint is there as ever.
+    pub(crate) fn is_as_ever(&self) -> bool {
+        self.ends.is_empty()
     }
 }
 
 impl History {
-    pub(crate) fn lives(&self, party: usize) -> bool {
-        self.fates[party] == Fate::Lives
+    /// Who is at a place, or was there last.
+    pub(crate) fn who(&self, place: usize) -> Who {
+        let Place { ends, is_vacant } = &self.places[place];
+        Who { place, life: ends.len() - usize::from(*is_vacant) }
+    }
+
+    pub(crate) fn lives(&self, who: Who) -> bool {
+        self.who(who.place) == who && !self.places[who.place].is_vacant
+    }
+
+    pub(crate) fn was_killed(&self, who: Who) -> bool {
+        self.places[who.place].ends.get(who.life) == Some(&End::Killed)
+    }
+
+    pub(crate) fn end(&mut self, place: usize, end: End) {
+        self.places[place].ends.push(end);
+        self.places[place].is_vacant = true;
     }
 
     /// Notes where a message has turned up, which it does once.
     pub(crate) fn arrived(&mut self, message: usize, arrived: Arrived) {
         let before = self.sends[message].arrived.replace(arrived);
         assert_eq!(before, None, "message {message} turned up again: {arrived:?}");
+    }
+
+    /// Notes that something was read that shows a message to be there.
+    pub(crate) fn seen(&mut self, message: usize, now: u64) {
+        self.sends[message].seen_at.get_or_insert(now);
+    }
+
+    /// When that was posted which matched a message, or threw it away.
+    pub(crate) fn matched_at(&self, message: usize) -> Option<u64> {
+        match self.sends[message].arrived? {
+            Arrived::Received(receive) => Some(self.receives[receive].posted_at),
+            Arrived::Claimed(peek) => self.peeks[peek].claim.as_ref().map(|claim| claim.posted_at),
+            Arrived::Discarded(peek) => Some(self.peeks[peek].posted_at),
+            Arrived::Waiting { posted_at, .. } => Some(posted_at),
+        }
     }
 
     /// Notes what an attempt to cancel an operation came to.
@@ -97,6 +237,10 @@ impl History {
                 let receive = &mut self.receives[receive];
                 receive.too_late_to_cancel |= result.is_err() && !receive.cancelled;
                 (&mut receive.cancelled, receive.ended.is_some())
+            }
+            Operation::Peek(peek) => {
+                let peek = &mut self.peeks[peek];
+                (&mut peek.cancelled, peek.ended.is_some())
             }
         };
         if result.is_ok() {
@@ -112,21 +256,26 @@ impl History {
 pub(crate) enum Operation {
     Send(usize),
     Receive(usize),
+    /// Or the receive of what it has claimed, whose context is the same.
+    Peek(usize),
 }
 
 impl Operation {
     /// The context that the operation is posted with. 0 is that of injected messages.
     pub(crate) fn context(self) -> u64 {
         match self {
-            Operation::Send(send) => 2 * send as u64 + 1,
-            Operation::Receive(receive) => 2 * receive as u64 + 2,
+            Operation::Send(send) => 3 * send as u64 + 1,
+            Operation::Receive(receive) => 3 * receive as u64 + 2,
+            Operation::Peek(peek) => 3 * peek as u64 + 3,
         }
     }
 
     pub(crate) fn from_context(context: u64) -> Operation {
-        match context {
-            odd if odd % 2 == 1 => Operation::Send(odd as usize / 2),
-            even => Operation::Receive((even as usize - 2) / 2),
+        let number = (context as usize - 1) / 3;
+        match context % 3 {
+            1 => Operation::Send(number),
+            2 => Operation::Receive(number),
+            _ => Operation::Peek(number),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Random programs of posts, reads and cancellations, over every transport, compared with what matching means.
+//! Random programs of posts, reads, peeks and cancellations, over every transport, compared with what matching means.
 //!
 //! A [program](program) is run step by step; what it was told is its [history](history), which is then
 //! [checked](check). A failure prints the program, shrunk as far as it still fails; the transport's seed is part of it.
@@ -8,6 +8,7 @@ mod check;
 mod history;
 mod program;
 mod reference;
+mod rest;
 mod run;
 #[path = "../suite/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]

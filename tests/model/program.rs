@@ -21,6 +21,12 @@ pub(crate) struct Program {
     pub(crate) cq_depth_entries: usize,
     /// The depth of every endpoint in both directions; 0 for the default.
     pub(crate) depth_ops: usize,
+    /// How much every endpoint keeps of what nobody has asked for; 0 for the default.
+    pub(crate) unexpected_bytes: usize,
+    /// Whether messages may complete no sooner than they are matched. If not they complete when they are delivered.
+    pub(crate) with_matches: bool,
+    /// Whether fences are fences.
+    pub(crate) with_fences: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -32,6 +38,7 @@ pub(crate) enum Step {
         tag: Option<u64>,
         len_bytes: usize,
         call: SendCall,
+        fenced: bool,
     },
     Receive {
         at: usize,
@@ -39,6 +46,20 @@ pub(crate) enum Step {
         from: Option<usize>,
         len_bytes: usize,
         in_pieces: bool,
+    },
+    /// Looks for a tagged message that has arrived already. Needs remote data, which says whose it is.
+    Peek {
+        at: usize,
+        tagged: (u64, u64),
+        from: Option<usize>,
+        then: Then,
+    },
+    /// Receives one of the messages that were claimed, or throws it away.
+    Claim {
+        at: usize,
+        which: usize,
+        len_bytes: usize,
+        discards: bool,
     },
     /// Drives an endpoint without reading its queue.
     Drive {
@@ -63,6 +84,10 @@ pub(crate) enum Step {
     Kill {
         at: usize,
     },
+    /// Opens another endpoint where one was.
+    Reopen {
+        at: usize,
+    },
     /// Breaks what connects two endpoints.
     Break {
         between: (usize, usize),
@@ -79,6 +104,15 @@ pub(crate) enum SendCall {
     /// At a level that the receiver has a part in.
     Transmit,
     Delivery,
+    Match,
+}
+
+/// What becomes of a message that a peek has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    Leave,
+    Claim,
+    Discard,
 }
 
 /// What happens to endpoints and links besides messages.
@@ -92,26 +126,59 @@ pub(crate) enum Accidents {
 pub(crate) fn program(accidents: Accidents) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
     let steps = prop::collection::vec(step(accidents), 1..60);
-    (any::<u64>(), 2..=3_usize, any::<bool>(), depths, steps).prop_map(
-        |(seed, parties, with_data, (cq_depth_entries, depth_ops), steps)| Program {
-            seed,
-            parties,
-            with_data,
-            cq_depth_entries,
-            depth_ops,
-            steps,
+    (any::<u64>(), 2..=3_usize, prop::bool::weighted(0.7), depths, waits(accidents), steps).prop_map(
+        |(seed, parties, with_data, (cq_depth_entries, depth_ops), waits, steps)| {
+            let (unexpected_bytes, with_matches, with_fences) = waits;
+            // Sends that wait for receives must leave a place where the end of a receive can be told: else whoever
+            // waits for that before it posts the next receive waits for ever.
+            let waits_for_receives = with_matches || unexpected_bytes > 0;
+            let cq_depth_entries = match (cq_depth_entries, depth_ops) {
+                (1.., 1..) if waits_for_receives => cq_depth_entries.max(depth_ops + 1),
+                (1.., 0) if waits_for_receives => 0,
+                _ => cq_depth_entries,
+            };
+            Program {
+                seed,
+                parties,
+                with_data,
+                cq_depth_entries,
+                depth_ops,
+                unexpected_bytes,
+                with_matches,
+                with_fences,
+                steps,
+            }
         },
     )
 }
 
+/// What keeps messages with their sender until somebody receives. Nothing does where endpoints close: the promises are
+/// about what has left them by the time that closing takes at most.
+fn waits(accidents: Accidents) -> BoxedStrategy<(usize, bool, bool)> {
+    match accidents {
+        Accidents::Closing => any::<bool>().prop_map(|with_fences| (0, false, with_fences)).boxed(),
+        Accidents::None | Accidents::Violence => {
+            (select(vec![0, 0, 20_000, 64_000]), any::<bool>(), any::<bool>()).boxed()
+        }
+    }
+}
+
 fn step(accidents: Accidents) -> BoxedStrategy<Step> {
     let at = || 0..3_usize;
+    let from = || prop::option::weighted(0.3, 0..3_usize);
+    let fenced = prop::bool::weighted(0.1);
     let usual = prop_oneof![
-        8 => (at(), at(), tag(), len_bytes(), call()).prop_map(|(from, to, tag, len_bytes, call)| {
-            Step::Send { from, to, tag, len_bytes, call }
-        }),
-        7 => (at(), tagged(), prop::option::weighted(0.3, at()), len_bytes(), any::<bool>()).prop_map(
+        8 => (at(), at(), tag(), len_bytes(), call(), fenced).prop_map(
+            |(from, to, tag, len_bytes, call, fenced)| Step::Send { from, to, tag, len_bytes, call, fenced }
+        ),
+        7 => (at(), tagged(), from(), len_bytes(), any::<bool>()).prop_map(
             |(at, tagged, from, len_bytes, in_pieces)| Step::Receive { at, tagged, from, len_bytes, in_pieces }
+        ),
+        4 => (at(), tag_and_mask(), from(), select(vec![Then::Leave, Then::Claim, Then::Discard])).prop_map(
+            |(at, tagged, from, then)| Step::Peek { at, tagged, from, then }
+        ),
+        2 => (at(), any::<usize>(), len_bytes(), prop::bool::weighted(0.3)).prop_map(
+            |(at, which, len_bytes, discards)| Step::Claim { at, which, len_bytes, discards }
         ),
         3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
         4 => (at(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),
@@ -119,11 +186,17 @@ fn step(accidents: Accidents) -> BoxedStrategy<Step> {
     ];
     match accidents {
         Accidents::None => usual.boxed(),
-        Accidents::Closing => prop_oneof![30 => usual, 1 => at().prop_map(|at| Step::Close { at })].boxed(),
+        Accidents::Closing => prop_oneof![
+            60 => usual,
+            2 => at().prop_map(|at| Step::Close { at }),
+            1 => at().prop_map(|at| Step::Reopen { at }),
+        ]
+        .boxed(),
         Accidents::Violence => prop_oneof![
-            30 => usual,
-            1 => at().prop_map(|at| Step::Kill { at }),
-            1 => (at(), at()).prop_map(|between| Step::Break { between }),
+            60 => usual,
+            2 => at().prop_map(|at| Step::Kill { at }),
+            2 => (at(), at()).prop_map(|between| Step::Break { between }),
+            1 => at().prop_map(|at| Step::Reopen { at }),
         ]
         .boxed(),
     }
@@ -135,7 +208,11 @@ fn tag() -> impl Strategy<Value = Option<u64>> {
 
 /// Tag and mask of a receive; many masks of the few bits that tags have.
 fn tagged() -> impl Strategy<Value = Option<(u64, u64)>> {
-    prop::option::of((0..4_u64, select(vec![0, 0, 1, 2, 3])))
+    prop::option::of(tag_and_mask())
+}
+
+fn tag_and_mask() -> impl Strategy<Value = (u64, u64)> {
+    (0..4_u64, select(vec![0, 0, 1, 2, 3]))
 }
 
 fn call() -> impl Strategy<Value = SendCall> {
@@ -146,6 +223,8 @@ fn call() -> impl Strategy<Value = SendCall> {
         SendCall::Inject,
         SendCall::Transmit,
         SendCall::Delivery,
+        SendCall::Match,
+        SendCall::Match,
     ])
 }
 

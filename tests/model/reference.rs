@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::history::History;
 
-/// Which receive takes which message, among messages of one sender and one kind, for one receiver that cancels nothing.
+/// Which receive takes which message, among messages of one sender and one kind, for one receiver that cancels nothing,
+/// and neither claims nor discards.
 ///
 /// Messages keep their order and receives keep theirs, so both sides agree on who comes first, and the outcome is the
 /// same however arrivals and posts are interleaved. This is the interleaving in which all receives are posted first.

@@ -1,96 +1,112 @@
 //! Runs a program, to its end and until nothing happens any more, and writes its history.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
 use homespun::endpoint::{Receive, Send};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{
-    Again, Buffer, Completion, CompletionError, Errno, Error, FabricAddress, OperationError, ReadError,
+    Address, Again, Buffer, Completion, CompletionError, Errno, Error, FabricAddress, OperationError,
+    ReadError,
 };
-use homespun_engine::loopback::Network;
 
-use crate::history::{Arrived, Fate, History, Operation, ReceiveEnd, ReceiveOp, SendOp};
-use crate::program::{LEN_MAX_BYTES, Program, SendCall, Step};
+use crate::history::{
+    Arrived, ClaimEnd, ClaimOp, End, History, Level, Operation, PeekEnd, PeekOp, Place, ReceiveEnd,
+    ReceiveOp, SendOp, Who,
+};
+use crate::program::{Program, SendCall, Step, Then};
+use crate::rest::{Drain, RUNNERS_CONTEXT};
 use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
-use crate::suite::{Deadline, Ended, Net, Party, Setup};
-
-/// The bit that tells messages of the runner from those of the program.
-const RUNNERS_TAG: u64 = 1 << 63;
-
-/// Contexts from here on are the runner's.
-const RUNNERS_CONTEXT: u64 = 1 << 32;
+use crate::suite::{Ended, Net, Party, Setup};
 
 /// How many bytes a message needs to say who it is, if it carries no data.
 const IDENTITY_BYTES: usize = 8;
 
-/// How many rounds without any event mean that there will be none. More than the longest delay of any network inside
-/// the process; on the others everything has arrived before this counts.
-const SILENT_ROUNDS: usize = 40;
-
-struct Runner<'a> {
-    net: &'a Net,
+pub(crate) struct Runner<'a> {
+    pub(crate) net: &'a Net,
     program: &'a Program,
+    /// Where the parties are.
+    names: Vec<Address>,
     /// `None` for those that were closed or killed.
-    parties: Vec<Option<Party>>,
-    history: History,
+    pub(crate) parties: Vec<Option<Party>>,
+    pub(crate) history: History,
     /// How many injected messages of each party may still fail.
     injected: Vec<usize>,
-    /// Contexts of the runner's own operations that have not ended.
-    own_pending: BTreeSet<u64>,
-    next_own: u64,
-    /// What the runner's own receive took.
-    own_taken: Option<(Completion, FabricAddress)>,
+    /// Contexts of the runner's own sends that have not ended.
+    pub(crate) own_pending: BTreeSet<u64>,
+    pub(crate) next_own: u64,
+    /// The runner's own receives that have not ended, by their contexts.
+    pub(crate) drains: BTreeMap<u64, Drain>,
+    /// How many messages of each kind were waiting at each endpoint.
+    pub(crate) waited: BTreeMap<(Who, bool), usize>,
     /// How many events there were.
-    events: usize,
+    pub(crate) events: usize,
+    /// The present moment.
+    now: u64,
 }
 
 pub(crate) fn run(net: &Net, program: &Program) -> History {
-    let parties: Vec<Party> = (0..program.parties)
-        .map(|_| {
-            net.open(Setup {
-                cq_depth_entries: program.cq_depth_entries,
-                tx_depth_ops: program.depth_ops,
-                rx_depth_ops: program.depth_ops,
-                ..Setup::default()
-            })
-        })
-        .collect();
-    for party in &parties {
-        for (n, other) in parties.iter().enumerate() {
-            assert_eq!(party.meet(other), FabricAddress(n as u64));
-        }
-    }
-    let history = History { fates: vec![Fate::Lives; parties.len()], ..History::default() };
+    let parties: Vec<Party> = (0..program.parties).map(|_| net.open(setup(program))).collect();
+    let names: Vec<Address> = parties.iter().map(|party| party.endpoint.name().unwrap()).collect();
+    parties.iter().for_each(|party| meet_all(party, &names));
+    let places = parties.iter().map(|_| Place::default()).collect();
     let mut runner = Runner {
         net,
         program,
+        names,
         injected: vec![0; parties.len()],
         parties: parties.into_iter().map(Some).collect(),
-        history,
+        history: History { places, ..History::default() },
         own_pending: BTreeSet::new(),
         next_own: RUNNERS_CONTEXT,
-        own_taken: None,
+        drains: BTreeMap::new(),
+        waited: BTreeMap::new(),
         events: 0,
+        now: 0,
     };
     for step in &program.steps {
         runner.step(step);
     }
     runner.come_to_rest();
     runner.take_back_receives();
-    runner.look_for_what_waits();
     runner.history
+}
+
+fn setup(program: &Program) -> Setup {
+    Setup {
+        cq_depth_entries: program.cq_depth_entries,
+        tx_depth_ops: program.depth_ops,
+        rx_depth_ops: program.depth_ops,
+        unexpected_bytes: program.unexpected_bytes,
+        ..Setup::default()
+    }
+}
+
+/// Has a party call everybody by the number of their place.
+fn meet_all(party: &Party, names: &[Address]) {
+    for (n, name) in (0..).zip(names) {
+        assert_eq!(party.av.insert(&[*name]).remove(0), Ok(FabricAddress(n)));
+    }
 }
 
 impl Runner<'_> {
     fn step(&mut self, step: &Step) {
         let count = self.parties.len();
         match *step {
-            Step::Send { from, to, tag, len_bytes, call } => {
-                self.send(from % count, to % count, tag, len_bytes, call);
+            Step::Send { from, to, tag, len_bytes, call, fenced } => {
+                self.send(from % count, to % count, tag, len_bytes, call, fenced);
             }
             Step::Receive { at, tagged, from, len_bytes, in_pieces } => {
                 self.receive(at % count, tagged, from.map(|from| from % count), len_bytes, in_pieces);
+            }
+            Step::Peek { at, tagged, from, then } => {
+                self.peek(at % count, tagged, from.map(|from| from % count), then);
+            }
+            Step::Claim { at, which, len_bytes, discards } => {
+                let claiming = self.claiming(at % count);
+                if !claiming.is_empty() {
+                    self.claim(claiming[which % claiming.len()], len_bytes, discards);
+                }
             }
             Step::Drive { at, rounds } => {
                 if let Some(party) = &self.parties[at % count] {
@@ -105,6 +121,7 @@ impl Runner<'_> {
             Step::Cancel { at, which } => self.cancel(at % count, which),
             Step::Close { at } => self.close(at % count),
             Step::Kill { at } => self.kill(at % count),
+            Step::Reopen { at } => self.reopen(at % count),
             Step::Break { between: (a, b) } => {
                 if let (Some(a), Some(b)) = (&self.parties[a % count], &self.parties[b % count])
                     && let Some(network) = &self.net.network
@@ -120,10 +137,25 @@ impl Runner<'_> {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
 
-    fn send(&mut self, from: usize, to: usize, tag: Option<u64>, len_bytes: usize, call: SendCall) {
+    /// A moment that was not before.
+    pub(crate) fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    fn send(
+        &mut self,
+        from: usize,
+        to: usize,
+        tag: Option<u64>,
+        len_bytes: usize,
+        call: SendCall,
+        fenced: bool,
+    ) {
         let Some(party) = &self.parties[from] else { return };
         let mut len_bytes = self.at_least(len_bytes);
-        if call == SendCall::Inject {
+        let injected = call == SendCall::Inject;
+        if injected {
             len_bytes = len_bytes.min(party.endpoint.info().tx.inject_size_bytes);
         }
         let identity = self.history.sends.len();
@@ -131,13 +163,16 @@ impl Runner<'_> {
         let data = self.program.with_data.then_some(identity as u64);
         let message = payload(identity as u64, len_bytes);
         let to_address = FabricAddress(to as u64);
-        let (buffers, flags) = match call {
-            SendCall::InPieces => (pieces(&message, 3), OpFlags::empty()),
-            SendCall::Transmit => (vec![message.clone()], OpFlags::TRANSMIT_COMPLETE),
-            SendCall::Delivery => (vec![message.clone()], OpFlags::DELIVERY_COMPLETE),
-            SendCall::Plain | SendCall::Inject => (vec![message.clone()], OpFlags::empty()),
+        let buffers = if call == SendCall::InPieces { pieces(&message, 3) } else { vec![message.clone()] };
+        let (level, mut flags) = match call {
+            SendCall::Transmit => (Level::Transmit, OpFlags::TRANSMIT_COMPLETE),
+            SendCall::Match if self.program.with_matches => (Level::Match, OpFlags::MATCH_COMPLETE),
+            SendCall::Delivery | SendCall::Match => (Level::Delivery, OpFlags::DELIVERY_COMPLETE),
+            SendCall::Plain | SendCall::InPieces | SendCall::Inject => (Level::Inject, OpFlags::empty()),
         };
-        let accepted = if call == SendCall::Inject {
+        let fenced = fenced && self.program.with_fences && !injected;
+        flags.set(OpFlags::FENCE, fenced);
+        let accepted = if injected {
             party.endpoint.inject(&message, to_address, tag, data)
         } else {
             party.endpoint.sendmsg(Send { buffers, to: to_address, tag, data, context, flags })
@@ -145,18 +180,21 @@ impl Runner<'_> {
         if !is_accepted(accepted) {
             return;
         }
-        let injected = call == SendCall::Inject;
         self.injected[from] += usize::from(injected);
+        let from = self.history.who(from);
         self.history.sends.push(SendOp {
             from,
             to,
             tag,
             len_bytes,
+            level,
+            fenced,
             injected,
-            acknowledged: matches!(call, SendCall::Transmit | SendCall::Delivery),
             cancelled: false,
             ended: None,
+            ended_at: 0,
             arrived: None,
+            seen_at: None,
         });
     }
 
@@ -172,30 +210,90 @@ impl Runner<'_> {
         let len_bytes = self.at_least(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
         let buffers = if in_pieces { room_in_pieces(len_bytes, 3) } else { vec![room(len_bytes)] };
-        let source = from.map_or(FabricAddress::UNSPECIFIED, |from| FabricAddress(from as u64));
-        let receive = Receive { buffers, from: source, tagged, context, flags: OpFlags::empty() };
+        let receive = Receive { buffers, from: source(from), tagged, context, ..Receive::default() };
         if !is_accepted(party.endpoint.recvmsg(receive)) {
             return;
         }
+        let (at, posted_at) = (self.history.who(at), self.tick());
         self.history.receives.push(ReceiveOp {
             at,
             tagged,
             from,
             len_bytes,
+            posted_at,
             cancelled: false,
             too_late_to_cancel: false,
             ended: None,
         });
     }
 
+    fn peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: Then) {
+        let Some(party) = self.parties[at].as_ref().filter(|_| self.program.with_data) else { return };
+        let context = Operation::Peek(self.history.peeks.len()).context();
+        let flags = OpFlags::PEEK
+            | match then {
+                Then::Leave => OpFlags::empty(),
+                Then::Claim => OpFlags::CLAIM,
+                Then::Discard => OpFlags::DISCARD,
+            };
+        let receive =
+            Receive { from: source(from), tagged: Some(tagged), context, flags, ..Receive::default() };
+        if !is_accepted(party.endpoint.recvmsg(receive)) {
+            return;
+        }
+        let (at, posted_at) = (self.history.who(at), self.tick());
+        self.history.peeks.push(PeekOp {
+            at,
+            tagged,
+            from,
+            then,
+            posted_at,
+            cancelled: false,
+            ended: None,
+            ended_at: 0,
+            claim: None,
+        });
+    }
+
+    /// The peeks of the endpoint at a place whose claims are open.
+    pub(crate) fn claiming(&self, place: usize) -> Vec<usize> {
+        let who = self.history.who(place);
+        let peeks = self.history.peeks.iter().enumerate();
+        let claiming = peeks.filter(|(_, peek)| peek.at == who && peek.is_claiming());
+        claiming.map(|(number, _)| number).collect()
+    }
+
+    /// Receives what a peek has claimed, or throws it away. Returns whether that was accepted.
+    pub(crate) fn claim(&mut self, peek: usize, len_bytes: usize, discards: bool) -> bool {
+        let Some(party) = &self.parties[self.history.peeks[peek].at.place] else { return false };
+        let context = Operation::Peek(peek).context();
+        let len_bytes = self.at_least(len_bytes);
+        let (buffers, flags) = if discards {
+            (Vec::new(), OpFlags::CLAIM | OpFlags::DISCARD)
+        } else {
+            (vec![room(len_bytes)], OpFlags::CLAIM)
+        };
+        let receive = Receive { buffers, tagged: Some((0, 0)), context, flags, ..Receive::default() };
+        if !is_accepted(party.endpoint.recvmsg(receive)) {
+            return false;
+        }
+        let posted_at = self.tick();
+        self.history.peeks[peek].claim = Some(ClaimOp { len_bytes, discards, posted_at, ended: None });
+        true
+    }
+
     fn cancel(&mut self, at: usize, which: usize) {
         let Some(party) = &self.parties[at] else { return };
-        let sends = self.history.sends.iter().enumerate();
-        let sends = sends.filter(|(_, send)| send.from == at && !send.injected);
-        let receives = self.history.receives.iter().enumerate().filter(|(_, receive)| receive.at == at);
+        let History { sends, receives, peeks, .. } = &self.history;
+        let who = self.history.who(at);
+        let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
+        let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
+        // Its context is that of a claim as well, which is not posted.
+        let peeks = (0..peeks.len()).filter(|&peek| peeks[peek].at == who);
         let posted: Vec<Operation> = sends
-            .map(|(send, _)| Operation::Send(send))
-            .chain(receives.map(|(receive, _)| Operation::Receive(receive)))
+            .map(Operation::Send)
+            .chain(receives.map(Operation::Receive))
+            .chain(peeks.map(Operation::Peek))
             .collect();
         if posted.is_empty() {
             return;
@@ -207,34 +305,45 @@ impl Runner<'_> {
 
     fn close(&mut self, at: usize) {
         let Some(party) = self.parties[at].take() else { return };
-        self.history.fates[at] = Fate::Closed;
         let cq = party.cq.clone();
         drop(party);
         // What ended before can still be read.
         loop {
             match cq.read_from() {
                 Ok(completed) => self.ended(at, Ok(completed)),
-                Err(ReadError::Empty) => return,
+                Err(ReadError::Empty) => break,
                 Err(ReadError::ErrorAvailable) => {
                     let failed = cq.read_error().expect("an error was announced");
                     self.ended(at, Err(failed));
                 }
-                Err(ReadError::Overrun) => panic!("the queue was overrun"),
+                Err(ReadError::Overrun) => panic!("the queue reserves places"),
             }
         }
+        self.history.end(at, End::Closed);
     }
 
     fn kill(&mut self, at: usize) {
         let Some(party) = self.parties[at].take() else { return };
-        self.history.fates[at] = Fate::Killed;
+        self.history.end(at, End::Killed);
         match &self.net.network {
             Some(network) => {
-                assert!(network.kill(party.endpoint.name().unwrap()), "nobody has died before");
+                assert!(network.kill(self.names[at]), "nobody has died before");
                 // What a dead process does not do either is to close in order.
                 mem::forget(party.endpoint);
             }
             None => party.kill(),
         }
+    }
+
+    fn reopen(&mut self, at: usize) {
+        if self.parties[at].is_some() {
+            return;
+        }
+        let party = self.net.open(Setup { at: Some(self.names[at]), ..setup(self.program) });
+        meet_all(&party, &self.names);
+        self.parties[at] = Some(party);
+        self.history.places[at].is_vacant = false;
+        self.injected[at] = 0;
     }
 
     /// Reads one completion, if there is one. Returns whether there was.
@@ -244,7 +353,7 @@ impl Runner<'_> {
         true
     }
 
-    fn read_all(&mut self) {
+    pub(crate) fn read_all(&mut self) {
         for at in 0..self.parties.len() {
             while self.read(at) {}
         }
@@ -257,7 +366,7 @@ impl Runner<'_> {
             Err(failed) => failed.completion.context,
         };
         if context >= RUNNERS_CONTEXT {
-            return self.own_ended(context, ended);
+            return self.own_ended(at, context, &ended);
         }
         if context == 0 {
             let failed = ended.expect_err("the success of an injected message is silent");
@@ -265,15 +374,22 @@ impl Runner<'_> {
             assert!(failed.completion.flags.contains(CompletionFlags::SEND), "{failed:?}");
             return;
         }
+        let who = self.history.who(at);
         match Operation::from_context(context) {
-            Operation::Send(send) => self.send_ended(at, send, ended),
-            Operation::Receive(receive) => self.receive_ended(at, receive, &ended),
+            Operation::Send(send) => self.send_ended(who, send, ended),
+            Operation::Receive(receive) => self.receive_ended(who, receive, &ended),
+            Operation::Peek(peek) => match self.history.peeks.get(peek) {
+                Some(posted) if posted.claim.is_some() => self.claim_ended(who, peek, &ended),
+                Some(_) => self.peek_ended(who, peek, &ended),
+                None => panic!("peek {peek} is unknown"),
+            },
         }
     }
 
-    fn send_ended(&mut self, at: usize, identity: usize, ended: Ended) {
+    fn send_ended(&mut self, who: Who, identity: usize, ended: Ended) {
+        let now = self.tick();
         let send = self.history.sends.get_mut(identity).expect("a send that was posted");
-        assert_eq!(send.from, at, "the send of another endpoint");
+        assert_eq!(send.from, who, "the send of another endpoint");
         let kind = if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
         let (completion, result) = match ended {
             Ok((completion, source)) => {
@@ -286,53 +402,134 @@ impl Runner<'_> {
         assert_eq!((completion.len_bytes, completion.data, completion.tag), (0, 0, 0));
         let Buffer::SentVector(sent) = completion.buffer else { panic!("sendmsg takes and gives a vector") };
         assert!(sent.concat() == payload(identity as u64, send.len_bytes), "another buffer comes back");
+        send.ended_at = now;
         let before = send.ended.replace(result);
         assert_eq!(before, None, "send {identity} ended again, with {result:?}");
     }
 
-    fn receive_ended(&mut self, at: usize, receive: usize, ended: &Ended) {
+    fn receive_ended(&mut self, who: Who, receive: usize, ended: &Ended) {
         let Some(posted) = self.history.receives.get(receive) else { panic!("receive {receive} is unknown") };
-        assert_eq!((posted.at, posted.ended), (at, None), "receive {receive} ended again, with {ended:?}");
-        let room_bytes = posted.len_bytes;
+        assert_eq!((posted.at, posted.ended), (who, None), "receive {receive} ended again, with {ended:?}");
+        let end = match self.taken(who, posted.len_bytes, ended) {
+            Ok(message) => {
+                self.history.arrived(message, Arrived::Received(receive));
+                ReceiveEnd::Took(message)
+            }
+            Err(OperationError::Cancelled) => ReceiveEnd::Cancelled,
+            Err(error) => ReceiveEnd::Broken(broken(&error)),
+        };
+        self.history.receives[receive].ended = Some(end);
+    }
+
+    fn peek_ended(&mut self, who: Who, peek: usize, ended: &Ended) {
+        let now = self.tick();
+        let posted = &self.history.peeks[peek];
+        assert_eq!((posted.at, posted.ended), (who, None), "peek {peek} ended again, with {ended:?}");
+        let then = posted.then;
         let end = match ended {
             Ok((completion, source)) => {
-                ReceiveEnd::Took(self.identify(at, room_bytes, completion, *source, 0))
+                let message = usize::try_from(completion.data).expect("a small number");
+                let len_bytes = self.check_entry(who, message, completion, *source);
+                assert_eq!(completion.len_bytes, len_bytes);
+                self.history.seen(message, now);
+                match then {
+                    Then::Leave => {}
+                    Then::Claim => self.history.arrived(message, Arrived::Claimed(peek)),
+                    Then::Discard => self.history.arrived(message, Arrived::Discarded(peek)),
+                }
+                PeekEnd::Found(message)
             }
+            Err(failed) => match failed.error {
+                OperationError::NoMessage => PeekEnd::Nothing,
+                OperationError::Cancelled => PeekEnd::Cancelled,
+                _ => panic!("peek {peek} failed: {failed:?}"),
+            },
+        };
+        self.history.peeks[peek].ended = Some(end);
+        self.history.peeks[peek].ended_at = now;
+    }
+
+    fn claim_ended(&mut self, who: Who, peek: usize, ended: &Ended) {
+        let PeekOp { at, ended: found, claim, .. } = &self.history.peeks[peek];
+        let (Some(PeekEnd::Found(claimed)), Some(claim)) = (*found, claim) else {
+            panic!("{ended:?} is the end of nothing")
+        };
+        assert_eq!((*at, claim.ended), (who, None), "claim {peek} ended again, with {ended:?}");
+        let end = match ended {
+            Ok((completion, source)) if claim.discards => {
+                let len_bytes = self.check_entry(who, claimed, completion, *source);
+                assert_eq!(completion.len_bytes, len_bytes);
+                ClaimEnd::Done
+            }
+            _ => match self.taken(who, claim.len_bytes, ended) {
+                Ok(message) => {
+                    assert_eq!(message, claimed, "another message than was claimed");
+                    ClaimEnd::Done
+                }
+                Err(error) => ClaimEnd::Broken(broken(&error)),
+            },
+        };
+        self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
+    }
+
+    /// The message that a receive was given, or why it was given none.
+    pub(crate) fn taken(
+        &mut self,
+        who: Who,
+        room_bytes: usize,
+        ended: &Ended,
+    ) -> Result<usize, OperationError> {
+        let now = self.tick();
+        let (completion, source, overflow_bytes) = match ended {
+            Ok((completion, source)) => (completion, *source, 0),
             Err(failed) => match failed.error {
                 OperationError::Truncated { overflow_bytes } => {
                     assert!(overflow_bytes > 0);
-                    let (completion, source) = (&failed.completion, failed.source);
-                    ReceiveEnd::Took(self.identify(at, room_bytes, completion, source, overflow_bytes))
+                    (&failed.completion, failed.source, overflow_bytes)
                 }
-                OperationError::Cancelled => ReceiveEnd::Cancelled,
-                OperationError::NoMessage | OperationError::Fault | OperationError::Link(_) => {
-                    ReceiveEnd::Broken(failed.errno())
-                }
+                ref error => return Err(error.clone()),
             },
         };
-        self.history.receives[receive].ended = Some(end);
-        if let ReceiveEnd::Took(message) = end {
-            self.history.arrived(message, Arrived::Received(receive));
-        }
+        let message = self.identify(who, room_bytes, completion, source, overflow_bytes);
+        self.history.seen(message, now);
+        Ok(message)
     }
 
     /// Finds out which message was received, and checks everything that the completion says of it.
     fn identify(
         &self,
-        at: usize,
+        who: Who,
         room_bytes: usize,
         completion: &Completion,
         source: FabricAddress,
         overflow_bytes: u64,
     ) -> usize {
         let bytes = received(&completion.buffer);
-        let with_data = self.program.with_data;
-        let identity = if with_data {
+        let identity = if self.program.with_data {
             completion.data
         } else {
             u64::from_le_bytes(bytes[..IDENTITY_BYTES].try_into().expect("that many bytes"))
         };
         let identity = usize::try_from(identity).expect("a small number");
+        let len_bytes = self.check_entry(who, identity, completion, source);
+        assert_eq!(completion.len_bytes, len_bytes.min(room_bytes));
+        assert_eq!(overflow_bytes, (len_bytes - completion.len_bytes) as u64);
+        assert!(
+            bytes == payload(identity as u64, completion.len_bytes),
+            "message {identity} has other bytes"
+        );
+        identity
+    }
+
+    /// Checks what is told of a message apart from its bytes. Returns how long it is.
+    fn check_entry(
+        &self,
+        who: Who,
+        identity: usize,
+        completion: &Completion,
+        source: FabricAddress,
+    ) -> usize {
+        let with_data = self.program.with_data;
         let send =
             self.history.sends.get(identity).unwrap_or_else(|| panic!("{completion:?} was never sent"));
         let mut flags = CompletionFlags::RECV;
@@ -341,150 +538,27 @@ impl Runner<'_> {
         assert_eq!(completion.flags, flags);
         assert_eq!(completion.tag, send.tag.unwrap_or(0));
         assert_eq!(completion.data, if with_data { identity as u64 } else { 0 });
-        assert_eq!(send.to, at, "message {identity} was for somebody else");
-        assert_eq!(source, FabricAddress(send.from as u64));
-        assert_eq!(completion.len_bytes, send.len_bytes.min(room_bytes));
-        assert_eq!(overflow_bytes, (send.len_bytes - completion.len_bytes) as u64);
-        assert!(
-            bytes == payload(identity as u64, completion.len_bytes),
-            "message {identity} has other bytes"
-        );
-        identity
-    }
-
-    fn own_ended(&mut self, context: u64, ended: Ended) {
-        assert!(self.own_pending.remove(&context), "the runner's operation {context:#x} ended again");
-        if let Ok((completion, source)) = ended
-            && completion.flags.contains(CompletionFlags::RECV)
-        {
-            self.own_taken = Some((completion, source));
-        }
-    }
-
-    fn own_context(&mut self) -> u64 {
-        self.next_own += 1;
-        self.own_pending.insert(self.next_own);
-        self.next_own
-    }
-
-    /// Waits until every send has ended and everything that was sent has arrived or is lost.
-    ///
-    /// Behind all of its messages each endpoint sends one more to each other, which completes when it was received, or
-    /// was lost; so nothing that was sent before it is still on its way to it, save on a network that breaks links,
-    /// which knows itself when it is quiet.
-    fn come_to_rest(&mut self) {
-        let deadline = Deadline::new();
-        for from in 0..self.parties.len() {
-            for to in 0..self.parties.len() {
-                if self.parties[from].is_none() {
-                    continue;
-                }
-                let context = self.own_context();
-                let last = Send {
-                    to: FabricAddress(to as u64),
-                    tag: Some(RUNNERS_TAG),
-                    context,
-                    flags: OpFlags::DELIVERY_COMPLETE,
-                    ..Send::default()
-                };
-                while let Some(party) = &self.parties[from]
-                    && !is_accepted(party.endpoint.sendmsg(last.clone()))
-                {
-                    self.read_all();
-                    deadline.pause("room for the last messages");
-                }
-            }
-        }
-        let mut deadline = Deadline::new();
-        let mut silent_rounds = 0;
-        while silent_rounds < SILENT_ROUNDS {
-            let before = self.events;
-            self.read_all();
-            let network_is_quiet = self.net.network.as_ref().is_none_or(Network::is_quiet);
-            if self.events > before {
-                deadline = Deadline::new();
-                silent_rounds = 0;
-            } else if network_is_quiet && self.own_pending.is_empty() && self.sends_have_ended() {
-                silent_rounds += 1;
-            } else {
-                silent_rounds = 0;
-                deadline.pause_for(|| self.what_is_missing(network_is_quiet));
-            }
-        }
-    }
-
-    fn what_is_missing(&self, network_is_quiet: bool) -> String {
-        let has_not_ended =
-            |send: &&SendOp| !send.injected && send.ended.is_none() && self.history.lives(send.from);
-        let missing: Vec<&SendOp> = self.history.sends.iter().filter(has_not_ended).collect();
-        let network = if network_is_quiet { "quiet" } else { "busy" };
-        format!(
-            "the end of {missing:?} and the runner's own {:?}; the network is {network}",
-            self.own_pending
-        )
-    }
-
-    fn sends_have_ended(&self) -> bool {
-        let History { sends, .. } = &self.history;
-        sends.iter().all(|send| send.injected || send.ended.is_some() || !self.history.lives(send.from))
-    }
-
-    /// Cancels what is still posted, which must be possible for all of it: nothing is in the middle of a message.
-    fn take_back_receives(&mut self) {
-        let deadline = Deadline::new();
-        for receive in 0..self.history.receives.len() {
-            let posted = &self.history.receives[receive];
-            let Some(party) = &self.parties[posted.at] else { continue };
-            if posted.ended.is_some() {
-                continue;
-            }
-            assert!(!posted.too_late_to_cancel, "receive {receive} could not be cancelled, and never ended");
-            let cancelled = party.endpoint.cancel(Operation::Receive(receive).context());
-            cancelled.unwrap_or_else(|error| panic!("receive {receive} is stuck: {error}"));
-            while self.history.receives[receive].ended.is_none() {
-                self.read_all();
-                deadline.pause("a cancelled receive");
-            }
-            let end = self.history.receives[receive].ended.take();
-            assert_eq!(end, Some(ReceiveEnd::Cancelled));
-        }
-    }
-
-    /// Receives what waits at each endpoint, in order, and writes it down.
-    fn look_for_what_waits(&mut self) {
-        for at in 0..self.parties.len() {
-            for tagged in [None, Some((0, !RUNNERS_TAG))] {
-                let mut count = 0;
-                while let Some(message) = self.take_waiting(at, tagged) {
-                    self.history.arrived(message, Arrived::Waiting(count));
-                    count += 1;
-                }
-            }
-        }
-    }
-
-    /// The first message that waits; a receive takes it at once if there is one.
-    fn take_waiting(&mut self, at: usize, tagged: Option<(u64, u64)>) -> Option<usize> {
-        self.parties[at].as_ref()?;
-        let deadline = Deadline::new();
-        let context = self.own_context();
-        let buffers = vec![room(LEN_MAX_BYTES)];
-        let receive = Receive { buffers, tagged, context, ..Receive::default() };
-        let party = self.parties[at].as_ref()?;
-        party.endpoint.recvmsg(receive).expect("nothing else is posted");
-        // If it is still posted it can be cancelled.
-        let _taken_or_cancelled = party.endpoint.cancel(context);
-        while self.own_pending.contains(&context) {
-            self.read_all();
-            deadline.pause("a receive of the runner");
-        }
-        let (completion, source) = self.own_taken.take()?;
-        Some(self.identify(at, LEN_MAX_BYTES, &completion, source, 0))
+        assert_eq!(send.to, who.place, "message {identity} was for somebody else");
+        assert_eq!(source, FabricAddress(send.from.place as u64));
+        send.len_bytes
     }
 }
 
+/// The error of a receive whose sender was lost.
+pub(crate) fn broken(error: &OperationError) -> Errno {
+    match error {
+        OperationError::Fault | OperationError::Link(_) => error.errno(),
+        other => panic!("a receive failed: {other}"),
+    }
+}
+
+/// The only sender that is wanted.
+fn source(from: Option<usize>) -> FabricAddress {
+    from.map_or(FabricAddress::UNSPECIFIED, |from| FabricAddress(from as u64))
+}
+
 /// Whether an operation was accepted; that there is no room for it now is the only reason not to.
-fn is_accepted(result: Result<(), Error>) -> bool {
+pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
         Err(Error::Again(Again::QueueFull | Again::CompletionQueueFull)) => false,

@@ -2,7 +2,7 @@
 
 use homespun::endpoint::Send;
 use homespun::flags::OpFlags;
-use homespun::{Again, Error, FabricAddress};
+use homespun::{Again, Errno, Error, FabricAddress};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Deadline, Net, Party, Setup};
@@ -23,6 +23,39 @@ pub(crate) fn send_acknowledged(party: &Party, context: u64) -> Result<(), Error
         flags,
         ..Send::default()
     })
+}
+
+pub(crate) fn a_queue_full_of_reserved_places_still_reports_everything_else(net: &Net) {
+    let depth = 4;
+    let (alice, bob) = net.pair_of(Setup { cq_depth_entries: depth, ..Setup::default() }, Setup::default());
+    // None of these ends before bob receives.
+    for context in 0..depth as u64 {
+        let flags = OpFlags::MATCH_COMPLETE;
+        let buffers = vec![payload(context, 8)];
+        alice
+            .endpoint
+            .sendmsg(Send { buffers, to: alice.peer(), context, flags, ..Send::default() })
+            .expect("room for a send");
+    }
+    let refused = alice.endpoint.send(payload(9, 8), alice.peer(), 9);
+    assert_eq!(refused, COMPLETION_QUEUE_FULL);
+    for context in 10..13 {
+        bob.endpoint.inject(&payload(context, 8), bob.peer(), None, None).unwrap();
+        alice.endpoint.recv(room(8), ANY, context).unwrap();
+        let completion = alice.completion();
+        assert_eq!(completion.context, context);
+        assert!(received(&completion.buffer) == payload(context, 8));
+        alice.endpoint.recv(room(8), ANY, context).unwrap();
+        alice.endpoint.cancel(context).unwrap();
+        assert_eq!(alice.failure().errno(), Errno::ECANCELED);
+    }
+    for context in 0..depth as u64 {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        assert!(received(&bob.completion().buffer) == payload(context, 8));
+    }
+    let mut contexts: Vec<u64> = (0..depth).map(|_| alice.completion().context).collect();
+    contexts.sort_unstable();
+    assert_eq!(contexts, (0..depth as u64).collect::<Vec<_>>());
 }
 
 pub(crate) fn sends_wait_for_room_in_the_queue(net: &Net) {

@@ -1,6 +1,7 @@
 //! Taking operations back: `fi_cancel(3)`.
 
-use homespun::flags::CompletionFlags;
+use homespun::endpoint::Send;
+use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
 
 use crate::suite::Net;
@@ -79,4 +80,22 @@ pub(crate) fn one_receive_of_several_is_cancelled(net: &Net) {
     assert_eq!(bob.failure().completion.context, 9);
     alice.endpoint.tsend(payload(1, 8), alice.peer(), 2, 1).unwrap();
     assert_eq!(bob.completion().tag, 2);
+}
+
+pub(crate) fn a_message_that_has_left_is_not_taken_back(net: &Net) {
+    let (alice, bob) = net.pair();
+    for len_bytes in [0, 100, 100_000] {
+        let (buffers, flags) = (vec![payload(1, len_bytes)], OpFlags::MATCH_COMPLETE);
+        let (to, tag) = (alice.peer(), Some(5));
+        alice.endpoint.sendmsg(Send { buffers, to, tag, context: 1, flags, ..Send::default() }).unwrap();
+        // It is there when this is.
+        alice.send_and_wait(Send { to, context: 2, ..Send::default() });
+        assert!(matches!(alice.endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(_)))));
+        alice.silence();
+        bob.endpoint.trecv(room(len_bytes), ANY, 5, 0, 3).unwrap();
+        assert!(received(&bob.completion().buffer) == payload(1, len_bytes));
+        assert_eq!(alice.completion().context, 1);
+        bob.endpoint.recv(room(0), ANY, 4).unwrap();
+        assert_eq!(bob.completion().context, 4);
+    }
 }

@@ -3,12 +3,12 @@
 use std::any::Any;
 use std::thread;
 
-use homespun::FabricAddress;
-use homespun::flags::BindFlags;
-use homespun::{AvAttr, CqAttr};
+use homespun::endpoint;
+use homespun::flags::{BindFlags, OpFlags};
+use homespun::{AvAttr, CqAttr, FabricAddress};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Setup};
+use crate::suite::{Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -78,6 +78,35 @@ pub(crate) fn what_was_accepted_arrives_after_the_sender_is_gone(net: &Net) {
         assert!(received(&completion.buffer) == payload(n, len_bytes));
     }
     closing.join().unwrap();
+}
+
+pub(crate) fn what_waits_to_be_matched_arrives_after_the_sender_is_gone(net: &Net) {
+    let send = |from: &Party, n: u64, len_bytes: usize| {
+        let (buffers, flags, to) = (vec![payload(n, len_bytes)], OpFlags::MATCH_COMPLETE, from.peer());
+        let send = endpoint::Send { buffers, to, context: n, flags, ..endpoint::Send::default() };
+        from.endpoint.sendmsg(send).unwrap();
+    };
+    let receive = |at: &Party, n: u64, len_bytes: usize| {
+        at.endpoint.recv(room(1 << 20), ANY, n).unwrap();
+        let completion = at.completion();
+        assert_eq!(completion.context, n);
+        assert!(received(&completion.buffer) == payload(n, len_bytes));
+    };
+    // Short ones need nothing more of the sender.
+    let (alice, bob) = net.pair();
+    let lens_bytes = [10, 0, 900];
+    (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
+    drop(alice);
+    (0..).zip(lens_bytes).for_each(|(n, len_bytes)| receive(&bob, n, len_bytes));
+    // Long ones may, until they are received.
+    let (alice, bob) = net.pair();
+    let lens_bytes = [10, 8193, 100_000, 1 << 20, 300_000, 0];
+    (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
+    thread::scope(|scope| {
+        let closing = scope.spawn(move || drop(alice));
+        (0..).zip(lens_bytes).for_each(|(n, len_bytes)| receive(&bob, n, len_bytes));
+        closing.join().unwrap();
+    });
 }
 
 pub(crate) fn injected_messages_arrive_after_the_sender_is_gone(net: &Net) {

@@ -2,7 +2,7 @@
 
 use homespun::endpoint::Send;
 use homespun::flags::Caps;
-use homespun::{Error, FabricAddress, Misuse};
+use homespun::{Error, FabricAddress, Misuse, OperationError};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Net, Party, Setup};
@@ -86,4 +86,31 @@ pub(crate) fn without_the_capability_the_sender_does_not_matter(net: &Net) {
     receiver.endpoint.recv(room(16), FabricAddress(1), 1).unwrap();
     deliver(&senders[0], 10);
     expect_message(&receiver, 1, 10, FabricAddress(0));
+}
+
+pub(crate) fn a_directed_receive_ends_with_its_sender(net: &Net) {
+    let (receiver, [first, second]) = three(net, net.info.caps);
+    let names = [FabricAddress(0), FabricAddress(1)];
+    // Before there is a link, nobody's absence is noticed.
+    receiver.endpoint.recv(room(16), names[0], 1).unwrap();
+    receiver.endpoint.trecv(room(16), names[0], 5, 0, 2).unwrap();
+    receiver.endpoint.recv(room(16), names[1], 3).unwrap();
+    receiver.endpoint.recv(room(16), FabricAddress::UNSPECIFIED, 4).unwrap();
+    receiver.silence();
+    deliver(&first, 10);
+    expect_message(&receiver, 1, 10, names[0]);
+    receiver.endpoint.recv(room(16), names[0], 5).unwrap();
+    // What it has still sent is received as ever.
+    first.endpoint.inject(&payload(11, 16), first.peer(), Some(5), None).unwrap();
+    drop(first);
+    expect_message(&receiver, 2, 11, names[0]);
+    let failed = receiver.failure();
+    assert_eq!(failed.completion.context, 5);
+    assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+    receiver.silence();
+    deliver(&second, 12);
+    expect_message(&receiver, 3, 12, names[1]);
+    deliver(&second, 13);
+    expect_message(&receiver, 4, 13, names[1]);
+    receiver.silence();
 }

@@ -1,11 +1,26 @@
 //! Completion levels: how soon a send may complete, `fi_cq(3)`.
 
-use homespun::FabricAddress;
 use homespun::endpoint::Send;
-use homespun::flags::OpFlags;
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{FabricAddress, OperationError};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::{Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Lengths of messages that travel in every way that there is; all of them together are within what a receiver keeps
+/// before it is asked for them.
+const LENS_BYTES: [usize; 6] = [0, 100, 9000, 100_000, 300_000, 1 << 20];
+
+/// Every level, the weakest first.
+const LEVELS: [OpFlags; 5] = [
+    OpFlags::empty(),
+    OpFlags::INJECT_COMPLETE,
+    OpFlags::TRANSMIT_COMPLETE,
+    OpFlags::DELIVERY_COMPLETE,
+    OpFlags::MATCH_COMPLETE,
+];
 
 /// A sender, and a receiver that makes no progress yet.
 fn with_sleeper(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
@@ -15,6 +30,22 @@ fn with_sleeper(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
 fn send(party: &Party, context: u64, flags: OpFlags) {
     let buffers = vec![payload(context, 100)];
     party.endpoint.sendmsg(Send { buffers, to: party.peer(), context, flags, ..Send::default() }).unwrap();
+}
+
+/// Sends a tagged message whose tag is its context.
+fn send_tagged(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
+    let buffers = vec![payload(context, len_bytes)];
+    let send = Send { buffers, to: party.peer(), tag: Some(context), context, flags, ..Send::default() };
+    party.endpoint.sendmsg(send).unwrap();
+}
+
+/// Receives the message with this tag.
+#[track_caller]
+fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
+    party.endpoint.trecv(room(len_bytes), ANY, tag, 0, tag).unwrap();
+    let completion = party.completion();
+    assert_eq!((completion.context, completion.tag), (tag, tag));
+    assert!(received(&completion.buffer) == payload(tag, len_bytes));
 }
 
 pub(crate) fn a_small_message_is_injected_without_its_receiver(net: &Net) {
@@ -40,6 +71,19 @@ pub(crate) fn the_stronger_levels_wait_for_the_receiver(net: &Net) {
     }
 }
 
+pub(crate) fn a_match_waits_for_the_receiver_too(net: &Net) {
+    let (alice, bob) = with_sleeper(net, OpFlags::empty());
+    bob.endpoint.recv(room(100), ANY, 9).unwrap();
+    send(&alice, 1, OpFlags::MATCH_COMPLETE);
+    alice.silence();
+    send(&alice, 2, OpFlags::INJECT_COMPLETE);
+    assert_eq!(alice.completion().context, 2);
+    alice.silence();
+    net.wake(&bob);
+    assert_eq!(alice.completion().context, 1);
+    assert_eq!(received(&bob.completion().buffer), payload(1, 100));
+}
+
 pub(crate) fn the_default_level_comes_from_the_endpoint(net: &Net) {
     let (alice, bob) = with_sleeper(net, OpFlags::DELIVERY_COMPLETE);
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::DELIVERY_COMPLETE);
@@ -55,6 +99,27 @@ pub(crate) fn the_default_level_comes_from_the_endpoint(net: &Net) {
     alice.silence();
     net.wake(&bob);
     assert_eq!([alice.completion().context, alice.completion().context], [1, 2]);
+}
+
+pub(crate) fn a_match_may_be_the_default_level(net: &Net) {
+    let tx_op_flags = OpFlags::MATCH_COMPLETE;
+    let (alice, bob) = net.pair_of(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
+    assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::MATCH_COMPLETE);
+    alice.endpoint.tsend(payload(1, 8), alice.peer(), 1, 1).unwrap();
+    alice.silence();
+    send_tagged(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE);
+    assert_eq!(alice.completion().context, 2);
+    alice.silence();
+    receive_tagged(&bob, 1, 8);
+    assert_eq!(alice.completion().context, 1);
+}
+
+pub(crate) fn of_several_levels_the_strongest_counts(net: &Net) {
+    let (alice, bob) = net.pair();
+    send_tagged(&alice, 1, 100, OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE);
+    alice.silence();
+    receive_tagged(&bob, 1, 100);
+    assert_eq!(alice.completion().context, 1);
 }
 
 pub(crate) fn every_level_completes_in_the_end(net: &Net) {
@@ -86,5 +151,175 @@ pub(crate) fn every_level_completes_in_the_end(net: &Net) {
         let len_bytes = lens_bytes[(n as usize - 1) % lens_bytes.len()];
         assert!(received(&bob.completion().buffer) == payload(n, len_bytes));
     }
+    alice.silence();
+}
+
+pub(crate) fn a_delivery_needs_no_receive_to_be_posted(net: &Net) {
+    let (alice, bob) = net.pair();
+    for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
+        for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
+            send_tagged(&alice, tag, len_bytes, flags);
+            assert_eq!(alice.completion().context, tag);
+        }
+        bob.silence();
+        for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
+            receive_tagged(&bob, tag, len_bytes);
+        }
+    }
+    alice.silence();
+}
+
+pub(crate) fn a_match_needs_one(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (tag, len_bytes) in (1..).zip(LENS_BYTES.into_iter().chain([(5 << 20) + 1])) {
+        send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
+        alice.silence();
+        receive_tagged(&bob, tag, len_bytes);
+        assert_eq!(alice.completion().context, tag);
+        // The receive may as well be there first.
+        bob.endpoint.recv(room(len_bytes), ANY, tag).unwrap();
+        let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
+        let send = Send { buffers, to: alice.peer(), context: tag, flags, ..Send::default() };
+        alice.endpoint.sendmsg(send).unwrap();
+        assert_eq!(alice.completion().context, tag);
+        assert!(received(&bob.completion().buffer) == payload(tag, len_bytes));
+    }
+    alice.silence();
+}
+
+pub(crate) fn a_late_match_holds_up_no_later_one(net: &Net) {
+    let (alice, bob) = net.pair();
+    let messages: Vec<(u64, usize)> = (1..).zip([LENS_BYTES, LENS_BYTES].concat()).collect();
+    for &(tag, len_bytes) in &messages {
+        send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
+    }
+    // Nor anything else.
+    alice.endpoint.tsend(payload(99, 8), alice.peer(), 99, 99).unwrap();
+    assert_eq!(alice.completion().context, 99);
+    receive_tagged(&bob, 99, 8);
+    alice.silence();
+    for &(tag, len_bytes) in messages.iter().rev() {
+        receive_tagged(&bob, tag, len_bytes);
+        assert_eq!(alice.completion().context, tag);
+    }
+    alice.silence();
+}
+
+pub(crate) fn what_a_cancelled_receive_wanted_is_not_matched(net: &Net) {
+    let (alice, bob) = net.pair();
+    bob.endpoint.trecv(room(100), ANY, 1, 0, 5).unwrap();
+    bob.endpoint.cancel(5).unwrap();
+    assert_eq!(bob.failure().error, OperationError::Cancelled);
+    send_tagged(&alice, 1, 100, OpFlags::MATCH_COMPLETE);
+    alice.silence();
+    receive_tagged(&bob, 1, 100);
+    assert_eq!(alice.completion().context, 1);
+}
+
+pub(crate) fn a_message_that_was_cut_is_matched(net: &Net) {
+    let (alice, bob) = net.pair();
+    for len_bytes in [100, 300_000] {
+        for early in [true, false] {
+            if early {
+                bob.endpoint.trecv(room(10), ANY, 1, 0, 5).unwrap();
+            }
+            send_tagged(&alice, 1, len_bytes, OpFlags::MATCH_COMPLETE);
+            if !early {
+                alice.silence();
+                bob.endpoint.trecv(room(10), ANY, 1, 0, 5).unwrap();
+            }
+            assert_eq!(alice.completion().context, 1);
+            let failed = bob.failure();
+            assert_eq!((failed.completion.context, failed.overflow_bytes()), (5, len_bytes as u64 - 10));
+        }
+    }
+}
+
+pub(crate) fn a_match_without_a_place_in_the_receivers_queue(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { cq_depth_entries: 1, ..Setup::default() });
+    for tag in 1..=4 {
+        bob.endpoint.trecv(room(100), ANY, tag, 0, tag).unwrap();
+    }
+    for tag in 1..=4 {
+        send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
+    }
+    // All of them are matched sooner or later, at the latest when bob reads.
+    for tag in 1..=4 {
+        let completion = bob.completion();
+        assert_eq!((completion.context, received(&completion.buffer)), (tag, payload(tag, 100).to_vec()));
+    }
+    let (sends, _) = alice.completions(4);
+    let mut contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
+    contexts.sort_unstable();
+    assert_eq!(contexts, [1, 2, 3, 4]);
+}
+
+pub(crate) fn every_level_carries_every_kind_of_message(net: &Net) {
+    let (alice, bob) = net.pair();
+    let mut context = 0;
+    for level in LEVELS {
+        for len_bytes in LENS_BYTES {
+            for (tag, data) in [(None, None), (Some(7), None), (None, Some(8)), (Some(0), Some(0))] {
+                context += 1;
+                let buffers = vec![payload(context, len_bytes)];
+                let to = alice.peer();
+                let send = Send { buffers, to, tag, data, context, flags: level };
+                alice.endpoint.sendmsg(send).unwrap();
+                let any = ANY;
+                match tag {
+                    Some(tag) => bob.endpoint.trecv(room(len_bytes), any, tag, 0, context).unwrap(),
+                    None => bob.endpoint.recv(room(len_bytes), any, context).unwrap(),
+                }
+                let completion = bob.completion();
+                let mut flags = CompletionFlags::RECV;
+                flags |= if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+                flags.set(CompletionFlags::REMOTE_CQ_DATA, data.is_some());
+                assert_eq!((completion.context, completion.flags), (context, flags));
+                assert_eq!((completion.tag, completion.data), (tag.unwrap_or(0), data.unwrap_or(0)));
+                assert!(received(&completion.buffer) == payload(context, len_bytes));
+                assert_eq!(alice.completion().context, context);
+            }
+        }
+    }
+    alice.silence();
+}
+
+pub(crate) fn messages_to_oneself_reach_every_level(net: &Net) {
+    let narcissus = net.party();
+    let own = narcissus.meet(&narcissus);
+    for (n, level) in (0..).zip(LEVELS) {
+        for (tag, len_bytes) in (10 * n..).zip(LENS_BYTES) {
+            send_tagged(&narcissus, tag, len_bytes, level);
+            let needs_a_receive = level == OpFlags::MATCH_COMPLETE;
+            if needs_a_receive {
+                narcissus.silence();
+            } else {
+                assert_eq!(narcissus.completion().context, tag);
+            }
+            narcissus.endpoint.trecv(room(len_bytes), own, tag, 0, 1000 + tag).unwrap();
+            let (sends, receives) = narcissus.completions(1 + usize::from(needs_a_receive));
+            assert!(sends.iter().all(|send| send.context == tag));
+            assert_eq!(receives[0].context, 1000 + tag);
+            assert!(received(&receives[0].buffer) == payload(tag, len_bytes));
+        }
+    }
+    narcissus.silence();
+}
+
+pub(crate) fn many_matches_are_told_of_in_whatever_order_they_come(net: &Net) {
+    let (alice, bob) = net.pair();
+    let count = 200;
+    // Of every 7 the last is received first.
+    let tags = (0..count).step_by(7).flat_map(|first| (first..count.min(first + 7)).rev());
+    for tag in 0..count {
+        send_tagged(&alice, tag, 8 + 10 * tag as usize, OpFlags::MATCH_COMPLETE);
+    }
+    for tag in tags {
+        receive_tagged(&bob, tag, 8 + 10 * tag as usize);
+    }
+    let (sends, _) = alice.completions(count as usize);
+    let mut ended: Vec<u64> = sends.iter().map(|send| send.context).collect();
+    ended.sort_unstable();
+    assert_eq!(ended, (0..count).collect::<Vec<_>>());
     alice.silence();
 }

@@ -8,14 +8,18 @@ mod bounds;
 mod calls;
 mod cancel;
 mod closing;
+mod credit;
 mod directed;
 mod entries;
 mod failures;
+mod fence;
 mod levels;
 mod misuse;
 mod naming;
 mod ordering;
 mod overrun;
+mod peek;
+mod restart;
 mod selective;
 mod sources;
 #[path = "../suite/mod.rs"]
@@ -65,6 +69,7 @@ macro_rules! tests_of_parties {
                 a_directed_receive_takes_messages_of_its_sender_alone
                 an_unspecified_sender_is_any
                 directed_and_undirected_receives_take_turns
+                a_directed_receive_ends_with_its_sender
                 without_the_capability_the_sender_does_not_matter;
             truncation:
                 a_long_message_is_cut_and_said_to_be
@@ -79,6 +84,7 @@ macro_rules! tests_of_parties {
                 tags_are_matched_bit_by_bit
                 both_directions_keep_their_order;
             bounds:
+                a_queue_full_of_reserved_places_still_reports_everything_else
                 sends_wait_for_room_in_the_queue
                 receives_wait_for_room_in_the_queue
                 injected_messages_need_no_place
@@ -95,8 +101,62 @@ macro_rules! tests_of_parties {
             levels:
                 a_small_message_is_injected_without_its_receiver
                 the_stronger_levels_wait_for_the_receiver
+                a_match_waits_for_the_receiver_too
                 the_default_level_comes_from_the_endpoint
-                every_level_completes_in_the_end;
+                a_match_may_be_the_default_level
+                of_several_levels_the_strongest_counts
+                every_level_completes_in_the_end
+                a_delivery_needs_no_receive_to_be_posted
+                a_match_needs_one
+                a_late_match_holds_up_no_later_one
+                what_a_cancelled_receive_wanted_is_not_matched
+                a_message_that_was_cut_is_matched
+                a_match_without_a_place_in_the_receivers_queue
+                every_level_carries_every_kind_of_message
+                messages_to_oneself_reach_every_level
+                many_matches_are_told_of_in_whatever_order_they_come;
+            fence:
+                a_fenced_match_waits_until_all_before_it_are_matched
+                a_fence_counts_what_is_silent_or_injected
+                a_fence_may_be_silent_or_injected_itself
+                the_weakest_fence_waits_for_the_completion_of_those_before_it
+                fences_of_every_level_end_and_keep_the_order
+                a_fence_holds_up_nothing_to_another_peer
+                what_follows_a_fence_stays_behind_it
+                a_fence_with_nothing_before_it_is_no_obstacle
+                messages_to_oneself_are_fenced_too
+                a_fenced_send_is_taken_back
+                what_was_asked_for_a_fence_that_is_gone_is_asked_again
+                everything_behind_a_fence_ends_when_the_peer_does;
+            peek:
+                a_look_tells_of_a_message_and_leaves_it
+                a_look_that_finds_nothing_leaves_nothing
+                a_look_finds_the_earliest_that_fits
+                a_look_may_ask_for_a_sender
+                what_a_posted_receive_takes_is_not_seen
+                a_claimed_message_is_received_by_its_claim_alone
+                what_is_discarded_is_gone
+                a_claim_matches_only_when_it_receives
+                a_claim_is_used_once
+                a_claimed_message_is_cut_like_any_other
+                a_message_that_is_still_arriving_is_seen_claimed_and_discarded
+                a_message_that_stays_with_its_sender_is_seen_claimed_and_discarded
+                a_claimed_message_outlives_its_sender
+                whoever_has_claimed_a_message_may_close
+                a_look_has_a_place_among_the_receives_and_gives_it_back
+                messages_to_oneself_can_be_looked_at;
+            credit:
+                a_flood_waits_with_its_sender
+                a_flood_goes_on_as_it_is_received
+                nobody_else_is_held_up_by_a_flood
+                messages_that_no_budget_holds_arrive_when_they_are_received
+                many_long_messages_wait_for_a_small_budget
+                a_message_that_waits_for_credit_is_taken_back
+                a_sender_that_closes_waits_for_credit
+                messages_that_wait_for_credit_end_when_the_receiver_does
+                what_is_discarded_makes_room
+                two_floods_meet
+                a_flood_to_oneself_waits_as_well;
             selective:
                 success_is_silent_unless_asked_for
                 failure_is_never_silent
@@ -107,6 +167,10 @@ macro_rules! tests_of_parties {
                 the_peer_closes
                 unreachable_injections_are_reported
                 a_closed_peer_is_found_again_at_its_address;
+            restart:
+                what_a_former_peer_has_sent_arrives_all_the_same
+                what_was_meant_for_a_former_peer_fails_once
+                one_who_comes_back_is_known_to_all;
             misuse:
                 an_address_that_is_not_known
                 flags_that_do_not_belong_here
@@ -117,7 +181,8 @@ macro_rules! tests_of_parties {
                 a_posted_receive_is_cancelled
                 what_is_not_posted_cannot_be_cancelled
                 a_cancelled_receive_takes_no_message
-                one_receive_of_several_is_cancelled;
+                one_receive_of_several_is_cancelled
+                a_message_that_has_left_is_not_taken_back;
             naming:
                 a_name_is_specific_and_has_a_port
                 a_wildcard_endpoint_is_reached_by_its_name
@@ -126,6 +191,7 @@ macro_rules! tests_of_parties {
             closing:
                 everything_is_dropped_in_any_order
                 what_was_accepted_arrives_after_the_sender_is_gone
+                what_waits_to_be_matched_arrives_after_the_sender_is_gone
                 injected_messages_arrive_after_the_sender_is_gone
                 an_endpoint_that_was_never_enabled_is_dropped;
             threads:

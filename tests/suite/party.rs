@@ -46,6 +46,8 @@ pub(crate) struct Setup {
     pub(crate) tx_depth_ops: usize,
     /// How many receives may be outstanding; 0 for the default.
     pub(crate) rx_depth_ops: usize,
+    /// How much memory unexpected messages may take; 0 for the default.
+    pub(crate) unexpected_bytes: usize,
     /// The default flags of sends.
     #[serde(with = "form::bits")]
     pub(crate) tx_op_flags: OpFlags,
@@ -111,6 +113,9 @@ impl Setup {
         }
         if self.rx_depth_ops > 0 {
             info.rx.size_ops = self.rx_depth_ops;
+        }
+        if self.unexpected_bytes > 0 {
+            info.rx.total_buffered_recv_bytes = self.unexpected_bytes;
         }
         info.tx.op_flags = self.tx_op_flags;
         info.src_addr = self.at.or(info.src_addr);
@@ -311,6 +316,11 @@ impl Party {
     pub(crate) fn completions(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
         let all: Vec<Completion> = (0..count).map(|_| self.completion()).collect();
         all.into_iter().partition(|completion| completion.flags.contains(CompletionFlags::SEND))
+    }
+
+    /// Drives everybody once, without reading anything.
+    pub(crate) fn progress_all(&self) {
+        self.queues.progress();
     }
 
     /// Makes sure that nothing ends, as far as that can be seen by driving everybody.

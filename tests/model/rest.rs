@@ -1,0 +1,228 @@
+//! What comes after a program: everything that was sent is received, everything ends, and what is still posted is taken
+//! back.
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{FabricAddress, OperationError};
+use homespun_engine::loopback::Network;
+
+use crate::history::{Arrived, ClaimOp, History, Operation, PeekOp, ReceiveEnd, SendOp, Who};
+use crate::program::LEN_MAX_BYTES;
+use crate::run::{Runner, broken, is_accepted};
+use crate::suite::payload::room;
+use crate::suite::{Deadline, Ended};
+
+/// The bit that tells messages of the runner from those of the program.
+const RUNNERS_TAG: u64 = 1 << 63;
+
+/// Contexts from here on are the runner's.
+pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
+
+/// How many rounds without any event mean that there will be none. More than the longest delay of any network inside
+/// the process; on the others everything has arrived before this counts.
+const SILENT_ROUNDS: usize = 40;
+
+/// A receive of the runner's, which takes whatever waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drain {
+    pub(crate) at: Who,
+    is_tagged: bool,
+    posted_at: u64,
+}
+
+impl Runner<'_> {
+    fn own_context(&mut self) -> u64 {
+        self.next_own += 1;
+        self.next_own
+    }
+
+    pub(crate) fn own_ended(&mut self, place: usize, context: u64, ended: &Ended) {
+        let flags = match ended {
+            Ok((completion, _)) => completion.flags,
+            Err(failed) => failed.completion.flags,
+        };
+        if flags.contains(CompletionFlags::SEND) {
+            assert!(self.own_pending.remove(&context), "the runner's send {context:#x} ended again");
+            return;
+        }
+        let drain = self.drains.remove(&context);
+        let Drain { at, is_tagged, posted_at } = drain.expect("a receive of the runner's ends once");
+        assert_eq!(at, self.history.who(place), "the receive of another endpoint");
+        match self.taken(at, LEN_MAX_BYTES, ended) {
+            Ok(message) => {
+                let waited = self.waited.entry((at, is_tagged)).or_default();
+                let order = *waited;
+                *waited += 1;
+                self.history.arrived(message, Arrived::Waiting { order, posted_at });
+            }
+            Err(OperationError::Cancelled) => {}
+            Err(error) => {
+                broken(&error);
+            }
+        }
+    }
+
+    /// Waits until every send has ended and everything that was sent has been received or is lost.
+    ///
+    /// Behind all of its messages each endpoint sends one more to each other, which completes when it was received, or
+    /// was lost; so nothing that was sent before it is still on its way to it, save on a network that breaks links,
+    /// which knows itself when it is quiet. A long message may follow when its receiver asks for it, so this is done
+    /// once more when all sends have ended.
+    pub(crate) fn come_to_rest(&mut self) {
+        for _ in 0..2 {
+            self.send_last_messages();
+            self.wait_for_the_end();
+        }
+    }
+
+    fn send_last_messages(&mut self) {
+        for from in 0..self.parties.len() {
+            for to in 0..self.parties.len() {
+                if self.parties[from].is_none() {
+                    continue;
+                }
+                let context = self.own_context();
+                self.own_pending.insert(context);
+                let last = Send {
+                    to: FabricAddress(to as u64),
+                    tag: Some(RUNNERS_TAG),
+                    context,
+                    flags: OpFlags::DELIVERY_COMPLETE,
+                    ..Send::default()
+                };
+                let deadline = Deadline::new();
+                while let Some(party) = &self.parties[from]
+                    && !is_accepted(party.endpoint.sendmsg(last.clone()))
+                {
+                    self.read_all();
+                    self.drain();
+                    deadline.pause_for(|| self.what_is_missing(true));
+                }
+            }
+        }
+    }
+
+    fn wait_for_the_end(&mut self) {
+        let mut deadline = Deadline::new();
+        let mut silent_rounds = 0;
+        while silent_rounds < SILENT_ROUNDS {
+            let before = self.events;
+            self.read_all();
+            self.drain();
+            let network_is_quiet = self.net.network.as_ref().is_none_or(Network::is_quiet);
+            if self.events > before {
+                deadline = Deadline::new();
+                silent_rounds = 0;
+            } else if network_is_quiet && self.own_pending.is_empty() && self.everything_has_ended() {
+                silent_rounds += 1;
+            } else {
+                silent_rounds = 0;
+                deadline.pause_for(|| self.what_is_missing(network_is_quiet));
+            }
+        }
+    }
+
+    /// Receives what waits at each endpoint, one message of a kind after the other, and what was claimed there. The
+    /// receives of the program come before these, for they were posted before.
+    fn drain(&mut self) {
+        for place in 0..self.parties.len() {
+            if self.parties[place].is_none() {
+                continue;
+            }
+            for peek in self.claiming(place) {
+                if !self.claim(peek, LEN_MAX_BYTES, false) {
+                    self.make_room(place);
+                }
+            }
+            for is_tagged in [false, true] {
+                let at = self.history.who(place);
+                if self.drains.values().any(|drain| drain.at == at && drain.is_tagged == is_tagged) {
+                    continue;
+                }
+                let context = self.own_context();
+                let tagged = is_tagged.then_some((0, !RUNNERS_TAG));
+                let buffers = vec![room(LEN_MAX_BYTES)];
+                let receive = Receive { buffers, tagged, context, ..Receive::default() };
+                let Some(party) = &self.parties[place] else { continue };
+                if is_accepted(party.endpoint.recvmsg(receive)) {
+                    let posted_at = self.tick();
+                    self.drains.insert(context, Drain { at, is_tagged, posted_at });
+                } else {
+                    self.make_room(place);
+                }
+            }
+        }
+    }
+
+    /// Takes back the receive that was posted last, as the program might have done.
+    fn make_room(&mut self, place: usize) {
+        let who = self.history.who(place);
+        let can_be_cancelled = |receive: &usize| {
+            let receive = &self.history.receives[*receive];
+            let is_open = receive.ended.is_none() && !receive.cancelled && !receive.too_late_to_cancel;
+            receive.at == who && is_open
+        };
+        let last = (0..self.history.receives.len()).rev().find(can_be_cancelled);
+        if let (Some(receive), Some(party)) = (last, &self.parties[place]) {
+            let operation = Operation::Receive(receive);
+            let result = party.endpoint.cancel(operation.context());
+            self.history.cancel_attempted(operation, &result);
+        }
+    }
+
+    fn what_is_missing(&self, network_is_quiet: bool) -> String {
+        let History { sends, peeks, .. } = &self.history;
+        let sends: Vec<&SendOp> = sends.iter().filter(|send| self.is_missing_send(send)).collect();
+        let peeks: Vec<&PeekOp> = peeks.iter().filter(|peek| self.is_missing_peek(peek)).collect();
+        let network = if network_is_quiet { "quiet" } else { "busy" };
+        format!(
+            "the end of {sends:?} and {peeks:?} and the runner's own {:?}; the network is {network}",
+            self.own_pending
+        )
+    }
+
+    fn everything_has_ended(&self) -> bool {
+        let History { sends, peeks, .. } = &self.history;
+        !sends.iter().any(|send| self.is_missing_send(send))
+            && !peeks.iter().any(|peek| self.is_missing_peek(peek))
+    }
+
+    fn is_missing_send(&self, send: &SendOp) -> bool {
+        !send.injected && send.ended.is_none() && self.history.lives(send.from)
+    }
+
+    fn is_missing_peek(&self, peek: &PeekOp) -> bool {
+        let is_claim_open = matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.is_claiming();
+        (peek.ended.is_none() || is_claim_open) && self.history.lives(peek.at)
+    }
+
+    /// Cancels what is still posted, which must be possible for all of it: nothing is in the middle of a message.
+    pub(crate) fn take_back_receives(&mut self) {
+        let deadline = Deadline::new();
+        for receive in 0..self.history.receives.len() {
+            let posted = &self.history.receives[receive];
+            if !self.history.lives(posted.at) || posted.ended.is_some() {
+                continue;
+            }
+            assert!(!posted.too_late_to_cancel, "receive {receive} could not be cancelled, and never ended");
+            let Some(party) = &self.parties[posted.at.place] else { continue };
+            let cancelled = party.endpoint.cancel(Operation::Receive(receive).context());
+            cancelled.unwrap_or_else(|error| panic!("receive {receive} is stuck: {error}"));
+            while self.history.receives[receive].ended.is_none() {
+                self.read_all();
+                deadline.pause("a cancelled receive");
+            }
+            let end = self.history.receives[receive].ended.take();
+            assert_eq!(end, Some(ReceiveEnd::Cancelled));
+        }
+        for (context, Drain { at, .. }) in self.drains.clone() {
+            let Some(party) = &self.parties[at.place] else { continue };
+            let cancelled = party.endpoint.cancel(context);
+            cancelled.unwrap_or_else(|error| panic!("a receive of the runner's is stuck: {error}"));
+            while self.drains.contains_key(&context) {
+                self.read_all();
+                deadline.pause("a cancelled receive of the runner's");
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Processes that are killed and started again at the same address.
+
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use std::collections::BTreeSet;
+
+use homespun::endpoint::Send;
+use homespun::flags::OpFlags;
+use homespun::{FabricAddress, OperationError};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net, Party, Setup, Transport, Turns};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+const TRANSPORTS: [Transport; 4] = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
+
+/// Lengths of messages that travel in every way that there is. A receiver keeps all of them before it is asked for them.
+const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
+
+/// Kills a party and opens another at its address, who knows the same peer.
+fn revive(net: &Net, party: &Party, peer: &Party) -> Party {
+    let address = party.endpoint.name().expect("an endpoint in service has a name");
+    party.kill();
+    let again = net.open(Setup { at: Some(address), ..Setup::default() });
+    again.meet(peer);
+    again
+}
+
+/// Posts a send of a message that is called by its context.
+fn send(from: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
+    let (buffers, to) = (vec![payload(context, len_bytes)], from.peer());
+    let send = Send { buffers, to, data: Some(context), context, flags, ..Send::default() };
+    from.endpoint.sendmsg(send).expect("room for a send");
+}
+
+#[track_caller]
+fn receive(party: &Party, context: u64, len_bytes: usize) {
+    party.endpoint.recv(room(len_bytes), ANY, context).expect("room for a receive");
+    let completion = party.completion();
+    assert_eq!((completion.context, completion.data), (context, context));
+    assert!(received(&completion.buffer) == payload(context, len_bytes), "message {context}");
+}
+
+/// Sends until a message is delivered, and returns which was.
+#[track_caller]
+fn send_until_delivered(from: &Party, first: u64) -> u64 {
+    let deadline = Deadline::new();
+    let mut context = first;
+    loop {
+        send(from, context, 64, OpFlags::DELIVERY_COMPLETE);
+        match from.next() {
+            Ok((completion, _)) => {
+                assert_eq!(completion.context, context);
+                return context;
+            }
+            Err(failed) => {
+                assert_eq!(failed.completion.context, context);
+                assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+            }
+        }
+        context += 1;
+        deadline.pause("a message to a process that is there again");
+    }
+}
+
+#[test]
+fn what_a_killed_process_has_transmitted_arrives_beside_what_its_successor_sends() {
+    for transport in &TRANSPORTS {
+        let net = Net::new(transport, Turns::Processes);
+        let (alice, mut bob) = net.pair();
+        let lives = 3;
+        for life in 0..lives {
+            for (context, len_bytes) in (100 * life..).zip(LENS_BYTES) {
+                send(&bob, context, len_bytes, OpFlags::TRANSMIT_COMPLETE);
+            }
+            bob.completions(LENS_BYTES.len());
+            bob = revive(&net, &bob, &alice);
+        }
+        for life in 0..lives {
+            for (context, len_bytes) in (100 * life..).zip(LENS_BYTES) {
+                receive(&alice, context, len_bytes);
+            }
+        }
+        // The link to somebody who is gone is no link to the present one.
+        let delivered = send_until_delivered(&alice, 1000);
+        receive(&bob, delivered, 64);
+        alice.exchange(&bob);
+    }
+}
+
+#[test]
+fn what_was_meant_for_a_killed_process_fails_once_and_does_not_reach_its_successor() {
+    for transport in &TRANSPORTS {
+        let net = Net::new(transport, Turns::Processes);
+        let (alice, bob) = net.pair();
+        alice.exchange(&bob);
+        let levels = [
+            OpFlags::MATCH_COMPLETE,
+            OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE,
+            OpFlags::INJECT_COMPLETE,
+            OpFlags::FENCE | OpFlags::MATCH_COMPLETE,
+            OpFlags::DELIVERY_COMPLETE,
+        ];
+        for (context, flags) in (0..).zip(levels) {
+            send(&alice, context, 64, flags);
+        }
+        alice.endpoint.recv(room(64), alice.peer(), 10).expect("room for a receive");
+        alice.endpoint.trecv(room(64), alice.peer(), 5, 0, 11).expect("room for a receive");
+        alice.endpoint.recv(room(64), ANY, 12).expect("room for a receive");
+        alice.silence();
+        let bob = revive(&net, &bob, &alice);
+        let failed: BTreeSet<u64> = (0..7)
+            .map(|_| {
+                let failed = alice.failure();
+                assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+                failed.completion.context
+            })
+            .collect();
+        assert_eq!(failed, [0, 1, 2, 3, 4, 10, 11].into());
+        alice.silence();
+        let delivered = send_until_delivered(&alice, 1000);
+        receive(&bob, delivered, 64);
+        bob.endpoint.recv(room(64), ANY, 1).expect("room for a receive");
+        bob.silence();
+        // What anybody may fill waits for whoever comes.
+        send(&bob, 2, 64, OpFlags::MATCH_COMPLETE);
+        let (completion, source) = alice.completion_from();
+        assert_eq!((completion.context, completion.data, source), (12, 2, alice.peer()));
+        assert_eq!(bob.completion().context, 2);
+        alice.silence();
+    }
+}
+
+#[test]
+fn a_process_that_waits_for_credit_survives_the_death_of_who_would_give_it() {
+    const COUNT: u64 = 200;
+    for transport in &TRANSPORTS {
+        let net = Net::new(transport, Turns::Processes);
+        let small = Setup { unexpected_bytes: 20_000, ..Setup::default() };
+        let (alice, bob) = net.pair_of(Setup::default(), small);
+        for context in 0..COUNT {
+            send(&alice, context, 1000, OpFlags::MATCH_COMPLETE);
+        }
+        alice.silence();
+        let bob = revive(&net, &bob, &alice);
+        let failed: BTreeSet<u64> = (0..COUNT).map(|_| alice.failure().completion.context).collect();
+        assert_eq!(failed.len() as u64, COUNT);
+        alice.silence();
+        let delivered = send_until_delivered(&alice, 1000);
+        receive(&bob, delivered, 64);
+        alice.exchange(&bob);
+    }
+}

@@ -1,0 +1,396 @@
+//! Messages that nobody has asked for yet take so much of their receiver's memory and no more, and wait with their
+//! sender otherwise: `total_buffered_recv` of `fi_endpoint(3)`. Nothing is lost for it, and nobody else waits.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Again, Error, FabricAddress, OperationError};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// How much the receivers keep before they are asked for it.
+const BUDGET_BYTES: usize = 40_000;
+
+/// More than a sender of short messages can use before any credit has come.
+const CREDIT_BEFORE_ANY_BYTES: usize = 32 << 10;
+
+/// How many sends may be outstanding.
+const TX_DEPTH: usize = 8;
+
+/// A usual message.
+const LEN_BYTES: usize = 1000;
+
+/// How many times in a row a send has to be refused before it counts as refused until somebody receives.
+const REFUSED_ROUNDS: usize = 60;
+
+/// How many messages can be accepted at most while nobody receives.
+const ACCEPTED_MAX: usize = TX_DEPTH + (BUDGET_BYTES + CREDIT_BEFORE_ANY_BYTES) / LEN_BYTES;
+
+fn receiver() -> Setup {
+    Setup { unexpected_bytes: BUDGET_BYTES, ..Setup::default() }
+}
+
+fn sender() -> Setup {
+    Setup { tx_depth_ops: TX_DEPTH, ..Setup::default() }
+}
+
+/// Its lengths are all different, so that no message is taken for another.
+fn len_bytes(number: u64) -> usize {
+    LEN_BYTES + number as usize % 50
+}
+
+/// Sends the message of this number, in the order of the numbers.
+fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> bool {
+    let buffers = vec![payload(number, len_bytes(number))];
+    let send = Send { buffers, to, data: Some(number), context: number, flags, ..Send::default() };
+    match from.endpoint.sendmsg(send) {
+        Ok(()) => true,
+        Err(Error::Again(Again::QueueFull)) => false,
+        Err(error) => panic!("message {number} was refused: {error}"),
+    }
+}
+
+/// Sends until nothing more is accepted. Returns how many messages were, and which of them have completed.
+fn flood(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
+    let (mut accepted, mut refused_rounds) = (0, 0);
+    let mut ended = Vec::new();
+    while refused_rounds < REFUSED_ROUNDS {
+        if try_send(from, to, accepted, flags) {
+            accepted += 1;
+            refused_rounds = 0;
+            assert!(accepted <= ACCEPTED_MAX as u64, "a flood without end");
+        } else {
+            refused_rounds += 1;
+        }
+        from.progress_all();
+        while let Some(ending) = from.poll() {
+            ended.push(ending.unwrap().0.context);
+        }
+    }
+    (accepted, ended)
+}
+
+/// Receives the next message, which must be that of this number.
+#[track_caller]
+fn receive(party: &Party, number: u64) {
+    party.endpoint.recv(room(2 * LEN_BYTES), ANY, number).unwrap();
+    let completion = party.completion();
+    assert_eq!((completion.context, completion.data), (number, number));
+    assert!(received(&completion.buffer) == payload(number, len_bytes(number)), "message {number}");
+}
+
+/// Makes sure that of `count` sends those that have not `ended` do, each once.
+#[track_caller]
+fn end_all(party: &Party, mut ended: Vec<u64>, count: u64) {
+    while ended.len() < count as usize {
+        let completion = party.completion();
+        assert!(completion.flags.contains(CompletionFlags::SEND));
+        ended.push(completion.context);
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, (0..count).collect::<Vec<_>>());
+    party.silence();
+}
+
+pub(crate) fn a_flood_waits_with_its_sender(net: &Net) {
+    for level in [
+        OpFlags::INJECT_COMPLETE,
+        OpFlags::TRANSMIT_COMPLETE,
+        OpFlags::DELIVERY_COMPLETE,
+        OpFlags::MATCH_COMPLETE,
+    ] {
+        let (alice, bob) = net.pair_of(sender(), receiver());
+        let (accepted, ended) = flood(&alice, alice.peer(), level);
+        if level == OpFlags::MATCH_COMPLETE {
+            assert_eq!((accepted, ended.len()), (TX_DEPTH as u64, 0));
+        }
+        bob.silence();
+        for number in 0..accepted {
+            receive(&bob, number);
+        }
+        end_all(&alice, ended, accepted);
+        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.silence();
+    }
+}
+
+pub(crate) fn a_flood_goes_on_as_it_is_received(net: &Net) {
+    let (alice, bob) = net.pair_of(sender(), receiver());
+    let count = 400;
+    let (mut sent, ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    let mut ended = ended.len();
+    let mut taken = 0;
+    let deadline = Deadline::new();
+    while taken < count {
+        // Now a few receives for what is there, now so many that messages find them posted.
+        let batch = (1 + taken % 30).min(count - taken);
+        for number in taken..taken + batch {
+            bob.endpoint.recv(room(2 * LEN_BYTES), ANY, number).unwrap();
+        }
+        // What has to be asked for may complete later than what follows it.
+        let mut missing: BTreeSet<u64> = (taken..taken + batch).collect();
+        while !missing.is_empty() {
+            while sent < count
+                && sent < taken + batch + 5
+                && try_send(&alice, alice.peer(), sent, OpFlags::empty())
+            {
+                sent += 1;
+            }
+            let completion = loop {
+                if let Some(next) = bob.poll() {
+                    break next.unwrap().0;
+                }
+                alice.progress_all();
+                while sent < count && try_send(&alice, alice.peer(), sent, OpFlags::empty()) {
+                    sent += 1;
+                }
+                while let Some(ending) = alice.poll() {
+                    ending.unwrap();
+                    ended += 1;
+                }
+                deadline.pause("a message of the flood");
+            };
+            let number = completion.context;
+            assert_eq!(completion.data, number);
+            assert!(missing.remove(&number), "receive {number} has completed twice");
+            assert!(received(&completion.buffer) == payload(number, len_bytes(number)));
+        }
+        taken += batch;
+    }
+    assert_eq!((sent, taken), (count, count));
+    for _ in ended..count as usize {
+        alice.completion();
+    }
+    alice.silence();
+    bob.silence();
+}
+
+pub(crate) fn nobody_else_is_held_up_by_a_flood(net: &Net) {
+    let (alice, bob) = net.pair_of(sender(), receiver());
+    let carol = net.party();
+    for (one, other) in [(&alice, &carol), (&carol, &alice), (&bob, &carol), (&carol, &bob)] {
+        one.meet(other);
+    }
+    let (accepted, ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    // Carol's messages to bob arrive, whether or not somebody asks for them, ...
+    for (tag, len_bytes) in (1..).zip([0, 100, 5000, 300_000, 1 << 20]) {
+        bob.endpoint.trecv(room(len_bytes), ANY, tag, 0, tag).unwrap();
+        let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
+        let to = carol.address_of(&bob);
+        let send = Send { buffers, to, tag: Some(tag), context: tag, flags, ..Send::default() };
+        carol.endpoint.sendmsg(send).unwrap();
+        assert!(received(&bob.completion().buffer) == payload(tag, len_bytes));
+        assert_eq!(carol.completion().context, tag);
+    }
+    carol.send_and_wait(Send { to: carol.address_of(&bob), tag: Some(50), ..Send::default() });
+    // ... and so do bob's own messages, and what tells him that they have, ...
+    for len_bytes in [0, 100, 5000, 300_000, 1 << 20] {
+        let to = bob.peer();
+        let (buffers, tag) = (vec![payload(7, len_bytes)], Some(7));
+        bob.send_and_wait(Send { buffers: buffers.clone(), to, tag, ..Send::default() });
+        alice.endpoint.trecv(room(len_bytes), ANY, 7, 0, 1007).unwrap();
+        let completion = alice.completion();
+        assert_eq!(completion.context, 1007);
+        assert!(received(&completion.buffer) == buffers[0]);
+    }
+    // ... and bob receives what is there of the flood, which brings the rest.
+    for number in 0..accepted {
+        receive(&bob, number);
+    }
+    end_all(&alice, ended, accepted);
+    bob.endpoint.trecv(room(8), ANY, 50, 0, 50).unwrap();
+    assert_eq!(bob.completion().context, 50);
+    alice.exchange(&carol);
+}
+
+pub(crate) fn messages_that_no_budget_holds_arrive_when_they_are_received(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup::default(), receiver());
+    let lens_bytes = [BUDGET_BYTES + 1, 100, 100_000, 0, 300_000, (5 << 20) + 1, 19_000, 8];
+    for level in [
+        OpFlags::INJECT_COMPLETE,
+        OpFlags::TRANSMIT_COMPLETE,
+        OpFlags::DELIVERY_COMPLETE,
+        OpFlags::MATCH_COMPLETE,
+    ] {
+        for (number, len_bytes) in (0..).zip(lens_bytes) {
+            let buffers = vec![payload(number, len_bytes)];
+            let (to, flags, data) = (alice.peer(), level, Some(number));
+            let send = Send { buffers, to, data, context: number, flags, ..Send::default() };
+            alice.endpoint.sendmsg(send).unwrap();
+        }
+        // The short ones are held, and may be told of.
+        let mut ended: Vec<u64> = Vec::new();
+        for _ in 0..REFUSED_ROUNDS {
+            alice.progress_all();
+            ended.extend(alice.poll().map(|ending| ending.unwrap().0.context));
+        }
+        for &number in &ended {
+            let len_bytes = lens_bytes[number as usize];
+            assert!(
+                len_bytes <= BUDGET_BYTES && level != OpFlags::MATCH_COMPLETE,
+                "{len_bytes} at {level:?}"
+            );
+        }
+        bob.silence();
+        for (number, len_bytes) in (0..).zip(lens_bytes) {
+            bob.endpoint.recv(room(len_bytes), ANY, number).unwrap();
+            let completion = bob.completion();
+            assert_eq!((completion.context, completion.data), (number, number));
+            assert!(received(&completion.buffer) == payload(number, len_bytes));
+        }
+        end_all(&alice, ended, lens_bytes.len() as u64);
+    }
+}
+
+pub(crate) fn many_long_messages_wait_for_a_small_budget(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup::default(), receiver());
+    let count = 120;
+    let long = |number: u64| payload(number, BUDGET_BYTES + 1 + number as usize);
+    for number in 0..count {
+        let (buffers, flags) = (vec![long(number)], OpFlags::DELIVERY_COMPLETE);
+        let (to, tag) = (alice.peer(), Some(number));
+        alice.endpoint.sendmsg(Send { buffers, to, tag, context: number, flags, ..Send::default() }).unwrap();
+    }
+    alice.silence();
+    for number in 0..count {
+        bob.endpoint.trecv(room(2 * BUDGET_BYTES), ANY, 0, u64::MAX, number).unwrap();
+        let completion = bob.completion();
+        assert_eq!((completion.context, completion.tag), (number, number));
+        assert!(received(&completion.buffer) == long(number));
+    }
+    end_all(&alice, Vec::new(), count);
+}
+
+pub(crate) fn a_message_that_waits_for_credit_is_taken_back(net: &Net) {
+    let (alice, bob) = net.pair_of(sender(), receiver());
+    let (accepted, ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    let last = accepted - 1;
+    let waiting: Vec<u64> = (0..accepted).filter(|number| !ended.contains(number)).collect();
+    assert!(waiting.contains(&last), "{waiting:?}");
+    let mut cancelled = Vec::new();
+    for &number in waiting.iter().rev().step_by(2) {
+        if alice.endpoint.cancel(number).is_ok() {
+            let failed = alice.failure();
+            assert_eq!((failed.completion.context, failed.error), (number, OperationError::Cancelled));
+            cancelled.push(number);
+        } else {
+            assert_ne!(number, last, "nobody can have asked for the last one");
+        }
+    }
+    // There is room again.
+    assert!(try_send(&alice, alice.peer(), accepted, OpFlags::INJECT_COMPLETE));
+    for number in (0..=accepted).filter(|number| !cancelled.contains(number)) {
+        receive(&bob, number);
+    }
+    end_all(&alice, [ended, cancelled].concat(), accepted + 1);
+    bob.silence();
+}
+
+pub(crate) fn a_sender_that_closes_waits_for_credit(net: &Net) {
+    let (alice, bob) = net.pair_of(sender(), receiver());
+    let (accepted, _ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    thread::scope(|scope| {
+        let closing = scope.spawn(move || drop(alice));
+        for number in 0..accepted {
+            receive(&bob, number);
+        }
+        closing.join().unwrap();
+    });
+    bob.silence();
+}
+
+pub(crate) fn messages_that_wait_for_credit_end_when_the_receiver_does(net: &Net) {
+    let (alice, bob) = net.pair_of(sender(), receiver());
+    let (accepted, mut ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    drop(bob);
+    while ended.len() < accepted as usize {
+        let failed = alice.failure();
+        assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+        ended.push(failed.completion.context);
+    }
+    end_all(&alice, ended, accepted);
+}
+
+pub(crate) fn what_is_discarded_makes_room(net: &Net) {
+    let (alice, bob) = net.pair_of(sender(), receiver());
+    let count = 100;
+    let (mut sent, mut seen) = (0, 0);
+    let deadline = Deadline::new();
+    while seen < count {
+        if sent < count {
+            let (buffers, tag) = (vec![payload(sent, len_bytes(sent))], Some(sent));
+            let send = Send { buffers, to: alice.peer(), tag, ..Send::default() };
+            sent += u64::from(alice.endpoint.sendmsg(send).is_ok());
+        }
+        let (tagged, flags) = (Some((0, u64::MAX)), OpFlags::PEEK | OpFlags::DISCARD);
+        bob.endpoint.recvmsg(Receive { tagged, flags, ..Receive::default() }).unwrap();
+        match bob.next() {
+            Ok((completion, _)) => {
+                assert_eq!((completion.tag, completion.len_bytes), (seen, len_bytes(seen)));
+                seen += 1;
+            }
+            Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
+        }
+        if let Some(ending) = alice.poll() {
+            ending.unwrap();
+        }
+        deadline.pause("messages to throw away");
+    }
+    assert_eq!(sent, count);
+}
+
+pub(crate) fn two_floods_meet(net: &Net) {
+    let setup = || Setup { unexpected_bytes: BUDGET_BYTES, ..sender() };
+    let (alice, bob) = net.pair_of(setup(), setup());
+    let (from_alice, ended_of_alice) = flood(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
+    let (from_bob, ended_of_bob) = flood(&bob, bob.peer(), OpFlags::INJECT_COMPLETE);
+    let mut ended = [ended_of_alice, ended_of_bob];
+    let accepted = [from_alice, from_bob];
+    let parties = [&alice, &bob];
+    for number in 0..from_alice.max(from_bob) {
+        for (who, party) in parties.into_iter().enumerate() {
+            if number < accepted[1 - who] {
+                party.endpoint.recv(room(2 * LEN_BYTES), ANY, 10_000 + number).unwrap();
+                loop {
+                    let completion = party.completion();
+                    if completion.context < 10_000 {
+                        ended[who].push(completion.context);
+                        continue;
+                    }
+                    assert_eq!((completion.context, completion.data), (10_000 + number, number));
+                    assert!(received(&completion.buffer) == payload(number, len_bytes(number)));
+                    break;
+                }
+            }
+        }
+    }
+    for (who, party) in parties.into_iter().enumerate() {
+        end_all(party, ended[who].clone(), accepted[who]);
+    }
+}
+
+pub(crate) fn a_flood_to_oneself_waits_as_well(net: &Net) {
+    let setup = Setup { unexpected_bytes: BUDGET_BYTES, ..sender() };
+    let narcissus = net.open(setup);
+    let own = narcissus.meet(&narcissus);
+    let (accepted, mut ended) = flood(&narcissus, own, OpFlags::DELIVERY_COMPLETE);
+    for number in 0..accepted {
+        narcissus.endpoint.recv(room(2 * LEN_BYTES), own, 10_000 + number).unwrap();
+        loop {
+            let completion = narcissus.completion();
+            if completion.context < 10_000 {
+                ended.push(completion.context);
+                continue;
+            }
+            assert_eq!((completion.context, completion.data), (10_000 + number, number));
+            assert!(received(&completion.buffer) == payload(number, len_bytes(number)));
+            break;
+        }
+    }
+    end_all(&narcissus, ended, accepted);
+}

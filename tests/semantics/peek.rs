@@ -1,0 +1,430 @@
+//! Looking at messages that nobody has asked for yet, claiming them and throwing them away: `FI_PEEK`, `FI_CLAIM` and
+//! `FI_DISCARD` of `fi_tagged(3)`.
+
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{Again, Completion, Errno, Error, FabricAddress, Misuse, OperationError};
+
+use crate::suite::payload::{payload, received, room, room_in_pieces};
+use crate::suite::{Deadline, Ended, Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Lengths of messages that travel in every way that there is.
+const LENS_BYTES: [usize; 5] = [0, 100, 100_000, 300_000, 1 << 20];
+
+/// How much the smallest receivers keep before they are asked for it.
+const SMALL_BUDGET_BYTES: usize = 20_000;
+
+/// Longer than that.
+const LONG_BYTES: usize = 100_000;
+
+/// Sends a tagged message whose bytes and data are those of `identity`. It is there when this returns.
+fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
+    let (buffers, data) = (vec![payload(identity, len_bytes)], Some(identity));
+    from.send_and_wait(Send { buffers, to: from.peer(), tag: Some(tag), data, ..Send::default() });
+}
+
+/// As `deliver`, without waiting for more than that it was matched.
+fn send(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
+    let (buffers, data, flags) =
+        (vec![payload(identity, len_bytes)], Some(identity), OpFlags::MATCH_COMPLETE);
+    let (to, tag) = (from.peer(), Some(tag));
+    from.endpoint.sendmsg(Send { buffers, to, tag, data, context: identity, flags }).unwrap();
+}
+
+/// Asks for a message in one of the ways that do not need room for it.
+#[track_caller]
+fn ask(party: &Party, tagged: (u64, u64), from: FabricAddress, context: u64, flags: OpFlags) -> Ended {
+    let receive = Receive { tagged: Some(tagged), from, context, flags, ..Receive::default() };
+    party.endpoint.recvmsg(receive).unwrap();
+    let ended = party.next();
+    let completion = match &ended {
+        Ok((completion, _)) => completion,
+        Err(failed) => &failed.completion,
+    };
+    assert_eq!(completion.context, context, "{ended:?}");
+    assert!(completion.flags.contains(CompletionFlags::RECV | CompletionFlags::TAGGED), "{ended:?}");
+    ended
+}
+
+/// Looks for a message from anybody, which must be there. Returns whose it is.
+#[track_caller]
+fn look(party: &Party, tagged: (u64, u64), context: u64, then: OpFlags) -> u64 {
+    ask(party, tagged, ANY, context, OpFlags::PEEK | then).unwrap().0.data
+}
+
+/// Looks for a message until it comes. It may be there in part only.
+#[track_caller]
+fn look_until_found(party: &Party, tag: u64, context: u64, then: OpFlags) -> Completion {
+    let deadline = Deadline::new();
+    loop {
+        match ask(party, (tag, 0), ANY, context, OpFlags::PEEK | then) {
+            Ok((completion, _)) => return completion,
+            Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
+        }
+        party.progress_all();
+        deadline.pause("a message to look at");
+    }
+}
+
+#[track_caller]
+fn finds_nothing(party: &Party, tagged: (u64, u64)) {
+    let failed = ask(party, tagged, ANY, 77, OpFlags::PEEK).unwrap_err();
+    assert_eq!((failed.error.clone(), failed.errno()), (OperationError::NoMessage, Errno::ENOMSG));
+    assert_eq!((failed.completion.len_bytes, failed.overflow_bytes()), (0, 0));
+}
+
+fn post_claim(party: &Party, context: u64, len_bytes: usize) -> Result<(), Error> {
+    let (buffers, tagged, flags) = (vec![room(len_bytes)], Some((0, 0)), OpFlags::CLAIM);
+    party.endpoint.recvmsg(Receive { buffers, tagged, context, flags, ..Receive::default() })
+}
+
+/// Receives the message that was claimed with this context.
+#[track_caller]
+fn claim(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
+    post_claim(party, context, len_bytes).unwrap();
+    expect(party, context, tag, identity, len_bytes);
+}
+
+#[track_caller]
+fn expect(party: &Party, context: u64, tag: u64, identity: u64, len_bytes: usize) {
+    let completion = party.completion();
+    assert_eq!((completion.context, completion.tag, completion.data), (context, tag, identity));
+    let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
+    assert_eq!((completion.flags, completion.len_bytes), (flags, len_bytes));
+    assert!(received(&completion.buffer) == payload(identity, len_bytes));
+}
+
+#[track_caller]
+fn receive(party: &Party, tag: u64, identity: u64, len_bytes: usize) {
+    party.endpoint.trecv(room(len_bytes), ANY, tag, 0, 88).unwrap();
+    expect(party, 88, tag, identity, len_bytes);
+}
+
+pub(crate) fn a_look_tells_of_a_message_and_leaves_it(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
+        deliver(&alice, 5, identity, len_bytes);
+        for context in 1..=3 {
+            let (completion, source) = ask(&bob, (5, 0), ANY, context, OpFlags::PEEK).unwrap();
+            let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
+            assert_eq!(completion.flags, flags);
+            assert_eq!((completion.len_bytes, completion.tag, completion.data), (len_bytes, 5, identity));
+            assert_eq!(source, bob.peer());
+        }
+        receive(&bob, 5, identity, len_bytes);
+        finds_nothing(&bob, (5, 0));
+    }
+    // A message without data has none.
+    alice.send_and_wait(Send { to: alice.peer(), tag: Some(6), ..Send::default() });
+    let (completion, _) = ask(&bob, (6, 0), ANY, 1, OpFlags::PEEK).unwrap();
+    assert_eq!(completion.flags, CompletionFlags::RECV | CompletionFlags::TAGGED);
+    assert_eq!((completion.len_bytes, completion.data), (0, 0));
+    bob.silence();
+}
+
+pub(crate) fn a_look_that_finds_nothing_leaves_nothing(net: &Net) {
+    let (alice, bob) = net.pair();
+    finds_nothing(&bob, (5, 0));
+    for then in [OpFlags::CLAIM, OpFlags::DISCARD] {
+        let failed = ask(&bob, (5, 0), ANY, 1, OpFlags::PEEK | then).unwrap_err();
+        assert_eq!(failed.error, OperationError::NoMessage);
+    }
+    assert!(matches!(bob.endpoint.cancel(77), Err(Error::Misuse(Misuse::NotFound(_)))), "it has ended");
+    deliver(&alice, 5, 1, 100);
+    finds_nothing(&bob, (6, 0));
+    finds_nothing(&bob, (4, 2));
+    // Nor are untagged messages looked at.
+    alice.send_and_wait(Send { buffers: vec![payload(2, 8)], to: alice.peer(), ..Send::default() });
+    receive(&bob, 5, 1, 100);
+    finds_nothing(&bob, (5, u64::MAX));
+    bob.silence();
+}
+
+pub(crate) fn a_look_finds_the_earliest_that_fits(net: &Net) {
+    let (alice, bob) = net.pair();
+    for identity in 1..=4 {
+        deliver(&alice, identity, identity, 16);
+    }
+    let all = (0, u64::MAX);
+    assert_eq!(look(&bob, all, 9, OpFlags::empty()), 1);
+    assert_eq!(look(&bob, (3, 0), 9, OpFlags::empty()), 3);
+    assert_eq!(look(&bob, (2, 1), 9, OpFlags::empty()), 2);
+    assert_eq!(look(&bob, all, 9, OpFlags::DISCARD), 1);
+    assert_eq!(look(&bob, all, 10, OpFlags::CLAIM), 2);
+    assert_eq!(look(&bob, all, 9, OpFlags::empty()), 3);
+    receive(&bob, 3, 3, 16);
+    assert_eq!(look(&bob, all, 9, OpFlags::empty()), 4);
+    claim(&bob, 10, 2, 2, 16);
+    receive(&bob, 4, 4, 16);
+    finds_nothing(&bob, all);
+}
+
+pub(crate) fn a_look_may_ask_for_a_sender(net: &Net) {
+    let bob = net.party();
+    let senders = [net.party(), net.party()];
+    for (identity, sender) in (1..).zip(&senders) {
+        bob.meet(sender);
+        sender.meet(&bob);
+        deliver(sender, 5, identity, 16);
+    }
+    let [first, second] = [FabricAddress(0), FabricAddress(1)];
+    for (from, identity) in [(second, 2), (first, 1), (ANY, 1)] {
+        let (completion, source) = ask(&bob, (5, 0), from, 9, OpFlags::PEEK).unwrap();
+        assert_eq!(completion.data, identity);
+        assert_eq!(source, FabricAddress(identity - 1));
+    }
+    ask(&bob, (5, 0), second, 9, OpFlags::PEEK | OpFlags::DISCARD).unwrap();
+    let failed = ask(&bob, (5, 0), second, 9, OpFlags::PEEK).unwrap_err();
+    assert_eq!(failed.error, OperationError::NoMessage);
+    receive(&bob, 5, 1, 16);
+}
+
+pub(crate) fn what_a_posted_receive_takes_is_not_seen(net: &Net) {
+    let (alice, bob) = net.pair();
+    bob.endpoint.trecv(room(16), ANY, 5, 0, 1).unwrap();
+    deliver(&alice, 5, 1, 16);
+    deliver(&alice, 5, 2, 16);
+    expect(&bob, 1, 5, 1, 16);
+    assert_eq!(look(&bob, (5, 0), 9, OpFlags::empty()), 2);
+    receive(&bob, 5, 2, 16);
+}
+
+pub(crate) fn a_claimed_message_is_received_by_its_claim_alone(net: &Net) {
+    let (alice, bob) = net.pair();
+    for len_bytes in LENS_BYTES {
+        for identity in 1..=3 {
+            deliver(&alice, 5, identity, len_bytes);
+        }
+        assert_eq!(look(&bob, (5, 0), 11, OpFlags::CLAIM), 1);
+        assert_eq!(look(&bob, (5, 0), 12, OpFlags::CLAIM), 2);
+        receive(&bob, 5, 3, len_bytes);
+        finds_nothing(&bob, (5, 0));
+        bob.endpoint.trecv(room(len_bytes), ANY, 5, 0, 13).unwrap();
+        bob.silence();
+        // In whatever order they are wanted.
+        claim(&bob, 12, 5, 2, len_bytes);
+        claim(&bob, 11, 5, 1, len_bytes);
+        bob.silence();
+        bob.endpoint.cancel(13).unwrap();
+        assert_eq!(bob.failure().error, OperationError::Cancelled);
+    }
+}
+
+pub(crate) fn what_is_discarded_is_gone(net: &Net) {
+    let (alice, bob) = net.pair();
+    for len_bytes in LENS_BYTES {
+        for identity in 1..=4 {
+            send(&alice, 5, identity, len_bytes);
+        }
+        deliver(&alice, 6, 5, 8);
+        alice.silence();
+        // One is discarded as soon as it is seen, another when it was claimed.
+        assert_eq!(look(&bob, (5, 0), 11, OpFlags::DISCARD), 1);
+        assert_eq!(alice.completion().context, 1);
+        assert_eq!(look(&bob, (5, 0), 12, OpFlags::CLAIM), 2);
+        alice.silence();
+        ask(&bob, (5, 0), ANY, 12, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        assert_eq!(alice.completion().context, 2);
+        receive(&bob, 5, 3, len_bytes);
+        assert_eq!(alice.completion().context, 3);
+        assert_eq!(look(&bob, (5, 0), 11, OpFlags::DISCARD), 4);
+        assert_eq!(alice.completion().context, 4);
+        finds_nothing(&bob, (5, 0));
+        receive(&bob, 6, 5, 8);
+        bob.silence();
+    }
+}
+
+pub(crate) fn a_claim_matches_only_when_it_receives(net: &Net) {
+    let (alice, bob) = net.pair();
+    for len_bytes in LENS_BYTES {
+        send(&alice, 5, 1, len_bytes);
+        look_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        alice.silence();
+        claim(&bob, 11, 5, 1, len_bytes);
+        assert_eq!(alice.completion().context, 1);
+    }
+}
+
+pub(crate) fn a_claim_is_used_once(net: &Net) {
+    let (alice, bob) = net.pair();
+    deliver(&alice, 5, 1, 16);
+    deliver(&alice, 5, 2, 16);
+    let is_unknown = |result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::Misuse(Misuse::NotFound(_)))), "{result:?}");
+    };
+    is_unknown(post_claim(&bob, 11, 16));
+    assert_eq!(look(&bob, (5, 0), 11, OpFlags::CLAIM), 1);
+    is_unknown(post_claim(&bob, 12, 16));
+    // A claim is no operation that could be taken back.
+    is_unknown(bob.endpoint.cancel(11));
+    claim(&bob, 11, 5, 1, 16);
+    is_unknown(post_claim(&bob, 11, 16));
+    receive(&bob, 5, 2, 16);
+    bob.silence();
+}
+
+pub(crate) fn a_claimed_message_is_cut_like_any_other(net: &Net) {
+    let (alice, bob) = net.pair();
+    for len_bytes in [100, 1 << 20] {
+        deliver(&alice, 5, 1, len_bytes);
+        look(&bob, (5, 0), 11, OpFlags::CLAIM);
+        post_claim(&bob, 11, 60).unwrap();
+        let failed = bob.failure();
+        assert_eq!((failed.completion.context, failed.overflow_bytes()), (11, len_bytes as u64 - 60));
+        assert_eq!(received(&failed.completion.buffer), payload(1, 60));
+        // It may also go to several places.
+        deliver(&alice, 5, 2, len_bytes);
+        look(&bob, (5, 0), 11, OpFlags::CLAIM);
+        let (buffers, flags) = (room_in_pieces(len_bytes, 3), OpFlags::CLAIM);
+        let tagged = Some((5, 0));
+        let receive = Receive { buffers, tagged, context: 11, flags, ..Receive::default() };
+        bob.endpoint.recvmsg(receive).unwrap();
+        expect(&bob, 11, 5, 2, len_bytes);
+    }
+}
+
+/// What becomes of a long message while it arrives.
+pub(crate) fn a_message_that_is_still_arriving_is_seen_claimed_and_discarded(net: &Net) {
+    let (alice, bob) = net.pair();
+    for len_bytes in [200_000, 1 << 20, 12 << 20] {
+        let mut identity = 0;
+        let mut send_next = || {
+            identity += 1;
+            send(&alice, 5, identity, len_bytes);
+            identity
+        };
+        let number = send_next();
+        let seen = look_until_found(&bob, 5, 11, OpFlags::empty());
+        assert_eq!((seen.len_bytes, seen.data), (len_bytes, number));
+        receive(&bob, 5, number, len_bytes);
+        assert_eq!(alice.completion().context, number);
+
+        let number = send_next();
+        look_until_found(&bob, 5, 11, OpFlags::DISCARD);
+        assert_eq!(alice.completion().context, number);
+
+        let number = send_next();
+        look_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        claim(&bob, 11, 5, number, len_bytes);
+        assert_eq!(alice.completion().context, number);
+
+        let number = send_next();
+        look_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        ask(&bob, (5, 0), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        assert_eq!(alice.completion().context, number);
+
+        // Others are whole.
+        let number = send_next();
+        receive(&bob, 5, number, len_bytes);
+        assert_eq!(alice.completion().context, number);
+    }
+    alice.silence();
+    bob.silence();
+}
+
+pub(crate) fn a_message_that_stays_with_its_sender_is_seen_claimed_and_discarded(net: &Net) {
+    let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };
+    let (alice, bob) = net.pair_of(Setup::default(), small);
+    let send_beyond = |identity: u64, flags: OpFlags| {
+        let (buffers, data) = (vec![payload(identity, LONG_BYTES)], Some(identity));
+        let (to, tag) = (alice.peer(), Some(5));
+        alice.endpoint.sendmsg(Send { buffers, to, tag, data, context: identity, flags }).unwrap();
+    };
+    for flags in [OpFlags::INJECT_COMPLETE, OpFlags::DELIVERY_COMPLETE, OpFlags::MATCH_COMPLETE] {
+        (1..=4).for_each(|identity| send_beyond(identity, flags));
+        let seen = look_until_found(&bob, 5, 11, OpFlags::empty());
+        assert_eq!((seen.len_bytes, seen.data), (LONG_BYTES, 1));
+        alice.silence();
+        receive(&bob, 5, 1, LONG_BYTES);
+        assert_eq!(alice.completion().context, 1);
+        look_until_found(&bob, 5, 11, OpFlags::CLAIM);
+        look_until_found(&bob, 5, 12, OpFlags::CLAIM);
+        look_until_found(&bob, 5, 13, OpFlags::DISCARD);
+        assert_eq!(alice.completion().context, 4);
+        alice.silence();
+        claim(&bob, 12, 5, 3, LONG_BYTES);
+        assert_eq!(alice.completion().context, 3);
+        ask(&bob, (5, 0), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
+        assert_eq!(alice.completion().context, 2);
+        finds_nothing(&bob, (5, 0));
+    }
+}
+
+pub(crate) fn a_claimed_message_outlives_its_sender(net: &Net) {
+    for len_bytes in LENS_BYTES {
+        let (alice, bob) = net.pair();
+        deliver(&alice, 5, 1, len_bytes);
+        deliver(&alice, 5, 2, len_bytes);
+        assert_eq!(look(&bob, (5, 0), 11, OpFlags::CLAIM), 1);
+        drop(alice);
+        bob.silence();
+        let carol = net.party();
+        bob.meet(&carol);
+        carol.meet(&bob);
+        deliver(&carol, 5, 3, 8);
+        claim(&bob, 11, 5, 1, len_bytes);
+        receive(&bob, 5, 2, len_bytes);
+        receive(&bob, 5, 3, 8);
+    }
+}
+
+pub(crate) fn whoever_has_claimed_a_message_may_close(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
+        send(&alice, identity, identity, len_bytes);
+        look_until_found(&bob, identity, identity, OpFlags::CLAIM);
+    }
+    alice.silence();
+    drop(bob);
+    let count = LENS_BYTES.len() as u64;
+    let mut contexts: Vec<u64> = (0..count)
+        .map(|_| {
+            let failed = alice.failure();
+            assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+            failed.completion.context
+        })
+        .collect();
+    contexts.sort_unstable();
+    assert_eq!(contexts, (1..=count).collect::<Vec<_>>());
+    alice.silence();
+}
+
+pub(crate) fn a_look_has_a_place_among_the_receives_and_gives_it_back(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { rx_depth_ops: 2, ..Setup::default() });
+    bob.endpoint.trecv(room(16), ANY, 1, 0, 1).unwrap();
+    deliver(&alice, 5, 1, 16);
+    deliver(&alice, 5, 2, 16);
+    assert_eq!(look(&bob, (5, 0), 11, OpFlags::empty()), 1);
+    assert_eq!(look(&bob, (5, 0), 11, OpFlags::DISCARD), 1);
+    assert_eq!(look(&bob, (5, 0), 11, OpFlags::CLAIM), 2);
+    for _ in 0..5 {
+        finds_nothing(&bob, (5, 0));
+    }
+    // A claimed message has none.
+    bob.endpoint.trecv(room(16), ANY, 2, 0, 2).unwrap();
+    let full = Err(Error::Again(Again::QueueFull));
+    let (tagged, flags) = (Some((5, 0)), OpFlags::PEEK);
+    assert_eq!(bob.endpoint.recvmsg(Receive { tagged, flags, ..Receive::default() }), full);
+    assert_eq!(post_claim(&bob, 11, 16), full);
+    deliver(&alice, 1, 3, 16);
+    expect(&bob, 1, 1, 3, 16);
+    claim(&bob, 11, 5, 2, 16);
+}
+
+pub(crate) fn messages_to_oneself_can_be_looked_at(net: &Net) {
+    let narcissus = net.party();
+    let own = narcissus.meet(&narcissus);
+    for len_bytes in LENS_BYTES {
+        deliver(&narcissus, 5, 1, len_bytes);
+        deliver(&narcissus, 5, 2, len_bytes);
+        let (completion, source) = ask(&narcissus, (5, 0), own, 9, OpFlags::PEEK).unwrap();
+        assert_eq!((completion.data, completion.len_bytes, source), (1, len_bytes, own));
+        assert_eq!(look(&narcissus, (5, 0), 11, OpFlags::CLAIM), 1);
+        assert_eq!(look(&narcissus, (5, 0), 12, OpFlags::DISCARD), 2);
+        claim(&narcissus, 11, 5, 1, len_bytes);
+    }
+    narcissus.silence();
+}

@@ -1,0 +1,146 @@
+//! Peers that close and come back at the same address: each of them is another peer, and nothing of one is taken for the
+//! other's.
+
+use std::collections::BTreeSet;
+
+use homespun::endpoint::Send;
+use homespun::flags::OpFlags;
+use homespun::{FabricAddress, OperationError};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Lengths of what is sent by those who close.
+const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
+
+/// Closes a party and opens another at its address, who knows the same peer.
+fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
+    let setup = Setup { at: Some(party.endpoint.name().unwrap()), ..Setup::default() };
+    drop(party);
+    let again = net.open(setup);
+    again.meet(peer);
+    again
+}
+
+/// Sends messages of many lengths, whose data say by which of a peer's lives they were sent.
+fn send_all(from: &Party, life: u64) {
+    for (number, len_bytes) in (100 * life..).zip(LENS_BYTES) {
+        from.endpoint.senddata(payload(number, len_bytes), number, from.peer(), number).unwrap();
+    }
+}
+
+/// Sends until something arrives, at a level that tells whether it has. Returns how it was called in the end.
+#[track_caller]
+fn send_until_delivered(from: &Party, context: u64) -> u64 {
+    let deadline = Deadline::new();
+    for context in context.. {
+        let (buffers, flags) = (vec![payload(context, 64)], OpFlags::DELIVERY_COMPLETE);
+        let to = from.peer();
+        from.endpoint.sendmsg(Send { buffers, to, tag: Some(7), context, flags, ..Send::default() }).unwrap();
+        match from.next() {
+            Ok((completion, _)) => {
+                assert_eq!(completion.context, context);
+                return context;
+            }
+            Err(failed) => {
+                assert_eq!(failed.completion.context, context);
+                assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+            }
+        }
+        deadline.pause("a message to one who is there again");
+    }
+    unreachable!("there are enough numbers")
+}
+
+pub(crate) fn what_a_former_peer_has_sent_arrives_all_the_same(net: &Net) {
+    let (alice, bob) = net.pair();
+    let mut bob = Some(bob);
+    let lives = 3;
+    for life in 1..=lives {
+        let present = match bob.take() {
+            Some(former) if life > 1 => reopen(net, former, &alice),
+            first => first.unwrap(),
+        };
+        send_all(&present, life);
+        bob = Some(present);
+    }
+    // What each of them has sent comes in order.
+    let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); lives as usize];
+    for context in 0..lives * LENS_BYTES.len() as u64 {
+        alice.endpoint.recv(room(300_000), ANY, context).unwrap();
+        let (completion, source) = alice.completion_from();
+        assert_eq!((completion.context, source), (context, alice.peer()));
+        let (life, number) = (completion.data / 100, completion.data % 100);
+        assert!(
+            received(&completion.buffer) == payload(completion.data, LENS_BYTES[number as usize]),
+            "message {number} of life {life}"
+        );
+        numbers[life as usize - 1].push(number);
+    }
+    for numbers in numbers {
+        assert_eq!(numbers, (0..LENS_BYTES.len() as u64).collect::<Vec<_>>());
+    }
+    let (sends, _) = bob.unwrap().completions(LENS_BYTES.len());
+    assert!(sends.iter().all(|send| send.context / 100 == lives));
+}
+
+pub(crate) fn what_was_meant_for_a_former_peer_fails_once(net: &Net) {
+    let (alice, bob) = net.pair();
+    alice.exchange(&bob);
+    // Nobody receives these, so they end with bob at the latest.
+    let levels = [OpFlags::MATCH_COMPLETE, OpFlags::FENCE, OpFlags::DELIVERY_COMPLETE];
+    for (context, flags) in (0..).zip(levels) {
+        let buffers = vec![payload(context, 64)];
+        let to = alice.peer();
+        alice.endpoint.sendmsg(Send { buffers, to, context, flags, ..Send::default() }).unwrap();
+    }
+    alice.endpoint.recv(room(8), alice.peer(), 10).unwrap();
+    alice.endpoint.recv(room(64), ANY, 11).unwrap();
+    alice.silence();
+    let bob = reopen(net, bob, &alice);
+    let failed: BTreeSet<u64> = (0..4)
+        .map(|_| {
+            let failed = alice.failure();
+            assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+            failed.completion.context
+        })
+        .collect();
+    assert_eq!(failed, [0, 1, 2, 10].into());
+    alice.silence();
+    // Nothing of it reaches the present bob, whose message anybody's receive takes.
+    let delivered = send_until_delivered(&alice, 20);
+    bob.endpoint.trecv(room(64), ANY, 7, 0, 1).unwrap();
+    assert_eq!(received(&bob.completion().buffer), payload(delivered, 64));
+    bob.endpoint.recv(room(64), ANY, 2).unwrap();
+    bob.endpoint.trecv(room(64), ANY, 7, 0, 3).unwrap();
+    bob.silence();
+    bob.endpoint.send(payload(4, 64), bob.peer(), 4).unwrap();
+    let (completion, source) = alice.completion_from();
+    assert_eq!((completion.context, source), (11, alice.peer()));
+    assert_eq!(bob.completion().context, 4);
+    alice.silence();
+}
+
+pub(crate) fn one_who_comes_back_is_known_to_all(net: &Net) {
+    let hub = net.party();
+    let mut rim: Vec<Party> = (0..3).map(|_| net.party()).collect();
+    for party in &rim {
+        party.meet(&hub);
+        hub.meet(party);
+    }
+    for round in 0..3 {
+        for party in &rim {
+            hub.exchange(party);
+        }
+        let leaver = rim.remove(0);
+        rim.push(reopen(net, leaver, &hub));
+        // It speaks first, so that the hub has heard of it before it answers.
+        let back = rim.last().unwrap();
+        back.endpoint.send(payload(round, 64), back.peer(), round).unwrap();
+        hub.endpoint.recv(room(64), ANY, round).unwrap();
+        assert_eq!(received(&hub.completion().buffer), payload(round, 64));
+        assert_eq!(back.completion().context, round);
+    }
+}
