@@ -148,12 +148,13 @@ impl Flags {
 
     #[inline]
     fn awaits(self) -> Awaits {
-        if self.contains(Flags::ARRIVAL) {
-            Awaits::Arrival
-        } else if self.contains(Flags::MATCH) {
-            Awaits::Match
-        } else {
+        // Most messages await nothing.
+        if !self.intersects(AWAITS_FLAGS) {
             Awaits::Nothing
+        } else if self.contains(Flags::ARRIVAL) {
+            Awaits::Arrival
+        } else {
+            Awaits::Match
         }
     }
 }

@@ -124,13 +124,17 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
         self.slots.binary_search_by_key(&sequence, |slot| slot.sequence).ok()
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_at(&mut self, at: usize) -> Option<N> {
         if at == 0 && self.vacant == 0 && self.index.is_none() {
             let slot = self.slots.pop_front()?;
             self.shrink();
             return slot.entry.map(|(_, name)| name);
         }
+        self.take_from_middle(at)
+    }
+
+    fn take_from_middle(&mut self, at: usize) -> Option<N> {
         let sequence = self.slots.get(at)?.sequence;
         let from_end = at.min(self.slots.len() - 1 - at);
         let (key, name) = if from_end <= SCAN_MAX_ENTRIES {
@@ -147,10 +151,17 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
     }
 
     /// Gives memory back that the queue had when it was much longer.
-    #[inline]
+    #[inline(always)]
     fn shrink(&mut self) {
+        if self.slots.capacity() > SHRINK_MIN_ENTRIES {
+            self.shrink_if_worthwhile();
+        }
+    }
+
+    #[cold]
+    fn shrink_if_worthwhile(&mut self) {
         let room = self.slots.capacity();
-        if room > SHRINK_MIN_ENTRIES && self.slots.len() < room / 4 {
+        if self.slots.len() < room / 4 {
             self.slots.shrink_to(room / 2);
         }
     }
