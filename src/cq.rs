@@ -161,9 +161,9 @@ impl ReadError {
 /// The queue is bounded. What happens when it is full is up to the domain's
 /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt):
 ///
-/// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. A send whose completion would not fit
-///   gets [`Again::CompletionQueueFull`](homespun_engine::error::Again), and a receive that finds no room waits,
-///   outside the queue, until there is.
+/// - [`ResourceManagement::Enabled`], the default: the queue is never overrun. What completes and finds no room waits at
+///   its endpoint, in order, until there is. It counts as outstanding there, so that in the end posting gets
+///   [`Again::QueueFull`](homespun_engine::error::Again).
 /// - [`ResourceManagement::Disabled`]: nothing is held back. A completion or error that finds the queue full overruns
 ///   it: this one and all later ones are lost, and buffers that they would have handed back are dropped. What the
 ///   queue holds can still be read. After that every read answers [`ReadError::Overrun`], for good; a new queue needs

@@ -12,7 +12,7 @@ use homespun_engine::buffer::{Destination, Room, Source};
 use homespun_engine::completion;
 use homespun_engine::completion::Sink;
 use homespun_engine::engine::{Config, Engine};
-use homespun_engine::error::{Again, Error, Misuse};
+use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::CompletionFlags;
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{Found, Level, PeekRequest, ReceiveRequest, SendRequest};
@@ -109,8 +109,6 @@ struct Wired {
     wiring: Wiring,
     targets: Targets,
     sources: Sources,
-    /// How many places are set aside in the transmit queue for sends that have not ended.
-    reserved: usize,
 }
 
 impl Wired {
@@ -126,11 +124,11 @@ impl Wired {
     }
 
     fn queues(&mut self) -> Queues<'_, 'static> {
-        Queues::new(&self.wiring, &mut self.sources, &mut self.reserved, None)
+        Queues::new(&self.wiring, &mut self.sources, None)
     }
 
     fn queues_for<'a, 'r>(&'a mut self, reader: &'a mut Reader<'r>) -> Queues<'a, 'r> {
-        Queues::new(&self.wiring, &mut self.sources, &mut self.reserved, Some(reader))
+        Queues::new(&self.wiring, &mut self.sources, Some(reader))
     }
 }
 
@@ -184,8 +182,7 @@ impl<T: Transport> Drive for Pump<T> {
         if state.wired.is_some() {
             return Err(Misuse::State("the endpoint is enabled already").into());
         }
-        state.wired =
-            Some(Wired { wiring, targets: Targets::default(), sources: Sources::default(), reserved: 0 });
+        state.wired = Some(Wired { wiring, targets: Targets::default(), sources: Sources::default() });
         Ok(())
     }
 
@@ -195,17 +192,8 @@ impl<T: Transport> Drive for Pump<T> {
         let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
         let SendPost { to, source, tag, data, context, level, signalled, inject, fence, more } = post;
         let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-        let mut queues = wired.queues();
-        if signalled && !queues.reserve() {
-            return Err(Again::CompletionQueueFull.into());
-        }
         let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
-        if let Err(error) = engine.post_send(request, transport, &mut queues) {
-            if signalled {
-                queues.unreserve();
-            }
-            return Err(error);
-        }
+        engine.post_send(request, transport, &mut wired.queues())?;
         if !more {
             transport.flush();
         }
@@ -287,14 +275,8 @@ impl<T: Transport> Drive for Pump<T> {
         let deadline = Instant::now() + linger;
         let mut guard = self.state.lock();
         // What is not there any more frees its memory, and its descriptors, whoever still knows the pump.
-        let Some(State { mut engine, mut transport, wired }) = guard.take() else { return };
+        let Some(State { mut engine, mut transport, .. }) = guard.take() else { return };
         drop(guard);
-        if let Some(mut wired) = wired {
-            let mut queues = wired.queues();
-            while *queues.reserved > 0 {
-                queues.unreserve();
-            }
-        }
         transport.stop_accepting();
         let (mut nobody, mut patience) = (Nobody, Patience::default());
         while engine.has_unsent() && Instant::now() < deadline {
@@ -385,7 +367,6 @@ impl Sources {
 struct Queues<'a, 'r> {
     wiring: &'a Wiring,
     sources: &'a mut Sources,
-    reserved: &'a mut usize,
     transmit: Option<RingGuard<'a>>,
     receive: Option<RingGuard<'a>>,
     /// Who makes the queues move, if that is somebody who reads one of them.
@@ -395,17 +376,12 @@ struct Queues<'a, 'r> {
 }
 
 impl<'a, 'r> Queues<'a, 'r> {
-    fn new(
-        wiring: &'a Wiring,
-        sources: &'a mut Sources,
-        reserved: &'a mut usize,
-        reader: Option<&'a mut Reader<'r>>,
-    ) -> Self {
+    fn new(wiring: &'a Wiring, sources: &'a mut Sources, reader: Option<&'a mut Reader<'r>>) -> Self {
         let are_one = match (&wiring.transmit_cq, &wiring.receive_cq) {
             (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
             _ => false,
         };
-        Queues { wiring, sources, reserved, transmit: None, receive: None, reader, are_one }
+        Queues { wiring, sources, transmit: None, receive: None, reader, are_one }
     }
 
     fn transmit_ring(&mut self) -> Option<&mut RingGuard<'a>> {
@@ -440,30 +416,6 @@ impl<'a, 'r> Queues<'a, 'r> {
         }
     }
 
-    /// Whether sends have no places in their queue, which may be overrun for it.
-    fn may_overrun(&self) -> bool {
-        self.wiring.transmit_cq.as_ref().is_some_and(|cq| !cq.is_protected())
-    }
-
-    fn reserve(&mut self) -> bool {
-        if self.may_overrun() {
-            return true;
-        }
-        let has_place = self.transmit_ring().is_some_and(|ring| ring.reserve());
-        *self.reserved += usize::from(has_place);
-        has_place
-    }
-
-    fn unreserve(&mut self) {
-        if self.may_overrun() {
-            return;
-        }
-        *self.reserved -= 1;
-        if let Some(ring) = self.transmit_ring() {
-            ring.unreserve();
-        }
-    }
-
     #[inline(always)]
     fn source(&mut self, completion: &completion::Completion, peers: &Peers) -> FabricAddress {
         match completion.source {
@@ -481,9 +433,6 @@ impl Sink for Queues<'_, '_> {
         peers: &Peers,
     ) -> Result<(), completion::Completion> {
         let source = self.source(&completion, peers);
-        if completion.reserved {
-            self.unreserve();
-        }
         // A direction without a queue has nobody to tell.
         let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
         let entry = |completion| {
@@ -492,15 +441,13 @@ impl Sink for Queues<'_, '_> {
             entry
         };
         if let Some(reader) = &mut self.reader
-            && !completion.reserved
             && reader.takes_from(cq)
         {
             reader.hand_over(entry(completion), source);
             return Ok(());
         }
         let Some(ring) = self.ring_for(completion.flags) else { return Ok(()) };
-        let has_place = completion.reserved && cq.is_protected();
-        if !(has_place || ring.has_room()) {
+        if !ring.has_room() {
             if cq.is_protected() {
                 return Err(completion);
             }
@@ -513,13 +460,9 @@ impl Sink for Queues<'_, '_> {
 
     fn fail(&mut self, failure: completion::Failure, peers: &Peers) -> Result<(), completion::Failure> {
         let source = self.source(&failure.completion, peers);
-        if failure.completion.reserved {
-            self.unreserve();
-        }
         let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
         let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
-        let has_place = failure.completion.reserved && cq.is_protected();
-        if !(has_place || ring.has_room()) {
+        if !ring.has_room() {
             if cq.is_protected() {
                 return Err(failure);
             }

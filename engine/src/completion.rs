@@ -23,8 +23,6 @@ pub struct Completion {
     pub source: Option<PeerId>,
     /// The buffer that the operation was posted with, on its way back.
     pub buffer: Buffer,
-    /// Whether a place in the completion queue was set aside when the operation was posted.
-    pub reserved: bool,
 }
 
 /// An operation that has ended without success: `struct fi_cq_err_entry`.
@@ -39,7 +37,7 @@ pub struct Failure {
 /// Where completions go: the completion queues of an endpoint.
 ///
 /// A sink without room hands the entry back, and the engine keeps it, in order, until
-/// [`Engine::deliver_held`](crate::Engine::deliver_held). An entry that was reserved is always taken.
+/// [`Engine::deliver_held`](crate::Engine::deliver_held).
 pub trait Sink {
     /// Takes the completion of an operation that succeeded.
     ///

@@ -83,12 +83,10 @@ pub enum Misuse {
 /// What has to get free first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Again {
-    /// As many operations are outstanding as the endpoint's depth allows.
+    /// As many operations are outstanding as the endpoint's depth allows; those count whose completions wait for room in a
+    /// queue.
     #[error("the endpoint's queue is full")]
     QueueFull,
-    /// The completion queue could not hold this operation's completion.
-    #[error("the completion queue is full")]
-    CompletionQueueFull,
 }
 
 impl Error {

@@ -6,11 +6,15 @@ pub const IOV_LIMIT: usize = 4;
 /// The largest message that may be injected (`inject_size`): its bytes are copied before the call returns.
 pub const INJECT_MAX_BYTES: usize = 4096;
 
-/// How many transmit operations an endpoint may have outstanding by default (`tx_attr.size`).
-pub const TX_DEPTH_DEFAULT_OPS: usize = 1024;
+/// How many transmit operations an endpoint may have outstanding by default (`tx_attr.size`). Memory is taken by those that
+/// are outstanding, some 200 bytes each.
+///
+/// There are programs that post until they are refused, and receive nothing until all of it was taken: two such programs,
+/// as ranks of MPI may be, wait for each other for ever where the depth is too small for them.
+pub const TX_DEPTH_DEFAULT_OPS: usize = 1 << 16;
 
 /// How many receives an endpoint may have posted by default (`rx_attr.size`).
-pub const RX_DEPTH_DEFAULT_OPS: usize = 1024;
+pub const RX_DEPTH_DEFAULT_OPS: usize = 1 << 16;
 
 /// The largest depth that an application may ask for, in either direction.
 pub const DEPTH_MAX_OPS: usize = 1 << 20;

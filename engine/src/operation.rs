@@ -145,7 +145,6 @@ impl Send {
             tag: 0,
             source: None,
             buffer: self.source.into_buffer(),
-            reserved: self.signalled,
         }
     }
 }
@@ -177,7 +176,6 @@ impl Receive {
             tag: message.tag.unwrap_or(0),
             source: Some(source),
             buffer: self.destination.take_buffer(placed_bytes),
-            reserved: false,
         }
     }
 
@@ -197,7 +195,6 @@ impl Receive {
                 tag: 0,
                 source,
                 buffer: self.destination.take_buffer(placed_bytes),
-                reserved: false,
             },
             error,
         }

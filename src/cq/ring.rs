@@ -17,12 +17,10 @@ const READ_BATCH_ENTRIES: usize = 4;
 /// What a read takes under one lock.
 pub(super) type Batch = SmallVec<[(Completion, FabricAddress); READ_BATCH_ENTRIES]>;
 
-/// The entries. The sum of `entries` and `reserved` never exceeds the queue's depth, but by the one entry that finds room
-/// in an empty queue all of whose places are reserved.
+/// The entries, never more than the queue's depth.
 pub(crate) struct Ring {
     entries: VecDeque<Entry>,
-    reserved: usize,
-    /// How many entries and reserved places there may be: the queue's depth, and 0 from the moment it was overrun.
+    /// How many entries there may be: the queue's depth, and 0 from the moment it was overrun.
     limit_entries: usize,
 }
 
@@ -42,7 +40,7 @@ impl Ring {
     /// A ring without entries. Its depth is not 0, which would be that of an overrun one.
     pub(super) fn new(depth_entries: usize) -> Ring {
         debug_assert!(depth_entries > 0);
-        Ring { entries: VecDeque::new(), reserved: 0, limit_entries: depth_entries }
+        Ring { entries: VecDeque::new(), limit_entries: depth_entries }
     }
 
     /// The oldest entry.
@@ -80,26 +78,9 @@ impl Ring {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }
     }
 
-    /// Sets a place aside for a completion to come. Returns whether there was one.
-    #[inline]
-    pub(crate) fn reserve(&mut self) -> bool {
-        let has_place = self.entries.len() + self.reserved < self.limit_entries;
-        self.reserved += usize::from(has_place);
-        has_place
-    }
-
-    /// Gives a place back that was set aside in vain.
-    #[inline]
-    pub(crate) fn unreserve(&mut self) {
-        self.reserved -= 1;
-    }
-
-    /// Whether there is room for a completion that has no place reserved. In an empty queue there always is: sends that
-    /// have reserved all places may wait for a receive that the application only posts when it has read this.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
-        self.entries.len() + self.reserved < self.limit_entries
-            || (self.entries.is_empty() && !self.is_overrun())
+        self.entries.len() < self.limit_entries
     }
 
     /// A completion was lost because there was no room. There is never room again, though what is there can be read.
@@ -113,16 +94,16 @@ impl Ring {
         self.limit_entries == 0
     }
 
-    /// Appends a completion. There must be room, or a reserved place that was just given back.
+    /// Appends a completion. There must be room.
     #[inline]
     pub(crate) fn push_completed(&mut self, completion: Completion, source: FabricAddress) {
-        debug_assert!(self.entries.len() + self.reserved <= self.limit_entries);
+        debug_assert!(self.has_room());
         self.entries.push_back(Entry::Completed(completion, source));
     }
 
-    /// Appends an error. There must be room, or a reserved place that was just given back.
+    /// Appends an error. There must be room.
     pub(crate) fn push_failed(&mut self, error: CompletionError) {
-        debug_assert!(self.entries.len() + self.reserved <= self.limit_entries);
+        debug_assert!(self.has_room());
         self.entries.push_back(Entry::Failed(Box::new(error)));
     }
 }
@@ -161,7 +142,6 @@ impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ring")
             .field("entries", &self.entries.len())
-            .field("reserved", &self.reserved)
             .field("is_overrun", &self.is_overrun())
             .finish()
     }
@@ -188,31 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn entries_and_reserved_places_share_the_depth() {
+    fn a_ring_has_room_for_as_many_entries_as_it_is_deep() {
         let mut ring = Ring::new(DEPTH_ENTRIES);
-        push(&mut ring, 1);
-        assert!(ring.reserve() && ring.reserve());
-        assert!(!ring.has_room() && !ring.reserve());
-        ring.unreserve();
-        push(&mut ring, 2);
+        for context in 1..=3 {
+            assert!(ring.has_room());
+            push(&mut ring, context);
+        }
         assert!(!ring.has_room());
-        assert_eq!(contexts(&mut ring), [1, 2]);
-        assert_eq!(ring.unread(), 0, "a reserved place is nothing to read");
-        assert!(ring.reserve() && ring.reserve() && !ring.reserve());
-    }
-
-    #[test]
-    fn an_empty_ring_has_room_for_one_though_all_its_places_are_reserved() {
-        let mut ring = Ring::new(DEPTH_ENTRIES);
-        while ring.reserve() {}
-        assert!(ring.has_room());
-        push(&mut ring, 1);
-        assert!(!ring.has_room() && !ring.reserve());
-        // What has a place is not kept from it.
-        ring.unreserve();
-        push(&mut ring, 2);
-        assert_eq!(contexts(&mut ring), [1, 2]);
-        assert!(ring.has_room());
+        assert_eq!(contexts(&mut ring), [1, 2, 3]);
+        assert!(ring.has_room() && ring.unread() == 0);
     }
 
     #[test]
@@ -225,7 +189,7 @@ mod tests {
         ring.overrun();
         assert!(ring.is_overrun() && !ring.has_room());
         assert_eq!(contexts(&mut ring), [1, 2, 3]);
-        assert!(ring.is_overrun() && !ring.has_room() && !ring.reserve());
+        assert!(ring.is_overrun() && !ring.has_room());
         assert!(ring.unread() > 0, "that it was overrun is to be read for ever");
     }
 }

@@ -195,7 +195,7 @@ pub(crate) fn any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: 
 pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
-        Err(Error::Again(Again::QueueFull | Again::CompletionQueueFull)) => false,
+        Err(Error::Again(Again::QueueFull)) => false,
         Err(error) => panic!("an operation was refused: {error}"),
     }
 }

@@ -561,7 +561,7 @@ fn source(from: Option<usize>) -> FabricAddress {
 pub(crate) fn is_accepted(result: Result<(), Error>) -> bool {
     match result {
         Ok(()) => true,
-        Err(Error::Again(Again::QueueFull | Again::CompletionQueueFull)) => false,
+        Err(Error::Again(Again::QueueFull)) => false,
         Err(error) => panic!("an operation was refused: {error}"),
     }
 }

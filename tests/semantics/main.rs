@@ -84,10 +84,9 @@ macro_rules! tests_of_parties {
                 tags_are_matched_bit_by_bit
                 both_directions_keep_their_order;
             bounds:
-                a_queue_full_of_reserved_places_still_reports_everything_else
+                sends_that_wait_for_the_peer_keep_nothing_else_from_the_queue
                 sends_wait_for_room_in_the_queue
                 receives_wait_for_room_in_the_queue
-                injected_messages_need_no_place
                 the_transmit_queue_has_a_depth
                 the_receive_queue_has_a_depth
                 what_was_refused_has_had_no_effect;
@@ -210,8 +209,7 @@ macro_rules! tests_of_objects {
                 what_reads_entries_may_use_the_queue_and_its_endpoints;
             // Two endpoints share one queue, which is an object of one process.
             bounds:
-                two_endpoints_share_a_queue
-                a_closed_endpoint_gives_its_places_back;
+                two_endpoints_share_a_queue;
             // Whether a buffer was dropped is seen where it came from; two domains are objects of one process.
             overrun:
                 what_is_lost_is_dropped

@@ -18,7 +18,7 @@ fn post(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Result<(), E
     loop {
         match post() {
             Ok(()) => return,
-            Err(Error::Again(Again::QueueFull | Again::CompletionQueueFull)) => {}
+            Err(Error::Again(Again::QueueFull)) => {}
             Err(error) => panic!("{error}"),
         }
         if let Some(ending) = party.poll() {

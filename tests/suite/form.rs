@@ -203,7 +203,6 @@ pub(crate) enum ErrorForm {
 #[serde(remote = "Again")]
 enum AgainForm {
     QueueFull,
-    CompletionQueueFull,
 }
 
 travels_as! { misuse: Misuse, MisuseForm, |misuse| MisuseForm::from(misuse), Misuse::from }

@@ -404,6 +404,38 @@ static void all_to_all(void) {
     }
 }
 
+#define DEEP ((unsigned) 2000)
+#define DEEP_TAG 7000
+
+/*
+ * Very many at once in both directions, and nobody receives before all of them were started: more than completion queues
+ * of a usual size have entries for.
+ */
+static void deep(void) {
+    for (size_t bytes = 8; bytes <= 8 * KIB; bytes *= 1024) {
+        unsigned char *outgoing = message(next_rank(), DEEP_TAG, bytes);
+        unsigned char **incoming = calloc(DEEP, sizeof *incoming);
+        MPI_Request *requests = calloc(2 * DEEP, sizeof *requests);
+        REQUIRE(incoming && requests);
+        for (unsigned number = 0; number < DEEP; number++)
+            MPI_Isend(outgoing, (int) bytes, MPI_BYTE, next_rank(), DEEP_TAG, MPI_COMM_WORLD, &requests[number]);
+        for (unsigned number = 0; number < DEEP; number++) {
+            incoming[number] = room(bytes);
+            MPI_Irecv(incoming[number], (int) bytes, MPI_BYTE, previous_rank(), DEEP_TAG, MPI_COMM_WORLD,
+                      &requests[DEEP + number]);
+        }
+        MPI_Waitall(2 * (int) DEEP, requests, MPI_STATUSES_IGNORE);
+        for (unsigned number = 0; number < DEEP; number++) {
+            check(incoming[number], bytes, seed_of(previous_rank(), rank, DEEP_TAG), "deep");
+            free(incoming[number]);
+        }
+        free(incoming);
+        free(requests);
+        free(outgoing);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
 int main(int count, char **arguments) {
     MPI_Init(&count, &arguments);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -419,6 +451,7 @@ int main(int count, char **arguments) {
     unexpected();
     synchronous();
     cancelled();
+    deep();
     broadcast();
     all_reduce();
     all_to_all();

@@ -160,6 +160,5 @@ fn seen(context: u64, source: PeerId, message: &Message) -> Completion {
         tag: message.tag.unwrap_or(0),
         source: Some(source),
         buffer: Buffer::None,
-        reserved: false,
     }
 }

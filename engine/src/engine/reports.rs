@@ -32,8 +32,7 @@ impl Reports {
     #[inline(always)]
     pub(super) fn completed(&mut self, completion: Completion, peers: &Peers, sink: &mut impl Sink) {
         let held = self.held_for(&completion);
-        // What is reserved has its place for sure, and must not wait behind what has none.
-        if held.is_empty() || completion.reserved {
+        if held.is_empty() {
             if let Err(refused) = sink.complete(completion, peers) {
                 held.push_back(Ok(refused));
             }
@@ -44,7 +43,7 @@ impl Reports {
 
     pub(super) fn failed(&mut self, failure: Failure, peers: &Peers, sink: &mut impl Sink) {
         let held = self.held_for(&failure.completion);
-        if held.is_empty() || failure.completion.reserved {
+        if held.is_empty() {
             if let Err(refused) = sink.fail(failure, peers) {
                 held.push_back(Err(Box::new(refused)));
             }

@@ -183,7 +183,7 @@ impl Recorder {
 
 impl Sink for Recorder {
     fn complete(&mut self, completion: Completion, _: &Peers) -> Result<(), Completion> {
-        if self.ended.len() >= self.room && !completion.reserved {
+        if self.ended.len() >= self.room {
             return Err(completion);
         }
         self.ended.push(Ok(completion));
@@ -191,7 +191,7 @@ impl Sink for Recorder {
     }
 
     fn fail(&mut self, failure: Failure, _: &Peers) -> Result<(), Failure> {
-        if self.ended.len() >= self.room && !failure.completion.reserved {
+        if self.ended.len() >= self.room {
             return Err(failure);
         }
         self.ended.push(Err(failure));

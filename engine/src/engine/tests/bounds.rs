@@ -18,16 +18,20 @@ fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
     engine.post_receive(receive(4, 4), &mut engine_sink).unwrap();
     let full = engine.post_receive(receive(4, 5), &mut engine_sink);
     assert_eq!(full, Err(Again::QueueFull.into()));
-    engine.post_send(send_to(peer, b"reserved", 9), &mut transport, &mut engine_sink).unwrap();
-    assert_eq!(engine_sink.contexts(), [1, 9], "a reserved place is always there");
+    engine.config.tx_depth_ops = 2;
+    for context in [8, 9] {
+        engine.post_send(send_to(peer, b"sent", context), &mut transport, &mut engine_sink).unwrap();
+    }
+    let full = engine.post_send(send_to(peer, b"sent", 10), &mut transport, &mut engine_sink);
+    assert_eq!((full, engine.outstanding_sends()), (Err(Again::QueueFull.into()), 2));
     engine_sink.take();
     engine.deliver_held(&mut engine_sink);
-    assert_eq!(engine_sink.contexts(), [2]);
+    assert_eq!(engine_sink.contexts(), [8]);
     engine_sink.room = 10;
     engine.arrivals(&mut engine_sink).frame(LinkId(7), &untagged(1), b"m");
-    assert_eq!(engine_sink.contexts(), [2], "a later completion does not overtake a held one");
+    assert_eq!(engine_sink.contexts(), [8], "a later completion does not overtake a held one");
     engine.deliver_held(&mut engine_sink);
-    assert_eq!(engine_sink.contexts(), [2, 3, 4]);
+    assert_eq!(engine_sink.contexts(), [8, 9, 2, 3, 4]);
 }
 
 #[test]

@@ -23,7 +23,6 @@ fn a_message_fills_the_posted_receive_and_reports_all_of_it() {
             tag: 0xf7,
             source: Some(peer),
             buffer: Buffer::Received(BytesMut::from(&b"abc"[..])),
-            reserved: false,
         })]
     );
     assert_eq!(engine.outstanding_receives(), 0);
