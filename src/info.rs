@@ -341,8 +341,8 @@ choices! {
         /// [`CompletionQueue`](crate::CompletionQueue) has it. The depths of endpoints are heeded all the same: what
         /// exceeds them gets EAGAIN. Messages and peers are as safe as with the other.
         Disabled = 1,
-        /// Nothing is overrun and no completion is lost. A call that would exceed the depth of an endpoint or, with its
-        /// completion, that of a queue gets EAGAIN and has no effect.
+        /// Nothing is overrun and no completion is lost: one that finds no room in its queue waits at its endpoint. A call
+        /// that would exceed the depth of an endpoint gets EAGAIN and has no effect.
         Enabled = 2,
     }
 }

@@ -181,8 +181,8 @@ pub(crate) enum Failure {
     },
     /// The plugin for libfabric is not there.
     #[error(
-        "there is no {plugin} in {}: build it with `cargo build --release -p homespun-libfabric`, or say where it is \
-         with --provider-dir",
+        "there is no {plugin} in {}: build it with `cargo build --release -p homespun-libfabric`, without --release if \
+         this program was built so, or say where it is with --provider-dir",
         .looked_in.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     NoPlugin {

@@ -56,8 +56,9 @@ impl Endpoint {
     /// # Safety
     ///
     /// Every segment must be readable, from any thread, and unchanged, until the operation's completion was read or the
-    /// endpoint was closed; with [`OpFlags::INJECT`] until this call returns. Without a completion of its own
-    /// (selective completion) an operation has ended when a later one to the same peer has completed at the same level.
+    /// endpoint was closed; with [`OpFlags::INJECT`] until this call returns. An operation without a completion of its own
+    /// (selective completion) has ended when a later one to the same peer with [`OpFlags::FENCE`] has completed. That any
+    /// other has completed says nothing: operations complete in any order.
     pub unsafe fn post_send(&self, send: &SendRaw<'_>) -> Result<(), Error> {
         // SAFETY: the caller promises what `Source::raw` asks for: the engine ends the operation before its completion
         // can be read, copies what is injected before it returns, and is dropped when the endpoint is closed.

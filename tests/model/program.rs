@@ -129,14 +129,6 @@ pub(crate) fn program(accidents: Accidents) -> impl Strategy<Value = Program> {
     (any::<u64>(), 2..=3_usize, prop::bool::weighted(0.7), depths, waits(accidents), steps).prop_map(
         |(seed, parties, with_data, (cq_depth_entries, depth_ops), waits, steps)| {
             let (unexpected_bytes, with_matches, with_fences) = waits;
-            // Sends that wait for receives must leave a place where the end of a receive can be told: else whoever
-            // waits for that before it posts the next receive waits for ever.
-            let waits_for_receives = with_matches || unexpected_bytes > 0;
-            let cq_depth_entries = match (cq_depth_entries, depth_ops) {
-                (1.., 1..) if waits_for_receives => cq_depth_entries.max(depth_ops + 1),
-                (1.., 0) if waits_for_receives => 0,
-                _ => cq_depth_entries,
-            };
             Program {
                 seed,
                 parties,

@@ -16,12 +16,13 @@ const FI_PROVIDER: &str = "FI_PROVIDER";
 
 /// What sends Open MPI's messages through libfabric to homespun. With each of these named there is nothing that it
 /// could fall back to: where homespun cannot be used, `MPI_Init` fails.
-const OPEN_MPI: [(&str, &str); 4] = [
+const OPEN_MPI: [(&str, &str); 5] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),
     ("OMPI_MCA_mtl_ofi_provider_include", PROVIDER_NAME),
-    // One-sided communication uses these, past pml and mtl.
     ("OMPI_MCA_btl", "self"),
+    // One-sided communication: made of messages; but where the ranks share the memory itself nothing is sent.
+    ("OMPI_MCA_osc", "pt2pt,sm"),
 ];
 
 /// What would contradict it: lists of what to leave out, and other names of the same lists.

@@ -22,7 +22,7 @@ use crate::failure::Failure;
 /// Run a command over homespun: any that uses libfabric, and mpirun of Open MPI.
 ///
 /// Sets FI_PROVIDER_PATH and FI_PROVIDER, so that libfabric loads homespun and nothing else, and for Open MPI the
-/// variables that have its messages go through libfabric (OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include and _btl) and
+/// variables that have its messages go through libfabric (OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and _osc) and
 /// let there be more ranks than cores (OMPI_MCA_rmaps_base_oversubscribe, unless it is set already). The command then
 /// takes the place of this one, so its exit status and what signals do to it are its own.
 ///

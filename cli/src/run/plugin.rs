@@ -11,7 +11,7 @@ const PLUGIN: &str = "libhomespun_fi.so";
 
 /// Where it may be, as seen from this program's directory: where cargo leaves it (a build of the plugin puts it beside
 /// the program, a build of tests in `deps`), and where an installation may have put it.
-const PLACES: [&str; 4] = ["", "deps", "../lib/homespun", "../lib"];
+const PLACES: [&str; 4] = [".", "deps", "../lib/homespun", "../lib"];
 
 /// The directory of the plugin, absolute: the one asked for, else the first of those where it may be.
 ///

@@ -30,6 +30,7 @@ fn the_command_gets_an_environment_for_libfabric_and_open_mpi() {
         ("OMPI_MCA_mtl", "ofi"),
         ("OMPI_MCA_mtl_ofi_provider_include", "homespun"),
         ("OMPI_MCA_btl", "self"),
+        ("OMPI_MCA_osc", "pt2pt,sm"),
         ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
     ] {
         assert_eq!(variable(&outcome, name), Some(value), "{name}: {outcome:?}");
@@ -124,7 +125,7 @@ fn a_plugin_that_is_not_there_is_said() {
     assert_eq!(outcome.stdout, "");
     let complaint = format!(
         "homespun: there is no libhomespun_fi.so in {directory}: build it with `cargo build --release -p \
-         homespun-libfabric`, or say where it is with --provider-dir\n"
+         homespun-libfabric`, without --release if this program was built so, or say where it is with --provider-dir\n"
     );
     assert_eq!(outcome.stderr, complaint);
 

@@ -433,6 +433,23 @@ static void deep(void) {
         free(requests);
         free(outgoing);
         MPI_Barrier(MPI_COMM_WORLD);
+/* What is put into the memory of other ranks, and taken out of it, without their help. */
+static void one_sided(void) {
+    const int tag = 7000;
+    for (size_t i = 0; i < SHARES; i++) {
+        size_t bytes = SHARES_BYTES[i];
+        unsigned char *out = message(next_rank(), tag, bytes), *window = room(bytes), *in = room(bytes);
+        MPI_Win win;
+        MPI_Win_create(window, (MPI_Aint) bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+        MPI_Win_fence(0, win);
+        MPI_Put(out, (int) bytes, MPI_BYTE, next_rank(), 0, (int) bytes, MPI_BYTE, win);
+        MPI_Win_fence(0, win);
+        check(window, bytes, seed_of(previous_rank(), rank, tag), "Put");
+        MPI_Get(in, (int) bytes, MPI_BYTE, next_rank(), 0, (int) bytes, MPI_BYTE, win);
+        MPI_Win_fence(0, win);
+        check(in, bytes, seed_of(rank, next_rank(), tag), "Get");
+        MPI_Win_free(&win);
+        free(out), free(window), free(in);
     }
 }
 
@@ -455,6 +472,7 @@ int main(int count, char **arguments) {
     broadcast();
     all_reduce();
     all_to_all();
+    one_sided();
     for (enum probe how = PROBE; how < PROBES; how++) probed(how);
 
     uint64_t own[] = { checked_messages, checked_bytes }, all[2];

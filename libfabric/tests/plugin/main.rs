@@ -9,3 +9,16 @@ mod objects;
 mod overrun;
 mod peek;
 mod vtables;
+
+use std::env;
+use std::process::Command;
+
+/// An application that names no domain gets `tcp`; so this is where the others run.
+#[test]
+fn messages_over_shared_memory_are_the_same() {
+    let mut tests = Command::new(env::current_exe().expect("this test's path"));
+    tests.args(["messages::", "overrun::", "peek::"]).env("FI_HOMESPUN_DOMAIN", "shm");
+    let output = tests.output().expect("this test's program runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !said.contains(" 0 passed"), "{said}");
+}
