@@ -433,6 +433,9 @@ static void deep(void) {
         free(requests);
         free(outgoing);
         MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
 /* What is put into the memory of other ranks, and taken out of it, without their help. */
 static void one_sided(void) {
     const int tag = 7000;
