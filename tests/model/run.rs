@@ -336,7 +336,7 @@ impl Runner<'_> {
     }
 
     fn reopen(&mut self, at: usize) {
-        if self.parties[at].is_some() {
+        if self.parties[at].is_some() || !self.net.is_free(self.names[at]) {
             return;
         }
         let party = self.net.open(Setup { at: Some(self.names[at]), ..setup(self.program) });

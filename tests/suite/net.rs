@@ -1,6 +1,8 @@
 //! A transport to run tests over, and all parties that talk over it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
@@ -26,11 +28,11 @@ pub(crate) enum Transport {
         /// How it misbehaves.
         faults: Faults,
     },
-    /// TCP over 127.0.0.1.
+    /// TCP over IPv4, at an address of the loopback network that no other network of a test has.
     Tcp4,
     /// TCP over \[::1\].
     Tcp6,
-    /// Shared memory, between endpoints whose addresses are those of 127.0.0.1.
+    /// Shared memory, between endpoints whose addresses are such ones.
     Shm4,
     /// The same with those of \[::1\].
     Shm6,
@@ -44,16 +46,28 @@ impl Transport {
         [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
 
     /// The name of its domain, and where its endpoints are.
-    fn place(&self) -> (&'static str, &'static str) {
+    fn place(&self) -> (&'static str, IpAddr) {
         match self {
-            Transport::Loopback { .. } => ("loopback", "127.0.0.1"),
-            Transport::Tcp4 => ("tcp", "127.0.0.1"),
-            Transport::Tcp6 => ("tcp", "::1"),
-            Transport::Shm4 => ("shm", "127.0.0.1"),
-            Transport::Shm6 => ("shm", "::1"),
-            Transport::Backend => ("channel", "127.0.0.1"),
+            Transport::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
+            Transport::Tcp4 => ("tcp", own_address().into()),
+            Transport::Tcp6 => ("tcp", Ipv6Addr::LOCALHOST.into()),
+            Transport::Shm4 => ("shm", own_address().into()),
+            Transport::Shm6 => ("shm", Ipv6Addr::LOCALHOST.into()),
+            Transport::Backend => ("channel", Ipv4Addr::LOCALHOST.into()),
         }
     }
+}
+
+/// An address of this host for one network alone.
+///
+/// Tests run side by side, and close endpoints whose peers go on sending to them: at an address that all have in common,
+/// an endpoint of another test might have their port by then.
+fn own_address() -> Ipv4Addr {
+    static NETWORKS: AtomicU32 = AtomicU32::new(0);
+    let number = process::id().wrapping_mul(1 << 10) + NETWORKS.fetch_add(1, Ordering::Relaxed);
+    let [_, b, c, d] = number.to_be_bytes();
+    // Neither 127.0.0.1 nor what an interface may be configured with, and nothing that ends in 0 or 255.
+    Ipv4Addr::new(127, 1 + b % 250, c, 1 + d % 254)
 }
 
 /// Who drives the endpoints.
@@ -120,7 +134,9 @@ impl Net {
         let mut hints = Info::default();
         hints.domain.name = Some(domain.into());
         let flags = InfoFlags::SOURCE | InfoFlags::NUMERIC_HOST;
-        let infos = fabric.getinfo(Some(node), None, flags, Some(&hints)).expect("the transport is there");
+        let infos = fabric
+            .getinfo(Some(&node.to_string()), None, flags, Some(&hints))
+            .expect("the transport is there");
         let info = infos.into_iter().next().expect("an answer is never empty");
         let domain = fabric.domain(&info).expect("the domain was offered");
         Net {
@@ -186,6 +202,17 @@ impl Net {
             self.wake(&party);
         }
         party
+    }
+
+    /// Whether an endpoint can be opened at an address that another one had. Whoever asks for any port gets one that is free,
+    /// and other tests do all the time.
+    pub(crate) fn is_free(&self, address: Address) -> bool {
+        if !Transport::BETWEEN_PROCESSES.contains(&self.transport) {
+            return true;
+        }
+        let mut info = self.info.clone();
+        info.src_addr = Some(address);
+        self.domain.endpoint(&info).expect("an endpoint").name().is_ok()
     }
 
     /// Has a party driven together with the others.

@@ -145,7 +145,14 @@ impl Party {
             }
         }
         endpoint.bind_av(&av).expect("the first address vector");
-        endpoint.enable().expect("an endpoint with all that it needs");
+        // An address that another endpoint had may be somebody else's for a moment: whoever asks for any port gets one
+        // that is free, and other tests do all the time.
+        let deadline = Deadline::new();
+        while let Err(error) = endpoint.enable() {
+            let is_taken = setup.at.is_some() && error.errno() == Errno::EADDRINUSE;
+            assert!(is_taken, "an endpoint with all that it needs is refused: {error}");
+            deadline.pause("an address to be free");
+        }
         Party {
             endpoint: Endpoint::here(endpoint, queues.clone()),
             cq: Queue::Here(cq),
