@@ -85,7 +85,7 @@ impl Budget {
         self.used_bytes < self.starved_at_bytes
     }
 
-    /// Whether so much could be had if nothing else were kept.
+    /// Whether so much is within the limit at all. What links always hold may leave no room for it even so.
     pub(super) fn could_hold(&self, bytes: u64) -> bool {
         bytes <= self.limit_bytes
     }

@@ -46,7 +46,7 @@ pub(super) struct Fetch {
 
 #[derive(Debug)]
 enum Stage {
-    /// Nobody has asked for it, and there is no room for it.
+    /// Nobody has asked for it, and there is no room for it, or its sender waits for the match in any case.
     Waiting(Remote),
     /// It is pulled step by step.
     Pulling(Remote),

@@ -38,8 +38,8 @@ struct Progress {
 
 impl Engine {
     /// Another endpoint answers at the peer's address: the one that the older links lead to is gone, even if its
-    /// connections have not noticed. What was not sent to it yet fails.
-    pub(super) fn end_links_to_former_instance(
+    /// connections have not noticed. They are only read from now on, and what was not sent yet fails.
+    pub(super) fn retire_links_to_former_instance(
         &mut self,
         peer: PeerId,
         newest: LinkId,

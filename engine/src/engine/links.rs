@@ -234,7 +234,7 @@ impl Engine {
             }
             Some((known, _)) if known != instance => {
                 debug!(address = %self.peers.address(peer), "the peer was replaced by a new instance");
-                self.end_links_to_former_instance(peer, id, sink);
+                self.retire_links_to_former_instance(peer, id, sink);
                 self.peers.of_mut(peer).instance = Some((instance, now));
             }
             Some(_) => {}
