@@ -1,7 +1,9 @@
 //! Completion queues: `fi_cq(3)`.
 
+mod blocking;
 mod reader;
 mod ring;
+mod wait;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,11 +18,14 @@ use homespun_engine::flags::CompletionFlags;
 pub(crate) use self::reader::Reader;
 pub(crate) use self::ring::RingGuard;
 use self::ring::{Batch, Entry, Ring};
+use self::wait::Wait;
 use crate::av::FabricAddress;
 use crate::domain::DomainId;
+use crate::doorbell::Doorbell;
 use crate::driven::Driven;
 use crate::info::ResourceManagement;
 use crate::lock::Lock;
+use crate::pump::Drive;
 
 /// How many entries a completion queue has if its attributes do not say.
 pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
@@ -46,6 +51,9 @@ pub enum CqFormat {
 }
 
 /// How an application may wait on a queue: `enum fi_wait_obj`.
+///
+/// Whoever waits takes no processor time, except under [`Yield`](Self::Yield). A queue that can be slept on costs three
+/// file descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WaitObject {
     /// It does not wait: it polls.
@@ -53,15 +61,15 @@ pub enum WaitObject {
     None,
     /// By blocking calls of this library, which choose the means.
     Unspec,
-    /// Through a wait set.
+    /// Through a wait set. Not supported.
     Set,
-    /// By a file descriptor.
+    /// By a file descriptor, or by blocking calls.
     Fd,
-    /// By a mutex and a condition variable.
+    /// By a mutex and a condition variable, or by blocking calls.
     MutexCond,
-    /// By yielding the processor between polls.
+    /// By blocking calls that yield the processor between polls.
     Yield,
-    /// By a set of file descriptors.
+    /// By a set of file descriptors. Not supported.
     PollFd,
 }
 
@@ -72,7 +80,7 @@ pub struct CqAttr {
     pub size_entries: usize,
     /// What an entry tells; `None` for the default.
     pub format: Option<CqFormat>,
-    /// How the application waits. Only [`WaitObject::None`] can be had.
+    /// How the application waits: [`WaitObject`] says which kinds there are.
     pub wait: WaitObject,
 }
 
@@ -140,6 +148,9 @@ pub enum ReadError {
     /// resource management; see [`CompletionQueue`].
     #[error("the completion queue was overrun")]
     Overrun,
+    /// A blocking read of a queue that was opened without a wait object.
+    #[error("the completion queue was opened without a wait object")]
+    NoWaitObject,
 }
 
 impl ReadError {
@@ -149,6 +160,7 @@ impl ReadError {
             ReadError::Empty => Errno::EAGAIN,
             ReadError::ErrorAvailable => Errno::EAVAIL,
             ReadError::Overrun => Errno::EOVERRUN,
+            ReadError::NoWaitObject => Errno::EINVAL,
         }
     }
 }
@@ -185,7 +197,7 @@ impl ReadError {
 ///                 println!("operation {} failed: {}", failed.completion.context, failed.error);
 ///             }
 ///         }
-///         Err(ReadError::Overrun) => unreachable!("the domain's resource management prevents it"),
+///         Err(error) => panic!("{error}"),
 ///     }
 /// }
 /// # let fabric = homespun::Fabric::new();
@@ -214,6 +226,8 @@ pub(crate) struct Shared {
     users: AtomicUsize,
     /// The endpoints that are enabled.
     driven: Driven,
+    /// `None` where the application does not wait.
+    wait: Option<Wait>,
 }
 
 impl CompletionQueue {
@@ -222,9 +236,13 @@ impl CompletionQueue {
         domain: DomainId,
         resource_mgmt: ResourceManagement,
     ) -> Result<CompletionQueue, Error> {
-        if attr.wait != WaitObject::None {
-            return Err(Misuse::NotSupported("waiting on a completion queue").into());
-        }
+        let wait = match attr.wait {
+            WaitObject::None => None,
+            WaitObject::Unspec | WaitObject::Fd | WaitObject::Yield => Some(Wait::new(attr.wait)?),
+            WaitObject::MutexCond | WaitObject::Set | WaitObject::PollFd => {
+                return Err(Misuse::NotSupported("completion queues with this wait object").into());
+            }
+        };
         let depth_entries = match attr.size_entries {
             0 => CQ_DEPTH_DEFAULT_ENTRIES,
             asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
@@ -241,6 +259,7 @@ impl CompletionQueue {
                 idle_reads: AtomicU32::new(0),
                 users: AtomicUsize::new(0),
                 driven: Driven::default(),
+                wait,
             }),
         })
     }
@@ -291,6 +310,7 @@ impl CompletionQueue {
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<usize, ReadError> {
         let mut reader = Reader::new(&self.shared, max);
+        self.shared.disturb();
         if max == 0 || self.shared.is_progress_due() {
             self.shared.driven.progress(&mut reader);
         }
@@ -387,7 +407,50 @@ impl CompletionQueue {
 
 impl Shared {
     pub(crate) fn lock(&self) -> RingGuard<'_> {
-        RingGuard::new(self.ring.lock(), &self.unread)
+        RingGuard::new(self.ring.lock(), &self.unread, self.doorbell())
+    }
+
+    /// How the application waits.
+    #[inline]
+    fn wait(&self) -> Option<&Wait> {
+        self.wait.as_ref()
+    }
+
+    /// What wakes those who sleep until there is something to read.
+    #[inline]
+    pub(crate) fn doorbell(&self) -> Option<&Doorbell> {
+        Some(self.wait()?.bed()?.doorbell())
+    }
+
+    /// Somebody reads, and with that becomes the one to whom endpoints have something to tell. Whoever else sleeps has to
+    /// ask them anew.
+    #[inline]
+    fn disturb(&self) {
+        if let Some(doorbell) = self.doorbell() {
+            doorbell.ring();
+        }
+    }
+
+    /// Has reads drive this endpoint, and those who wait wake for it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: ENOMEM, ENOSPC.
+    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
+        if let Some(bed) = self.wait().and_then(Wait::bed) {
+            bed.watch(&**endpoint)?;
+        }
+        self.driven.add(endpoint.clone());
+        self.disturb();
+        Ok(())
+    }
+
+    /// Undoes [`join`](Self::join). The endpoint must be closed next.
+    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>) {
+        if let Some(bed) = self.wait().and_then(Wait::bed) {
+            bed.unwatch(&**endpoint);
+        }
+        self.driven.remove(endpoint);
     }
 
     /// Whether the ring has something to tell. Exact for whoever has written or read last.
@@ -434,11 +497,6 @@ impl Shared {
     /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
     pub(crate) fn unbind(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// The endpoints that reading the queue drives.
-    pub(crate) fn driven(&self) -> &Driven {
-        &self.driven
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use homespun_engine::transport::Armed;
 use parking_lot::RwLock;
 
 use crate::cq::Reader;
@@ -47,5 +48,24 @@ impl Driven {
                 endpoint.progress(reader);
             }
         }
+    }
+
+    /// Arms all of them, for somebody who is about to sleep.
+    pub(crate) fn arm(&self) -> Armed {
+        let first = self.first.get().map_or(NOTHING_TO_DO, |first| first.arm());
+        self.others.read().iter().map(|endpoint| endpoint.arm()).fold(first, soonest)
+    }
+}
+
+/// What an endpoint answers that nothing can happen to.
+const NOTHING_TO_DO: Armed = Armed::Asleep { look_again_after: None };
+
+/// When to look again, of two endpoints.
+fn soonest(one: Armed, other: Armed) -> Armed {
+    match (one, other) {
+        (Armed::Asleep { look_again_after: one }, Armed::Asleep { look_again_after: other }) => {
+            Armed::Asleep { look_again_after: [one, other].into_iter().flatten().min() }
+        }
+        _ => Armed::Ready,
     }
 }

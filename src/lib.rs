@@ -4,6 +4,7 @@
 pub mod av;
 pub mod cq;
 mod domain;
+mod doorbell;
 mod driven;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/raw.rs")]
 pub mod endpoint;

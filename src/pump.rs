@@ -3,26 +3,28 @@
 //! It is generic over the transport, and reached through one virtual call per post and one per progress, none per
 //! frame. Its lock is taken before a completion queue's lock, never the other way.
 
+mod names;
+mod queues;
+
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::{Destination, Room, Source};
-use homespun_engine::completion;
-use homespun_engine::completion::Sink;
 use homespun_engine::engine::{Config, Engine};
 use homespun_engine::error::{Error, Misuse};
-use homespun_engine::flags::CompletionFlags;
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{Found, Level, PeekRequest, ReceiveRequest, SendRequest};
-use homespun_engine::peer_id::PeerId;
-use homespun_engine::peers::Peers;
-use homespun_engine::transport::Transport;
+use homespun_engine::transport::{Armed, Transport};
 
 use crate::av::{AddressVector, FabricAddress};
-use crate::cq::{Completion, CompletionError, Reader, RingGuard, Shared};
+use crate::cq::{Reader, Shared};
+use crate::doorbell::Doorbell;
 use crate::lock::Lock;
+use crate::pump::names::{Sources, Targets};
+use crate::pump::queues::{Nobody, Queues};
 
 /// How many frames a pass receives before it hands completions to the application.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
@@ -52,6 +54,12 @@ pub(crate) trait Drive: Send + Sync {
     fn cancel(&self, context: u64) -> Result<(), Error>;
     /// Moves everything on as far as it goes, on behalf of somebody who reads a queue.
     fn progress(&self, reader: &mut Reader<'_>);
+    /// To be called after a pass by somebody who has armed the doorbell of a queue and is about to sleep: whether the
+    /// descriptor of [`with_wake_fd`](Self::with_wake_fd) tells of what happens next. Whoever uses the endpoint meanwhile
+    /// sees to it that this stays so, or rings.
+    fn arm(&self) -> Armed;
+    /// Shows the transport's descriptor, if it has one and is not closed.
+    fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>));
     /// Ends the endpoint. Waits up to `linger` for what it still has to send.
     fn close(&self, linger: Duration);
 }
@@ -63,6 +71,13 @@ pub(crate) struct Wiring {
     pub(crate) receive_cq: Option<Arc<Shared>>,
     /// Whether completions name their source.
     pub(crate) wants_source: bool,
+}
+
+impl Wiring {
+    /// What wakes those who sleep until a queue of this endpoint has something to tell.
+    fn doorbells(&self) -> impl Iterator<Item = &Doorbell> {
+        self.transmit_cq.iter().chain(&self.receive_cq).filter_map(|cq| cq.doorbell())
+    }
 }
 
 /// A send as an endpoint posts it.
@@ -103,7 +118,29 @@ struct State<T> {
     transport: T,
     engine: Engine,
     wired: Option<Wired>,
+    /// Whether somebody may be asleep who relies on the transport to wake them.
+    is_armed: bool,
 }
+
+impl<T: Transport> State<T> {
+    /// The endpoint was used while somebody may be asleep, so that its transport watches no longer. Whatever else may be
+    /// in motion now is brought to rest, and the transport watches again; or those who sleep are woken.
+    #[cold]
+    fn keep_watch(&mut self) {
+        let Some(wired) = &mut self.wired else { return };
+        // What was posted may have made room for something that only a pass attends to.
+        self.engine.transmit(&mut self.transport, &mut wired.queues());
+        self.transport.flush();
+        let has_sleepers = wired.wiring.doorbells().any(Doorbell::is_armed);
+        self.is_armed = has_sleepers && !self.engine.wants_pass() && self.transport.arm() == AT_REST;
+        if !self.is_armed {
+            wired.wiring.doorbells().for_each(Doorbell::ring);
+        }
+    }
+}
+
+/// What a transport answers that can be left alone.
+const AT_REST: Armed = Armed::Asleep { look_again_after: None };
 
 struct Wired {
     wiring: Wiring,
@@ -132,42 +169,48 @@ impl Wired {
     }
 }
 
-/// Which peer an `fi_addr_t` means, remembered from the address vector.
-#[derive(Default)]
-struct Targets {
-    version: u64,
-    peers: Vec<Option<PeerId>>,
-}
-
-/// Which `fi_addr_t` a peer has, remembered from the address vector.
-#[derive(Default)]
-struct Sources {
-    version: u64,
-    addresses: Vec<Option<FabricAddress>>,
-}
-
 impl<T: Transport> Pump<T> {
     pub(crate) fn new(transport: T, config: Config) -> Self {
         let address = transport.address();
         Pump {
             address,
-            state: Lock::new(Some(State { engine: Engine::new(config), transport, wired: None })),
+            state: Lock::new(Some(State {
+                engine: Engine::new(config),
+                transport,
+                wired: None,
+                is_armed: false,
+            })),
         }
+    }
+
+    /// Does something at an endpoint that is enabled.
+    #[inline(always)]
+    fn with<R>(
+        &self,
+        act: impl FnOnce(&mut Engine, &mut T, &mut Wired) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut guard = self.state.lock();
+        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let wired = state.wired.as_mut().ok_or(NOT_ENABLED)?;
+        let done = act(&mut state.engine, &mut state.transport, wired);
+        if state.is_armed {
+            state.keep_watch();
+        }
+        done
     }
 
     #[inline(always)]
     fn receive_to(&self, post: &ReceivePost, destination: impl FnOnce() -> Destination) -> Result<(), Error> {
-        let mut guard = self.state.lock();
-        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        let request = ReceiveRequest {
-            criteria: wired.criteria(post, engine)?,
-            destination: destination(),
-            tagged: post.tagged.is_some(),
-            context: post.context,
-            signalled: post.signalled,
-        };
-        engine.post_receive(request, &mut wired.queues())
+        self.with(|engine, _, wired| {
+            let request = ReceiveRequest {
+                criteria: wired.criteria(post, engine)?,
+                destination: destination(),
+                tagged: post.tagged.is_some(),
+                context: post.context,
+                signalled: post.signalled,
+            };
+            engine.post_receive(request, &mut wired.queues())
+        })
     }
 }
 
@@ -187,17 +230,16 @@ impl<T: Transport> Drive for Pump<T> {
     }
 
     fn post_send(&self, post: SendPost) -> Result<(), Error> {
-        let mut guard = self.state.lock();
-        let State { engine, transport, wired } = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        let SendPost { to, source, tag, data, context, level, signalled, inject, fence, more } = post;
-        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-        let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
-        engine.post_send(request, transport, &mut wired.queues())?;
-        if !more {
-            transport.flush();
-        }
-        Ok(())
+        self.with(|engine, transport, wired| {
+            let SendPost { to, source, tag, data, context, level, signalled, inject, fence, more } = post;
+            let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+            let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
+            engine.post_send(request, transport, &mut wired.queues())?;
+            if !more {
+                transport.flush();
+            }
+            Ok(())
+        })
     }
 
     fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Error> {
@@ -209,30 +251,25 @@ impl<T: Transport> Drive for Pump<T> {
     }
 
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error> {
-        let mut guard = self.state.lock();
-        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        let criteria = wired.criteria(&post, engine)?;
-        let ReceivePost { tagged, context, .. } = post;
-        let request = PeekRequest { tagged: tagged.is_some(), criteria, context, then };
-        engine.peek(request, &mut wired.queues())
+        self.with(|engine, _, wired| {
+            let criteria = wired.criteria(&post, engine)?;
+            let ReceivePost { tagged, context, .. } = post;
+            let request = PeekRequest { tagged: tagged.is_some(), criteria, context, then };
+            engine.peek(request, &mut wired.queues())
+        })
     }
 
     fn receive_claimed(&self, post: ReceivePost, destination: Destination) -> Result<(), Error> {
-        let mut guard = self.state.lock();
-        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        let ReceivePost { tagged, context, signalled, .. } = post;
-        let (tagged, criteria) = (tagged.is_some(), Criteria::any());
-        let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
-        engine.receive_claimed(request, &mut wired.queues())
+        self.with(|engine, _, wired| {
+            let ReceivePost { tagged, context, signalled, .. } = post;
+            let (tagged, criteria) = (tagged.is_some(), Criteria::any());
+            let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
+            engine.receive_claimed(request, &mut wired.queues())
+        })
     }
 
     fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error> {
-        let mut guard = self.state.lock();
-        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        engine.discard_claimed(tagged, context, &mut wired.queues())
+        self.with(|engine, _, wired| engine.discard_claimed(tagged, context, &mut wired.queues()))
     }
 
     fn inject(
@@ -242,33 +279,50 @@ impl<T: Transport> Drive for Pump<T> {
         data: Option<u64>,
         message: &[u8],
     ) -> Result<bool, Error> {
-        let mut guard = self.state.lock();
-        let State { engine, transport, wired } = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-        let is_sent = engine.inject(to, tag, data, message, transport);
-        if is_sent {
-            transport.flush();
-        }
-        Ok(is_sent)
+        self.with(|engine, transport, wired| {
+            let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+            let is_sent = engine.inject(to, tag, data, message, transport);
+            if is_sent {
+                transport.flush();
+            }
+            Ok(is_sent)
+        })
     }
 
     fn cancel(&self, context: u64) -> Result<(), Error> {
-        let mut guard = self.state.lock();
-        let State { engine, wired, .. } = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
-        engine.cancel(context, &mut wired.queues())
+        self.with(|engine, _, wired| engine.cancel(context, &mut wired.queues()))
     }
 
     fn progress(&self, reader: &mut Reader<'_>) {
         let mut guard = self.state.lock();
-        let Some(State { engine, transport, wired: Some(wired) }) = guard.as_mut() else { return };
+        let Some(state) = guard.as_mut() else { return };
+        let State { engine, transport, wired: Some(wired), .. } = state else { return };
         reader.begin();
         let mut queues = wired.queues_for(reader);
         engine.deliver_held(&mut queues);
         transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
         engine.transmit(transport, &mut queues);
         transport.flush();
+        drop(queues);
+        if state.is_armed {
+            state.keep_watch();
+        }
+    }
+
+    fn arm(&self) -> Armed {
+        let mut guard = self.state.lock();
+        let Some(state) = guard.as_mut() else { return AT_REST };
+        if state.engine.wants_pass() {
+            return Armed::Ready;
+        }
+        state.is_armed = true;
+        state.transport.arm()
+    }
+
+    fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>)) {
+        if let Some(fd) = self.state.lock().as_ref().and_then(|state| state.transport.wake_fd()) {
+            show(fd);
+        }
     }
 
     fn close(&self, linger: Duration) {
@@ -314,177 +368,3 @@ impl Patience {
 }
 
 const NOT_ENABLED: Error = Error::Misuse(Misuse::State("the endpoint is not enabled"));
-
-impl Targets {
-    fn peer(
-        &mut self,
-        address: FabricAddress,
-        av: &AddressVector,
-        engine: &mut Engine,
-    ) -> Result<PeerId, Error> {
-        let version = av.version();
-        if self.version != version {
-            self.version = version;
-            self.peers.clear();
-        }
-        let index = usize::try_from(address.0).unwrap_or(usize::MAX);
-        if let Some(Some(peer)) = self.peers.get(index) {
-            return Ok(*peer);
-        }
-        let peer = engine.peer(av.lookup(address)?);
-        if self.peers.len() <= index {
-            self.peers.resize(index + 1, None);
-        }
-        self.peers[index] = Some(peer);
-        Ok(peer)
-    }
-}
-
-impl Sources {
-    fn address(&mut self, peer: PeerId, av: &AddressVector, peers: &Peers) -> FabricAddress {
-        let version = av.version();
-        if self.version != version {
-            self.version = version;
-            self.addresses.clear();
-        }
-        let index = peer.index();
-        if let Some(Some(address)) = self.addresses.get(index) {
-            return *address;
-        }
-        let address = av.reverse_lookup(&peers.address(peer)).unwrap_or(FabricAddress::UNSPECIFIED);
-        if self.addresses.len() <= index {
-            self.addresses.resize(index + 1, None);
-        }
-        self.addresses[index] = Some(address);
-        address
-    }
-}
-
-/// The completion queues of an endpoint as the engine's sink.
-///
-/// A ring stays locked from its first use until the other one is used or the pass ends. Never are both locked: two
-/// endpoints that share their queues crosswise would wait for each other.
-struct Queues<'a, 'r> {
-    wiring: &'a Wiring,
-    sources: &'a mut Sources,
-    transmit: Option<RingGuard<'a>>,
-    receive: Option<RingGuard<'a>>,
-    /// Who makes the queues move, if that is somebody who reads one of them.
-    reader: Option<&'a mut Reader<'r>>,
-    /// Whether both directions report to the same queue, which must not be locked twice.
-    are_one: bool,
-}
-
-impl<'a, 'r> Queues<'a, 'r> {
-    fn new(wiring: &'a Wiring, sources: &'a mut Sources, reader: Option<&'a mut Reader<'r>>) -> Self {
-        let are_one = match (&wiring.transmit_cq, &wiring.receive_cq) {
-            (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
-            _ => false,
-        };
-        Queues { wiring, sources, transmit: None, receive: None, reader, are_one }
-    }
-
-    fn transmit_ring(&mut self) -> Option<&mut RingGuard<'a>> {
-        let cq = self.wiring.transmit_cq.as_ref()?;
-        self.receive = None;
-        Some(self.transmit.get_or_insert_with(|| cq.lock()))
-    }
-
-    fn receive_ring(&mut self) -> Option<&mut RingGuard<'a>> {
-        let cq = self.wiring.receive_cq.as_ref()?;
-        self.transmit = None;
-        Some(self.receive.get_or_insert_with(|| cq.lock()))
-    }
-
-    /// The queue that reports operations of this kind.
-    #[inline(always)]
-    fn cq_for(&self, flags: CompletionFlags) -> Option<&'a Shared> {
-        let is_send = flags.contains(CompletionFlags::SEND);
-        let cq = if is_send { &self.wiring.transmit_cq } else { &self.wiring.receive_cq };
-        cq.as_deref()
-    }
-
-    /// That queue's ring, in which something is about to be put.
-    fn ring_for(&mut self, flags: CompletionFlags) -> Option<&mut RingGuard<'a>> {
-        if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
-            reader.overtaken(cq);
-        }
-        if flags.contains(CompletionFlags::SEND) || self.are_one {
-            self.transmit_ring()
-        } else {
-            self.receive_ring()
-        }
-    }
-
-    #[inline(always)]
-    fn source(&mut self, completion: &completion::Completion, peers: &Peers) -> FabricAddress {
-        match completion.source {
-            Some(peer) if self.wiring.wants_source => self.sources.address(peer, &self.wiring.av, peers),
-            _ => FabricAddress::UNSPECIFIED,
-        }
-    }
-}
-
-impl Sink for Queues<'_, '_> {
-    #[inline(always)]
-    fn complete(
-        &mut self,
-        completion: completion::Completion,
-        peers: &Peers,
-    ) -> Result<(), completion::Completion> {
-        let source = self.source(&completion, peers);
-        // A direction without a queue has nobody to tell.
-        let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
-        let entry = |completion| {
-            let mut entry = Completion::from(completion);
-            cq.format().trim(&mut entry);
-            entry
-        };
-        if let Some(reader) = &mut self.reader
-            && reader.takes_from(cq)
-        {
-            reader.hand_over(entry(completion), source);
-            return Ok(());
-        }
-        let Some(ring) = self.ring_for(completion.flags) else { return Ok(()) };
-        if !ring.has_room() {
-            if cq.is_protected() {
-                return Err(completion);
-            }
-            ring.overrun();
-            return Ok(());
-        }
-        ring.push_completed(entry(completion), source);
-        Ok(())
-    }
-
-    fn fail(&mut self, failure: completion::Failure, peers: &Peers) -> Result<(), completion::Failure> {
-        let source = self.source(&failure.completion, peers);
-        let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
-        let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
-        if !ring.has_room() {
-            if cq.is_protected() {
-                return Err(failure);
-            }
-            ring.overrun();
-            return Ok(());
-        }
-        let completion::Failure { completion, error } = failure;
-        ring.push_failed(CompletionError { completion: completion.into(), error, source });
-        Ok(())
-    }
-}
-
-/// The sink of an endpoint that is being closed: its operations end unheard.
-struct Nobody;
-
-impl Sink for Nobody {
-    #[inline(always)]
-    fn complete(&mut self, _: completion::Completion, _: &Peers) -> Result<(), completion::Completion> {
-        Ok(())
-    }
-
-    fn fail(&mut self, _: completion::Failure, _: &Peers) -> Result<(), completion::Failure> {
-        Ok(())
-    }
-}

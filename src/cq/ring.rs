@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::{Completion, CompletionError};
 use crate::av::FabricAddress;
+use crate::doorbell::Doorbell;
 use crate::lock::LockGuard;
 
 /// How many entries a read takes under one lock.
@@ -34,6 +35,8 @@ pub(crate) struct RingGuard<'a> {
     ring: LockGuard<'a, Ring>,
     /// Where it says [`Ring::unread`] when it is unlocked.
     unread: &'a AtomicUsize,
+    /// What it rings when it leaves entries behind.
+    doorbell: Option<&'a Doorbell>,
 }
 
 impl Ring {
@@ -74,8 +77,13 @@ impl Ring {
     /// How many entries there are to read; as many as can be once the queue was overrun, which is something to tell for
     /// ever.
     #[inline]
-    fn unread(&self) -> usize {
+    pub(super) fn unread(&self) -> usize {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }
+    }
+
+    /// Whether there is the entry of a failed operation at the front.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.front(), Some(Entry::Failed(_)))
     }
 
     #[inline]
@@ -110,8 +118,12 @@ impl Ring {
 
 impl<'a> RingGuard<'a> {
     #[inline]
-    pub(super) fn new(ring: LockGuard<'a, Ring>, unread: &'a AtomicUsize) -> RingGuard<'a> {
-        RingGuard { ring, unread }
+    pub(super) fn new(
+        ring: LockGuard<'a, Ring>,
+        unread: &'a AtomicUsize,
+        doorbell: Option<&'a Doorbell>,
+    ) -> RingGuard<'a> {
+        RingGuard { ring, unread, doorbell }
     }
 }
 
@@ -134,7 +146,13 @@ impl DerefMut for RingGuard<'_> {
 impl Drop for RingGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.unread.store(self.ring.unread(), Ordering::Release);
+        let unread = self.ring.unread();
+        self.unread.store(unread, Ordering::Release);
+        if unread > 0
+            && let Some(doorbell) = self.doorbell
+        {
+            doorbell.ring();
+        }
     }
 }
 

@@ -254,7 +254,7 @@ impl Endpoint {
             wants_source: caps.contains(Caps::SOURCE),
         })?;
         for cq in setup.bound_cqs() {
-            cq.shared().driven().add(pump.clone());
+            cq.shared().join(pump)?;
         }
         let Setup { selective_transmit, selective_receive, .. } = *setup;
         self.shared.enabled.get_or_init(|| Enabled { selective_transmit, selective_receive });
@@ -374,7 +374,7 @@ impl Drop for Shared {
         let setup = self.setup.get_mut();
         if let Some(pump) = self.pump.get() {
             for cq in setup.bound_cqs() {
-                cq.shared().driven().remove(pump);
+                cq.shared().leave(pump);
             }
             pump.close(self.domain.close_linger());
         }

@@ -87,7 +87,7 @@ pub struct Send {
 ///             assert_eq!(failed.error, OperationError::NoMessage);
 ///             break None;
 ///         }
-///         Err(ReadError::Overrun) => unreachable!("only where nothing manages resources"),
+///         Err(error) => panic!("{error}"),
 ///     }
 /// };
 /// // A message to itself with the tag 7, which nobody expects.

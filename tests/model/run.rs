@@ -316,7 +316,7 @@ impl Runner<'_> {
                     let failed = cq.read_error().expect("an error was announced");
                     self.ended(at, Err(failed));
                 }
-                Err(ReadError::Overrun) => panic!("the queue reserves places"),
+                Err(error) => panic!("{error}"),
             }
         }
         self.history.end(at, End::Closed);

@@ -184,6 +184,7 @@ pub(crate) enum ReadErrorForm {
     Empty,
     ErrorAvailable,
     Overrun,
+    NoWaitObject,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -363,7 +363,7 @@ pub(super) fn poll(cq: &CompletionQueue) -> Option<Ended> {
             assert_ne!(error.errno(), Errno::new(0), "an error without a number: {error:?}");
             Some(Err(error))
         }
-        Err(ReadError::Overrun) => panic!("the queue was overrun"),
+        Err(error) => panic!("{error}"),
     }
 }
 

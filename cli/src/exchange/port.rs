@@ -126,7 +126,7 @@ impl Port {
             Ok(completion) => completion,
             Err(ReadError::Empty) => return Ok(None),
             Err(ReadError::ErrorAvailable) => return self.poll_error(),
-            Err(ReadError::Overrun) => unreachable!("the domain's resource management prevents it"),
+            Err(error) => unreachable!("a polled queue of a domain with resource management: {error}"),
         };
         let Completion { context, tag, buffer, .. } = completion;
         match buffer {

@@ -90,9 +90,14 @@ impl Budget {
         bytes <= self.limit_bytes
     }
 
+    /// Whether a payload fits now.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        bytes <= self.free_bytes()
+    }
+
     /// Sets memory aside for a payload. Returns whether there was enough.
     pub(super) fn take(&mut self, bytes: u64) -> bool {
-        let is_there = bytes <= self.free_bytes();
+        let is_there = self.has_room(bytes);
         self.used_bytes += if is_there { bytes } else { 0 };
         is_there
     }

@@ -123,6 +123,13 @@ impl Engine {
         }
     }
 
+    /// Whether there is room for any of what nobody has asked for.
+    pub(super) fn may_fetch_deferred(&self) -> bool {
+        self.deferred.iter().filter_map(|id| self.fetches.get(*id)).any(|fetch| {
+            matches!(fetch.stage, Stage::Waiting(_)) && self.budget.has_room(fetch.filling.message.len_bytes)
+        })
+    }
+
     /// A message that is fetched, or waits for it, goes to another place.
     pub(super) fn place_fetch(&mut self, id: FetchId, place: Place) {
         if let Some(fetch) = self.fetches.get_mut(id) {

@@ -169,6 +169,16 @@ impl Engine {
         !self.active.is_empty() || !self.owing.is_empty() || self.links.have_unfetched()
     }
 
+    /// Whether a pass would move something on although nothing has arrived: to be asked before sleeping, after a pass.
+    /// What waits for a link or a peer does not count, since the transport tells of those.
+    pub fn wants_pass(&self) -> bool {
+        !self.pulling.is_empty()
+            || !self.peeks.is_empty()
+            || !self.condemned.is_empty()
+            || (!self.starved.is_empty() && self.budget.may_feed())
+            || self.may_fetch_deferred()
+    }
+
     /// How many sends have not ended or not been reported yet.
     #[inline(always)]
     pub fn outstanding_sends(&self) -> usize {

@@ -1,0 +1,216 @@
+//! Sleeping until a completion queue has something to tell.
+//!
+//! A queue that can be slept on has one descriptor, an `epoll(7)` instance, in which everything is nested that can give
+//! it something to tell: the descriptors of its endpoints' transports, its doorbell, and a timer. Going to sleep takes
+//! these steps, in this order, and whatever happens meanwhile is found by a later one or wakes the sleeper:
+//!
+//! 1. arm the doorbell: from now on whoever inserts an entry, or has the endpoints make progress, rings it;
+//! 2. arm each endpoint, whose transport looks once more for frames;
+//! 3. look at the ring of entries;
+//! 4. sleep on the descriptor.
+
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use homespun_engine::error::Error;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+use super::WaitObject;
+use crate::doorbell::{Doorbell, system};
+use crate::pump::Drive;
+
+/// The longest time that one look at the descriptor lasts, so that any timeout fits into what the system takes.
+const NAP_MAX: Duration = Duration::from_secs(3600);
+
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// What an application waits by.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    object: WaitObject,
+    signals: Signals,
+    /// `None` for [`WaitObject::Yield`], under which nobody sleeps.
+    bed: Option<Bed>,
+}
+
+/// What a sleeper sleeps on.
+#[derive(Debug)]
+pub(crate) struct Bed {
+    epoll: OwnedFd,
+    doorbell: Doorbell,
+    /// For what announces itself to nobody, and is to be looked at after a while.
+    timer: OwnedFd,
+    is_timer_set: AtomicBool,
+}
+
+impl Wait {
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM.
+    pub(super) fn new(object: WaitObject) -> Result<Wait, Error> {
+        let bed = if object == WaitObject::Yield { None } else { Some(Bed::new()?) };
+        Ok(Wait { object, signals: Signals::default(), bed })
+    }
+
+    pub(super) fn object(&self) -> WaitObject {
+        self.object
+    }
+
+    pub(super) fn bed(&self) -> Option<&Bed> {
+        self.bed.as_ref()
+    }
+
+    /// What unblocks readers that wait.
+    pub(super) fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    /// Unblocks the readers that wait, or if there are none, the next one that would.
+    pub(super) fn signal(&self) {
+        self.signals.raise();
+        if let Some(bed) = &self.bed {
+            bed.doorbell.ring();
+        }
+    }
+}
+
+impl Bed {
+    fn new() -> Result<Bed, Error> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| system("making an epoll descriptor", error))?;
+        let doorbell = Doorbell::new()?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
+            .map_err(|error| system("making a timer", error))?;
+        let bed = Bed { epoll, doorbell, timer, is_timer_set: AtomicBool::new(false) };
+        bed.add(bed.doorbell.as_fd())?;
+        bed.add(bed.timer.as_fd())?;
+        Ok(bed)
+    }
+
+    /// Wakes sleepers for this descriptor too.
+    fn add(&self, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        // Nobody looks at which descriptor it was that woke a sleeper.
+        let data = epoll::EventData::new_u64(0);
+        match epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN) {
+            // An endpoint that reports both directions to this queue.
+            Ok(()) | Err(io::Errno::EXIST) => Ok(()),
+            Err(error) => Err(system("watching a descriptor", error)),
+        }
+    }
+
+    /// Wakes sleepers for what happens at this endpoint.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: ENOMEM, ENOSPC.
+    pub(super) fn watch(&self, endpoint: &dyn Drive) -> Result<(), Error> {
+        let mut added = Ok(());
+        endpoint.with_wake_fd(&mut |fd| added = self.add(fd));
+        added
+    }
+
+    /// No longer. A child process may have a copy of the descriptor, which would go on waking.
+    pub(super) fn unwatch(&self, endpoint: &dyn Drive) {
+        endpoint.with_wake_fd(&mut |fd| {
+            let _ = epoll::delete(&self.epoll, fd);
+        });
+    }
+
+    pub(super) fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
+    }
+
+    /// Has sleepers wake after a while, or no longer.
+    pub(super) fn set_timer(&self, after: Option<Duration>) {
+        if after.is_none() && !self.is_timer_set.load(Ordering::Relaxed) {
+            return;
+        }
+        let after_at_least = after.map(|after| after.max(Duration::from_nanos(1)));
+        let it_value = after_at_least.map_or(NO_TIME, timespec);
+        let time = Itimerspec { it_interval: NO_TIME, it_value };
+        // It fails only for times that make no sense.
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &time);
+        self.is_timer_set.store(after.is_some(), Ordering::Relaxed);
+    }
+
+    /// Sleeps until something happens, or the time is over, or for no reason at all.
+    pub(super) fn sleep(&self, at_most: Option<Duration>) {
+        let at_most = timespec(at_most.map_or(NAP_MAX, |time| time.min(NAP_MAX)));
+        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+        // A signal of the system ends it early, which does no harm.
+        let _ = poll(&mut fds, Some(&at_most));
+    }
+}
+
+impl AsFd for Bed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}
+
+/// Who waits, and how often they were asked to stop waiting.
+#[derive(Debug, Default)]
+pub(super) struct Signals(Mutex<Raised>);
+
+#[derive(Debug, Default)]
+struct Raised {
+    waiters: usize,
+    /// How often those who waited were asked to stop.
+    count: u64,
+    /// Whether there was a signal that nobody was there for.
+    is_pending: bool,
+}
+
+impl Signals {
+    fn raise(&self) {
+        let mut raised = self.0.lock();
+        if raised.waiters > 0 {
+            raised.count += 1;
+        } else {
+            raised.is_pending = true;
+        }
+    }
+
+    /// Somebody waits from now on.
+    pub(super) fn enter(&self) -> Waiter<'_> {
+        let mut raised = self.0.lock();
+        raised.waiters += 1;
+        Waiter { signals: self, seen: raised.count }
+    }
+}
+
+/// Somebody who waits.
+#[derive(Debug)]
+pub(super) struct Waiter<'a> {
+    signals: &'a Signals,
+    /// How often others were signalled before it came.
+    seen: u64,
+}
+
+impl Waiter<'_> {
+    /// Whether it is to wait no longer.
+    pub(super) fn is_signalled(&self) -> bool {
+        let mut raised = self.signals.0.lock();
+        mem::take(&mut raised.is_pending) || raised.count != self.seen
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.signals.0.lock().waiters -= 1;
+    }
+}

@@ -1,0 +1,146 @@
+//! The completion queues of an endpoint as the engine's sink.
+
+use std::sync::Arc;
+
+use homespun_engine::completion;
+use homespun_engine::completion::Sink;
+use homespun_engine::flags::CompletionFlags;
+use homespun_engine::peers::Peers;
+
+use super::Wiring;
+use super::names::Sources;
+use crate::av::FabricAddress;
+use crate::cq::{Completion, CompletionError, Reader, RingGuard, Shared};
+
+/// The completion queues of an endpoint as the engine's sink.
+///
+/// A ring stays locked from its first use until the other one is used or the pass ends. Never are both locked: two
+/// endpoints that share their queues crosswise would wait for each other.
+pub(super) struct Queues<'a, 'r> {
+    wiring: &'a Wiring,
+    sources: &'a mut Sources,
+    transmit: Option<RingGuard<'a>>,
+    receive: Option<RingGuard<'a>>,
+    /// Who makes the queues move, if that is somebody who reads one of them.
+    reader: Option<&'a mut Reader<'r>>,
+    /// Whether both directions report to the same queue, which must not be locked twice.
+    are_one: bool,
+}
+
+impl<'a, 'r> Queues<'a, 'r> {
+    pub(super) fn new(
+        wiring: &'a Wiring,
+        sources: &'a mut Sources,
+        reader: Option<&'a mut Reader<'r>>,
+    ) -> Self {
+        let are_one = match (&wiring.transmit_cq, &wiring.receive_cq) {
+            (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
+            _ => false,
+        };
+        Queues { wiring, sources, transmit: None, receive: None, reader, are_one }
+    }
+
+    fn transmit_ring(&mut self) -> Option<&mut RingGuard<'a>> {
+        let cq = self.wiring.transmit_cq.as_ref()?;
+        self.receive = None;
+        Some(self.transmit.get_or_insert_with(|| cq.lock()))
+    }
+
+    fn receive_ring(&mut self) -> Option<&mut RingGuard<'a>> {
+        let cq = self.wiring.receive_cq.as_ref()?;
+        self.transmit = None;
+        Some(self.receive.get_or_insert_with(|| cq.lock()))
+    }
+
+    /// The queue that reports operations of this kind.
+    #[inline(always)]
+    fn cq_for(&self, flags: CompletionFlags) -> Option<&'a Shared> {
+        let is_send = flags.contains(CompletionFlags::SEND);
+        let cq = if is_send { &self.wiring.transmit_cq } else { &self.wiring.receive_cq };
+        cq.as_deref()
+    }
+
+    /// That queue's ring, in which something is about to be put.
+    fn ring_for(&mut self, flags: CompletionFlags) -> Option<&mut RingGuard<'a>> {
+        if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
+            reader.overtaken(cq);
+        }
+        if flags.contains(CompletionFlags::SEND) || self.are_one {
+            self.transmit_ring()
+        } else {
+            self.receive_ring()
+        }
+    }
+
+    #[inline(always)]
+    fn source(&mut self, completion: &completion::Completion, peers: &Peers) -> FabricAddress {
+        match completion.source {
+            Some(peer) if self.wiring.wants_source => self.sources.address(peer, &self.wiring.av, peers),
+            _ => FabricAddress::UNSPECIFIED,
+        }
+    }
+}
+
+impl Sink for Queues<'_, '_> {
+    #[inline(always)]
+    fn complete(
+        &mut self,
+        completion: completion::Completion,
+        peers: &Peers,
+    ) -> Result<(), completion::Completion> {
+        let source = self.source(&completion, peers);
+        // A direction without a queue has nobody to tell.
+        let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
+        let entry = |completion| {
+            let mut entry = Completion::from(completion);
+            cq.format().trim(&mut entry);
+            entry
+        };
+        if let Some(reader) = &mut self.reader
+            && reader.takes_from(cq)
+        {
+            reader.hand_over(entry(completion), source);
+            return Ok(());
+        }
+        let Some(ring) = self.ring_for(completion.flags) else { return Ok(()) };
+        if !ring.has_room() {
+            if cq.is_protected() {
+                return Err(completion);
+            }
+            ring.overrun();
+            return Ok(());
+        }
+        ring.push_completed(entry(completion), source);
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: completion::Failure, peers: &Peers) -> Result<(), completion::Failure> {
+        let source = self.source(&failure.completion, peers);
+        let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
+        let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
+        if !ring.has_room() {
+            if cq.is_protected() {
+                return Err(failure);
+            }
+            ring.overrun();
+            return Ok(());
+        }
+        let completion::Failure { completion, error } = failure;
+        ring.push_failed(CompletionError { completion: completion.into(), error, source });
+        Ok(())
+    }
+}
+
+/// The sink of an endpoint that is being closed: its operations end unheard.
+pub(super) struct Nobody;
+
+impl Sink for Nobody {
+    #[inline(always)]
+    fn complete(&mut self, _: completion::Completion, _: &Peers) -> Result<(), completion::Completion> {
+        Ok(())
+    }
+
+    fn fail(&mut self, _: completion::Failure, _: &Peers) -> Result<(), completion::Failure> {
+        Ok(())
+    }
+}
