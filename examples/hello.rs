@@ -6,11 +6,9 @@
 
 #![expect(clippy::print_stdout, reason = "an example shows what it received")]
 
-use homespun::flags::{BindFlags, Caps};
-use homespun::info::Info;
 use homespun::{
-    AddressVector, AvAttr, Buffer, Bytes, BytesMut, Completion, CompletionQueue, CqAttr, Endpoint, Error,
-    Fabric, FabricAddress, ReadError,
+    AddressVector, AvAttr, BindFlags, Buffer, Bytes, BytesMut, Caps, Completion, CompletionQueue, CqAttr,
+    Endpoint, Error, Fabric, FabricAddress, Hints, Info, ReadError,
 };
 
 /// An endpoint with the queue and the addresses that it needs.
@@ -43,10 +41,8 @@ impl Party {
 }
 
 fn main() -> Result<(), Error> {
-    let mut hints = Info { caps: Caps::TAGGED, ..Info::default() };
-    hints.domain.name = Some("tcp".into());
     let fabric = Fabric::new();
-    let info = &fabric.getinfo(None, None, Default::default(), Some(&hints))?[0];
+    let info = &fabric.info(&Hints::new().caps(Caps::TAGGED).domain("tcp"))?;
     let alice = Party::open(&fabric, info)?;
     let bob = Party::open(&fabric, info)?;
 

@@ -47,6 +47,11 @@ impl fmt::Debug for FabricAddress {
 
 /// How to open an address vector: `struct fi_av_attr` of `fi_av(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct AvAttr {
     /// The kind. `None` leaves the choice to homespun, which makes a table.
     pub av_type: Option<AvType>,
@@ -65,6 +70,7 @@ pub struct AvAttr {
 bitflags! {
     /// Flags of an address vector: `fi_av(3)`, "flags" of `fi_av_open`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct AvFlags: u64 {
         /// Addresses are only read, from a vector that another process shares. Not supported.
         const READ = 1 << 8;
@@ -85,11 +91,11 @@ bitflags! {
 /// what comes from the peer is reported under the lowest. An entry takes about 100 bytes.
 ///
 /// ```
-/// use homespun::{Address, AvAttr, Fabric};
+/// use homespun::{Address, AvAttr, Fabric, Hints};
 /// use std::net::SocketAddr;
 ///
 /// let fabric = Fabric::new();
-/// let domain = fabric.domain(&fabric.getinfo(None, None, Default::default(), None)?[0])?;
+/// let domain = fabric.domain(&fabric.info(&Hints::new())?)?;
 /// let av = domain.open_av(&AvAttr::default())?;
 ///
 /// let peer = Address::from(SocketAddr::from(([127, 0, 0, 1], 7471)));

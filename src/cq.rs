@@ -38,6 +38,11 @@ const IDLE_READS_MAX: u32 = 15;
 
 /// How much a completion queue tells of an operation: `enum fi_cq_format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "SCREAMING_SNAKE_CASE")
+)]
 pub enum CqFormat {
     /// The operation's context alone.
     Context,
@@ -55,6 +60,11 @@ pub enum CqFormat {
 /// Whoever waits takes no processor time, except under [`Yield`](Self::Yield). A queue that can be slept on costs three
 /// file descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "SCREAMING_SNAKE_CASE")
+)]
 pub enum WaitObject {
     /// It does not wait: it polls.
     #[default]
@@ -75,6 +85,11 @@ pub enum WaitObject {
 
 /// What a completion queue is opened with: `struct fi_cq_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct CqAttr {
     /// How many entries it holds; 0 for [`CQ_DEPTH_DEFAULT_ENTRIES`]. An entry takes about 100 bytes, once it was used.
     pub size_entries: usize,
@@ -130,7 +145,7 @@ impl CompletionError {
     }
 
     /// The provider's own error number (`prov_errno`), for [`CompletionQueue::strerror`].
-    pub fn provider_errno(&self) -> i32 {
+    pub fn prov_errno(&self) -> i32 {
         self.errno().raw()
     }
 }
@@ -201,7 +216,7 @@ impl ReadError {
 ///     }
 /// }
 /// # let fabric = homespun::Fabric::new();
-/// # let domain = fabric.domain(&fabric.getinfo(None, None, Default::default(), None)?[0])?;
+/// # let domain = fabric.domain(&fabric.info(&homespun::Hints::new())?)?;
 /// # poll(&domain.open_cq(&Default::default())?);
 /// # Ok::<(), homespun::Error>(())
 /// ```
@@ -383,9 +398,9 @@ impl CompletionQueue {
         self.shared.driven.progress(&mut Reader::new(&self.shared, 0));
     }
 
-    /// Says what a [`CompletionError::provider_errno`] means: `fi_cq_strerror(3)`.
-    pub fn strerror(&self, provider_errno: i32) -> &'static str {
-        Errno::new(provider_errno).description()
+    /// Says what a [`CompletionError::prov_errno`] means: `fi_cq_strerror(3)`.
+    pub fn strerror(&self, prov_errno: i32) -> &'static str {
+        Errno::new(prov_errno).description()
     }
 
     /// Closes the queue; entries that were not read are lost.

@@ -25,15 +25,15 @@ use crate::pump::Drive;
 /// address vectors serve endpoints of their own domain only.
 ///
 /// ```
-/// use homespun::{AvAttr, CqAttr, Fabric};
+/// use homespun::{AvAttr, CqAttr, Fabric, Hints};
 ///
 /// let fabric = Fabric::new();
-/// let info = &fabric.getinfo(None, None, Default::default(), None)?[0];
-/// let domain = fabric.domain(info)?;
+/// let info = fabric.info(&Hints::new().domain("tcp"))?;
+/// let domain = fabric.domain(&info)?;
 /// assert_eq!(domain.name(), "tcp");
 /// let cq = domain.open_cq(&CqAttr { size_entries: 64, ..CqAttr::default() })?;
 /// let av = domain.open_av(&AvAttr::default())?;
-/// let endpoint = domain.endpoint(info)?;
+/// let endpoint = domain.endpoint(&info)?;
 /// # Ok::<(), homespun::Error>(())
 /// ```
 #[derive(Clone)]

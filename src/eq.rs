@@ -18,6 +18,11 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
 
 /// What an event queue is opened with: `struct fi_eq_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct EqAttr {
     /// How many events it holds, and as many errors; 0 for [`EQ_DEPTH_DEFAULT_ENTRIES`]. Only what is in the queue
     /// takes memory.
@@ -32,6 +37,7 @@ pub struct EqAttr {
 bitflags! {
     /// Flags of an event queue: `fi_eq(3)`, "flags" of `fi_eq_open`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct EqFlags: u64 {
         /// The application inserts events of its own.
         const WRITE = 1 << 9;
@@ -43,6 +49,7 @@ bitflags! {
 bitflags! {
     /// Flags of a read from an event queue.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct EqReadFlags: u64 {
         /// The event stays in the queue.
         const PEEK = 1 << 19;
@@ -77,11 +84,11 @@ pub struct EventError {
 
 /// Why a read from an event queue brought nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
+pub enum EqReadError {
     /// There is nothing to read, or there was not until the timeout.
     #[error("nothing to read yet")]
     Empty,
-    /// An error has to be read first, with [`EventQueue::readerr`].
+    /// An error has to be read first, with [`EventQueue::read_error`].
     #[error("an error is to be read first")]
     ErrorAvailable,
     /// The event does not fit into the buffer. It stays in the queue.
@@ -98,15 +105,15 @@ pub enum ReadError {
     Flags(u64),
 }
 
-impl ReadError {
+impl EqReadError {
     /// The error number that a C caller gets, positive.
     pub fn errno(self) -> Errno {
         match self {
-            ReadError::Empty => Errno::EAGAIN,
-            ReadError::ErrorAvailable => Errno::EAVAIL,
-            ReadError::TooSmall { .. } => Errno::ETOOSMALL,
-            ReadError::NoWaitObject => Errno::EINVAL,
-            ReadError::Flags(_) => Errno::EBADFLAGS,
+            EqReadError::Empty => Errno::EAGAIN,
+            EqReadError::ErrorAvailable => Errno::EAVAIL,
+            EqReadError::TooSmall { .. } => Errno::ETOOSMALL,
+            EqReadError::NoWaitObject => Errno::EINVAL,
+            EqReadError::Flags(_) => Errno::EBADFLAGS,
         }
     }
 }
@@ -196,7 +203,7 @@ impl EventQueue {
         Ok(data.len())
     }
 
-    /// Inserts an error of the application's own, for [`readerr`](Self::readerr).
+    /// Inserts an error of the application's own, for [`read_error`](Self::read_error).
     ///
     /// # Errors
     ///
@@ -209,8 +216,8 @@ impl EventQueue {
     ///
     /// # Errors
     ///
-    /// [`ReadError::Empty`], [`ReadError::ErrorAvailable`], [`ReadError::TooSmall`], [`ReadError::Flags`].
-    pub fn read(&self, buffer: &mut [u8], flags: EqReadFlags) -> Result<Event, ReadError> {
+    /// [`EqReadError::Empty`], [`EqReadError::ErrorAvailable`], [`EqReadError::TooSmall`], [`EqReadError::Flags`].
+    pub fn read(&self, buffer: &mut [u8], flags: EqReadFlags) -> Result<Event, EqReadError> {
         let peek = is_peek(flags)?;
         self.shared.queues.lock().read(buffer, peek)
     }
@@ -220,24 +227,24 @@ impl EventQueue {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), [`ReadError::Empty`] only after the timeout; and [`ReadError::NoWaitObject`].
+    /// As [`read`](Self::read), [`EqReadError::Empty`] only after the timeout; and [`EqReadError::NoWaitObject`].
     pub fn sread(
         &self,
         buffer: &mut [u8],
         timeout: Option<Duration>,
         flags: EqReadFlags,
-    ) -> Result<Event, ReadError> {
+    ) -> Result<Event, EqReadError> {
         let peek = is_peek(flags)?;
         if !self.shared.waitable {
-            return Err(ReadError::NoWaitObject);
+            return Err(EqReadError::NoWaitObject);
         }
         // A timeout too long for the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut queues = self.shared.queues.lock();
         loop {
             match (queues.read(buffer, peek), deadline) {
-                (Err(ReadError::Empty), None) => self.shared.filled.wait(&mut queues),
-                (Err(ReadError::Empty), Some(deadline)) => {
+                (Err(EqReadError::Empty), None) => self.shared.filled.wait(&mut queues),
+                (Err(EqReadError::Empty), Some(deadline)) => {
                     if self.shared.filled.wait_until(&mut queues, deadline).timed_out() {
                         return queues.read(buffer, peek);
                     }
@@ -251,16 +258,16 @@ impl EventQueue {
     ///
     /// # Errors
     ///
-    /// [`ReadError::Empty`] if there is none, [`ReadError::Flags`].
-    pub fn readerr(&self, flags: EqReadFlags) -> Result<EventError, ReadError> {
+    /// [`EqReadError::Empty`] if there is none, [`EqReadError::Flags`].
+    pub fn read_error(&self, flags: EqReadFlags) -> Result<EventError, EqReadError> {
         let peek = is_peek(flags)?;
         let errors = &mut self.shared.queues.lock().errors;
         let error = if peek { errors.front().cloned() } else { errors.pop_front() };
-        error.ok_or(ReadError::Empty)
+        error.ok_or(EqReadError::Empty)
     }
 
     /// What [`EventError::prov_errno`] means: `fi_eq_strerror(3)`. homespun's own are error numbers of the fabric.
-    pub fn strerror(prov_errno: i32) -> &'static str {
+    pub fn strerror(&self, prov_errno: i32) -> &'static str {
         Errno::new(prov_errno).description()
     }
 
@@ -320,13 +327,13 @@ impl Drop for EqBinding {
 }
 
 impl Queues {
-    fn read(&mut self, buffer: &mut [u8], peek: bool) -> Result<Event, ReadError> {
+    fn read(&mut self, buffer: &mut [u8], peek: bool) -> Result<Event, EqReadError> {
         if !self.errors.is_empty() {
-            return Err(ReadError::ErrorAvailable);
+            return Err(EqReadError::ErrorAvailable);
         }
-        let entry = self.events.front().ok_or(ReadError::Empty)?;
+        let entry = self.events.front().ok_or(EqReadError::Empty)?;
         let len_bytes = entry.data.len();
-        let place = buffer.get_mut(..len_bytes).ok_or(ReadError::TooSmall { len_bytes })?;
+        let place = buffer.get_mut(..len_bytes).ok_or(EqReadError::TooSmall { len_bytes })?;
         place.copy_from_slice(&entry.data);
         let event = Event { number: entry.number, len_bytes };
         if !peek {
@@ -336,12 +343,12 @@ impl Queues {
     }
 }
 
-fn is_peek(flags: EqReadFlags) -> Result<bool, ReadError> {
+fn is_peek(flags: EqReadFlags) -> Result<bool, EqReadError> {
     let unknown = flags.difference(EqReadFlags::all());
     if unknown.is_empty() {
         Ok(flags.contains(EqReadFlags::PEEK))
     } else {
-        Err(ReadError::Flags(unknown.bits()))
+        Err(EqReadError::Flags(unknown.bits()))
     }
 }
 
@@ -388,7 +395,7 @@ mod tests {
     fn events_come_out_as_they_went_in() {
         let eq = queue(0);
         let mut buffer = [0; 8];
-        assert_eq!(eq.read(&mut buffer, NOW), Err(ReadError::Empty));
+        assert_eq!(eq.read(&mut buffer, NOW), Err(EqReadError::Empty));
         assert_eq!(eq.write(7, b"seven"), Ok(5));
         assert_eq!(eq.write(8, b""), Ok(0));
         for _ in 0..2 {
@@ -397,7 +404,7 @@ mod tests {
         assert_eq!(eq.read(&mut buffer, NOW), Ok(Event { number: 7, len_bytes: 5 }));
         assert_eq!(&buffer[..5], b"seven");
         assert_eq!(eq.read(&mut buffer, NOW), Ok(Event { number: 8, len_bytes: 0 }));
-        assert_eq!(eq.read(&mut buffer, NOW), Err(ReadError::Empty));
+        assert_eq!(eq.read(&mut buffer, NOW), Err(EqReadError::Empty));
     }
 
     #[test]
@@ -405,7 +412,7 @@ mod tests {
         let eq = queue(0);
         eq.write(1, b"12345").expect("room");
         let refused = eq.read(&mut [0; 4], NOW).unwrap_err();
-        assert_eq!((refused, refused.errno()), (ReadError::TooSmall { len_bytes: 5 }, Errno::ETOOSMALL));
+        assert_eq!((refused, refused.errno()), (EqReadError::TooSmall { len_bytes: 5 }, Errno::ETOOSMALL));
         assert!(eq.read(&mut [0; 5], NOW).is_ok());
     }
 
@@ -416,7 +423,7 @@ mod tests {
         eq.write(2, b"").expect("room");
         assert_eq!(eq.write(3, b"").unwrap_err().errno(), Errno::EAGAIN);
         assert!(eq.write_error(failure(1)).is_ok(), "errors have room of their own");
-        assert!(eq.readerr(NOW).is_ok());
+        assert!(eq.read_error(NOW).is_ok());
         assert_eq!(eq.read(&mut [], NOW).map(|event| event.number), Ok(1));
         assert!(eq.write(3, b"").is_ok());
         let rest = [(); 2].map(|()| eq.read(&mut [], NOW).map(|event| event.number));
@@ -427,16 +434,16 @@ mod tests {
     fn errors_are_read_before_events() {
         let eq = queue(0);
         eq.write(1, b"").expect("room");
-        assert_eq!(eq.readerr(NOW), Err(ReadError::Empty));
+        assert_eq!(eq.read_error(NOW), Err(EqReadError::Empty));
         eq.write_error(failure(1)).expect("room");
         eq.write_error(failure(2)).expect("room");
         assert_eq!(eq.read(&mut [], NOW).unwrap_err().errno(), Errno::EAVAIL);
-        assert_eq!(eq.sread(&mut [], None, NOW), Err(ReadError::ErrorAvailable));
-        assert_eq!(eq.readerr(EqReadFlags::PEEK), Ok(failure(1)));
-        assert_eq!(eq.readerr(NOW), Ok(failure(1)));
-        assert_eq!(eq.readerr(NOW), Ok(failure(2)));
+        assert_eq!(eq.sread(&mut [], None, NOW), Err(EqReadError::ErrorAvailable));
+        assert_eq!(eq.read_error(EqReadFlags::PEEK), Ok(failure(1)));
+        assert_eq!(eq.read_error(NOW), Ok(failure(1)));
+        assert_eq!(eq.read_error(NOW), Ok(failure(2)));
         assert_eq!(eq.read(&mut [], NOW).map(|event| event.number), Ok(1));
-        assert_eq!(EventQueue::strerror(failure(1).prov_errno), "Cannot assign requested address");
+        assert_eq!(eq.strerror(failure(1).prov_errno), "Cannot assign requested address");
     }
 
     #[test]
@@ -459,8 +466,8 @@ mod tests {
     #[test]
     fn waiting_ends_with_the_timeout() {
         let eq = queue(0);
-        assert_eq!(eq.sread(&mut [], Some(Duration::ZERO), NOW), Err(ReadError::Empty));
-        assert_eq!(eq.sread(&mut [], Some(Duration::from_millis(1)), NOW), Err(ReadError::Empty));
+        assert_eq!(eq.sread(&mut [], Some(Duration::ZERO), NOW), Err(EqReadError::Empty));
+        assert_eq!(eq.sread(&mut [], Some(Duration::from_millis(1)), NOW), Err(EqReadError::Empty));
         eq.write(1, b"").expect("room");
         assert!(eq.sread(&mut [], Some(Duration::MAX), NOW).is_ok());
     }
@@ -470,8 +477,8 @@ mod tests {
         let plain = EventQueue::open(&EqAttr::default()).expect("a queue");
         assert_eq!(plain.write(1, b"").unwrap_err().errno(), Errno::EOPBADSTATE);
         assert_eq!(plain.write_error(failure(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
-        assert_eq!(plain.sread(&mut [], None, NOW), Err(ReadError::NoWaitObject));
-        assert_eq!(plain.read(&mut [], EqReadFlags::from_bits_retain(1)), Err(ReadError::Flags(1)));
+        assert_eq!(plain.sread(&mut [], None, NOW), Err(EqReadError::NoWaitObject));
+        assert_eq!(plain.read(&mut [], EqReadFlags::from_bits_retain(1)), Err(EqReadError::Flags(1)));
         for wait in [WaitObject::Set, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield] {
             let refused = EventQueue::open(&EqAttr { wait, ..EqAttr::default() });
             assert_eq!(refused.unwrap_err().errno(), Errno::ENOSYS, "{wait:?}");

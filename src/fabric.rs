@@ -23,11 +23,11 @@ use crate::pump::{Drive, Pump};
 /// The collection of everything that can reach each other: the root of the object model, `fi_fabric(3)`.
 ///
 /// ```
-/// use homespun::Fabric;
+/// use homespun::{Fabric, Hints};
 ///
 /// let fabric = Fabric::new();
-/// let infos = fabric.getinfo(None, None, Default::default(), None)?;
-/// let domain = fabric.domain(&infos[0])?;
+/// let info = fabric.info(&Hints::new())?;
+/// let domain = fabric.domain(&info)?;
 /// # Ok::<(), homespun::Error>(())
 /// ```
 #[derive(Clone)]

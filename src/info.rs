@@ -5,7 +5,8 @@
 //! (drop a capability, lower a size, set an address) before it opens something with it.
 //!
 //! Zero, `None` and the empty text mean "unspecified" as they do in C, so that every structure converts both
-//! ways without loss. Not mirrored are the fields that name open objects: `handle`, `nic`, `fabric_attr->fabric`
+//! ways without loss. With the feature `serde` it also converts to a text and back, in which what is missing is unspecified
+//! and what is not known is refused, since a wish that is misspelt must not be overlooked. Not mirrored are the fields that name open objects: `handle`, `nic`, `fabric_attr->fabric`
 //! and `domain_attr->domain`.
 
 use std::fmt;
@@ -42,6 +43,11 @@ pub const SHARED_CONTEXT: usize = usize::MAX;
 ///
 /// See `fi_getinfo(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct Info {
     /// What the endpoint can do. Empty in hints: everything that the provider has.
     pub caps: Caps,
@@ -68,6 +74,11 @@ pub struct Info {
 
 /// The transmit side of an endpoint: `struct fi_tx_attr` of `fi_endpoint(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct TxAttr {
     /// The part of [`Info::caps`] that concerns transmission. Empty in hints: what the endpoint has.
     pub caps: Caps,
@@ -94,6 +105,11 @@ pub struct TxAttr {
 
 /// The receive side of an endpoint: `struct fi_rx_attr` of `fi_endpoint(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct RxAttr {
     /// The part of [`Info::caps`] that concerns reception. Empty in hints: what the endpoint has.
     pub caps: Caps,
@@ -121,6 +137,11 @@ pub struct RxAttr {
 
 /// An endpoint as a whole: `struct fi_ep_attr` of `fi_endpoint(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct EpAttr {
     /// The kind of endpoint.
     pub ep_type: Option<EndpointType>,
@@ -151,6 +172,11 @@ pub struct EpAttr {
 
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct DomainAttr {
     /// The domain's name (`"tcp"`).
     pub name: Option<String>,
@@ -208,6 +234,11 @@ pub struct DomainAttr {
 
 /// A fabric: `struct fi_fabric_attr` of `fi_fabric(3)`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct FabricAttr {
     /// The fabric's name: endpoints of one fabric reach each other.
     pub name: Option<String>,
@@ -221,6 +252,7 @@ pub struct FabricAttr {
 
 /// A version of an interface or a provider, as `FI_VERSION(major, minor)` packs it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Version {
     /// Changes when compatibility ends.
     pub major: u16,
@@ -268,6 +300,11 @@ macro_rules! choices {
     ) => {
         $(#[$attr])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[cfg_attr(
+            feature = "serde",
+            derive(serde::Serialize, serde::Deserialize),
+            serde(rename_all = "SCREAMING_SNAKE_CASE")
+        )]
         #[repr(u32)]
         pub enum $name {
             $($(#[$variant_attr])* $variant = $raw,)*
@@ -360,6 +397,7 @@ choices! {
 bitflags! {
     /// What memory registration demands of an application: `fi_mr(3)`, "mr_mode".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct MrMode: u32 {
         /// Before 1.5: virtual addresses, keys of the provider's choice.
         const BASIC = 1 << 0;

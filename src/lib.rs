@@ -11,6 +11,7 @@ pub mod endpoint;
 pub mod eq;
 mod fabric;
 mod getinfo;
+mod hints;
 pub mod info;
 #[expect(unsafe_code, reason = "a lock is a promise to the compiler; see lock.rs")]
 mod lock;
@@ -23,14 +24,17 @@ pub use homespun_engine::address::{Address, AddressFormat};
 pub use homespun_engine::buffer::{Buffer, Segment, SegmentMut};
 pub use homespun_engine::errno::Errno;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};
+pub use homespun_engine::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, OpFlags};
+pub use homespun_engine::rejected::Rejected;
 pub use homespun_engine::transport;
 pub use homespun_engine::{flags, limits};
 
 pub use self::av::{AddressVector, AvAttr, FabricAddress};
 pub use self::cq::{Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, ReadError, WaitObject};
 pub use self::domain::Domain;
-pub use self::endpoint::Endpoint;
-pub use self::eq::{EqAttr, EventQueue};
+pub use self::endpoint::{Endpoint, RecvMsg, SendMsg};
+pub use self::eq::{EqAttr, EqReadError, Event, EventError, EventQueue};
 pub use self::fabric::Fabric;
 pub use self::getinfo::getinfo;
+pub use self::hints::Hints;
 pub use self::info::Info;

@@ -17,6 +17,7 @@ use homespun_engine::engine::{Config, Engine};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{Found, Level, PeekRequest, ReceiveRequest, SendRequest};
+use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::{Armed, Transport};
 
 use crate::av::{AddressVector, FabricAddress};
@@ -33,14 +34,18 @@ const RECEIVE_BUDGET_FRAMES: u32 = 256;
 pub(crate) trait Drive: Send + Sync {
     fn address(&self) -> Address;
     fn enable(&self, wiring: Wiring) -> Result<(), Error>;
-    fn post_send(&self, post: SendPost) -> Result<(), Error>;
-    fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Error>;
+    fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>>;
+    fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Rejected<Destination>>;
     /// As [`post_receive`](Self::post_receive), for the most frequent kind of destination.
     fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error>;
     /// Looks for a message that this receive would take. It is always reported, signalled or not.
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error>;
     /// Receives the message that a peek with this context has claimed, wherever it is from and whatever its tag.
-    fn receive_claimed(&self, post: ReceivePost, destination: Destination) -> Result<(), Error>;
+    fn receive_claimed(
+        &self,
+        post: ReceivePost,
+        destination: Destination,
+    ) -> Result<(), Rejected<Destination>>;
     /// Throws away the message that a peek with this context has claimed. It is always reported.
     fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error>;
     /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
@@ -189,10 +194,28 @@ impl<T: Transport> Pump<T> {
         &self,
         act: impl FnOnce(&mut Engine, &mut T, &mut Wired) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        let act = |engine: &mut Engine, transport: &mut T, wired: &mut Wired, ()| {
+            act(engine, transport, wired).map_err(|error| Rejected { error, buffer: () })
+        };
+        self.hand_in((), |()| (), act).map_err(|rejected| rejected.error)
+    }
+
+    /// Hands something to an endpoint that is enabled, or back the `buffer` that belongs to it.
+    #[inline(always)]
+    fn hand_in<I, B, R>(
+        &self,
+        input: I,
+        buffer: impl FnOnce(I) -> B,
+        act: impl FnOnce(&mut Engine, &mut T, &mut Wired, I) -> Result<R, Rejected<B>>,
+    ) -> Result<R, Rejected<B>> {
         let mut guard = self.state.lock();
-        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let wired = state.wired.as_mut().ok_or(NOT_ENABLED)?;
-        let done = act(&mut state.engine, &mut state.transport, wired);
+        let Some(state) = guard.as_mut() else {
+            return Err(Rejected { error: NOT_ENABLED, buffer: buffer(input) });
+        };
+        let State { engine, transport, wired: Some(wired), .. } = state else {
+            return Err(Rejected { error: NOT_ENABLED, buffer: buffer(input) });
+        };
+        let done = act(engine, transport, wired, input);
         if state.is_armed {
             state.keep_watch();
         }
@@ -200,11 +223,19 @@ impl<T: Transport> Pump<T> {
     }
 
     #[inline(always)]
-    fn receive_to(&self, post: &ReceivePost, destination: impl FnOnce() -> Destination) -> Result<(), Error> {
-        self.with(|engine, _, wired| {
+    fn receive_to(
+        &self,
+        post: &ReceivePost,
+        destination: impl Into<Destination>,
+    ) -> Result<(), Rejected<Destination>> {
+        self.hand_in(destination, Into::into, |engine, _, wired, destination| {
+            let criteria = match wired.criteria(post, engine) {
+                Ok(criteria) => criteria,
+                Err(error) => return Err(Rejected { error, buffer: destination.into() }),
+            };
             let request = ReceiveRequest {
-                criteria: wired.criteria(post, engine)?,
-                destination: destination(),
+                criteria,
+                destination: destination.into(),
                 tagged: post.tagged.is_some(),
                 context: post.context,
                 signalled: post.signalled,
@@ -229,25 +260,32 @@ impl<T: Transport> Drive for Pump<T> {
         Ok(())
     }
 
-    fn post_send(&self, post: SendPost) -> Result<(), Error> {
-        self.with(|engine, transport, wired| {
-            let SendPost { to, source, tag, data, context, level, signalled, inject, fence, more } = post;
-            let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-            let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
-            engine.post_send(request, transport, &mut wired.queues())?;
-            if !more {
-                transport.flush();
-            }
-            Ok(())
-        })
+    fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>> {
+        self.hand_in(
+            post,
+            |post| post.source,
+            |engine, transport, wired, post| {
+                let SendPost { to, source, tag, data, context, level, signalled, inject, fence, more } = post;
+                let to = match wired.targets.peer(to, &wired.wiring.av, engine) {
+                    Ok(to) => to,
+                    Err(error) => return Err(Rejected { error, buffer: source }),
+                };
+                let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
+                engine.post_send(request, transport, &mut wired.queues())?;
+                if !more {
+                    transport.flush();
+                }
+                Ok(())
+            },
+        )
     }
 
-    fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Error> {
-        self.receive_to(&post, || destination)
+    fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Rejected<Destination>> {
+        self.receive_to(&post, destination)
     }
 
     fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error> {
-        self.receive_to(&post, || room.into())
+        Ok(self.receive_to(&post, room)?)
     }
 
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error> {
@@ -259,13 +297,21 @@ impl<T: Transport> Drive for Pump<T> {
         })
     }
 
-    fn receive_claimed(&self, post: ReceivePost, destination: Destination) -> Result<(), Error> {
-        self.with(|engine, _, wired| {
-            let ReceivePost { tagged, context, signalled, .. } = post;
-            let (tagged, criteria) = (tagged.is_some(), Criteria::any());
-            let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
-            engine.receive_claimed(request, &mut wired.queues())
-        })
+    fn receive_claimed(
+        &self,
+        post: ReceivePost,
+        destination: Destination,
+    ) -> Result<(), Rejected<Destination>> {
+        self.hand_in(
+            destination,
+            |destination| destination,
+            |engine, _, wired, destination| {
+                let ReceivePost { tagged, context, signalled, .. } = post;
+                let (tagged, criteria) = (tagged.is_some(), Criteria::any());
+                let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
+                engine.receive_claimed(request, &mut wired.queues())
+            },
+        )
     }
 
     fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error> {

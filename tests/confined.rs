@@ -4,7 +4,7 @@
 mod suite;
 
 use homespun::FabricAddress;
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 
 use crate::suite::payload::{payload, received, room};
@@ -30,7 +30,7 @@ fn exchange(alice: &Party, bob: &Party) {
             }
             let flags = if n % 3 == 0 { OpFlags::DELIVERY_COMPLETE } else { OpFlags::TRANSMIT_COMPLETE };
             let (buffers, to) = (vec![payload(n, len_bytes(n))], party.peer());
-            let send = Send { buffers, to, tag: Some(n), context: 100 + n, flags, ..Send::default() };
+            let send = SendMsg { buffers, to, tag: Some(n), context: 100 + n, flags, ..SendMsg::default() };
             party.endpoint.sendmsg(send).expect("room for a send");
         }
     }

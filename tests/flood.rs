@@ -8,7 +8,7 @@ mod suite;
 use std::thread;
 use std::time::Duration;
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::{Again, Error, FabricAddress};
 use serde::{Deserialize, Serialize};
 
@@ -109,14 +109,19 @@ fn a_process_that_floods() {
     let to = party.av.insert(&[receiver]).remove(0).expect("an endpoint's name");
     let mut completed = 0;
     // The first message makes the link, so that what links cost is there before the flood.
-    party.send_and_wait(Send { buffers: vec![payload(0, 0)], to, data: Some(u64::MAX), ..Send::default() });
+    party.send_and_wait(SendMsg {
+        buffers: vec![payload(0, 0)],
+        to,
+        data: Some(u64::MAX),
+        ..SendMsg::default()
+    });
     channel
         .tell(&AddressForm(party.endpoint.name().expect("an endpoint in service")))
         .expect("the test lives");
     let Ok(Some(())) = channel.hear() else { return };
     for number in 0..kind.count() {
         let buffers = vec![payload(number, kind.len_bytes(number))];
-        let send = Send { buffers, to, data: Some(number), context: number, ..Send::default() };
+        let send = SendMsg { buffers, to, data: Some(number), context: number, ..SendMsg::default() };
         loop {
             match party.endpoint.sendmsg(send.clone()) {
                 Ok(()) => break,

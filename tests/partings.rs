@@ -6,7 +6,7 @@ mod suite;
 
 use std::thread;
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError};
 
@@ -35,7 +35,7 @@ const STILL_ROUNDS: usize = 2000;
 fn send_all(from: &Party, to: &Party, lens_bytes: &[usize], flags: OpFlags) {
     for (context, &len_bytes) in (0..).zip(lens_bytes) {
         let (buffers, to) = (vec![payload(context, len_bytes)], from.address_of(to));
-        let send = Send { buffers, to, data: Some(context), context, flags, ..Send::default() };
+        let send = SendMsg { buffers, to, data: Some(context), context, flags, ..SendMsg::default() };
         from.endpoint.sendmsg(send).expect("room for a send");
     }
 }
@@ -110,7 +110,8 @@ fn messages_arrive_whose_sender_was_killed_when_they_had_been_transmitted() {
         for (number, len_bytes) in (0..).zip(KEPT_LENS_BYTES) {
             let (receiver, leaver) = net.pair();
             let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::TRANSMIT_COMPLETE);
-            let send = Send { buffers, to: leaver.peer(), data: Some(number), flags, ..Send::default() };
+            let send =
+                SendMsg { buffers, to: leaver.peer(), data: Some(number), flags, ..SendMsg::default() };
             leaver.endpoint.sendmsg(send).expect("room for a send");
             leaver.completion();
             leaver.kill();
@@ -132,7 +133,7 @@ fn messages_arrive_whose_sender_was_killed_when_a_fence_behind_them_had_been_pas
         let context = 7;
         let (buffers, flags) = (vec![payload(context, 8)], OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);
         let send =
-            Send { buffers, to: leaver.peer(), data: Some(context), context, flags, ..Send::default() };
+            SendMsg { buffers, to: leaver.peer(), data: Some(context), context, flags, ..SendMsg::default() };
         leaver.endpoint.sendmsg(send).expect("room for a send");
         while leaver.completion().context != context {}
         leaver.kill();
@@ -151,16 +152,16 @@ fn a_claimed_message_outlives_its_killed_sender_if_it_was_all_there() {
             let (buffers, to) = (vec![payload(tag, len_bytes)], leaver.peer());
             leaver
                 .endpoint
-                .sendmsg(Send { buffers, to, tag: Some(tag), context: tag, ..Send::default() })
+                .sendmsg(SendMsg { buffers, to, tag: Some(tag), context: tag, ..SendMsg::default() })
                 .expect("room for a send");
         }
         // They go in order, so all of them are there when the last one is.
         for (tag, then) in [(3, OpFlags::empty()), (1, OpFlags::CLAIM), (2, OpFlags::CLAIM)] {
-            let receive = Receive {
+            let receive = RecvMsg {
                 tagged: Some((tag, 0)),
                 context: tag,
                 flags: OpFlags::PEEK | then,
-                ..Receive::default()
+                ..RecvMsg::default()
             };
             receiver.endpoint.recvmsg(receive.clone()).expect("room for a look");
             while let Err(failed) = receiver.next() {
@@ -171,12 +172,12 @@ fn a_claimed_message_outlives_its_killed_sender_if_it_was_all_there() {
         leaver.kill();
         receiver.silence();
         for (tag, len_bytes) in [(1, kept_bytes), (2, left_bytes)] {
-            let receive = Receive {
+            let receive = RecvMsg {
                 buffers: vec![room(len_bytes)],
                 tagged: Some((tag, 0)),
                 context: tag,
                 flags: OpFlags::CLAIM,
-                ..Receive::default()
+                ..RecvMsg::default()
             };
             receiver.endpoint.recvmsg(receive).expect("it was claimed");
             match receiver.next() {

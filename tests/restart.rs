@@ -5,7 +5,7 @@ mod suite;
 
 use std::collections::BTreeSet;
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError};
 
@@ -31,7 +31,7 @@ fn revive(net: &Net, party: &Party, peer: &Party) -> Party {
 /// Posts a send of a message that is called by its context.
 fn send(from: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
     let (buffers, to) = (vec![payload(context, len_bytes)], from.peer());
-    let send = Send { buffers, to, data: Some(context), context, flags, ..Send::default() };
+    let send = SendMsg { buffers, to, data: Some(context), context, flags, ..SendMsg::default() };
     from.endpoint.sendmsg(send).expect("room for a send");
 }
 

@@ -6,7 +6,7 @@ mod suite;
 
 use std::fs;
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{Errno, FabricAddress, OperationError};
 
@@ -25,7 +25,7 @@ fn expect_refusal(from: &Party, to: &Party) {
     let to = from.address_of(to);
     for (context, len_bytes) in [(1, 8), (2, 100_000)] {
         let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
-        let send = Send { buffers, to, context, flags, ..Send::default() };
+        let send = SendMsg { buffers, to, context, flags, ..SendMsg::default() };
         from.endpoint.sendmsg(send).expect("room for a send");
         let failed = from.failure();
         assert_eq!((failed.completion.context, failed.errno()), (context, Errno::EACCES));
@@ -103,7 +103,7 @@ fn a_forked_child_does_not_hide_its_parents_death() {
         // What bob will never answer.
         for context in 0..3 {
             let (buffers, flags) = (vec![payload(context, 100_000)], OpFlags::TRANSMIT_COMPLETE);
-            let send = Send { buffers, to: alice.peer(), context, flags, ..Send::default() };
+            let send = SendMsg { buffers, to: alice.peer(), context, flags, ..SendMsg::default() };
             bob.endpoint.recv(room(8), ANY, 50 + context).expect("room for a receive");
             if context == 2 {
                 bob.kill();

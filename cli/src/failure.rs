@@ -7,7 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use homespun::transport::LinkError;
-use homespun::{Address, Errno, Error, Misuse, OperationError};
+use homespun::{Address, Errno, Error, Misuse, OperationError, Rejected};
 
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]
@@ -251,6 +251,12 @@ impl From<Error> for Failure {
             Error::Misuse(Misuse::NoData(reason)) => Failure::NoData(reason),
             error => Failure::Fabric(error),
         }
+    }
+}
+
+impl<B> From<Rejected<B>> for Failure {
+    fn from(rejected: Rejected<B>) -> Self {
+        rejected.error.into()
     }
 }
 

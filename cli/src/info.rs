@@ -3,9 +3,7 @@
 mod render;
 
 use clap::Args;
-use homespun::Fabric;
-use homespun::flags::InfoFlags;
-use homespun::info::{DomainAttr, Info};
+use homespun::{Fabric, Hints};
 
 use crate::console::Console;
 use crate::exchange::port;
@@ -36,6 +34,9 @@ pub(crate) struct Arguments {
     /// Show every attribute.
     #[arg(short, long)]
     verbose: bool,
+    /// Print the answers, with every attribute, as a JSON array for programs.
+    #[arg(long, conflicts_with = "verbose")]
+    json: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -43,20 +44,37 @@ Examples:
   homespun info                      everything that there is
   homespun info localhost 7471       how a peer on this host is reached
   homespun info --source 0.0.0.0 -v  what an endpoint on every interface would be
+  homespun info --json --domain shm  what a program wants to know about shared memory
 
 Exit status: 0 if something was found, 1 if nothing meets the request, 2 if the command was not understood.";
 
+/// What is asked for.
+fn hints(arguments: &Arguments) -> Hints {
+    let mut hints = Hints::new();
+    if let Some(node) = &arguments.node {
+        hints = hints.node(node);
+    }
+    if let Some(service) = &arguments.service {
+        hints = hints.service(service);
+    }
+    if let Some(domain) = &arguments.domain {
+        hints = hints.domain(domain);
+    }
+    if arguments.source {
+        hints = hints.source();
+    }
+    if arguments.numeric { hints.numeric_host() } else { hints }
+}
+
 /// Asks and shows.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
-    let mut flags = InfoFlags::empty();
-    flags.set(InfoFlags::SOURCE, arguments.source);
-    flags.set(InfoFlags::NUMERIC_HOST, arguments.numeric);
     port::require_domain(arguments.domain.as_deref())?;
-    let domain = DomainAttr { name: arguments.domain.clone(), ..DomainAttr::default() };
-    let hints = Info { domain, ..Info::default() };
-    let node = arguments.node.as_deref();
     let fabric = Fabric::new();
-    let infos = fabric.getinfo(node, arguments.service.as_deref(), flags, Some(&hints))?;
+    let infos = fabric.infos(&hints(arguments))?;
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&infos).map_err(|error| Failure::Output(error.into()))?;
+        return console.line(&text);
+    }
     let mut domains = Vec::new();
     for (index, info) in infos.iter().enumerate() {
         if index > 0 {

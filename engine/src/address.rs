@@ -1,18 +1,34 @@
 //! Endpoint addresses.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::str::FromStr;
 
 /// The fabric address of an endpoint: an IPv4 or IPv6 socket address.
 ///
 /// Every domain, also one that never opens a socket, names endpoints this way (`FI_SOCKADDR_IN` and
 /// `FI_SOCKADDR_IN6`), so node and service arguments work everywhere. The IPv6 flow label is no part
 /// of an identity and is dropped; the scope id is kept, since a link-local address means nothing without it.
+///
+/// As a text it looks like `127.0.0.1:7471` or `[::1]:7471`, which can be read again. With the feature `serde` it travels
+/// as that text, in every format.
+///
+/// ```
+/// use homespun_engine::address::Address;
+///
+/// let address: Address = "[fe80::1%2]:7471".parse().unwrap();
+/// assert_eq!((address.port(), address.to_string().as_str()), (7471, "[fe80::1%2]:7471"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(SocketAddr);
 
 /// The format of an address, as `fi_info` names it (`addr_format`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "SCREAMING_SNAKE_CASE")
+)]
 pub enum AddressFormat {
     /// `struct sockaddr_in`, 16 bytes.
     SockaddrIn,
@@ -83,6 +99,30 @@ impl From<SocketAddr> for Address {
             SocketAddr::V6(v6) => Address(SocketAddrV6::new(*v6.ip(), v6.port(), 0, v6.scope_id()).into()),
             v4 @ SocketAddr::V4(_) => Address(v4),
         }
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, AddrParseError> {
+        text.parse::<SocketAddr>().map(Address::from)
+    }
+}
+
+/// The standard library's form would lose the scope id where nobody reads it.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Address {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Address {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::error::Misuse;
 use crate::limits::IOV_LIMIT;
+use crate::rejected::Rejected;
 use crate::transport::Space;
 
 /// A piece of memory to read from: the raw tier's `struct iovec`.
@@ -90,6 +91,36 @@ pub enum Buffer {
     ReceivedVector(Vec<BytesMut>),
 }
 
+impl Buffer {
+    /// What was sent, if it was posted in one owned piece.
+    pub fn into_sent(self) -> Option<Bytes> {
+        if let Buffer::Sent(bytes) = self { Some(bytes) } else { None }
+    }
+
+    /// What was sent, if it was posted in several owned pieces.
+    pub fn into_sent_vector(self) -> Option<Vec<Bytes>> {
+        if let Buffer::SentVector(buffers) = self { Some(buffers) } else { None }
+    }
+
+    /// What was received, if one owned buffer was posted for it.
+    ///
+    /// ```
+    /// use bytes::BytesMut;
+    /// use homespun_engine::buffer::Buffer;
+    ///
+    /// let received = Buffer::Received(BytesMut::from("hello"));
+    /// assert_eq!(received.into_received().as_deref(), Some(&b"hello"[..]));
+    /// ```
+    pub fn into_received(self) -> Option<BytesMut> {
+        if let Buffer::Received(buffer) = self { Some(buffer) } else { None }
+    }
+
+    /// What was received, if several owned buffers were posted for it.
+    pub fn into_received_vector(self) -> Option<Vec<BytesMut>> {
+        if let Buffer::ReceivedVector(buffers) = self { Some(buffers) } else { None }
+    }
+}
+
 impl Source {
     /// Gathers from one owned buffer.
     pub fn owned(bytes: Bytes) -> Source {
@@ -100,11 +131,12 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
-    pub fn owned_vector(buffers: Vec<Bytes>) -> Result<Source, Misuse> {
-        check_count(buffers.len())?;
-        let len_bytes = total(buffers.iter().map(Bytes::len))?;
-        Ok(Source { len_bytes, memory: SourceMemory::OwnedVector(buffers) })
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`], with the buffers.
+    pub fn owned_vector(buffers: Vec<Bytes>) -> Result<Source, Rejected<Vec<Bytes>>> {
+        match checked_total(buffers.iter().map(Bytes::len)) {
+            Ok(len_bytes) => Ok(Source { len_bytes, memory: SourceMemory::OwnedVector(buffers) }),
+            Err(misuse) => Err(Rejected { error: misuse.into(), buffer: buffers }),
+        }
     }
 
     /// Gathers from the caller's memory.
@@ -198,8 +230,9 @@ impl Source {
         }
     }
 
+    /// The application's memory, to be handed back.
     #[inline]
-    pub(crate) fn into_buffer(self) -> Buffer {
+    pub fn into_buffer(self) -> Buffer {
         match self.memory {
             SourceMemory::Owned(bytes) => Buffer::Sent(bytes),
             SourceMemory::OwnedVector(buffers) => Buffer::SentVector(buffers),
@@ -218,11 +251,12 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
-    pub fn owned_vector(buffers: Vec<BytesMut>) -> Result<Destination, Misuse> {
-        check_count(buffers.len())?;
-        let len_bytes = total(buffers.iter().map(BytesMut::len))?;
-        Ok(Destination { len_bytes, memory: DestinationMemory::OwnedVector(buffers) })
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`], with the buffers.
+    pub fn owned_vector(buffers: Vec<BytesMut>) -> Result<Destination, Rejected<Vec<BytesMut>>> {
+        match checked_total(buffers.iter().map(BytesMut::len)) {
+            Ok(len_bytes) => Ok(Destination { len_bytes, memory: DestinationMemory::OwnedVector(buffers) }),
+            Err(misuse) => Err(Rejected { error: misuse.into(), buffer: buffers }),
+        }
     }
 
     /// Receives into the caller's memory.
@@ -317,8 +351,13 @@ impl Destination {
         }
     }
 
-    #[inline]
+    /// The application's memory as it is, to be handed back unused.
+    pub fn into_buffer(mut self) -> Buffer {
+        self.take_buffer(self.len_bytes)
+    }
+
     /// Takes the application's memory out, to be handed back.
+    #[inline]
     pub(crate) fn take_buffer(&mut self, received_bytes: usize) -> Buffer {
         if let DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) = &self.memory {
             return Buffer::None;
@@ -409,6 +448,11 @@ const NULL_WITH_LENGTH: Misuse = Misuse::Invalid("null buffer with a length");
 
 fn check_count(count: usize) -> Result<(), Misuse> {
     if count > IOV_LIMIT { Err(Misuse::TooManySegments { count, max: IOV_LIMIT }) } else { Ok(()) }
+}
+
+fn checked_total(lengths: impl ExactSizeIterator<Item = usize>) -> Result<usize, Misuse> {
+    check_count(lengths.len())?;
+    total(lengths)
 }
 
 fn total(mut lengths: impl Iterator<Item = usize>) -> Result<usize, Misuse> {

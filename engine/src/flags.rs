@@ -3,6 +3,9 @@
 //! Every bit has the value that `rdma/fabric.h` gives it, so a C caller's word converts by
 //! `from_bits_retain`. Libfabric reuses some bits in different places (bit 59 is `FI_DIRECTED_RECV`
 //! as a capability and `FI_CLAIM` on an operation); separate types keep those apart.
+//!
+//! With the feature `serde` flags are written by their names in texts (`"MSG | TAGGED"`), bits without a name as a
+//! hexadecimal number, and as their bits where nobody reads it.
 
 use bitflags::bitflags;
 
@@ -11,6 +14,7 @@ bitflags! {
     ///
     /// Only what homespun knows about is named; a request for any other bit is answered with ENODATA.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Caps: u64 {
         /// Untagged messages.
         const MSG = 1 << 1;
@@ -72,6 +76,7 @@ impl Caps {
 bitflags! {
     /// Flags of one data transfer operation, and an endpoint's default `op_flags`: `fi_endpoint(3)`, `fi_msg(3)`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct OpFlags: u64 {
         /// The receive buffer takes many messages.
         const MULTI_RECV = 1 << 16;
@@ -116,6 +121,7 @@ impl OpFlags {
 bitflags! {
     /// What a completion entry says of its operation: `fi_cq(3)`, "Completion flags".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct CompletionFlags: u64 {
         /// An untagged message.
         const MSG = 1 << 1;
@@ -147,6 +153,7 @@ bitflags! {
 bitflags! {
     /// How a completion queue is bound to an endpoint: `fi_endpoint(3)`, `fi_ep_bind`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct BindFlags: u64 {
         /// Reports completed receives.
         const RECV = 1 << 10;
@@ -160,6 +167,7 @@ bitflags! {
 bitflags! {
     /// Flags of `fi_getinfo(3)`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct InfoFlags: u64 {
         /// Only the provider's attributes are wanted: addresses and hints are not looked at.
         const PROV_ATTR_ONLY = 1 << 54;
@@ -173,6 +181,7 @@ bitflags! {
 bitflags! {
     /// What a provider may demand of its application: `fi_getinfo(3)`, "Mode". Homespun demands nothing.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Mode: u64 {
         /// The context points to a wide scratch area.
         const CONTEXT2 = 1 << 52;
@@ -190,6 +199,7 @@ bitflags! {
 bitflags! {
     /// Which operations are processed in the order of their posting: `fi_endpoint(3)`, "Message ordering".
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct Order: u64 {
         /// Read after read.
         const RAR = 1 << 0;

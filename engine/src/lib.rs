@@ -39,6 +39,7 @@ pub mod matching;
 pub mod operation;
 pub mod peer_id;
 pub mod peers;
+pub mod rejected;
 pub mod transport;
 pub mod wire;
 

@@ -270,7 +270,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64
             (*buf).tag = completion.tag;
             (*buf).olen = usize::try_from(error.overflow_bytes()).unwrap_or(usize::MAX);
             (*buf).err = error.errno().raw();
-            (*buf).prov_errno = error.provider_errno();
+            (*buf).prov_errno = error.prov_errno();
             let has_size = state.api_version >= Version::new(1, 5);
             let size = has_size.then_some(&raw mut (*buf).err_data_size);
             // No error carries data.

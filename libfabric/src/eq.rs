@@ -3,7 +3,7 @@
 use std::time::Duration;
 use std::{ptr, slice};
 
-use homespun::eq::{EqFlags, EqReadFlags, Event, ReadError};
+use homespun::eq::{EqFlags, EqReadError, EqReadFlags, Event};
 use homespun::info::Version;
 use homespun::{EqAttr, Errno, EventQueue};
 use libc::{c_char, c_int, c_void};
@@ -143,7 +143,7 @@ unsafe fn read_event(
     event: *mut u32,
     buf: *mut c_void,
     len: usize,
-    read: impl FnOnce(&EventQueue, &mut [u8]) -> Result<Event, ReadError>,
+    read: impl FnOnce(&EventQueue, &mut [u8]) -> Result<Event, EqReadError>,
 ) -> Result<isize, Failure> {
     // SAFETY: the caller says so.
     let state = unsafe { object::state::<EqState>(eq.cast())? };
@@ -170,7 +170,7 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
         if buf.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        let error = state.eq.readerr(read_flags(flags)).map_err(|error| Failure(error.errno()))?;
+        let error = state.eq.read_error(read_flags(flags)).map_err(|error| Failure(error.errno()))?;
         let has_size = state.api_version >= Version::new(1, 5);
         // SAFETY: the entry is writable as far as the application's headers have it.
         unsafe {

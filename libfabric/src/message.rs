@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use homespun::endpoint::{ReceiveRaw, SendRaw};
+use homespun::endpoint::{RecvMsgRaw, SendMsgRaw};
 use homespun::flags::OpFlags;
 use homespun::limits::IOV_LIMIT;
 use homespun::{Errno, FabricAddress, Misuse, Segment, SegmentMut};
@@ -39,7 +39,7 @@ pub(crate) fn context(context: *mut c_void) -> u64 {
 ///
 /// `ep` is an open endpoint; the segments stay as they are until the completion was read (`fi_msg(3)`).
 #[inline]
-pub(crate) unsafe fn post_send(ep: *mut FidEp, send: &SendRaw<'_>) -> Result<isize, Failure> {
+pub(crate) unsafe fn post_send(ep: *mut FidEp, send: &SendMsgRaw<'_>) -> Result<isize, Failure> {
     // SAFETY: the caller promises what either asks for.
     unsafe { object::state::<EndpointState>(ep.cast())?.endpoint.post_send(send)? };
     Ok(0)
@@ -51,7 +51,7 @@ pub(crate) unsafe fn post_send(ep: *mut FidEp, send: &SendRaw<'_>) -> Result<isi
 ///
 /// `ep` is an open endpoint; nobody else touches the segments until the completion was read (`fi_msg(3)`).
 #[inline]
-pub(crate) unsafe fn post_receive(ep: *mut FidEp, receive: &ReceiveRaw<'_>) -> Result<isize, Failure> {
+pub(crate) unsafe fn post_receive(ep: *mut FidEp, receive: &RecvMsgRaw<'_>) -> Result<isize, Failure> {
     // SAFETY: the caller promises what either asks for.
     unsafe { object::state::<EndpointState>(ep.cast())?.endpoint.post_receive(receive)? };
     Ok(0)
@@ -166,7 +166,7 @@ unsafe extern "C" fn recv(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let receive = ReceiveRaw {
+        let receive = RecvMsgRaw {
             segments: &[segment_mut(buf, len)],
             from: FabricAddress(src_addr),
             tagged: None,
@@ -187,7 +187,7 @@ unsafe extern "C" fn recvv(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let receive = ReceiveRaw {
+        let receive = RecvMsgRaw {
             // SAFETY: the caller keeps to `fi_msg(3)`.
             segments: &unsafe { segments_mut(iov, count)? },
             from: FabricAddress(src_addr),
@@ -205,7 +205,7 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const FiMsg, flags: u64) -> i
         // SAFETY: the caller keeps to `fi_msg(3)`: null or valid.
         let msg = unsafe { msg.as_ref() }.ok_or(Failure(Errno::EINVAL))?;
         let flags = OpFlags::from_bits_retain(flags);
-        let receive = ReceiveRaw {
+        let receive = RecvMsgRaw {
             // SAFETY: the caller keeps to `fi_msg(3)`.
             segments: &unsafe { segments_to_fill(msg.msg_iov, msg.iov_count, flags)? },
             from: FabricAddress(msg.addr),
@@ -227,7 +227,7 @@ unsafe extern "C" fn send(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let send = SendRaw {
+        let send = SendMsgRaw {
             segments: &[segment(buf, len)],
             to: FabricAddress(dest_addr),
             tag: None,
@@ -249,7 +249,7 @@ unsafe extern "C" fn sendv(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let send = SendRaw {
+        let send = SendMsgRaw {
             // SAFETY: the caller keeps to `fi_msg(3)`.
             segments: &unsafe { segments(iov, count)? },
             to: FabricAddress(dest_addr),
@@ -267,7 +267,7 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const FiMsg, flags: u64) -> i
     enter(|| {
         // SAFETY: the caller keeps to `fi_msg(3)`: null or valid.
         let msg = unsafe { msg.as_ref() }.ok_or(Failure(Errno::EINVAL))?;
-        let send = SendRaw {
+        let send = SendMsgRaw {
             // SAFETY: the caller keeps to `fi_msg(3)`.
             segments: &unsafe { segments(msg.msg_iov, msg.iov_count)? },
             to: FabricAddress(msg.addr),
@@ -296,7 +296,7 @@ unsafe extern "C" fn senddata(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let send = SendRaw {
+        let send = SendMsgRaw {
             segments: &[segment(buf, len)],
             to: FabricAddress(dest_addr),
             tag: None,

@@ -1,6 +1,6 @@
 //! `fi_tagged(3)`.
 
-use homespun::endpoint::{ReceiveRaw, SendRaw};
+use homespun::endpoint::{RecvMsgRaw, SendMsgRaw};
 use homespun::flags::OpFlags;
 use homespun::{Errno, FabricAddress};
 use libc::{c_void, iovec};
@@ -37,7 +37,7 @@ unsafe extern "C" fn recv(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let receive = ReceiveRaw {
+        let receive = RecvMsgRaw {
             segments: &[segment_mut(buf, len)],
             from: FabricAddress(src_addr),
             tagged: Some((tag, ignore)),
@@ -60,7 +60,7 @@ unsafe extern "C" fn recvv(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let receive = ReceiveRaw {
+        let receive = RecvMsgRaw {
             // SAFETY: the caller keeps to `fi_tagged(3)`.
             segments: &unsafe { segments_mut(iov, count)? },
             from: FabricAddress(src_addr),
@@ -78,7 +78,7 @@ unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const FiMsgTagged, flags: u64
         // SAFETY: the caller keeps to `fi_tagged(3)`: null or valid.
         let msg = unsafe { msg.as_ref() }.ok_or(Failure(Errno::EINVAL))?;
         let flags = OpFlags::from_bits_retain(flags);
-        let receive = ReceiveRaw {
+        let receive = RecvMsgRaw {
             // SAFETY: the caller keeps to `fi_tagged(3)`.
             segments: &unsafe { segments_to_fill(msg.msg_iov, msg.iov_count, flags)? },
             from: FabricAddress(msg.addr),
@@ -101,7 +101,7 @@ unsafe extern "C" fn send(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let send = SendRaw {
+        let send = SendMsgRaw {
             segments: &[segment(buf, len)],
             to: FabricAddress(dest_addr),
             tag: Some(tag),
@@ -124,7 +124,7 @@ unsafe extern "C" fn sendv(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let send = SendRaw {
+        let send = SendMsgRaw {
             // SAFETY: the caller keeps to `fi_tagged(3)`.
             segments: &unsafe { segments(iov, count)? },
             to: FabricAddress(dest_addr),
@@ -142,7 +142,7 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const FiMsgTagged, flags: u64
     enter(|| {
         // SAFETY: the caller keeps to `fi_tagged(3)`: null or valid.
         let msg = unsafe { msg.as_ref() }.ok_or(Failure(Errno::EINVAL))?;
-        let send = SendRaw {
+        let send = SendMsgRaw {
             // SAFETY: the caller keeps to `fi_tagged(3)`.
             segments: &unsafe { segments(msg.msg_iov, msg.iov_count)? },
             to: FabricAddress(msg.addr),
@@ -178,7 +178,7 @@ unsafe extern "C" fn senddata(
     op_context: *mut c_void,
 ) -> isize {
     enter(|| {
-        let send = SendRaw {
+        let send = SendMsgRaw {
             segments: &[segment(buf, len)],
             to: FabricAddress(dest_addr),
             tag: Some(tag),

@@ -16,8 +16,8 @@ use homespun_engine::flags::{BindFlags, Caps, OpFlags};
 use homespun_engine::operation::Level;
 use parking_lot::Mutex;
 
-pub use self::owned::{Receive, Send};
-pub use self::raw::{ReceiveRaw, SendRaw};
+pub use self::owned::{RecvMsg, SendMsg};
+pub use self::raw::{RecvMsgRaw, SendMsgRaw};
 use crate::av::{AddressVector, FabricAddress};
 use crate::cq::CompletionQueue;
 use crate::domain;
@@ -57,19 +57,21 @@ const RECEIVE_FLAGS: OpFlags =
 /// Calls that post an operation have the names of their C counterparts and fail alike: [`Again`] when a queue is full,
 /// which reading completions mends; [`Misuse`] for an unknown address, a message that is too long, a flag that the call
 /// does not have, a capability that the endpoint lacks, or an endpoint that is not enabled. Nothing has changed then,
-/// except that an owned buffer which was handed over is dropped.
+/// and an owned buffer which was handed over comes back with the error, in a [`Rejected`].
 ///
 /// It costs a socket and a connection for each peer it talks to, about 130 KiB for the two buffers that its connections
 /// share, and some 150 bytes for each outstanding operation and each peer. See `fi_endpoint(3)`.
 ///
 /// [`Again`]: homespun_engine::error::Again
+/// [`Rejected`]: homespun_engine::rejected::Rejected
 ///
 /// ```
-/// use homespun::flags::BindFlags;
-/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, ReadError};
+/// use homespun::{
+///     AvAttr, BindFlags, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, Hints, ReadError,
+/// };
 ///
 /// let fabric = Fabric::new();
-/// let info = &fabric.getinfo(Some("127.0.0.1"), None, homespun::flags::InfoFlags::SOURCE, None)?[0];
+/// let info = &fabric.info(&Hints::new().node("127.0.0.1").source())?;
 /// let domain = fabric.domain(info)?;
 /// let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
 /// let endpoint = domain.endpoint(info)?;

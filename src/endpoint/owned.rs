@@ -1,12 +1,12 @@
 //! The owned tier of posting: buffers are handed over, and come back with the completion.
 //!
 //! The calls have the names of their C counterparts in `fi_msg(3)` and `fi_tagged(3)`. All of them fail as
-//! [`Endpoint::post_send`] does; what was to be sent or filled is dropped then.
+//! [`Endpoint::post_send`] does; what was to be sent or filled comes back with the error, in a [`Rejected`].
 
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Destination, Source};
-use homespun_engine::error::Error;
 use homespun_engine::flags::OpFlags;
+use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
 use super::peek::ARRIVED_FLAGS;
@@ -14,7 +14,7 @@ use crate::av::FabricAddress;
 
 /// A send with every choice: what `fi_sendmsg` and `fi_tsendmsg` take.
 #[derive(Debug, Clone, Default)]
-pub struct Send {
+pub struct SendMsg {
     /// The message, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
     pub buffers: Vec<Bytes>,
     /// The receiver, from the endpoint's address vector.
@@ -64,12 +64,11 @@ pub struct Send {
 /// [`Misuse::NotFound`](crate::Misuse::NotFound) for a context that holds none.
 ///
 /// ```
-/// use homespun::endpoint::Receive;
-/// use homespun::flags::{BindFlags, InfoFlags, OpFlags};
-/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, OperationError, ReadError};
+/// # use homespun::{AvAttr, BindFlags, CqAttr, Fabric, Hints};
+/// use homespun::{Buffer, Bytes, BytesMut, OpFlags, OperationError, ReadError, RecvMsg};
 ///
 /// # let fabric = Fabric::new();
-/// # let info = &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None)?[0];
+/// # let info = &fabric.info(&Hints::new().node("127.0.0.1").source())?;
 /// # let domain = fabric.domain(info)?;
 /// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
 /// # let endpoint = domain.endpoint(info)?;
@@ -95,11 +94,11 @@ pub struct Send {
 /// assert_eq!(next().unwrap().context, 0);
 ///
 /// // How long is it? A peek, with the context 1, until it is there.
-/// let look = Receive {
+/// let look = RecvMsg {
 ///     tagged: Some((7, 0)),
 ///     context: 1,
 ///     flags: OpFlags::PEEK | OpFlags::CLAIM,
-///     ..Receive::default()
+///     ..RecvMsg::default()
 /// };
 /// let found = loop {
 ///     endpoint.recvmsg(look.clone())?;
@@ -111,13 +110,13 @@ pub struct Send {
 ///
 /// // Room for exactly that. The context says which message is meant.
 /// let buffers = vec![BytesMut::zeroed(found.len_bytes)];
-/// endpoint.recvmsg(Receive { buffers, flags: OpFlags::CLAIM, ..look })?;
+/// endpoint.recvmsg(RecvMsg { buffers, flags: OpFlags::CLAIM, ..look })?;
 /// let received = next().unwrap();
 /// assert_eq!(received.buffer, Buffer::ReceivedVector(vec![BytesMut::from(&b"hello"[..])]));
 /// # Ok::<(), homespun::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Receive {
+pub struct RecvMsg {
     /// Where the message goes, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each up to its length.
     pub buffers: Vec<BytesMut>,
     /// The only sender to accept, with `FI_DIRECTED_RECV`.
@@ -132,28 +131,68 @@ pub struct Receive {
 
 impl Endpoint {
     /// Sends a message: `fi_send`.
-    pub fn send(&self, message: Bytes, to: FabricAddress, context: u64) -> Result<(), Error> {
-        self.send_source(Source::owned(message), to, None, None, context, None)
+    ///
+    /// ```
+    /// use homespun::{Again, Bytes, Endpoint, Error, FabricAddress, Rejected};
+    ///
+    /// /// Sends a message as soon as the endpoint has room for it.
+    /// fn send(endpoint: &Endpoint, mut message: Bytes, to: FabricAddress) -> Result<(), Error> {
+    ///     loop {
+    ///         match endpoint.send(message, to, 0) {
+    ///             Err(Rejected { error: Error::Again(Again::QueueFull), buffer }) => message = buffer,
+    ///             other => return Ok(other?),
+    ///         }
+    ///         // Here completions are to be read, which makes room.
+    ///     }
+    /// }
+    /// ```
+    pub fn send(&self, message: Bytes, to: FabricAddress, context: u64) -> Result<(), Rejected<Bytes>> {
+        self.send_source(Source::owned(message), to, None, None, context, None).map_err(unsent)
     }
 
     /// Sends a message in pieces: `fi_sendv`.
-    pub fn sendv(&self, pieces: Vec<Bytes>, to: FabricAddress, context: u64) -> Result<(), Error> {
-        self.send_source(Source::owned_vector(pieces)?, to, None, None, context, None)
+    pub fn sendv(
+        &self,
+        pieces: Vec<Bytes>,
+        to: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<Vec<Bytes>>> {
+        let source = Source::owned_vector(pieces)?;
+        self.send_source(source, to, None, None, context, None).map_err(unsent_vector)
     }
 
     /// Sends a message with remote data for the receiver's completion: `fi_senddata`.
-    pub fn senddata(&self, message: Bytes, data: u64, to: FabricAddress, context: u64) -> Result<(), Error> {
-        self.send_source(Source::owned(message), to, None, Some(data), context, None)
+    pub fn senddata(
+        &self,
+        message: Bytes,
+        data: u64,
+        to: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<Bytes>> {
+        self.send_source(Source::owned(message), to, None, Some(data), context, None).map_err(unsent)
     }
 
     /// Sends a tagged message: `fi_tsend`.
-    pub fn tsend(&self, message: Bytes, to: FabricAddress, tag: u64, context: u64) -> Result<(), Error> {
-        self.send_source(Source::owned(message), to, Some(tag), None, context, None)
+    pub fn tsend(
+        &self,
+        message: Bytes,
+        to: FabricAddress,
+        tag: u64,
+        context: u64,
+    ) -> Result<(), Rejected<Bytes>> {
+        self.send_source(Source::owned(message), to, Some(tag), None, context, None).map_err(unsent)
     }
 
     /// Sends a tagged message in pieces: `fi_tsendv`.
-    pub fn tsendv(&self, pieces: Vec<Bytes>, to: FabricAddress, tag: u64, context: u64) -> Result<(), Error> {
-        self.send_source(Source::owned_vector(pieces)?, to, Some(tag), None, context, None)
+    pub fn tsendv(
+        &self,
+        pieces: Vec<Bytes>,
+        to: FabricAddress,
+        tag: u64,
+        context: u64,
+    ) -> Result<(), Rejected<Vec<Bytes>>> {
+        let source = Source::owned_vector(pieces)?;
+        self.send_source(source, to, Some(tag), None, context, None).map_err(unsent_vector)
     }
 
     /// Sends a tagged message with remote data for the receiver's completion: `fi_tsenddata`.
@@ -164,24 +203,38 @@ impl Endpoint {
         to: FabricAddress,
         tag: u64,
         context: u64,
-    ) -> Result<(), Error> {
-        self.send_source(Source::owned(message), to, Some(tag), Some(data), context, None)
+    ) -> Result<(), Rejected<Bytes>> {
+        self.send_source(Source::owned(message), to, Some(tag), Some(data), context, None).map_err(unsent)
     }
 
     /// Sends with every choice: `fi_sendmsg`, `fi_tsendmsg`.
-    pub fn sendmsg(&self, send: Send) -> Result<(), Error> {
-        let Send { buffers, to, tag, data, context, flags } = send;
-        self.send_source(Source::owned_vector(buffers)?, to, tag, data, context, Some(flags))
+    pub fn sendmsg(&self, send: SendMsg) -> Result<(), Rejected<SendMsg>> {
+        let SendMsg { buffers, to, tag, data, context, flags } = send;
+        let back = |buffers| SendMsg { buffers, to, tag, data, context, flags };
+        let source = Source::owned_vector(buffers).map_err(|rejected| rejected.map(back))?;
+        self.send_source(source, to, tag, data, context, Some(flags))
+            .map_err(|rejected| unsent_vector(rejected).map(back))
     }
 
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV` alone.
-    pub fn recv(&self, buffer: BytesMut, from: FabricAddress, context: u64) -> Result<(), Error> {
-        self.receive_destination(Destination::owned(buffer), from, None, context, None)
+    pub fn recv(
+        &self,
+        buffer: BytesMut,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<BytesMut>> {
+        self.receive_destination(Destination::owned(buffer), from, None, context, None).map_err(unfilled)
     }
 
     /// Receives a message into several buffers in order: `fi_recvv`.
-    pub fn recvv(&self, buffers: Vec<BytesMut>, from: FabricAddress, context: u64) -> Result<(), Error> {
-        self.receive_destination(Destination::owned_vector(buffers)?, from, None, context, None)
+    pub fn recvv(
+        &self,
+        buffers: Vec<BytesMut>,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<Vec<BytesMut>>> {
+        let destination = Destination::owned_vector(buffers)?;
+        self.receive_destination(destination, from, None, context, None).map_err(unfilled_vector)
     }
 
     /// Receives a message whose tag equals `tag` in all bits that are not set in `ignore`: `fi_trecv`.
@@ -192,8 +245,9 @@ impl Endpoint {
         tag: u64,
         ignore: u64,
         context: u64,
-    ) -> Result<(), Error> {
-        self.receive_destination(Destination::owned(buffer), from, Some((tag, ignore)), context, None)
+    ) -> Result<(), Rejected<BytesMut>> {
+        let destination = Destination::owned(buffer);
+        self.receive_destination(destination, from, Some((tag, ignore)), context, None).map_err(unfilled)
     }
 
     /// Receives a tagged message into several buffers in order: `fi_trecvv`.
@@ -204,19 +258,53 @@ impl Endpoint {
         tag: u64,
         ignore: u64,
         context: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Rejected<Vec<BytesMut>>> {
         let destination = Destination::owned_vector(buffers)?;
         self.receive_destination(destination, from, Some((tag, ignore)), context, None)
+            .map_err(unfilled_vector)
     }
 
     /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`.
-    pub fn recvmsg(&self, receive: Receive) -> Result<(), Error> {
-        let Receive { buffers, from, tagged, context, flags } = receive;
-        let destination = || Destination::owned_vector(buffers);
+    pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Rejected<RecvMsg>> {
+        let RecvMsg { buffers, from, tagged, context, flags } = receive;
+        let back = |buffers| RecvMsg { buffers, from, tagged, context, flags };
+        let mut claimed = None;
         if flags.intersects(ARRIVED_FLAGS) {
-            return self.receive_arrived(destination, from, tagged, context, flags);
+            match self.look_at_arrived(from, tagged, context, flags) {
+                Ok(Some(receive)) => claimed = Some(receive),
+                Ok(None) => return Ok(()),
+                Err(error) => return Err(Rejected { error, buffer: back(buffers) }),
+            }
         }
-        let destination = destination()?;
-        self.receive_destination(destination, from, tagged, context, Some(flags))
+        let destination = Destination::owned_vector(buffers).map_err(|rejected| rejected.map(back))?;
+        match claimed {
+            Some((pump, post)) => pump.receive_claimed(post, destination),
+            None => self.receive_destination(destination, from, tagged, context, Some(flags)),
+        }
+        .map_err(|rejected| unfilled_vector(rejected).map(back))
     }
+}
+
+/// Hands the one piece back that a send was refused with.
+#[cold]
+fn unsent(rejected: Rejected<Source>) -> Rejected<Bytes> {
+    rejected.map(|source| source.into_buffer().into_sent().unwrap_or_default())
+}
+
+/// Hands the pieces back that a send was refused with.
+#[cold]
+fn unsent_vector(rejected: Rejected<Source>) -> Rejected<Vec<Bytes>> {
+    rejected.map(|source| source.into_buffer().into_sent_vector().unwrap_or_default())
+}
+
+/// Hands the one buffer back that a receive was refused with.
+#[cold]
+fn unfilled(rejected: Rejected<Destination>) -> Rejected<BytesMut> {
+    rejected.map(|destination| destination.into_buffer().into_received().unwrap_or_default())
+}
+
+/// Hands the buffers back that a receive was refused with.
+#[cold]
+fn unfilled_vector(rejected: Rejected<Destination>) -> Rejected<Vec<BytesMut>> {
+    rejected.map(|destination| destination.into_buffer().into_received_vector().unwrap_or_default())
 }

@@ -1,15 +1,15 @@
 //! Receives that concern a message which has arrived already: `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD` of `fi_tagged(3)`.
 //!
-//! What they do is told at [`Receive`](super::Receive). The manual page has them for tagged messages; here they do the same
+//! What they do is told at [`RecvMsg`](super::RecvMsg). The manual page has them for tagged messages; here they do the same
 //! for untagged ones.
 
-use homespun_engine::buffer::Destination;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::OpFlags;
 use homespun_engine::operation::Found;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
+use crate::pump::{Drive, ReceivePost};
 
 /// The flags that make a receive concern a message which has arrived already.
 pub(super) const ARRIVED_FLAGS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::DISCARD);
@@ -45,23 +45,23 @@ impl Deed {
 }
 
 impl Endpoint {
-    /// Posts a receive whose flags have some of [`ARRIVED_FLAGS`]. The destination is asked for only if something is to be
-    /// received.
+    /// Does what a receive asks for whose flags have some of [`ARRIVED_FLAGS`], unless it is to receive a claimed message:
+    /// that is to be posted, as the answer says, by [`Drive::receive_claimed`].
     #[cold]
-    pub(super) fn receive_arrived(
+    pub(super) fn look_at_arrived(
         &self,
-        destination: impl FnOnce() -> Result<Destination, Misuse>,
         from: FabricAddress,
         tagged: Option<(u64, u64)>,
         context: u64,
         flags: OpFlags,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<(&dyn Drive, ReceivePost)>, Error> {
         let (pump, post) = self.receive(from, tagged, context, Some(flags - ARRIVED_FLAGS))?;
         match Deed::of(flags)? {
-            Deed::Peek(then) => pump.peek(post, then),
-            Deed::Receive => pump.receive_claimed(post, destination()?),
-            Deed::Discard => pump.discard_claimed(tagged.is_some(), context),
+            Deed::Peek(then) => pump.peek(post, then)?,
+            Deed::Receive => return Ok(Some((pump, post))),
+            Deed::Discard => pump.discard_claimed(tagged.is_some(), context)?,
         }
+        Ok(None)
     }
 }
 

@@ -4,15 +4,16 @@ use homespun_engine::buffer::{Destination, Room, Segment, SegmentMut, Source};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::Level;
+use homespun_engine::rejected::Rejected;
 
 use super::peek::ARRIVED_FLAGS;
-use super::{Endpoint, RECEIVE_FLAGS, SEND_FLAGS, SEND_LEVELS, check_flags, level_of};
+use super::{Enabled, Endpoint, RECEIVE_FLAGS, SEND_FLAGS, SEND_LEVELS, check_flags, level_of};
 use crate::av::FabricAddress;
 use crate::pump::{Drive, ReceivePost, SendPost};
 
 /// A send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg` and all that they include.
 #[derive(Debug, Clone, Copy)]
-pub struct SendRaw<'a> {
+pub struct SendMsgRaw<'a> {
     /// What the message is gathered from.
     pub segments: &'a [Segment],
     /// The receiver, from the endpoint's address vector.
@@ -24,13 +25,13 @@ pub struct SendRaw<'a> {
     /// Given back in the completion.
     pub context: u64,
     /// `None` for the endpoint's default flags, as `fi_send` has them; otherwise exactly these, as
-    /// [`Send::flags`](super::Send::flags) has them.
+    /// [`SendMsg::flags`](super::SendMsg::flags) has them.
     pub flags: Option<OpFlags>,
 }
 
 /// A receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg` and all that they include.
 #[derive(Debug, Clone, Copy)]
-pub struct ReceiveRaw<'a> {
+pub struct RecvMsgRaw<'a> {
     /// Where the message is scattered to.
     pub segments: &'a [SegmentMut],
     /// The only sender to accept, with `FI_DIRECTED_RECV`; [`FabricAddress::UNSPECIFIED`] for any.
@@ -40,7 +41,7 @@ pub struct ReceiveRaw<'a> {
     /// Given back in the completion.
     pub context: u64,
     /// `None` for the endpoint's default flags; otherwise exactly these. Those about a message that has arrived already are
-    /// told at [`Receive`](super::Receive); with `PEEK` or `DISCARD` the segments are not used.
+    /// told at [`RecvMsg`](super::RecvMsg); with `PEEK` or `DISCARD` the segments are not used.
     pub flags: Option<OpFlags>,
 }
 
@@ -59,18 +60,18 @@ impl Endpoint {
     /// endpoint was closed; with [`OpFlags::INJECT`] until this call returns. An operation without a completion of its own
     /// (selective completion) has ended when a later one to the same peer with [`OpFlags::FENCE`] has completed. That any
     /// other has completed says nothing: operations complete in any order.
-    pub unsafe fn post_send(&self, send: &SendRaw<'_>) -> Result<(), Error> {
+    pub unsafe fn post_send(&self, send: &SendMsgRaw<'_>) -> Result<(), Error> {
         // SAFETY: the caller promises what `Source::raw` asks for: the engine ends the operation before its completion
         // can be read, copies what is injected before it returns, and is dropped when the endpoint is closed.
         let source = unsafe { Source::raw(send.segments)? };
-        self.send_source(source, send.to, send.tag, send.data, send.context, send.flags)
+        Ok(self.send_source(source, send.to, send.tag, send.data, send.context, send.flags)?)
     }
 
     /// Posts a receive into the caller's memory.
     ///
     /// # Errors
     ///
-    /// As [`post_send`](Self::post_send), and as [`Receive`](super::Receive) tells of flags about a message that has arrived
+    /// As [`post_send`](Self::post_send), and as [`RecvMsg`](super::RecvMsg) tells of flags about a message that has arrived
     /// already.
     ///
     /// # Safety
@@ -79,12 +80,15 @@ impl Endpoint {
     /// read or the endpoint was closed. With selective completion and no completion of its own it must stay so until
     /// the endpoint is closed.
     #[inline(always)]
-    pub unsafe fn post_receive(&self, receive: &ReceiveRaw<'_>) -> Result<(), Error> {
+    pub unsafe fn post_receive(&self, receive: &RecvMsgRaw<'_>) -> Result<(), Error> {
         if let Some(flags) = receive.flags.filter(|flags| flags.intersects(ARRIVED_FLAGS)) {
-            let ReceiveRaw { segments, from, tagged, context, .. } = *receive;
+            let RecvMsgRaw { segments, from, tagged, context, .. } = *receive;
+            let Some((pump, post)) = self.look_at_arrived(from, tagged, context, flags)? else {
+                return Ok(());
+            };
             // SAFETY: as below.
-            let destination = || unsafe { Destination::raw(segments) };
-            return self.receive_arrived(destination, from, tagged, context, flags);
+            let destination = unsafe { Destination::raw(segments)? };
+            return Ok(pump.receive_claimed(post, destination)?);
         }
         // SAFETY: the caller promises what `Room::raw` and `Destination::raw` ask for: the engine ends the operation before
         // its completion can be read, and is dropped when the endpoint is closed.
@@ -96,13 +100,8 @@ impl Endpoint {
                 pump.post_receive_into(post, room)
             } else {
                 let destination = Destination::raw(receive.segments)?;
-                self.receive_destination(
-                    destination,
-                    receive.from,
-                    receive.tagged,
-                    receive.context,
-                    receive.flags,
-                )
+                let RecvMsgRaw { from, tagged, context, flags, .. } = *receive;
+                Ok(self.receive_destination(destination, from, tagged, context, flags)?)
             }
         }
     }
@@ -130,7 +129,7 @@ impl Endpoint {
         // SAFETY: `message` is borrowed for the length of this call, and the engine copies what is injected before
         // `post_send` returns.
         let source = unsafe { Source::raw(&[segment])? };
-        pump.post_send(SendPost {
+        Ok(pump.post_send(SendPost {
             to,
             source,
             tag,
@@ -141,7 +140,7 @@ impl Endpoint {
             inject: true,
             fence: false,
             more: false,
-        })
+        })?)
     }
 
     pub(super) fn send_source(
@@ -152,16 +151,11 @@ impl Endpoint {
         data: Option<u64>,
         context: u64,
         flags: Option<OpFlags>,
-    ) -> Result<(), Error> {
-        let (pump, enabled) = self.shared.driven()?;
-        let default = self.tx_op_flags();
-        let mut effective = flags.unwrap_or(default);
-        check_flags(effective, SEND_FLAGS)?;
-        if !effective.intersects(SEND_LEVELS) {
-            effective |= default & SEND_LEVELS;
-        }
-        let inject = effective.contains(OpFlags::INJECT);
-        self.check_send(source.len_bytes(), tag, inject)?;
+    ) -> Result<(), Rejected<Source>> {
+        let (pump, enabled, effective) = match self.transmit(source.len_bytes(), tag, flags) {
+            Ok(admitted) => admitted,
+            Err(error) => return Err(Rejected { error, buffer: source }),
+        };
         pump.post_send(SendPost {
             to,
             source,
@@ -170,10 +164,29 @@ impl Endpoint {
             context,
             level: level_of(effective),
             signalled: !enabled.selective_transmit || effective.contains(OpFlags::COMPLETION),
-            inject,
+            inject: effective.contains(OpFlags::INJECT),
             fence: effective.contains(OpFlags::FENCE),
             more: effective.contains(OpFlags::MORE),
         })
+    }
+
+    /// Where a send of this length is to be posted, and with which flags, if the endpoint may send so.
+    #[inline(always)]
+    fn transmit(
+        &self,
+        len_bytes: usize,
+        tag: Option<u64>,
+        flags: Option<OpFlags>,
+    ) -> Result<(&dyn Drive, Enabled, OpFlags), Error> {
+        let (pump, enabled) = self.shared.driven()?;
+        let default = self.tx_op_flags();
+        let mut effective = flags.unwrap_or(default);
+        check_flags(effective, SEND_FLAGS)?;
+        if !effective.intersects(SEND_LEVELS) {
+            effective |= default & SEND_LEVELS;
+        }
+        self.check_send(len_bytes, tag, effective.contains(OpFlags::INJECT))?;
+        Ok((pump, enabled, effective))
     }
 
     #[inline(always)]
@@ -184,9 +197,11 @@ impl Endpoint {
         tagged: Option<(u64, u64)>,
         context: u64,
         flags: Option<OpFlags>,
-    ) -> Result<(), Error> {
-        let (pump, post) = self.receive(from, tagged, context, flags)?;
-        pump.post_receive(post, destination)
+    ) -> Result<(), Rejected<Destination>> {
+        match self.receive(from, tagged, context, flags) {
+            Ok((pump, post)) => pump.post_receive(post, destination),
+            Err(error) => Err(Rejected { error, buffer: destination }),
+        }
     }
 
     /// What is to be posted for a receive, and where, if the endpoint may receive so.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{BytesMut, Completion, CompletionError, Errno, FabricAddress, OperationError};
 
@@ -108,7 +108,7 @@ impl Survivor {
             // One receive that is for the victim alone.
             let directed = self.next_receive();
             let buffers = vec![BytesMut::zeroed(1000)];
-            let receive = Receive { buffers, from: peer, context: directed, ..Receive::default() };
+            let receive = RecvMsg { buffers, from: peer, context: directed, ..RecvMsg::default() };
             self.party.endpoint.recvmsg(receive).expect("there is room for it");
             self.receives.insert(directed, false);
 
@@ -152,7 +152,7 @@ impl Survivor {
         (0..4 * POSTED).for_each(|_| self.receive());
         let mut number = 0;
         for is_tagged in self.receives.values() {
-            let send = Send { tag: is_tagged.then_some(7), ..friendly(number, to_self) };
+            let send = SendMsg { tag: is_tagged.then_some(7), ..friendly(number, to_self) };
             friend.endpoint.sendmsg(send).expect("there is room for it");
             number += 1;
         }
@@ -343,14 +343,14 @@ fn is_of_death(error: &OperationError) -> bool {
 }
 
 /// A message from or to one who lives.
-fn friendly(number: u64, to: FabricAddress) -> Send {
+fn friendly(number: u64, to: FabricAddress) -> SendMsg {
     let buffers = vec![payload(number, 100_000)];
-    Send {
+    SendMsg {
         buffers,
         to,
         data: Some(number),
         context: number,
         flags: OpFlags::DELIVERY_COMPLETE,
-        ..Send::default()
+        ..SendMsg::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, BytesMut, Error, FabricAddress};
 use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
@@ -166,7 +166,7 @@ impl Victim {
 }
 
 /// A message of any kind and size, whose bytes and data say who it is.
-pub(crate) fn any_message(random: &mut fastrand::Rng, life: u64, number: u64, to: FabricAddress) -> Send {
+pub(crate) fn any_message(random: &mut fastrand::Rng, life: u64, number: u64, to: FabricAddress) -> SendMsg {
     const LENS_BYTES: [usize; 12] =
         [0, 1, 8, 100, 1000, 4096, 5000, 8193, 20_000, 65_537, 100_000, LEN_USUAL_MAX_BYTES];
     const LEVELS: [OpFlags; 4] =
@@ -174,7 +174,7 @@ pub(crate) fn any_message(random: &mut fastrand::Rng, life: u64, number: u64, to
     let is_longest = random.u8(..60) == 0;
     let len_bytes = if is_longest { LEN_MAX_BYTES } else { LENS_BYTES[random.usize(..LENS_BYTES.len())] };
     let identity = life << 32 | number;
-    Send {
+    SendMsg {
         buffers: vec![payload(identity, len_bytes)],
         to,
         tag: random.bool().then_some(number),
@@ -185,10 +185,10 @@ pub(crate) fn any_message(random: &mut fastrand::Rng, life: u64, number: u64, to
 }
 
 /// A receive that takes any message of its kind, from anybody. Few have room for the longest.
-pub(crate) fn any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: u64) -> Receive {
+pub(crate) fn any_receive(random: &mut fastrand::Rng, is_tagged: bool, context: u64) -> RecvMsg {
     let len_bytes = if random.u8(..8) == 0 { LEN_MAX_BYTES } else { LEN_USUAL_MAX_BYTES };
     let tagged = is_tagged.then_some((0, u64::MAX));
-    Receive { buffers: vec![BytesMut::zeroed(len_bytes)], tagged, context, ..Receive::default() }
+    RecvMsg { buffers: vec![BytesMut::zeroed(len_bytes)], tagged, context, ..RecvMsg::default() }
 }
 
 /// Whether an operation was accepted; that there is no room for it now is the only reason not to.

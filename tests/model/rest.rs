@@ -1,7 +1,7 @@
 //! What comes after a program: everything that was sent is received, everything ends, and what is still posted is taken
 //! back.
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{FabricAddress, OperationError};
 use homespun_engine::loopback::Network;
@@ -83,12 +83,12 @@ impl Runner<'_> {
                 }
                 let context = self.own_context();
                 self.own_pending.insert(context);
-                let last = Send {
+                let last = SendMsg {
                     to: FabricAddress(to as u64),
                     tag: Some(RUNNERS_TAG),
                     context,
                     flags: OpFlags::DELIVERY_COMPLETE,
-                    ..Send::default()
+                    ..SendMsg::default()
                 };
                 let deadline = Deadline::new();
                 while let Some(party) = &self.parties[from]
@@ -142,7 +142,7 @@ impl Runner<'_> {
                 let context = self.own_context();
                 let tagged = is_tagged.then_some((0, !RUNNERS_TAG));
                 let buffers = vec![room(LEN_MAX_BYTES)];
-                let receive = Receive { buffers, tagged, context, ..Receive::default() };
+                let receive = RecvMsg { buffers, tagged, context, ..RecvMsg::default() };
                 let Some(party) = &self.parties[place] else { continue };
                 if is_accepted(party.endpoint.recvmsg(receive)) {
                     let posted_at = self.tick();

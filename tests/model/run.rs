@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{
     Address, Again, Buffer, Completion, CompletionError, Errno, Error, FabricAddress, OperationError,
@@ -175,7 +175,7 @@ impl Runner<'_> {
         let accepted = if injected {
             party.endpoint.inject(&message, to_address, tag, data)
         } else {
-            party.endpoint.sendmsg(Send { buffers, to: to_address, tag, data, context, flags })
+            party.endpoint.sendmsg(SendMsg { buffers, to: to_address, tag, data, context, flags })
         };
         if !is_accepted(accepted) {
             return;
@@ -210,7 +210,7 @@ impl Runner<'_> {
         let len_bytes = self.at_least(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
         let buffers = if in_pieces { room_in_pieces(len_bytes, 3) } else { vec![room(len_bytes)] };
-        let receive = Receive { buffers, from: source(from), tagged, context, ..Receive::default() };
+        let receive = RecvMsg { buffers, from: source(from), tagged, context, ..RecvMsg::default() };
         if !is_accepted(party.endpoint.recvmsg(receive)) {
             return;
         }
@@ -237,7 +237,7 @@ impl Runner<'_> {
                 Then::Discard => OpFlags::DISCARD,
             };
         let receive =
-            Receive { from: source(from), tagged: Some(tagged), context, flags, ..Receive::default() };
+            RecvMsg { from: source(from), tagged: Some(tagged), context, flags, ..RecvMsg::default() };
         if !is_accepted(party.endpoint.recvmsg(receive)) {
             return;
         }
@@ -273,7 +273,7 @@ impl Runner<'_> {
         } else {
             (vec![room(len_bytes)], OpFlags::CLAIM)
         };
-        let receive = Receive { buffers, tagged: Some((0, 0)), context, flags, ..Receive::default() };
+        let receive = RecvMsg { buffers, tagged: Some((0, 0)), context, flags, ..RecvMsg::default() };
         if !is_accepted(party.endpoint.recvmsg(receive)) {
             return false;
         }

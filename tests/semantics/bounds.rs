@@ -1,6 +1,6 @@
 //! Queues are bounded, and nothing is lost for it: `FI_RM_ENABLED` of `fi_domain(3)`.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{Again, Errno, Error, FabricAddress};
 
@@ -14,12 +14,12 @@ const QUEUE_FULL: Result<(), Error> = Err(Error::Again(Again::QueueFull));
 /// Sends a message that completes only when the receiver has it.
 pub(crate) fn send_acknowledged(party: &Party, context: u64) -> Result<(), Error> {
     let flags = OpFlags::DELIVERY_COMPLETE;
-    party.endpoint.sendmsg(Send {
+    party.endpoint.sendmsg(SendMsg {
         buffers: vec![payload(context, 24)],
         to: party.peer(),
         context,
         flags,
-        ..Send::default()
+        ..SendMsg::default()
     })
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn sends_that_wait_for_the_peer_keep_nothing_else_from_the_queue(net:
         let buffers = vec![payload(context, 8)];
         alice
             .endpoint
-            .sendmsg(Send { buffers, to: alice.peer(), context, flags, ..Send::default() })
+            .sendmsg(SendMsg { buffers, to: alice.peer(), context, flags, ..SendMsg::default() })
             .expect("room for a send");
     }
     for context in 10..13 {
@@ -238,12 +238,12 @@ pub(crate) fn what_was_refused_has_had_no_effect(net: &Net) {
         let bob = net.open(Setup { rx_depth_ops: 4, asleep: true, ..Setup::default() });
         alice.meet(&bob);
         let send = |place, number| {
-            alice.endpoint.sendmsg(Send {
+            alice.endpoint.sendmsg(SendMsg {
                 buffers: vec![payload(number, len_bytes(place))],
                 to: alice.peer(),
                 context: number,
                 flags: OpFlags::DELIVERY_COMPLETE,
-                ..Send::default()
+                ..SendMsg::default()
             })
         };
         let receive = |_, number| bob.endpoint.recv(room(LENS_BYTES[2]), ANY, number);

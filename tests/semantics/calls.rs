@@ -1,6 +1,6 @@
 //! Every call that sends, every call that receives, every size: `fi_msg(3)`, `fi_tagged(3)`.
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress};
 
@@ -63,7 +63,7 @@ impl Message {
     fn send(&self, by: &Party, call: SendCall, to: FabricAddress, context: u64) {
         let Message { bytes, tag, data } = self.clone();
         let (endpoint, parts) = (&by.endpoint, pieces(&bytes, 3));
-        let message = |buffers| Send { buffers, to, tag, data, context, flags: OpFlags::empty() };
+        let message = |buffers| SendMsg { buffers, to, tag, data, context, flags: OpFlags::empty() };
         let accepted = match (call, tag, data) {
             (SendCall::Single, None, None) => endpoint.send(bytes, to, context),
             (SendCall::Single, None, Some(data)) => endpoint.senddata(bytes, data, to, context),
@@ -88,7 +88,7 @@ impl Message {
         let parts = || room_in_pieces(len_bytes, 4);
         let message = |buffers| {
             let tagged = self.tag.map(|tag| (tag, 0));
-            Receive { buffers, from, tagged, context, flags: OpFlags::empty() }
+            RecvMsg { buffers, from, tagged, context, flags: OpFlags::empty() }
         };
         let endpoint = &by.endpoint;
         let mut raw = None;
@@ -165,7 +165,7 @@ fn exchange_between(
     }
     let posted = posted.unwrap_or_else(|| {
         // What follows is acknowledged only after all of the message has arrived.
-        alice.send_and_wait(Send { to: alice.peer(), tag: Some(MARKER), ..Send::default() });
+        alice.send_and_wait(SendMsg { to: alice.peer(), tag: Some(MARKER), ..SendMsg::default() });
         message.receive(bob, receive, spare_bytes, 22)
     });
     message.check_received(posted, &bob.completion());
@@ -284,7 +284,7 @@ pub(crate) fn more_announces_what_follows_and_delays_nothing_for_ever(net: &Net)
         let flags = OpFlags::MORE;
         alice
             .endpoint
-            .sendmsg(Send { buffers, to: alice.peer(), context, flags, ..Send::default() })
+            .sendmsg(SendMsg { buffers, to: alice.peer(), context, flags, ..SendMsg::default() })
             .unwrap();
     }
     for context in 1..=5 {

@@ -1,6 +1,6 @@
 //! Taking operations back: `fi_cancel(3)`.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Errno, Error, FabricAddress, Misuse, OperationError};
 
@@ -87,9 +87,12 @@ pub(crate) fn a_message_that_has_left_is_not_taken_back(net: &Net) {
     for len_bytes in [0, 100, 100_000] {
         let (buffers, flags) = (vec![payload(1, len_bytes)], OpFlags::MATCH_COMPLETE);
         let (to, tag) = (alice.peer(), Some(5));
-        alice.endpoint.sendmsg(Send { buffers, to, tag, context: 1, flags, ..Send::default() }).unwrap();
+        alice
+            .endpoint
+            .sendmsg(SendMsg { buffers, to, tag, context: 1, flags, ..SendMsg::default() })
+            .unwrap();
         // It is there when this is.
-        alice.send_and_wait(Send { to, context: 2, ..Send::default() });
+        alice.send_and_wait(SendMsg { to, context: 2, ..SendMsg::default() });
         assert!(matches!(alice.endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(_)))));
         alice.silence();
         bob.endpoint.trecv(room(len_bytes), ANY, 5, 0, 3).unwrap();

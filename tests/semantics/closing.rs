@@ -83,7 +83,7 @@ pub(crate) fn what_was_accepted_arrives_after_the_sender_is_gone(net: &Net) {
 pub(crate) fn what_waits_to_be_matched_arrives_after_the_sender_is_gone(net: &Net) {
     let send = |from: &Party, n: u64, len_bytes: usize| {
         let (buffers, flags, to) = (vec![payload(n, len_bytes)], OpFlags::MATCH_COMPLETE, from.peer());
-        let send = endpoint::Send { buffers, to, context: n, flags, ..endpoint::Send::default() };
+        let send = endpoint::SendMsg { buffers, to, context: n, flags, ..endpoint::SendMsg::default() };
         from.endpoint.sendmsg(send).unwrap();
     };
     let receive = |at: &Party, n: u64, len_bytes: usize| {

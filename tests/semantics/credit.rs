@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, Error, FabricAddress, OperationError};
 
@@ -47,7 +47,7 @@ fn len_bytes(number: u64) -> usize {
 /// Sends the message of this number, in the order of the numbers.
 fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> bool {
     let buffers = vec![payload(number, len_bytes(number))];
-    let send = Send { buffers, to, data: Some(number), context: number, flags, ..Send::default() };
+    let send = SendMsg { buffers, to, data: Some(number), context: number, flags, ..SendMsg::default() };
     match from.endpoint.sendmsg(send) {
         Ok(()) => true,
         Err(Error::Again(Again::QueueFull)) => false,
@@ -182,17 +182,17 @@ pub(crate) fn nobody_else_is_held_up_by_a_flood(net: &Net) {
         bob.endpoint.trecv(room(len_bytes), ANY, tag, 0, tag).unwrap();
         let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
         let to = carol.address_of(&bob);
-        let send = Send { buffers, to, tag: Some(tag), context: tag, flags, ..Send::default() };
+        let send = SendMsg { buffers, to, tag: Some(tag), context: tag, flags, ..SendMsg::default() };
         carol.endpoint.sendmsg(send).unwrap();
         assert!(received(&bob.completion().buffer) == payload(tag, len_bytes));
         assert_eq!(carol.completion().context, tag);
     }
-    carol.send_and_wait(Send { to: carol.address_of(&bob), tag: Some(50), ..Send::default() });
+    carol.send_and_wait(SendMsg { to: carol.address_of(&bob), tag: Some(50), ..SendMsg::default() });
     // ... and so do bob's own messages, and what tells him that they have, ...
     for len_bytes in [0, 100, 5000, 300_000, 1 << 20] {
         let to = bob.peer();
         let (buffers, tag) = (vec![payload(7, len_bytes)], Some(7));
-        bob.send_and_wait(Send { buffers: buffers.clone(), to, tag, ..Send::default() });
+        bob.send_and_wait(SendMsg { buffers: buffers.clone(), to, tag, ..SendMsg::default() });
         alice.endpoint.trecv(room(len_bytes), ANY, 7, 0, 1007).unwrap();
         let completion = alice.completion();
         assert_eq!(completion.context, 1007);
@@ -220,7 +220,7 @@ pub(crate) fn messages_that_no_budget_holds_arrive_when_they_are_received(net: &
         for (number, len_bytes) in (0..).zip(lens_bytes) {
             let buffers = vec![payload(number, len_bytes)];
             let (to, flags, data) = (alice.peer(), level, Some(number));
-            let send = Send { buffers, to, data, context: number, flags, ..Send::default() };
+            let send = SendMsg { buffers, to, data, context: number, flags, ..SendMsg::default() };
             alice.endpoint.sendmsg(send).unwrap();
         }
         // The short ones are held, and may be told of.
@@ -254,7 +254,10 @@ pub(crate) fn many_long_messages_wait_for_a_small_budget(net: &Net) {
     for number in 0..count {
         let (buffers, flags) = (vec![long(number)], OpFlags::DELIVERY_COMPLETE);
         let (to, tag) = (alice.peer(), Some(number));
-        alice.endpoint.sendmsg(Send { buffers, to, tag, context: number, flags, ..Send::default() }).unwrap();
+        alice
+            .endpoint
+            .sendmsg(SendMsg { buffers, to, tag, context: number, flags, ..SendMsg::default() })
+            .unwrap();
     }
     alice.silence();
     for number in 0..count {
@@ -324,11 +327,11 @@ pub(crate) fn what_is_discarded_makes_room(net: &Net) {
     while seen < count {
         if sent < count {
             let (buffers, tag) = (vec![payload(sent, len_bytes(sent))], Some(sent));
-            let send = Send { buffers, to: alice.peer(), tag, ..Send::default() };
+            let send = SendMsg { buffers, to: alice.peer(), tag, ..SendMsg::default() };
             sent += u64::from(alice.endpoint.sendmsg(send).is_ok());
         }
         let (tagged, flags) = (Some((0, u64::MAX)), OpFlags::PEEK | OpFlags::DISCARD);
-        bob.endpoint.recvmsg(Receive { tagged, flags, ..Receive::default() }).unwrap();
+        bob.endpoint.recvmsg(RecvMsg { tagged, flags, ..RecvMsg::default() }).unwrap();
         match bob.next() {
             Ok((completion, _)) => {
                 assert_eq!((completion.tag, completion.len_bytes), (seen, len_bytes(seen)));

@@ -1,6 +1,6 @@
 //! Receives from one sender alone: `FI_DIRECTED_RECV`.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::Caps;
 use homespun::{Error, FabricAddress, Misuse, OperationError};
 
@@ -20,7 +20,11 @@ fn three(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
 
 /// Sends a message that is there when this returns.
 fn deliver(from: &Party, identity: u64) {
-    from.send_and_wait(Send { buffers: vec![payload(identity, 16)], to: from.peer(), ..Send::default() });
+    from.send_and_wait(SendMsg {
+        buffers: vec![payload(identity, 16)],
+        to: from.peer(),
+        ..SendMsg::default()
+    });
 }
 
 #[track_caller]

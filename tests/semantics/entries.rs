@@ -1,6 +1,6 @@
 //! Completion entries and how they are read: `fi_cq(3)`.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
 use homespun::{Bytes, Completion, CqFormat, FabricAddress, ReadError};
 
@@ -51,7 +51,8 @@ pub(crate) fn many_entries_are_read_at_once_and_in_order(net: &Net) {
     let (alice, bob) = net.pair();
     for context in 1..=10 {
         bob.endpoint.recv(room(8), FabricAddress::UNSPECIFIED, context).unwrap();
-        let send = Send { buffers: vec![payload(context, 8)], to: alice.peer(), context, ..Send::default() };
+        let send =
+            SendMsg { buffers: vec![payload(context, 8)], to: alice.peer(), context, ..SendMsg::default() };
         alice.send_and_wait(send);
     }
     let mut contexts = Vec::new();

@@ -1,6 +1,6 @@
 //! Peers that are not there, or not there any more.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Buffer, CompletionError, Errno, FabricAddress};
 
@@ -16,16 +16,19 @@ fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
     endpoint.tsend(payload(2, 10_000), to, 7, 2).unwrap();
     endpoint.senddata(payload(3, 100_000), 9, to, 3).unwrap();
     let (flags, buffers) = (OpFlags::DELIVERY_COMPLETE, vec![payload(4, 10), payload(5, 10)]);
-    endpoint.sendmsg(Send { buffers, to, context: 4, flags, ..Send::default() }).unwrap();
+    endpoint.sendmsg(SendMsg { buffers, to, context: 4, flags, ..SendMsg::default() }).unwrap();
     let (flags, buffers) = (OpFlags::INJECT, vec![payload(5, 10)]);
-    endpoint.sendmsg(Send { buffers, to, context: 5, flags, ..Send::default() }).unwrap();
+    endpoint.sendmsg(SendMsg { buffers, to, context: 5, flags, ..SendMsg::default() }).unwrap();
     5
 }
 
 /// Sends to the party's peer, with a completion that is worth something.
 fn send_acknowledged(party: &Party, context: u64) {
     let (buffers, flags) = (vec![payload(context, 8)], OpFlags::DELIVERY_COMPLETE);
-    party.endpoint.sendmsg(Send { buffers, to: party.peer(), context, flags, ..Send::default() }).unwrap();
+    party
+        .endpoint
+        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+        .unwrap();
 }
 
 #[track_caller]
@@ -55,7 +58,7 @@ pub(crate) fn nobody_listens(net: &Net) {
             Buffer::SentVector(injected),
             "also if it could be done without"
         );
-        assert!(!alice.cq.strerror(failed[0].provider_errno()).is_empty());
+        assert!(!alice.cq.strerror(failed[0].prov_errno()).is_empty());
     }
 }
 
@@ -108,7 +111,10 @@ pub(crate) fn the_peer_closes(net: &Net) {
     for context in 2..6 {
         let flags = OpFlags::DELIVERY_COMPLETE;
         let buffers = vec![payload(context, 16 << 20)];
-        alice.endpoint.sendmsg(Send { buffers, to: to_sleeping, context, flags, ..Send::default() }).unwrap();
+        alice
+            .endpoint
+            .sendmsg(SendMsg { buffers, to: to_sleeping, context, flags, ..SendMsg::default() })
+            .unwrap();
     }
     alice.silence();
     drop(sleeping);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{FabricAddress, OperationError};
 
@@ -24,7 +24,7 @@ fn send_long(party: &Party, to: FabricAddress, context: u64, len_bytes: usize, f
     let buffers = vec![payload(context, len_bytes)];
     party
         .endpoint
-        .sendmsg(Send { buffers, to, tag: Some(context), context, flags, ..Send::default() })
+        .sendmsg(SendMsg { buffers, to, tag: Some(context), context, flags, ..SendMsg::default() })
         .unwrap();
 }
 
@@ -54,7 +54,7 @@ fn expect(party: &Party, tag: u64, len_bytes: usize) {
 #[track_caller]
 fn is_not_there(party: &Party, tag: u64) {
     let receive =
-        Receive { tagged: Some((tag, 0)), context: 999, flags: OpFlags::PEEK, ..Receive::default() };
+        RecvMsg { tagged: Some((tag, 0)), context: 999, flags: OpFlags::PEEK, ..RecvMsg::default() };
     party.endpoint.recvmsg(receive).unwrap();
     let failed = party.failure();
     assert_eq!((failed.completion.context, failed.error), (999, OperationError::NoMessage));
@@ -154,7 +154,8 @@ pub(crate) fn fences_of_every_level_end_and_keep_the_order(net: &Net) {
     }
     for (n, &(flags, len_bytes)) in (1..).zip(&messages) {
         let buffers = vec![payload(n, len_bytes)];
-        let send = Send { buffers, to: alice.peer(), data: Some(n), context: n, flags, ..Send::default() };
+        let send =
+            SendMsg { buffers, to: alice.peer(), data: Some(n), context: n, flags, ..SendMsg::default() };
         alice.endpoint.sendmsg(send).unwrap();
     }
     for (n, &(_, len_bytes)) in (1..).zip(&messages) {

@@ -1,6 +1,6 @@
 //! Completion levels: how soon a send may complete, `fi_cq(3)`.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{FabricAddress, OperationError};
 
@@ -29,13 +29,17 @@ fn with_sleeper(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
 
 fn send(party: &Party, context: u64, flags: OpFlags) {
     let buffers = vec![payload(context, 100)];
-    party.endpoint.sendmsg(Send { buffers, to: party.peer(), context, flags, ..Send::default() }).unwrap();
+    party
+        .endpoint
+        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+        .unwrap();
 }
 
 /// Sends a tagged message whose tag is its context.
 fn send_tagged(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
     let buffers = vec![payload(context, len_bytes)];
-    let send = Send { buffers, to: party.peer(), tag: Some(context), context, flags, ..Send::default() };
+    let send =
+        SendMsg { buffers, to: party.peer(), tag: Some(context), context, flags, ..SendMsg::default() };
     party.endpoint.sendmsg(send).unwrap();
 }
 
@@ -138,7 +142,7 @@ pub(crate) fn every_level_completes_in_the_end(net: &Net) {
             context += 1;
             let buffers = vec![payload(context, len_bytes)];
             let to = alice.peer();
-            alice.endpoint.sendmsg(Send { buffers, to, context, flags, ..Send::default() }).unwrap();
+            alice.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
         }
     }
     let count = context as usize;
@@ -179,7 +183,7 @@ pub(crate) fn a_match_needs_one(net: &Net) {
         // The receive may as well be there first.
         bob.endpoint.recv(room(len_bytes), ANY, tag).unwrap();
         let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
-        let send = Send { buffers, to: alice.peer(), context: tag, flags, ..Send::default() };
+        let send = SendMsg { buffers, to: alice.peer(), context: tag, flags, ..SendMsg::default() };
         alice.endpoint.sendmsg(send).unwrap();
         assert_eq!(alice.completion().context, tag);
         assert!(received(&bob.completion().buffer) == payload(tag, len_bytes));
@@ -263,7 +267,7 @@ pub(crate) fn every_level_carries_every_kind_of_message(net: &Net) {
                 context += 1;
                 let buffers = vec![payload(context, len_bytes)];
                 let to = alice.peer();
-                let send = Send { buffers, to, tag, data, context, flags: level };
+                let send = SendMsg { buffers, to, tag, data, context, flags: level };
                 alice.endpoint.sendmsg(send).unwrap();
                 let any = ANY;
                 match tag {

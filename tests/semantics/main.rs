@@ -19,7 +19,9 @@ mod naming;
 mod ordering;
 mod overrun;
 mod peek;
+mod rejected;
 mod restart;
+mod safe_code;
 mod selective;
 mod sources;
 #[path = "../suite/mod.rs"]
@@ -223,6 +225,22 @@ macro_rules! tests_of_objects {
                 objects_of_two_domains_are_not_bound_together
                 what_is_bound_is_not_closed_even_before_it_is_used
                 what_is_in_use_is_not_closed;
+            // Whether a buffer that comes back is the one that was handed over is seen where it came from.
+            rejected:
+                everything_comes_back_from_an_endpoint_out_of_service
+                everything_comes_back_if_the_peer_is_unknown
+                everything_comes_back_without_the_capability
+                everything_comes_back_if_there_is_no_room
+                too_many_pieces_and_a_claim_of_nothing_come_back
+                what_came_back_is_posted_again;
+            // Handles are dropped, closed, forgotten and shared in ways that one process alone can.
+            safe_code:
+                what_is_posted_is_freed_with_its_endpoint
+                what_is_forgotten_harms_nobody
+                objects_are_closed_in_any_order_or_are_busy
+                everything_is_dropped_while_a_thread_polls
+                the_last_of_many_threads_closes_the_endpoint
+                an_endpoint_is_dropped_amid_traffic_in_both_directions;
             // There is one endpoint only, or one of the domains is the network inside the process.
             naming:
                 an_endpoint_is_bound_where_it_is_told

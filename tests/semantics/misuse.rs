@@ -1,6 +1,6 @@
 //! Calls that cannot be granted: what they answer, and that they change nothing.
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{BindFlags, Caps, OpFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
@@ -14,10 +14,10 @@ use crate::suite::{Net, Party, Setup};
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 #[track_caller]
-fn errno<T>(result: Result<T, Error>) -> Errno {
+fn errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
     match result {
         Ok(_) => panic!("the call was granted"),
-        Err(error) => error.errno(),
+        Err(error) => error.into().errno(),
     }
 }
 
@@ -110,15 +110,15 @@ pub(crate) fn flags_that_do_not_belong_here(net: &Net) {
     let (alice, bob) = net.pair();
     let nowhere = [OpFlags::MULTI_RECV, OpFlags::COMMIT_COMPLETE, OpFlags::from_bits_retain(1)];
     for flags in nowhere.into_iter().chain([OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD]) {
-        let send = Send { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..Send::default() };
+        let send = SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..SendMsg::default() };
         assert_eq!(alice.endpoint.sendmsg(send), Err(Misuse::Flags(flags.bits()).into()));
         assert_eq!(errno(alice.endpoint.set_tx_op_flags(flags)), Errno::EBADFLAGS);
         assert_eq!(errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
     }
     for flags in nowhere.into_iter().chain([OpFlags::INJECT, OpFlags::FENCE, OpFlags::MATCH_COMPLETE]) {
-        let receive = Receive { buffers: vec![room(8)], flags, ..Receive::default() };
+        let receive = RecvMsg { buffers: vec![room(8)], flags, ..RecvMsg::default() };
         assert_eq!(bob.endpoint.recvmsg(receive.clone()), Err(Misuse::Flags(flags.bits()).into()));
-        let peek = Receive { flags: flags | OpFlags::PEEK, ..receive };
+        let peek = RecvMsg { flags: flags | OpFlags::PEEK, ..receive };
         assert_eq!(bob.endpoint.recvmsg(peek), Err(Misuse::Flags(flags.bits()).into()));
         assert_eq!(errno(bob.endpoint.set_rx_op_flags(flags)), Errno::EBADFLAGS);
     }
@@ -158,7 +158,7 @@ pub(crate) fn too_much_to_inject(net: &Net) {
     assert_eq!(alice.endpoint.inject(&message, alice.peer(), None, None), too_long());
     let buffers = vec![message.slice(..max), message.slice(max..)];
     let flags = OpFlags::INJECT;
-    let send = Send { buffers, to: alice.peer(), flags, ..Send::default() };
+    let send = SendMsg { buffers, to: alice.peer(), flags, ..SendMsg::default() };
     assert_eq!(alice.endpoint.sendmsg(send), too_long());
     check_untouched(&alice, &bob);
 }

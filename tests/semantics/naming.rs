@@ -1,6 +1,6 @@
 //! Names, and who can be reached by them.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{AvAttr, Bytes, CqAttr, Errno, FabricAddress};
 
@@ -96,7 +96,7 @@ pub(crate) fn an_endpoint_talks_to_itself(net: &Net) {
             let (buffers, flags) = (vec![payload(n, len_bytes)], OpFlags::DELIVERY_COMPLETE);
             narcissus
                 .endpoint
-                .sendmsg(Send { buffers, to: own, context: n, flags, ..Send::default() })
+                .sendmsg(SendMsg { buffers, to: own, context: n, flags, ..SendMsg::default() })
                 .unwrap();
             if !early {
                 assert_eq!(narcissus.completion().context, n);

@@ -1,6 +1,6 @@
 //! Send after send: messages of one sender are matched in the order of their sending.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::{Again, Error, FabricAddress};
 
 use crate::suite::payload::{payload, received, room};
@@ -101,11 +101,11 @@ pub(crate) fn the_earliest_posted_receive_takes_a_message(net: &Net) {
     }
     // The same the other way: the earliest message that is accepted, out of many.
     for tag in 0..others {
-        alice.send_and_wait(Send {
+        alice.send_and_wait(SendMsg {
             buffers: vec![payload(tag, 8)],
             to: alice.peer(),
             tag: Some(1000 + tag),
-            ..Send::default()
+            ..SendMsg::default()
         });
     }
     bob.endpoint.trecv(room(8), ANY, 1039, 0, 1).unwrap();
@@ -120,16 +120,16 @@ pub(crate) fn the_earliest_posted_receive_takes_a_message(net: &Net) {
 pub(crate) fn tagged_and_untagged_messages_do_not_meet(net: &Net) {
     let (alice, bob) = net.pair();
     bob.endpoint.trecv(room(8), ANY, 0, u64::MAX, 1).unwrap();
-    alice.send_and_wait(Send { buffers: vec![payload(5, 8)], to: alice.peer(), ..Send::default() });
+    alice.send_and_wait(SendMsg { buffers: vec![payload(5, 8)], to: alice.peer(), ..SendMsg::default() });
     bob.silence();
     bob.endpoint.recv(room(8), ANY, 2).unwrap();
     assert_eq!(bob.completion().context, 2);
     bob.endpoint.recv(room(8), ANY, 3).unwrap();
-    alice.send_and_wait(Send {
+    alice.send_and_wait(SendMsg {
         buffers: vec![payload(6, 8)],
         to: alice.peer(),
         tag: Some(0),
-        ..Send::default()
+        ..SendMsg::default()
     });
     assert_eq!(bob.completion().context, 1);
     bob.silence();
@@ -149,18 +149,18 @@ pub(crate) fn tags_are_matched_bit_by_bit(net: &Net) {
     }
     // A bit that differs and is not ignored keeps them apart.
     bob.endpoint.trecv(room(8), ANY, 0b1000, 0b0111, 4).unwrap();
-    alice.send_and_wait(Send {
+    alice.send_and_wait(SendMsg {
         buffers: vec![payload(1, 8)],
         to: alice.peer(),
         tag: Some(0b11000),
-        ..Send::default()
+        ..SendMsg::default()
     });
     bob.silence();
-    alice.send_and_wait(Send {
+    alice.send_and_wait(SendMsg {
         buffers: vec![payload(2, 8)],
         to: alice.peer(),
         tag: Some(0b1101),
-        ..Send::default()
+        ..SendMsg::default()
     });
     assert_eq!(bob.completion().tag, 0b1101);
 }

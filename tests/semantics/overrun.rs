@@ -1,7 +1,7 @@
 //! Completion queues that nothing keeps from being overrun: `FI_RM_DISABLED` of `fi_domain(3)`, and the end of the
 //! notes of `fi_cq(3)`.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::InfoFlags;
 use homespun::info::ResourceManagement;
 use homespun::{Again, Bytes, Error, FabricAddress, ReadError};
@@ -23,7 +23,7 @@ fn unprotected(depth_entries: usize) -> Setup {
 /// Sends a message of 24 bytes, and waits until the peer holds all of it and has reported it or lost the report.
 fn send_and_wait(party: &Party, context: u64) {
     let buffers = vec![payload(context, 24)];
-    party.send_and_wait(Send { buffers, to: party.peer(), context, ..Send::default() });
+    party.send_and_wait(SendMsg { buffers, to: party.peer(), context, ..SendMsg::default() });
 }
 
 /// Asserts that the queue was overrun and read to its end, however it is read and however often.

@@ -1,7 +1,7 @@
 //! Looking at messages that nobody has asked for yet, claiming them and throwing them away: `FI_PEEK`, `FI_CLAIM` and
 //! `FI_DISCARD` of `fi_tagged(3)`.
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, Completion, Errno, Error, FabricAddress, Misuse, OperationError};
 
@@ -22,7 +22,7 @@ const LONG_BYTES: usize = 100_000;
 /// Sends a tagged message whose bytes and data are those of `identity`. It is there when this returns.
 fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     let (buffers, data) = (vec![payload(identity, len_bytes)], Some(identity));
-    from.send_and_wait(Send { buffers, to: from.peer(), tag: Some(tag), data, ..Send::default() });
+    from.send_and_wait(SendMsg { buffers, to: from.peer(), tag: Some(tag), data, ..SendMsg::default() });
 }
 
 /// As `deliver`, without waiting for more than that it was matched.
@@ -30,13 +30,13 @@ fn send(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     let (buffers, data, flags) =
         (vec![payload(identity, len_bytes)], Some(identity), OpFlags::MATCH_COMPLETE);
     let (to, tag) = (from.peer(), Some(tag));
-    from.endpoint.sendmsg(Send { buffers, to, tag, data, context: identity, flags }).unwrap();
+    from.endpoint.sendmsg(SendMsg { buffers, to, tag, data, context: identity, flags }).unwrap();
 }
 
 /// Asks for a message in one of the ways that do not need room for it.
 #[track_caller]
 fn ask(party: &Party, tagged: (u64, u64), from: FabricAddress, context: u64, flags: OpFlags) -> Ended {
-    let receive = Receive { tagged: Some(tagged), from, context, flags, ..Receive::default() };
+    let receive = RecvMsg { tagged: Some(tagged), from, context, flags, ..RecvMsg::default() };
     party.endpoint.recvmsg(receive).unwrap();
     let ended = party.next();
     let completion = match &ended {
@@ -77,7 +77,7 @@ fn finds_nothing(party: &Party, tagged: (u64, u64)) {
 
 fn post_claim(party: &Party, context: u64, len_bytes: usize) -> Result<(), Error> {
     let (buffers, tagged, flags) = (vec![room(len_bytes)], Some((0, 0)), OpFlags::CLAIM);
-    party.endpoint.recvmsg(Receive { buffers, tagged, context, flags, ..Receive::default() })
+    party.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() })
 }
 
 /// Receives the message that was claimed with this context.
@@ -117,7 +117,7 @@ pub(crate) fn a_look_tells_of_a_message_and_leaves_it(net: &Net) {
         finds_nothing(&bob, (5, 0));
     }
     // A message without data has none.
-    alice.send_and_wait(Send { to: alice.peer(), tag: Some(6), ..Send::default() });
+    alice.send_and_wait(SendMsg { to: alice.peer(), tag: Some(6), ..SendMsg::default() });
     let (completion, _) = ask(&bob, (6, 0), ANY, 1, OpFlags::PEEK).unwrap();
     assert_eq!(completion.flags, CompletionFlags::RECV | CompletionFlags::TAGGED);
     assert_eq!((completion.len_bytes, completion.data), (0, 0));
@@ -136,7 +136,7 @@ pub(crate) fn a_look_that_finds_nothing_leaves_nothing(net: &Net) {
     finds_nothing(&bob, (6, 0));
     finds_nothing(&bob, (4, 2));
     // Nor are untagged messages looked at.
-    alice.send_and_wait(Send { buffers: vec![payload(2, 8)], to: alice.peer(), ..Send::default() });
+    alice.send_and_wait(SendMsg { buffers: vec![payload(2, 8)], to: alice.peer(), ..SendMsg::default() });
     receive(&bob, 5, 1, 100);
     finds_nothing(&bob, (5, u64::MAX));
     bob.silence();
@@ -280,7 +280,7 @@ pub(crate) fn a_claimed_message_is_cut_like_any_other(net: &Net) {
         look(&bob, (5, 0), 11, OpFlags::CLAIM);
         let (buffers, flags) = (room_in_pieces(len_bytes, 3), OpFlags::CLAIM);
         let tagged = Some((5, 0));
-        let receive = Receive { buffers, tagged, context: 11, flags, ..Receive::default() };
+        let receive = RecvMsg { buffers, tagged, context: 11, flags, ..RecvMsg::default() };
         bob.endpoint.recvmsg(receive).unwrap();
         expect(&bob, 11, 5, 2, len_bytes);
     }
@@ -331,7 +331,7 @@ pub(crate) fn a_message_that_stays_with_its_sender_is_seen_claimed_and_discarded
     let send_beyond = |identity: u64, flags: OpFlags| {
         let (buffers, data) = (vec![payload(identity, LONG_BYTES)], Some(identity));
         let (to, tag) = (alice.peer(), Some(5));
-        alice.endpoint.sendmsg(Send { buffers, to, tag, data, context: identity, flags }).unwrap();
+        alice.endpoint.sendmsg(SendMsg { buffers, to, tag, data, context: identity, flags }).unwrap();
     };
     for flags in [OpFlags::INJECT_COMPLETE, OpFlags::DELIVERY_COMPLETE, OpFlags::MATCH_COMPLETE] {
         (1..=4).for_each(|identity| send_beyond(identity, flags));
@@ -407,7 +407,7 @@ pub(crate) fn a_look_has_a_place_among_the_receives_and_gives_it_back(net: &Net)
     bob.endpoint.trecv(room(16), ANY, 2, 0, 2).unwrap();
     let full = Err(Error::Again(Again::QueueFull));
     let (tagged, flags) = (Some((5, 0)), OpFlags::PEEK);
-    assert_eq!(bob.endpoint.recvmsg(Receive { tagged, flags, ..Receive::default() }), full);
+    assert_eq!(bob.endpoint.recvmsg(RecvMsg { tagged, flags, ..RecvMsg::default() }), full);
     assert_eq!(post_claim(&bob, 11, 16), full);
     deliver(&alice, 1, 3, 16);
     expect(&bob, 1, 1, 3, 16);

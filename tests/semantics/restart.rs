@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError};
 
@@ -38,7 +38,9 @@ fn send_until_delivered(from: &Party, context: u64) -> u64 {
     for context in context.. {
         let (buffers, flags) = (vec![payload(context, 64)], OpFlags::DELIVERY_COMPLETE);
         let to = from.peer();
-        from.endpoint.sendmsg(Send { buffers, to, tag: Some(7), context, flags, ..Send::default() }).unwrap();
+        from.endpoint
+            .sendmsg(SendMsg { buffers, to, tag: Some(7), context, flags, ..SendMsg::default() })
+            .unwrap();
         match from.next() {
             Ok((completion, _)) => {
                 assert_eq!(completion.context, context);
@@ -94,7 +96,7 @@ pub(crate) fn what_was_meant_for_a_former_peer_fails_once(net: &Net) {
     for (context, flags) in (0..).zip(levels) {
         let buffers = vec![payload(context, 64)];
         let to = alice.peer();
-        alice.endpoint.sendmsg(Send { buffers, to, context, flags, ..Send::default() }).unwrap();
+        alice.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
     }
     alice.endpoint.recv(room(8), alice.peer(), 10).unwrap();
     alice.endpoint.recv(room(64), ANY, 11).unwrap();

@@ -1,6 +1,6 @@
 //! Selective completion: `FI_SELECTIVE_COMPLETION` of `fi_endpoint(3)`.
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{Errno, FabricAddress};
 
@@ -17,7 +17,10 @@ fn pair(net: &Net) -> (Party, Party) {
 fn send_signalled(party: &Party, context: u64) {
     let buffers = vec![payload(context, 64)];
     let flags = OpFlags::COMPLETION;
-    party.endpoint.sendmsg(Send { buffers, to: party.peer(), context, flags, ..Send::default() }).unwrap();
+    party
+        .endpoint
+        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+        .unwrap();
 }
 
 pub(crate) fn success_is_silent_unless_asked_for(net: &Net) {
@@ -25,11 +28,11 @@ pub(crate) fn success_is_silent_unless_asked_for(net: &Net) {
     bob.endpoint.recv(room(64), ANY, 1).unwrap();
     let buffers = vec![room(64)];
     bob.endpoint
-        .recvmsg(Receive { buffers, context: 2, flags: OpFlags::COMPLETION, ..Receive::default() })
+        .recvmsg(RecvMsg { buffers, context: 2, flags: OpFlags::COMPLETION, ..RecvMsg::default() })
         .unwrap();
     bob.endpoint.recv(room(64), ANY, 3).unwrap();
     alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
-    let quiet = Send { buffers: vec![payload(2, 64)], to: alice.peer(), context: 2, ..Send::default() };
+    let quiet = SendMsg { buffers: vec![payload(2, 64)], to: alice.peer(), context: 2, ..SendMsg::default() };
     alice.endpoint.sendmsg(quiet).unwrap();
     send_signalled(&alice, 3);
     assert_eq!(alice.completion().context, 3);

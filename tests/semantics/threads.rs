@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
 use homespun::{Again, AvAttr, Completion, CompletionQueue, CqAttr, Endpoint, Error, FabricAddress};
 
@@ -215,7 +215,7 @@ pub(crate) fn queues_may_be_shared_crosswise(net: &Net) {
                 endpoint.recv(room(8), ANY, 1).unwrap();
                 let buffers = vec![payload(posted as u64, 8)];
                 let flags = OpFlags::DELIVERY_COMPLETE;
-                endpoint.sendmsg(Send { buffers, to, context: 2, flags, ..Send::default() }).unwrap();
+                endpoint.sendmsg(SendMsg { buffers, to, context: 2, flags, ..SendMsg::default() }).unwrap();
                 posted += 1;
             }
             if cq.read().is_ok() {

@@ -1,6 +1,6 @@
 //! Messages that are longer than the buffer: `FI_ETRUNC`.
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::CompletionFlags;
 use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError};
 
@@ -42,7 +42,8 @@ pub(crate) fn a_long_message_is_cut_and_said_to_be(net: &Net) {
                 assert_eq!(alice.completion().context, 1, "the sender is told nothing of it");
             } else {
                 let buffers = vec![message()];
-                let send = Send { buffers, to: alice.peer(), tag: Some(9), data: Some(4), ..Send::default() };
+                let send =
+                    SendMsg { buffers, to: alice.peer(), tag: Some(9), data: Some(4), ..SendMsg::default() };
                 alice.send_and_wait(send);
                 bob.endpoint.trecvv(room_in_pieces(room_bytes, 3), ANY, 9, 0, identity).unwrap();
             }
@@ -82,7 +83,8 @@ pub(crate) fn errors_keep_their_place_among_completions(net: &Net) {
         bob.endpoint.recv(room(room_bytes), ANY, context).unwrap();
     }
     for context in 1..=4 {
-        let send = Send { buffers: vec![payload(context, 32)], to: alice.peer(), context, ..Send::default() };
+        let send =
+            SendMsg { buffers: vec![payload(context, 32)], to: alice.peer(), context, ..SendMsg::default() };
         alice.send_and_wait(send);
     }
     let deadline = Deadline::new();

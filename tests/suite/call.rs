@@ -1,6 +1,6 @@
 //! What is asked of a party, wherever it lives.
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError};
 use serde::{Deserialize, Serialize};
@@ -175,23 +175,24 @@ impl SendCall {
             SendBy::Single => {
                 let message = buffers.into_iter().next().expect("a single call has a single buffer");
                 match (tag, data) {
-                    (None, None) => endpoint.send(message, to, context),
-                    (None, Some(data)) => endpoint.senddata(message, data, to, context),
-                    (Some(tag), None) => endpoint.tsend(message, to, tag, context),
-                    (Some(tag), Some(data)) => endpoint.tsenddata(message, data, to, tag, context),
+                    (None, None) => endpoint.send(message, to, context)?,
+                    (None, Some(data)) => endpoint.senddata(message, data, to, context)?,
+                    (Some(tag), None) => endpoint.tsend(message, to, tag, context)?,
+                    (Some(tag), Some(data)) => endpoint.tsenddata(message, data, to, tag, context)?,
                 }
             }
             SendBy::Vector => match tag {
-                None => endpoint.sendv(buffers, to, context),
-                Some(tag) => endpoint.tsendv(buffers, to, tag, context),
+                None => endpoint.sendv(buffers, to, context)?,
+                Some(tag) => endpoint.tsendv(buffers, to, tag, context)?,
             },
             SendBy::Message => {
                 let flags = flags.unwrap_or_default();
-                endpoint.sendmsg(Send { buffers, to, tag, data, context, flags })
+                endpoint.sendmsg(SendMsg { buffers, to, tag, data, context, flags })?;
             }
-            SendBy::Raw => send_raw(endpoint, &buffers, Post { peer: to, tag, data, context, flags }),
-            SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag, data),
+            SendBy::Raw => send_raw(endpoint, &buffers, Post { peer: to, tag, data, context, flags })?,
+            SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag, data)?,
         }
+        Ok(())
     }
 }
 
@@ -202,15 +203,16 @@ impl ReceiveCall {
             ReceiveBy::Single => {
                 let buffer = buffers.into_iter().next().expect("a single call has a single buffer");
                 match tagged {
-                    None => endpoint.recv(buffer, from, context),
-                    Some((tag, ignore)) => endpoint.trecv(buffer, from, tag, ignore, context),
+                    None => endpoint.recv(buffer, from, context)?,
+                    Some((tag, ignore)) => endpoint.trecv(buffer, from, tag, ignore, context)?,
                 }
             }
             ReceiveBy::Vector => match tagged {
-                None => endpoint.recvv(buffers, from, context),
-                Some((tag, ignore)) => endpoint.trecvv(buffers, from, tag, ignore, context),
+                None => endpoint.recvv(buffers, from, context)?,
+                Some((tag, ignore)) => endpoint.trecvv(buffers, from, tag, ignore, context)?,
             },
-            ReceiveBy::Message => endpoint.recvmsg(Receive { buffers, from, tagged, context, flags }),
+            ReceiveBy::Message => endpoint.recvmsg(RecvMsg { buffers, from, tagged, context, flags })?,
         }
+        Ok(())
     }
 }

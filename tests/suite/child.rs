@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::transport::LinkError;
 use homespun::{Address, AddressVector, Bytes, CompletionQueue, FabricAddress, OperationError};
@@ -30,7 +30,7 @@ pub(super) fn fail_with(endpoint: Endpoint, cq: &CompletionQueue, av: &AddressVe
     let to = av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
     for (context, len_bytes) in (SENDS..).zip(LENS_BYTES) {
         let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::INJECT_COMPLETE);
-        let send = Send { buffers, to, context, flags, ..Send::default() };
+        let send = SendMsg { buffers, to, context, flags, ..SendMsg::default() };
         endpoint.sendmsg(send).expect("room for a send");
         endpoint.inject(b"lost", to, None, None).expect("room for a send");
         endpoint.recv(room(8), FabricAddress::UNSPECIFIED, RECEIVE).expect("room for a receive");

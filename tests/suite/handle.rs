@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::info::Info;
 use homespun::{
@@ -134,8 +134,8 @@ impl Endpoint {
         self.post_send(SendBy::Single, vec![message], to, Some(tag), Some(data), context)
     }
 
-    pub(crate) fn sendmsg(&self, send: Send) -> Result<(), Error> {
-        let Send { buffers, to, tag, data, context, flags } = send;
+    pub(crate) fn sendmsg(&self, send: SendMsg) -> Result<(), Error> {
+        let SendMsg { buffers, to, tag, data, context, flags } = send;
         self.post(SendCall { by: SendBy::Message, buffers, to, tag, data, context, flags: Some(flags) })
     }
 
@@ -190,8 +190,8 @@ impl Endpoint {
         self.post_receive(ReceiveBy::Vector, buffers, from, Some((tag, ignore)), context)
     }
 
-    pub(crate) fn recvmsg(&self, receive: Receive) -> Result<(), Error> {
-        let Receive { buffers, from, tagged, context, flags } = receive;
+    pub(crate) fn recvmsg(&self, receive: RecvMsg) -> Result<(), Error> {
+        let RecvMsg { buffers, from, tagged, context, flags } = receive;
         self.take(ReceiveCall { by: ReceiveBy::Message, buffers, from, tagged, context, flags })
     }
 
@@ -374,10 +374,10 @@ impl Queue {
         }
     }
 
-    pub(crate) fn strerror(&self, provider_errno: i32) -> String {
+    pub(crate) fn strerror(&self, prov_errno: i32) -> String {
         match self {
-            Queue::Here(cq) => cq.strerror(provider_errno).to_owned(),
-            Queue::There { worker, .. } => match worker.ask(&Call::Strerror(provider_errno)) {
+            Queue::Here(cq) => cq.strerror(prov_errno).to_owned(),
+            Queue::There { worker, .. } => match worker.ask(&Call::Strerror(prov_errno)) {
                 Answer::Text(text) => text,
                 other => panic!("{other:?}"),
             },

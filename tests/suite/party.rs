@@ -343,10 +343,10 @@ impl Party {
 
     /// Sends a message and waits until the peer holds all of it, so that it was there before anything that follows.
     #[track_caller]
-    pub(crate) fn send_and_wait(&self, send: homespun::endpoint::Send) {
+    pub(crate) fn send_and_wait(&self, send: homespun::endpoint::SendMsg) {
         let context = send.context;
         let flags = send.flags | OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
-        self.endpoint.sendmsg(homespun::endpoint::Send { flags, ..send }).expect("a send is accepted");
+        self.endpoint.sendmsg(homespun::endpoint::SendMsg { flags, ..send }).expect("a send is accepted");
         let completion = self.completion();
         assert_eq!(completion.context, context);
         assert!(completion.flags.contains(CompletionFlags::SEND));

@@ -1,6 +1,6 @@
 //! The raw tier of posting, from memory that lives for ever: what makes it safe to call from a test.
 
-use homespun::endpoint::{ReceiveRaw, SendRaw};
+use homespun::endpoint::{RecvMsgRaw, SendMsgRaw};
 use homespun::flags::OpFlags;
 use homespun::{Bytes, Endpoint, Error, FabricAddress, Segment, SegmentMut};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ pub(crate) fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Res
         .collect();
     let Post { peer: to, tag, data, context, flags } = post;
     // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and unchanged.
-    unsafe { endpoint.post_send(&SendRaw { segments: &segments, to, tag, data, context, flags }) }
+    unsafe { endpoint.post_send(&SendMsgRaw { segments: &segments, to, tag, data, context, flags }) }
 }
 
 /// Memory that a posted receive fills.
@@ -64,7 +64,7 @@ impl RawRoom {
         let tagged = tag.map(|tag| (tag, ignore));
         // SAFETY: the memory is initialised, never freed, and nothing reads it before the completion was read, see
         // `taken`.
-        unsafe { endpoint.post_receive(&ReceiveRaw { segments: &pieces, from, tagged, context, flags })? };
+        unsafe { endpoint.post_receive(&RecvMsgRaw { segments: &pieces, from, tagged, context, flags })? };
         Ok(RawRoom { pieces, context })
     }
 

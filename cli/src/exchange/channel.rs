@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use homespun::endpoint::Send;
+use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::{Address, CompletionError, Error, FabricAddress, Misuse, OperationError};
+use homespun::{Address, CompletionError, Error, FabricAddress, Misuse, OperationError, Rejected};
 
 use super::pattern::{Direction, Pattern};
 use super::port::{Event, PROBE_TAG, Port};
@@ -181,12 +181,12 @@ impl<'a> Channel<'a> {
         endpoint.recv(BytesMut::zeroed(CONTROL_MAX_BYTES), self.peer, context)?;
         // Fails if there is nobody, other than a send that is done as soon as it is on its way.
         let flags = OpFlags::TRANSMIT_COMPLETE;
-        endpoint.sendmsg(Send {
+        endpoint.sendmsg(SendMsg {
             buffers: vec![question],
             to: self.peer,
             context,
             flags,
-            ..Send::default()
+            ..SendMsg::default()
         })?;
         loop {
             match self.next()? {
@@ -286,11 +286,11 @@ impl<'a> Channel<'a> {
     fn probe(&self) -> Result<(), Failure> {
         // A send that is done as soon as it is on its way would not tell.
         let (flags, context) = (OpFlags::TRANSMIT_COMPLETE, self.contexts.of(PROBE));
-        let probe = Send { to: self.peer, tag: Some(PROBE_TAG), context, flags, ..Send::default() };
+        let probe = SendMsg { to: self.peer, tag: Some(PROBE_TAG), context, flags, ..SendMsg::default() };
         match self.port.endpoint.sendmsg(probe) {
             // So much is on its way to the peer that its absence will show without this.
-            Ok(()) | Err(Error::Again(_)) => Ok(()),
-            Err(error) => Err(error.into()),
+            Ok(()) | Err(Rejected { error: Error::Again(_), .. }) => Ok(()),
+            Err(rejected) => Err(rejected.into()),
         }
     }
 }

@@ -3,11 +3,10 @@
 use std::cell::Cell;
 
 use bytes::{Bytes, BytesMut};
-use homespun::flags::{BindFlags, Caps, InfoFlags};
-use homespun::info::{DomainAttr, Info, RxAttr, TxAttr};
+use homespun::flags::{BindFlags, Caps};
 use homespun::{
     Address, AddressVector, AvAttr, Buffer, Completion, CompletionError, CompletionQueue, CqAttr, Endpoint,
-    Error, Fabric, FabricAddress, OperationError, ReadError,
+    Error, Fabric, FabricAddress, Hints, Info, OperationError, ReadError,
 };
 
 use super::target::Target;
@@ -74,13 +73,13 @@ impl Event {
 impl Port {
     /// Opens an endpoint where peers are waited for.
     pub(crate) fn listening(at: &Target, domain: Option<&str>) -> Result<Port, Failure> {
-        let info = ask(at, InfoFlags::SOURCE, domain)?;
+        let info = Fabric::new().info(&hints(at, domain).source())?;
         Port::open(&info, &at.to_string())
     }
 
     /// Opens an endpoint that can reach a peer, and says what the peer's address is.
     pub(crate) fn towards(peer: &Target, domain: Option<&str>) -> Result<(Port, Address), Failure> {
-        let info = ask(peer, InfoFlags::empty(), domain)?;
+        let info = Fabric::new().info(&hints(peer, domain))?;
         let address = info.dest_addr.ok_or(Failure::NoData("an address of the peer"))?;
         let at = info.src_addr.map_or_else(|| "any address".into(), |address| address.to_string());
         Ok((Port::open(&info, &at)?, address))
@@ -167,7 +166,7 @@ pub(crate) fn domains() -> Result<Vec<String>, Failure> {
 /// As [`domains`], of this fabric.
 fn domains_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     let mut names: Vec<String> = Vec::new();
-    for info in fabric.getinfo(None, None, InfoFlags::empty(), None)? {
+    for info in fabric.infos(&Hints::new())? {
         names.extend(info.domain.name.filter(|name| !names.contains(name)));
     }
     names.sort_by_key(|name| name != "shm");
@@ -196,15 +195,12 @@ pub(crate) fn require_domain_of(fabric: &Fabric, asked: Option<&str>) -> Result<
     }
 }
 
-fn ask(target: &Target, flags: InfoFlags, domain: Option<&str>) -> Result<Info, Failure> {
-    let hints = Info {
-        caps: Caps::MSG | Caps::TAGGED | Caps::DIRECTED_RECV,
-        tx: TxAttr { size_ops: DEPTH_OPS, ..TxAttr::default() },
-        rx: RxAttr { size_ops: DEPTH_OPS, ..RxAttr::default() },
-        domain: DomainAttr { name: domain.map(str::to_owned), ..DomainAttr::default() },
-        ..Info::default()
-    };
-    let service = target.port.to_string();
-    let infos = Fabric::new().getinfo(Some(&target.host), Some(&service), flags, Some(&hints))?;
-    infos.into_iter().next().ok_or(Failure::NoData("an endpoint for messages"))
+fn hints(target: &Target, domain: Option<&str>) -> Hints {
+    let hints = Hints::new()
+        .node(&target.host)
+        .service(target.port)
+        .caps(Caps::MSG | Caps::TAGGED | Caps::DIRECTED_RECV)
+        .tx_size_ops(DEPTH_OPS)
+        .rx_size_ops(DEPTH_OPS);
+    if let Some(domain) = domain { hints.domain(domain) } else { hints }
 }

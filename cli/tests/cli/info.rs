@@ -41,6 +41,22 @@ fn the_long_form_shows_every_attribute() {
 }
 
 #[test]
+fn programs_get_json() {
+    let outcome = run(&["info", "127.0.0.1", "7471", "--numeric", "--json"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    let infos: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let domains: Vec<_> =
+        infos.as_array().expect("an array").iter().map(|info| &info["domain"]["name"]).collect();
+    assert!(domains.contains(&&"tcp".into()) && domains.contains(&&"shm".into()), "{domains:?}");
+    assert_eq!(infos[0]["dest_addr"], "127.0.0.1:7471");
+    assert_eq!(infos[0]["ep"]["ep_type"], "RDM");
+    let back: Vec<homespun::Info> =
+        serde_json::from_str(&outcome.stdout).expect("what was written can be read");
+    assert!(back.iter().all(|info| info.caps.contains(homespun::Caps::TAGGED)));
+    assert_eq!(run(&["info", "--json", "--verbose"]).status.code(), Some(2));
+}
+
+#[test]
 fn what_nothing_offers_is_said() {
     let outcome = run(&["info", "--domain", "token-ring"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");

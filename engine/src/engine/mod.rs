@@ -28,6 +28,7 @@ use self::peeks::Claimed;
 use self::reports::Reports;
 use self::unexpected::Unexpected;
 use crate::address::Address;
+use crate::buffer::Destination;
 use crate::completion::Sink;
 use crate::error::{Again, Error, Misuse, OperationError};
 use crate::limits;
@@ -37,6 +38,7 @@ use crate::operation::{
 };
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
+use crate::rejected::Rejected;
 use crate::transport::{Close, LinkId, Transport};
 
 /// How large an endpoint may grow.
@@ -200,11 +202,15 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] when [`Config::rx_depth_ops`] receives are outstanding.
+    /// [`Again::QueueFull`] when [`Config::rx_depth_ops`] receives are outstanding, with the destination of the receive.
     #[inline(always)]
-    pub fn post_receive(&mut self, request: ReceiveRequest, sink: &mut impl Sink) -> Result<(), Error> {
+    pub fn post_receive(
+        &mut self,
+        request: ReceiveRequest,
+        sink: &mut impl Sink,
+    ) -> Result<(), Rejected<Destination>> {
         if self.outstanding_receives() >= self.config.rx_depth_ops {
-            return Err(Again::QueueFull.into());
+            return Err(Rejected { error: Again::QueueFull.into(), buffer: request.destination });
         }
         let ReceiveRequest { destination, tagged, mut criteria, context, signalled } = request;
         if !tagged {

@@ -1,13 +1,14 @@
 //! Looking at unexpected messages, and setting them aside: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD`, `fi_tagged(3)`.
 
 use super::Engine;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Destination};
 use crate::completion::{Completion, Sink};
 use crate::error::{Again, Error, Misuse, OperationError};
 use crate::flags::CompletionFlags;
 use crate::matching::Criteria;
 use crate::operation::{Found, PeekRequest, Receive, ReceiveRequest, UnexpectedId, kind};
 use crate::peer_id::PeerId;
+use crate::rejected::Rejected;
 use crate::wire::Message;
 
 const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound("no message was claimed with this context"));
@@ -41,15 +42,20 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotFound`] if there is no such message; [`Again::QueueFull`] as for any receive.
-    pub fn receive_claimed(&mut self, request: ReceiveRequest, sink: &mut impl Sink) -> Result<(), Error> {
+    /// With the destination of the receive: [`Misuse::NotFound`] if there is no such message; [`Again::QueueFull`] as for
+    /// any receive.
+    pub fn receive_claimed(
+        &mut self,
+        request: ReceiveRequest,
+        sink: &mut impl Sink,
+    ) -> Result<(), Rejected<Destination>> {
         let ReceiveRequest { destination, tagged, context, signalled, .. } = request;
         let key = (tagged, context);
         if !self.claimed.contains_key(&key) {
-            return Err(NOT_CLAIMED);
+            return Err(Rejected { error: NOT_CLAIMED, buffer: destination });
         }
         if self.outstanding_receives() >= self.config.rx_depth_ops {
-            return Err(Again::QueueFull.into());
+            return Err(Rejected { error: Again::QueueFull.into(), buffer: destination });
         }
         let receive = Receive { destination, tagged, context, signalled };
         match self.claimed.remove(&key) {
@@ -64,7 +70,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`receive_claimed`](Self::receive_claimed).
+    /// As [`receive_claimed`](Self::receive_claimed), of which there is nothing to hand back.
     pub fn discard_claimed(&mut self, tagged: bool, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
         let key = (tagged, context);
         if !self.claimed.contains_key(&key) {

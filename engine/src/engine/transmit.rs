@@ -4,10 +4,12 @@ use super::Engine;
 use super::credit::eager_cost_bytes;
 use super::links::{Frame, Link, Writing};
 use super::requests::Way;
+use crate::buffer::Source;
 use crate::completion::Sink;
-use crate::error::{Again, Error, Misuse};
+use crate::error::{Again, Misuse};
 use crate::operation::{Send, SendId, SendRequest};
 use crate::peer_id::PeerId;
+use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{Awaits, Header, Message};
 
@@ -16,6 +18,7 @@ impl Engine {
     ///
     /// # Errors
     ///
+    /// With the source of the send:
     /// [`Again::QueueFull`] when [`Config::tx_depth_ops`](super::Config::tx_depth_ops) sends are outstanding;
     /// [`Misuse::TooLong`] beyond [`Config::message_max_bytes`](super::Config::message_max_bytes).
     pub fn post_send(
@@ -23,14 +26,15 @@ impl Engine {
         request: SendRequest,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Rejected<Source>> {
         let SendRequest { to, source, tag, data, context, level, signalled, inject, fence } = request;
         let len_bytes = source.len_bytes() as u64;
         if len_bytes > self.config.message_max_bytes {
-            return Err(Misuse::TooLong { len_bytes, max_bytes: self.config.message_max_bytes }.into());
+            let max_bytes = self.config.message_max_bytes;
+            return Err(Rejected { error: Misuse::TooLong { len_bytes, max_bytes }.into(), buffer: source });
         }
         if self.outstanding_sends() >= self.config.tx_depth_ops {
-            return Err(Again::QueueFull.into());
+            return Err(Rejected { error: Again::QueueFull.into(), buffer: source });
         }
         let message = Message { len_bytes, tag, data, awaits: level.awaits() };
         let mut send = Send { source, message, context, signalled, may_be_fetched: !inject, fence };

@@ -214,7 +214,7 @@ impl Run {
                         self.engine.discard_claimed(tagged, context, &mut self.sink)
                     } else {
                         let request = ReceiveRequest { tagged, ..receive(20, context) };
-                        self.engine.receive_claimed(request, &mut self.sink)
+                        self.engine.receive_claimed(request, &mut self.sink).map_err(Error::from)
                     };
                     self.accepted += usize::from(claimed.is_ok());
                 }

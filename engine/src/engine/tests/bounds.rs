@@ -16,14 +16,15 @@ fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
     assert_eq!(engine_sink.contexts(), [1]);
     assert_eq!(engine.outstanding_receives(), 2);
     engine.post_receive(receive(4, 4), &mut engine_sink).unwrap();
-    let full = engine.post_receive(receive(4, 5), &mut engine_sink);
-    assert_eq!(full, Err(Again::QueueFull.into()));
+    let full = engine.post_receive(receive(4, 5), &mut engine_sink).unwrap_err();
+    assert_eq!((full.error, full.buffer.len_bytes()), (Again::QueueFull.into(), 4));
     engine.config.tx_depth_ops = 2;
     for context in [8, 9] {
         engine.post_send(send_to(peer, b"sent", context), &mut transport, &mut engine_sink).unwrap();
     }
-    let full = engine.post_send(send_to(peer, b"sent", 10), &mut transport, &mut engine_sink);
-    assert_eq!((full, engine.outstanding_sends()), (Err(Again::QueueFull.into()), 2));
+    let full = engine.post_send(send_to(peer, b"sent", 10), &mut transport, &mut engine_sink).unwrap_err();
+    assert_eq!((full.error, engine.outstanding_sends()), (Again::QueueFull.into(), 2));
+    assert_eq!(full.buffer.into_buffer().into_sent().as_deref(), Some(&b"sent"[..]));
     engine_sink.take();
     engine.deliver_held(&mut engine_sink);
     assert_eq!(engine_sink.contexts(), [8]);
@@ -38,12 +39,13 @@ fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
 fn depths_and_the_message_limit_are_kept() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.config = Config { tx_depth_ops: 1, rx_depth_ops: 1, message_max_bytes: 4, ..Config::default() };
-    let too_long = engine.post_send(send_to(peer, b"12345", 0), &mut transport, &mut sink);
-    assert_eq!(too_long, Err(Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into()));
+    let too_long = engine.post_send(send_to(peer, b"12345", 0), &mut transport, &mut sink).unwrap_err();
+    assert_eq!(too_long.error, Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into());
+    assert_eq!(too_long.buffer.len_bytes(), 5);
     transport.answers = [Sent::Full].into();
     engine.post_send(send_to(peer, b"1", 1), &mut transport, &mut sink).unwrap();
-    let full = engine.post_send(send_to(peer, b"2", 2), &mut transport, &mut sink);
-    assert_eq!(full, Err(Again::QueueFull.into()));
+    let full = engine.post_send(send_to(peer, b"2", 2), &mut transport, &mut sink).unwrap_err();
+    assert_eq!(full.error, Again::QueueFull.into());
     engine.transmit(&mut transport, &mut sink);
     engine.post_send(send_to(peer, b"3", 3), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.contexts(), [1, 3]);

@@ -1,0 +1,83 @@
+//! What a call hands back when it refuses an operation.
+
+use std::{error, fmt};
+
+use crate::errno::Errno;
+use crate::error::Error;
+
+/// An operation was refused, and here is what was handed over for it. Nothing has changed.
+///
+/// Whoever only wants to know why turns it into an [`Error`], which `?` does by itself. Whoever wants to try again has
+/// everything for that:
+///
+/// ```
+/// # use homespun_engine::error::{Again, Error};
+/// # use homespun_engine::rejected::Rejected;
+/// # fn send(message: Vec<u8>) -> Result<(), Rejected<Vec<u8>>> {
+/// #     Err(Rejected { error: Again::QueueFull.into(), buffer: message })
+/// # }
+/// /// Posts a message, or hands it back if that has to wait.
+/// fn try_send(message: Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
+///     match send(message) {
+///         Ok(()) => Ok(None),
+///         Err(Rejected { error: Error::Again(_), buffer }) => Ok(Some(buffer)),
+///         Err(rejected) => Err(rejected.into()),
+///     }
+/// }
+/// # assert_eq!(try_send(vec![7]), Ok(Some(vec![7])));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected<B> {
+    /// Why.
+    pub error: Error,
+    /// What was handed over: a buffer, several, or a whole request.
+    pub buffer: B,
+}
+
+impl<B> Rejected<B> {
+    /// The error number that a C caller gets, positive.
+    pub fn errno(&self) -> Errno {
+        self.error.errno()
+    }
+
+    /// The same refusal of something else.
+    #[must_use]
+    pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Rejected<C> {
+        Rejected { error: self.error, buffer: change(self.buffer) }
+    }
+}
+
+impl<B> From<Rejected<B>> for Error {
+    fn from(rejected: Rejected<B>) -> Error {
+        rejected.error
+    }
+}
+
+impl<B> fmt::Display for Rejected<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.error, f)
+    }
+}
+
+impl<B: fmt::Debug> error::Error for Rejected<B> {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Misuse;
+
+    #[test]
+    fn a_refusal_reads_as_its_error() {
+        let error = Error::from(Misuse::NoAddressVector);
+        let rejected = Rejected { error: error.clone(), buffer: [1, 2] };
+        assert_eq!((rejected.to_string(), rejected.errno()), (error.to_string(), Errno::ENOAV));
+        assert_eq!(rejected.clone().map(|[first, _]| first).buffer, 1);
+        let of_any_kind: Box<dyn error::Error> = Box::new(rejected.clone());
+        assert_eq!(of_any_kind.to_string(), error.to_string());
+        assert_eq!(Error::from(rejected), error);
+    }
+}

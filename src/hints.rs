@@ -1,0 +1,311 @@
+//! What an application asks `getinfo` for, said step by step.
+
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::{Caps, InfoFlags, OpFlags, Order};
+
+use crate::fabric::Fabric;
+use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
+
+/// Everything that [`getinfo`](crate::getinfo()) is asked for: node, service, flags, and the hints in the narrow sense, which
+/// are an [`Info`]. See `fi_getinfo(3)`.
+///
+/// What is not said is left to homespun. What is said is met or exceeded by every answer, with the exceptions that
+/// [`getinfo`](crate::getinfo()) lists. Each method names the one field of [`Info`] that it sets; [`with`](Self::with) sets any
+/// other.
+///
+/// ```
+/// use homespun::{Caps, Fabric, Hints};
+///
+/// let fabric = Fabric::new();
+/// // The best way to exchange tagged messages by shared memory.
+/// let info = fabric.info(&Hints::new().caps(Caps::TAGGED).domain("shm"))?;
+/// let domain = fabric.domain(&info)?;
+///
+/// // Every way to a peer, by the name of its host and its port.
+/// for info in fabric.infos(&Hints::new().node("localhost").service(7471))? {
+///     println!("{:?} from {:?} to {:?}", info.domain.name, info.src_addr, info.dest_addr);
+/// }
+///
+/// // Where an endpoint of one's own is to be.
+/// let info = fabric.info(&Hints::new().domain("tcp").node("127.0.0.1").service(0).source())?;
+/// assert_eq!(info.src_addr.map(|address| address.to_string()).as_deref(), Some("127.0.0.1:0"));
+/// # Ok::<(), homespun::Error>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
+#[must_use = "hints do nothing until somebody is asked with them"]
+pub struct Hints {
+    node: Option<String>,
+    service: Option<String>,
+    flags: InfoFlags,
+    info: Info,
+}
+
+impl Hints {
+    /// Asks for nothing in particular.
+    pub fn new() -> Hints {
+        Hints::default()
+    }
+
+    /// The peer's host, or with [`source`](Self::source) one's own: a name or a numeric address.
+    pub fn node(mut self, node: impl Into<String>) -> Hints {
+        self.node = Some(node.into());
+        self
+    }
+
+    /// The peer's port or service, or with [`source`](Self::source) one's own: a number, or a name that the system knows.
+    /// As a source, 0 is a port that the system chooses.
+    #[expect(clippy::needless_pass_by_value, reason = "a number or a text, as it comes")]
+    pub fn service(mut self, service: impl ToString) -> Hints {
+        self.service = Some(service.to_string());
+        self
+    }
+
+    /// Node and service are one's own, where an endpoint will be ([`InfoFlags::SOURCE`]).
+    pub fn source(mut self) -> Hints {
+        self.flags |= InfoFlags::SOURCE;
+        self
+    }
+
+    /// The node is a numeric address: no name is looked up, which could block ([`InfoFlags::NUMERIC_HOST`]).
+    pub fn numeric_host(mut self) -> Hints {
+        self.flags |= InfoFlags::NUMERIC_HOST;
+        self
+    }
+
+    /// What the endpoint is to be able to do ([`Info::caps`]). Without any of the primary ones, such as [`Caps::TAGGED`], all
+    /// that there are.
+    pub fn caps(self, caps: Caps) -> Hints {
+        self.with(|info| info.caps = caps)
+    }
+
+    /// The domain's name, `"shm"` or `"tcp"` ([`DomainAttr::name`](crate::info::DomainAttr::name)).
+    pub fn domain(self, name: impl Into<String>) -> Hints {
+        let name = name.into();
+        self.with(|info| info.domain.name = Some(name))
+    }
+
+    /// The kind of endpoint ([`EpAttr::ep_type`](crate::info::EpAttr::ep_type)).
+    pub fn ep_type(self, ep_type: EndpointType) -> Hints {
+        self.with(|info| info.ep.ep_type = Some(ep_type))
+    }
+
+    /// The format of all addresses, thus IPv4 or IPv6 ([`Info::addr_format`]).
+    pub fn addr_format(self, format: AddressFormat) -> Hints {
+        self.with(|info| info.addr_format = Some(format))
+    }
+
+    /// One's own address, in place of node and service ([`Info::src_addr`]).
+    pub fn src_addr(self, address: Address) -> Hints {
+        self.with(|info| info.src_addr = Some(address))
+    }
+
+    /// The peer's address, in place of node and service ([`Info::dest_addr`]).
+    pub fn dest_addr(self, address: Address) -> Hints {
+        self.with(|info| info.dest_addr = Some(address))
+    }
+
+    /// What the application keeps from happening at once ([`DomainAttr::threading`](crate::info::DomainAttr::threading)).
+    pub fn threading(self, threading: Threading) -> Hints {
+        self.with(|info| info.domain.threading = Some(threading))
+    }
+
+    /// What drives data transfer and control operations ([`DomainAttr::data_progress`](crate::info::DomainAttr::data_progress),
+    /// [`DomainAttr::control_progress`](crate::info::DomainAttr::control_progress)).
+    pub fn progress(self, progress: Progress) -> Hints {
+        self.with(|info| {
+            info.domain.data_progress = Some(progress);
+            info.domain.control_progress = Some(progress);
+        })
+    }
+
+    /// Whether completion queues are protected from overruns
+    /// ([`DomainAttr::resource_mgmt`](crate::info::DomainAttr::resource_mgmt)).
+    pub fn resource_mgmt(self, resource_mgmt: ResourceManagement) -> Hints {
+        self.with(|info| info.domain.resource_mgmt = Some(resource_mgmt))
+    }
+
+    /// The kind of address vector ([`DomainAttr::av_type`](crate::info::DomainAttr::av_type)).
+    pub fn av_type(self, av_type: AvType) -> Hints {
+        self.with(|info| info.domain.av_type = Some(av_type))
+    }
+
+    /// What the application is prepared to do about memory registration
+    /// ([`DomainAttr::mr_mode`](crate::info::DomainAttr::mr_mode)).
+    pub fn mr_mode(self, mr_mode: MrMode) -> Hints {
+        self.with(|info| info.domain.mr_mode = mr_mode)
+    }
+
+    /// Which operations to one peer are processed in the order of their posting, on both sides
+    /// ([`TxAttr::msg_order`](crate::info::TxAttr::msg_order), [`RxAttr::msg_order`](crate::info::RxAttr::msg_order)).
+    pub fn msg_order(self, order: Order) -> Hints {
+        self.with(|info| {
+            info.tx.msg_order = order;
+            info.rx.msg_order = order;
+        })
+    }
+
+    /// The default flags of sends ([`TxAttr::op_flags`](crate::info::TxAttr::op_flags)).
+    pub fn tx_op_flags(self, flags: OpFlags) -> Hints {
+        self.with(|info| info.tx.op_flags = flags)
+    }
+
+    /// The default flags of receives ([`RxAttr::op_flags`](crate::info::RxAttr::op_flags)).
+    pub fn rx_op_flags(self, flags: OpFlags) -> Hints {
+        self.with(|info| info.rx.op_flags = flags)
+    }
+
+    /// How large a message can be injected at least
+    /// ([`TxAttr::inject_size_bytes`](crate::info::TxAttr::inject_size_bytes)).
+    pub fn inject_size_bytes(self, size_bytes: usize) -> Hints {
+        self.with(|info| info.tx.inject_size_bytes = size_bytes)
+    }
+
+    /// How large a message can be at least
+    /// ([`EpAttr::max_msg_size_bytes`](crate::info::EpAttr::max_msg_size_bytes)).
+    pub fn max_msg_size_bytes(self, size_bytes: usize) -> Hints {
+        self.with(|info| info.ep.max_msg_size_bytes = size_bytes)
+    }
+
+    /// How many sends may be outstanding ([`TxAttr::size_ops`](crate::info::TxAttr::size_ops)).
+    pub fn tx_size_ops(self, size_ops: usize) -> Hints {
+        self.with(|info| info.tx.size_ops = size_ops)
+    }
+
+    /// How many receives may be outstanding ([`RxAttr::size_ops`](crate::info::RxAttr::size_ops)).
+    pub fn rx_size_ops(self, size_ops: usize) -> Hints {
+        self.with(|info| info.rx.size_ops = size_ops)
+    }
+
+    /// How much memory unexpected messages may take
+    /// ([`RxAttr::total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes)).
+    pub fn total_buffered_recv_bytes(self, size_bytes: usize) -> Hints {
+        self.with(|info| info.rx.total_buffered_recv_bytes = size_bytes)
+    }
+
+    /// Sets whatever has no method of its own.
+    ///
+    /// ```
+    /// use homespun::Hints;
+    ///
+    /// let hints = Hints::new().with(|info| info.tx.iov_limit = 4);
+    /// assert_eq!(hints.as_info().tx.iov_limit, 4);
+    /// ```
+    pub fn with(mut self, set: impl FnOnce(&mut Info)) -> Hints {
+        set(&mut self.info);
+        self
+    }
+
+    /// The hints in the narrow sense, without node, service and flags.
+    pub fn as_info(&self) -> &Info {
+        &self.info
+    }
+}
+
+/// The hints in the narrow sense, as [`getinfo`](crate::getinfo()) takes them.
+impl From<Hints> for Info {
+    fn from(hints: Hints) -> Info {
+        hints.info
+    }
+}
+
+/// Asks for what the info says, wherever it is.
+impl From<Info> for Hints {
+    fn from(info: Info) -> Hints {
+        Hints { info, ..Hints::default() }
+    }
+}
+
+impl Fabric {
+    /// Everything that meets these hints, the best first. As [`getinfo`](Self::getinfo).
+    ///
+    /// # Errors
+    ///
+    /// As [`getinfo`](crate::getinfo()).
+    pub fn infos(&self, hints: &Hints) -> Result<Vec<Info>, Error> {
+        self.getinfo(hints.node.as_deref(), hints.service.as_deref(), hints.flags, Some(&hints.info))
+    }
+
+    /// The best that meets these hints. As [`getinfo`](Self::getinfo).
+    ///
+    /// # Errors
+    ///
+    /// As [`getinfo`](crate::getinfo()).
+    pub fn info(&self, hints: &Hints) -> Result<Info, Error> {
+        self.infos(hints)?.into_iter().next().ok_or_else(|| Misuse::NoData("an answer").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use homespun_engine::errno::Errno;
+
+    use super::*;
+    use crate::info::DomainAttr;
+    use crate::params::Params;
+
+    fn fabric() -> Fabric {
+        Fabric::with_params(Params::default())
+    }
+
+    #[test]
+    fn hints_say_what_an_info_would() {
+        let hints = Hints::new()
+            .caps(Caps::TAGGED | Caps::SOURCE)
+            .domain("shm")
+            .ep_type(EndpointType::Rdm)
+            .threading(Threading::Domain)
+            .progress(Progress::Manual)
+            .resource_mgmt(ResourceManagement::Disabled)
+            .msg_order(Order::SAS)
+            .inject_size_bytes(64)
+            .tx_size_ops(8);
+        let mut info = Info {
+            caps: Caps::TAGGED | Caps::SOURCE,
+            domain: DomainAttr {
+                name: Some("shm".into()),
+                threading: Some(Threading::Domain),
+                control_progress: Some(Progress::Manual),
+                data_progress: Some(Progress::Manual),
+                resource_mgmt: Some(ResourceManagement::Disabled),
+                ..DomainAttr::default()
+            },
+            ..Info::default()
+        };
+        info.ep.ep_type = Some(EndpointType::Rdm);
+        info.tx.msg_order = Order::SAS;
+        info.rx.msg_order = Order::SAS;
+        info.tx.inject_size_bytes = 64;
+        info.tx.size_ops = 8;
+        assert_eq!(hints.as_info(), &info);
+        assert_eq!(Info::from(hints.clone()), info);
+        assert_eq!(Hints::from(info.clone()), hints);
+        let found = fabric().infos(&hints).unwrap();
+        assert_eq!(Ok(found.clone()), fabric().getinfo(None, None, InfoFlags::empty(), Some(&info)));
+        assert_eq!(Ok(&found[0]), fabric().info(&hints).as_ref());
+    }
+
+    #[test]
+    fn node_and_service_are_the_peers_unless_they_are_ones_own() {
+        let there = Address::from(SocketAddr::from(([127, 0, 0, 1], 7471)));
+        let hints = Hints::new().domain("tcp").node("127.0.0.1").service(7471).numeric_host();
+        let info = fabric().info(&hints).unwrap();
+        assert_eq!(info.dest_addr, Some(there));
+        let info = fabric().info(&hints.source()).unwrap();
+        assert_eq!((info.src_addr, info.dest_addr), (Some(there), None));
+    }
+
+    #[test]
+    fn what_cannot_be_met_is_said() {
+        let refused = fabric().info(&Hints::new().domain("token-ring")).unwrap_err();
+        assert_eq!(refused.errno(), Errno::ENODATA);
+        assert_eq!(fabric().infos(&Hints::new().source()).unwrap_err().errno(), Errno::EINVAL);
+    }
+}
