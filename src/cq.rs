@@ -48,7 +48,7 @@ pub enum CqFormat {
     Context,
     /// Also its flags and the length of what was received.
     Msg,
-    /// Also remote data.
+    /// Also remote data, and where in a multi-receive buffer a message lies.
     Data,
     /// Also the tag. The default.
     #[default]
@@ -102,7 +102,7 @@ pub struct CqAttr {
 /// A successful operation: the entry of a completion queue.
 ///
 /// Fields that the queue's [`CqFormat`] does not include are 0 or empty, except [`buffer`](Self::buffer), which every
-/// format hands back.
+/// format hands back; [`Buffer::Within`] hands nothing back, and is a field (`buf`) like others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completion {
     /// The context that the operation was posted with.
@@ -115,7 +115,8 @@ pub struct Completion {
     pub data: u64,
     /// The tag, for a received tagged message.
     pub tag: u64,
-    /// The application's buffer, if the operation was posted with one of its own.
+    /// The application's buffer, if the operation was posted with one of its own; or where a message lies in a
+    /// multi-receive buffer.
     pub buffer: Buffer,
 }
 
@@ -535,6 +536,9 @@ impl CqFormat {
             return;
         }
         completion.data = 0;
+        if matches!(completion.buffer, Buffer::Within(_)) {
+            completion.buffer = Buffer::None;
+        }
         if self == CqFormat::Msg {
             return;
         }

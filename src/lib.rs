@@ -21,7 +21,7 @@ mod resolve;
 
 pub use bytes::{Bytes, BytesMut};
 pub use homespun_engine::address::{Address, AddressFormat};
-pub use homespun_engine::buffer::{Buffer, Segment, SegmentMut};
+pub use homespun_engine::buffer::{Buffer, ReceivedLast, Segment, SegmentMut};
 pub use homespun_engine::errno::Errno;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};
 pub use homespun_engine::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, OpFlags};

@@ -38,6 +38,13 @@ pub(crate) trait Drive: Send + Sync {
     fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Rejected<Destination>>;
     /// As [`post_receive`](Self::post_receive), for the most frequent kind of destination.
     fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error>;
+    /// Posts a buffer that takes many messages, until less than this is left of it or a message does not fit.
+    fn post_multi_receive(
+        &self,
+        post: ReceivePost,
+        destination: Destination,
+        min_free_bytes: usize,
+    ) -> Result<(), Rejected<Destination>>;
     /// Looks for a message that this receive would take. It is always reported, signalled or not.
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error>;
     /// Receives the message that a peek with this context has claimed, wherever it is from and whatever its tag.
@@ -286,6 +293,28 @@ impl<T: Transport> Drive for Pump<T> {
 
     fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error> {
         Ok(self.receive_to(&post, room)?)
+    }
+
+    fn post_multi_receive(
+        &self,
+        post: ReceivePost,
+        destination: Destination,
+        min_free_bytes: usize,
+    ) -> Result<(), Rejected<Destination>> {
+        self.hand_in(
+            destination,
+            |destination| destination,
+            |engine, _, wired, destination| {
+                let criteria = match wired.criteria(&post, engine) {
+                    Ok(criteria) => criteria,
+                    Err(error) => return Err(Rejected { error, buffer: destination }),
+                };
+                let ReceivePost { tagged, context, signalled, .. } = post;
+                let tagged = tagged.is_some();
+                let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
+                engine.post_multi_receive(request, min_free_bytes, &mut wired.queues())
+            },
+        )
     }
 
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error> {

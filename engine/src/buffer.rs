@@ -8,7 +8,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::{fmt, mem, ptr, slice};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use crate::error::Misuse;
@@ -26,7 +26,7 @@ pub struct Segment {
 }
 
 /// A piece of memory to write to: the raw tier's `struct iovec`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentMut {
     /// Where it starts. May be null if the length is 0.
     pub address: *mut u8,
@@ -39,6 +39,8 @@ pub struct SegmentMut {
 unsafe impl Send for Segment {}
 // SAFETY: as for `Segment`.
 unsafe impl Send for SegmentMut {}
+// SAFETY: as for `Segment`; through a shared one nothing is read or written at all.
+unsafe impl Sync for SegmentMut {}
 
 /// What a send operation gathers its message from.
 pub struct Source {
@@ -72,6 +74,8 @@ enum DestinationMemory {
     OwnedVector(Vec<BytesMut>),
     Raw(SegmentMut),
     RawVector(Box<[SegmentMut]>),
+    /// A piece of the one segment that a multi-receive buffer is.
+    RawPiece(SegmentMut),
 }
 
 /// The application's memory on its way back, in a completion.
@@ -89,6 +93,22 @@ pub enum Buffer {
     /// What was received by a vectored operation; the message fills the buffers in order, each is cut to what it
     /// holds.
     ReceivedVector(Vec<BytesMut>),
+    /// Where a message lies in a multi-receive buffer that was posted through the raw tier, as far as it was placed.
+    Within(SegmentMut),
+    /// What a multi-receive buffer has not used, if it is released without a message.
+    Unused(BytesMut),
+    /// The last message of a multi-receive buffer, together with what it has not used.
+    ReceivedLast(Box<ReceivedLast>),
+}
+
+/// The last message of a multi-receive buffer that was posted through the owned tier, `fi_msg(3)`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceivedLast {
+    /// The message.
+    pub message: BytesMut,
+    /// The end of the buffer, which no message has used. It lies behind the last one to be placed, which need not be this
+    /// one: messages may complete in another order.
+    pub unused: BytesMut,
 }
 
 impl Buffer {
@@ -284,6 +304,74 @@ impl Destination {
         Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments.into()) })
     }
 
+    /// The same memory for messages that come one after another, which has to be in one piece.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Invalid`] for none.
+    pub(crate) fn in_one_piece(mut self) -> Result<Destination, Rejected<Destination>> {
+        let count = match &mut self.memory {
+            DestinationMemory::Owned(_) | DestinationMemory::Raw(_) | DestinationMemory::RawPiece(_) => {
+                return Ok(self);
+            }
+            DestinationMemory::OwnedVector(buffers) if buffers.len() == 1 => {
+                return Ok(Destination::owned(buffers.remove(0)));
+            }
+            DestinationMemory::OwnedVector(buffers) => buffers.len(),
+            DestinationMemory::RawVector(segments) => segments.len(),
+        };
+        let misuse = match count {
+            0 => Misuse::Invalid("a multi-receive buffer without a segment"),
+            _ => Misuse::TooManySegments { count, max: 1 },
+        };
+        Err(Rejected { error: misuse.into(), buffer: self })
+    }
+
+    /// How many bytes are before the first address that is a multiple of `align_bytes`. Only for memory in one piece.
+    pub(crate) fn padding_bytes(&self, align_bytes: usize) -> usize {
+        let address = match &self.memory {
+            DestinationMemory::Owned(buffer) => buffer.as_ptr().addr(),
+            DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => segment.address.addr(),
+            DestinationMemory::OwnedVector(_) | DestinationMemory::RawVector(_) => return 0,
+        };
+        address.wrapping_neg() % align_bytes
+    }
+
+    /// Cuts `len_bytes` off that begin after `skip_bytes`, which are lost; what is behind them stays. Memory that is not
+    /// in one piece, or shorter than that, stays as it is and gives nothing.
+    pub(crate) fn cut_off(&mut self, skip_bytes: usize, len_bytes: usize) -> Destination {
+        let end_bytes = skip_bytes.saturating_add(len_bytes);
+        if end_bytes > self.len_bytes {
+            return Destination::nowhere();
+        }
+        let memory = match &mut self.memory {
+            DestinationMemory::Owned(buffer) => {
+                buffer.advance(skip_bytes);
+                DestinationMemory::Owned(buffer.split_to(len_bytes))
+            }
+            DestinationMemory::Raw(rest) | DestinationMemory::RawPiece(rest) => {
+                // Both are within the segment, since its length says so.
+                let piece = SegmentMut { address: rest.address.wrapping_add(skip_bytes), len_bytes };
+                rest.address = rest.address.wrapping_add(end_bytes);
+                rest.len_bytes -= end_bytes;
+                DestinationMemory::RawPiece(piece)
+            }
+            DestinationMemory::OwnedVector(_) | DestinationMemory::RawVector(_) => {
+                return Destination::nowhere();
+            }
+        };
+        self.len_bytes -= end_bytes;
+        Destination { len_bytes, memory }
+    }
+
+    /// Takes the application's memory out that no message has used.
+    pub(crate) fn into_unused(self) -> Buffer {
+        match self.memory {
+            DestinationMemory::Owned(buffer) => Buffer::Unused(buffer),
+            _ => Buffer::None,
+        }
+    }
+
     /// Room for nothing.
     #[inline]
     pub(crate) fn nowhere() -> Destination {
@@ -329,7 +417,7 @@ impl Destination {
                     push_room(&mut space, buffer, &mut skip, &mut left);
                 }
             }
-            DestinationMemory::Raw(segment) => {
+            DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => {
                 push_room(&mut space, segment.as_mut_slice(), &mut skip, &mut left);
             }
             DestinationMemory::RawVector(segments) => {
@@ -346,7 +434,9 @@ impl Destination {
     fn contiguous_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.memory {
             DestinationMemory::Owned(buffer) => Some(buffer),
-            DestinationMemory::Raw(segment) => Some(segment.as_mut_slice()),
+            DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => {
+                Some(segment.as_mut_slice())
+            }
             DestinationMemory::OwnedVector(_) | DestinationMemory::RawVector(_) => None,
         }
     }
@@ -375,6 +465,9 @@ impl Destination {
                     left -= buffer.len();
                 }
                 Buffer::ReceivedVector(buffers)
+            }
+            DestinationMemory::RawPiece(SegmentMut { address, len_bytes }) => {
+                Buffer::Within(SegmentMut { address, len_bytes: len_bytes.min(received_bytes) })
             }
             DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) => Buffer::None,
         }
@@ -427,7 +520,9 @@ impl SegmentMut {
         // SAFETY: segments reach this module only through `Destination::raw`, which refuses null with a length, and
         // whose caller promised initialised memory that nothing else uses until the operation has ended. The engine
         // drops the `Destination` when it ends the operation, and the slice borrows it mutably, so there is never
-        // more than one.
+        // more than one. A piece that `Destination::cut_off` makes is taken out of the segment that it is of, so both
+        // are within what was promised and share no byte; the engine ends the operation of a multi-receive buffer
+        // after those of its pieces.
         unsafe { slice::from_raw_parts_mut(self.address, self.len_bytes) }
     }
 }
@@ -484,6 +579,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
 
     fn concat(slices: &[IoSlice<'_>]) -> Vec<u8> {
         slices.iter().flat_map(|slice| slice.iter().copied()).collect()
@@ -533,6 +629,77 @@ mod tests {
             let received: Vec<u8> = buffers.iter().flat_map(|b| b.iter().copied()).collect();
             prop_assert_eq!(&received[..], &message[..offset]);
         }
+    }
+
+    /// How pieces are cut off: what is skipped, and how long each is.
+    fn any_cuts() -> impl Strategy<Value = Vec<(usize, usize)>> {
+        prop::collection::vec((0usize..9, 0usize..20), 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_that_are_cut_off_share_no_byte(len in 0usize..100, cuts in any_cuts()) {
+            let mut memory = vec![0u8; len];
+            let start = memory.as_mut_ptr();
+            // SAFETY: `memory` outlives the destination, and nothing else uses it meanwhile.
+            let raw = unsafe { Destination::raw(&[SegmentMut { address: start, len_bytes: len }]) }.unwrap();
+            let owned = Destination::owned(BytesMut::zeroed(len));
+            let mut places = Vec::new();
+            for mut rest in [raw, owned] {
+                let mut used = 0;
+                for (mark, (skip, len)) in (1u8..).zip(&cuts) {
+                    let fits = skip + len <= rest.len_bytes();
+                    let mut piece = rest.cut_off(*skip, *len);
+                    prop_assert_eq!(piece.len_bytes(), if fits { *len } else { 0 });
+                    used += if fits { skip + len } else { 0 };
+                    prop_assert_eq!(rest.len_bytes(), memory.len() - used);
+                    prop_assert_eq!(piece.copy_in(0, &[mark; 20]), piece.len_bytes());
+                    match piece.take_buffer(usize::MAX) {
+                        Buffer::Within(place) => places.push((place, mark)),
+                        Buffer::Received(bytes) => prop_assert!(bytes.iter().all(|byte| *byte == mark)),
+                        Buffer::None => prop_assert!(!fits),
+                        other => panic!("not a piece: {other:?}"),
+                    }
+                }
+                prop_assert_eq!(rest.copy_in(0, &[255; 100]), memory.len() - used);
+                if let Buffer::Unused(unused) = rest.into_unused() {
+                    prop_assert_eq!(unused.len(), memory.len() - used);
+                }
+            }
+            for (place, mark) in places {
+                let from = place.address.addr() - start.addr();
+                prop_assert!(memory[from..from + place.len_bytes].iter().all(|byte| *byte == mark));
+            }
+        }
+    }
+
+    #[test]
+    fn a_multi_receive_buffer_has_one_piece() {
+        let buffers = |count| vec![BytesMut::zeroed(3); count];
+        let one = Destination::owned_vector(buffers(1)).unwrap().in_one_piece().unwrap();
+        assert!(matches!(one.memory, DestinationMemory::Owned(_)) && one.len_bytes() == 3);
+        let none = Destination::owned_vector(buffers(0)).unwrap().in_one_piece().unwrap_err();
+        assert!(matches!(none.error, Error::Misuse(Misuse::Invalid(_))));
+        let many = Destination::owned_vector(buffers(3)).unwrap().in_one_piece().unwrap_err();
+        assert_eq!(many.error, Misuse::TooManySegments { count: 3, max: 1 }.into());
+        assert_eq!(many.buffer.into_buffer().into_received_vector().map(|buffers| buffers.len()), Some(3));
+        let empty = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
+        // SAFETY: segments of length 0 are never written to.
+        let many = unsafe { Destination::raw(&[empty; 2]) }.unwrap().in_one_piece().unwrap_err();
+        assert_eq!(many.error, Misuse::TooManySegments { count: 2, max: 1 }.into());
+        // SAFETY: as above.
+        let mut one = unsafe { Destination::raw(&[empty]) }.unwrap().in_one_piece().unwrap();
+        assert_eq!((one.padding_bytes(8), one.cut_off(0, 0).len_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn padding_leads_to_the_next_aligned_address() {
+        let mut destination = Destination::owned(BytesMut::zeroed(64));
+        let padding = destination.padding_bytes(8);
+        destination.cut_off(padding, 3);
+        assert_eq!(destination.padding_bytes(8), 5);
+        destination.cut_off(5, 8);
+        assert_eq!(destination.padding_bytes(8), 0);
     }
 
     #[test]

@@ -19,6 +19,14 @@ pub const RX_DEPTH_DEFAULT_OPS: usize = 1 << 16;
 /// The largest depth that an application may ask for, in either direction.
 pub const DEPTH_MAX_OPS: usize = 1 << 20;
 
+/// Where messages begin in a multi-receive buffer, in bytes: at addresses that are multiples of this, so that records can be
+/// read where they lie. Only a message that would not fit for that begins elsewhere.
+pub const MULTI_RECV_ALIGN_BYTES: usize = 8;
+
+/// How much room a multi-receive buffer has at least, by default, until it is released (`FI_OPT_MIN_MULTI_RECV`), in bytes.
+/// It need not be enough for a message: one that does not fit goes to the next receive.
+pub const MIN_MULTI_RECV_DEFAULT_BYTES: usize = 64;
+
 /// The largest message in bytes (`max_msg_size`): 1 TiB, more than any buffer, so that the length in a frame's
 /// header can be told from garbage and sums of lengths cannot overflow.
 pub const MESSAGE_MAX_BYTES: u64 = 1 << 40;

@@ -63,8 +63,8 @@ impl Envelope {
 ///
 /// A message that arrives is to be offered to the posted receives first ([`take_posted`](Self::take_posted))
 /// and added to the unexpected ones only if none accepts it; a receive is to be offered the unexpected
-/// messages first ([`take_unexpected`](Self::take_unexpected)). So no receive ever waits beside a message
-/// that it accepts.
+/// messages first ([`take_unexpected`](Self::take_unexpected)). So no receive waits beside a message that it
+/// accepts, unless somebody sets messages aside for it.
 #[derive(Debug)]
 pub struct Matching<R, U> {
     posted: Queue<PostedIndex, R>,
@@ -89,7 +89,13 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.take(&Envelope { source, tag })
     }
 
-    /// Adds a message that no posted receive accepts, behind all others.
+    /// The earliest posted receive that accepts a message with this sender and tag. It stays where it is.
+    #[inline]
+    pub fn peek_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {
+        self.posted.peek(&Envelope { source, tag })
+    }
+
+    /// Adds a message that no posted receive accepts, or that none is to take yet, behind all others.
     pub fn add_unexpected(&mut self, source: PeerId, tag: u64, message: U) {
         self.unexpected.push(Envelope { source, tag }, message);
     }
@@ -106,7 +112,7 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.unexpected.peek(criteria)
     }
 
-    /// Posts a receive that accepts none of the unexpected messages, behind all others.
+    /// Posts a receive that accepts none of the unexpected messages, or is to take none yet, behind all others.
     #[inline]
     pub fn post(&mut self, criteria: Criteria, receive: R) {
         self.posted.push(criteria, receive);
@@ -120,6 +126,11 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
     /// Takes all posted receives that accept messages from this source alone, the earliest first.
     pub fn take_posted_for(&mut self, source: PeerId) -> Vec<R> {
         self.posted.take_where(|criteria| criteria.source == Some(source))
+    }
+
+    /// The posted receives that accept messages from this source alone, the earliest first.
+    pub fn posted_for(&self, source: PeerId) -> impl Iterator<Item = R> {
+        self.posted.iter_where(move |criteria| criteria.source == Some(source))
     }
 
     /// Drops an unexpected message. Returns whether it was there.

@@ -133,6 +133,19 @@ pub(crate) struct Receive {
     pub(crate) tagged: bool,
     pub(crate) context: u64,
     pub(crate) signalled: bool,
+    pub(crate) role: Role,
+}
+
+/// What a receive is to a multi-receive buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Nothing: it is an ordinary one.
+    Single,
+    /// The buffer, with the room that is left in it.
+    Buffer,
+    /// A message that the buffer has taken, with its place in it. Whether it is signalled is the buffer's to say, so it
+    /// is not as far as the way of ordinary receives is concerned.
+    Part,
 }
 
 impl Send {
@@ -153,7 +166,13 @@ impl Receive {
     /// Receives nothing.
     #[inline]
     pub(crate) fn vacant() -> Receive {
-        Receive { destination: Destination::nowhere(), tagged: false, context: 0, signalled: false }
+        Receive {
+            destination: Destination::nowhere(),
+            tagged: false,
+            context: 0,
+            signalled: false,
+            role: Role::Single,
+        }
     }
 
     /// The completion of a receive that was given `message`, of which `placed_bytes` fitted.

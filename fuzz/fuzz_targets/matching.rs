@@ -50,6 +50,22 @@ enum Step {
     RemoveAbsent,
     DrainPosted,
     DrainUnexpected,
+    SetAside {
+        source: u8,
+        tag: u8,
+    },
+    PostBehind {
+        source: Option<u8>,
+        tag: u8,
+        mask: Mask,
+    },
+    PeekPosted {
+        source: u8,
+        tag: u8,
+    },
+    PostedFor {
+        source: u8,
+    },
 }
 
 #[derive(Debug, Clone, Copy, Arbitrary)]
@@ -102,6 +118,18 @@ impl Step {
             Step::RemoveAbsent => model.apply(Operation::RemoveAbsent),
             Step::DrainPosted => model.apply(Operation::DrainPosted),
             Step::DrainUnexpected => model.apply(Operation::DrainUnexpected),
+            Step::SetAside { source, tag } => {
+                model.apply(Operation::SetAside { source: source.into(), tag: tag.into() });
+            }
+            Step::PostBehind { source, tag, mask } => model.apply(Operation::PostBehind {
+                source: source.map(usize::from),
+                tag: tag.into(),
+                ignore: mask.ignore(),
+            }),
+            Step::PeekPosted { source, tag } => {
+                model.apply(Operation::PeekPosted { source: source.into(), tag: tag.into() });
+            }
+            Step::PostedFor { source } => model.apply(Operation::PostedFor { source: source.into() }),
         }
         model.check_order();
     }

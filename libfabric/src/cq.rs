@@ -3,7 +3,7 @@
 use std::ptr;
 
 use homespun::info::Version;
-use homespun::{Completion, CompletionQueue, CqAttr, CqFormat, Errno, ReadError};
+use homespun::{Buffer, Completion, CompletionQueue, CqAttr, CqFormat, Errno, ReadError};
 use libc::{c_char, c_int, c_void};
 
 use crate::abi::domain::FidDomain;
@@ -209,6 +209,14 @@ fn context(completion: &Completion) -> *mut c_void {
     ptr::with_exposed_provenance_mut(completion.context as usize)
 }
 
+/// Where in a multi-receive buffer a message lies; null for other operations.
+fn place(completion: &Completion) -> *mut c_void {
+    match &completion.buffer {
+        Buffer::Within(segment) => segment.address.cast(),
+        _ => ptr::null_mut(),
+    }
+}
+
 impl From<&Completion> for FiCqEntry {
     fn from(completion: &Completion) -> Self {
         FiCqEntry { op_context: context(completion) }
@@ -231,8 +239,7 @@ impl From<&Completion> for FiCqDataEntry {
             op_context: context(completion),
             flags: completion.flags.bits(),
             len: completion.len_bytes,
-            // Says where in a multi-receive buffer a message lies.
-            buf: ptr::null_mut(),
+            buf: place(completion),
             data: completion.data,
         }
     }
@@ -244,7 +251,7 @@ impl From<&Completion> for FiCqTaggedEntry {
             op_context: context(completion),
             flags: completion.flags.bits(),
             len: completion.len_bytes,
-            buf: ptr::null_mut(),
+            buf: place(completion),
             data: completion.data,
             tag: completion.tag,
         }
@@ -265,7 +272,7 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64
             (*buf).op_context = context(completion);
             (*buf).flags = completion.flags.bits();
             (*buf).len = completion.len_bytes;
-            (*buf).buf = ptr::null_mut();
+            (*buf).buf = place(completion);
             (*buf).data = completion.data;
             (*buf).tag = completion.tag;
             (*buf).olen = usize::try_from(error.overflow_bytes()).unwrap_or(usize::MAX);

@@ -26,7 +26,7 @@ use crate::info::{Extent, read};
 use crate::object::{self, Lease, State};
 use crate::sockaddr::{self, CAddress};
 use crate::unsupported::Unsupported;
-use crate::{message, tagged};
+use crate::{message, options, tagged};
 
 /// What stands behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
@@ -57,8 +57,8 @@ static FID_OPS: FiOps = FiOps {
 static OPS: FiOpsEp = FiOpsEp {
     size: size_of::<FiOpsEp>(),
     cancel,
-    getopt,
-    setopt,
+    getopt: options::getopt,
+    setopt: options::setopt,
     tx_ctx: Unsupported::STUB,
     rx_ctx: Unsupported::STUB,
     rx_size_left: Unsupported::STUB,
@@ -274,21 +274,6 @@ unsafe extern "C" fn cancel(ep: *mut Fid, context: *mut c_void) -> isize {
         endpoint.cancel(message::context(context))?;
         Ok(0)
     })
-}
-
-/// There are no options yet; to an application that asks, that is not a failure.
-extern "C" fn getopt(
-    _: *mut Fid,
-    _level: c_int,
-    _name: c_int,
-    _value: *mut c_void,
-    _len: *mut usize,
-) -> c_int {
-    -Errno::ENOPROTOOPT.raw()
-}
-
-extern "C" fn setopt(_: *mut Fid, _level: c_int, _name: c_int, _value: *const c_void, _len: usize) -> c_int {
-    -Errno::ENOPROTOOPT.raw()
 }
 
 unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {

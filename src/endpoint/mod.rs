@@ -1,5 +1,6 @@
 //! Endpoints: `fi_endpoint(3)`.
 
+mod multi_receive;
 mod owned;
 mod peek;
 mod raw;
@@ -7,16 +8,18 @@ mod raw;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use homespun_engine::address::Address;
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{BindFlags, Caps, OpFlags};
+use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use homespun_engine::operation::Level;
 use parking_lot::Mutex;
 
 pub use self::owned::{RecvMsg, SendMsg};
+use self::peek::ARRIVED_FLAGS;
 pub use self::raw::{RecvMsgRaw, SendMsgRaw};
 use crate::av::{AddressVector, FabricAddress};
 use crate::cq::CompletionQueue;
@@ -40,10 +43,14 @@ const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
     .union(OpFlags::DELIVERY_COMPLETE)
     .union(OpFlags::MATCH_COMPLETE);
 
-/// What a receive may be flagged with, beside the flags about a message that has arrived already. The levels only say when
+/// What a receive may be flagged with, beside [`RECEIVE_KINDS`]. The levels only say when
 /// received data must be visible to devices, and host memory always is.
 const RECEIVE_FLAGS: OpFlags =
     OpFlags::COMPLETION.union(OpFlags::MORE).union(SEND_LEVELS.difference(OpFlags::MATCH_COMPLETE));
+
+/// The flags that make a receive another than an ordinary one: about a message that has arrived already, or for many
+/// messages.
+const RECEIVE_KINDS: OpFlags = ARRIVED_FLAGS.union(OpFlags::MULTI_RECV);
 
 /// Sends and receives messages: a reliable, unconnected endpoint (`FI_EP_RDM`).
 ///
@@ -103,6 +110,7 @@ struct Shared {
     domain: Arc<domain::Shared>,
     tx_op_flags: AtomicU64,
     rx_op_flags: AtomicU64,
+    min_multi_recv_bytes: AtomicUsize,
     setup: Mutex<Setup>,
     /// Exists from the moment the endpoint's address was asked for, or it was enabled.
     pump: OnceLock<Arc<dyn Drive>>,
@@ -134,6 +142,7 @@ impl Endpoint {
                 domain,
                 tx_op_flags: AtomicU64::new(info.tx.op_flags.bits()),
                 rx_op_flags: AtomicU64::new(info.rx.op_flags.bits()),
+                min_multi_recv_bytes: AtomicUsize::new(MIN_MULTI_RECV_DEFAULT_BYTES),
                 info,
                 setup: Mutex::default(),
                 pump: OnceLock::new(),
@@ -285,12 +294,17 @@ impl Endpoint {
     }
 
     /// Changes the flags of receives that are posted without flags of their own (`FI_SETOPSFLAG`).
+    /// [`OpFlags::MULTI_RECV`] is for untagged ones alone; tagged receives do not look at it.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that receives do not have, or, such as a peek, only one by one.
+    /// [`Misuse::Flags`] for flags that receives do not have, or, such as a peek, only one by one;
+    /// [`Misuse::NoCapability`] for `MULTI_RECV` without the capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        check_flags(flags, RECEIVE_FLAGS)?;
+        check_flags(flags, RECEIVE_FLAGS | OpFlags::MULTI_RECV)?;
+        if flags.contains(OpFlags::MULTI_RECV) {
+            self.shared.check_caps(Caps::MULTI_RECV)?;
+        }
         self.shared.rx_op_flags.store(flags.bits(), Ordering::Relaxed);
         Ok(())
     }

@@ -115,6 +115,80 @@ pub struct SendMsg {
 /// assert_eq!(received.buffer, Buffer::ReceivedVector(vec![BytesMut::from(&b"hello"[..])]));
 /// # Ok::<(), homespun::Error>(())
 /// ```
+///
+/// # Many messages in one buffer
+///
+/// With [`OpFlags::MULTI_RECV`], on an endpoint with the capability of that name, an untagged receive takes one message after
+/// another, packed into its one buffer (`fi_msg(3)`). They begin at addresses that are multiples of
+/// [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), but for one that fits only without. The receive keeps
+/// its place among those that are posted until
+///
+/// - less than [`min_multi_recv_bytes`](Endpoint::min_multi_recv_bytes) are left, or
+/// - a message is for it that does not fit any more. That message goes to the next receive, or waits for one; nothing is
+///   lost. Only a message that is longer than a buffer which has taken nothing yet is cut short, as by any receive, and uses
+///   the buffer up.
+///
+/// Each message completes by itself, with the context of the receive. Where it lies is its
+/// [`buffer`](crate::Completion::buffer): a [`BytesMut`] of its own, [`Buffer::Received`](crate::Buffer::Received), that
+/// shares the memory of the whole without a copy; or with [`ReceiveRaw`](super::ReceiveRaw) its place,
+/// [`Buffer::Within`](crate::Buffer::Within). A message that fails, since its sender dies half-way, is an error of its own,
+/// and its room is lost; others are still taken.
+///
+/// Once nothing arrives in it any more the buffer is released, which is reported exactly once, under selective completion
+/// too, by [`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV): on the completion of the message
+/// that is the last to complete, with [`Buffer::ReceivedLast`](crate::Buffer::ReceivedLast); or, if there is none to carry
+/// it, in an entry with that flag alone and [`Buffer::Unused`](crate::Buffer::Unused). A receive that is cancelled, or
+/// whose only sender is gone, is released by the error entry that says so. It counts as one outstanding receive until then,
+/// and so does each message that is arriving in it.
+///
+/// Where resource management is on and the completion queue is full, the buffer takes nothing until there is room again.
+/// What is for it waits as messages do for which nothing is posted, and no later message or receive overtakes it.
+///
+/// Beside what every call refuses there are [`Misuse::NoCapability`](crate::Misuse::NoCapability),
+/// [`Misuse::TooManySegments`](crate::Misuse::TooManySegments) for more than one buffer,
+/// [`Misuse::Invalid`](crate::Misuse::Invalid) for none, and [`Misuse::Flags`](crate::Misuse::Flags) for a tagged receive,
+/// which does not have this, or together with the flags above.
+///
+/// ```
+/// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags};
+/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, ReadError};
+///
+/// # let fabric = Fabric::new();
+/// # let info = &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None)?[0];
+/// # let domain = fabric.domain(info)?;
+/// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
+/// # let endpoint = domain.endpoint(info)?;
+/// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+/// # endpoint.bind_av(&av)?;
+/// # endpoint.enable()?;
+/// # let own = av.insert(&[endpoint.name()?]).remove(0)?;
+/// // One buffer, with the context 1, and three messages to itself. The third leaves less than 16 bytes.
+/// endpoint.set_min_multi_recv_bytes(16);
+/// endpoint.recv_multi(BytesMut::zeroed(32), FabricAddress::UNSPECIFIED, 1)?;
+/// for message in ["one", "two", "and three"] {
+///     endpoint.send(Bytes::from_static(message.as_bytes()), own, 2)?;
+/// }
+/// let mut messages = Vec::new();
+/// let unused = loop {
+///     let completion = match cq.read() {
+///         Ok(completion) if completion.context == 1 => completion,
+///         Ok(_) | Err(ReadError::Empty) => continue,
+///         Err(error) => panic!("{error}: {:?}", cq.read_error()),
+///     };
+///     match completion.buffer {
+///         Buffer::Received(message) => messages.push(message),
+///         Buffer::ReceivedLast(last) => {
+///             messages.push(last.message);
+///             break last.unused;
+///         }
+///         Buffer::Unused(unused) => break unused,
+///         other => unreachable!("{other:?}"),
+///     }
+/// };
+/// assert_eq!(messages, [&b"one"[..], &b"two"[..], &b"and three"[..]]);
+/// assert!(unused.len() < 16);
+/// # Ok::<(), homespun::Error>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct RecvMsg {
     /// Where the message goes, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each up to its length.
@@ -216,14 +290,15 @@ impl Endpoint {
             .map_err(|rejected| unsent_vector(rejected).map(back))
     }
 
-    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV` alone.
+    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV` alone. Where
+    /// the endpoint's default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
     pub fn recv(
         &self,
         buffer: BytesMut,
         from: FabricAddress,
         context: u64,
     ) -> Result<(), Rejected<BytesMut>> {
-        self.receive_destination(Destination::owned(buffer), from, None, context, None).map_err(unfilled)
+        self.receive_by_default(Destination::owned(buffer), from, context).map_err(unfilled)
     }
 
     /// Receives a message into several buffers in order: `fi_recvv`.
@@ -234,7 +309,19 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), Rejected<Vec<BytesMut>>> {
         let destination = Destination::owned_vector(buffers)?;
-        self.receive_destination(destination, from, None, context, None).map_err(unfilled_vector)
+        self.receive_by_default(destination, from, context).map_err(unfilled_vector)
+    }
+
+    /// Receives messages into `buffer[..buffer.len()]` until little room is left there: `fi_recvmsg` with `FI_MULTI_RECV`,
+    /// which [`RecvMsg`] tells of.
+    pub fn recv_multi(
+        &self,
+        buffer: BytesMut,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<BytesMut>> {
+        let flags = self.rx_op_flags() | OpFlags::MULTI_RECV;
+        self.receive_multi(Destination::owned(buffer), from, None, context, flags).map_err(unfilled)
     }
 
     /// Receives a message whose tag equals `tag` in all bits that are not set in `ignore`: `fi_trecv`.
@@ -279,6 +366,9 @@ impl Endpoint {
         let destination = Destination::owned_vector(buffers).map_err(|rejected| rejected.map(back))?;
         match claimed {
             Some((pump, post)) => pump.receive_claimed(post, destination),
+            None if flags.contains(OpFlags::MULTI_RECV) => {
+                self.receive_multi(destination, from, tagged, context, flags)
+            }
             None => self.receive_destination(destination, from, tagged, context, Some(flags)),
         }
         .map_err(|rejected| unfilled_vector(rejected).map(back))

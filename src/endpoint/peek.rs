@@ -55,7 +55,7 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<Option<(&dyn Drive, ReceivePost)>, Error> {
-        let (pump, post) = self.receive(from, tagged, context, Some(flags - ARRIVED_FLAGS))?;
+        let (pump, post) = self.receive(from, tagged, context, flags - ARRIVED_FLAGS)?;
         match Deed::of(flags)? {
             Deed::Peek(then) => pump.peek(post, then)?,
             Deed::Receive => return Ok(Some((pump, post))),

@@ -7,7 +7,9 @@ use homespun_engine::operation::Level;
 use homespun_engine::rejected::Rejected;
 
 use super::peek::ARRIVED_FLAGS;
-use super::{Enabled, Endpoint, RECEIVE_FLAGS, SEND_FLAGS, SEND_LEVELS, check_flags, level_of};
+use super::{
+    Enabled, Endpoint, RECEIVE_FLAGS, RECEIVE_KINDS, SEND_FLAGS, SEND_LEVELS, check_flags, level_of,
+};
 use crate::av::FabricAddress;
 use crate::pump::{Drive, ReceivePost, SendPost};
 
@@ -40,8 +42,9 @@ pub struct RecvMsgRaw<'a> {
     pub tagged: Option<(u64, u64)>,
     /// Given back in the completion.
     pub context: u64,
-    /// `None` for the endpoint's default flags; otherwise exactly these. Those about a message that has arrived already are
-    /// told at [`RecvMsg`](super::RecvMsg); with `PEEK` or `DISCARD` the segments are not used.
+    /// `None` for the endpoint's default flags; otherwise exactly these. Those about a message that has arrived already, and
+    /// for many messages in one buffer, are told at [`RecvMsg`](super::RecvMsg); with `PEEK` or `DISCARD` the segments are
+    /// not used.
     pub flags: Option<OpFlags>,
 }
 
@@ -78,30 +81,55 @@ impl Endpoint {
     ///
     /// Every segment must be initialised memory that nothing else reads or writes until the operation's completion was
     /// read or the endpoint was closed. With selective completion and no completion of its own it must stay so until
-    /// the endpoint is closed.
+    /// the endpoint is closed. A multi-receive buffer is the endpoint's until its release was read
+    /// ([`CompletionFlags::MULTI_RECV`](homespun_engine::flags::CompletionFlags::MULTI_RECV)), except for the messages
+    /// whose completions were: they may be read where they lie, and changed.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &RecvMsgRaw<'_>) -> Result<(), Error> {
-        if let Some(flags) = receive.flags.filter(|flags| flags.intersects(ARRIVED_FLAGS)) {
-            let RecvMsgRaw { segments, from, tagged, context, .. } = *receive;
-            let Some((pump, post)) = self.look_at_arrived(from, tagged, context, flags)? else {
-                return Ok(());
-            };
-            // SAFETY: as below.
-            let destination = unsafe { Destination::raw(segments)? };
-            return Ok(pump.receive_claimed(post, destination)?);
+        let flags = receive.flags.unwrap_or_else(|| self.rx_op_flags());
+        if flags.intersects(RECEIVE_KINDS) {
+            // SAFETY: what is asked of the caller is the same.
+            return unsafe { self.post_special_receive(receive) };
         }
         // SAFETY: the caller promises what `Room::raw` and `Destination::raw` ask for: the engine ends the operation before
         // its completion can be read, and is dropped when the endpoint is closed.
         unsafe {
             if let [segment] = receive.segments {
                 let room = Room::raw(*segment)?;
-                let (pump, post) =
-                    self.receive(receive.from, receive.tagged, receive.context, receive.flags)?;
+                let (pump, post) = self.receive(receive.from, receive.tagged, receive.context, flags)?;
                 pump.post_receive_into(post, room)
             } else {
                 let destination = Destination::raw(receive.segments)?;
-                let RecvMsgRaw { from, tagged, context, flags, .. } = *receive;
-                Ok(self.receive_destination(destination, from, tagged, context, flags)?)
+                let RecvMsgRaw { from, tagged, context, .. } = *receive;
+                Ok(self.receive_destination(destination, from, tagged, context, Some(flags))?)
+            }
+        }
+    }
+
+    /// Posts a receive whose flags, or the endpoint's default ones, have some of [`RECEIVE_KINDS`].
+    ///
+    /// # Safety
+    ///
+    /// As [`post_receive`](Self::post_receive).
+    #[cold]
+    unsafe fn post_special_receive(&self, receive: &RecvMsgRaw<'_>) -> Result<(), Error> {
+        let RecvMsgRaw { segments, from, tagged, context, flags } = *receive;
+        // SAFETY: the caller promises what is asked for, and the engine keeps to it as for any receive.
+        let destination = || unsafe { Destination::raw(segments) };
+        match flags {
+            Some(flags) if flags.intersects(ARRIVED_FLAGS) => {
+                match self.look_at_arrived(from, tagged, context, flags)? {
+                    Some((pump, post)) => Ok(pump.receive_claimed(post, destination()?)?),
+                    None => Ok(()),
+                }
+            }
+            // What is only the default is not refused where it has no meaning.
+            None if tagged.is_some() => {
+                Ok(self.receive_destination(destination()?, from, tagged, context, None)?)
+            }
+            flags => {
+                let flags = flags.unwrap_or_else(|| self.rx_op_flags());
+                Ok(self.receive_multi(destination()?, from, tagged, context, flags)?)
             }
         }
     }
@@ -198,6 +226,8 @@ impl Endpoint {
         context: u64,
         flags: Option<OpFlags>,
     ) -> Result<(), Rejected<Destination>> {
+        // What the endpoint has by default is for many messages only where they are not tagged.
+        let flags = flags.unwrap_or_else(|| self.rx_op_flags() - OpFlags::MULTI_RECV);
         match self.receive(from, tagged, context, flags) {
             Ok((pump, post)) => pump.post_receive(post, destination),
             Err(error) => Err(Rejected { error, buffer: destination }),
@@ -211,10 +241,9 @@ impl Endpoint {
         from: FabricAddress,
         tagged: Option<(u64, u64)>,
         context: u64,
-        flags: Option<OpFlags>,
+        flags: OpFlags,
     ) -> Result<(&dyn Drive, ReceivePost), Error> {
         let (pump, enabled) = self.shared.driven()?;
-        let flags = flags.unwrap_or_else(|| self.rx_op_flags());
         check_flags(flags, RECEIVE_FLAGS)?;
         let kind = if tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
         self.shared.check_caps(kind | Caps::RECV)?;

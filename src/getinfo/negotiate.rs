@@ -24,14 +24,19 @@ const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::RECV)
     .union(Caps::FENCE)
     .union(Caps::SOURCE)
-    .union(Caps::DIRECTED_RECV);
+    .union(Caps::DIRECTED_RECV)
+    .union(Caps::MULTI_RECV);
 
 /// The capabilities that concern the transmit side.
 const TX_CAPS: Caps = Caps::MSG.union(Caps::TAGGED).union(Caps::SEND).union(Caps::FENCE);
 
 /// The capabilities that concern the receive side.
-const RX_CAPS: Caps =
-    Caps::MSG.union(Caps::TAGGED).union(Caps::RECV).union(Caps::SOURCE).union(Caps::DIRECTED_RECV);
+const RX_CAPS: Caps = Caps::MSG
+    .union(Caps::TAGGED)
+    .union(Caps::RECV)
+    .union(Caps::SOURCE)
+    .union(Caps::DIRECTED_RECV)
+    .union(Caps::MULTI_RECV);
 
 /// The flags that transmit operations may have by default.
 const TX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
@@ -43,7 +48,7 @@ const TX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::MATCH_COMPLETE);
 
 /// The flags that receives may have by default.
-const RX_OP_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE);
+const RX_OP_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE).union(OpFlags::MULTI_RECV);
 
 /// The size of remote completion data in bytes.
 const CQ_DATA_BYTES: usize = 8;
@@ -99,6 +104,10 @@ fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
     let mut caps = with_directions(asked, Caps::SEND | Caps::RECV) | reach(provider);
     // A fence costs those who use none nothing.
     caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.contains(Caps::SEND));
+    // Nor does a multi-receive buffer, which is for untagged messages alone.
+    let has_buffers = caps.contains(Caps::MSG | Caps::RECV);
+    require(has_buffers || !asked.contains(Caps::MULTI_RECV), "FI_MULTI_RECV without receiving FI_MSG")?;
+    caps.set(Caps::MULTI_RECV, has_buffers);
     Ok(caps)
 }
 
@@ -111,14 +120,13 @@ fn with_directions(asked: Caps, possible: Caps) -> Caps {
 
 /// Names the first of some capabilities that homespun lacks.
 fn lacking(missing: Caps) -> &'static str {
-    const NAMES: [(Caps, &str); 11] = [
+    const NAMES: [(Caps, &str); 10] = [
         (Caps::RMA, "the capability FI_RMA"),
         (Caps::ATOMIC, "the capability FI_ATOMIC"),
         (Caps::READ, "the capability FI_READ"),
         (Caps::WRITE, "the capability FI_WRITE"),
         (Caps::REMOTE_READ, "the capability FI_REMOTE_READ"),
         (Caps::REMOTE_WRITE, "the capability FI_REMOTE_WRITE"),
-        (Caps::MULTI_RECV, "the capability FI_MULTI_RECV"),
         (Caps::HMEM, "the capability FI_HMEM"),
         (Caps::SOURCE_ERR, "the capability FI_SOURCE_ERR"),
         (Caps::LOCAL_COMM, "the capability FI_LOCAL_COMM"),
@@ -157,6 +165,8 @@ fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Mis
 fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     require(caps.contains(asked.caps), "receive capabilities that the endpoint has")?;
     require(RX_OP_FLAGS.contains(asked.op_flags), "these default flags of receives")?;
+    let needs_buffers = asked.op_flags.contains(OpFlags::MULTI_RECV);
+    require(!needs_buffers || caps.contains(Caps::MULTI_RECV), "FI_MULTI_RECV without receiving FI_MSG")?;
     require(Order::SAS.contains(asked.msg_order), "a receive order beyond send after send")?;
     require(asked.comp_order.is_empty(), "ordered receive completions")?;
     require(asked.size_ops <= DEPTH_MAX_OPS, "a deeper receive queue")?;

@@ -93,6 +93,11 @@ impl Taker {
         }
     }
 
+    /// Whether it takes many messages.
+    fn is_buffer(self, history: &History) -> bool {
+        matches!(self, Taker::Receive(receive) if history.receives[receive].buffer.is_some())
+    }
+
     /// The last moment at which something may have been posted that came before it. A receive is there from its posting
     /// on; a peek may have looked later.
     fn decided_at(self, history: &History) -> u64 {
@@ -117,6 +122,8 @@ fn ends(history: &History, promise: Promise) {
         assert!(result.is_ok() || send.cancelled || may_fail, "send {identity} failed: {result:?}");
     }
     for (number, receive) in history.receives.iter().enumerate() {
+        let has_lost = receive.buffer.as_ref().is_some_and(|buffer| buffer.has_lost);
+        assert!(!has_lost || promise == Promise::WhatWasAcknowledged, "receive {number} lost: {receive:?}");
         if !matches!(receive.ended, Some(ReceiveEnd::Broken(_))) {
             continue;
         }
@@ -142,7 +149,12 @@ fn ends(history: &History, promise: Promise) {
 
 fn receives_take_what_they_accept(history: &History) {
     for (number, receive) in history.receives.iter().enumerate() {
-        if let Some(ReceiveEnd::Took(message)) = receive.ended {
+        let single = match receive.ended {
+            Some(ReceiveEnd::Took(message)) => Some(message),
+            _ => None,
+        };
+        let many = receive.buffer.iter().flat_map(|buffer| &buffer.took).copied();
+        for message in many.chain(single) {
             let send = &history.sends[message];
             assert!(receive.accepts(send), "receive {number}, {receive:?}, took {send:?}");
         }
@@ -316,10 +328,12 @@ fn messages_do_not_overtake(history: &History) {
                 for found_by in Taker::of(history, later).into_iter().chain(looks) {
                     if found_by.accepts(history, first) {
                         let before = Taker::of(history, earlier);
+                        let is_one_buffer = |before| before == found_by && found_by.is_buffer(history);
                         assert!(
-                            before.is_some_and(
-                                |before| before.posted_at(history) < found_by.decided_at(history)
-                            ),
+                            before.is_some_and(|before| {
+                                is_one_buffer(before)
+                                    || before.posted_at(history) < found_by.decided_at(history)
+                            }),
                             "message {later} overtook message {earlier}: {found_by:?} found it"
                         );
                     }

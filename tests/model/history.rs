@@ -95,12 +95,25 @@ pub(crate) struct ReceiveOp {
     /// An attempt to cancel it came too late, so it ends by itself.
     pub(crate) too_late_to_cancel: bool,
     pub(crate) ended: Option<ReceiveEnd>,
+    /// What there is besides, if it takes many messages.
+    pub(crate) buffer: Option<BufferOp>,
+}
+
+/// A receive that takes many messages, until it is released.
+#[derive(Debug)]
+pub(crate) struct BufferOp {
+    pub(crate) min_free_bytes: usize,
+    pub(crate) took: Vec<usize>,
+    /// A message was lost in the middle.
+    pub(crate) has_lost: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReceiveEnd {
     /// It was given the message with this identity, or as much of it as there was room for.
     Took(usize),
+    /// It has taken as many messages as it could.
+    Released,
     Cancelled,
     /// Its sender was lost, in the middle of a message or as the only one who could have sent one.
     Broken(Errno),

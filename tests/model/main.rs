@@ -4,6 +4,7 @@
 //! [checked](check). A failure prints the program, shrunk as far as it still fails; the transport's seed is part of it.
 //! The environment variable `PROPTEST_CASES` sets how many programs each test runs.
 
+mod buffers;
 mod check;
 mod history;
 mod program;

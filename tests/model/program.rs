@@ -27,6 +27,9 @@ pub(crate) struct Program {
     pub(crate) with_matches: bool,
     /// Whether fences are fences.
     pub(crate) with_fences: bool,
+    /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled: then there is only one
+    /// way in which they can be matched.
+    pub(crate) is_stream: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -46,6 +49,13 @@ pub(crate) enum Step {
         from: Option<usize>,
         len_bytes: usize,
         in_pieces: bool,
+    },
+    /// Posts a buffer that takes many messages.
+    ReceiveMany {
+        at: usize,
+        from: Option<usize>,
+        len_bytes: usize,
+        min_free_bytes: usize,
     },
     /// Looks for a tagged message that has arrived already. Needs remote data, which says whose it is.
     Peek {
@@ -125,9 +135,10 @@ pub(crate) enum Accidents {
 
 pub(crate) fn program(accidents: Accidents) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
+    let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
     let steps = prop::collection::vec(step(accidents), 1..60);
-    (any::<u64>(), 2..=3_usize, prop::bool::weighted(0.7), depths, waits(accidents), steps).prop_map(
-        |(seed, parties, with_data, (cq_depth_entries, depth_ops), waits, steps)| {
+    (any::<u64>(), 2..=3_usize, kinds, depths, waits(accidents), steps).prop_map(
+        |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, steps)| {
             let (unexpected_bytes, with_matches, with_fences) = waits;
             Program {
                 seed,
@@ -138,6 +149,7 @@ pub(crate) fn program(accidents: Accidents) -> impl Strategy<Value = Program> {
                 unexpected_bytes,
                 with_matches,
                 with_fences,
+                is_stream,
                 steps,
             }
         },
@@ -165,6 +177,9 @@ fn step(accidents: Accidents) -> BoxedStrategy<Step> {
         ),
         7 => (at(), tagged(), from(), len_bytes(), any::<bool>()).prop_map(
             |(at, tagged, from, len_bytes, in_pieces)| Step::Receive { at, tagged, from, len_bytes, in_pieces }
+        ),
+        3 => (at(), from(), buffer_bytes(), 0..100_usize).prop_map(
+            |(at, from, len_bytes, min_free_bytes)| Step::ReceiveMany { at, from, len_bytes, min_free_bytes }
         ),
         4 => (at(), tag_and_mask(), from(), select(vec![Then::Leave, Then::Claim, Then::Discard])).prop_map(
             |(at, tagged, from, then)| Step::Peek { at, tagged, from, then }
@@ -229,4 +244,9 @@ fn len_bytes() -> impl Strategy<Value = usize> {
         1 => 8186..8198_usize,
         1 => 60_000..LEN_MAX_BYTES,
     ]
+}
+
+/// Room for a few messages.
+fn buffer_bytes() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => 0..300_usize, 2 => 300..9000_usize, 1 => 60_000..2 * LEN_MAX_BYTES]
 }

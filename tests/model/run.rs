@@ -93,11 +93,24 @@ impl Runner<'_> {
     fn step(&mut self, step: &Step) {
         let count = self.parties.len();
         match *step {
+            Step::Send { len_bytes, call, fenced, .. } if self.program.is_stream => {
+                self.send(0, 1, None, len_bytes, call, fenced);
+            }
+            Step::Receive { len_bytes, in_pieces, .. } if self.program.is_stream => {
+                self.receive(1, None, None, len_bytes, in_pieces);
+            }
+            Step::ReceiveMany { len_bytes, min_free_bytes, .. } if self.program.is_stream => {
+                self.receive_many(1, None, len_bytes, min_free_bytes);
+            }
+            Step::Cancel { .. } if self.program.is_stream => {}
             Step::Send { from, to, tag, len_bytes, call, fenced } => {
                 self.send(from % count, to % count, tag, len_bytes, call, fenced);
             }
             Step::Receive { at, tagged, from, len_bytes, in_pieces } => {
                 self.receive(at % count, tagged, from.map(|from| from % count), len_bytes, in_pieces);
+            }
+            Step::ReceiveMany { at, from, len_bytes, min_free_bytes } => {
+                self.receive_many(at % count, from.map(|from| from % count), len_bytes, min_free_bytes);
             }
             Step::Peek { at, tagged, from, then } => {
                 self.peek(at % count, tagged, from.map(|from| from % count), then);
@@ -133,7 +146,7 @@ impl Runner<'_> {
     }
 
     /// The least that a message, and room for it, must have.
-    fn at_least(&self, len_bytes: usize) -> usize {
+    pub(crate) fn at_least(&self, len_bytes: usize) -> usize {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
 
@@ -224,6 +237,7 @@ impl Runner<'_> {
             cancelled: false,
             too_late_to_cancel: false,
             ended: None,
+            buffer: None,
         });
     }
 
@@ -410,6 +424,9 @@ impl Runner<'_> {
     fn receive_ended(&mut self, who: Who, receive: usize, ended: &Ended) {
         let Some(posted) = self.history.receives.get(receive) else { panic!("receive {receive} is unknown") };
         assert_eq!((posted.at, posted.ended), (who, None), "receive {receive} ended again, with {ended:?}");
+        if posted.buffer.is_some() {
+            return self.buffer_told(who, receive, ended);
+        }
         let end = match self.taken(who, posted.len_bytes, ended) {
             Ok(message) => {
                 self.history.arrived(message, Arrived::Received(receive));
@@ -535,7 +552,7 @@ impl Runner<'_> {
         let mut flags = CompletionFlags::RECV;
         flags |= if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
         flags.set(CompletionFlags::REMOTE_CQ_DATA, with_data);
-        assert_eq!(completion.flags, flags);
+        assert_eq!(completion.flags - CompletionFlags::MULTI_RECV, flags);
         assert_eq!(completion.tag, send.tag.unwrap_or(0));
         assert_eq!(completion.data, if with_data { identity as u64 } else { 0 });
         assert_eq!(send.to, who.place, "message {identity} was for somebody else");
@@ -553,7 +570,7 @@ pub(crate) fn broken(error: &OperationError) -> Errno {
 }
 
 /// The only sender that is wanted.
-fn source(from: Option<usize>) -> FabricAddress {
+pub(crate) fn source(from: Option<usize>) -> FabricAddress {
     from.map_or(FabricAddress::UNSPECIFIED, |from| FabricAddress(from as u64))
 }
 

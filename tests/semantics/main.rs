@@ -15,6 +15,7 @@ mod failures;
 mod fence;
 mod levels;
 mod misuse;
+mod multi_receive;
 mod naming;
 mod ordering;
 mod overrun;
@@ -146,6 +147,25 @@ macro_rules! tests_of_parties {
                 whoever_has_claimed_a_message_may_close
                 a_look_has_a_place_among_the_receives_and_gives_it_back
                 messages_to_oneself_can_be_looked_at;
+            multi_receive:
+                messages_share_a_buffer_in_the_order_of_their_posting
+                one_buffer_after_another_takes_a_stream
+                messages_from_everybody_go_into_one_buffer
+                what_came_before_goes_into_the_buffer
+                a_message_that_does_not_fit_goes_on
+                a_message_longer_than_the_whole_buffer_is_cut
+                the_minimum_is_that_of_the_time_of_posting
+                formats_tell_where_a_message_lies_or_do_not
+                only_the_release_of_a_silent_buffer_is_heard
+                a_cancelled_buffer_is_released_with_an_error
+                a_directed_buffer_ends_with_its_sender
+                a_buffer_takes_nothing_while_the_queue_is_full
+                a_buffer_may_overrun_a_queue_that_nothing_protects
+                a_buffer_is_not_written_to_after_its_endpoint_was_closed
+                a_match_is_told_of_when_the_buffer_has_the_message
+                a_buffer_takes_messages_to_oneself
+                many_messages_may_be_the_default
+                what_a_buffer_cannot_be;
             credit:
                 a_flood_waits_with_its_sender
                 a_flood_goes_on_as_it_is_received

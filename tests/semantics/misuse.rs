@@ -108,7 +108,10 @@ pub(crate) fn an_address_that_is_not_known(net: &Net) {
 
 pub(crate) fn flags_that_do_not_belong_here(net: &Net) {
     let (alice, bob) = net.pair();
-    let nowhere = [OpFlags::MULTI_RECV, OpFlags::COMMIT_COMPLETE, OpFlags::from_bits_retain(1)];
+    let nowhere = [OpFlags::COMMIT_COMPLETE, OpFlags::from_bits_retain(1)];
+    let many = SendMsg { flags: OpFlags::MULTI_RECV, to: alice.peer(), ..SendMsg::default() };
+    assert_eq!(alice.endpoint.sendmsg(many), Err(Misuse::Flags(OpFlags::MULTI_RECV.bits()).into()));
+    assert_eq!(errno(alice.endpoint.set_tx_op_flags(OpFlags::MULTI_RECV)), Errno::EBADFLAGS);
     for flags in nowhere.into_iter().chain([OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD]) {
         let send = SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..SendMsg::default() };
         assert_eq!(alice.endpoint.sendmsg(send), Err(Misuse::Flags(flags.bits()).into()));
@@ -127,7 +130,7 @@ pub(crate) fn flags_that_do_not_belong_here(net: &Net) {
 }
 
 pub(crate) fn capabilities_that_are_not_there(net: &Net) {
-    let base = net.info.caps - Caps::MSG - Caps::TAGGED - Caps::SEND - Caps::RECV;
+    let base = net.info.caps - Caps::MSG - Caps::TAGGED - Caps::SEND - Caps::RECV - Caps::MULTI_RECV;
     let open = |caps: Caps| net.open(Setup { caps: base | caps, ..Setup::default() });
     let messages = open(Caps::MSG | Caps::SEND | Caps::RECV);
     let tagged = open(Caps::TAGGED | Caps::SEND | Caps::RECV);
@@ -141,6 +144,8 @@ pub(crate) fn capabilities_that_are_not_there(net: &Net) {
     assert_eq!(messages.endpoint.trecv(room(8), ANY, 1, 0, 1), cannot("TAGGED"));
     assert_eq!(tagged.endpoint.send(payload(1, 8), own, 1), cannot("MSG"));
     assert_eq!(tagged.endpoint.recv(room(8), ANY, 1), cannot("MSG"));
+    assert_eq!(tagged.endpoint.recv_multi(room(8), ANY, 1), cannot("MSG"));
+    assert_eq!(tagged.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV), cannot("MULTI_RECV"));
 
     let (sender, receiver) = (open(Caps::MSG | Caps::SEND), open(Caps::MSG | Caps::RECV));
     sender.meet(&receiver);

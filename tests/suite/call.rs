@@ -2,7 +2,7 @@
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
-use homespun::{Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError};
+use homespun::{Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError, SegmentMut};
 use serde::{Deserialize, Serialize};
 
 use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
@@ -32,6 +32,21 @@ pub(super) enum Call {
     Taken {
         context: u64,
         len_bytes: usize,
+    },
+    /// A message in a raw multi-receive buffer. Answered by [`Answer::Bytes`].
+    Within {
+        context: u64,
+        #[serde(with = "form::segment")]
+        place: SegmentMut,
+    },
+    /// All of the memory of a raw receive whose endpoint is closed. Answered by [`Answer::Bytes`].
+    Contents {
+        context: u64,
+    },
+    /// Answered by [`Answer::Size`].
+    MinMultiRecv,
+    SetMinMultiRecv {
+        bytes: usize,
     },
     Cancel {
         context: u64,
@@ -84,6 +99,7 @@ pub(super) enum Answer {
         format: Option<CqFormat>,
     },
     Bytes(Vec<u8>),
+    Size(usize),
     Text(String),
     Flags(#[serde(with = "form::bits")] OpFlags),
     Ended(Option<EndedForm>),
@@ -166,6 +182,8 @@ pub(super) enum ReceiveBy {
     Vector,
     /// `fi_recvmsg`, `fi_trecvmsg`.
     Message,
+    /// `fi_recvmsg` for many messages.
+    Multi,
 }
 
 impl SendCall {
@@ -211,6 +229,10 @@ impl ReceiveCall {
                 None => endpoint.recvv(buffers, from, context)?,
                 Some((tag, ignore)) => endpoint.trecvv(buffers, from, tag, ignore, context)?,
             },
+            ReceiveBy::Multi => {
+                let buffer = buffers.into_iter().next().expect("a multi-receive has a single buffer");
+                endpoint.recv_multi(buffer, from, context)?;
+            }
             ReceiveBy::Message => endpoint.recvmsg(RecvMsg { buffers, from, tagged, context, flags })?,
         }
         Ok(())

@@ -7,7 +7,7 @@ use homespun::info::ResourceManagement;
 use homespun::transport::LinkError;
 use homespun::{
     Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
-    FabricAddress, Misuse, OperationError, ReadError,
+    FabricAddress, Misuse, OperationError, ReadError, ReceivedLast, SegmentMut,
 };
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,15 @@ travels_as! { rooms: Vec<BytesMut>, Vec<usize>,
 |rooms| rooms.iter().map(BytesMut::len).collect(),
 |lens_bytes| lens_bytes.into_iter().map(payload::room).collect() }
 
+// Of use to the process that it comes from alone.
+travels_as! { segment: SegmentMut, (usize, usize),
+|segment| (segment.address.addr(), segment.len_bytes),
+|(address, len_bytes)| SegmentMut { address: std::ptr::without_provenance_mut(address), len_bytes } }
+
+travels_as! { received_last: Box<ReceivedLast>, (BytesMut, BytesMut),
+|last| (last.message.clone(), last.unused.clone()),
+|(message, unused)| Box::new(ReceivedLast { message, unused }) }
+
 // By its place in the list of those that reach other processes.
 travels_as! { transport: Transport, usize,
 |transport| {
@@ -146,6 +155,9 @@ enum BufferForm {
     SentVector(Vec<Bytes>),
     Received(BytesMut),
     ReceivedVector(Vec<BytesMut>),
+    Within(#[serde(with = "segment")] SegmentMut),
+    Unused(BytesMut),
+    ReceivedLast(#[serde(with = "received_last")] Box<ReceivedLast>),
 }
 
 #[derive(Serialize, Deserialize)]

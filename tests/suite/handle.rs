@@ -9,7 +9,7 @@ use homespun::flags::OpFlags;
 use homespun::info::Info;
 use homespun::{
     Address, AddressVector, Bytes, BytesMut, Completion, CompletionError, CompletionQueue, CqFormat, Error,
-    FabricAddress, ReadError,
+    FabricAddress, ReadError, SegmentMut,
 };
 
 use super::call::{
@@ -159,6 +159,15 @@ impl Endpoint {
         self.post_receive(ReceiveBy::Single, vec![buffer], from, None, context)
     }
 
+    pub(crate) fn recv_multi(
+        &self,
+        buffer: BytesMut,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post_receive(ReceiveBy::Multi, vec![buffer], from, None, context)
+    }
+
     pub(crate) fn recvv(
         &self,
         buffers: Vec<BytesMut>,
@@ -240,6 +249,25 @@ impl Endpoint {
             EndpointPlace::Here(endpoint) => endpoint.set_rx_op_flags(flags),
             EndpointPlace::There { worker, .. } => {
                 worker.ask_done(&Call::SetOpFlags(Direction::Receive, flags))
+            }
+        }
+    }
+
+    pub(crate) fn min_multi_recv_bytes(&self) -> usize {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => endpoint.min_multi_recv_bytes(),
+            EndpointPlace::There { worker, .. } => match worker.ask(&Call::MinMultiRecv) {
+                Answer::Size(bytes) => bytes,
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    pub(crate) fn set_min_multi_recv_bytes(&self, bytes: usize) {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => endpoint.set_min_multi_recv_bytes(bytes),
+            EndpointPlace::There { worker, .. } => {
+                worker.ask_done(&Call::SetMinMultiRecv { bytes }).expect("any number will do");
             }
         }
     }
@@ -444,14 +472,43 @@ impl Room {
     /// What was received, after its completion was read. Fails if memory beyond the room was touched.
     #[track_caller]
     pub(crate) fn taken(self, completion: &Completion) -> Vec<u8> {
-        let (worker, context) = match self {
-            Room::Here(room) => return room.taken(completion.context, completion.len_bytes),
+        self.released(completion.context, completion.len_bytes)
+    }
+
+    /// As [`taken`](Self::taken), of a multi-receive buffer that was released and is used up to here.
+    #[track_caller]
+    pub(crate) fn released(self, context: u64, used_bytes: usize) -> Vec<u8> {
+        let (worker, own_context) = match self {
+            Room::Here(room) => return room.taken(context, used_bytes),
             Room::There { worker, context } => (worker, context),
         };
-        assert_eq!(completion.context, context, "the completion of another operation");
-        match worker.ask(&Call::Taken { context, len_bytes: completion.len_bytes }) {
-            Answer::Bytes(bytes) => bytes,
-            other => panic!("{other:?}"),
+        assert_eq!(context, own_context, "the completion of another operation");
+        bytes(worker.ask(&Call::Taken { context, len_bytes: used_bytes }))
+    }
+
+    /// A message in a multi-receive buffer, after its completion was read.
+    #[track_caller]
+    pub(crate) fn within(&self, place: SegmentMut) -> Vec<u8> {
+        match self {
+            Room::Here(room) => room.within(place),
+            Room::There { worker, context } => bytes(worker.ask(&Call::Within { context: *context, place })),
         }
+    }
+
+    /// All of the memory, after the endpoint was closed.
+    #[track_caller]
+    pub(crate) fn contents(&self) -> Vec<u8> {
+        match self {
+            Room::Here(room) => room.contents(),
+            Room::There { worker, context } => bytes(worker.ask(&Call::Contents { context: *context })),
+        }
+    }
+}
+
+#[track_caller]
+fn bytes(answer: Answer) -> Vec<u8> {
+    match answer {
+        Answer::Bytes(bytes) => bytes,
+        other => panic!("{other:?}"),
     }
 }

@@ -51,6 +51,7 @@ pub(crate) fn received(buffer: &Buffer) -> Vec<u8> {
     match buffer {
         Buffer::Received(bytes) => bytes.to_vec(),
         Buffer::ReceivedVector(buffers) => buffers.concat(),
+        Buffer::ReceivedLast(last) => last.message.to_vec(),
         other => panic!("not the buffer of a receive: {other:?}"),
     }
 }

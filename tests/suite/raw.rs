@@ -68,6 +68,28 @@ impl RawRoom {
         Ok(RawRoom { pieces, context })
     }
 
+    /// A message in a multi-receive buffer, of which the completion was read. Fails if it lies elsewhere.
+    #[track_caller]
+    pub(crate) fn within(&self, place: SegmentMut) -> Vec<u8> {
+        let [piece] = self.pieces[..] else { panic!("a multi-receive buffer has one piece") };
+        let offset = place.address.addr().wrapping_sub(piece.address.addr());
+        let is_inside = offset.checked_add(place.len_bytes).is_some_and(|end| end <= piece.len_bytes);
+        assert!(is_inside, "{place:?} is not in {piece:?}");
+        // SAFETY: it lies in the piece, which was leaked by `post`. The message has been completed, says the caller, and
+        // no other uses these bytes.
+        unsafe { std::slice::from_raw_parts(piece.address.add(offset), place.len_bytes) }.to_vec()
+    }
+
+    /// All of the memory, after the endpoint was closed.
+    pub(crate) fn contents(&self) -> Vec<u8> {
+        let whole = self.pieces.iter().map(|piece| {
+            // SAFETY: the piece and its guard are one allocation, leaked by `post`; the endpoint is closed, says the
+            // caller, so nothing writes there any more.
+            unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) }
+        });
+        whole.collect::<Vec<_>>().concat()
+    }
+
     /// What was received, after its completion, with this context and length, was read. Fails if memory beyond the room was touched.
     #[track_caller]
     pub(crate) fn taken(self, context: u64, len_bytes: usize) -> Vec<u8> {

@@ -185,6 +185,18 @@ impl Host {
                 let room = self.rooms.remove(&context).expect("a raw receive of this context");
                 return Answer::Bytes(room.taken(context, len_bytes));
             }
+            Call::Within { context, place } => {
+                return Answer::Bytes(
+                    self.rooms.get(&context).expect("a raw receive of this context").within(place),
+                );
+            }
+            Call::Contents { context } => {
+                return Answer::Bytes(
+                    self.rooms.get(&context).expect("a raw receive of this context").contents(),
+                );
+            }
+            Call::MinMultiRecv => return Answer::Size(self.endpoint().min_multi_recv_bytes()),
+            Call::SetMinMultiRecv { bytes } => self.endpoint().set_min_multi_recv_bytes(bytes),
             Call::ReceiveRaw { lens_bytes, ignore, post } => {
                 return match RawRoom::post(self.endpoint(), &lens_bytes, ignore, post) {
                     Ok(room) => {

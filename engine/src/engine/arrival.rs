@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::completion::{Failure, Sink};
 use crate::error::OperationError;
-use crate::operation::{Receive, ReceiveId};
+use crate::operation::{Receive, ReceiveId, Role};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkEvent, LinkId, Receiver, Space};
 use crate::wire::{Awaits, Header, Message};
@@ -45,17 +45,22 @@ impl Engine {
 
     /// A receive that is in the operation table has all of its message.
     #[inline(always)]
-    fn received_at(&mut self, id: ReceiveId, source: PeerId, message: &Message, sink: &mut impl Sink) {
+    pub(super) fn received_at(
+        &mut self,
+        id: ReceiveId,
+        source: PeerId,
+        message: &Message,
+        sink: &mut impl Sink,
+    ) {
         let Some(receive) = self.receives.get_mut(id) else { return };
         if message.len_bytes > receive.destination.len_bytes() as u64 {
-            if let Some(receive) = self.receives.remove(id) {
-                self.received_too_much(receive, source, message, sink);
-            }
-            return;
+            return self.received_too_much_at(id, source, message, sink);
         }
         if receive.signalled {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
             self.reports.completed(completion, &self.peers, sink);
+        } else if receive.role == Role::Part {
+            return self.part_received(id, source, message, sink);
         }
         self.receives.remove(id);
     }
@@ -76,6 +81,23 @@ impl Engine {
         }
     }
 
+    /// A message is longer than the receive in the operation table that it was given.
+    #[cold]
+    fn received_too_much_at(
+        &mut self,
+        id: ReceiveId,
+        source: PeerId,
+        message: &Message,
+        sink: &mut impl Sink,
+    ) {
+        let Some(receive) = self.receives.remove(id) else { return };
+        let is_part = receive.role == Role::Part;
+        self.received_too_much(receive, source, message, sink);
+        if is_part {
+            self.part_failed(id, sink);
+        }
+    }
+
     /// A message is longer than the receive that it was given.
     #[cold]
     fn received_too_much(
@@ -91,9 +113,18 @@ impl Engine {
         self.reports.failed(failure, &self.peers, sink);
     }
 
-    /// The earliest posted receive that a message from `source` matches. It is posted no longer.
+    /// The earliest posted receive that a message from `source` matches, or what it is given of a multi-receive buffer. It
+    /// is posted no longer.
     #[inline(always)]
-    pub(super) fn matched(&mut self, source: PeerId, message: &Message) -> Option<ReceiveId> {
+    pub(super) fn matched(
+        &mut self,
+        source: PeerId,
+        message: &Message,
+        sink: &mut impl Sink,
+    ) -> Option<ReceiveId> {
+        if self.multi_receives.are_concerned() && message.tag.is_none() {
+            return self.matched_among_buffers(source, message, sink);
+        }
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
 
@@ -289,7 +320,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             Header::Message(message) => {
                 let cost_bytes = eager_cost_bytes(message);
                 let Some(number) = engine.admit_whole(id, message, cost_bytes, self.sink) else { return };
-                if let Some(receive_id) = engine.matched(source, message) {
+                if let Some(receive_id) = engine.matched(source, message, self.sink) {
                     engine.pass(id, cost_bytes);
                     if let Some(receive) = engine.receives.get_mut(receive_id) {
                         receive.destination.copy_in(0, payload);
@@ -326,7 +357,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                     return;
                 }
                 let number = engine.links.of(id).map_or(0, |link| link.received_messages + 1);
-                let place = match engine.matched(source, &message) {
+                let place = match engine.matched(source, &message, self.sink) {
                     Some(receive) => {
                         engine.pass(id, cost_bytes);
                         Place::Posted(receive)

@@ -77,7 +77,7 @@ impl Engine {
         if !self.admit(id, MESSAGE_COST_BYTES, sink) {
             return;
         }
-        let (place, stage) = match self.matched(source, message) {
+        let (place, stage) = match self.matched(source, message, sink) {
             Some(receive) => {
                 self.pass(id, MESSAGE_COST_BYTES);
                 (Place::Posted(receive), Stage::Pulling(remote))

@@ -19,7 +19,7 @@ use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
 use crate::limits::CONNECT_RETRIES_MAX;
-use crate::operation::{FetchId, SendId};
+use crate::operation::{FetchId, ReceiveId, Role, SendId};
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::Header;
@@ -344,13 +344,31 @@ impl Engine {
 
     /// Receives that accept messages of one peer alone, which has died, fail.
     fn fail_directed_receives(&mut self, peer: PeerId, error: &OperationError, sink: &mut impl Sink) {
-        for matching in [&mut self.untagged, &mut self.tagged] {
-            for receive in matching.take_posted_for(peer) {
-                if let Some(receive) = self.receives.remove(receive) {
-                    let failure = receive.failure(Some(peer), 0, error.clone());
-                    self.reports.failed(failure, &self.peers, sink);
-                }
+        if self.is_set_aside(false) {
+            self.fail_directed_later(peer, error);
+        } else {
+            for receive in self.untagged.take_posted_for(peer) {
+                self.fail_directed(receive, peer, error, sink);
             }
+        }
+        for receive in self.tagged.take_posted_for(peer) {
+            self.fail_directed(receive, peer, error, sink);
+        }
+    }
+
+    /// A receive that was taken out of matching fails with the only peer that it accepts messages of.
+    pub(super) fn fail_directed(
+        &mut self,
+        id: ReceiveId,
+        peer: PeerId,
+        error: &OperationError,
+        sink: &mut impl Sink,
+    ) {
+        if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
+            self.fail_buffer(id, peer, error, sink);
+        } else if let Some(receive) = self.receives.remove(id) {
+            let failure = receive.failure(Some(peer), 0, error.clone());
+            self.reports.failed(failure, &self.peers, sink);
         }
     }
 
@@ -367,8 +385,12 @@ impl Engine {
                 if let Some(receive) = self.receives.remove(id) {
                     let arrived = usize::try_from(filling.arrived_bytes).unwrap_or(usize::MAX);
                     let placed = arrived.min(receive.destination.len_bytes());
+                    let is_part = receive.role == Role::Part;
                     let failure = receive.failure(Some(source), placed, error.clone());
                     self.reports.failed(failure, &self.peers, sink);
+                    if is_part {
+                        self.part_failed(id, sink);
+                    }
                 }
             }
             Place::Unexpected(id) => self.lose(id, &filling.message, error),

@@ -7,6 +7,7 @@ mod fetches;
 mod former;
 mod incoming;
 mod links;
+mod multi_receive;
 mod peeks;
 mod reports;
 mod requests;
@@ -24,6 +25,7 @@ use self::credit::Budget;
 use self::fetches::Fetch;
 use self::former::Former;
 use self::links::{Condemned, Links};
+use self::multi_receive::MultiReceives;
 use self::peeks::Claimed;
 use self::reports::Reports;
 use self::unexpected::Unexpected;
@@ -34,7 +36,7 @@ use crate::error::{Again, Error, Misuse, OperationError};
 use crate::limits;
 use crate::matching::{Criteria, Matching};
 use crate::operation::{
-    FetchId, PeekRequest, Receive, ReceiveId, ReceiveRequest, Send, SendId, UnexpectedId,
+    FetchId, PeekRequest, Receive, ReceiveId, ReceiveRequest, Role, Send, SendId, UnexpectedId,
 };
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
@@ -76,7 +78,8 @@ impl Default for Config {
 ///
 /// - getters;
 /// - commands of the application: [`peer`](Self::peer), [`post_send`](Self::post_send),
-///   [`post_receive`](Self::post_receive), [`peek`](Self::peek), [`cancel`](Self::cancel);
+///   [`post_receive`](Self::post_receive), [`post_multi_receive`](Self::post_multi_receive), [`peek`](Self::peek),
+///   [`cancel`](Self::cancel);
 /// - input: what a transport reports to [`arrivals`](Self::arrivals);
 /// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any of these takes
 ///   completions.
@@ -115,6 +118,7 @@ pub struct Engine {
     claimed: HashMap<(bool, u64), Claimed>,
     untagged: Matching<ReceiveId, UnexpectedId>,
     tagged: Matching<ReceiveId, UnexpectedId>,
+    multi_receives: MultiReceives,
     reports: Reports,
     /// Peers with queued sends, payload that they asked for, or a partly written frame. Each is listed once.
     active: VecDeque<PeerId>,
@@ -149,6 +153,7 @@ impl Engine {
             claimed: HashMap::new(),
             untagged: Matching::new(),
             tagged: Matching::new(),
+            multi_receives: MultiReceives::default(),
             reports: Reports::default(),
             active: VecDeque::new(),
             owing: Vec::new(),
@@ -216,10 +221,16 @@ impl Engine {
         if !tagged {
             criteria = Criteria { tag: 0, ignore: u64::MAX, ..criteria };
         }
+        if self.is_set_aside(tagged) {
+            let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
+            self.post_behind(criteria, receive);
+            return Ok(());
+        }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
         match matching.take_unexpected(&criteria) {
             Some(found) => {
-                self.receive_unexpected(Receive { destination, tagged, context, signalled }, found, sink);
+                let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
+                self.receive_unexpected(receive, found, sink);
             }
             None => {
                 // Written where it stays: made elsewhere and moved, it would be read before its bytes have left the
@@ -237,8 +248,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, a
-    /// peek, else a send of which no link has taken a byte, nor told the peer of it. It ends with
+    /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, or a
+    /// multi-receive buffer that takes messages, a peek, else a send of which no link has taken a byte, nor told the peer of it. It ends with
     /// [`OperationError::Cancelled`]. Of several receives of one kind, or sends to one peer, the oldest is taken.
     ///
     /// # Errors
@@ -249,6 +260,12 @@ impl Engine {
             .into_iter()
             .flat_map(Matching::posted)
             .find(|id| self.receives.get(*id).is_some_and(|receive| receive.context == context));
+        if let Some(id) = posted
+            && self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer)
+        {
+            self.cancel_buffer(id, sink);
+            return Ok(());
+        }
         if let Some(id) = posted
             && let Some(receive) = self.receives.remove(id)
         {
@@ -278,7 +295,10 @@ impl Engine {
 
     /// Delivers completions that the sink had no room for, as far as it has room now.
     pub fn deliver_held(&mut self, sink: &mut impl Sink) {
-        self.reports.deliver_held(&self.peers, sink);
+        if self.reports.are_held() {
+            self.reports.deliver_held(&self.peers, sink);
+            self.match_set_aside(sink);
+        }
     }
 
     /// Ends all links, after the transport has been given all that [`has_unsent`](Self::has_unsent) knows of.

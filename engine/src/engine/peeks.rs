@@ -6,7 +6,7 @@ use crate::completion::{Completion, Sink};
 use crate::error::{Again, Error, Misuse, OperationError};
 use crate::flags::CompletionFlags;
 use crate::matching::Criteria;
-use crate::operation::{Found, PeekRequest, Receive, ReceiveRequest, UnexpectedId, kind};
+use crate::operation::{Found, PeekRequest, Receive, ReceiveRequest, Role, UnexpectedId, kind};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::wire::Message;
@@ -32,7 +32,8 @@ impl Engine {
         if !request.tagged {
             request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };
         }
-        if !self.look(&request, sink) {
+        // While messages are set aside for a buffer, it is not settled which this peek may see.
+        if self.is_set_aside(request.tagged) || !self.look(&request, sink) {
             self.peeks.push_back(request);
         }
         Ok(())
@@ -57,7 +58,7 @@ impl Engine {
         if self.outstanding_receives() >= self.config.rx_depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), buffer: destination });
         }
-        let receive = Receive { destination, tagged, context, signalled };
+        let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
         match self.claimed.remove(&key) {
             Some(Ok(message)) => self.receive_unexpected(receive, message, sink),
             Some(Err(error)) => self.reports.failed(receive.failure(None, 0, error), &self.peers, sink),
@@ -93,8 +94,11 @@ impl Engine {
 
     /// Ends the peeks that wait for the pass that has just received what there is.
     pub(super) fn settle_peeks(&mut self, sink: &mut impl Sink) {
-        while let Some(request) = self.peeks.pop_front() {
-            if !self.look(&request, sink) {
+        for _ in 0..self.peeks.len() {
+            let Some(request) = self.peeks.pop_front() else { return };
+            if self.is_set_aside(request.tagged) {
+                self.peeks.push_back(request);
+            } else if !self.look(&request, sink) {
                 self.peek_failed(request.tagged, request.context, OperationError::NoMessage, sink);
             }
         }

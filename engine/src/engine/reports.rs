@@ -63,14 +63,12 @@ impl Reports {
     }
 
     #[inline]
-    pub(super) fn deliver_held(&mut self, peers: &Peers, sink: &mut impl Sink) {
-        if !(self.held_sends.is_empty() && self.held_receives.is_empty()) {
-            self.deliver(peers, sink);
-        }
+    pub(super) fn are_held(&self) -> bool {
+        !(self.held_sends.is_empty() && self.held_receives.is_empty())
     }
 
     #[cold]
-    fn deliver(&mut self, peers: &Peers, sink: &mut impl Sink) {
+    pub(super) fn deliver_held(&mut self, peers: &Peers, sink: &mut impl Sink) {
         for held in [&mut self.held_sends, &mut self.held_receives] {
             while let Some(outcome) = held.pop_front() {
                 let refused = match outcome {

@@ -29,6 +29,7 @@ mod fences;
 mod fetches;
 mod levels;
 mod linking;
+mod multi_receive;
 mod nonsense;
 mod over_loopback;
 mod peeks;

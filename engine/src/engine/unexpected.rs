@@ -171,6 +171,26 @@ impl Engine {
         }
     }
 
+    /// As [`receive_unexpected`](Self::receive_unexpected), for a receive that is in the operation table.
+    pub(super) fn receive_unexpected_at(
+        &mut self,
+        receive_id: ReceiveId,
+        id: UnexpectedId,
+        sink: &mut impl Sink,
+    ) {
+        let Some(unexpected) = self.release(id) else { return };
+        let Unexpected { source, message, bytes, fetch, origin, .. } = *unexpected;
+        if let Some(receive) = self.receives.get_mut(receive_id) {
+            receive.destination.copy_in(0, &bytes);
+        }
+        if fetch.is_none() && bytes.len() as u64 == message.len_bytes {
+            self.received_at(receive_id, source, &message, sink);
+            self.tell_matched(&message, origin);
+        } else {
+            self.redirect(id, fetch, origin.link, Place::Posted(receive_id));
+        }
+    }
+
     /// Throws a message away that matching knows of no longer. What is still to come of it goes nowhere.
     pub(super) fn discard(&mut self, id: UnexpectedId) -> Option<(PeerId, Message)> {
         let unexpected = self.take_out(id)?;

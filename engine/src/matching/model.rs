@@ -6,11 +6,44 @@ use super::{Criteria, Matching, PeerId};
 /// length of the queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
-    Arrive { source: usize, tag: u64 },
-    Post { source: Option<usize>, tag: u64, ignore: u64 },
-    Peek { source: Option<usize>, tag: u64, ignore: u64 },
-    RemovePosted { place: usize },
-    RemoveUnexpected { place: usize },
+    Arrive {
+        source: usize,
+        tag: u64,
+    },
+    Post {
+        source: Option<usize>,
+        tag: u64,
+        ignore: u64,
+    },
+    Peek {
+        source: Option<usize>,
+        tag: u64,
+        ignore: u64,
+    },
+    /// A message arrives that is set aside, whatever is posted.
+    SetAside {
+        source: usize,
+        tag: u64,
+    },
+    /// A receive is posted that takes none of the messages that were set aside.
+    PostBehind {
+        source: Option<usize>,
+        tag: u64,
+        ignore: u64,
+    },
+    PeekPosted {
+        source: usize,
+        tag: u64,
+    },
+    PostedFor {
+        source: usize,
+    },
+    RemovePosted {
+        place: usize,
+    },
+    RemoveUnexpected {
+        place: usize,
+    },
     RemoveAbsent,
     DrainPosted,
     DrainUnexpected,
@@ -40,6 +73,21 @@ impl Model {
                 let criteria = self.criteria(source, tag, ignore);
                 let expected = self.first_accepted(&criteria).map(|at| self.unexpected[at].2);
                 assert_eq!(self.matching.peek_unexpected(&criteria), expected);
+            }
+            Operation::SetAside { source, tag } => self.keep(self.peer(source), tag),
+            Operation::PostBehind { source, tag, ignore } => {
+                self.append(&self.criteria(source, tag, ignore));
+            }
+            Operation::PeekPosted { source, tag } => {
+                let source = self.peer(source);
+                let expected = self.first_accepting(source, tag).map(|at| self.posted[at].1);
+                assert_eq!(self.matching.peek_posted(source, tag), expected);
+            }
+            Operation::PostedFor { source } => {
+                let source = self.peer(source);
+                let is_meant = |(criteria, _): &&(Criteria, u32)| criteria.source == Some(source);
+                let expected = self.posted.iter().filter(is_meant).map(|(_, name)| *name);
+                assert!(self.matching.posted_for(source).eq(expected));
             }
             Operation::RemovePosted { place } => {
                 if let Some(at) = place.checked_rem(self.posted.len()) {
@@ -81,24 +129,36 @@ impl Model {
     }
 
     fn arrive(&mut self, source: PeerId, tag: u64) {
-        let taken = self.posted.iter().position(|(criteria, _)| is_match(criteria, source, tag));
+        let taken = self.first_accepting(source, tag);
         let expected = taken.map(|at| self.posted.remove(at).1);
         assert_eq!(self.matching.take_posted(source, tag), expected);
         if expected.is_none() {
-            let name = self.name();
-            self.unexpected.push((source, tag, name));
-            self.matching.add_unexpected(source, tag, name);
+            self.keep(source, tag);
         }
+    }
+
+    fn keep(&mut self, source: PeerId, tag: u64) {
+        let name = self.name();
+        self.unexpected.push((source, tag, name));
+        self.matching.add_unexpected(source, tag, name);
     }
 
     fn post(&mut self, criteria: &Criteria) {
         let expected = self.first_accepted(criteria).map(|at| self.unexpected.remove(at).2);
         assert_eq!(self.matching.take_unexpected(criteria), expected);
         if expected.is_none() {
-            let name = self.name();
-            self.posted.push((*criteria, name));
-            self.matching.post(*criteria, name);
+            self.append(criteria);
         }
+    }
+
+    fn append(&mut self, criteria: &Criteria) {
+        let name = self.name();
+        self.posted.push((*criteria, name));
+        self.matching.post(*criteria, name);
+    }
+
+    fn first_accepting(&self, source: PeerId, tag: u64) -> Option<usize> {
+        self.posted.iter().position(|(criteria, _)| is_match(criteria, source, tag))
     }
 
     fn first_accepted(&self, criteria: &Criteria) -> Option<usize> {

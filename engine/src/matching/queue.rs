@@ -47,6 +47,12 @@ impl<X: Index, N: Copy + Eq> Queue<X, N> {
         self.slots.iter().filter_map(|slot| slot.entry.map(|(_, name)| name))
     }
 
+    /// The entries whose keys are like this.
+    pub(super) fn iter_where(&self, is_meant: impl Fn(&X::Key) -> bool) -> impl Iterator<Item = N> {
+        let entries = self.slots.iter().filter_map(|slot| slot.entry);
+        entries.filter_map(move |(key, name)| is_meant(&key).then_some(name))
+    }
+
     /// Adds an entry behind all others.
     #[inline]
     pub(super) fn push(&mut self, key: X::Key, name: N) {

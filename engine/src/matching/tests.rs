@@ -112,6 +112,8 @@ struct Habits {
     arrive_weight: u32,
     post_weight: u32,
     remove_weight: u32,
+    /// How often messages are set aside, and receives posted behind them.
+    aside_weight: u32,
 }
 
 fn any_habits() -> impl Strategy<Value = Habits> {
@@ -122,26 +124,34 @@ fn any_habits() -> impl Strategy<Value = Habits> {
         Just(vec![0, 0, 0, u64::MAX, 0x3]),
         Just((0..12).collect()),
     ];
-    (select(vec![1, 3, 60]), ignores, 1..9_u32, 1..9_u32, 0..4_u32).prop_map(
-        |(tags, ignores, arrive_weight, post_weight, remove_weight)| Habits {
+    (select(vec![1, 3, 60]), ignores, 1..9_u32, 1..9_u32, 0..4_u32, 0..3_u32).prop_map(
+        |(tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight)| Habits {
             tags,
             ignores,
             arrive_weight,
             post_weight,
             remove_weight,
+            aside_weight,
         },
     )
 }
 
 fn any_operation(habits: &Habits) -> impl Strategy<Value = Operation> + use<> {
-    let Habits { tags, ignores, arrive_weight, post_weight, remove_weight } = habits.clone();
+    let Habits { tags, ignores, arrive_weight, post_weight, remove_weight, aside_weight } = habits.clone();
     let criteria = (option::of(0..4_usize), 0..tags, select(ignores));
+    let envelope = (0..4_usize, 0..tags);
     prop_oneof![
-        10 * arrive_weight => (0..4_usize, 0..tags)
+        10 * arrive_weight => envelope.clone()
             .prop_map(|(source, tag)| Operation::Arrive { source, tag }),
         10 * post_weight => criteria.clone()
             .prop_map(|(source, tag, ignore)| Operation::Post { source, tag, ignore }),
-        5 => criteria.prop_map(|(source, tag, ignore)| Operation::Peek { source, tag, ignore }),
+        5 => criteria.clone().prop_map(|(source, tag, ignore)| Operation::Peek { source, tag, ignore }),
+        10 * aside_weight => envelope.clone()
+            .prop_map(|(source, tag)| Operation::SetAside { source, tag }),
+        10 * aside_weight => criteria
+            .prop_map(|(source, tag, ignore)| Operation::PostBehind { source, tag, ignore }),
+        5 => envelope.prop_map(|(source, tag)| Operation::PeekPosted { source, tag }),
+        1 => (0..4_usize).prop_map(|source| Operation::PostedFor { source }),
         10 * remove_weight => any::<usize>().prop_map(|place| Operation::RemovePosted { place }),
         10 * remove_weight => any::<usize>().prop_map(|place| Operation::RemoveUnexpected { place }),
         1 => Just(Operation::RemoveAbsent),

@@ -28,6 +28,11 @@ c_constants! {
         FI_ENABLE = 6,
         FI_GETWAITOBJ = 16,
     }
+    "levels of options, and the options of an endpoint": libc::c_int {
+        FI_OPT_ENDPOINT = 0,
+        FI_OPT_MIN_MULTI_RECV = 0,
+        FI_OPT_CM_DATA_SIZE = 1,
+    }
     "flags of operations and of binding": u64 {
         FI_TRANSMIT = 1 << 11,
         FI_RECV = 1 << 10,

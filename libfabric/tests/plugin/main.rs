@@ -5,6 +5,7 @@ mod eq;
 mod host;
 mod info;
 mod messages;
+mod multi_receive;
 mod objects;
 mod overrun;
 mod peek;
@@ -17,7 +18,7 @@ use std::process::Command;
 #[test]
 fn messages_over_shared_memory_are_the_same() {
     let mut tests = Command::new(env::current_exe().expect("this test's path"));
-    tests.args(["messages::", "overrun::", "peek::"]).env("FI_HOMESPUN_DOMAIN", "shm");
+    tests.args(["messages::", "multi_receive::", "overrun::", "peek::"]).env("FI_HOMESPUN_DOMAIN", "shm");
     let output = tests.output().expect("this test's program runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && !said.contains(" 0 passed"), "{said}");

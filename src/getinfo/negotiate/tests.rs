@@ -31,7 +31,8 @@ fn nothing_asked_for_is_everything_offered() {
     let info = offered(|_| {});
     assert_eq!(info.caps, MESSAGE_CAPS | Caps::LOCAL_COMM | Caps::REMOTE_COMM);
     assert_eq!(info.tx.caps, Caps::MSG | Caps::TAGGED | Caps::SEND | Caps::FENCE);
-    assert_eq!(info.rx.caps, Caps::MSG | Caps::TAGGED | Caps::RECV | Caps::SOURCE | Caps::DIRECTED_RECV);
+    let sources = Caps::SOURCE | Caps::DIRECTED_RECV;
+    assert_eq!(info.rx.caps, Caps::MSG | Caps::TAGGED | Caps::RECV | Caps::MULTI_RECV | sources);
     assert_eq!(info.ep.ep_type, Some(EndpointType::Rdm));
     assert_eq!((info.ep.tx_ctx_cnt, info.ep.rx_ctx_cnt), (1, 1));
     assert_eq!(info.ep.max_msg_size_bytes, 1 << 20);
@@ -65,7 +66,8 @@ fn every_refusal_says_why() {
         (|h| h.caps = Caps::MSG | Caps::WRITE, "FI_WRITE"),
         (|h| h.caps = Caps::MSG | Caps::REMOTE_READ, "FI_REMOTE_READ"),
         (|h| h.caps = Caps::MSG | Caps::REMOTE_WRITE, "FI_REMOTE_WRITE"),
-        (|h| h.caps = Caps::MSG | Caps::MULTI_RECV, "FI_MULTI_RECV"),
+        (|h| h.caps = Caps::TAGGED | Caps::MULTI_RECV, "FI_MULTI_RECV"),
+        (|h| h.caps = Caps::MSG | Caps::SEND | Caps::MULTI_RECV, "FI_MULTI_RECV"),
         (|h| h.caps = Caps::MSG | Caps::HMEM, "FI_HMEM"),
         (|h| h.caps = Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR, "FI_SOURCE_ERR"),
         (|h| h.caps = Caps::from_bits_retain(1 << 6), "a capability that is not known"),
@@ -87,7 +89,13 @@ fn every_refusal_says_why() {
         ),
         (|h| h.tx.op_flags = OpFlags::COMMIT_COMPLETE, "flags of transmit operations"),
         (|h| h.tx.op_flags = OpFlags::FENCE, "flags of transmit operations"),
-        (|h| h.rx.op_flags = OpFlags::MULTI_RECV, "flags of receives"),
+        (
+            |h| {
+                h.caps = Caps::TAGGED;
+                h.rx.op_flags = OpFlags::MULTI_RECV;
+            },
+            "FI_MULTI_RECV",
+        ),
         (|h| h.rx.op_flags = OpFlags::PEEK, "flags of receives"),
         (|h| h.tx.msg_order = Order::SAS | Order::RAW, "a transmit order"),
         (|h| h.rx.msg_order = Order::from_bits_retain(1 << 32), "a receive order"),
@@ -230,14 +238,17 @@ fn what_can_be_met_is_granted() {
 #[test]
 fn only_the_primary_capabilities_asked_for_are_granted() {
     let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
-    // What sends can be fenced.
+    // What sends can be fenced, and what receives messages can have buffers for many.
     let both = Caps::SEND | Caps::RECV | Caps::FENCE;
+    let many = Caps::MULTI_RECV;
     let cases = [
-        (Caps::MSG, Caps::MSG | both | reach),
+        (Caps::MSG, Caps::MSG | both | many | reach),
+        (Caps::MSG | many, Caps::MSG | both | many | reach),
+        (Caps::MSG | Caps::RECV, Caps::MSG | Caps::RECV | many | reach),
         (Caps::TAGGED, Caps::TAGGED | both | reach),
         (Caps::MSG | Caps::SEND, Caps::MSG | Caps::SEND | Caps::FENCE | reach),
         (Caps::TAGGED | Caps::RECV, Caps::TAGGED | Caps::RECV | reach),
-        (Caps::MSG | Caps::SOURCE, Caps::MSG | Caps::SOURCE | both | reach),
+        (Caps::MSG | Caps::SOURCE, Caps::MSG | Caps::SOURCE | both | many | reach),
         (Caps::TAGGED | Caps::DIRECTED_RECV, Caps::TAGGED | Caps::DIRECTED_RECV | both | reach),
         (Caps::LOCAL_COMM, reach),
     ];

@@ -1,0 +1,389 @@
+//! Buffers that take many messages: `FI_MULTI_RECV`, `fi_msg(3)`.
+//!
+//! A buffer stays at its place among the posted receives. Each message that it takes becomes a receive of its own, a
+//! *part*, whose memory is cut off the front of what is left; so messages are placed and completed as in any receive,
+//! several at a time if they arrive so, and share no byte.
+//!
+//! ```text
+//!  takes messages --(little room left, a message does not fit, cancelled, its only sender is gone)--> takes no more
+//!                                                                                                        |
+//!                                                                   (the last part has ended) --> released, reported
+//! ```
+//!
+//! While completions of receives wait for room in their queue, a buffer takes nothing: one post could make any number of
+//! them. A message that is for it is *set aside*, among the unexpected ones. From then on nothing that is untagged is
+//! matched until the queue has room again; then all of it is, in the order of arrival, as it would have been before. So no
+//! message, receive or peek overtakes another.
+
+use std::mem;
+
+use slotmap::SecondaryMap;
+
+use super::Engine;
+use super::arrival::clamp;
+use crate::buffer::{Buffer, Destination, ReceivedLast};
+use crate::completion::{Completion, Failure, Sink};
+use crate::error::{Again, Misuse, OperationError};
+use crate::flags::{CompletionFlags, OpFlags};
+use crate::limits::MULTI_RECV_ALIGN_BYTES;
+use crate::matching::Criteria;
+use crate::operation::{Receive, ReceiveId, ReceiveRequest, Role};
+use crate::peer_id::PeerId;
+use crate::rejected::Rejected;
+use crate::wire::Message;
+
+/// The buffers of an endpoint that are not released.
+#[derive(Debug, Default)]
+pub(super) struct MultiReceives {
+    /// By the receives that they were posted as. In boxes, since there is a place for each receive.
+    buffers: SecondaryMap<ReceiveId, Box<MultiBuffer>>,
+    /// The buffers that parts belong to.
+    parts: SecondaryMap<ReceiveId, ReceiveId>,
+    /// How many buffers are posted.
+    posted: usize,
+    /// Whether messages are set aside. Then completions of receives are held.
+    sets_aside: bool,
+    /// Whether either is so: all that the way of an ordinary message looks at.
+    are_concerned: bool,
+    /// Receives whose only sender is gone, and that fail when they have taken what it has sent before.
+    orphans: SecondaryMap<ReceiveId, (PeerId, OperationError)>,
+}
+
+#[derive(Debug)]
+struct MultiBuffer {
+    /// With less room than this it takes no more.
+    min_free_bytes: usize,
+    /// Whether success of its messages is reported.
+    signalled: bool,
+    /// Whether it has taken a message.
+    is_used: bool,
+    /// How many parts have not ended.
+    arriving: usize,
+    /// Why it takes no more, once it does not.
+    end: Option<End>,
+}
+
+#[derive(Debug)]
+enum End {
+    /// There was too little room for more.
+    Consumed,
+    /// It was cancelled, or its only sender is gone.
+    Failed { source: Option<PeerId>, error: OperationError },
+}
+
+impl MultiReceives {
+    /// Whether a message that is not tagged may be for a buffer, or has to wait behind one that is.
+    #[inline(always)]
+    pub(super) fn are_concerned(&self) -> bool {
+        self.are_concerned
+    }
+
+    fn set_aside(&mut self, sets_aside: bool) {
+        self.sets_aside = sets_aside;
+        self.are_concerned = sets_aside || self.posted > 0;
+    }
+
+    fn count_posted(&mut self, posted: usize) {
+        self.posted = posted;
+        self.are_concerned = self.sets_aside || posted > 0;
+    }
+}
+
+impl Engine {
+    /// Posts a receive that takes many messages, into one piece of memory, until less than `min_free_bytes` are left of it
+    /// or a message does not fit any more. That message goes to the next receive; only one that is longer than a buffer
+    /// which has taken nothing yet is cut short there, as by any receive.
+    ///
+    /// Each message completes with the context of the buffer, and says where it lies ([`Buffer::Within`],
+    /// [`Buffer::Received`]). The buffer is reported as released once, by [`CompletionFlags::MULTI_RECV`], after which
+    /// nothing is written to it: on the completion of the message that is the last to complete, else in an entry of its
+    /// own, which is an error if the buffer was cancelled or its only sender is gone. Where completions of receives wait
+    /// for room, it takes nothing until they have found it.
+    ///
+    /// # Errors
+    ///
+    /// With the destination of the receive: [`Again::QueueFull`] as for any receive; [`Misuse::Flags`] for a tagged one, which `fi_tagged(3)` does not have;
+    /// [`Misuse::TooManySegments`] or [`Misuse::Invalid`] for memory that is not one segment.
+    pub fn post_multi_receive(
+        &mut self,
+        request: ReceiveRequest,
+        min_free_bytes: usize,
+        sink: &mut impl Sink,
+    ) -> Result<(), Rejected<Destination>> {
+        let ReceiveRequest { destination, tagged, criteria, context, signalled } = request;
+        if tagged {
+            let error = Misuse::Flags(OpFlags::MULTI_RECV.bits()).into();
+            return Err(Rejected { error, buffer: destination });
+        }
+        if self.outstanding_receives() >= self.config.rx_depth_ops {
+            return Err(Rejected { error: Again::QueueFull.into(), buffer: destination });
+        }
+        let destination = destination.in_one_piece()?;
+        let criteria = Criteria { source: criteria.source, ..Criteria::any() };
+        let receive = Receive { destination, tagged, context, signalled: false, role: Role::Buffer };
+        let id = self.post_behind(criteria, receive);
+        let buffer = MultiBuffer { min_free_bytes, signalled, is_used: false, arriving: 0, end: None };
+        self.multi_receives.buffers.insert(id, Box::new(buffer));
+        self.multi_receives.count_posted(self.multi_receives.posted + 1);
+        self.fill_with_unexpected(id, &criteria, sink);
+        Ok(())
+    }
+
+    /// Whether messages of this kind are not matched for now.
+    #[inline(always)]
+    pub(super) fn is_set_aside(&self, tagged: bool) -> bool {
+        self.multi_receives.sets_aside && !tagged
+    }
+
+    /// Posts a receive that takes none of the messages that are there.
+    #[cold]
+    pub(super) fn post_behind(&mut self, criteria: Criteria, receive: Receive) -> ReceiveId {
+        let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
+        let id = self.receives.insert(receive);
+        matching.post(criteria, id);
+        id
+    }
+
+    /// As [`matched`](Self::matched), for an untagged message that may be for a buffer. `None` also if it is set aside.
+    #[cold]
+    pub(super) fn matched_among_buffers(
+        &mut self,
+        source: PeerId,
+        message: &Message,
+        sink: &mut impl Sink,
+    ) -> Option<ReceiveId> {
+        while !self.multi_receives.sets_aside {
+            let id = self.untagged.peek_posted(source, 0)?;
+            if self.receives.get(id).is_none_or(|receive| receive.role != Role::Buffer) {
+                return self.untagged.take_posted(source, 0);
+            }
+            if self.sets_aside() {
+                break;
+            }
+            if let Some(part) = self.part_for(id, message, sink) {
+                return Some(part);
+            }
+        }
+        None
+    }
+
+    /// Matches what was set aside, if the queue has room again.
+    #[cold]
+    pub(super) fn match_set_aside(&mut self, sink: &mut impl Sink) {
+        if !self.multi_receives.sets_aside || self.reports.held_receives() > 0 {
+            return;
+        }
+        self.multi_receives.set_aside(false);
+        let mut passed_over = 0;
+        loop {
+            let next = self.untagged.unexpected().nth(passed_over);
+            let Some((id, unexpected)) = next.and_then(|id| Some((id, self.unexpected.get(id)?))) else {
+                break;
+            };
+            let (source, message) = (unexpected.source, unexpected.message);
+            match self.matched_among_buffers(source, &message, sink) {
+                Some(receive) => {
+                    self.untagged.remove_unexpected(id);
+                    self.receive_unexpected_at(receive, id, sink);
+                }
+                None if self.multi_receives.sets_aside => return,
+                None => passed_over += 1,
+            }
+        }
+        let mut orphans = mem::take(&mut self.multi_receives.orphans);
+        let posted: Vec<ReceiveId> = self.untagged.posted().filter(|id| orphans.contains_key(*id)).collect();
+        for id in posted {
+            self.untagged.remove_posted(id);
+            if let Some((peer, error)) = orphans.remove(id) {
+                self.fail_directed(id, peer, &error, sink);
+            }
+        }
+    }
+
+    /// The untagged receives that accept messages of this peer alone, which has died, fail when they have taken what was
+    /// set aside.
+    pub(super) fn fail_directed_later(&mut self, peer: PeerId, error: &OperationError) {
+        for id in self.untagged.posted_for(peer) {
+            self.multi_receives.orphans.insert(id, (peer, error.clone()));
+        }
+    }
+
+    /// A buffer that takes messages is cancelled.
+    pub(super) fn cancel_buffer(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+        self.untagged.remove_posted(id);
+        let end = End::Failed { source: None, error: OperationError::Cancelled };
+        self.take_no_more(id, end, sink);
+    }
+
+    /// A buffer fails with its only sender. It was taken out of matching.
+    pub(super) fn fail_buffer(
+        &mut self,
+        id: ReceiveId,
+        peer: PeerId,
+        error: &OperationError,
+        sink: &mut impl Sink,
+    ) {
+        self.take_no_more(id, End::Failed { source: Some(peer), error: error.clone() }, sink);
+    }
+
+    /// All of a message is in its place within a buffer.
+    #[cold]
+    pub(super) fn part_received(
+        &mut self,
+        id: ReceiveId,
+        source: PeerId,
+        message: &Message,
+        sink: &mut impl Sink,
+    ) {
+        let Some(mut part) = self.receives.remove(id) else { return };
+        let Some(buffer_id) = self.multi_receives.parts.get(id).copied() else { return };
+        let Some(buffer) = self.multi_receives.buffers.get(buffer_id) else { return };
+        let is_release = buffer.arriving == 1 && matches!(buffer.end, Some(End::Consumed));
+        if buffer.signalled {
+            let mut completion = part.completion(source, message, clamp(message.len_bytes));
+            if is_release {
+                completion.flags |= CompletionFlags::MULTI_RECV;
+                completion.buffer = with_unused(completion.buffer, self.forget_buffer(buffer_id));
+            }
+            self.reports.completed(completion, &self.peers, sink);
+        }
+        self.end_part(id, sink);
+    }
+
+    /// A message within a buffer has failed, which was reported; its receive is gone.
+    #[cold]
+    pub(super) fn part_failed(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+        self.end_part(id, sink);
+    }
+
+    /// A part has ended, with which its buffer may be released if it is there still.
+    fn end_part(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+        let Some(buffer_id) = self.multi_receives.parts.remove(id) else { return };
+        let Some(buffer) = self.multi_receives.buffers.get_mut(buffer_id) else { return };
+        buffer.arriving -= 1;
+        if buffer.arriving == 0 && buffer.end.is_some() {
+            self.release_buffer(buffer_id, sink);
+        }
+    }
+
+    /// Whether a buffer takes nothing for now, because completions wait for room. Then messages are set aside from now on.
+    fn sets_aside(&mut self) -> bool {
+        let is_full = self.reports.held_receives() > 0;
+        if is_full {
+            self.multi_receives.set_aside(true);
+        }
+        is_full
+    }
+
+    /// Gives a buffer that was just posted the messages that came before it.
+    fn fill_with_unexpected(&mut self, id: ReceiveId, criteria: &Criteria, sink: &mut impl Sink) {
+        while !self.multi_receives.sets_aside
+            && self.multi_receives.buffers.get(id).is_some_and(|buffer| buffer.end.is_none())
+            && let Some(found) = self.untagged.peek_unexpected(criteria)
+            && let Some(unexpected) = self.unexpected.get(found)
+        {
+            let message = unexpected.message;
+            if self.sets_aside() {
+                return;
+            }
+            if let Some(part) = self.part_for(id, &message, sink) {
+                self.untagged.remove_unexpected(found);
+                self.receive_unexpected_at(part, found, sink);
+            }
+        }
+    }
+
+    /// Gives a message its place in a buffer. `None` if it does not fit any more, with which the buffer ends.
+    fn part_for(&mut self, id: ReceiveId, message: &Message, sink: &mut impl Sink) -> Option<ReceiveId> {
+        let receive = self.receives.get_mut(id)?;
+        let buffer = self.multi_receives.buffers.get_mut(id)?;
+        let Some((padding_bytes, len_bytes)) =
+            place_in(&receive.destination, message.len_bytes, buffer.is_used)
+        else {
+            self.consume(id, sink);
+            return None;
+        };
+        let destination = receive.destination.cut_off(padding_bytes, len_bytes);
+        let (free_bytes, context) = (receive.destination.len_bytes(), receive.context);
+        buffer.is_used = true;
+        buffer.arriving += 1;
+        let is_cut_short = message.len_bytes > len_bytes as u64;
+        let is_consumed = is_cut_short || free_bytes < buffer.min_free_bytes;
+        let part = Receive { destination, tagged: false, context, signalled: false, role: Role::Part };
+        let part = self.receives.insert(part);
+        self.multi_receives.parts.insert(part, id);
+        if is_consumed {
+            self.consume(id, sink);
+        }
+        Some(part)
+    }
+
+    /// A buffer has too little room for more.
+    fn consume(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+        self.untagged.remove_posted(id);
+        self.take_no_more(id, End::Consumed, sink);
+    }
+
+    /// A buffer is posted no longer. It is released when nothing arrives in it any more, which may be now.
+    fn take_no_more(&mut self, id: ReceiveId, end: End, sink: &mut impl Sink) {
+        self.multi_receives.count_posted(self.multi_receives.posted - 1);
+        let Some(buffer) = self.multi_receives.buffers.get_mut(id) else { return };
+        buffer.end = Some(end);
+        if buffer.arriving == 0 {
+            self.release_buffer(id, sink);
+        }
+    }
+
+    /// Reports that a buffer is released, apart from any message.
+    fn release_buffer(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+        let context = self.receives.get(id).map_or(0, |receive| receive.context);
+        let end = self.multi_receives.buffers.get_mut(id).and_then(|buffer| buffer.end.take());
+        let completion = Completion {
+            context,
+            flags: CompletionFlags::MULTI_RECV,
+            len_bytes: 0,
+            data: 0,
+            tag: 0,
+            source: None,
+            buffer: self.forget_buffer(id),
+        };
+        match end {
+            Some(End::Failed { source, error }) => {
+                let flags = CompletionFlags::RECV | CompletionFlags::MSG | CompletionFlags::MULTI_RECV;
+                let completion = Completion { flags, source, ..completion };
+                self.reports.failed(Failure { completion, error }, &self.peers, sink);
+            }
+            Some(End::Consumed) | None => self.reports.completed(completion, &self.peers, sink),
+        }
+    }
+
+    /// Forgets a buffer. Returns what is left of it.
+    fn forget_buffer(&mut self, id: ReceiveId) -> Buffer {
+        self.multi_receives.buffers.remove(id);
+        self.receives.remove(id).map_or(Buffer::None, |receive| receive.destination.into_unused())
+    }
+}
+
+/// Where a message of this length goes in what is left of a buffer, as bytes before it and bytes of it: to an aligned
+/// address, or at least at the front. `None` if it does not fit and is not to be cut short.
+fn place_in(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usize, usize)> {
+    let padding_bytes = rest.padding_bytes(MULTI_RECV_ALIGN_BYTES);
+    let (free_bytes, len_bytes) = (rest.len_bytes(), clamp(len_bytes));
+    if padding_bytes.saturating_add(len_bytes) <= free_bytes {
+        Some((padding_bytes, len_bytes))
+    } else if len_bytes <= free_bytes {
+        Some((0, len_bytes))
+    } else {
+        (!is_used).then_some((0, free_bytes))
+    }
+}
+
+/// The last message of a buffer with what is left of it, if that is the application's to get back.
+fn with_unused(message: Buffer, unused: Buffer) -> Buffer {
+    match (message, unused) {
+        (Buffer::Received(message), Buffer::Unused(unused)) => {
+            Buffer::ReceivedLast(Box::new(ReceivedLast { message, unused }))
+        }
+        (message, _) => message,
+    }
+}

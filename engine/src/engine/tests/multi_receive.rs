@@ -1,0 +1,439 @@
+//! Buffers that take many messages.
+
+use super::*;
+use crate::error::{Error, OperationError};
+use crate::limits::MULTI_RECV_ALIGN_BYTES;
+use crate::operation::{Found, PeekRequest};
+
+mod random;
+
+const LINK: LinkId = LinkId(7);
+const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
+
+/// The context of most buffers here.
+const BUFFER: u64 = 100;
+
+/// Posts a buffer of this length, and this minimum.
+fn post(engine: &mut Engine, sink: &mut Recorder, len_bytes: usize, min_free_bytes: usize) {
+    engine.post_multi_receive(receive(len_bytes, BUFFER), min_free_bytes, sink).unwrap();
+}
+
+fn arrive(engine: &mut Engine, sink: &mut Recorder, message: &[u8]) {
+    engine.arrivals(sink).frame(LINK, &untagged(message.len() as u64), message);
+}
+
+fn offer(op: u64, len_bytes: u64, remote: &[u8]) -> Header {
+    let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing };
+    Header::Request { message, op, remote_bytes: remote.len() as u8 }
+}
+
+/// What an operation that has ended tells: its context, its flags beside those of every receive, and its memory.
+fn told(ended: &Result<Completion, Failure>) -> (u64, CompletionFlags, &[u8]) {
+    let completion = match ended {
+        Ok(completion) => completion,
+        Err(failure) => &failure.completion,
+    };
+    let bytes: &[u8] = match &completion.buffer {
+        Buffer::Received(bytes) | Buffer::Unused(bytes) => bytes,
+        Buffer::ReceivedLast(last) => &last.message,
+        other => panic!("not of a buffer: {other:?}"),
+    };
+    (completion.context, completion.flags - (CompletionFlags::RECV | CompletionFlags::MSG), bytes)
+}
+
+fn all_told(sink: &Recorder) -> Vec<(u64, CompletionFlags, &[u8])> {
+    sink.ended.iter().map(told).collect()
+}
+
+fn failure(ended: &Result<Completion, Failure>) -> &OperationError {
+    &ended.as_ref().expect_err("it failed").error
+}
+
+fn unused(ended: &Result<Completion, Failure>) -> usize {
+    let (Ok(Completion { buffer, .. }) | Err(Failure { completion: Completion { buffer, .. }, .. })) = ended;
+    match buffer {
+        Buffer::Unused(unused) => unused.len(),
+        Buffer::ReceivedLast(last) => last.unused.len(),
+        other => panic!("not a release: {other:?}"),
+    }
+}
+
+fn nothing() -> CompletionFlags {
+    CompletionFlags::empty()
+}
+
+#[test]
+fn messages_are_packed_until_little_room_is_left() {
+    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    post(&mut engine, &mut sink, 32, 8);
+    for message in [&b"first"[..], b"", b"and second", b"3"] {
+        arrive(&mut engine, &mut sink, message);
+    }
+    let expected =
+        [(nothing(), &b"first"[..]), (nothing(), b""), (nothing(), b"and second"), (RELEASED, b"3")];
+    assert_eq!(all_told(&sink), expected.map(|(flags, bytes)| (BUFFER, flags, bytes)));
+    let first = sink.ended[0].as_ref().unwrap();
+    assert_eq!((first.len_bytes, first.source), (5, Some(peer)));
+    assert_eq!(unused(&sink.ended[3]), 7);
+    for ended in &sink.ended[1..] {
+        assert_eq!(told(ended).2.as_ptr().addr() % MULTI_RECV_ALIGN_BYTES, 0);
+    }
+    assert_eq!(engine.outstanding_receives(), 0);
+    arrive(&mut engine, &mut sink, b"for nobody");
+    assert_eq!((sink.ended.len(), engine.unexpected.len()), (4, 1));
+}
+
+#[test]
+fn a_message_that_does_not_fit_goes_to_the_next_receive() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    post(&mut engine, &mut sink, 16, 1);
+    engine.post_receive(receive(9, 1), &mut sink).unwrap();
+    arrive(&mut engine, &mut sink, b"12345678");
+    arrive(&mut engine, &mut sink, b"123456789");
+    let expected: [(u64, CompletionFlags, &[u8]); 3] =
+        [(BUFFER, nothing(), b"12345678"), (BUFFER, RELEASED, &[0; 8]), (1, nothing(), b"123456789")];
+    assert_eq!(all_told(&sink), expected);
+    let release = sink.ended[1].as_ref().unwrap();
+    assert_eq!((release.flags, release.len_bytes, release.source), (RELEASED, 0, None));
+
+    sink.take();
+    post(&mut engine, &mut sink, 16, 1);
+    arrive(&mut engine, &mut sink, b"12345678");
+    arrive(&mut engine, &mut sink, b"123456789");
+    assert_eq!((sink.take().len(), engine.unexpected.len()), (2, 1), "it waits");
+    engine.post_receive(receive(9, 2), &mut sink).unwrap();
+    assert_eq!(told(&sink.ended[0]), (2, nothing(), &b"123456789"[..]));
+}
+
+#[test]
+fn a_message_longer_than_an_untouched_buffer_is_cut_short_there() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    transport.memory = b"0123456789".to_vec();
+    for is_pulled in [false, true] {
+        // A minimum of 0 would let it take empty messages.
+        post(&mut engine, &mut sink, 4, 0);
+        if is_pulled {
+            engine.arrivals(&mut sink).frame(LINK, &offer(1, 10, REMOTE), REMOTE);
+            engine.transmit(&mut transport, &mut sink);
+        } else {
+            arrive(&mut engine, &mut sink, b"0123456789");
+        }
+        assert_eq!(all_told(&sink), [(BUFFER, nothing(), &b"0123"[..]), (BUFFER, RELEASED, b"")]);
+        assert_eq!(*failure(&sink.ended[0]), OperationError::Truncated { overflow_bytes: 6 });
+        assert!(sink.take()[1].is_ok());
+    }
+}
+
+#[test]
+fn only_a_message_that_would_not_fit_otherwise_begins_anywhere() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let mut buffer = BytesMut::zeroed(40);
+    let odd = buffer.as_ptr().addr() % MULTI_RECV_ALIGN_BYTES;
+    let buffer = buffer.split_off((9 - odd) % MULTI_RECV_ALIGN_BYTES);
+    let (start, len) = (buffer.as_ptr().addr(), buffer.len());
+    assert_eq!(start % MULTI_RECV_ALIGN_BYTES, 1);
+    let request = ReceiveRequest { destination: Destination::owned(buffer), ..receive(0, BUFFER) };
+    engine.post_multi_receive(request, 0, &mut sink).unwrap();
+    let rest = vec![b'r'; len - 7 - 5];
+    arrive(&mut engine, &mut sink, b"where");
+    arrive(&mut engine, &mut sink, &rest);
+    let places: Vec<usize> = all_told(&sink).iter().map(|told| told.2.as_ptr().addr() - start).collect();
+    assert_eq!(places, [7, 12]);
+}
+
+#[test]
+fn messages_that_came_before_the_buffer_go_into_it() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.memory = b"pulled".to_vec();
+    let other = LinkId(8);
+    engine.arrivals(&mut sink).link(other, LinkEvent::Up { peer: address(3), instance: 1 });
+    arrive(&mut engine, &mut sink, b"whole");
+    engine.arrivals(&mut sink).frame(other, &untagged(5), b"other");
+    engine.arrivals(&mut sink).frame(LINK, &offer(1, 6, b""), b"");
+    engine.arrivals(&mut sink).begin(LINK, &untagged(4));
+    engine.arrivals(&mut sink).chunk(LINK, b"in");
+    arrive_from_other(&mut engine, &mut sink, other);
+    let directed = Criteria { source: Some(peer), ..Criteria::any() };
+    let request = ReceiveRequest { criteria: directed, ..receive(28, BUFFER) };
+    engine.post_multi_receive(request, 9, &mut sink).unwrap();
+    // Three messages, of which two are still to come; 8 bytes are left.
+    assert_eq!(all_told(&sink), [(BUFFER, nothing(), &b"whole"[..])]);
+    assert_eq!(engine.unexpected.len(), 2);
+    engine.arrivals(&mut sink).chunk(LINK, b"to");
+    engine.transmit(&mut transport, &mut sink);
+    engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 6 }, b"pulled");
+    let expected = [(nothing(), &b"whole"[..]), (nothing(), b"into"), (RELEASED, b"pulled")];
+    assert_eq!(all_told(&sink), expected.map(|(flags, bytes)| (BUFFER, flags, bytes)));
+}
+
+fn arrive_from_other(engine: &mut Engine, sink: &mut Recorder, other: LinkId) {
+    engine.arrivals(sink).frame(other, &untagged(1), b"x");
+}
+
+#[test]
+fn the_release_waits_for_all_that_is_arriving() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    transport.memory = b"pulled..".to_vec();
+    let other = LinkId(8);
+    engine.arrivals(&mut sink).link(other, LinkEvent::Up { peer: address(3), instance: 1 });
+    post(&mut engine, &mut sink, 32, 1);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &offer(1, 8, b""), b"");
+    arrivals.frame(LINK, &offer(2, 8, REMOTE), REMOTE);
+    arrivals.begin(LINK, &untagged(8));
+    arrivals.begin(other, &untagged(8));
+    for (link, bytes) in [(LINK, b"pie"), (other, b"PIE"), (LINK, b"ces")] {
+        arrivals.chunk(link, bytes);
+    }
+    let mut space = arrivals.space(other);
+    space[0].copy_from_slice(b"CES!!");
+    drop(space);
+    arrivals.placed(other, 5);
+    assert_eq!(all_told(&sink), [(BUFFER, nothing(), &b"PIECES!!"[..])]);
+    assert!(engine.cancel(BUFFER, &mut sink).is_err(), "it takes no more in any case");
+    engine.transmit(&mut transport, &mut sink);
+    engine.arrivals(&mut sink).chunk(LINK, b"..");
+    assert_eq!(sink.ended.len(), 3);
+    engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 8 }, b"asked...");
+    let bytes: [&[u8]; 4] = [b"PIECES!!", b"pulled..", b"pieces..", b"asked..."];
+    let flags = [nothing(), nothing(), nothing(), RELEASED];
+    let expected: Vec<_> =
+        flags.into_iter().zip(bytes).map(|(flags, bytes)| (BUFFER, flags, bytes)).collect();
+    assert_eq!(all_told(&sink), expected);
+}
+
+#[test]
+fn a_message_that_fails_leaves_the_buffer_to_others() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    post(&mut engine, &mut sink, 16, 1);
+    engine.arrivals(&mut sink).begin(LINK, &untagged(8));
+    engine.arrivals(&mut sink).chunk(LINK, b"half");
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    assert_eq!(all_told(&sink), [(BUFFER, nothing(), &b"half"[..])]);
+    assert_eq!(*failure(&sink.take()[0]), OperationError::Link(RESET));
+
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.arrivals(&mut sink).begin(LINK, &untagged(8));
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    assert_eq!(all_told(&sink), [(BUFFER, nothing(), &b""[..]), (BUFFER, RELEASED, b"")]);
+    assert!(sink.ended[0].is_err() && sink.ended[1].is_ok(), "the last message has failed");
+}
+
+#[test]
+fn cancelling_ends_the_buffer_once_nothing_arrives_in_it() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    post(&mut engine, &mut sink, 16, 1);
+    engine.cancel(BUFFER, &mut sink).unwrap();
+    let released = CompletionFlags::RECV | CompletionFlags::MSG | RELEASED;
+    let Err(Failure { completion, error }) = sink.take().remove(0) else { panic!("cancelled") };
+    assert_eq!((completion.flags, error), (released, OperationError::Cancelled));
+    assert_eq!(completion.buffer, Buffer::Unused(BytesMut::zeroed(16)));
+
+    post(&mut engine, &mut sink, 16, 1);
+    engine.arrivals(&mut sink).begin(LINK, &untagged(4));
+    engine.cancel(BUFFER, &mut sink).unwrap();
+    assert!(engine.cancel(BUFFER, &mut sink).is_err(), "once");
+    assert!(sink.ended.is_empty());
+    engine.arrivals(&mut sink).chunk(LINK, b"last");
+    arrive(&mut engine, &mut sink, b"later");
+    assert_eq!(all_told(&sink), [(BUFFER, nothing(), &b"last"[..]), (BUFFER, RELEASED, &[0; 12])]);
+    assert_eq!(*failure(&sink.ended[1]), OperationError::Cancelled);
+    assert_eq!((engine.outstanding_receives(), engine.unexpected.len()), (0, 1));
+}
+
+#[test]
+fn a_directed_buffer_ends_with_its_peer() {
+    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    let criteria = Criteria { source: Some(peer), ..Criteria::any() };
+    engine.post_multi_receive(ReceiveRequest { criteria, ..receive(16, BUFFER) }, 1, &mut sink).unwrap();
+    arrive(&mut engine, &mut sink, b"whole");
+    engine.arrivals(&mut sink).begin(LINK, &untagged(4));
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    let bytes: [&[u8]; 3] = [b"whole", b"", &[0; 4]];
+    let flags = [nothing(), nothing(), RELEASED];
+    let expected: Vec<_> =
+        flags.into_iter().zip(bytes).map(|(flags, bytes)| (BUFFER, flags, bytes)).collect();
+    assert_eq!(all_told(&sink), expected);
+    for ended in &sink.ended[1..] {
+        assert_eq!(*failure(ended), OperationError::Link(RESET));
+    }
+}
+
+#[test]
+fn only_the_release_is_reported_of_what_is_not_signalled() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let request = || ReceiveRequest { signalled: false, ..receive(16, BUFFER) };
+    engine.post_multi_receive(request(), 8, &mut sink).unwrap();
+    arrive(&mut engine, &mut sink, b"one");
+    assert!(sink.ended.is_empty());
+    arrive(&mut engine, &mut sink, b"two");
+    assert_eq!(all_told(&sink), [(BUFFER, RELEASED, &[0; 5][..])]);
+    assert_eq!(sink.take()[0].as_ref().unwrap().flags, RELEASED);
+
+    engine.post_multi_receive(request(), 8, &mut sink).unwrap();
+    arrive(&mut engine, &mut sink, &[1; 20]);
+    assert_eq!(all_told(&sink), [(BUFFER, nothing(), &[1; 16][..]), (BUFFER, RELEASED, &[])]);
+}
+
+#[test]
+fn what_cannot_be_posted_is_refused() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let mut refusal = |request| engine.post_multi_receive(request, 1, &mut sink).unwrap_err().error;
+    let tagged = ReceiveRequest { tagged: true, ..receive(1, 1) };
+    assert_eq!(refusal(tagged), Error::Misuse(Misuse::Flags(1 << 16)));
+    let pieces = Destination::owned_vector(vec![BytesMut::zeroed(1); 2]).unwrap();
+    let refused = refusal(ReceiveRequest { destination: pieces, ..receive(1, 1) });
+    assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
+    engine.config.rx_depth_ops = 1;
+    post(&mut engine, &mut sink, 8, 1);
+    let refused = engine.post_multi_receive(receive(8, 1), 1, &mut sink).unwrap_err();
+    assert_eq!((refused.error, refused.buffer.len_bytes()), (Again::QueueFull.into(), 8));
+}
+
+/// An engine whose sink is full, with a held completion, and a posted buffer of 64 bytes.
+fn stalled() -> (Engine, PeerId, Scripted, Recorder) {
+    let (mut engine, peer, transport, mut sink) = engine_with_peer();
+    post(&mut engine, &mut sink, 64, 1);
+    sink.room = 0;
+    arrive(&mut engine, &mut sink, b"held");
+    (engine, peer, transport, sink)
+}
+
+/// Makes room for this many completions and delivers what was held.
+fn make_room(engine: &mut Engine, sink: &mut Recorder, count: usize) {
+    sink.room = sink.ended.len() + count;
+    engine.deliver_held(sink);
+}
+
+#[test]
+fn nothing_goes_into_a_buffer_while_completions_wait_for_room() {
+    let (mut engine, _, _, mut sink) = stalled();
+    for _ in 0..1000 {
+        arrive(&mut engine, &mut sink, b"");
+        engine.deliver_held(&mut sink);
+    }
+    assert_eq!((engine.reports.held_receives(), engine.unexpected.len()), (1, 1000));
+    make_room(&mut engine, &mut sink, 3);
+    assert_eq!((sink.contexts(), engine.unexpected.len()), (vec![BUFFER; 3], 997));
+    assert_eq!(engine.reports.held_receives(), 1, "that is how it finds out that there is no room");
+    make_room(&mut engine, &mut sink, 2000);
+    assert_eq!((sink.ended.len(), engine.unexpected.len()), (1001, 0));
+    arrive(&mut engine, &mut sink, b"");
+    assert_eq!(engine.outstanding_receives(), 1);
+}
+
+#[test]
+fn nothing_overtakes_what_was_set_aside() {
+    let (mut engine, peer, mut transport, mut sink) = stalled();
+    // For the buffer, for a later receive since it does not fit, and for the next buffer.
+    arrive(&mut engine, &mut sink, b"first");
+    arrive(&mut engine, &mut sink, &[2; 60]);
+    arrive(&mut engine, &mut sink, b"third");
+    engine.post_receive(receive(60, 1), &mut sink).unwrap();
+    engine.post_multi_receive(receive(16, 2), 12, &mut sink).unwrap();
+    engine.peek(peek_untagged(3), &mut sink).unwrap();
+    engine.post_receive(receive(8, 4), &mut sink).unwrap();
+    arrive(&mut engine, &mut sink, b"fourth");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((engine.reports.held_receives(), engine.peeks.len()), (1, 1));
+    let from_another = Criteria { source: Some(engine.peer(address(9))), ..Criteria::any() };
+    engine.post_receive(ReceiveRequest { criteria: from_another, ..receive(8, 5) }, &mut sink).unwrap();
+
+    for _ in 0..10 {
+        make_room(&mut engine, &mut sink, 1);
+    }
+    engine.transmit(&mut transport, &mut sink);
+    make_room(&mut engine, &mut sink, 1);
+    let bytes: [&[u8]; 6] = [b"held", b"first", &[0; 51], &[2; 60], b"third", b"fourth"];
+    let flags = [nothing(), nothing(), RELEASED, nothing(), RELEASED, nothing()];
+    let contexts = [BUFFER, BUFFER, BUFFER, 1, 2, 4];
+    for (at, ended) in sink.ended[..6].iter().enumerate() {
+        assert_eq!(told(ended), (contexts[at], flags[at], bytes[at]));
+    }
+    assert_eq!(*failure(&sink.ended[6]), OperationError::NoMessage);
+    assert_eq!((sink.ended.len(), engine.outstanding_receives()), (7, 1));
+    assert_eq!(sink.ended[0].as_ref().unwrap().source, Some(peer));
+}
+
+fn peek_untagged(context: u64) -> PeekRequest {
+    PeekRequest { tagged: false, criteria: Criteria::any(), context, then: Found::IsClaimed }
+}
+
+#[test]
+fn tagged_messages_do_not_wait_for_what_is_set_aside() {
+    let (mut engine, _, mut transport, mut sink) = stalled();
+    arrive(&mut engine, &mut sink, b"aside");
+    let tagged = Header::Message(Message { len_bytes: 3, tag: Some(5), data: None, awaits: Awaits::Match });
+    engine.post_receive(ReceiveRequest { tagged: true, ..receive(8, 1) }, &mut sink).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &tagged, b"tag");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.last().unwrap().1, Header::Matched { number: 3 });
+    assert_eq!((engine.reports.held_receives(), engine.unexpected.len()), (2, 1));
+}
+
+#[test]
+fn cancelling_a_stalled_buffer_leaves_what_was_set_aside_to_others() {
+    let (mut engine, _, _, mut sink) = stalled();
+    arrive(&mut engine, &mut sink, b"aside");
+    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    engine.cancel(BUFFER, &mut sink).unwrap();
+    arrive(&mut engine, &mut sink, b"later");
+    assert_eq!(engine.unexpected.len(), 2);
+    make_room(&mut engine, &mut sink, 9);
+    let bytes: [&[u8]; 3] = [b"held", &[0; 56], b"aside"];
+    assert_eq!(all_told(&sink).iter().map(|told| told.2.len()).collect::<Vec<_>>(), [4, 60, 5]);
+    assert_eq!((told(&sink.ended[0]).2, told(&sink.ended[2])), (bytes[0], (1, nothing(), bytes[2])));
+    assert_eq!(*failure(&sink.ended[1]), OperationError::Cancelled);
+    assert_eq!(engine.unexpected.len(), 1);
+    // From here on nothing is set aside any more.
+    engine.post_receive(receive(8, 2), &mut sink).unwrap();
+    assert_eq!(told(&sink.ended[3]), (2, nothing(), &b"later"[..]));
+}
+
+#[test]
+fn a_directed_buffer_takes_what_was_set_aside_before_it_ends_with_its_peer() {
+    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    let criteria = Criteria { source: Some(peer), ..Criteria::any() };
+    let directed = |context| ReceiveRequest { criteria, ..receive(32, context) };
+    engine.post_multi_receive(directed(BUFFER), 1, &mut sink).unwrap();
+    engine.post_receive(directed(1), &mut sink).unwrap();
+    sink.room = 0;
+    arrive(&mut engine, &mut sink, b"held");
+    arrive(&mut engine, &mut sink, b"aside");
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    engine.post_receive(directed(2), &mut sink).unwrap();
+    make_room(&mut engine, &mut sink, 9);
+    assert_eq!(sink.contexts(), [BUFFER, BUFFER, BUFFER, 1]);
+    assert_eq!(told(&sink.ended[1]).2, b"aside");
+    assert_eq!(told(&sink.ended[2]).1, RELEASED);
+    assert_eq!(*failure(&sink.ended[3]), OperationError::Link(RESET));
+    assert_eq!(engine.outstanding_receives(), 1, "what was posted after the peer's end stays");
+}
+
+#[test]
+fn a_match_is_acknowledged_when_the_buffer_has_the_message() {
+    let (mut engine, _, mut transport, mut sink) = stalled();
+    let header = Header::Message(Message { len_bytes: 5, tag: None, data: Some(9), awaits: Awaits::Match });
+    engine.arrivals(&mut sink).frame(LINK, &header, b"aside");
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.sent.is_empty());
+    make_room(&mut engine, &mut sink, 2);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent[0].1, Header::Matched { number: 2 });
+    let completion = sink.ended[1].as_ref().unwrap();
+    assert_eq!((completion.data, told(&sink.ended[1]).1), (9, CompletionFlags::REMOTE_CQ_DATA));
+}
+
+#[test]
+fn owned_messages_live_on_without_their_buffer() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    post(&mut engine, &mut sink, 32, 1);
+    arrive(&mut engine, &mut sink, b"kept");
+    arrive(&mut engine, &mut sink, b"dropped");
+    drop(engine);
+    let mut ended = sink.take();
+    drop(ended.remove(1));
+    let Ok(Completion { buffer: Buffer::Received(mut bytes), .. }) = ended.remove(0) else { panic!() };
+    bytes.extend_from_slice(&[b'!'; 100]);
+    assert!(bytes.starts_with(b"kept!"));
+}

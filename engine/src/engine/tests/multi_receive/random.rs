@@ -1,0 +1,456 @@
+//! Random messages from several peers into random buffers and receives, beside a model that knows of no queue being full.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+
+const SENDERS: usize = 3;
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    PostBuffer {
+        len: usize,
+        min_free: usize,
+        from: Option<usize>,
+    },
+    PostPlain {
+        len: usize,
+        from: Option<usize>,
+    },
+    /// An eager message, whole or with this much of it to begin with.
+    Send {
+        sender: usize,
+        len: usize,
+        begun: Option<usize>,
+    },
+    /// A message that the engine can pull, or has to ask for.
+    Offer {
+        sender: usize,
+        len: usize,
+        is_pulled: bool,
+    },
+    /// The next bytes of what has begun to arrive, or of a payload that was asked for.
+    GoOn {
+        sender: usize,
+        count: usize,
+    },
+    /// The sender is gone, and comes back.
+    Break {
+        sender: usize,
+    },
+    Cancel {
+        place: usize,
+    },
+    Transmit,
+    /// The application reads this many completions.
+    Read {
+        count: usize,
+    },
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let sender = 0..SENDERS;
+    let from = option::weighted(0.3, 0..SENDERS);
+    let len = || prop_oneof![2 => Just(0usize), 8 => 1..24usize, 2 => 24..70usize];
+    prop_oneof![
+        4 => (8..80usize, 0..24usize, from.clone())
+            .prop_map(|(len, min_free, from)| Step::PostBuffer { len, min_free, from }),
+        2 => (0..30usize, from).prop_map(|(len, from)| Step::PostPlain { len, from }),
+        12 => (sender.clone(), len(), option::weighted(0.4, 0..20usize))
+            .prop_map(|(sender, len, begun)| Step::Send { sender, len, begun }),
+        6 => (sender.clone(), len(), any::<bool>())
+            .prop_map(|(sender, len, is_pulled)| Step::Offer { sender, len, is_pulled }),
+        8 => (sender.clone(), 1..40usize).prop_map(|(sender, count)| Step::GoOn { sender, count }),
+        1 => sender.prop_map(|sender| Step::Break { sender }),
+        1 => (0..8usize).prop_map(|place| Step::Cancel { place }),
+        4 => Just(Step::Transmit),
+        4 => (0..6usize).prop_map(|count| Step::Read { count }),
+    ]
+}
+
+/// A message that was sent. Its number is its remote data.
+#[derive(Debug, Clone)]
+struct Sent {
+    sender: usize,
+    len: usize,
+    /// Where the model has put it: context, offset in the memory of the receive, and how much fits.
+    place: Option<(u64, usize, usize)>,
+}
+
+#[derive(Debug)]
+struct Posted {
+    context: u64,
+    from: Option<usize>,
+    /// Of a buffer: where what is left of it begins, and its minimum.
+    buffer: Option<(usize, usize)>,
+    is_used: bool,
+    len: usize,
+}
+
+impl Posted {
+    /// Where a message goes. `None` if it goes elsewhere, and with it whether the receive ends.
+    fn take(&mut self, base: usize, len: usize) -> (Option<(usize, usize)>, bool) {
+        let Some((begin, min_free)) = self.buffer else { return (Some((0, len.min(self.len))), true) };
+        let aligned = (base + begin).next_multiple_of(MULTI_RECV_ALIGN_BYTES) - base;
+        let at = if aligned + len <= self.len { aligned } else { begin };
+        if at + len > self.len {
+            let place = (!self.is_used).then_some((begin, self.len - begin));
+            return (place, true);
+        }
+        self.is_used = true;
+        self.buffer = Some((at + len, min_free));
+        (Some((at, len)), self.len - (at + len) < min_free)
+    }
+}
+
+/// What is arriving on a sender's link.
+#[derive(Debug, Default)]
+struct Line {
+    /// The message whose payload is on its way, and how much of it has arrived.
+    current: Option<(usize, usize)>,
+    /// Messages whose payload the engine has to ask for.
+    offered: VecDeque<usize>,
+    /// Those that it can pull.
+    pullable: Vec<usize>,
+}
+
+struct World {
+    engine: Engine,
+    transport: Scripted,
+    sink: Recorder,
+    links: Vec<LinkId>,
+    peers: Vec<PeerId>,
+    lines: Vec<Line>,
+    messages: Vec<Sent>,
+    posted: Vec<Posted>,
+    unexpected: Vec<usize>,
+    /// The base address of every receive's memory and whether it is a buffer, by context.
+    receives: Vec<(usize, bool)>,
+    /// Messages that failed with their sender: they tell no number.
+    broken: usize,
+}
+
+/// Byte `at` of a message.
+fn byte(message: usize, at: usize) -> u8 {
+    (message * 31 + at) as u8
+}
+
+fn payload(message: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|at| byte(message, at)).collect()
+}
+
+impl World {
+    fn new(room: usize) -> World {
+        let mut world = World {
+            engine: Engine::new(Config::default()),
+            transport: Scripted::default(),
+            sink: Recorder { room, ..Recorder::default() },
+            links: Vec::new(),
+            peers: Vec::new(),
+            lines: Vec::new(),
+            messages: Vec::new(),
+            posted: Vec::new(),
+            unexpected: Vec::new(),
+            receives: Vec::new(),
+            broken: 0,
+        };
+        world.engine.pull_step_max_bytes = 16;
+        for sender in 0..SENDERS {
+            world.links.push(LinkId(sender as u32));
+            world.lines.push(Line::default());
+            world.connect(sender, 1);
+            let peer = world.engine.peer(address(sender as u16 + 10));
+            world.peers.push(peer);
+        }
+        world
+    }
+
+    fn connect(&mut self, sender: usize, instance: u64) {
+        let peer = address(sender as u16 + 10);
+        self.engine.arrivals(&mut self.sink).link(self.links[sender], LinkEvent::Up { peer, instance });
+    }
+
+    fn run(&mut self, step: Step) {
+        match step {
+            Step::PostBuffer { len, min_free, from } => self.post(len, Some((0, min_free)), from),
+            Step::PostPlain { len, from } => self.post(len, None, from),
+            Step::Send { sender, len, begun } => self.send(sender, len, begun),
+            Step::Offer { sender, len, is_pulled } => self.offer(sender, len, is_pulled),
+            Step::GoOn { sender, count } => self.go_on(sender, count),
+            // What the model does not know of: which of them come first.
+            Step::Break { .. } | Step::Cancel { .. } if self.engine.is_set_aside(false) => {}
+            Step::Break { sender } => self.break_off(sender),
+            Step::Cancel { place } => self.cancel(place),
+            Step::Transmit => self.transmit(),
+            Step::Read { count } => self.read(count),
+        }
+    }
+
+    fn post(&mut self, len: usize, buffer: Option<(usize, usize)>, from: Option<usize>) {
+        let memory = BytesMut::zeroed(len);
+        let context = self.receives.len() as u64;
+        self.receives.push((memory.as_ptr().addr(), buffer.is_some()));
+        let source = from.map(|from| self.peers[from]);
+        let request = ReceiveRequest {
+            destination: Destination::owned(memory),
+            criteria: Criteria { source, ..Criteria::any() },
+            ..receive(0, context)
+        };
+        match buffer {
+            Some((_, min_free)) => {
+                self.engine.post_multi_receive(request, min_free, &mut self.sink).unwrap();
+            }
+            None => self.engine.post_receive(request, &mut self.sink).unwrap(),
+        }
+        self.posted.push(Posted { context, from, buffer, is_used: false, len });
+        let mut waiting = std::mem::take(&mut self.unexpected);
+        waiting.retain(|message| {
+            let is_posted = self.posted.last().is_some_and(|posted| posted.context == context);
+            !(is_posted && self.offer_to(self.posted.len() - 1, *message))
+        });
+        self.unexpected = waiting;
+    }
+
+    /// The model: offers a message to a posted receive. Returns whether it is there now.
+    fn offer_to(&mut self, at: usize, message: usize) -> bool {
+        let Sent { sender, len, .. } = self.messages[message];
+        let posted = &mut self.posted[at];
+        if posted.from.is_some_and(|from| from != sender) {
+            return false;
+        }
+        let context = posted.context;
+        let (place, ends) = posted.take(self.receives[context as usize].0, len);
+        if ends {
+            self.posted.remove(at);
+        }
+        self.messages[message].place = place.map(|(offset, fits)| (context, offset, fits));
+        place.is_some()
+    }
+
+    /// The model: a message is there.
+    fn matched(&mut self, sender: usize, len: usize) -> usize {
+        let message = self.messages.len();
+        self.messages.push(Sent { sender, len, place: None });
+        let mut at = 0;
+        while at < self.posted.len() {
+            let before = self.posted.len();
+            if self.offer_to(at, message) {
+                return message;
+            }
+            // One that ended without taking it is gone.
+            at += usize::from(self.posted.len() == before);
+        }
+        self.unexpected.push(message);
+        message
+    }
+
+    fn header(&self, message: usize) -> Message {
+        let len_bytes = self.messages[message].len as u64;
+        Message { len_bytes, tag: None, data: Some(message as u64), awaits: Awaits::Nothing }
+    }
+
+    fn send(&mut self, sender: usize, len: usize, begun: Option<usize>) {
+        if self.lines[sender].current.is_some() {
+            return;
+        }
+        let message = self.matched(sender, len);
+        let header = Header::Message(self.header(message));
+        let bytes = payload(message, len);
+        let mut arrivals = self.engine.arrivals(&mut self.sink);
+        match begun.filter(|begun| *begun < len) {
+            Some(begun) => {
+                arrivals.begin(self.links[sender], &header);
+                arrivals.chunk(self.links[sender], &bytes[..begun]);
+                self.lines[sender].current = Some((message, begun));
+            }
+            None => arrivals.frame(self.links[sender], &header, &bytes),
+        }
+    }
+
+    fn offer(&mut self, sender: usize, len: usize, is_pulled: bool) {
+        if self.lines[sender].current.is_some() {
+            return;
+        }
+        let message = self.matched(sender, len);
+        // All pulls read the same memory, so only one message can be pulled.
+        let is_pulled = is_pulled && self.lines.iter().all(|line| line.pullable.is_empty());
+        let remote = if is_pulled { REMOTE } else { b"" };
+        let header = Header::Request {
+            message: self.header(message),
+            op: message as u64,
+            remote_bytes: remote.len() as u8,
+        };
+        if is_pulled {
+            self.transport.memory = payload(message, len);
+            self.lines[sender].pullable.push(message);
+        }
+        self.engine.arrivals(&mut self.sink).frame(self.links[sender], &header, remote);
+    }
+
+    /// Sees what the engine asks for, and what it is done with.
+    fn transmit(&mut self) {
+        self.engine.transmit(&mut self.transport, &mut self.sink);
+        for (link, header, _) in self.transport.sent.drain(..) {
+            let line = &mut self.lines[link.0 as usize % SENDERS];
+            match header {
+                Header::Clear { op, .. } => line.offered.push_back(op as usize),
+                Header::Done { op, .. } => line.pullable.retain(|message| *message != op as usize),
+                _ => {}
+            }
+        }
+    }
+
+    fn go_on(&mut self, sender: usize, count: usize) {
+        let line = &mut self.lines[sender];
+        let mut arrivals = self.engine.arrivals(&mut self.sink);
+        let link = self.links[sender];
+        let (message, from) = match line.current {
+            Some(current) => current,
+            None => {
+                let Some(message) = line.offered.pop_front() else { return };
+                let len_bytes = self.messages[message].len as u64;
+                let header = Header::Data { op: message as u64, len_bytes };
+                if len_bytes == 0 {
+                    return arrivals.frame(link, &header, &[]);
+                }
+                arrivals.begin(link, &header);
+                (message, 0)
+            }
+        };
+        let len = self.messages[message].len;
+        let to = len.min(from + count);
+        // Half of it by way of the space that the engine gives, as far as there is one.
+        let bytes = &payload(message, len)[from..to];
+        let mut placed = 0;
+        if count.is_multiple_of(2) {
+            for space in &mut arrivals.space(link) {
+                let piece = space.len().min(bytes.len() - placed);
+                space[..piece].copy_from_slice(&bytes[placed..placed + piece]);
+                placed += piece;
+            }
+            if placed > 0 {
+                arrivals.placed(link, placed);
+            }
+        }
+        if placed < bytes.len() {
+            arrivals.chunk(link, &bytes[placed..]);
+        }
+        self.lines[sender].current = (to < len).then_some((message, to));
+    }
+
+    fn break_off(&mut self, sender: usize) {
+        let line = std::mem::take(&mut self.lines[sender]);
+        let lost: Vec<usize> = self.lost_with(sender, &line);
+        self.engine.arrivals(&mut self.sink).link(self.links[sender], LinkEvent::Down(RESET));
+        for message in lost {
+            match self.messages[message].place.take() {
+                Some(_) => self.broken += 1,
+                None => self.unexpected.retain(|waiting| *waiting != message),
+            }
+        }
+        self.posted.retain(|posted| posted.from != Some(sender));
+        let instance = self.links[sender].0 as u64 + 2;
+        self.links[sender] = LinkId(self.links[sender].0 + SENDERS as u32);
+        self.connect(sender, instance);
+    }
+
+    /// The messages of a sender of which something is still to come.
+    fn lost_with(&self, sender: usize, line: &Line) -> Vec<usize> {
+        let link = self.engine.links.get(self.links[sender]).expect("it is up");
+        let fetched = link.fetches.keys().map(|op| *op as usize);
+        let mid_message = line.current.map(|(message, _)| message).into_iter();
+        let mut lost: Vec<usize> = fetched.chain(mid_message).collect();
+        lost.sort_unstable();
+        lost.dedup();
+        lost
+    }
+
+    fn cancel(&mut self, place: usize) {
+        if place < self.posted.len() {
+            let posted = self.posted.remove(place);
+            self.engine.cancel(posted.context, &mut self.sink).unwrap();
+        }
+    }
+
+    fn read(&mut self, count: usize) {
+        self.sink.room += count;
+        self.engine.deliver_held(&mut self.sink);
+    }
+
+    /// Lets everything that is on its way arrive, and ends what is still posted.
+    fn finish(&mut self) {
+        self.read(1 << 20);
+        for _ in 0..400 {
+            self.transmit();
+            (0..SENDERS).for_each(|sender| self.go_on(sender, 50));
+            self.engine.deliver_held(&mut self.sink);
+        }
+        while !self.posted.is_empty() {
+            self.cancel(0);
+        }
+        assert_eq!(self.engine.outstanding_receives(), 0);
+    }
+
+    /// Where an entry's memory lies within that of its receive.
+    fn offset(&self, context: u64, bytes: &[u8]) -> usize {
+        bytes.as_ptr().addr() - self.receives[context as usize].0
+    }
+
+    fn check(&self) {
+        let mut places: Vec<Option<(u64, usize, usize)>> = vec![None; self.messages.len()];
+        let mut releases = vec![0; self.receives.len()];
+        let mut broken = 0;
+        for ended in &self.sink.ended {
+            let (Ok(completion) | Err(Failure { completion, .. })) = ended;
+            let context = completion.context;
+            let (_, is_buffer) = self.receives[context as usize];
+            assert_eq!(releases[context as usize], 0, "nothing comes after the release of {context}");
+            if completion.flags.contains(RELEASED) || !is_buffer {
+                releases[context as usize] += 1;
+            }
+            let error = ended.as_ref().err().map(|failure| &failure.error);
+            if completion.flags == RELEASED || error == Some(&OperationError::Cancelled) {
+                continue;
+            }
+            if matches!(error, Some(OperationError::Link(_))) {
+                let is_release = completion.flags.contains(RELEASED) || completion.source.is_none();
+                broken += usize::from(!is_release && is_buffer);
+                continue;
+            }
+            let message = completion.data as usize;
+            let (_, _, bytes) = told(ended);
+            let sent = &self.messages[message];
+            assert_eq!(bytes, &payload(message, sent.len)[..bytes.len()]);
+            assert_eq!(completion.source, Some(self.peers[sent.sender]));
+            assert_eq!(bytes.len() < sent.len, error.is_some(), "cut short, or not");
+            assert!(places[message].is_none(), "a message is received once");
+            places[message] = Some((context, self.offset(context, bytes), bytes.len()));
+        }
+        // Where a buffer has no room, an empty place has no address of its own.
+        let simple = |place: Option<(u64, usize, usize)>| {
+            place.map(|(context, offset, len)| (context, if len == 0 { 0 } else { offset }, len))
+        };
+        for (at, (found, sent)) in places.iter().zip(&self.messages).enumerate() {
+            assert_eq!(simple(*found), simple(sent.place), "message {at}: {sent:?}");
+        }
+        assert!(releases.iter().all(|count| *count == 1), "{releases:?}");
+        assert!(broken <= self.broken);
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_message_lies_where_it_belongs_and_every_buffer_is_released_once(
+        room in 0..8usize,
+        steps in vec(any_step(), 0..120),
+    ) {
+        let mut world = World::new(room);
+        for step in steps {
+            world.run(step);
+        }
+        world.finish();
+        world.check();
+    }
+}

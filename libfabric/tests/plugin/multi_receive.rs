@@ -1,0 +1,259 @@
+//! Buffers that take many messages, and the option that says when they are released.
+
+use std::{mem, ptr};
+
+use homespun_fi::abi::endpoint::FiMsg;
+use homespun_fi::abi::eq::{FiCqDataEntry, FiCqErrEntry, FiCqMsgEntry, FiCqTaggedEntry};
+use homespun_fi::abi::tagged::FiMsgTagged;
+use homespun_fi::abi::{
+    FI_ADDR_UNSPEC, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_OPT_CM_DATA_SIZE,
+    FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_SETOPSFLAG,
+};
+use libc::{c_int, c_void, iovec};
+
+use crate::host::{API_VERSION, CqEntry, Node, Pair, Plugin, context};
+
+const MSG: u64 = 1 << 1;
+const RECV: u64 = 1 << 10;
+const MULTI_RECV: u64 = 1 << 16;
+
+const EINVAL: c_int = -22;
+const EAVAIL: isize = -259;
+const EBADFLAGS: isize = -260;
+const ECANCELED: c_int = 125;
+const ENOPROTOOPT: c_int = -92;
+const ETOOSMALL: c_int = -257;
+const ETRUNC: c_int = 265;
+
+/// Memory whose start is aligned, as that of most receives is.
+#[repr(align(8))]
+struct Memory([u8; 64]);
+
+fn recvmsg(node: &Node, memory: &mut [u8], pieces: usize, number: usize) -> isize {
+    let ep = node.ep.as_ptr();
+    let parts: Vec<iovec> = memory
+        .chunks_mut(memory.len() / pieces)
+        .map(|part| iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() })
+        .collect();
+    let msg = FiMsg {
+        msg_iov: parts.as_ptr(),
+        desc: ptr::null_mut(),
+        iov_count: parts.len(),
+        addr: FI_ADDR_UNSPEC,
+        context: context(number),
+        data: 0,
+    };
+    // SAFETY: the endpoint is open, and the memory lives until the buffer is released.
+    unsafe { ((*(*ep).msg).recvmsg)(ep, &raw const msg, MULTI_RECV) }
+}
+
+fn send<E: CqEntry>(pair: &Pair<E>, message: &'static [u8]) {
+    let ep = pair.left.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the message lives for ever.
+    let sent = unsafe {
+        let inject = (*(*ep).msg).inject;
+        inject(ep, message.as_ptr().cast(), message.len(), pair.to_right)
+    };
+    assert_eq!(sent, 0);
+}
+
+fn getopt(node: &Node, level: c_int, name: c_int, value: *mut usize, len: *mut usize) -> c_int {
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open; the rest is null or valid, says the test.
+    unsafe { ((*(*ep).ops).getopt)(ep.cast(), level, name, value.cast(), len) }
+}
+
+fn setopt(node: &Node, level: c_int, name: c_int, value: *const usize, len: usize) -> c_int {
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open; the value is null or valid, and as long as is said, says the test.
+    unsafe { ((*(*ep).ops).setopt)(ep.cast(), level, name, value.cast(), len) }
+}
+
+fn set_minimum(node: &Node, bytes: usize) {
+    let len = size_of::<usize>();
+    assert_eq!(setopt(node, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &raw const bytes, len), 0);
+}
+
+/// Where an entry's message lies, as an offset and a length.
+fn place(memory: &Memory, buf: *mut c_void, len: usize) -> (usize, usize) {
+    (buf.addr() - memory.0.as_ptr().addr(), len)
+}
+
+#[test]
+fn entries_say_where_messages_lie() {
+    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    set_minimum(&pair.right, 24);
+    let mut memory = Memory([0; 64]);
+    assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
+    for message in [&b"first"[..], b"", b"the second", b"3rd"] {
+        send(&pair, message);
+    }
+    let [_, received] = pair.completions(0, 4);
+    let told: Vec<_> = received
+        .iter()
+        .map(|(entry, source)| {
+            assert_eq!((entry.op_context, *source), (context(5), pair.to_left));
+            (entry.flags, place(&memory, entry.buf, entry.len))
+        })
+        .collect();
+    let last = RECV | MSG | MULTI_RECV;
+    let expected = [(RECV | MSG, (0, 5)), (RECV | MSG, (8, 0)), (RECV | MSG, (8, 10)), (RECV | MSG, (24, 3))];
+    assert_eq!(told, expected);
+    assert_eq!(&memory.0[8..18], b"the second");
+
+    send(&pair, b"and the last one");
+    let [_, received] = pair.completions(0, 1);
+    let entry = &received[0].0;
+    assert_eq!((entry.flags, place(&memory, entry.buf, entry.len)), (last, (32, 16)));
+    assert_eq!(&memory.0[32..48], b"and the last one");
+}
+
+#[test]
+fn the_data_format_says_it_and_the_msg_format_does_not() {
+    let mut memory = Memory([0; 64]);
+    let pair: Pair<FiCqDataEntry> = Pair::open(API_VERSION, FI_CQ_FORMAT_DATA);
+    set_minimum(&pair.right, 64);
+    assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
+    send(&pair, b"data");
+    let [_, received] = pair.completions(0, 1);
+    let entry = &received[0].0;
+    assert_eq!((entry.flags, place(&memory, entry.buf, entry.len)), (RECV | MSG | MULTI_RECV, (0, 4)));
+
+    let pair: Pair<FiCqMsgEntry> = Pair::open(API_VERSION, FI_CQ_FORMAT_MSG);
+    set_minimum(&pair.right, 64);
+    assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 6), 0);
+    send(&pair, b"msg");
+    let [_, received] = pair.completions(0, 1);
+    assert_eq!((received[0].0.flags, received[0].0.len), (RECV | MSG | MULTI_RECV, 3));
+    assert_eq!(&memory.0[..4], b"msga");
+}
+
+#[test]
+fn a_release_by_itself_has_no_place() {
+    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    set_minimum(&pair.right, 0);
+    let (mut first, mut second) = (Memory([0; 64]), Memory([0; 64]));
+    assert_eq!(recvmsg(&pair.right, &mut first.0, 1, 5), 0);
+    assert_eq!(recvmsg(&pair.right, &mut second.0, 1, 6), 0);
+    send(&pair, &[1; 60]);
+    send(&pair, &[2; 60]);
+    let [_, received] = pair.completions(0, 3);
+    let told: Vec<_> = received.iter().map(|(entry, _)| (entry.op_context.addr(), entry.flags)).collect();
+    assert_eq!(told, [(5, RECV | MSG), (5, MULTI_RECV), (6, RECV | MSG)]);
+    let release = &received[1].0;
+    assert!(release.buf.is_null() && (release.len, release.data, release.tag) == (0, 0, 0));
+    assert_eq!(second.0[..60], [2; 60]);
+    assert_eq!(received[1].1, FI_ADDR_UNSPEC);
+
+    // Cancelled, the other one is released by an error.
+    let ep = pair.right.ep.as_ptr();
+    // SAFETY: the endpoint is open.
+    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(6)) }, 0);
+    // SAFETY: all zeroes are an entry.
+    let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
+    pair.until(|pair| pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL));
+    assert_eq!(pair.right.read_error(&mut entry), 1);
+    assert_eq!((entry.op_context, entry.err), (context(6), ECANCELED));
+    assert_eq!(entry.flags, RECV | MSG | MULTI_RECV);
+    assert!(entry.buf.is_null());
+}
+
+#[test]
+fn an_error_says_where_its_message_lies() {
+    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let mut memory = Memory([0; 64]);
+    assert_eq!(recvmsg(&pair.right, &mut memory.0, 1, 5), 0);
+    send(&pair, &[7; 100]);
+    pair.until(|pair| {
+        assert!(pair.left.try_read::<FiCqTaggedEntry>().is_err(), "what was injected reports nothing");
+        pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
+    });
+    // SAFETY: all zeroes are an entry.
+    let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
+    assert_eq!(pair.right.read_error(&mut entry), 1);
+    assert_eq!((entry.err, entry.olen, entry.flags), (ETRUNC, 36, RECV | MSG));
+    assert_eq!(place(&memory, entry.buf, entry.len), (0, 64));
+    assert_eq!(memory.0, [7; 64]);
+    let [_, received] = pair.completions(0, 1);
+    assert_eq!((received[0].0.op_context, received[0].0.flags), (context(5), MULTI_RECV));
+}
+
+#[test]
+fn it_may_be_the_default_of_receives_without_a_tag() {
+    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let mut flags = FI_RECV | MULTI_RECV;
+    assert_eq!(pair.right.ep.control(FI_SETOPSFLAG, &raw mut flags), 0);
+    set_minimum(&pair.right, 8);
+    let ep = pair.right.ep.as_ptr();
+    let mut memory = Memory([0; 64]);
+    let buf = memory.0.as_mut_ptr().cast();
+    // SAFETY: the endpoint is open, and the memory lives until the buffer is released.
+    let posted = unsafe { ((*(*ep).msg).recv)(ep, buf, 64, ptr::null_mut(), FI_ADDR_UNSPEC, context(5)) };
+    assert_eq!(posted, 0);
+    send(&pair, &[1; 30]);
+    send(&pair, &[2; 30]);
+    let [_, received] = pair.completions(0, 2);
+    let places: Vec<_> =
+        received.iter().map(|(entry, _)| (entry.flags, place(&memory, entry.buf, entry.len))).collect();
+    assert_eq!(places, [(RECV | MSG, (0, 30)), (RECV | MSG | MULTI_RECV, (32, 30))]);
+}
+
+#[test]
+fn what_cannot_be_a_buffer_is_refused() {
+    let node = Node::open();
+    let mut memory = Memory([0; 64]);
+    assert_eq!(recvmsg(&node, &mut memory.0, 2, 5), EINVAL as isize);
+    let part = iovec { iov_base: memory.0.as_mut_ptr().cast(), iov_len: 64 };
+    let msg = FiMsgTagged {
+        msg_iov: &raw const part,
+        desc: ptr::null_mut(),
+        iov_count: 1,
+        addr: FI_ADDR_UNSPEC,
+        tag: 1,
+        ignore: 0,
+        context: context(5),
+        data: 0,
+    };
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the call is refused.
+    assert_eq!(unsafe { ((*(*ep).tagged).recvmsg)(ep, &raw const msg, MULTI_RECV) }, EBADFLAGS);
+}
+
+#[test]
+fn the_minimum_is_an_option() {
+    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let (mut value, mut len) = (0, size_of::<usize>());
+    let read = |value: &mut usize, len: &mut usize| {
+        getopt(&node, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value, len)
+    };
+    assert_eq!((read(&mut value, &mut len), value, len), (0, 64, 8), "the default");
+    set_minimum(&node, 1000);
+    len = 100;
+    assert_eq!((read(&mut value, &mut len), value, len), (0, 1000, 8));
+    len = 7;
+    assert_eq!((read(&mut value, &mut len), len), (ETOOSMALL, 8));
+
+    let minimum = |value, len| setopt(&node, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value, len);
+    for len in [0, 4, 9] {
+        assert_eq!(minimum(&raw const value, len), EINVAL);
+    }
+    assert_eq!(minimum(ptr::null(), 8), EINVAL);
+    for (value, len) in [(ptr::null_mut(), &raw mut len), (&raw mut value, ptr::null_mut())] {
+        assert_eq!(getopt(&node, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value, len), EINVAL);
+    }
+    for (level, name) in [(FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE), (FI_OPT_ENDPOINT, -1), (1, 0), (-1, 0)] {
+        assert_eq!(getopt(&node, level, name, &raw mut value, &raw mut len), ENOPROTOOPT);
+        assert_eq!(setopt(&node, level, name, &raw const value, 8), ENOPROTOOPT);
+    }
+    len = 8;
+    assert_eq!((read(&mut value, &mut len), value), (0, 1000), "nothing has changed");
+}
+
+#[test]
+fn the_capability_is_told() {
+    for info in Plugin::get().loopback().iter() {
+        // SAFETY: answers have all their attributes.
+        let rx_caps = unsafe { (*info.rx_attr).caps };
+        assert!(info.caps & MULTI_RECV != 0 && rx_caps & MULTI_RECV != 0);
+    }
+}

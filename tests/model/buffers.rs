@@ -1,0 +1,77 @@
+//! Receives that take many messages.
+
+use homespun::OperationError;
+use homespun::flags::CompletionFlags;
+
+use crate::history::{Arrived, BufferOp, Operation, ReceiveEnd, ReceiveOp, Who};
+use crate::run::{Runner, broken, is_accepted, source};
+use crate::suite::Ended;
+use crate::suite::payload::room;
+
+impl Runner<'_> {
+    pub(crate) fn receive_many(
+        &mut self,
+        at: usize,
+        from: Option<usize>,
+        len_bytes: usize,
+        min_free_bytes: usize,
+    ) {
+        let Some(party) = &self.parties[at] else { return };
+        let len_bytes = self.at_least(len_bytes);
+        let context = Operation::Receive(self.history.receives.len()).context();
+        party.endpoint.set_min_multi_recv_bytes(min_free_bytes);
+        if !is_accepted(party.endpoint.recv_multi(room(len_bytes), source(from), context)) {
+            return;
+        }
+        let (at, posted_at) = (self.history.who(at), self.tick());
+        self.history.receives.push(ReceiveOp {
+            at,
+            tagged: None,
+            from,
+            len_bytes,
+            posted_at,
+            cancelled: false,
+            too_late_to_cancel: false,
+            ended: None,
+            buffer: Some(BufferOp { min_free_bytes, took: Vec::new(), has_lost: false }),
+        });
+    }
+
+    /// A message in a buffer, or its release, or both.
+    pub(crate) fn buffer_told(&mut self, who: Who, receive: usize, ended: &Ended) {
+        let (flags, error) = match ended {
+            Ok((completion, _)) => (completion.flags, None),
+            Err(failed) => (failed.completion.flags, Some(&failed.error)),
+        };
+        let is_release = flags.contains(CompletionFlags::MULTI_RECV);
+        let room_bytes = self.history.receives[receive].len_bytes;
+        let mut took = None;
+        let mut has_lost = false;
+        let end = match error {
+            None if flags == CompletionFlags::MULTI_RECV => Some(ReceiveEnd::Released),
+            None | Some(OperationError::Truncated { .. }) => {
+                assert!(!(is_release && error.is_some()), "a release that is no message's: {ended:?}");
+                let message =
+                    self.taken(who, room_bytes, ended).expect("a message, or as much as there is room for");
+                self.history.arrived(message, Arrived::Received(receive));
+                took = Some(message);
+                is_release.then_some(ReceiveEnd::Released)
+            }
+            Some(OperationError::Cancelled) => {
+                assert!(is_release, "it takes no more: {ended:?}");
+                Some(ReceiveEnd::Cancelled)
+            }
+            Some(error) => {
+                let errno = broken(error);
+                has_lost = !is_release;
+                is_release.then_some(ReceiveEnd::Broken(errno))
+            }
+        };
+        let posted = &mut self.history.receives[receive];
+        posted.ended = end;
+        if let Some(buffer) = &mut posted.buffer {
+            buffer.took.extend(took);
+            buffer.has_lost |= has_lost;
+        }
+    }
+}

@@ -1,0 +1,515 @@
+//! Buffers that take many messages: `FI_MULTI_RECV` of `fi_msg(3)`.
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::info::ResourceManagement;
+use homespun::limits::{MIN_MULTI_RECV_DEFAULT_BYTES, MULTI_RECV_ALIGN_BYTES};
+use homespun::{Buffer, Completion, CqFormat, Errno, Error, FabricAddress, Misuse, ReadError, SegmentMut};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::raw::Post;
+use crate::suite::{Deadline, Net, Party, Room, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
+const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
+
+/// The context of most buffers here.
+const BUFFER: u64 = 100;
+
+/// Lengths of messages that travel in every way there is.
+const LENS_BYTES: [usize; 10] = [8, 0, 1000, 40_000, 31, 300_000, 8, 9, 70_000, 100];
+
+fn post_raw(party: &Party, len_bytes: usize, context: u64) -> Room {
+    let post = Post { peer: ANY, context, flags: Some(OpFlags::MULTI_RECV), ..Post::default() };
+    party.endpoint.receive_raw(&[len_bytes], 0, post).unwrap()
+}
+
+/// Sends a message with this number to a peer.
+fn send(from: &Party, to: FabricAddress, number: u64, len_bytes: usize) {
+    let deadline = Deadline::new();
+    while let Err(error) = from.endpoint.send(payload(number, len_bytes), to, number) {
+        assert_eq!(error.errno(), Errno::EAGAIN);
+        from.progress_all();
+        deadline.pause("room for a send");
+    }
+}
+
+/// Sends a message and waits until the peer holds all of it.
+fn send_and_wait(from: &Party, number: u64, len_bytes: usize) {
+    let buffers = vec![payload(number, len_bytes)];
+    from.send_and_wait(SendMsg { buffers, to: from.peer(), context: number, ..SendMsg::default() });
+}
+
+/// The place of a raw message.
+#[track_caller]
+fn place(completion: &Completion) -> SegmentMut {
+    match completion.buffer {
+        Buffer::Within(place) => place,
+        ref other => panic!("no place: {other:?}"),
+    }
+}
+
+/// What was left of an owned buffer that was released.
+#[track_caller]
+fn unused(completion: &Completion) -> usize {
+    assert!(completion.flags.contains(RELEASED));
+    match &completion.buffer {
+        Buffer::Unused(unused) => unused.len(),
+        Buffer::ReceivedLast(last) => last.unused.len(),
+        other => panic!("not a release: {other:?}"),
+    }
+}
+
+/// Cancels a raw buffer, and checks that this is its release.
+#[track_caller]
+fn cancel_raw(party: &Party, context: u64) {
+    party.endpoint.cancel(context).unwrap();
+    let failed = party.failure();
+    assert_eq!((failed.errno(), failed.completion.context), (Errno::ECANCELED, context));
+    assert_eq!((failed.completion.flags, failed.completion.buffer), (RECEIVED | RELEASED, Buffer::None));
+}
+
+pub(crate) fn messages_share_a_buffer_in_the_order_of_their_posting(net: &Net) {
+    let (alice, bob) = net.pair();
+    let len_bytes = 1 << 20;
+    let buffer = post_raw(&bob, len_bytes, BUFFER);
+    for (number, len_bytes) in (0..).zip(LENS_BYTES) {
+        let data = (number % 2 == 0).then_some(number + 50);
+        let post = Post { peer: alice.peer(), data, context: number, ..Post::default() };
+        alice.endpoint.send_raw(&[payload(number, len_bytes)], post).unwrap();
+    }
+    let mut places = Vec::new();
+    for _ in LENS_BYTES {
+        let (completion, source) = bob.completion_from();
+        let place = place(&completion);
+        let message = buffer.within(place);
+        let number = (0..).zip(LENS_BYTES).find(|(number, len)| payload(*number, *len) == message);
+        let (number, _) = number.expect("one of the messages, whole");
+        assert_eq!((completion.context, completion.len_bytes, source), (BUFFER, message.len(), bob.peer()));
+        let flags = if number % 2 == 0 { RECEIVED | CompletionFlags::REMOTE_CQ_DATA } else { RECEIVED };
+        let data = if number % 2 == 0 { number + 50 } else { 0 };
+        assert_eq!((completion.flags, completion.data, completion.tag), (flags, data, 0));
+        places.push((number, place));
+    }
+    places.sort_by_key(|(number, _)| *number);
+    let start = places[0].1.address.addr();
+    let mut end = start;
+    for (at, (number, place)) in places.iter().enumerate() {
+        assert_eq!(*number, at as u64, "each message once");
+        let address = place.address.addr();
+        assert_eq!(address, end.next_multiple_of(MULTI_RECV_ALIGN_BYTES));
+        end = address + place.len_bytes;
+    }
+    cancel_raw(&bob, BUFFER);
+    buffer.released(BUFFER, end - start);
+    bob.silence();
+}
+
+pub(crate) fn one_buffer_after_another_takes_a_stream(net: &Net) {
+    let (alice, bob) = net.pair();
+    bob.endpoint.set_min_multi_recv_bytes(64);
+    let count = 200;
+    let len_of = |number: u64| (number * number * 37 % 500) as usize;
+    let post = |context| bob.endpoint.recv_multi(room(2048), ANY, context).unwrap();
+    (0..3).for_each(post);
+    let (mut next, mut sent, mut held) = (3, 0, 0);
+    let mut messages = Vec::new();
+    while messages.len() < count as usize || held > 0 {
+        while sent < count && sent < messages.len() as u64 + 20 {
+            send(&alice, alice.peer(), sent, len_of(sent));
+            sent += 1;
+            held += 1;
+        }
+        while held > 0 && alice.poll().is_some() {
+            held -= 1;
+        }
+        let Some(Ok((completion, _))) = bob.poll() else {
+            bob.progress_all();
+            continue;
+        };
+        if completion.flags.contains(CompletionFlags::RECV) {
+            messages.push(received(&completion.buffer));
+        }
+        if completion.flags.contains(RELEASED) {
+            assert!(unused(&completion) < 64 || completion.flags == RELEASED);
+            post(next);
+            next += 1;
+        }
+    }
+    let expected: Vec<_> = (0..count).map(|number| payload(number, len_of(number)).to_vec()).collect();
+    assert_eq!(messages, expected);
+    assert!(next > 20, "many buffers were used up");
+}
+
+pub(crate) fn messages_from_everybody_go_into_one_buffer(net: &Net) {
+    let bob = net.party();
+    let peers: Vec<Party> = (0..3).map(|_| net.party()).collect();
+    let buffer = post_raw(&bob, 4 << 20, BUFFER);
+    for (n, peer) in (0..).zip(&peers) {
+        peer.meet(&bob);
+        bob.meet(peer);
+        for (number, len_bytes) in (0..).zip(LENS_BYTES) {
+            // At least the number itself, by which a message is known.
+            send(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
+        }
+    }
+    let mut places = vec![Vec::new(); peers.len()];
+    for _ in 0..peers.len() * LENS_BYTES.len() {
+        let (completion, source) = bob.completion_from();
+        assert_eq!((completion.context, completion.flags), (BUFFER, RECEIVED));
+        let place = place(&completion);
+        let message = buffer.within(place);
+        let number = u64::from_le_bytes(message[..8].try_into().unwrap());
+        let sender = (number / 100) as usize;
+        assert_eq!(source, bob.address_of(&peers[sender]));
+        assert!(payload(number, LENS_BYTES[number as usize % 100].max(8)) == message);
+        places[sender].push((number, place.address.addr(), place.len_bytes));
+    }
+    for places in &mut places {
+        places.sort_unstable();
+        assert!(places.is_sorted_by_key(|(_, address, _)| *address), "each sender's order is kept");
+    }
+    let mut all: Vec<_> = places.concat().into_iter().map(|(_, address, len)| (address, len)).collect();
+    all.sort_unstable();
+    for pair in all.windows(2) {
+        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "no byte is used twice");
+    }
+    cancel_raw(&bob, BUFFER);
+    bob.silence();
+}
+
+pub(crate) fn what_came_before_goes_into_the_buffer(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (number, len_bytes) in (0..).zip([10, 0, 20]) {
+        send_and_wait(&alice, number, len_bytes);
+    }
+    send(&alice, alice.peer(), 3, 100_000);
+    bob.endpoint.recv_multi(room(110_000), ANY, BUFFER).unwrap();
+    let messages: Vec<_> = (0..4).map(|_| received(&bob.completion().buffer)).collect();
+    for (number, len_bytes) in (0..).zip([10, 0, 20, 100_000]) {
+        assert!(messages[number as usize] == payload(number, len_bytes));
+    }
+    assert_eq!(alice.completion().context, 3);
+}
+
+pub(crate) fn a_message_that_does_not_fit_goes_on(net: &Net) {
+    let (alice, bob) = net.pair();
+    bob.endpoint.set_min_multi_recv_bytes(8);
+    bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
+    bob.endpoint.recv(room(100), ANY, 2).unwrap();
+    bob.endpoint.recv_multi(room(1000), ANY, 3).unwrap();
+    for (number, len_bytes) in (0..).zip([50, 60, 70]) {
+        send_and_wait(&alice, number, len_bytes);
+    }
+    let first = bob.completion();
+    assert_eq!((first.context, first.flags), (1, RECEIVED));
+    let release = bob.completion();
+    assert_eq!((release.context, release.flags, release.len_bytes), (1, RELEASED, 0));
+    assert_eq!((release.data, unused(&release)), (0, 50));
+    let (second, third) = (bob.completion(), bob.completion());
+    assert_eq!((second.context, third.context), (2, 3));
+    assert_eq!(received(&second.buffer), payload(1, 60));
+    assert_eq!(received(&third.buffer), payload(2, 70));
+    // The last one has no other receive to go to, and waits.
+    send_and_wait(&alice, 4, 950);
+    assert_eq!(bob.completion().flags, RELEASED);
+    bob.silence();
+    bob.endpoint.recv(room(950), ANY, 4).unwrap();
+    assert_eq!(received(&bob.completion().buffer), payload(4, 950));
+}
+
+pub(crate) fn a_message_longer_than_the_whole_buffer_is_cut(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (number, len_bytes) in (0..).zip([200, 100_000]) {
+        let buffer = post_raw(&bob, 150, number);
+        send(&alice, alice.peer(), number, len_bytes);
+        let failed = bob.failure();
+        assert_eq!((failed.errno(), failed.overflow_bytes()), (Errno::ETRUNC, len_bytes as u64 - 150));
+        assert_eq!((failed.completion.context, failed.completion.flags), (number, RECEIVED));
+        let placed = buffer.within(place(&failed.completion));
+        assert_eq!(placed, payload(number, len_bytes)[..150]);
+        let release = bob.completion();
+        assert_eq!((release.context, release.flags, release.buffer), (number, RELEASED, Buffer::None));
+        assert_eq!(alice.completion().context, number);
+    }
+    send_and_wait(&alice, 5, 10);
+    bob.silence();
+}
+
+pub(crate) fn the_minimum_is_that_of_the_time_of_posting(net: &Net) {
+    let (alice, bob) = net.pair();
+    assert_eq!(bob.endpoint.min_multi_recv_bytes(), MIN_MULTI_RECV_DEFAULT_BYTES);
+    for (context, min_bytes) in [(1, 60), (2, 0), (3, usize::MAX)] {
+        bob.endpoint.set_min_multi_recv_bytes(min_bytes);
+        assert_eq!(bob.endpoint.min_multi_recv_bytes(), min_bytes);
+        bob.endpoint.recv_multi(room(128), ANY, context).unwrap();
+    }
+    for (number, len_bytes) in (0..).zip([64, 8, 120, 8, 8]) {
+        send_and_wait(&alice, number, len_bytes);
+    }
+    let told = [(); 6].map(|()| {
+        let completion = bob.completion();
+        (completion.context, completion.flags.contains(RELEASED), completion.len_bytes)
+    });
+    let expected = [
+        // 56 bytes are left after the second.
+        (1, false, 64),
+        (1, true, 8),
+        // Nothing is left, and 0 is not less than 0.
+        (2, false, 120),
+        (2, false, 8),
+        (2, true, 0),
+        (3, true, 8),
+    ];
+    assert_eq!(told, expected);
+}
+
+pub(crate) fn formats_tell_where_a_message_lies_or_do_not(net: &Net) {
+    use CqFormat::{Context, Data, Msg, Tagged};
+    for format in [Context, Msg, Data, Tagged] {
+        let (alice, bob) =
+            net.pair_of(Setup::default(), Setup { cq_format: Some(format), ..Setup::default() });
+        bob.endpoint.set_min_multi_recv_bytes(30);
+        let buffer = post_raw(&bob, 100, BUFFER);
+        let told = |number| {
+            let post = Post { peer: alice.peer(), data: Some(7), context: number, ..Post::default() };
+            alice.endpoint.send_raw(&[payload(number, 40)], post).unwrap();
+            let completion = bob.completion();
+            assert_eq!(completion.context, BUFFER);
+            completion
+        };
+        let (first, last) = (told(1), told(2));
+        let flags = RECEIVED | CompletionFlags::REMOTE_CQ_DATA;
+        let flags = if format == Context { CompletionFlags::empty() } else { flags };
+        assert_eq!(first.flags, flags);
+        assert_eq!(last.flags, if format == Context { flags } else { flags | RELEASED });
+        if matches!(format, Data | Tagged) {
+            assert_eq!((first.data, buffer.within(place(&first))), (7, payload(1, 40).to_vec()));
+            assert_eq!((last.data, buffer.within(place(&last))), (7, payload(2, 40).to_vec()));
+        } else {
+            assert_eq!((first.buffer, last.buffer), (Buffer::None, Buffer::None));
+        }
+        assert_eq!(buffer.released(BUFFER, 80)[..40], payload(1, 40));
+    }
+}
+
+pub(crate) fn only_the_release_of_a_silent_buffer_is_heard(net: &Net) {
+    let setup = || Setup { selective: true, ..Setup::default() };
+    let (alice, bob) = net.pair_of(setup(), setup());
+    bob.endpoint.set_min_multi_recv_bytes(30);
+    bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
+    let flags = OpFlags::MULTI_RECV | OpFlags::COMPLETION;
+    bob.endpoint
+        .recvmsg(RecvMsg { buffers: vec![room(100)], context: 2, flags, ..RecvMsg::default() })
+        .unwrap();
+    bob.endpoint.recv_multi(room(100), ANY, 3).unwrap();
+    for number in 0..5 {
+        send_and_wait(&alice, number, 40);
+    }
+    let told: Vec<_> = (0..3).map(|_| bob.completion()).collect();
+    assert_eq!((told[0].context, told[0].flags, unused(&told[0])), (1, RELEASED, 20));
+    assert_eq!((told[1].context, told[1].flags), (2, RECEIVED));
+    assert_eq!(received(&told[1].buffer), payload(2, 40));
+    assert_eq!((told[2].context, told[2].flags), (2, RECEIVED | RELEASED));
+    assert_eq!(received(&told[2].buffer), payload(3, 40));
+    bob.silence();
+    bob.endpoint.cancel(3).unwrap();
+    let failed = bob.failure();
+    assert_eq!(failed.completion.buffer, Buffer::Unused(room(60)), "it has taken the fifth");
+}
+
+pub(crate) fn a_cancelled_buffer_is_released_with_an_error(net: &Net) {
+    let (alice, bob) = net.pair();
+    bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
+    let raw = post_raw(&bob, 100, 2);
+    send_and_wait(&alice, 0, 16);
+    assert_eq!(received(&bob.completion().buffer), payload(0, 16));
+    bob.endpoint.cancel(1).unwrap();
+    let failed = bob.failure();
+    assert_eq!((failed.errno(), failed.completion.context), (Errno::ECANCELED, 1));
+    assert_eq!(failed.completion.flags, RECEIVED | RELEASED);
+    assert_eq!(failed.completion.buffer, Buffer::Unused(room(84)));
+    assert_eq!(bob.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
+    send_and_wait(&alice, 1, 16);
+    let completion = bob.completion();
+    assert_eq!(completion.context, 2);
+    assert_eq!(raw.within(place(&completion)), payload(1, 16));
+    cancel_raw(&bob, 2);
+    bob.silence();
+    raw.released(2, 16);
+}
+
+pub(crate) fn a_directed_buffer_ends_with_its_sender(net: &Net) {
+    let (alice, bob) = net.pair();
+    let carol = net.party();
+    carol.meet(&bob);
+    bob.meet(&carol);
+    bob.endpoint.recv_multi(room(1000), bob.peer(), 1).unwrap();
+    bob.endpoint.recv_multi(room(1000), ANY, 2).unwrap();
+    send_and_wait(&carol, 1, 30);
+    assert_eq!(bob.completion().context, 2);
+    send_and_wait(&alice, 2, 30);
+    assert_eq!(bob.completion().context, 1);
+    drop(alice);
+    let failed = bob.failure();
+    assert_eq!((failed.completion.context, failed.completion.flags), (1, RECEIVED | RELEASED));
+    assert_eq!(failed.completion.buffer, Buffer::Unused(room(1000 - 30)));
+    send_and_wait(&carol, 3, 30);
+    assert_eq!(bob.completion().context, 2);
+    bob.silence();
+}
+
+pub(crate) fn a_buffer_takes_nothing_while_the_queue_is_full(net: &Net) {
+    let depth = 3;
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { cq_depth_entries: depth, ..Setup::default() });
+    bob.endpoint.set_min_multi_recv_bytes(0);
+    bob.endpoint.recv_multi(room(20 * 24), ANY, 1).unwrap();
+    let lens_bytes = |number: u64| if number.is_multiple_of(2) { 24 } else { 0 };
+    for number in 0..60 {
+        send_and_wait(&alice, number, lens_bytes(number));
+    }
+    // Later receives, which must not come first: the buffer is full after 20 messages of 24 bytes, the 40th in all.
+    bob.endpoint.recv(room(24), ANY, 2).unwrap();
+    bob.endpoint.recv_multi(room(1000), ANY, 3).unwrap();
+    let mut told = Vec::new();
+    while told.len() < 61 {
+        let completion = bob.completion();
+        if completion.flags == RELEASED {
+            assert_eq!((completion.context, told.len()), (1, 40));
+            told.push((1, None));
+        } else {
+            told.push((completion.context, Some(received(&completion.buffer))));
+        }
+    }
+    let mut messages = told.iter().filter_map(|(context, message)| Some((context, message.as_ref()?)));
+    for number in 0..60 {
+        let context = if number < 40 { 1 } else { 2 + u64::from(number > 40) };
+        let expected = payload(number, lens_bytes(number)).to_vec();
+        assert_eq!(messages.next(), Some((&context, &expected)), "{number}");
+    }
+    bob.silence();
+}
+
+pub(crate) fn a_buffer_may_overrun_a_queue_that_nothing_protects(net: &Net) {
+    let resource_mgmt = Some(ResourceManagement::Disabled);
+    let unprotected = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
+    let (alice, bob) = net.pair_of(Setup::default(), unprotected);
+    bob.endpoint.recv_multi(room(100), ANY, 1).unwrap();
+    for number in 0..5 {
+        send_and_wait(&alice, number, 8);
+    }
+    for number in 0..2 {
+        assert_eq!(received(&bob.cq.read().unwrap().buffer), payload(number, 8));
+    }
+    assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
+}
+
+pub(crate) fn a_buffer_is_not_written_to_after_its_endpoint_was_closed(net: &Net) {
+    let (alice, bob) = net.pair();
+    let buffer = post_raw(&bob, 1 << 20, BUFFER);
+    send_and_wait(&alice, 0, 100);
+    assert_eq!(buffer.within(place(&bob.completion())), payload(0, 100));
+    for (number, len_bytes) in (1..).zip([100, 200_000, 300_000]) {
+        send(&alice, alice.peer(), number, len_bytes);
+    }
+    let Party { endpoint, cq, .. } = bob;
+    drop(endpoint);
+    let at_the_end = buffer.contents();
+    for _ in 0..20 {
+        alice.progress_all();
+        cq.progress();
+    }
+    assert!(buffer.contents() == at_the_end);
+}
+
+pub(crate) fn a_match_is_told_of_when_the_buffer_has_the_message(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (number, len_bytes) in (0..).zip([10, 100_000]) {
+        let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::MATCH_COMPLETE);
+        let send = SendMsg { buffers, to: alice.peer(), context: number, flags, ..SendMsg::default() };
+        alice.endpoint.sendmsg(send).unwrap();
+    }
+    alice.silence();
+    bob.endpoint.recv_multi(room(200_000), ANY, BUFFER).unwrap();
+    assert_eq!(alice.completion().context, 0);
+    assert_eq!(alice.completion().context, 1);
+    assert_eq!(received(&bob.completion().buffer), payload(0, 10));
+    assert!(received(&bob.completion().buffer) == payload(1, 100_000));
+}
+
+pub(crate) fn a_buffer_takes_messages_to_oneself(net: &Net) {
+    let alice = net.party();
+    let own = alice.meet(&alice);
+    alice.endpoint.recv_multi(room(1 << 20), ANY, BUFFER).unwrap();
+    for (number, len_bytes) in (0..).zip(LENS_BYTES) {
+        send(&alice, own, number, len_bytes);
+    }
+    let (sent, taken) = alice.completions(2 * LENS_BYTES.len());
+    assert_eq!(sent.len(), LENS_BYTES.len());
+    let mut messages: Vec<_> = taken.iter().map(|completion| received(&completion.buffer)).collect();
+    for (number, len_bytes) in (0..).zip(LENS_BYTES) {
+        let place = messages.iter().position(|message| *message == payload(number, len_bytes));
+        messages.swap_remove(place.expect("it has arrived, whole"));
+    }
+    assert!(messages.is_empty());
+}
+
+pub(crate) fn many_messages_may_be_the_default(net: &Net) {
+    let (alice, bob) = net.pair();
+    bob.endpoint.set_rx_op_flags(OpFlags::MULTI_RECV).unwrap();
+    bob.endpoint.recv(room(100), ANY, 1).unwrap();
+    let raw = bob.endpoint.receive_raw(&[100], 0, Post { peer: ANY, context: 2, ..Post::default() }).unwrap();
+    let pieces = vec![room(10), room(10)];
+    let refused = bob.endpoint.recvv(pieces.clone(), ANY, 3).unwrap_err();
+    assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
+    // With flags of their own, or a tag, receives are what they always are.
+    bob.endpoint.recvmsg(RecvMsg { buffers: pieces.clone(), context: 4, ..RecvMsg::default() }).unwrap();
+    bob.endpoint.trecv(room(8), ANY, 7, 0, 5).unwrap();
+    bob.endpoint.trecvv(pieces, ANY, 7, 0, 6).unwrap();
+    let tagged = Post { peer: ANY, tag: Some(7), context: 7, ..Post::default() };
+    let tagged = bob.endpoint.receive_raw(&[8], 0, tagged).unwrap();
+    for number in 0..5 {
+        send_and_wait(&alice, number, 20);
+    }
+    for context in 5..8 {
+        alice.endpoint.tsend(payload(context, 8), alice.peer(), 7, context).unwrap();
+        alice.completion();
+    }
+    let all: Vec<_> = (0..8).map(|_| bob.completion()).collect();
+    // With 56 bytes left they are released.
+    let contexts: Vec<u64> = all.iter().map(|completion| completion.context).collect();
+    assert_eq!(contexts, [1, 1, 2, 2, 4, 5, 6, 7]);
+    let releases: Vec<bool> = all.iter().map(|completion| completion.flags.contains(RELEASED)).collect();
+    assert_eq!(releases, [false, true, false, true, false, false, false, false]);
+    assert_eq!(raw.within(place(&all[3])), payload(3, 20));
+    assert_eq!(received(&all[4].buffer), payload(4, 20));
+    assert_eq!(tagged.taken(&all[7]), payload(7, 8));
+}
+
+pub(crate) fn what_a_buffer_cannot_be(net: &Net) {
+    let (alice, bob) = net.pair();
+    let flags = OpFlags::MULTI_RECV;
+    let post = |buffers, tagged, flags| {
+        let receive = RecvMsg { buffers, tagged, context: 1, flags, ..RecvMsg::default() };
+        bob.endpoint.recvmsg(receive).unwrap_err()
+    };
+    let flagged = Error::Misuse(Misuse::Flags(flags.bits()));
+    assert_eq!(post(vec![room(8)], Some((1, 0)), flags), flagged, "tagged receives do not have it");
+    for arrived in [OpFlags::PEEK, OpFlags::CLAIM, OpFlags::PEEK | OpFlags::DISCARD] {
+        assert_eq!(post(vec![room(8)], None, flags | arrived), flagged);
+    }
+    let too_many = Error::Misuse(Misuse::TooManySegments { count: 3, max: 1 });
+    assert_eq!(post(vec![room(8); 3], None, flags), too_many);
+    assert_eq!(post(vec![], None, flags).errno(), Errno::EINVAL);
+    let raw = Post { peer: ANY, context: 2, flags: Some(flags), ..Post::default() };
+    let refused = |lens_bytes: &[usize]| match bob.endpoint.receive_raw(lens_bytes, 0, raw) {
+        Ok(_) => panic!("{lens_bytes:?}"),
+        Err(error) => error,
+    };
+    assert_eq!(refused(&[8, 0, 8]), too_many);
+    assert_eq!(refused(&[]).errno(), Errno::EINVAL);
+    // Nothing was posted by any of these.
+    send_and_wait(&alice, 1, 8);
+    bob.silence();
+}
