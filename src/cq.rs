@@ -3,12 +3,14 @@
 mod blocking;
 mod reader;
 mod ring;
+mod strerror;
 mod wait;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use homespun_engine::address::Address;
 use homespun_engine::buffer::Buffer;
 use homespun_engine::completion;
 use homespun_engine::errno::Errno;
@@ -18,6 +20,7 @@ use homespun_engine::flags::CompletionFlags;
 pub(crate) use self::reader::Reader;
 pub(crate) use self::ring::RingGuard;
 use self::ring::{Batch, Entry, Ring};
+pub use self::strerror::strerror;
 use self::wait::Wait;
 use crate::av::FabricAddress;
 use crate::domain::DomainId;
@@ -120,7 +123,11 @@ pub struct Completion {
     pub buffer: Buffer,
 }
 
-/// A failed operation: `struct fi_cq_err_entry`.
+/// A failed operation: `struct fi_cq_err_entry`. Or one that has succeeded, of which there is more to tell than a completion
+/// can: see [`unknown_source`](Self::unknown_source).
+///
+/// With a failed operation comes as much of its completion as there is; and it comes also where its success would not have
+/// been reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletionError {
     /// The operation, as far as it got: `len_bytes` bytes of a truncated message were placed.
@@ -145,9 +152,19 @@ impl CompletionError {
         }
     }
 
+    /// The address of the sender, if this is the completion of an operation that has succeeded, and is an error only because
+    /// the address vector does not hold its sender (`FI_EADDRNOTAVAIL`, `err_data`). Ready for
+    /// [`AddressVector::insert`](crate::AddressVector::insert).
+    pub fn unknown_source(&self) -> Option<Address> {
+        match self.error {
+            OperationError::UnknownSource(address) => Some(address),
+            _ => None,
+        }
+    }
+
     /// The provider's own error number (`prov_errno`), for [`CompletionQueue::strerror`].
     pub fn prov_errno(&self) -> i32 {
-        self.errno().raw()
+        strerror::prov_errno(&self.error)
     }
 }
 
@@ -301,8 +318,33 @@ impl CompletionQueue {
 
     /// Reads one completion and its source: `fi_cq_readfrom(3)` with a count of 1.
     ///
-    /// The source of a receive is an address that the endpoint's address vector holds, or
-    /// [`FabricAddress::UNSPECIFIED`] if the endpoint was opened without `FI_SOURCE` or the sender was not inserted.
+    /// The source of a receive is what the endpoint's address vector called its sender when the completion was put into the
+    /// queue. It is [`FabricAddress::UNSPECIFIED`] (`FI_ADDR_NOTAVAIL`) if the vector did not hold the sender, if the endpoint
+    /// was opened without [`Caps::SOURCE`](homespun_engine::flags::Caps::SOURCE), and for sends.
+    ///
+    /// An endpoint with [`Caps::SOURCE_ERR`](homespun_engine::flags::Caps::SOURCE_ERR) as well reports a completion whose
+    /// sender the vector does not hold as an error, which tells the sender's address:
+    ///
+    /// ```
+    /// use homespun::{AddressVector, CompletionQueue, Error, ReadError};
+    ///
+    /// /// Gets to know a sender that was not known, if that is what the next completion is about.
+    /// fn meet(cq: &CompletionQueue, av: &AddressVector) -> Result<(), Error> {
+    ///     if let Err(ReadError::ErrorAvailable) = cq.read_from()
+    ///         && let Ok(received) = cq.read_error()
+    ///         && let Some(sender) = received.unknown_source()
+    ///     {
+    ///         // `received.completion` is that of a receive, with all that belongs to it.
+    ///         let sender = av.insert(&[sender]).remove(0)?;
+    ///         println!("operation {} is done, by {sender:?}", received.completion.context);
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let fabric = homespun::Fabric::new();
+    /// # let domain = fabric.domain(&fabric.getinfo(None, None, Default::default(), None)?[0])?;
+    /// # meet(&domain.open_cq(&Default::default())?, &domain.open_av(&Default::default())?)?;
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -399,9 +441,10 @@ impl CompletionQueue {
         self.shared.driven.progress(&mut Reader::new(&self.shared, 0));
     }
 
-    /// Says what a [`CompletionError::prov_errno`] means: `fi_cq_strerror(3)`.
+    /// Says what a [`CompletionError::prov_errno`] means: `fi_cq_strerror(3)`. Of a number that no error has, it says
+    /// that it is not known.
     pub fn strerror(&self, prov_errno: i32) -> &'static str {
-        Errno::new(prov_errno).description()
+        strerror(prov_errno)
     }
 
     /// Closes the queue; entries that were not read are lost.

@@ -82,6 +82,16 @@ impl Domain {
         &self.shared.attr.domain
     }
 
+    /// The format of all addresses in the domain.
+    pub fn addr_format(&self) -> AddressFormat {
+        self.shared.format
+    }
+
+    /// Whether the domain's completion queues are protected from overruns.
+    pub fn resource_mgmt(&self) -> ResourceManagement {
+        self.shared.resource_mgmt
+    }
+
     /// Opens a completion queue: `fi_cq_open(3)`. Whether it can be overrun is up to the
     /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt) of the info that the domain was opened with.
     ///

@@ -21,8 +21,8 @@ use crate::resolve::{self, Ends, ends};
 /// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint that will be
 /// opened. A service alone is a port of this host: on every interface as a source, on the loopback interface as a
 /// peer. The other side's address comes from the hints; a source that nobody named is the address of the interface
-/// that leads to the peer. With neither name nor address, each address format that the host has is answered once,
-/// without addresses.
+/// that leads to the peer. With neither name nor address, each address format that the host has is answered once, with
+/// the wildcard as the source: an endpoint is reached on every interface.
 ///
 /// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that cost an
 /// application nothing when they are not granted: traffic class, prefix size, number of memory regions.

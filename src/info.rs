@@ -224,7 +224,7 @@ pub struct DomainAttr {
     pub mode: Mode,
     /// The key that endpoints have by default; empty is none.
     pub auth_key: Vec<u8>,
-    /// The most bytes that an error entry carries as `err_data`.
+    /// The most bytes that an error entry carries as `err_data`: those of the longest address.
     pub max_err_data_bytes: usize,
     /// A wish for the number of memory regions; it is not looked at, and answers say 0.
     pub mr_cnt: usize,
@@ -426,15 +426,15 @@ bitflags! {
     }
 }
 
-/// Reads an address format as C code writes it (`FI_SOCKADDR_IN`). `None` is "any", which both
-/// `FI_FORMAT_UNSPEC` and `FI_SOCKADDR` say.
+/// Reads an address format as C code writes it (`FI_SOCKADDR_IN`). `None` is "any", which `FI_FORMAT_UNSPEC`,
+/// `FI_SOCKADDR` and `FI_SOCKADDR_IP` say.
 ///
 /// # Errors
 ///
 /// [`Misuse::NoData`] for a format that homespun does not have.
 pub fn address_format_from_raw(raw: u32) -> Result<Option<AddressFormat>, Error> {
     match raw {
-        raw::FI_FORMAT_UNSPEC | raw::FI_SOCKADDR => Ok(None),
+        raw::FI_FORMAT_UNSPEC | raw::FI_SOCKADDR | raw::FI_SOCKADDR_IP => Ok(None),
         raw::FI_SOCKADDR_IN => Ok(Some(AddressFormat::SockaddrIn)),
         raw::FI_SOCKADDR_IN6 => Ok(Some(AddressFormat::SockaddrIn6)),
         _ => Err(Misuse::NoData("an address format other than IPv4 and IPv6").into()),
@@ -456,6 +456,8 @@ mod raw {
     pub(super) const FI_SOCKADDR: u32 = 1;
     pub(super) const FI_SOCKADDR_IN: u32 = 2;
     pub(super) const FI_SOCKADDR_IN6: u32 = 3;
+    /// Since 2.3.
+    pub(super) const FI_SOCKADDR_IP: u32 = 17;
 }
 
 #[cfg(test)]
@@ -485,6 +487,7 @@ mod tests {
     #[test]
     fn any_socket_address_is_any_address() {
         assert_eq!(address_format_from_raw(1), Ok(None));
+        assert_eq!(address_format_from_raw(17), Ok(None));
         for raw in [0, 2, 3] {
             assert_eq!(address_format_from_raw(raw).map(address_format_raw), Ok(raw));
         }

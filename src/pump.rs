@@ -83,6 +83,8 @@ pub(crate) struct Wiring {
     pub(crate) receive_cq: Option<Arc<Shared>>,
     /// Whether completions name their source.
     pub(crate) wants_source: bool,
+    /// Whether a source that has no name makes an error of its completion.
+    pub(crate) reports_unknown_sources: bool,
 }
 
 impl Wiring {

@@ -59,7 +59,9 @@ pub(crate) fn ends(
 
     let host = host_formats()?;
     let ends = match (src, dest) {
-        (None, None) => host.iter().map(|&format| Ends { format, src: None, dest: None }).collect(),
+        (None, None) => {
+            host.iter().map(|&format| Ends { format, src: Some(format.wildcard()), dest: None }).collect()
+        }
         (None, Some(dest)) => towards(&specific(&dest)?)?,
         (Some(src), None) => local(&src, &host)?
             .iter()
@@ -288,9 +290,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_named_is_each_format_of_the_host_without_addresses() {
+    fn nothing_named_is_each_format_of_the_host_at_every_interface() {
         let found = ends(None, None, InfoFlags::empty(), &Info::default()).expect("formats");
-        assert_eq!(found[0], Ends { format: AddressFormat::SockaddrIn, src: None, dest: None });
+        let src = Some(address("0.0.0.0:0"));
+        assert_eq!(found[0], Ends { format: AddressFormat::SockaddrIn, src, dest: None });
+        assert_eq!(found.iter().any(|ends| ends.src == Some(address("[::]:0"))), host_has_ipv6());
         assert_eq!(found.len(), 1 + usize::from(host_has_ipv6()));
     }
 

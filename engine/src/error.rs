@@ -1,5 +1,6 @@
 //! Errors, by who is to blame. They become an error number only at the C edge.
 
+use crate::address::Address;
 use crate::errno::Errno;
 use crate::transport::LinkError;
 
@@ -141,6 +142,11 @@ pub enum OperationError {
     /// The link to the peer ended, or could not be made.
     #[error("{0}")]
     Link(#[from] LinkError),
+    /// The operation has succeeded; but the message is from an endpoint that the address vector does not hold, and the
+    /// receiver wants to be told where it is (`FI_SOURCE_ERR`). It comes from whoever names sources, not from the engine,
+    /// which knows no address vector.
+    #[error("the message is from {0}, which is not in the address vector")]
+    UnknownSource(Address),
 }
 
 impl OperationError {
@@ -152,6 +158,7 @@ impl OperationError {
             OperationError::NoMessage => Errno::ENOMSG,
             OperationError::Fault => Errno::EFAULT,
             OperationError::Link(error) => error.errno(),
+            OperationError::UnknownSource(_) => Errno::EADDRNOTAVAIL,
         }
     }
 }

@@ -185,6 +185,8 @@ bitflags! {
     pub struct Mode: u64 {
         /// The context points to a wide scratch area.
         const CONTEXT2 = 1 << 52;
+        /// Completions need not tell which kind of operation has completed.
+        const NOTIFY_FLAGS_ONLY = 1 << 54;
         /// Receive completions with remote data need a posted buffer.
         const RX_CQ_DATA = 1 << 56;
         /// The iovec array itself must stay untouched.

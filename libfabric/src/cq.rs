@@ -19,6 +19,7 @@ use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::error_data::ErrorData;
 use crate::object::{self, InUse, Lease, State};
+use crate::sockaddr::CAddress;
 use crate::text;
 use crate::unsupported::Unsupported;
 use crate::wait::wait_object;
@@ -280,8 +281,8 @@ unsafe extern "C" fn readerr(cq: *mut FidCq, buf: *mut FiCqErrEntry, _flags: u64
             (*buf).prov_errno = error.prov_errno();
             let has_size = state.api_version >= Version::new(1, 5);
             let size = has_size.then_some(&raw mut (*buf).err_data_size);
-            // No error carries data.
-            state.err_data.deliver(Box::default(), &raw mut (*buf).err_data, size);
+            let data = error.unknown_source().map(|address| CAddress::new(address).bytes());
+            state.err_data.deliver(data.unwrap_or_default(), &raw mut (*buf).err_data, size);
             if state.api_version >= Version::new(1, 20) {
                 (*buf).src_addr = error.source.0;
             }

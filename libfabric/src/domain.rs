@@ -15,6 +15,7 @@ use crate::endpoint::open_endpoint;
 use crate::fabric::FabricState;
 use crate::info::{Extent, read};
 use crate::object::{self, InUse, Lease, State};
+use crate::opened;
 use crate::unsupported::Unsupported;
 
 /// What stands behind a `struct fid_domain`.
@@ -88,16 +89,27 @@ pub(crate) unsafe extern "C" fn open_domain(
             in_use: InUse::default(),
             _fabric: fabric.in_use.lease(),
         };
+        let native = state.domain.clone();
+        let opened = object::open(front, state);
+        opened::add_domain(opened, &native);
         // SAFETY: not null, so writable.
-        unsafe { domain.write(object::open(front, state)) };
+        unsafe { domain.write(opened) };
         Ok(0)
     })
 }
 
 unsafe extern "C" fn close(domain: *mut Fid) -> c_int {
     enter(|| {
+        let in_use = |state: &DomainState| {
+            let is_leased = state.in_use.is_leased();
+            // It is forgotten before another object may have its place.
+            if !is_leased {
+                opened::remove_domain(domain);
+            }
+            is_leased
+        };
         // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<DomainState>(domain.cast(), |state| state.in_use.is_leased())? };
+        unsafe { object::close::<DomainState>(domain.cast(), in_use)? };
         Ok(0)
     })
 }

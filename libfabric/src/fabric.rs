@@ -13,6 +13,7 @@ use crate::eq::open_eq;
 use crate::host;
 use crate::info::string;
 use crate::object::{self, InUse, State};
+use crate::opened;
 use crate::unsupported::Unsupported;
 
 /// What stands behind a `struct fid_fabric`.
@@ -76,16 +77,26 @@ pub(crate) unsafe extern "C" fn open_fabric(
             api_version,
             in_use: InUse::default(),
         };
+        let opened = object::open(front, state);
+        opened::add_fabric(opened);
         // SAFETY: not null, so writable.
-        unsafe { fabric.write(object::open(front, state)) };
+        unsafe { fabric.write(opened) };
         Ok(0)
     })
 }
 
 unsafe extern "C" fn close(fabric: *mut Fid) -> c_int {
     enter(|| {
+        let in_use = |state: &FabricState| {
+            let is_leased = state.in_use.is_leased();
+            // It is forgotten before another object may have its place.
+            if !is_leased {
+                opened::remove_fabric(fabric);
+            }
+            is_leased
+        };
         // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<FabricState>(fabric.cast(), |state| state.in_use.is_leased())? };
+        unsafe { object::close::<FabricState>(fabric.cast(), in_use)? };
         Ok(0)
     })
 }

@@ -29,6 +29,7 @@ mod info;
 mod log;
 mod message;
 mod object;
+mod opened;
 mod options;
 mod provider;
 mod sockaddr;

@@ -14,6 +14,7 @@ use crate::abi::provider::{FiContext, FiProvider};
 use crate::edge::{Failure, enter};
 use crate::fabric::open_fabric;
 use crate::info::{Extent, read, write_list};
+use crate::opened::Named;
 use crate::{host, log};
 
 /// The newest version of the interface that this provider was written against.
@@ -104,10 +105,16 @@ unsafe extern "C" fn provider_getinfo(
         }
         // SAFETY: the host passes null or what the application passed to `fi_getinfo`: strings, and hints
         // that are as long as the host's structures.
-        let (node, service, hints) = unsafe { (text(node)?, text(service)?, hints_of(hints, version)?) };
+        let (node, service, named, mut hints) =
+            unsafe { (text(node)?, text(service)?, Named::by(hints), hints_of(hints, version)?) };
+        if let Some(hints) = &mut hints {
+            named.restrict(hints)?;
+        }
         let flags = InfoFlags::from_bits_retain(flags & !HOST_FLAGS);
         let infos = Fabric::with_params(host::params()).getinfo(node, service, flags, hints.as_ref())?;
         let list = write_list(&infos)?;
+        // SAFETY: the list was just made.
+        unsafe { named.answer(&infos, list) };
         // SAFETY: as above.
         unsafe { info.write(list) };
         Ok(0)

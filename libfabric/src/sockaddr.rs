@@ -78,6 +78,15 @@ impl CAddress {
         }
     }
 
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> Box<[u8]> {
+        let mut bytes = vec![0; self.len_bytes()];
+        let mut len_bytes = bytes.len();
+        // SAFETY: there is as much room as is said.
+        unsafe { self.copy_to(bytes.as_mut_ptr().cast(), &raw mut len_bytes) };
+        bytes.into()
+    }
+
     /// Copies as much as fits to the caller, as `fi_getname(3)` and `fi_av_lookup` do: `*len_bytes` is the
     /// room on input and the whole size on output.
     ///

@@ -4,14 +4,14 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::LazyLock;
 
-use homespun::Errno;
+use homespun::cq::strerror;
 use libc::{c_char, c_int};
 
-/// Beyond every number that has a name; there the description is that of an unknown number.
+/// Beyond every number that has a meaning, be it the fabric's or homespun's; there the text is that of an unknown number.
 const ERRNO_END: c_int = 512;
 
 static DESCRIPTIONS: LazyLock<Vec<CString>> = LazyLock::new(|| {
-    (0..=ERRNO_END).map(|raw| CString::new(Errno::new(raw).description()).unwrap_or_default()).collect()
+    (0..=ERRNO_END).map(|number| CString::new(strerror(number)).unwrap_or_default()).collect()
 });
 
 /// Describes an error number as `fi_cq_strerror` does: returns a text that is valid for ever, and puts as
@@ -48,6 +48,8 @@ pub(crate) unsafe fn copy(text: &[u8], buf: *mut c_char, len_bytes: usize) {
 #[cfg(test)]
 mod tests {
     use std::ffi::CStr;
+
+    use homespun::Errno;
 
     use super::*;
 

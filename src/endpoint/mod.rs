@@ -28,14 +28,11 @@ use crate::info::Info;
 use crate::pump::{Drive, Wiring};
 
 /// What a send may be flagged with by default.
-const SEND_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
-    .union(OpFlags::INJECT)
-    .union(OpFlags::MORE)
-    .union(OpFlags::REMOTE_CQ_DATA)
-    .union(SEND_LEVELS);
+const SEND_DEFAULT_FLAGS: OpFlags =
+    OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(SEND_LEVELS);
 
 /// What a send may be flagged with.
-const SEND_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::FENCE);
+const SEND_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::FENCE).union(OpFlags::REMOTE_CQ_DATA);
 
 /// The completion levels of sends.
 const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
@@ -263,6 +260,7 @@ impl Endpoint {
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
             receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
             wants_source: caps.contains(Caps::SOURCE),
+            reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
         })?;
         for cq in setup.bound_cqs() {
             cq.shared().join(pump)?;
@@ -286,7 +284,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that sends do not have, or, such as a fence, only one by one.
+    /// [`Misuse::Flags`] for flags that sends do not have, or, such as a fence or remote data, only one by one: for all
+    /// that [`getinfo`](crate::getinfo()) does not take for [`TxAttr::op_flags`](crate::info::TxAttr::op_flags).
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_flags(flags, SEND_DEFAULT_FLAGS)?;
         self.shared.tx_op_flags.store(flags.bits(), Ordering::Relaxed);
@@ -298,7 +297,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that receives do not have, or, such as a peek, only one by one;
+    /// [`Misuse::Flags`] for flags that receives do not have, or, such as a peek, only one by one: for all that
+    /// [`getinfo`](crate::getinfo()) does not take for [`RxAttr::op_flags`](crate::info::RxAttr::op_flags);
     /// [`Misuse::NoCapability`] for `MULTI_RECV` without the capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
         check_flags(flags, RECEIVE_FLAGS | OpFlags::MULTI_RECV)?;

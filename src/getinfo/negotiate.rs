@@ -3,6 +3,7 @@
 //! The rule of `fi_getinfo(3)` is that a hint other than zero is met or exceeded, or the provider is left out. Every
 //! refusal says what could not be met.
 
+use homespun_engine::address::AddressFormat;
 use homespun_engine::error::Misuse;
 use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 use homespun_engine::limits::{
@@ -27,16 +28,18 @@ const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::DIRECTED_RECV)
     .union(Caps::MULTI_RECV);
 
+/// What an endpoint has only if it is asked for: whoever does not know of it would take completions for failures.
+const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR;
+
 /// The capabilities that concern the transmit side.
 const TX_CAPS: Caps = Caps::MSG.union(Caps::TAGGED).union(Caps::SEND).union(Caps::FENCE);
 
 /// The capabilities that concern the receive side.
-const RX_CAPS: Caps = Caps::MSG
-    .union(Caps::TAGGED)
-    .union(Caps::RECV)
-    .union(Caps::SOURCE)
-    .union(Caps::DIRECTED_RECV)
-    .union(Caps::MULTI_RECV);
+const RX_CAPS: Caps =
+    Caps::MSG.union(Caps::TAGGED).union(Caps::RECV).union(Caps::MULTI_RECV).union(SOURCE_CAPS);
+
+/// The capabilities of receives that have to do with who the sender is.
+const SOURCE_CAPS: Caps = Caps::SOURCE.union(Caps::SOURCE_ERR).union(Caps::DIRECTED_RECV);
 
 /// The flags that transmit operations may have by default.
 const TX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
@@ -48,10 +51,18 @@ const TX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::MATCH_COMPLETE);
 
 /// The flags that receives may have by default.
-const RX_OP_FLAGS: OpFlags = OpFlags::COMPLETION.union(OpFlags::MORE).union(OpFlags::MULTI_RECV);
+const RX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
+    .union(OpFlags::MORE)
+    .union(OpFlags::MULTI_RECV)
+    .union(OpFlags::INJECT_COMPLETE)
+    .union(OpFlags::TRANSMIT_COMPLETE)
+    .union(OpFlags::DELIVERY_COMPLETE);
 
 /// The size of remote completion data in bytes.
 const CQ_DATA_BYTES: usize = 8;
+
+/// The most bytes that an error tells beside its numbers: the longest address, that of a source that is not known.
+const ERR_DATA_MAX_BYTES: usize = AddressFormat::SockaddrIn6.len_bytes();
 
 /// The size of a memory key in bytes.
 const MR_KEY_BYTES: usize = 8;
@@ -100,7 +111,10 @@ fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
     if asked.is_empty() {
         return Ok(offered);
     }
-    require(offered.contains(asked), lacking(asked.difference(offered)))?;
+    let missing = asked.difference(offered | CAPS_IF_ASKED);
+    require(missing.is_empty(), lacking(missing))?;
+    let names_source = asked.contains(Caps::SOURCE) || !asked.contains(Caps::SOURCE_ERR);
+    require(names_source, "FI_SOURCE_ERR without FI_SOURCE")?;
     let mut caps = with_directions(asked, Caps::SEND | Caps::RECV) | reach(provider);
     // A fence costs those who use none nothing.
     caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.contains(Caps::SEND));
@@ -111,16 +125,21 @@ fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
     Ok(caps)
 }
 
-/// Messages without a direction go in all directions that are possible.
+/// Messages without a direction go in all directions that are possible; what is asked of them beside may concern one only.
 fn with_directions(asked: Caps, possible: Caps) -> Caps {
+    if asked.intersects(Caps::SEND | Caps::RECV) {
+        return asked;
+    }
     let messages = asked.intersects(Caps::MSG | Caps::TAGGED);
-    let restricted = asked.intersects(Caps::SEND | Caps::RECV);
-    if messages && !restricted { asked | possible } else { asked }
+    let mut implied = Caps::empty();
+    implied.set(Caps::SEND, messages || asked.contains(Caps::FENCE));
+    implied.set(Caps::RECV, messages || asked.intersects(SOURCE_CAPS));
+    asked | implied & possible
 }
 
 /// Names the first of some capabilities that homespun lacks.
 fn lacking(missing: Caps) -> &'static str {
-    const NAMES: [(Caps, &str); 10] = [
+    const NAMES: &[(Caps, &str)] = &[
         (Caps::RMA, "the capability FI_RMA"),
         (Caps::ATOMIC, "the capability FI_ATOMIC"),
         (Caps::READ, "the capability FI_READ"),
@@ -128,7 +147,6 @@ fn lacking(missing: Caps) -> &'static str {
         (Caps::REMOTE_READ, "the capability FI_REMOTE_READ"),
         (Caps::REMOTE_WRITE, "the capability FI_REMOTE_WRITE"),
         (Caps::HMEM, "the capability FI_HMEM"),
-        (Caps::SOURCE_ERR, "the capability FI_SOURCE_ERR"),
         (Caps::LOCAL_COMM, "the capability FI_LOCAL_COMM"),
         (Caps::REMOTE_COMM, "the capability FI_REMOTE_COMM"),
     ];
@@ -240,7 +258,7 @@ fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Mis
     require(asked.mr_iov_limit == 0, "memory regions of several segments")?;
     require(reach.contains(asked.caps), "domain capabilities that the domain has")?;
     require(asked.auth_key.is_empty(), "authorization keys")?;
-    require(asked.max_err_data_bytes == 0, "error data")?;
+    require(asked.max_err_data_bytes <= ERR_DATA_MAX_BYTES, "more error data")?;
     Ok(DomainAttr {
         name: Some(provider.domain.clone()),
         threading: Some(asked.threading.unwrap_or(Threading::Safe)),
@@ -265,7 +283,7 @@ fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Mis
         caps: reach,
         mode: Mode::empty(),
         auth_key: Vec::new(),
-        max_err_data_bytes: 0,
+        max_err_data_bytes: ERR_DATA_MAX_BYTES,
         mr_cnt: 0,
         tclass: 0,
     })

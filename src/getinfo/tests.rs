@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
-use homespun_engine::flags::Caps;
+use homespun_engine::flags::{Caps, OpFlags};
 
 use super::*;
 use crate::info::Version;
@@ -148,7 +148,8 @@ fn unknown_flags_are_refused() {
 fn the_built_in_provider_answers() {
     let found = getinfo(None, None, InfoFlags::empty(), None).expect("an answer");
     assert_eq!(found[0].domain.name.as_deref(), Some("tcp"));
-    assert_eq!((found[0].src_addr, found[0].dest_addr), (None, None));
+    let everywhere = AddressFormat::SockaddrIn.wildcard();
+    assert_eq!((found[0].src_addr, found[0].dest_addr), (Some(everywhere), None));
     let names = getinfo(Some("localhost"), Some("7471"), InfoFlags::empty(), None).expect("localhost");
     assert!(names.iter().all(|info| info.dest_addr.is_some_and(|dest| dest.ip().is_loopback())));
     let refused = getinfo(Some("localhost"), Some("7471"), InfoFlags::NUMERIC_HOST, None);
@@ -191,4 +192,30 @@ fn a_provider_that_stays_on_this_host_is_not_offered_for_another() {
         assert_eq!(domains(&found), ["tcp"]);
         assert_eq!(elsewhere(&[local]), Err(Misuse::NoData("a destination on this host").into()));
     }
+}
+
+#[test]
+fn flags_that_can_be_asked_for_can_be_set_and_no_others() {
+    let fabric = Fabric::new();
+    let any = Info::default();
+    let info = fabric.getinfo(None, None, InfoFlags::empty(), Some(&any)).expect("an answer").remove(0);
+    let endpoint = fabric.domain(&info).expect("a domain").endpoint(&info).expect("an endpoint");
+    let asked = |hints: &Info| fabric.getinfo(None, None, InfoFlags::empty(), Some(hints)).is_ok();
+    let (mut sends, mut receives) = (OpFlags::empty(), OpFlags::empty());
+    for bit in 0..u64::BITS {
+        let flag = OpFlags::from_bits_retain(1 << bit);
+        let mut hints = Info::default();
+        hints.tx.op_flags = flag;
+        assert_eq!(asked(&hints), endpoint.set_tx_op_flags(flag).is_ok(), "bit {bit} of sends");
+        sends.set(flag, asked(&hints));
+        let mut hints = Info::default();
+        hints.rx.op_flags = flag;
+        assert_eq!(asked(&hints), endpoint.set_rx_op_flags(flag).is_ok(), "bit {bit} of receives");
+        receives.set(flag, asked(&hints));
+    }
+    let levels = OpFlags::INJECT_COMPLETE | OpFlags::TRANSMIT_COMPLETE | OpFlags::DELIVERY_COMPLETE;
+    assert!(sends.contains(levels | OpFlags::COMPLETION | OpFlags::INJECT | OpFlags::MATCH_COMPLETE));
+    assert!(receives.contains(levels | OpFlags::COMPLETION));
+    assert!(!sends.intersects(OpFlags::FENCE | OpFlags::REMOTE_CQ_DATA | OpFlags::MULTI_RECV));
+    assert!(!receives.intersects(OpFlags::PEEK | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::INJECT));
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use homespun_engine::completion;
 use homespun_engine::completion::Sink;
+use homespun_engine::error::OperationError;
 use homespun_engine::flags::CompletionFlags;
+use homespun_engine::peer_id::PeerId;
 use homespun_engine::peers::Peers;
 
 use super::Wiring;
@@ -79,6 +81,39 @@ impl<'a, 'r> Queues<'a, 'r> {
             _ => FabricAddress::UNSPECIFIED,
         }
     }
+
+    /// Reports a completion whose source has no name as the error that tells its address. It keeps all that it has to tell:
+    /// a sink that has no room hands it back as it was, and when there is room its source may have a name.
+    #[cold]
+    fn report_unknown_source(
+        &mut self,
+        completion: completion::Completion,
+        source: PeerId,
+        peers: &Peers,
+    ) -> Result<(), completion::Completion> {
+        let error = OperationError::UnknownSource(peers.address(source));
+        let failure = completion::Failure { completion, error };
+        self.report(failure, FabricAddress::UNSPECIFIED).map_err(|failure| failure.completion)
+    }
+
+    fn report(
+        &mut self,
+        failure: completion::Failure,
+        source: FabricAddress,
+    ) -> Result<(), completion::Failure> {
+        let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
+        let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
+        if !ring.has_room() {
+            if cq.is_protected() {
+                return Err(failure);
+            }
+            ring.overrun();
+            return Ok(());
+        }
+        let completion::Failure { completion, error } = failure;
+        ring.push_failed(CompletionError { completion: completion.into(), error, source });
+        Ok(())
+    }
 }
 
 impl Sink for Queues<'_, '_> {
@@ -89,6 +124,12 @@ impl Sink for Queues<'_, '_> {
         peers: &Peers,
     ) -> Result<(), completion::Completion> {
         let source = self.source(&completion, peers);
+        if self.wiring.reports_unknown_sources
+            && source == FabricAddress::UNSPECIFIED
+            && let Some(peer) = completion.source
+        {
+            return self.report_unknown_source(completion, peer, peers);
+        }
         // A direction without a queue has nobody to tell.
         let Some(cq) = self.cq_for(completion.flags) else { return Ok(()) };
         let entry = |completion| {
@@ -116,18 +157,7 @@ impl Sink for Queues<'_, '_> {
 
     fn fail(&mut self, failure: completion::Failure, peers: &Peers) -> Result<(), completion::Failure> {
         let source = self.source(&failure.completion, peers);
-        let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
-        let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
-        if !ring.has_room() {
-            if cq.is_protected() {
-                return Err(failure);
-            }
-            ring.overrun();
-            return Ok(());
-        }
-        let completion::Failure { completion, error } = failure;
-        ring.push_failed(CompletionError { completion: completion.into(), error, source });
-        Ok(())
+        self.report(failure, source)
     }
 }
 

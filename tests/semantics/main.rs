@@ -8,6 +8,7 @@ mod bounds;
 mod calls;
 mod cancel;
 mod closing;
+mod cq_letter;
 mod credit;
 mod directed;
 mod entries;
@@ -62,12 +63,28 @@ macro_rules! tests_of_parties {
                 a_queue_for_each_direction
                 reading_no_entries_drives_progress
                 a_queue_that_is_never_empty_drives_progress_all_the_same;
+            cq_letter:
+                every_field_of_every_kind_of_operation
+                every_field_of_looks_and_claims
+                an_error_tells_what_there_is_to_tell
+                remote_data_is_there_if_its_flag_is
+                errors_are_read_one_by_one
+                every_number_of_an_error_has_a_text;
             sources:
                 a_source_is_what_the_address_vector_calls_it
                 an_unknown_source_is_unspecified
                 a_removed_source_is_unspecified
                 of_several_names_the_lowest_is_the_source
-                without_the_capability_no_source_is_named;
+                without_the_capability_no_source_is_named
+                an_unknown_source_is_told_with_all_of_its_completion
+                whoever_was_told_of_can_be_inserted
+                unknown_sources_keep_their_place_among_completions
+                what_failed_has_failed_whoever_sent_it
+                an_unknown_source_is_looked_up_when_its_entry_is_written
+                unknown_sources_take_room_like_others
+                a_look_tells_of_an_unknown_source
+                a_silent_success_has_no_source
+                receives_with_a_queue_of_their_own_tell_of_unknown_sources_there;
             directed:
                 a_directed_receive_takes_messages_of_its_sender_alone
                 an_unspecified_sender_is_any
@@ -180,6 +197,9 @@ macro_rules! tests_of_parties {
                 a_flood_to_oneself_waits_as_well;
             selective:
                 success_is_silent_unless_asked_for
+                a_level_is_no_request_for_a_completion
+                flags_of_a_call_take_the_place_of_the_default
+                an_injection_is_never_reported
                 failure_is_never_silent
                 truncation_is_never_silent;
             failures:
@@ -232,6 +252,15 @@ macro_rules! tests_of_objects {
             // Two endpoints share one queue, which is an object of one process.
             bounds:
                 two_endpoints_share_a_queue;
+            // A thread sleeps on a queue of this process.
+            sources:
+                whoever_sleeps_is_told_of_an_unknown_source;
+            // A queue is looked at before any endpoint is there, and after.
+            cq_letter:
+                a_queue_holds_as_much_as_it_was_opened_for
+                a_queue_without_endpoints_has_nothing_to_tell
+                what_was_not_read_outlives_its_endpoint_and_is_lost_with_its_queue
+                what_is_lost_with_its_queue_is_dropped;
             // Whether a buffer was dropped is seen where it came from; two domains are objects of one process.
             overrun:
                 what_is_lost_is_dropped

@@ -179,6 +179,7 @@ enum OperationErrorForm {
     NoMessage,
     Fault,
     Link(#[serde(with = "LinkErrorForm")] LinkError),
+    UnknownSource(#[serde(with = "address")] Address),
 }
 
 #[derive(Serialize, Deserialize)]

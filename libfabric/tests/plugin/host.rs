@@ -307,6 +307,15 @@ impl Node {
         Node::of(&infos, API_VERSION, &mut cq_attr).enabled()
     }
 
+    /// An endpoint that wants to be told of those who are not in its address vector.
+    pub(crate) fn curious(api_version: u32) -> Node {
+        const FI_SOURCE_ERR: u64 = 1 << 50;
+        let infos = Plugin::get().loopback();
+        // SAFETY: the answer is valid, and nobody else uses it.
+        unsafe { (*infos.as_ptr()).caps |= FI_SOURCE_ERR };
+        Node::of(&infos, api_version, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
+    }
+
     /// Binds what an endpoint needs, and enables it.
     fn enabled(self) -> Node {
         assert_eq!(self.ep.bind(&self.av, 0), 0);
@@ -373,6 +382,16 @@ impl Node {
         let cq = self.cq.as_ptr();
         // SAFETY: the queue is open.
         unsafe { ((*(*cq).ops).readerr)(cq, entry, 0) }
+    }
+
+    /// `fi_cq_strerror`, with a buffer.
+    pub(crate) fn error_text_in(&self, prov_errno: c_int, buf: &mut [c_char]) -> &'static CStr {
+        let cq = self.cq.as_ptr();
+        // SAFETY: the queue is open, the buffer as long as is said; the text is valid for ever.
+        unsafe {
+            let strerror = (*(*cq).ops).strerror;
+            CStr::from_ptr(strerror(cq, prov_errno, ptr::null(), buf.as_mut_ptr(), buf.len()))
+        }
     }
 
     /// `fi_cq_strerror`, without a buffer.

@@ -5,7 +5,7 @@ use std::ptr;
 use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
 use homespun_fi::abi::{FI_RM_DISABLED, FI_RM_ENABLED, FI_SOCKADDR, FI_SOCKADDR_IN, fi_version};
 
-use crate::host::{API_VERSION, Plugin, text};
+use crate::host::{API_VERSION, Plugin, open_fabric, text};
 
 const ENODATA: i32 = -61;
 const EINVAL: i32 = -22;
@@ -222,4 +222,142 @@ fn a_call_without_a_place_for_the_answer_is_refused() {
     // SAFETY: null is checked.
     let result = unsafe { getinfo(API_VERSION, ptr::null(), ptr::null(), 0, ptr::null(), ptr::null_mut()) };
     assert_eq!(result, EINVAL);
+}
+
+#[test]
+fn sources_are_told_of_by_errors_only_to_those_who_ask() {
+    const FI_MSG: u64 = 1 << 1;
+    const FI_SOURCE_ERR: u64 = 1 << 50;
+    const FI_SOURCE: u64 = 1 << 57;
+    let all = Hints::new().getinfo().expect("an answer");
+    // SAFETY: answers have all their attributes.
+    assert!(all.iter().all(|info| unsafe { (info.caps | (*info.rx_attr).caps) & FI_SOURCE_ERR == 0 }));
+    let mut hints = Hints::new();
+    hints.info.caps = FI_MSG | FI_SOURCE | FI_SOURCE_ERR;
+    let told = hints.getinfo().expect("an answer");
+    assert!(told.iter().all(|info| info.caps & FI_SOURCE_ERR != 0));
+    hints.info.caps = FI_MSG | FI_SOURCE_ERR;
+    assert_eq!(hints.getinfo().err(), Some(ENODATA), "it goes with FI_SOURCE");
+
+    for (asked, answered) in [(0, Ok(28)), (16, Ok(28)), (28, Ok(28)), (29, Err(ENODATA))] {
+        let mut hints = Hints::new();
+        hints.domain.max_err_data = asked;
+        // SAFETY: answers have all their attributes.
+        let size = hints.getinfo().map(|list| unsafe { (*list.first().domain_attr).max_err_data });
+        assert_eq!(size, answered, "{asked} bytes");
+    }
+}
+
+#[test]
+fn devices_have_no_memory_here() {
+    const FI_HMEM: u64 = 1 << 47;
+    for caps in [FI_HMEM, FI_HMEM | 1 << 1] {
+        let mut hints = Hints::new();
+        hints.info.caps = caps;
+        assert_eq!(hints.getinfo().err(), Some(ENODATA));
+    }
+}
+
+#[test]
+fn whatever_an_application_can_put_up_with_nothing_is_demanded() {
+    const FI_NOTIFY_FLAGS_ONLY: u64 = 1 << 54;
+    for mode in [FI_NOTIFY_FLAGS_ONLY, u64::MAX] {
+        let mut hints = Hints::new();
+        hints.info.mode = mode;
+        let list = hints.getinfo().expect("an answer");
+        assert!(list.iter().all(|info| info.mode == 0));
+    }
+}
+
+#[test]
+fn any_ip_address_is_any_address() {
+    const FI_SOCKADDR_IP: u32 = 17;
+    let formats = |asked| {
+        let mut hints = Hints::new();
+        hints.info.addr_format = asked;
+        hints.getinfo().expect("an answer").iter().map(|info| info.addr_format).collect::<Vec<_>>()
+    };
+    assert_eq!(formats(FI_SOCKADDR_IP), formats(FI_SOCKADDR));
+}
+
+#[test]
+fn an_answer_has_a_source_whoever_was_named() {
+    let everywhere = Plugin::get().getinfo(None, None, 0, ptr::null()).expect("an answer");
+    for info in everywhere.iter() {
+        assert!(info.dest_addr.is_null() && !info.src_addr.is_null());
+        let len_bytes = if info.addr_format == FI_SOCKADDR_IN { 16 } else { 28 };
+        // SAFETY: it is that long.
+        let source = unsafe { std::slice::from_raw_parts(info.src_addr.cast::<u8>(), len_bytes) };
+        assert_eq!(info.src_addrlen, len_bytes);
+        assert!(source[2..].iter().all(|&byte| byte == 0), "every interface, and any port");
+    }
+}
+
+/// What `fi_getinfo` answers to hints that name these objects: the domains' names, and the objects that it names.
+fn answered(fabric: *mut libc::c_void, domain: *mut libc::c_void) -> Result<Vec<[String; 3]>, i32> {
+    let mut hints = Hints::new();
+    (hints.fabric.fabric, hints.domain.domain) = (fabric, domain);
+    let list = hints.getinfo()?;
+    // SAFETY: answers have all their attributes.
+    let described = list.iter().map(|info| unsafe {
+        let (fabric, domain) = (&*info.fabric_attr, &*info.domain_attr);
+        [text(domain.name).to_owned(), format!("{:?}", fabric.fabric), format!("{:?}", domain.domain)]
+    });
+    Ok(described.collect())
+}
+
+/// In a process of its own: other tests of this one open fabrics and domains too.
+#[test]
+fn open_objects_are_found_again() {
+    let mut test = std::process::Command::new(std::env::current_exe().expect("this test's path"));
+    test.args(["--exact", "info::open_objects", "--ignored"]).env_remove("FI_HOMESPUN_DOMAIN");
+    let output = test.output().expect("this test's program runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains(" 1 passed"), "{said}");
+}
+
+#[test]
+#[ignore = "another test runs it, in a process of its own"]
+fn open_objects() {
+    let none: *mut libc::c_void = ptr::null_mut();
+    let nothing = format!("{none:?}");
+    let first = answered(none, none).expect("an answer");
+    assert!(first.iter().all(|[_, fabric, domain]| *fabric == nothing && *domain == nothing));
+
+    let infos = Plugin::get().loopback();
+    let fabric = open_fabric(infos.first(), API_VERSION);
+    let domain = fabric.domain(infos.as_ptr()).expect("a domain");
+    let second = fabric.domain(infos.as_ptr()).expect("another domain of the same name");
+    let (own_fabric, own_domain) = (format!("{:?}", fabric.as_ptr()), format!("{:?}", domain.as_ptr()));
+    let found = answered(none, none).expect("an answer");
+    assert!(found.iter().all(|[_, fabric, _]| *fabric == own_fabric));
+    // The first one, in the answer that it would serve: of its name and its address format.
+    let with_domain: Vec<_> = found.iter().filter(|[_, _, domain]| *domain != nothing).collect();
+    assert_eq!(with_domain, [&["tcp".to_owned(), own_fabric.clone(), own_domain.clone()]]);
+
+    // An object that is named is the only one that is answered.
+    for (fabric, domain) in [(fabric.as_ptr().cast(), none), (none, none)] {
+        assert!(answered(fabric, domain).expect("an answer").len() > 1);
+    }
+    for named in [&domain, &second] {
+        let found = answered(fabric.as_ptr().cast(), named.as_ptr().cast()).expect("an answer");
+        assert_eq!(found, [["tcp".to_owned(), own_fabric.clone(), format!("{:?}", named.as_ptr())]]);
+    }
+    let mut hints = Hints::new();
+    hints.domain.domain = domain.as_ptr().cast();
+    let mut name = *b"shm\0";
+    hints.domain.name = name.as_mut_ptr().cast();
+    assert_eq!(hints.getinfo().err(), Some(ENODATA), "it is not of that name");
+
+    // One that is closed, or was never there, is none; the next one is found in its place.
+    let stale = domain.as_ptr();
+    assert!(domain.close().is_ok());
+    assert_eq!(answered(none, stale.cast()).err(), Some(ENODATA));
+    let [_, _, found] = &answered(none, none).expect("an answer")[0];
+    assert_eq!(*found, format!("{:?}", second.as_ptr()));
+    assert!(second.close().is_ok());
+    let stale = fabric.as_ptr();
+    assert!(fabric.close().is_ok());
+    assert_eq!(answered(stale.cast(), none).err(), Some(ENODATA));
+    assert_eq!(answered(none, none).expect("an answer"), first);
 }

@@ -9,6 +9,7 @@ mod multi_receive;
 mod objects;
 mod overrun;
 mod peek;
+mod sources;
 mod vtables;
 
 use std::env;
@@ -18,7 +19,9 @@ use std::process::Command;
 #[test]
 fn messages_over_shared_memory_are_the_same() {
     let mut tests = Command::new(env::current_exe().expect("this test's path"));
-    tests.args(["messages::", "multi_receive::", "overrun::", "peek::"]).env("FI_HOMESPUN_DOMAIN", "shm");
+    tests
+        .args(["messages::", "multi_receive::", "overrun::", "peek::", "sources::"])
+        .env("FI_HOMESPUN_DOMAIN", "shm");
     let output = tests.output().expect("this test's program runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && !said.contains(" 0 passed"), "{said}");

@@ -310,12 +310,13 @@ fn a_message_that_does_not_fit_is_an_error_that_says_by_how_much() {
     let pair = truncated(fi_version(1, 20), &mut buf);
     let mut entry = untouched();
     assert_eq!(pair.right.read_error(&mut entry), 1);
-    assert_eq!((entry.err, entry.prov_errno, entry.olen, entry.len), (265, 265, 5, 3));
+    assert_eq!((entry.err, entry.olen, entry.len), (265, 5, 3));
     assert_eq!((entry.op_context, entry.flags, entry.tag), (context(7), RECV | MSG, 0));
     assert!(entry.buf.is_null() && entry.err_data.is_null());
     assert_eq!((entry.err_data_size, entry.src_addr), (0, pair.to_left));
     assert_eq!(&buf, b"too");
-    assert_eq!(pair.right.error_text(entry.prov_errno), c"Truncation error");
+    let said = pair.right.error_text(entry.prov_errno).to_str().unwrap();
+    assert!(said.contains("longer than the buffer"), "{said}");
     assert_eq!(pair.right.read_error(&mut entry), EAGAIN);
     assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN));
 }

@@ -3,8 +3,8 @@
 use std::ptr;
 
 use homespun_fi::abi::{
-    FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_GETWAITOBJ, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
-    FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC,
+    FI_AFFINITY, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_GETWAITOBJ, FI_RECV, FI_SETOPSFLAG,
+    FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC,
 };
 use libc::{c_int, c_void};
 
@@ -127,6 +127,14 @@ fn attributes_that_cannot_be_had_are_refused() {
     let mut attr = eq_attr(0);
     attr.wait_obj = FI_WAIT_FD;
     assert_eq!(node.fabric.eq(&mut attr).err(), Some(ENOSYS));
+}
+
+#[test]
+fn the_processor_that_interrupts_should_go_to_is_a_wish() {
+    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let mut attr = cq_attr(FI_CQ_FORMAT_TAGGED);
+    (attr.flags, attr.signaling_vector) = (FI_AFFINITY, 1_000_000);
+    assert!(node.domain.cq(&mut attr).is_ok());
 }
 
 #[test]

@@ -69,7 +69,10 @@ fn every_refusal_says_why() {
         (|h| h.caps = Caps::TAGGED | Caps::MULTI_RECV, "FI_MULTI_RECV"),
         (|h| h.caps = Caps::MSG | Caps::SEND | Caps::MULTI_RECV, "FI_MULTI_RECV"),
         (|h| h.caps = Caps::MSG | Caps::HMEM, "FI_HMEM"),
-        (|h| h.caps = Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR, "FI_SOURCE_ERR"),
+        (|h| h.caps = Caps::HMEM, "FI_HMEM"),
+        (|h| h.rx.caps = Caps::HMEM, "receive capabilities"),
+        (|h| h.caps = Caps::MSG | Caps::SOURCE_ERR, "FI_SOURCE_ERR without FI_SOURCE"),
+        (|h| h.caps = Caps::SOURCE_ERR, "FI_SOURCE_ERR without FI_SOURCE"),
         (|h| h.caps = Caps::from_bits_retain(1 << 6), "a capability that is not known"),
         (|h| h.caps = Caps::MSG | Caps::from_bits_retain(1 << 63), "a capability that is not known"),
         (|h| h.tx.caps = Caps::RMA, "transmit capabilities"),
@@ -97,6 +100,7 @@ fn every_refusal_says_why() {
             "FI_MULTI_RECV",
         ),
         (|h| h.rx.op_flags = OpFlags::PEEK, "flags of receives"),
+        (|h| h.tx.op_flags = OpFlags::REMOTE_CQ_DATA, "flags of transmit operations"),
         (|h| h.tx.msg_order = Order::SAS | Order::RAW, "a transmit order"),
         (|h| h.rx.msg_order = Order::from_bits_retain(1 << 32), "a receive order"),
         (|h| h.tx.comp_order = Order::SAS, "ordered transmit completions"),
@@ -136,7 +140,7 @@ fn every_refusal_says_why() {
         (|h| h.domain.cntr_cnt = 1, "counters"),
         (|h| h.domain.mr_iov_limit = 1, "memory regions"),
         (|h| h.domain.caps = Caps::from_bits_retain(1 << 53), "domain capabilities"),
-        (|h| h.domain.max_err_data_bytes = 1, "error data"),
+        (|h| h.domain.max_err_data_bytes = 29, "more error data"),
         (|h| h.fabric.name = Some("192.0.2.0/24".into()), "a fabric of that name"),
         (|h| h.fabric.prov_name = Some("tcp".into()), "a provider of that name"),
         (|h| h.fabric.prov_version = Version::new(u16::MAX, 0), "a later version of the provider"),
@@ -213,6 +217,7 @@ fn what_can_be_met_is_granted() {
         ),
         ("map", |h| h.domain.av_type = Some(AvType::Map), |i| i.domain.av_type == Some(AvType::Map)),
         ("table", |h| h.domain.av_type = Some(AvType::Table), |i| i.domain.av_type == Some(AvType::Table)),
+        ("error data", |h| h.domain.max_err_data_bytes = 1, |i| i.domain.max_err_data_bytes == 28),
         ("data", |h| h.domain.cq_data_size_bytes = 4, |i| i.domain.cq_data_size_bytes == 8),
         ("reach", |h| h.domain.caps = Caps::LOCAL_COMM, |i| i.domain.caps.contains(Caps::REMOTE_COMM)),
         (
@@ -251,6 +256,14 @@ fn only_the_primary_capabilities_asked_for_are_granted() {
         (Caps::MSG | Caps::SOURCE, Caps::MSG | Caps::SOURCE | both | many | reach),
         (Caps::TAGGED | Caps::DIRECTED_RECV, Caps::TAGGED | Caps::DIRECTED_RECV | both | reach),
         (Caps::LOCAL_COMM, reach),
+        (Caps::DIRECTED_RECV, Caps::DIRECTED_RECV | Caps::RECV | reach),
+        (Caps::SOURCE, Caps::SOURCE | Caps::RECV | reach),
+        (Caps::SOURCE | Caps::SOURCE_ERR, Caps::SOURCE | Caps::SOURCE_ERR | Caps::RECV | reach),
+        (Caps::FENCE, Caps::FENCE | Caps::SEND | reach),
+        (
+            Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR,
+            Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR | both | reach,
+        ),
     ];
     for (asked, granted) in cases {
         assert_eq!(offered(|h| h.caps = asked).caps, granted, "{asked:?}");
@@ -274,6 +287,31 @@ fn each_side_has_what_concerns_it() {
     assert_eq!(narrowed.rx.caps, Caps::TAGGED | Caps::RECV);
     let copied = offered(|h| h.tx.caps = Caps::MSG | Caps::SEND | Caps::RECV | Caps::LOCAL_COMM);
     assert_eq!(copied.tx.caps, Caps::MSG | Caps::SEND, "what does not concern transmission is left out");
+}
+
+#[test]
+fn what_concerns_one_side_alone_gives_it_that_side() {
+    for caps in [Caps::DIRECTED_RECV, Caps::SOURCE, Caps::SOURCE | Caps::SOURCE_ERR] {
+        let info = offered(|h| h.caps = caps);
+        assert_eq!((info.tx.caps, info.rx.caps), (Caps::empty(), caps | Caps::RECV));
+        assert_eq!((info.ep.tx_ctx_cnt, info.ep.rx_ctx_cnt), (0, 1));
+    }
+    let info = offered(|h| h.caps = Caps::FENCE);
+    assert_eq!((info.tx.caps, info.rx.caps), (Caps::FENCE | Caps::SEND, Caps::empty()));
+    let both = offered(|h| h.caps = Caps::FENCE | Caps::DIRECTED_RECV);
+    assert_eq!(both.tx.caps, Caps::FENCE | Caps::SEND);
+    assert_eq!(both.rx.caps, Caps::DIRECTED_RECV | Caps::RECV);
+    let narrowed = offered(|h| h.rx.caps = Caps::SOURCE);
+    assert_eq!(narrowed.rx.caps, Caps::SOURCE | Caps::RECV);
+}
+
+#[test]
+fn errors_about_sources_are_for_those_who_ask_for_them() {
+    assert!(!offered(|_| {}).caps.contains(Caps::SOURCE_ERR));
+    assert!(!offered(|h| h.caps = Caps::MSG | Caps::SOURCE).caps.contains(Caps::SOURCE_ERR));
+    let info = offered(|h| h.caps = Caps::TAGGED | Caps::SOURCE | Caps::SOURCE_ERR);
+    assert!(info.rx.caps.contains(Caps::SOURCE | Caps::SOURCE_ERR));
+    assert!(!info.tx.caps.intersects(Caps::SOURCE | Caps::SOURCE_ERR));
 }
 
 #[test]

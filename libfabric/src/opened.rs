@@ -1,0 +1,145 @@
+//! Which fabrics and domains are open, as far as `fi_getinfo` has to do with it.
+//!
+//! An application may name an open object in its hints, and is then answered only what belongs to it. An answer names the
+//! object that is open already, the first one if there are several: `fi_fabric(3)`, "fabric", and `fi_domain(3)`, "domain".
+//! Objects are compared by where they are and never looked into: a hint may be older than the object's end.
+
+use std::ptr;
+
+use homespun::info::{FABRIC_NAME, Info, ResourceManagement};
+use homespun::{AddressFormat, Domain, Misuse};
+use libc::c_void;
+use parking_lot::Mutex;
+
+use crate::abi::info::FiInfo;
+use crate::edge::Failure;
+
+/// The open objects of each kind, in the order of their opening.
+struct Opened {
+    fabrics: Vec<usize>,
+    domains: Vec<OpenDomain>,
+}
+
+/// What is to be known of an open domain.
+struct OpenDomain {
+    at: usize,
+    name: String,
+    format: AddressFormat,
+    resource_mgmt: ResourceManagement,
+}
+
+static OPENED: Mutex<Opened> = Mutex::new(Opened { fabrics: Vec::new(), domains: Vec::new() });
+
+/// A fabric was opened.
+pub(crate) fn add_fabric<T>(fabric: *const T) {
+    OPENED.lock().fabrics.push(fabric.expose_provenance());
+}
+
+/// A fabric is about to be closed.
+pub(crate) fn remove_fabric<T>(fabric: *const T) {
+    OPENED.lock().fabrics.retain(|&at| at != fabric.addr());
+}
+
+/// A domain was opened.
+pub(crate) fn add_domain<T>(at: *const T, domain: &Domain) {
+    OPENED.lock().domains.push(OpenDomain {
+        at: at.expose_provenance(),
+        name: domain.name().to_owned(),
+        format: domain.addr_format(),
+        resource_mgmt: domain.resource_mgmt(),
+    });
+}
+
+/// A domain is about to be closed.
+pub(crate) fn remove_domain<T>(domain: *const T) {
+    OPENED.lock().domains.retain(|open| open.at != domain.addr());
+}
+
+/// The objects that hints name, by where they are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Named {
+    fabric: usize,
+    domain: usize,
+}
+
+impl Named {
+    /// # Safety
+    ///
+    /// `hints` is null or valid, and so are its attributes.
+    pub(crate) unsafe fn by(hints: *const FiInfo) -> Named {
+        // SAFETY: the caller says so.
+        unsafe {
+            let Some(hints) = hints.as_ref() else { return Named::default() };
+            Named {
+                fabric: hints.fabric_attr.as_ref().map_or(0, |attr| attr.fabric.addr()),
+                domain: hints.domain_attr.as_ref().map_or(0, |attr| attr.domain.addr()),
+            }
+        }
+    }
+
+    /// Has hints ask for what belongs to the named objects.
+    ///
+    /// # Errors
+    ///
+    /// ENODATA for an object that is not open, and for hints that ask for something else as well.
+    pub(crate) fn restrict(self, hints: &mut Info) -> Result<(), Failure> {
+        let opened = OPENED.lock();
+        if self.fabric != 0 && !opened.fabrics.contains(&self.fabric) {
+            return Err(Misuse::NoData("the open fabric that the hints name").into());
+        }
+        if self.domain == 0 {
+            return Ok(());
+        }
+        let Some(domain) = opened.domains.iter().find(|open| open.at == self.domain) else {
+            return Err(Misuse::NoData("the open domain that the hints name").into());
+        };
+        let is_another = hints.domain.name.as_ref().is_some_and(|name| *name != domain.name)
+            || hints.addr_format.is_some_and(|format| format != domain.format)
+            || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt);
+        if is_another {
+            return Err(Misuse::NoData("something else than the open domain that the hints name").into());
+        }
+        hints.domain.name = Some(domain.name.clone());
+        hints.addr_format = Some(domain.format);
+        hints.domain.resource_mgmt = Some(domain.resource_mgmt);
+        Ok(())
+    }
+
+    /// Puts the open objects into an answer: those that were named, else the first ones.
+    ///
+    /// # Safety
+    ///
+    /// `list` is what was made of `infos`, and nobody else has it yet.
+    pub(crate) unsafe fn answer(self, infos: &[Info], list: *mut FiInfo) {
+        let opened = OPENED.lock();
+        let mut next = list;
+        for info in infos {
+            let is_our_fabric = info.fabric.name.as_deref() == Some(FABRIC_NAME);
+            let fabric = if self.fabric != 0 { Some(self.fabric) } else { opened.fabrics.first().copied() };
+            let domain = opened
+                .domains
+                .iter()
+                .find(|open| open.belongs_to(info) && (self.domain == 0 || open.at == self.domain));
+            // SAFETY: the list has an entry for each info, with all attributes, says the caller.
+            unsafe {
+                (*(*next).fabric_attr).fabric = pointer(fabric.filter(|_| is_our_fabric));
+                (*(*next).domain_attr).domain = pointer(domain.map(|open| open.at));
+                next = (*next).next;
+            }
+        }
+    }
+}
+
+impl OpenDomain {
+    /// Whether an endpoint as this info has it can be opened in the domain.
+    fn belongs_to(&self, info: &Info) -> bool {
+        info.domain.name.as_deref() == Some(&self.name)
+            && info.addr_format == Some(self.format)
+            && info.domain.resource_mgmt == Some(self.resource_mgmt)
+    }
+}
+
+/// The address of an object that was given to C, on its way back there.
+fn pointer(at: Option<usize>) -> *mut c_void {
+    at.map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut)
+}

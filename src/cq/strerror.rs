@@ -1,0 +1,95 @@
+//! The provider's own error numbers, and what they mean: `prov_errno`, `fi_cq_strerror(3)`.
+//!
+//! An error number of the fabric says what kind of thing went wrong; where homespun knows more, its number says more. All
+//! others are the error number itself.
+
+use homespun_engine::errno::Errno;
+use homespun_engine::error::OperationError;
+use homespun_engine::transport::LinkError;
+
+/// The first of homespun's own numbers. The fabric's end below.
+const FIRST: i32 = 400;
+
+const TRUNCATED: i32 = FIRST;
+const CANCELLED: i32 = FIRST + 1;
+const NO_MESSAGE: i32 = FIRST + 2;
+const FAULT: i32 = FIRST + 3;
+const UNKNOWN_SOURCE: i32 = FIRST + 4;
+const CLOSED: i32 = FIRST + 5;
+const DENIED: i32 = FIRST + 6;
+const PROTOCOL: i32 = FIRST + 7;
+
+/// The number of an error.
+pub(super) fn prov_errno(error: &OperationError) -> i32 {
+    match error {
+        OperationError::Truncated { .. } => TRUNCATED,
+        OperationError::Cancelled => CANCELLED,
+        OperationError::NoMessage => NO_MESSAGE,
+        OperationError::Fault => FAULT,
+        OperationError::UnknownSource(_) => UNKNOWN_SOURCE,
+        OperationError::Link(LinkError::Closed) => CLOSED,
+        OperationError::Link(LinkError::Denied(_)) => DENIED,
+        OperationError::Link(LinkError::Protocol(_)) => PROTOCOL,
+        OperationError::Link(LinkError::System(errno)) => errno.raw(),
+    }
+}
+
+/// Says what a number means, of whatever error it is, and also of one that there is not.
+pub fn strerror(prov_errno: i32) -> &'static str {
+    match prov_errno {
+        TRUNCATED => "the message was longer than the buffer of its receive, and what did not fit is lost",
+        CANCELLED => "the application has cancelled the operation",
+        NO_MESSAGE => "no message that the peek or claim asked for has arrived",
+        FAULT => "the memory that the message was to be fetched from could not be read",
+        UNKNOWN_SOURCE => {
+            "the operation has succeeded, but its source is not in the address vector: the error data is its address"
+        }
+        CLOSED => "the peer has closed its endpoint",
+        DENIED => "the endpoint at the peer's address is not one that this process may talk to",
+        PROTOCOL => "the peer does not speak the protocol: it is no homespun endpoint, or another version's",
+        errno => Errno::new(errno).description(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn every_error_has_a_number_and_a_text_of_its_own() {
+        let stranger = SocketAddr::from(([127, 0, 0, 1], 7)).into();
+        let errors = [
+            OperationError::Truncated { overflow_bytes: 1 },
+            OperationError::Cancelled,
+            OperationError::NoMessage,
+            OperationError::Fault,
+            OperationError::UnknownSource(stranger),
+            OperationError::Link(LinkError::Closed),
+            OperationError::Link(LinkError::Denied("why")),
+            OperationError::Link(LinkError::Protocol("why")),
+            OperationError::Link(LinkError::System(Errno::ECONNREFUSED)),
+            OperationError::Link(LinkError::System(Errno::ECONNRESET)),
+        ];
+        let unknown = strerror(-1);
+        let texts: BTreeSet<&str> = errors.iter().map(|error| strerror(prov_errno(error))).collect();
+        assert_eq!(texts.len(), errors.len());
+        assert!(!texts.contains(unknown));
+    }
+
+    #[test]
+    fn homespuns_numbers_are_none_of_the_fabrics() {
+        for own in TRUNCATED..=PROTOCOL {
+            assert_eq!(Errno::new(own).name(), None, "{own}");
+        }
+    }
+
+    #[test]
+    fn the_fabrics_numbers_mean_what_they_mean_everywhere() {
+        assert_eq!(strerror(Errno::ECONNREFUSED.raw()), Errno::ECONNREFUSED.description());
+        for unknown in [i32::MIN, -1, 0, FIRST - 1, PROTOCOL + 1, i32::MAX] {
+            assert_eq!(strerror(unknown), "Unknown error", "{unknown}");
+        }
+    }
+}

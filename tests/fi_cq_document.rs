@@ -1,0 +1,127 @@
+//! `docs/fi_cq.md` names tests for what it says. Each of them exists, and runs where the document says that it does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// A row of a table: a statement, the tests that show it, and where they run.
+#[derive(Debug)]
+struct Row {
+    line: usize,
+    statement: String,
+    shown_by: String,
+    places: String,
+}
+
+impl Row {
+    /// The tests that the row names, by their file and function. A file without a directory is one of `tests/semantics`.
+    fn tests(&self) -> Vec<(String, String)> {
+        let named = self.shown_by.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"));
+        named
+            .map(|(file, function)| {
+                let directory = if file.contains('/') { "" } else { "tests/semantics/" };
+                (format!("{directory}{file}"), function.to_owned())
+            })
+            .collect()
+    }
+}
+
+fn read(path: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The rows of the tables that tell of statements.
+fn rows() -> Vec<Row> {
+    let document = read("docs/fi_cq.md");
+    let mut rows = Vec::new();
+    let mut is_table = false;
+    for (line, text) in (1..).zip(document.lines()) {
+        let Some(cells) = text.strip_prefix("| ").and_then(|text| text.trim_end().strip_suffix('|')) else {
+            is_table = false;
+            continue;
+        };
+        let cells: Vec<&str> = cells.split(" |").map(str::trim).collect();
+        match cells[..] {
+            ["statement", "shown by", "where"] => is_table = true,
+            _ if !is_table => {}
+            ["---", "---", "---"] => {}
+            // The heading of a section.
+            [heading, "", ""] if heading.starts_with("**") => {}
+            [statement, shown_by, places] => rows.push(Row {
+                line,
+                statement: statement.to_owned(),
+                shown_by: shown_by.to_owned(),
+                places: places.to_owned(),
+            }),
+            _ => panic!("line {line} has not three cells: {text}"),
+        }
+    }
+    rows
+}
+
+/// Where a test runs, by the document's word for it.
+fn place(file: &str, function: &str, suite: &str) -> &'static str {
+    if file.starts_with("libfabric/tests/") {
+        "plugin"
+    } else if file == "tests/partings.rs" {
+        "processes"
+    } else if file.starts_with("tests/semantics/") {
+        let module = file.trim_start_matches("tests/semantics/").trim_end_matches(".rs");
+        let (parties, objects) = suite.split_once("macro_rules! tests_of_objects").expect("both lists");
+        let lists = |list: &str| {
+            let mut words = list.split_whitespace().skip_while(move |&word| word != format!("{module}:"));
+            // A module may be listed more than once, between others.
+            words.any(|word| word.trim_end_matches(';') == function)
+        };
+        match (lists(parties), lists(objects)) {
+            (true, _) => "every",
+            (false, true) => "one process",
+            (false, false) => panic!("{file}::{function} is on neither list of tests"),
+        }
+    } else if file.starts_with("tests/") {
+        "one process"
+    } else {
+        "unit"
+    }
+}
+
+#[test]
+fn every_test_that_is_named_exists() {
+    let rows = rows();
+    assert!(rows.len() > 150, "only {} statements were found", rows.len());
+    for row in &rows {
+        for (file, function) in row.tests() {
+            let source = read(&file);
+            assert!(source.contains(&format!("fn {function}(")), "line {}: {file}::{function}", row.line);
+        }
+    }
+}
+
+#[test]
+fn every_statement_is_shown_or_needs_no_showing() {
+    for row in rows() {
+        assert!(row.statement.ends_with(['.', ':']), "line {}: {}", row.line, row.statement);
+        let needs_none = ["definition", "application"].iter().any(|word| row.shown_by.starts_with(word));
+        assert!(needs_none || !row.tests().is_empty(), "line {}: {}", row.line, row.statement);
+        if row.shown_by.contains("not offered") {
+            let tells_errno = row.shown_by.split(|c: char| !c.is_ascii_alphabetic()).any(|word| {
+                word.len() > 4 && word.starts_with('E') && word.chars().all(|c| c.is_ascii_uppercase())
+            });
+            let is_mode = row.shown_by.contains("no answer has the mode");
+            assert!(tells_errno || is_mode, "line {}: what does whoever asks for it get?", row.line);
+        }
+    }
+}
+
+#[test]
+fn tests_run_where_the_document_says() {
+    let suite = read("tests/semantics/main.rs");
+    for row in rows() {
+        let said: BTreeSet<&str> = row.places.split(", ").filter(|place| !place.is_empty()).collect();
+        let tests = row.tests();
+        let found: BTreeSet<&str> =
+            tests.iter().map(|(file, function)| place(file, function, &suite)).collect();
+        assert_eq!(said, found, "line {}: {}", row.line, row.statement);
+    }
+}

@@ -1,0 +1,283 @@
+//! What the sections "Completion fields", "Completion flags" and "fi_close" of `fi_cq(3)` say, to the letter. How queues are
+//! read, overrun and waited on is told elsewhere.
+
+use homespun::cq::CQ_DEPTH_DEFAULT_ENTRIES;
+use homespun::endpoint::{Receive, Send};
+use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
+use homespun::{
+    AvAttr, Buffer, Bytes, Completion, CompletionError, CqAttr, CqFormat, Errno, FabricAddress,
+    OperationError, ReadError,
+};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::raw::Post;
+use crate::suite::{Deadline, Net, Party, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const TAG: u64 = 0x8000_0000_0000_0001;
+const DATA: u64 = 0x0123_4567_89ab_cdef;
+
+const SENT: CompletionFlags = CompletionFlags::SEND.union(CompletionFlags::MSG);
+const TSENT: CompletionFlags = CompletionFlags::SEND.union(CompletionFlags::TAGGED);
+const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
+const TRECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::TAGGED);
+const WITH_DATA: CompletionFlags = CompletionFlags::REMOTE_CQ_DATA;
+
+/// A way to send: what the call is named, the call, and which tag and data it sends.
+type SendKind<'a> = (&'a str, &'a dyn Fn(), Option<u64>, Option<u64>);
+
+/// An entry without its buffer.
+fn entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64, tag: u64) -> Completion {
+    Completion { context, flags, len_bytes, data, tag, ..Completion::default() }
+}
+
+/// The next entry, without its buffer.
+#[track_caller]
+fn next(party: &Party) -> Completion {
+    Completion { buffer: Buffer::None, ..party.completion() }
+}
+
+pub(crate) fn every_field_of_every_kind_of_operation(net: &Net) {
+    let (alice, bob) = net.pair();
+    let (to, message) = (alice.peer(), || payload(1, 50));
+    let msg = |tag, data| Send { buffers: vec![message()], to, tag, data, context: 5, ..Send::default() };
+    let post = |tag, data| Post { peer: to, tag, data, context: 5, flags: None };
+    let sends: &[SendKind<'_>] = &[
+        ("send", &|| alice.endpoint.send(message(), to, 5).unwrap(), None, None),
+        ("sendv", &|| alice.endpoint.sendv(vec![message()], to, 5).unwrap(), None, None),
+        ("senddata", &|| alice.endpoint.senddata(message(), DATA, to, 5).unwrap(), None, Some(DATA)),
+        ("sendmsg", &|| alice.endpoint.sendmsg(msg(None, None)).unwrap(), None, None),
+        ("sendmsg, data", &|| alice.endpoint.sendmsg(msg(None, Some(0))).unwrap(), None, Some(0)),
+        ("raw", &|| alice.endpoint.send_raw(&[message()], post(None, None)).unwrap(), None, None),
+        ("tsend", &|| alice.endpoint.tsend(message(), to, TAG, 5).unwrap(), Some(TAG), None),
+        ("tsendv", &|| alice.endpoint.tsendv(vec![message()], to, 0, 5).unwrap(), Some(0), None),
+        (
+            "tsenddata",
+            &|| alice.endpoint.tsenddata(message(), DATA, to, TAG, 5).unwrap(),
+            Some(TAG),
+            Some(DATA),
+        ),
+        ("tsendmsg", &|| alice.endpoint.sendmsg(msg(Some(TAG), None)).unwrap(), Some(TAG), None),
+        (
+            "tsendmsg, data",
+            &|| alice.endpoint.sendmsg(msg(Some(TAG), Some(DATA))).unwrap(),
+            Some(TAG),
+            Some(DATA),
+        ),
+        ("traw", &|| alice.endpoint.send_raw(&[message()], post(Some(TAG), None)).unwrap(), Some(TAG), None),
+    ];
+    for &(call, send, tag, data) in sends {
+        let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
+        flags.set(WITH_DATA, data.is_some());
+        // Whichever call receives it, the entry is the same.
+        let tagged = tag.map(|_| (0, u64::MAX));
+        let receives: [&dyn Fn(); 3] = [
+            &|| match tagged {
+                Some((tag, ignore)) => bob.endpoint.trecv(room(64), ANY, tag, ignore, 7).unwrap(),
+                None => bob.endpoint.recv(room(64), ANY, 7).unwrap(),
+            },
+            &|| match tagged {
+                Some((tag, ignore)) => bob.endpoint.trecvv(vec![room(64)], ANY, tag, ignore, 7).unwrap(),
+                None => bob.endpoint.recvv(vec![room(64)], ANY, 7).unwrap(),
+            },
+            &|| {
+                let receive = Receive { buffers: vec![room(64)], tagged, context: 7, ..Receive::default() };
+                bob.endpoint.recvmsg(receive).unwrap();
+            },
+        ];
+        for receive in receives {
+            receive();
+            send();
+            let expected = entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0));
+            assert_eq!(next(&bob), expected, "{call}");
+            // Length, data and tag are the receiver's.
+            let kind = if tag.is_some() { TSENT } else { SENT };
+            assert_eq!(next(&alice), entry(5, kind, 0, 0, 0), "{call}");
+        }
+    }
+    // What is injected is told to its receiver alone.
+    for (tag, data) in [(None, None), (None, Some(DATA)), (Some(TAG), None), (Some(TAG), Some(DATA))] {
+        alice.endpoint.inject(&message(), to, tag, data).unwrap();
+        let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
+        flags.set(WITH_DATA, data.is_some());
+        match tag {
+            Some(tag) => bob.endpoint.trecv(room(64), ANY, tag, 0, 7).unwrap(),
+            None => bob.endpoint.recv(room(64), ANY, 7).unwrap(),
+        }
+        assert_eq!(next(&bob), entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0)));
+    }
+    alice.silence();
+}
+
+pub(crate) fn every_field_of_looks_and_claims(net: &Net) {
+    let (alice, bob) = net.pair();
+    let send = |tag| {
+        let buffers = vec![payload(1, 50)];
+        alice.send_and_wait(Send { buffers, to: alice.peer(), tag, data: Some(DATA), ..Send::default() });
+    };
+    let arrived = |context, tag: Option<u64>, flags| {
+        let buffers = if flags == OpFlags::CLAIM { vec![room(64)] } else { Vec::new() };
+        let tagged = tag.map(|tag| (tag, 0));
+        bob.endpoint.recvmsg(Receive { buffers, tagged, context, flags, ..Receive::default() }).unwrap();
+        next(&bob)
+    };
+    for (tag, kind) in [(None, RECEIVED), (Some(TAG), TRECEIVED)] {
+        let told = |context| entry(context, kind | WITH_DATA, 50, DATA, tag.unwrap_or(0));
+        send(tag);
+        assert_eq!(arrived(1, tag, OpFlags::PEEK), told(1));
+        assert_eq!(arrived(2, tag, OpFlags::PEEK | OpFlags::CLAIM), told(2));
+        assert_eq!(arrived(2, tag, OpFlags::CLAIM), told(2));
+        send(tag);
+        assert_eq!(arrived(3, tag, OpFlags::PEEK | OpFlags::DISCARD), told(3));
+        send(tag);
+        assert_eq!(arrived(4, tag, OpFlags::PEEK | OpFlags::CLAIM), told(4));
+        let discarded = arrived(4, tag, OpFlags::CLAIM | OpFlags::DISCARD);
+        assert_eq!((discarded.context, discarded.flags - WITH_DATA), (4, kind));
+    }
+    bob.silence();
+}
+
+/// Errors are told as far as anything is known of the operation, also under selective completion.
+pub(crate) fn an_error_tells_what_there_is_to_tell(net: &Net) {
+    for selective in [false, true] {
+        let setup = || Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() };
+        let (alice, bob) = net.pair_of(setup(), setup());
+        let check = |failed: CompletionError, error, expected: Completion| {
+            assert_eq!(failed.error, error);
+            assert_eq!(Completion { buffer: Buffer::None, ..failed.completion }, expected);
+        };
+        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.cancel(1).unwrap();
+        check(bob.failure(), OperationError::Cancelled, entry(1, RECEIVED, 0, 0, 0));
+        bob.endpoint.trecv(room(8), ANY, TAG, 0, 2).unwrap();
+        bob.endpoint.cancel(2).unwrap();
+        check(bob.failure(), OperationError::Cancelled, entry(2, TRECEIVED, 0, 0, 0));
+
+        bob.endpoint.trecv(room(8), ANY, 0, u64::MAX, 3).unwrap();
+        alice.endpoint.tsenddata(payload(3, 20), DATA, alice.peer(), TAG, 3).unwrap();
+        let cut = OperationError::Truncated { overflow_bytes: 12 };
+        check(bob.failure(), cut, entry(3, TRECEIVED | WITH_DATA, 8, DATA, TAG));
+        if !selective {
+            assert_eq!(alice.completion().context, 3);
+        }
+
+        let look = Receive { tagged: Some((1, 0)), context: 4, flags: OpFlags::PEEK, ..Receive::default() };
+        bob.endpoint.recvmsg(look).unwrap();
+        check(bob.failure(), OperationError::NoMessage, entry(4, TRECEIVED, 0, 0, 0));
+
+        let vacancy = net.vacancy();
+        let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        alice.endpoint.tsend(payload(5, 8), nobody, TAG, 5).unwrap();
+        let refused = alice.failure();
+        assert_eq!(refused.errno(), Errno::ECONNREFUSED);
+        assert_eq!(refused.completion.buffer, Buffer::Sent(payload(5, 8)));
+        assert_eq!(refused.completion.flags, TSENT);
+        // An operation that was given no context has none.
+        alice.endpoint.inject(&payload(6, 8), nobody, None, None).unwrap();
+        let refused = alice.failure();
+        assert_eq!((refused.completion.context, refused.completion.flags), (0, SENT));
+    }
+}
+
+pub(crate) fn remote_data_is_there_if_its_flag_is(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (data, len_bytes) in [(0, 0), (u64::MAX, 8), (DATA, 9000), (1 << 63, 300_000), (0, 300_000)] {
+        bob.endpoint.recv(room(300_000), ANY, 1).unwrap();
+        alice.endpoint.senddata(payload(1, len_bytes), data, alice.peer(), 2).unwrap();
+        assert_eq!(next(&bob), entry(1, RECEIVED | WITH_DATA, len_bytes, data, 0));
+        assert_eq!(next(&alice), entry(2, SENT, 0, 0, 0));
+    }
+}
+
+/// A read is not a promise to know the number of errors: each of them is asked for by a call of its own.
+pub(crate) fn errors_are_read_one_by_one(net: &Net) {
+    let (_alice, bob) = net.pair();
+    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty), "there is none to begin with");
+    for context in 1..4 {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        bob.endpoint.cancel(context).unwrap();
+    }
+    for context in 1..4 {
+        assert_eq!(
+            bob.cq.read_each(0, |_, _| panic!("nothing is asked for")),
+            Err(ReadError::ErrorAvailable)
+        );
+        assert_eq!(bob.cq.read(), Err(ReadError::ErrorAvailable));
+        assert_eq!(bob.cq.read_error().unwrap().completion.context, context);
+    }
+    assert_eq!(bob.cq.read_error(), Err(ReadError::Empty));
+    assert_eq!(bob.cq.read(), Err(ReadError::Empty));
+}
+
+pub(crate) fn every_number_of_an_error_has_a_text(net: &Net) {
+    let party = net.party();
+    for number in (-2..600).chain([i32::MIN, i32::MAX]) {
+        assert!(!party.cq.strerror(number).is_empty(), "{number}");
+    }
+    party.endpoint.recv(room(8), ANY, 1).unwrap();
+    party.endpoint.cancel(1).unwrap();
+    assert!(party.cq.strerror(party.failure().prov_errno()).contains("cancelled"));
+}
+
+pub(crate) fn a_queue_holds_as_much_as_it_was_opened_for(net: &Net) {
+    let domain = net.domain();
+    for (asked, held) in [(0, CQ_DEPTH_DEFAULT_ENTRIES), (1, 1), (100, 100), (100_000, 100_000)] {
+        let cq = domain.open_cq(&CqAttr { size_entries: asked, ..CqAttr::default() }).unwrap();
+        assert_eq!(cq.depth_entries(), held);
+        assert_eq!(cq.format(), CqFormat::Tagged, "the default");
+        cq.close().unwrap();
+    }
+    let refused = domain.open_cq(&CqAttr { size_entries: usize::MAX, ..CqAttr::default() });
+    assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
+}
+
+pub(crate) fn a_queue_without_endpoints_has_nothing_to_tell(net: &Net) {
+    let cq = net.domain().open_cq(&CqAttr::default()).unwrap();
+    assert_eq!(cq.read(), Err(ReadError::Empty));
+    assert_eq!(cq.read_error(), Err(ReadError::Empty));
+    cq.progress();
+    cq.close().unwrap();
+}
+
+pub(crate) fn what_was_not_read_outlives_its_endpoint_and_is_lost_with_its_queue(net: &Net) {
+    for is_read in [true, false] {
+        let (alice, bob) = net.pair();
+        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.recv(room(8), ANY, 2).unwrap();
+        bob.endpoint.cancel(2).unwrap();
+        let (buffers, to) = (vec![payload(1, 8)], alice.peer());
+        alice.send_and_wait(Send { buffers, to, ..Send::default() });
+        let Party { endpoint, cq, .. } = bob;
+        let cq = cq.as_here().clone();
+        let (cq, error) = cq.close().expect_err("the endpoint is there");
+        assert_eq!(error.errno(), Errno::EBUSY);
+        drop(endpoint);
+        if is_read {
+            assert_eq!(cq.read_error().unwrap().completion.context, 2);
+            assert_eq!(received(&cq.read().unwrap().buffer), payload(1, 8));
+            assert_eq!(cq.read(), Err(ReadError::Empty));
+        }
+        cq.close().unwrap();
+    }
+}
+
+/// The memory of entries that nobody reads is given back.
+pub(crate) fn what_is_lost_with_its_queue_is_dropped(net: &Net) {
+    let domain = net.domain();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    let endpoint = domain.endpoint(&net.info).unwrap();
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    endpoint.enable().unwrap();
+    let own = av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+    let message = Bytes::from(vec![7; 8]);
+    endpoint.recv(room(8), ANY, 1).unwrap();
+    endpoint.send(message.clone(), own, 2).unwrap();
+    let deadline = Deadline::new();
+    while cq.read_each(0, |_, _| panic!("nothing is asked for")) != Ok(0) {
+        deadline.pause("a completion");
+    }
+    drop(endpoint);
+    cq.close().unwrap();
+    assert!(message.is_unique());
+}

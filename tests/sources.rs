@@ -1,0 +1,244 @@
+//! Random programs of insertions, removals, messages, restarts and reads, compared with what a source is to be called.
+//!
+//! A source is looked up when the entry of its completion is written, and is then what the lowest of its sender's fabric
+//! addresses was at that moment, or none. With `FI_SOURCE_ERR` the entry is an error then, which tells the address.
+//! `PROPTEST_CASES` sets how many programs each test runs.
+
+#[path = "suite/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::{Caps, CompletionFlags};
+use homespun::{Address, Errno, FabricAddress};
+use homespun_engine::loopback::Faults;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, FileFailurePersistence};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Net, Party, Setup, Transport, Turns};
+
+/// How many send to the one who receives.
+const SENDERS: usize = 3;
+
+/// The longest message: it needs more than one step on its way.
+const LEN_MAX_BYTES: usize = 40_000;
+
+/// What is done next. Senders are counted from 0.
+#[derive(Debug, Clone)]
+enum Step {
+    /// The receiver inserts a sender's address, once more if it has before.
+    Insert(usize),
+    /// The receiver removes one of the addresses that it has inserted.
+    Remove(prop::sample::Index),
+    /// A sender sends a message, and its entry is written.
+    Message { from: usize, tag: Option<u64>, data: Option<u64>, len_bytes: usize },
+    /// A sender closes, and another opens at its address.
+    Restart(usize),
+    /// The receiver reads the oldest entry, if there is one.
+    Read,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let sender = 0..SENDERS;
+    let len_bytes = prop_oneof![0..100usize, 0..LEN_MAX_BYTES];
+    let message = (sender.clone(), any::<Option<u64>>(), any::<Option<u64>>(), len_bytes);
+    prop_oneof![
+        3 => sender.clone().prop_map(Step::Insert),
+        2 => any::<prop::sample::Index>().prop_map(Step::Remove),
+        6 => message.prop_map(|(from, tag, data, len_bytes)| Step::Message { from, tag, data, len_bytes }),
+        1 => sender.prop_map(Step::Restart),
+        4 => Just(Step::Read),
+    ]
+}
+
+/// What there is to read, in order.
+#[derive(Debug)]
+struct Entry {
+    context: u64,
+    flags: CompletionFlags,
+    len_bytes: usize,
+    tag: u64,
+    data: u64,
+    sender: Address,
+    /// What the sender was called.
+    source: Option<FabricAddress>,
+}
+
+/// What the address vector holds: the sender of each index.
+#[derive(Debug, Default)]
+struct Names(BTreeMap<u64, usize>);
+
+impl Names {
+    fn insert(&mut self, sender: usize) -> FabricAddress {
+        let vacant = (0..).find(|index| !self.0.contains_key(index)).expect("some number is free");
+        self.0.insert(vacant, sender);
+        FabricAddress(vacant)
+    }
+
+    fn lowest(&self, sender: usize) -> Option<FabricAddress> {
+        self.0.iter().find(|&(_, &named)| named == sender).map(|(&index, _)| FabricAddress(index))
+    }
+}
+
+struct Run<'a> {
+    net: &'a Net,
+    is_told_of_strangers: bool,
+    receiver: Party,
+    senders: Vec<Party>,
+    addresses: Vec<Address>,
+    names: Names,
+    entries: VecDeque<Entry>,
+    messages: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(net: &'a Net, is_told_of_strangers: bool) -> Run<'a> {
+        let mut caps = net.info.caps;
+        caps.set(Caps::SOURCE_ERR, is_told_of_strangers);
+        let receiver = net.open(Setup { caps, ..Setup::default() });
+        let senders: Vec<Party> = (0..SENDERS).map(|_| net.party()).collect();
+        senders.iter().for_each(|sender| assert_eq!(sender.meet(&receiver), sender.peer()));
+        let addresses = senders.iter().map(|sender| sender.endpoint.name().unwrap()).collect();
+        Run {
+            net,
+            is_told_of_strangers,
+            receiver,
+            senders,
+            addresses,
+            names: Names::default(),
+            entries: VecDeque::new(),
+            messages: 0,
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Insert(sender) => {
+                let expected = self.names.insert(sender);
+                assert_eq!(self.receiver.meet(&self.senders[sender]), expected);
+            }
+            Step::Remove(which) => {
+                if !self.names.0.is_empty() {
+                    let indices: Vec<u64> = self.names.0.keys().copied().collect();
+                    let index = indices[which.index(indices.len())];
+                    self.names.0.remove(&index);
+                    self.receiver.av.remove(&[FabricAddress(index)]).unwrap();
+                }
+            }
+            Step::Message { from, tag, data, len_bytes } => self.message(from, tag, data, len_bytes),
+            Step::Restart(sender) => {
+                let setup = Setup { at: Some(self.addresses[sender]), ..Setup::default() };
+                drop(self.senders.remove(sender));
+                let again = self.net.open(setup);
+                assert_eq!(again.meet(&self.receiver), again.peer());
+                self.senders.insert(sender, again);
+            }
+            Step::Read => self.read(),
+        }
+        for (sender, address) in self.addresses.iter().enumerate() {
+            let found = self.receiver.av.reverse_lookup(address);
+            assert_eq!(found, self.names.lowest(sender), "nobody else inserts");
+        }
+    }
+
+    fn message(&mut self, from: usize, tag: Option<u64>, data: Option<u64>, len_bytes: usize) {
+        self.messages += 1;
+        let context = self.messages;
+        let any = FabricAddress::UNSPECIFIED;
+        match tag {
+            Some(tag) => self.receiver.endpoint.trecv(room(len_bytes), any, tag, 0, context).unwrap(),
+            None => self.receiver.endpoint.recv(room(len_bytes), any, context).unwrap(),
+        }
+        let sender = &self.senders[from];
+        let buffers = vec![payload(context, len_bytes)];
+        sender.send_and_wait(SendMsg { buffers, to: sender.peer(), tag, data, context, ..SendMsg::default() });
+        let kind = if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+        let mut flags = CompletionFlags::RECV | kind;
+        flags.set(CompletionFlags::REMOTE_CQ_DATA, data.is_some());
+        self.entries.push_back(Entry {
+            context,
+            flags,
+            len_bytes,
+            tag: tag.unwrap_or(0),
+            data: data.unwrap_or(0),
+            sender: self.addresses[from],
+            source: self.names.lowest(from),
+        });
+    }
+
+    fn read(&mut self) {
+        let Some(entry) = self.entries.pop_front() else { return self.receiver.silence() };
+        let completion = match (self.receiver.next(), entry.source) {
+            (Ok((completion, source)), Some(name)) => {
+                assert_eq!(source, name, "{entry:?}");
+                completion
+            }
+            (Ok((completion, source)), None) if !self.is_told_of_strangers => {
+                assert_eq!(source, FabricAddress::UNSPECIFIED, "{entry:?}");
+                completion
+            }
+            (Err(told), None) if self.is_told_of_strangers => {
+                assert_eq!((told.errno(), told.unknown_source()), (Errno::EADDRNOTAVAIL, Some(entry.sender)));
+                assert_eq!((told.source, told.overflow_bytes()), (FabricAddress::UNSPECIFIED, 0));
+                told.completion
+            }
+            (other, _) => panic!("{other:?} for {entry:?}"),
+        };
+        assert_eq!((completion.context, completion.flags), (entry.context, entry.flags));
+        assert_eq!((completion.len_bytes, completion.tag), (entry.len_bytes, entry.tag));
+        assert_eq!(completion.data, entry.data);
+        assert!(received(&completion.buffer) == payload(entry.context, entry.len_bytes), "{entry:?}");
+    }
+}
+
+fn run(transport: &Transport, is_told_of_strangers: bool, steps: &[Step]) {
+    let net = Net::new(transport, Turns::Alternate);
+    let mut run = Run::new(&net, is_told_of_strangers);
+    steps.iter().for_each(|step| run.step(step));
+    while !run.entries.is_empty() {
+        run.read();
+    }
+    run.receiver.silence();
+}
+
+fn cases(default: u32) -> Config {
+    let asked = Config::default();
+    Config {
+        cases: if std::env::var_os("PROPTEST_CASES").is_some() { asked.cases } else { default },
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        max_shrink_time: 60_000,
+        ..asked
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn over_a_choppy_network(told in any::<bool>(), seed in any::<u64>(), steps in prop::collection::vec(step(), 1..40)) {
+        run(&Transport::Loopback { seed, faults: Faults::choppy() }, told, &steps);
+    }
+
+    #[test]
+    fn over_tcp(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
+        run(&Transport::Tcp4, told, &steps);
+    }
+
+    #[test]
+    fn over_tcp_ipv6(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
+        run(&Transport::Tcp6, told, &steps);
+    }
+
+    #[test]
+    fn over_shared_memory(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
+        run(&Transport::Shm4, told, &steps);
+    }
+
+    #[test]
+    fn over_the_example_of_a_backend(told in any::<bool>(), steps in prop::collection::vec(step(), 1..40)) {
+        run(&Transport::Backend, told, &steps);
+    }
+}
