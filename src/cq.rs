@@ -5,6 +5,8 @@ mod reader;
 mod ring;
 mod strerror;
 mod wait;
+#[expect(unsafe_code, reason = "a mutex of the C library is used by its own functions; see watcher.rs")]
+mod watcher;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ pub(crate) use self::ring::RingGuard;
 use self::ring::{Batch, Entry, Ring};
 pub use self::strerror::strerror;
 use self::wait::Wait;
+pub use self::watcher::MutexCond;
 use crate::av::FabricAddress;
 use crate::domain::DomainId;
 use crate::doorbell::Doorbell;
@@ -60,8 +63,9 @@ pub enum CqFormat {
 
 /// How an application may wait on a queue: `enum fi_wait_obj`.
 ///
-/// Whoever waits takes no processor time, except under [`Yield`](Self::Yield). A queue that can be slept on costs three
-/// file descriptors.
+/// Whoever waits takes no processor time, except under [`Yield`](Self::Yield), and for transports that have to be polled. A
+/// queue that can be slept on costs three file descriptors; [`MutexCond`](Self::MutexCond), once the pair is asked for, two
+/// more and a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(
     feature = "serde",
@@ -271,8 +275,10 @@ impl CompletionQueue {
     ) -> Result<CompletionQueue, Error> {
         let wait = match attr.wait {
             WaitObject::None => None,
-            WaitObject::Unspec | WaitObject::Fd | WaitObject::Yield => Some(Wait::new(attr.wait)?),
-            WaitObject::MutexCond | WaitObject::Set | WaitObject::PollFd => {
+            WaitObject::Unspec | WaitObject::Fd | WaitObject::MutexCond | WaitObject::Yield => {
+                Some(Wait::new(attr.wait)?)
+            }
+            WaitObject::Set | WaitObject::PollFd => {
                 return Err(Misuse::NotSupported("completion queues with this wait object").into());
             }
         };
@@ -392,8 +398,10 @@ impl CompletionQueue {
     ) -> Result<usize, ReadError> {
         let mut batch = Batch::new();
         loop {
+            let was_full;
             {
                 let mut ring = self.shared.lock();
+                was_full = !ring.has_room();
                 match ring.front() {
                     Some(Entry::Failed(_)) if count == 0 => return Err(ReadError::ErrorAvailable),
                     Some(Entry::Completed(..)) if max == 0 => return Ok(0),
@@ -404,6 +412,10 @@ impl CompletionQueue {
                     _ => {}
                 }
                 ring.pop_completed(max - count, &mut batch);
+            }
+            if was_full {
+                // What waits for room is handed in by whoever wakes.
+                self.shared.disturb();
             }
             // What is called may itself use the queue, or an endpoint that reports to it, so the lock is gone.
             if batch.is_empty() {
@@ -429,11 +441,17 @@ impl CompletionQueue {
     /// `Empty` would promise that there may be more to come.
     pub fn read_error(&self) -> Result<CompletionError, ReadError> {
         let mut ring = self.shared.lock();
-        match ring.pop_failed() {
+        let was_full = !ring.has_room();
+        let read = match ring.pop_failed() {
             Some(error) => Ok(*error),
             None if ring.front().is_none() && ring.is_overrun() => Err(ReadError::Overrun),
             None => Err(ReadError::Empty),
+        };
+        drop(ring);
+        if was_full {
+            self.shared.disturb();
         }
+        read
     }
 
     /// Drives the bound endpoints without reading anything.
@@ -500,7 +518,9 @@ impl Shared {
             bed.watch(&**endpoint)?;
         }
         self.driven.add(endpoint.clone());
-        self.disturb();
+        if let Some(doorbell) = self.doorbell() {
+            doorbell.ring_after();
+        }
         Ok(())
     }
 

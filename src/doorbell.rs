@@ -1,21 +1,25 @@
 //! Waking those who sleep on a file descriptor.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use homespun_engine::errno::Errno;
 use homespun_engine::error::Error;
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
 
 /// A descriptor that becomes readable when it is rung. Ringing costs a system call only while somebody may be asleep.
 ///
-/// It is armed or readable, never neither: whoever goes to sleep on it, having armed it, wakes when anybody rings it,
-/// and if several sleep, all of them do. It begins readable, so that nobody sleeps on it who has not armed it.
+/// It is armed or readable, never both and never neither: whoever goes to sleep on it, having armed it, wakes when anybody
+/// rings it, and if several sleep, all of them do, provided that nobody arms it anew before they have. It begins readable,
+/// so that nobody sleeps on it who has not armed it.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     event: OwnedFd,
     is_armed: AtomicBool,
+    /// Held while one of the two states becomes the other.
+    change: Mutex<()>,
 }
 
 impl Doorbell {
@@ -25,14 +29,18 @@ impl Doorbell {
     pub(crate) fn new() -> Result<Doorbell, Error> {
         let event = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| system("making an event descriptor", error))?;
-        Ok(Doorbell { event, is_armed: AtomicBool::new(false) })
+        Ok(Doorbell { event, is_armed: AtomicBool::new(false), change: Mutex::new(()) })
     }
 
     /// To be called before looking for what there is to do, and that before sleeping: what is done after the look rings.
     pub(crate) fn arm(&self) {
-        // In this order, since what is drained could be the ring of somebody who has just found it armed.
-        let _ = io::read(&self.event, &mut [0; 8]);
-        self.is_armed.store(true, Ordering::SeqCst);
+        let _changing = self.change.lock();
+        if !self.is_armed() {
+            let _ = io::read(&self.event, &mut [0; 8]);
+            self.is_armed.store(true, Ordering::SeqCst);
+        }
+        // What the look finds is not always behind a lock that those who ring hold: see `ring_after`.
+        fence(Ordering::SeqCst);
     }
 
     /// Whether somebody may be asleep.
@@ -49,9 +57,17 @@ impl Doorbell {
         }
     }
 
+    /// As [`ring`](Self::ring), after something was done without a lock that whoever has armed it takes for the look.
+    #[cold]
+    pub(crate) fn ring_after(&self) {
+        fence(Ordering::SeqCst);
+        self.ring();
+    }
+
     #[cold]
     #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
     fn ring_loudly(&self) {
+        let _changing = self.change.lock();
         if self.is_armed.swap(false, Ordering::SeqCst) {
             // It fails only where the count is full, and then the descriptor is readable.
             let _ = io::write(&self.event, &1_u64.to_ne_bytes());

@@ -137,17 +137,27 @@ struct State<T> {
 }
 
 impl<T: Transport> State<T> {
-    /// The endpoint was used while somebody may be asleep, so that its transport watches no longer. Whatever else may be
-    /// in motion now is brought to rest, and the transport watches again; or those who sleep are woken.
+    /// Does what is left to do without anything having arrived, such as to tell a peer of the match of a receive that was
+    /// just posted. Whether the transport will tell of what there is to do next.
+    fn come_to_rest(&mut self) -> Armed {
+        let State { engine, transport, wired: Some(wired), .. } = self else { return AT_REST };
+        let mut queues = wired.queues();
+        engine.deliver_held(&mut queues);
+        engine.transmit(transport, &mut queues);
+        transport.flush();
+        drop(queues);
+        if engine.wants_pass() { Armed::Ready } else { transport.arm() }
+    }
+
+    /// The endpoint was used while somebody may be asleep, so that its transport watches no longer. Has it watch again; or
+    /// those who sleep are woken.
     #[cold]
     fn keep_watch(&mut self) {
-        let Some(wired) = &mut self.wired else { return };
-        // What was posted may have made room for something that only a pass attends to.
-        self.engine.transmit(&mut self.transport, &mut wired.queues());
-        self.transport.flush();
-        let has_sleepers = wired.wiring.doorbells().any(Doorbell::is_armed);
-        self.is_armed = has_sleepers && !self.engine.wants_pass() && self.transport.arm() == AT_REST;
-        if !self.is_armed {
+        let has_sleepers = |wired: &Wired| wired.wiring.doorbells().any(Doorbell::is_armed);
+        self.is_armed = self.wired.as_ref().is_some_and(has_sleepers) && self.come_to_rest() == AT_REST;
+        if !self.is_armed
+            && let Some(wired) = &self.wired
+        {
             wired.wiring.doorbells().for_each(Doorbell::ring);
         }
     }
@@ -389,11 +399,8 @@ impl<T: Transport> Drive for Pump<T> {
     fn arm(&self) -> Armed {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return AT_REST };
-        if state.engine.wants_pass() {
-            return Armed::Ready;
-        }
         state.is_armed = true;
-        state.transport.arm()
+        state.come_to_rest()
     }
 
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>)) {

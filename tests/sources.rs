@@ -154,7 +154,14 @@ impl<'a> Run<'a> {
         }
         let sender = &self.senders[from];
         let buffers = vec![payload(context, len_bytes)];
-        sender.send_and_wait(SendMsg { buffers, to: sender.peer(), tag, data, context, ..SendMsg::default() });
+        sender.send_and_wait(SendMsg {
+            buffers,
+            to: sender.peer(),
+            tag,
+            data,
+            context,
+            ..SendMsg::default()
+        });
         let kind = if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
         let mut flags = CompletionFlags::RECV | kind;
         flags.set(CompletionFlags::REMOTE_CQ_DATA, data.is_some());

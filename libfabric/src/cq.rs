@@ -3,7 +3,7 @@
 use std::ptr;
 
 use homespun::info::Version;
-use homespun::{Buffer, Completion, CompletionQueue, CqAttr, CqFormat, Errno, ReadError};
+use homespun::{Buffer, Completion, CompletionQueue, CqAttr, CqFormat, Errno, FabricAddress, ReadError};
 use libc::{c_char, c_int, c_void};
 
 use crate::abi::domain::FidDomain;
@@ -13,7 +13,7 @@ use crate::abi::eq::{
 use crate::abi::fabric::{FiOps, Fid};
 use crate::abi::{
     FI_AFFINITY, FI_CLASS_CQ, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
-    FI_CQ_FORMAT_UNSPEC, FI_GETWAITOBJ, FI_WAIT_NONE,
+    FI_CQ_FORMAT_UNSPEC, FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_NONE,
 };
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
@@ -22,12 +22,15 @@ use crate::object::{self, InUse, Lease, State};
 use crate::sockaddr::CAddress;
 use crate::text;
 use crate::unsupported::Unsupported;
-use crate::wait::wait_object;
+use crate::wait::{Patience, WaitCondition, getwait, wait_object};
 
 /// What stands behind a `struct fid_cq`.
 pub(crate) struct CqState {
     pub(crate) cq: CompletionQueue,
     format: CqFormat,
+    /// The `FI_WAIT_*` that it was opened with.
+    wait_obj: u32,
+    wait_cond: WaitCondition,
     err_data: ErrorData,
     api_version: Version,
     pub(crate) in_use: InUse,
@@ -50,15 +53,14 @@ static FID_OPS: FiOps = FiOps {
     ops_set: Unsupported::STUB,
 };
 
-/// Waiting and signalling have nothing to work on without a wait object.
 static OPS: FiOpsCq = FiOpsCq {
     size: size_of::<FiOpsCq>(),
     read,
     readfrom,
     readerr,
-    sread: Unsupported::STUB,
-    sreadfrom: Unsupported::STUB,
-    signal: Unsupported::STUB,
+    sread,
+    sreadfrom,
+    signal,
     strerror,
     export_xpu: Unsupported::STUB,
 };
@@ -76,11 +78,18 @@ pub(crate) unsafe extern "C" fn open_cq(
         if attr.is_null() || cq.is_null() {
             return Err(Errno::EINVAL.into());
         }
+        // SAFETY: not null, so valid; the fields exist in every version of the structure.
+        let (wait_obj, wait_cond) = unsafe { ((*attr).wait_obj, (*attr).wait_cond) };
         // SAFETY: not null, so valid.
         let attr = unsafe { read_attr(attr)? };
+        // Ignored where nobody waits, says the manual.
+        let wait_cond =
+            if wait_obj == FI_WAIT_NONE { WaitCondition::None } else { WaitCondition::read(wait_cond)? };
         let opened = domain.domain.open_cq(&attr)?;
         let state = CqState {
             format: opened.format(),
+            wait_obj,
+            wait_cond,
             cq: opened,
             err_data: ErrorData::default(),
             api_version: domain.api_version,
@@ -127,12 +136,14 @@ unsafe extern "C" fn close(cq: *mut Fid) -> c_int {
 unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     enter(|| {
         // SAFETY: the caller passes an open completion queue.
-        unsafe { object::state::<CqState>(cq.cast())? };
+        let state = unsafe { object::state::<CqState>(cq.cast())? };
         match command {
+            // SAFETY: for this command it points to what belongs to the queue's wait object.
+            FI_GETWAIT => unsafe { getwait(&state.cq, arg) },
             FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
             FI_GETWAITOBJ => {
                 // SAFETY: for this command it points to an `enum fi_wait_obj`.
-                unsafe { arg.cast::<u32>().write(FI_WAIT_NONE) };
+                unsafe { arg.cast::<u32>().write(state.wait_obj) };
                 Ok(0)
             }
             _ => Err(Errno::ENOSYS.into()),
@@ -142,12 +153,48 @@ unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> 
 
 unsafe extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
     // SAFETY: `readfrom` asks for no more than the caller has promised.
-    enter(|| unsafe { read_entries(cq, buf, count, ptr::null_mut()) })
+    enter(|| unsafe { read_entries(cq, buf, count, ptr::null_mut(), None) })
 }
 
 unsafe extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, src_addr: *mut u64) -> isize {
     // SAFETY: as above.
-    enter(|| unsafe { read_entries(cq, buf, count, src_addr) })
+    enter(|| unsafe { read_entries(cq, buf, count, src_addr, None) })
+}
+
+unsafe extern "C" fn sread(
+    cq: *mut FidCq,
+    buf: *mut c_void,
+    count: usize,
+    cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: `sreadfrom` asks for no more than the caller has promised.
+    unsafe { sreadfrom(cq, buf, count, ptr::null_mut(), cond, timeout) }
+}
+
+unsafe extern "C" fn sreadfrom(
+    cq: *mut FidCq,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut u64,
+    cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    enter(|| {
+        // SAFETY: the caller passes an open completion queue.
+        let state = unsafe { object::state::<CqState>(cq.cast())? };
+        let patience = state.wait_cond.patience(cond, timeout);
+        // SAFETY: the caller keeps to `fi_cq(3)`.
+        unsafe { read_entries(cq, buf, count, src_addr, Some(patience)) }
+    })
+}
+
+unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open completion queue.
+        unsafe { object::state::<CqState>(cq.cast())? }.cq.signal()?;
+        Ok(0)
+    })
 }
 
 /// # Safety
@@ -160,6 +207,7 @@ unsafe fn read_entries(
     buf: *mut c_void,
     count: usize,
     src_addr: *mut u64,
+    patience: Option<Patience>,
 ) -> Result<isize, Failure> {
     // SAFETY: the caller says so.
     let state = unsafe { object::state::<CqState>(cq.cast())? };
@@ -169,10 +217,10 @@ unsafe fn read_entries(
     // SAFETY: the caller says so.
     let read = unsafe {
         match state.format {
-            CqFormat::Context => fill::<FiCqEntry>(&state.cq, buf, count, src_addr),
-            CqFormat::Msg => fill::<FiCqMsgEntry>(&state.cq, buf, count, src_addr),
-            CqFormat::Data => fill::<FiCqDataEntry>(&state.cq, buf, count, src_addr),
-            CqFormat::Tagged => fill::<FiCqTaggedEntry>(&state.cq, buf, count, src_addr),
+            CqFormat::Context => fill::<FiCqEntry>(&state.cq, buf, count, src_addr, patience),
+            CqFormat::Msg => fill::<FiCqMsgEntry>(&state.cq, buf, count, src_addr, patience),
+            CqFormat::Data => fill::<FiCqDataEntry>(&state.cq, buf, count, src_addr, patience),
+            CqFormat::Tagged => fill::<FiCqTaggedEntry>(&state.cq, buf, count, src_addr, patience),
         }
     };
     match read {
@@ -190,11 +238,12 @@ unsafe fn fill<E: for<'a> From<&'a Completion>>(
     buf: *mut c_void,
     count: usize,
     src_addr: *mut u64,
+    patience: Option<Patience>,
 ) -> Result<usize, ReadError> {
     let entries: *mut E = buf.cast();
     let mut index = 0;
-    cq.read_each(count, |completion, source| {
-        // SAFETY: `read_each` calls this at most `count` times.
+    let take = |completion: Completion, source: FabricAddress| {
+        // SAFETY: those who read call this at most `count` times.
         unsafe {
             entries.add(index).write(E::from(&completion));
             if !src_addr.is_null() {
@@ -202,7 +251,13 @@ unsafe fn fill<E: for<'a> From<&'a Completion>>(
             }
         }
         index += 1;
-    })
+    };
+    match patience {
+        None => cq.read_each(count, take),
+        Some(Patience { threshold_entries, timeout }) => {
+            cq.sread_each(count, threshold_entries, timeout, take)
+        }
+    }
 }
 
 /// The application's context on its way back.

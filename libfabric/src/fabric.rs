@@ -15,6 +15,7 @@ use crate::info::string;
 use crate::object::{self, InUse, State};
 use crate::opened;
 use crate::unsupported::Unsupported;
+use crate::wait::trywait;
 
 /// What stands behind a `struct fid_fabric`.
 pub(crate) struct FabricState {
@@ -46,7 +47,7 @@ static OPS: FiOpsFabric = FiOpsFabric {
     passive_ep: Unsupported::STUB,
     eq_open: open_eq,
     wait_open: Unsupported::STUB,
-    trywait: Unsupported::STUB,
+    trywait,
     domain2: Unsupported::STUB,
 };
 

@@ -1,11 +1,23 @@
-//! Wait objects of event and completion queues.
+//! Wait objects of event and completion queues: `fi_wait(3)`, `fi_trywait(3)`.
 
-use homespun::{Errno, WaitObject};
+use std::os::fd::AsRawFd;
+use std::slice;
+use std::time::Duration;
 
+use homespun::cq::MutexCond;
+use homespun::{CompletionQueue, Errno, WaitObject};
+use libc::{c_int, c_void};
+
+use crate::abi::eq::FiMutexCond;
+use crate::abi::fabric::{Fid, FidFabric};
 use crate::abi::{
-    FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
+    FI_CLASS_CQ, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE,
+    FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
 };
-use crate::edge::Failure;
+use crate::cq::CqState;
+use crate::edge::{Failure, enter};
+use crate::fabric::FabricState;
+use crate::object;
 
 /// Reads an `enum fi_wait_obj`.
 ///
@@ -22,5 +34,94 @@ pub(crate) fn wait_object(raw: u32) -> Result<WaitObject, Failure> {
         FI_WAIT_YIELD => WaitObject::Yield,
         FI_WAIT_POLLFD => WaitObject::PollFd,
         _ => return Err(Errno::EINVAL.into()),
+    })
+}
+
+/// What a blocking read waits for, and how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    pub(crate) threshold_entries: usize,
+    /// `None` for ever.
+    pub(crate) timeout: Option<Duration>,
+}
+
+/// How the `cond` of blocking reads is to be understood: an `enum fi_cq_wait_cond`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WaitCondition {
+    None,
+    Threshold,
+}
+
+impl WaitCondition {
+    /// # Errors
+    ///
+    /// EINVAL for a number that is none.
+    pub(crate) fn read(raw: u32) -> Result<WaitCondition, Failure> {
+        match raw {
+            FI_CQ_COND_NONE => Ok(WaitCondition::None),
+            FI_CQ_COND_THRESHOLD => Ok(WaitCondition::Threshold),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    /// A threshold is passed in place of a pointer; a negative timeout, in milliseconds, is none.
+    pub(crate) fn patience(self, cond: *const c_void, timeout: c_int) -> Patience {
+        let threshold_entries = match self {
+            WaitCondition::None => 1,
+            WaitCondition::Threshold => cond.addr(),
+        };
+        Patience { threshold_entries, timeout: u64::try_from(timeout).ok().map(Duration::from_millis) }
+    }
+}
+
+/// `FI_GETWAIT` of a completion queue.
+///
+/// # Errors
+///
+/// ENODATA for a queue whose wait object is not the application's to have, EINVAL without a place for it.
+///
+/// # Safety
+///
+/// `arg` is null or has room for the wait object that the queue was opened with.
+pub(crate) unsafe fn getwait(cq: &CompletionQueue, arg: *mut c_void) -> Result<c_int, Failure> {
+    if arg.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    if let Some(fd) = cq.wait_fd() {
+        // SAFETY: not null, and this is its wait object.
+        unsafe { arg.cast::<c_int>().write(fd.as_raw_fd()) };
+        return Ok(0);
+    }
+    let Some(MutexCond { mutex, cond }) = cq.wait_mutex_cond()? else { return Err(Errno::ENODATA.into()) };
+    // SAFETY: as above.
+    unsafe { arg.cast::<FiMutexCond>().write(FiMutexCond { mutex, cond }) };
+    Ok(0)
+}
+
+/// `fi_trywait`.
+pub(crate) unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut Fid, count: c_int) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open fabric.
+        unsafe { object::state::<FabricState>(fabric.cast())? };
+        let count = usize::try_from(count).map_err(|_| Failure(Errno::EINVAL))?;
+        let fids = match (fids.is_null(), count) {
+            (_, 0) => &[],
+            (true, _) => return Err(Errno::EINVAL.into()),
+            // SAFETY: the caller passes as many objects as it says.
+            (false, _) => unsafe { slice::from_raw_parts(fids, count) },
+        };
+        for &fid in fids {
+            // SAFETY: the caller passes open objects.
+            if fid.is_null() || unsafe { (*fid).fclass } != FI_CLASS_CQ {
+                // An event queue has nothing that an application could sleep on.
+                return Err(Errno::EINVAL.into());
+            }
+            // SAFETY: it is an open completion queue.
+            let state = unsafe { object::state::<CqState>(fid.cast())? };
+            if !state.cq.try_wait()? {
+                return Err(Errno::EAGAIN.into());
+            }
+        }
+        Ok(0)
     })
 }

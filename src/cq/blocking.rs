@@ -5,15 +5,38 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::error::{Error, Misuse};
-use homespun_engine::transport::Armed;
 
-use super::wait::{Bed, Wait};
-use super::{Completion, CompletionQueue, ReadError, Reader, Shared, WaitObject};
+use super::wait::{Bed, Sleeper, Wait};
+use super::{Completion, CompletionQueue, MutexCond, ReadError, Reader, Shared, WaitObject};
 use crate::av::FabricAddress;
+use crate::fabric::Fabric;
 
 impl CompletionQueue {
     /// Reads one completion, and waits for one if need be, for ever if there is no timeout: `fi_cq_sread(3)` with a count
     /// of 1.
+    ///
+    /// The thread sleeps, and makes progress whenever something happens at an endpoint of the queue. A signal of the system
+    /// does not end the wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use homespun::{CqAttr, ReadError, WaitObject};
+    ///
+    /// # let fabric = homespun::Fabric::new();
+    /// # let domain = fabric.domain(&fabric.getinfo(None, None, Default::default(), None)?[0])?;
+    /// let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
+    /// // No endpoint is bound that could have anything to tell.
+    /// assert_eq!(cq.sread(Some(Duration::from_millis(5))), Err(ReadError::Empty));
+    ///
+    /// let sleeper = std::thread::spawn({
+    ///     let cq = cq.clone();
+    ///     move || cq.sread(None)
+    /// });
+    /// cq.signal()?;
+    /// assert_eq!(sleeper.join().unwrap(), Err(ReadError::Empty));
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -35,7 +58,8 @@ impl CompletionQueue {
     }
 
     /// Reads up to `max` completions as [`read_each`](Self::read_each) does, once there are `threshold_entries`
-    /// (`FI_CQ_COND_THRESHOLD`), or as many as the queue holds, or an error. After the timeout it reads what there is.
+    /// (`FI_CQ_COND_THRESHOLD`), or as many as the queue holds, or an error. After the timeout, and when signalled, it reads
+    /// what there is. A threshold of 0 is one of 1. With a `max` of 0 it waits in the same way, and reads nothing.
     ///
     /// # Errors
     ///
@@ -59,17 +83,19 @@ impl CompletionQueue {
                     read => return read,
                 }
             }
-            let can_sleep = wait.bed().map(|bed| self.shared.lie_down(bed, threshold_entries));
+            let outlook =
+                wait.bed().map_or(Outlook::Busy, |bed| self.shared.lie_down(bed, threshold_entries));
             // After the doorbell was armed, which a signal rings.
             if waiter.is_signalled() {
                 return self.read_each(max, take);
             }
-            match (can_sleep, wait.bed()) {
-                (Some(true), Some(bed)) => {
-                    bed.sleep(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
+            match outlook {
+                Outlook::Quiet(sleeper) => {
+                    sleeper
+                        .sleep(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
                 }
-                (Some(_), _) => {}
-                (None, _) => thread::yield_now(),
+                Outlook::Enough => {}
+                Outlook::Busy => thread::yield_now(),
             }
         }
     }
@@ -85,29 +111,88 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd): `fi_trywait(3)`. If not, there may be
-    /// something to read. To be called before each time; what happens after it makes the descriptor readable.
+    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. If not, there may be something to read. To be called
+    /// before each time; what happens after it wakes whoever sleeps. It drives the endpoints.
+    ///
+    /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`].
     ///
     /// # Errors
     ///
     /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
     pub fn try_wait(&self) -> Result<bool, Error> {
         let wait = self.shared.wait().ok_or(NO_WAIT_OBJECT)?;
-        match wait.bed() {
-            Some(bed) => Ok(self.shared.lie_down(bed, 1)),
-            None => {
-                self.progress();
-                Ok(!self.shared.has_unread())
-            }
+        // Whoever has nothing to sleep on is told to go on polling.
+        let Some(bed) = wait.bed() else {
+            self.progress();
+            return Ok(false);
+        };
+        let is_quiet = matches!(self.shared.lie_down(bed, 1), Outlook::Quiet(_));
+        if is_quiet {
+            wait.attend();
         }
+        Ok(is_quiet)
     }
 
     /// The descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]: `FI_GETWAIT`. It becomes readable
     /// when there may be something to read, provided that [`try_wait`](Self::try_wait) has just said that sleeping is
-    /// safe. Only that it is readable matters; nobody but the queue reads it.
+    /// safe. Only that it is readable matters; nobody but the queue reads it. It may be watched by an `epoll(7)` of the
+    /// application's, and lives as long as the queue.
+    ///
+    /// ```
+    /// use homespun::{Completion, CompletionQueue, ReadError};
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    ///
+    /// /// The next completion of a queue that was opened with `WaitObject::Fd`.
+    /// fn next(cq: &CompletionQueue) -> Result<Completion, ReadError> {
+    ///     loop {
+    ///         match cq.read() {
+    ///             Err(ReadError::Empty) => {}
+    ///             read => return read,
+    ///         }
+    ///         if cq.try_wait().expect("a wait object") {
+    ///             let fd = cq.wait_fd().expect("a descriptor");
+    ///             poll(&mut [PollFd::new(&fd, PollFlags::IN)], None).expect("a descriptor");
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # use homespun::flags::{BindFlags, InfoFlags};
+    /// # use homespun::{AvAttr, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, WaitObject};
+    /// # let fabric = Fabric::new();
+    /// # let info = &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None)?[0];
+    /// # let domain = fabric.domain(info)?;
+    /// let cq = domain.open_cq(&CqAttr { wait: WaitObject::Fd, ..CqAttr::default() })?;
+    /// # let (av, endpoint) = (domain.open_av(&AvAttr::default())?, domain.endpoint(info)?);
+    /// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+    /// # endpoint.bind_av(&av)?;
+    /// # endpoint.enable()?;
+    /// # let own = av.insert(&[endpoint.name()?]).remove(0)?;
+    /// endpoint.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, 1)?;
+    /// endpoint.send(Bytes::from_static(b"hello"), own, 2)?;
+    /// let ended = [next(&cq).unwrap().context, next(&cq).unwrap().context];
+    /// assert!(ended.contains(&1) && ended.contains(&2));
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         let wait = self.shared.wait().filter(|wait| wait.object() == WaitObject::Fd)?;
         wait.bed().map(AsFd::as_fd)
+    }
+
+    /// The mutex and the condition variable to sleep on, for a queue that was opened with [`WaitObject::MutexCond`]:
+    /// `FI_GETWAIT`. The condition is broadcast when there may be something to read, provided that
+    /// [`try_wait`](Self::try_wait) has just said that sleeping is safe; and at times when there is nothing.
+    ///
+    /// An application holds the mutex from before `try_wait` until it waits. If it does not, it may sleep for up to a second
+    /// while there is something to read.
+    ///
+    /// The first call starts a thread, which sleeps as long as the application does, and two descriptors are used for it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+        self.shared.wait().map_or(Ok(None), Wait::mutex_cond)
     }
 
     /// How the application waits.
@@ -116,23 +201,47 @@ impl CompletionQueue {
     }
 }
 
+impl Fabric {
+    /// Whether the application may now sleep until one of these queues, each with a wait object of its own, has something to
+    /// read: `fi_trywait(3)`. As [`CompletionQueue::try_wait`], for all of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
+    pub fn try_wait(&self, queues: &[&CompletionQueue]) -> Result<bool, Error> {
+        for queue in queues {
+            if !queue.try_wait()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What is to be expected of the endpoints.
+enum Outlook<'a> {
+    /// Nothing that would not wake the sleeper.
+    Quiet(Sleeper<'a>),
+    /// There are as many entries as were asked for, or an error.
+    Enough,
+    /// There may be more to do.
+    Busy,
+}
+
 impl Shared {
-    /// Prepares to sleep: see [`wait`](super::wait). Whether it is safe, and the queue holds fewer entries than these.
-    fn lie_down(&self, bed: &Bed, threshold_entries: usize) -> bool {
+    /// Prepares to sleep until there are so many entries: see [`wait`](super::wait).
+    fn lie_down<'a>(&self, bed: &'a Bed, threshold_entries: usize) -> Outlook<'a> {
         // Most of what there may be to do is found without asking anybody to wake anybody.
         self.driven.progress(&mut Reader::new(self, 0));
         if self.has_enough(threshold_entries) {
-            return false;
+            return Outlook::Enough;
         }
-        bed.doorbell().arm();
-        if let Armed::Asleep { look_again_after } = self.driven.arm() {
-            bed.set_timer(look_again_after);
-            if !self.has_enough(threshold_entries) {
-                return true;
-            }
+        let Some(sleeper) = bed.prepare(|| self.driven.arm()) else { return Outlook::Busy };
+        if self.has_enough(threshold_entries) {
+            bed.doorbell().ring();
+            return Outlook::Enough;
         }
-        bed.doorbell().ring();
-        false
+        Outlook::Quiet(sleeper)
     }
 
     /// Whether there are so many entries, after a pass over the endpoints.
@@ -144,7 +253,8 @@ impl Shared {
     /// Whether a wait for so many entries is over. Asked under the ring's lock, so that whoever inserts later finds the
     /// doorbell armed if it was armed before.
     fn has_enough(&self, threshold_entries: usize) -> bool {
-        let ring = self.lock();
+        // Not by a guard that rings when it leaves entries.
+        let ring = self.ring.lock();
         ring.unread() >= threshold_entries.min(self.depth_entries) || ring.has_failed()
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Ring {
     entries: VecDeque<Entry>,
     /// How many entries there may be: the queue's depth, and 0 from the moment it was overrun.
     limit_entries: usize,
+    /// How many of the entries are those of failed operations.
+    failed_entries: usize,
 }
 
 pub(super) enum Entry {
@@ -43,7 +45,7 @@ impl Ring {
     /// A ring without entries. Its depth is not 0, which would be that of an overrun one.
     pub(super) fn new(depth_entries: usize) -> Ring {
         debug_assert!(depth_entries > 0);
-        Ring { entries: VecDeque::new(), limit_entries: depth_entries }
+        Ring { entries: VecDeque::new(), limit_entries: depth_entries, failed_entries: 0 }
     }
 
     /// The oldest entry.
@@ -66,7 +68,10 @@ impl Ring {
     /// Takes the oldest entry if it is that of a failed operation.
     pub(super) fn pop_failed(&mut self) -> Option<Box<CompletionError>> {
         match self.entries.pop_front()? {
-            Entry::Failed(error) => Some(error),
+            Entry::Failed(error) => {
+                self.failed_entries -= 1;
+                Some(error)
+            }
             completed => {
                 self.entries.push_front(completed);
                 None
@@ -81,9 +86,9 @@ impl Ring {
         if self.is_overrun() { usize::MAX } else { self.entries.len() }
     }
 
-    /// Whether there is the entry of a failed operation at the front.
+    /// Whether there is the entry of a failed operation, wherever.
     pub(super) fn has_failed(&self) -> bool {
-        matches!(self.front(), Some(Entry::Failed(_)))
+        self.failed_entries > 0
     }
 
     #[inline]
@@ -112,6 +117,7 @@ impl Ring {
     /// Appends an error. There must be room.
     pub(crate) fn push_failed(&mut self, error: CompletionError) {
         debug_assert!(self.has_room());
+        self.failed_entries += 1;
         self.entries.push_back(Entry::Failed(Box::new(error)));
     }
 }

@@ -8,13 +8,17 @@
 //! 2. arm each endpoint, whose transport looks once more for frames;
 //! 3. look at the ring of entries;
 //! 4. sleep on the descriptor.
+//!
+//! To arm the doorbell is to silence it, so that it must not be done while others have not heard it yet. Whoever comes
+//! when others sleep finds it armed, and joins them; or finds that it was rung, and waits until they have woken.
 
-use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::time::Duration;
+use std::{mem, process};
 
 use homespun_engine::error::Error;
+use homespun_engine::transport::Armed;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io;
@@ -23,6 +27,7 @@ use rustix::time::{
 };
 
 use super::WaitObject;
+use super::watcher::{MutexCond, Watcher};
 use crate::doorbell::{Doorbell, system};
 use crate::pump::Drive;
 
@@ -38,6 +43,8 @@ pub(crate) struct Wait {
     signals: Signals,
     /// `None` for [`WaitObject::Yield`], under which nobody sleeps.
     bed: Option<Bed>,
+    /// Sleeps for an application that has asked for a condition variable.
+    watcher: OnceLock<Watcher>,
 }
 
 /// What a sleeper sleeps on.
@@ -47,7 +54,22 @@ pub(crate) struct Bed {
     doorbell: Doorbell,
     /// For what announces itself to nobody, and is to be looked at after a while.
     timer: OwnedFd,
-    is_timer_set: AtomicBool,
+    occupancy: Mutex<Occupancy>,
+    /// The process that it belongs to. A child has copies of the descriptors, and would turn them off for its parent.
+    process: u32,
+}
+
+#[derive(Debug, Default)]
+struct Occupancy {
+    /// How many threads sleep inside calls of this library, or are about to.
+    sleepers: usize,
+    is_timer_set: bool,
+}
+
+/// Somebody who may sleep.
+#[derive(Debug)]
+pub(super) struct Sleeper<'a> {
+    bed: &'a Bed,
 }
 
 impl Wait {
@@ -56,7 +78,7 @@ impl Wait {
     /// What the system says: EMFILE, ENFILE, ENOMEM.
     pub(super) fn new(object: WaitObject) -> Result<Wait, Error> {
         let bed = if object == WaitObject::Yield { None } else { Some(Bed::new()?) };
-        Ok(Wait { object, signals: Signals::default(), bed })
+        Ok(Wait { object, signals: Signals::default(), bed, watcher: OnceLock::new() })
     }
 
     pub(super) fn object(&self) -> WaitObject {
@@ -65,6 +87,30 @@ impl Wait {
 
     pub(super) fn bed(&self) -> Option<&Bed> {
         self.bed.as_ref()
+    }
+
+    /// The mutex and the condition variable of [`WaitObject::MutexCond`].
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    pub(super) fn mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+        let Some(bed) = self.bed.as_ref().filter(|_| self.object == WaitObject::MutexCond) else {
+            return Ok(None);
+        };
+        if let Some(watcher) = self.watcher.get() {
+            return Ok(Some(watcher.mutex_cond()));
+        }
+        let watcher = Watcher::start(bed.as_fd())?;
+        // If somebody else was faster, theirs is the one.
+        Ok(Some(self.watcher.get_or_init(|| watcher).mutex_cond()))
+    }
+
+    /// The application was told that it may sleep.
+    pub(super) fn attend(&self) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher.attend();
+        }
     }
 
     /// What unblocks readers that wait.
@@ -88,7 +134,7 @@ impl Bed {
         let doorbell = Doorbell::new()?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(|error| system("making a timer", error))?;
-        let bed = Bed { epoll, doorbell, timer, is_timer_set: AtomicBool::new(false) };
+        let bed = Bed { epoll, doorbell, timer, occupancy: Mutex::default(), process: process::id() };
         bed.add(bed.doorbell.as_fd())?;
         bed.add(bed.timer.as_fd())?;
         Ok(bed)
@@ -118,6 +164,9 @@ impl Bed {
 
     /// No longer. A child process may have a copy of the descriptor, which would go on waking.
     pub(super) fn unwatch(&self, endpoint: &dyn Drive) {
+        if self.is_elsewhere() {
+            return;
+        }
         endpoint.with_wake_fd(&mut |fd| {
             let _ = epoll::delete(&self.epoll, fd);
         });
@@ -127,9 +176,34 @@ impl Bed {
         &self.doorbell
     }
 
+    /// Takes the first two steps towards sleep. `None` if there may be something to do, or others have not woken yet.
+    pub(super) fn prepare(&self, arm: impl FnOnce() -> Armed) -> Option<Sleeper<'_>> {
+        if self.is_elsewhere() {
+            return None;
+        }
+        // Held all the while, so that the timer is set as the one says who has looked last.
+        let mut occupancy = self.occupancy.lock();
+        if occupancy.sleepers == 0 {
+            self.doorbell.arm();
+        } else if !self.doorbell.is_armed() {
+            return None;
+        }
+        match arm() {
+            Armed::Ready => {
+                self.doorbell.ring();
+                None
+            }
+            Armed::Asleep { look_again_after } => {
+                self.set_timer(&mut occupancy, look_again_after);
+                occupancy.sleepers += 1;
+                Some(Sleeper { bed: self })
+            }
+        }
+    }
+
     /// Has sleepers wake after a while, or no longer.
-    pub(super) fn set_timer(&self, after: Option<Duration>) {
-        if after.is_none() && !self.is_timer_set.load(Ordering::Relaxed) {
+    fn set_timer(&self, occupancy: &mut Occupancy, after: Option<Duration>) {
+        if after.is_none() && !occupancy.is_timer_set {
             return;
         }
         let after_at_least = after.map(|after| after.max(Duration::from_nanos(1)));
@@ -137,15 +211,28 @@ impl Bed {
         let time = Itimerspec { it_interval: NO_TIME, it_value };
         // It fails only for times that make no sense.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &time);
-        self.is_timer_set.store(after.is_some(), Ordering::Relaxed);
+        occupancy.is_timer_set = after.is_some();
     }
 
+    /// Whether this is a forked child of the process that it belongs to.
+    fn is_elsewhere(&self) -> bool {
+        self.process != process::id()
+    }
+}
+
+impl Sleeper<'_> {
     /// Sleeps until something happens, or the time is over, or for no reason at all.
-    pub(super) fn sleep(&self, at_most: Option<Duration>) {
+    pub(super) fn sleep(self, at_most: Option<Duration>) {
         let at_most = timespec(at_most.map_or(NAP_MAX, |time| time.min(NAP_MAX)));
-        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.bed.epoll, PollFlags::IN)];
         // A signal of the system ends it early, which does no harm.
         let _ = poll(&mut fds, Some(&at_most));
+    }
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        self.bed.occupancy.lock().sleepers -= 1;
     }
 }
 
@@ -183,6 +270,12 @@ impl Signals {
         } else {
             raised.is_pending = true;
         }
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn waiters(&self) -> usize {
+        self.0.lock().waiters
     }
 
     /// Somebody waits from now on.

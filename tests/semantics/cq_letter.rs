@@ -2,7 +2,7 @@
 //! read, overrun and waited on is told elsewhere.
 
 use homespun::cq::CQ_DEPTH_DEFAULT_ENTRIES;
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
 use homespun::{
     AvAttr, Buffer, Bytes, Completion, CompletionError, CqAttr, CqFormat, Errno, FabricAddress,
@@ -40,7 +40,8 @@ fn next(party: &Party) -> Completion {
 pub(crate) fn every_field_of_every_kind_of_operation(net: &Net) {
     let (alice, bob) = net.pair();
     let (to, message) = (alice.peer(), || payload(1, 50));
-    let msg = |tag, data| Send { buffers: vec![message()], to, tag, data, context: 5, ..Send::default() };
+    let msg =
+        |tag, data| SendMsg { buffers: vec![message()], to, tag, data, context: 5, ..SendMsg::default() };
     let post = |tag, data| Post { peer: to, tag, data, context: 5, flags: None };
     let sends: &[SendKind<'_>] = &[
         ("send", &|| alice.endpoint.send(message(), to, 5).unwrap(), None, None),
@@ -81,7 +82,7 @@ pub(crate) fn every_field_of_every_kind_of_operation(net: &Net) {
                 None => bob.endpoint.recvv(vec![room(64)], ANY, 7).unwrap(),
             },
             &|| {
-                let receive = Receive { buffers: vec![room(64)], tagged, context: 7, ..Receive::default() };
+                let receive = RecvMsg { buffers: vec![room(64)], tagged, context: 7, ..RecvMsg::default() };
                 bob.endpoint.recvmsg(receive).unwrap();
             },
         ];
@@ -113,12 +114,18 @@ pub(crate) fn every_field_of_looks_and_claims(net: &Net) {
     let (alice, bob) = net.pair();
     let send = |tag| {
         let buffers = vec![payload(1, 50)];
-        alice.send_and_wait(Send { buffers, to: alice.peer(), tag, data: Some(DATA), ..Send::default() });
+        alice.send_and_wait(SendMsg {
+            buffers,
+            to: alice.peer(),
+            tag,
+            data: Some(DATA),
+            ..SendMsg::default()
+        });
     };
     let arrived = |context, tag: Option<u64>, flags| {
         let buffers = if flags == OpFlags::CLAIM { vec![room(64)] } else { Vec::new() };
         let tagged = tag.map(|tag| (tag, 0));
-        bob.endpoint.recvmsg(Receive { buffers, tagged, context, flags, ..Receive::default() }).unwrap();
+        bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
         next(&bob)
     };
     for (tag, kind) in [(None, RECEIVED), (Some(TAG), TRECEIVED)] {
@@ -161,7 +168,7 @@ pub(crate) fn an_error_tells_what_there_is_to_tell(net: &Net) {
             assert_eq!(alice.completion().context, 3);
         }
 
-        let look = Receive { tagged: Some((1, 0)), context: 4, flags: OpFlags::PEEK, ..Receive::default() };
+        let look = RecvMsg { tagged: Some((1, 0)), context: 4, flags: OpFlags::PEEK, ..RecvMsg::default() };
         bob.endpoint.recvmsg(look).unwrap();
         check(bob.failure(), OperationError::NoMessage, entry(4, TRECEIVED, 0, 0, 0));
 
@@ -246,7 +253,7 @@ pub(crate) fn what_was_not_read_outlives_its_endpoint_and_is_lost_with_its_queue
         bob.endpoint.recv(room(8), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
         let (buffers, to) = (vec![payload(1, 8)], alice.peer());
-        alice.send_and_wait(Send { buffers, to, ..Send::default() });
+        alice.send_and_wait(SendMsg { buffers, to, ..SendMsg::default() });
         let Party { endpoint, cq, .. } = bob;
         let cq = cq.as_here().clone();
         let (cq, error) = cq.close().expect_err("the endpoint is there");

@@ -31,6 +31,7 @@ mod sources;
 mod suite;
 mod threads;
 mod truncation;
+mod waiting;
 
 use crate::suite::{Net, Transport, Turns};
 
@@ -299,6 +300,25 @@ macro_rules! tests_of_objects {
             threads:
                 an_endpoint_is_shared_by_threads
                 queues_may_be_shared_crosswise;
+            // Threads of one process sleep on its queues.
+            waiting:
+                messages_of_every_size_wake_both_sides
+                completions_of_every_level_wake
+                a_match_by_another_thread_is_told_of
+                errors_wake
+                the_end_of_a_peer_wakes
+                the_death_of_a_peer_wakes
+                a_timeout_ends_a_wait
+                a_signal_ends_all_waits_or_else_the_next
+                a_threshold_is_waited_for
+                a_threshold_beyond_the_depth_is_the_depth
+                several_threads_sleep_on_one_queue
+                one_thread_sleeps_while_another_polls
+                a_queue_of_one_direction_is_slept_on
+                endpoints_come_and_go_while_a_thread_sleeps
+                an_overrun_ends_every_wait
+                several_queues_are_slept_on_at_once
+                without_a_wait_object_nobody_waits;
         }
     };
 }

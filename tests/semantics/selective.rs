@@ -62,26 +62,30 @@ pub(crate) fn a_level_is_no_request_for_a_completion(net: &Net) {
     ];
     for (context, level) in (1..).zip(levels) {
         // The level of a call, and the default one.
-        let send =
-            || Send { buffers: vec![payload(context, 64)], to: alice.peer(), context, ..Send::default() };
-        alice.endpoint.sendmsg(Send { flags: level, ..send() }).unwrap();
+        let send = || SendMsg {
+            buffers: vec![payload(context, 64)],
+            to: alice.peer(),
+            context,
+            ..SendMsg::default()
+        };
+        alice.endpoint.sendmsg(SendMsg { flags: level, ..send() }).unwrap();
         alice.endpoint.set_tx_op_flags(level).unwrap();
         alice.endpoint.send(payload(context, 64), alice.peer(), context).unwrap();
         for _ in 0..2 {
             let (buffers, flags) = (vec![room(64)], OpFlags::COMPLETION);
-            bob.endpoint.recvmsg(Receive { buffers, context, flags, ..Receive::default() }).unwrap();
+            bob.endpoint.recvmsg(RecvMsg { buffers, context, flags, ..RecvMsg::default() }).unwrap();
             assert_eq!(received(&bob.completion().buffer), payload(context, 64));
         }
         alice.silence();
         let buffers = vec![room(64)];
         let flags = level | OpFlags::COMPLETION;
-        bob.endpoint.recvmsg(Receive { buffers, context: 10, ..Receive::default() }).unwrap();
-        alice.endpoint.sendmsg(Send { flags, ..send() }).unwrap();
+        bob.endpoint.recvmsg(RecvMsg { buffers, context: 10, ..RecvMsg::default() }).unwrap();
+        alice.endpoint.sendmsg(SendMsg { flags, ..send() }).unwrap();
         assert_eq!(alice.completion().context, context, "{level:?} with a completion");
     }
     // Nor do receives ask for one with a level.
     let flags = OpFlags::DELIVERY_COMPLETE;
-    bob.endpoint.recvmsg(Receive { buffers: vec![room(64)], flags, ..Receive::default() }).unwrap();
+    bob.endpoint.recvmsg(RecvMsg { buffers: vec![room(64)], flags, ..RecvMsg::default() }).unwrap();
     alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
     bob.silence();
     alice.silence();
@@ -92,12 +96,12 @@ pub(crate) fn flags_of_a_call_take_the_place_of_the_default(net: &Net) {
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
     for context in [1, 3] {
-        bob.endpoint.recvmsg(Receive { buffers: vec![room(64)], context, ..Receive::default() }).unwrap();
+        bob.endpoint.recvmsg(RecvMsg { buffers: vec![room(64)], context, ..RecvMsg::default() }).unwrap();
         bob.endpoint.recv(room(64), ANY, context + 1).unwrap();
     }
     for context in [1, 3] {
         let buffers = vec![payload(context, 64)];
-        alice.endpoint.sendmsg(Send { buffers, to: alice.peer(), context, ..Send::default() }).unwrap();
+        alice.endpoint.sendmsg(SendMsg { buffers, to: alice.peer(), context, ..SendMsg::default() }).unwrap();
         alice.endpoint.send(payload(context + 1, 64), alice.peer(), context + 1).unwrap();
     }
     for party in [&alice, &bob] {
@@ -117,7 +121,10 @@ pub(crate) fn an_injection_is_never_reported(net: &Net) {
     // The flag of the same name is about the buffer alone.
     bob.endpoint.recv(room(64), ANY, 2).unwrap();
     let (buffers, flags) = (vec![payload(2, 64)], OpFlags::INJECT | OpFlags::COMPLETION);
-    alice.endpoint.sendmsg(Send { buffers, to: alice.peer(), context: 2, flags, ..Send::default() }).unwrap();
+    alice
+        .endpoint
+        .sendmsg(SendMsg { buffers, to: alice.peer(), context: 2, flags, ..SendMsg::default() })
+        .unwrap();
     assert_eq!(alice.completion().context, 2);
     assert_eq!(bob.completion().context, 2);
 }

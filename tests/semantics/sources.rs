@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use homespun::endpoint::{Receive, Send};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{BindFlags, Caps, CompletionFlags, OpFlags};
 use homespun::info::{Info, ResourceManagement};
 use homespun::{
@@ -167,7 +167,8 @@ pub(crate) fn unknown_sources_keep_their_place_among_completions(net: &Net) {
     let known = receiver.meet(&friend);
     for (context, from) in (1..).zip([&friend, &friend, &stranger, &friend, &stranger]) {
         receiver.endpoint.recv(room(8), ANY, context).unwrap();
-        let send = Send { buffers: vec![payload(context, 8)], to: from.peer(), context, ..Send::default() };
+        let send =
+            SendMsg { buffers: vec![payload(context, 8)], to: from.peer(), context, ..SendMsg::default() };
         from.send_and_wait(send);
     }
     let batch = || {
@@ -217,7 +218,12 @@ pub(crate) fn an_unknown_source_is_looked_up_when_its_entry_is_written(net: &Net
     for context in 0..6 {
         receiver.endpoint.recv(room(8), ANY, context).unwrap();
         let to = stranger.peer();
-        stranger.send_and_wait(Send { buffers: vec![payload(context, 8)], to, context, ..Send::default() });
+        stranger.send_and_wait(SendMsg {
+            buffers: vec![payload(context, 8)],
+            to,
+            context,
+            ..SendMsg::default()
+        });
     }
     // Two of them have found room in the queue. The others wait, and are looked up when they find it.
     let known = receiver.meet(&stranger);
@@ -241,7 +247,12 @@ pub(crate) fn unknown_sources_take_room_like_others(net: &Net) {
     for context in 0..3 {
         receiver.endpoint.recv(room(8), ANY, context).unwrap();
         let to = stranger.peer();
-        stranger.send_and_wait(Send { buffers: vec![payload(context, 8)], to, context, ..Send::default() });
+        stranger.send_and_wait(SendMsg {
+            buffers: vec![payload(context, 8)],
+            to,
+            context,
+            ..SendMsg::default()
+        });
     }
     for context in 0..2 {
         let failed = receiver.failure();
@@ -254,8 +265,8 @@ pub(crate) fn unknown_sources_take_room_like_others(net: &Net) {
 pub(crate) fn a_look_tells_of_an_unknown_source(net: &Net) {
     let (stranger, receiver) = stranger_and_receiver(net, Setup::default());
     let to = stranger.peer();
-    stranger.send_and_wait(Send { buffers: vec![payload(7, 64)], to, tag: Some(9), ..Send::default() });
-    let look = Receive { tagged: Some((9, 0)), context: 1, flags: OpFlags::PEEK, ..Receive::default() };
+    stranger.send_and_wait(SendMsg { buffers: vec![payload(7, 64)], to, tag: Some(9), ..SendMsg::default() });
+    let look = RecvMsg { tagged: Some((9, 0)), context: 1, flags: OpFlags::PEEK, ..RecvMsg::default() };
     receiver.endpoint.recvmsg(look.clone()).unwrap();
     let told = receiver.failure();
     assert_by_stranger(&told, &stranger);
@@ -274,7 +285,7 @@ pub(crate) fn a_silent_success_has_no_source(net: &Net) {
     let (stranger, receiver) = stranger_and_receiver(net, Setup { selective: true, ..Setup::default() });
     receiver.endpoint.recv(room(8), ANY, 1).unwrap();
     let (buffers, flags) = (vec![room(8)], OpFlags::COMPLETION);
-    receiver.endpoint.recvmsg(Receive { buffers, context: 2, flags, ..Receive::default() }).unwrap();
+    receiver.endpoint.recvmsg(RecvMsg { buffers, context: 2, flags, ..RecvMsg::default() }).unwrap();
     for context in 1..3 {
         stranger.endpoint.send(payload(context, 8), stranger.peer(), context).unwrap();
     }

@@ -9,11 +9,12 @@ mod handle;
 mod net;
 mod party;
 pub(crate) mod payload;
-mod posix;
+pub(crate) mod posix;
 pub(crate) mod possessions;
 pub(crate) mod process;
 pub(crate) mod raw;
 pub(crate) mod seccomp;
+pub(crate) mod sleeping;
 mod worker;
 
 pub(crate) use call::AddressForm;

@@ -165,6 +165,17 @@ impl Net {
         self.fabric.domain(&self.info).expect("the domain was offered")
     }
 
+    /// The same transport with a process for each party, if it reaches other processes.
+    pub(crate) fn elsewhere(&self) -> Option<Net> {
+        let reaches = Transport::BETWEEN_PROCESSES.contains(&self.transport);
+        reaches.then(|| Net::new(&self.transport, Turns::Processes))
+    }
+
+    /// Whether its endpoints can be slept on. Others are polled by whoever waits.
+    pub(crate) fn can_sleep(&self) -> bool {
+        Transport::BETWEEN_PROCESSES.contains(&self.transport)
+    }
+
     /// A party with everything as usual.
     pub(crate) fn party(&self) -> Party {
         self.open(Setup::default())

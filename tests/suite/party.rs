@@ -8,7 +8,7 @@ use homespun::flags::{BindFlags, Caps, CompletionFlags, OpFlags};
 use homespun::info::{Info, ResourceManagement};
 use homespun::{
     Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Domain, Errno,
-    FabricAddress, ReadError,
+    FabricAddress, ReadError, WaitObject,
 };
 use serde::{Deserialize, Serialize};
 
@@ -61,6 +61,9 @@ pub(crate) struct Setup {
     pub(crate) resource_mgmt: Option<ResourceManagement>,
     /// Leaves the party undriven until somebody reads its queue, or [`Net::wake`](super::Net::wake)s it.
     pub(crate) asleep: bool,
+    /// What its queues are waited on by; that of a party in this process only.
+    #[serde(skip)]
+    pub(crate) wait: WaitObject,
 }
 
 /// An endpoint in service, its queue and its address vector.
@@ -126,8 +129,7 @@ impl Setup {
 impl Party {
     pub(crate) fn open(domain: &Domain, info: &Info, setup: Setup, queues: Arc<Queues>) -> Party {
         let info = setup.info(info);
-        let attr =
-            CqAttr { size_entries: setup.cq_depth_entries, format: setup.cq_format, ..CqAttr::default() };
+        let attr = CqAttr { size_entries: setup.cq_depth_entries, format: setup.cq_format, wait: setup.wait };
         let open_cq = || domain.open_cq(&attr).expect("a queue of this size");
         let cq = setup.shares_cq.unwrap_or_else(open_cq);
         let receive_cq = setup.separate_queues.then(open_cq);
@@ -249,6 +251,15 @@ impl Party {
         FabricAddress(0)
     }
 
+    /// The queue, of a party in this process.
+    #[track_caller]
+    pub(crate) fn cq_here(&self) -> &CompletionQueue {
+        match &self.cq {
+            Queue::Here(cq) => cq,
+            Queue::There { .. } => panic!("the party lives in another process"),
+        }
+    }
+
     /// Reads what is there, without driving anybody else.
     pub(crate) fn poll(&self) -> Option<Ended> {
         match &self.cq {
@@ -354,7 +365,7 @@ impl Party {
 }
 
 /// Reads what is there; an error is read as such, and must be there if it was announced.
-pub(super) fn poll(cq: &CompletionQueue) -> Option<Ended> {
+pub(crate) fn poll(cq: &CompletionQueue) -> Option<Ended> {
     match cq.read_from() {
         Ok(completed) => Some(Ok(completed)),
         Err(ReadError::Empty) => None,

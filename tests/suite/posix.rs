@@ -1,8 +1,10 @@
-//! What a test asks of the system that no safe interface has, because all threads of the process are concerned.
+//! What a test asks of the system that no safe interface has, such as what concerns all threads of the process.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use homespun::cq::MutexCond;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
 
@@ -83,4 +85,43 @@ pub(crate) fn give_free_memory_back() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Waits for the condition, if it is still to be waited for once the mutex is held. Whether it was signalled, or was not to
+/// be waited for.
+pub(crate) fn wait_for_condition(
+    of: MutexCond,
+    at_most: Duration,
+    is_to_be_waited_for: impl FnOnce() -> bool,
+) -> bool {
+    let then = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set") + at_most;
+    let deadline = libc::timespec {
+        tv_sec: libc::time_t::try_from(then.as_secs()).expect("not so long"),
+        tv_nsec: then.subsec_nanos().into(),
+    };
+    // SAFETY: the queue that these belong to is open, says the caller.
+    unsafe {
+        assert_eq!(libc::pthread_mutex_lock(of.mutex), 0);
+        let waited = if is_to_be_waited_for() {
+            libc::pthread_cond_timedwait(of.cond, of.mutex, &raw const deadline)
+        } else {
+            0
+        };
+        assert_eq!(libc::pthread_mutex_unlock(of.mutex), 0);
+        waited == 0
+    }
+}
+
+/// How much processor time this thread, or this process, has used.
+pub(crate) fn processor_time(of: libc::c_int) -> Duration {
+    // SAFETY: all zeroes are a valid value of it, which the call overwrites.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(of, &raw mut usage), 0);
+        usage
+    };
+    [usage.ru_utime, usage.ru_stime]
+        .into_iter()
+        .map(|time| Duration::new(time.tv_sec.unsigned_abs(), time.tv_usec.unsigned_abs() as u32 * 1000))
+        .sum()
 }

@@ -66,6 +66,10 @@ c_constants! {
         FI_WAIT_YIELD = 5,
         FI_WAIT_POLLFD = 6,
     }
+    "conditions of waits": u32 {
+        FI_CQ_COND_NONE = 0,
+        FI_CQ_COND_THRESHOLD = 1,
+    }
     "resource management": u32 {
         FI_RM_DISABLED = 1,
         FI_RM_ENABLED = 2,

@@ -1,6 +1,6 @@
 //! Event queues, completion queues, counters and waiting: `rdma/fi_eq.h`.
 
-use libc::{c_char, c_int, c_void};
+use libc::{c_char, c_int, c_void, pthread_cond_t, pthread_mutex_t};
 
 use super::c_structs;
 use super::fabric::Fid;
@@ -9,6 +9,11 @@ c_structs! {
     struct FiWaitAttr = "struct fi_wait_attr", 16 bytes {
         wait_obj: u32,
         flags: u64,
+    }
+
+    struct FiMutexCond = "struct fi_mutex_cond", 16 bytes {
+        mutex: *mut pthread_mutex_t,
+        cond: *mut pthread_cond_t,
     }
 
     struct FidWait = "struct fid_wait", 32 bytes {

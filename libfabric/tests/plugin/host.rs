@@ -316,6 +316,11 @@ impl Node {
         Node::of(&infos, api_version, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
     }
 
+    /// An endpoint whose completion queue is opened with these attributes.
+    pub(crate) fn with_queue(cq_attr: &mut FiCqAttr) -> Node {
+        Node::of(&Plugin::get().loopback(), API_VERSION, cq_attr).enabled()
+    }
+
     /// Binds what an endpoint needs, and enables it.
     fn enabled(self) -> Node {
         assert_eq!(self.ep.bind(&self.av, 0), 0);
@@ -431,7 +436,11 @@ pub(crate) struct Pair<E = FiCqTaggedEntry> {
 
 impl<E: CqEntry> Pair<E> {
     pub(crate) fn open(api_version: u32, cq_format: u32) -> Pair<E> {
-        let (left, right) = (Node::with(api_version, cq_format), Node::with(api_version, cq_format));
+        Pair::of(Node::with(api_version, cq_format), Node::with(api_version, cq_format))
+    }
+
+    /// The same of two nodes.
+    pub(crate) fn of(left: Node, right: Node) -> Pair<E> {
         // Somebody else comes first, so that no address is 0 by accident.
         left.insert(&left.name());
         right.insert(&right.name());

@@ -11,6 +11,7 @@ mod overrun;
 mod peek;
 mod sources;
 mod vtables;
+mod waiting;
 
 use std::env;
 use std::process::Command;
@@ -20,7 +21,7 @@ use std::process::Command;
 fn messages_over_shared_memory_are_the_same() {
     let mut tests = Command::new(env::current_exe().expect("this test's path"));
     tests
-        .args(["messages::", "multi_receive::", "overrun::", "peek::", "sources::"])
+        .args(["messages::", "multi_receive::", "overrun::", "peek::", "sources::", "waiting::"])
         .env("FI_HOMESPUN_DOMAIN", "shm");
     let output = tests.output().expect("this test's program runs");
     let said = String::from_utf8_lossy(&output.stdout);

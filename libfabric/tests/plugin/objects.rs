@@ -4,7 +4,7 @@ use std::ptr;
 
 use homespun_fi::abi::{
     FI_AFFINITY, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_GETWAITOBJ, FI_RECV, FI_SETOPSFLAG,
-    FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC,
+    FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_SET, FI_WAIT_UNSPEC,
 };
 use libc::{c_int, c_void};
 
@@ -109,7 +109,7 @@ fn attributes_that_cannot_be_had_are_refused() {
         change(&mut attr);
         node.domain.cq(&mut attr).err()
     };
-    assert_eq!(refused_cq(|attr| attr.wait_obj = FI_WAIT_FD), Some(ENOSYS));
+    assert_eq!(refused_cq(|attr| attr.wait_obj = FI_WAIT_SET), Some(ENOSYS));
     assert_eq!(refused_cq(|attr| attr.wait_obj = 99), Some(EINVAL));
     assert_eq!(refused_cq(|attr| attr.format = 99), Some(EINVAL));
     assert_eq!(refused_cq(|attr| attr.flags = 1 << 43), Some(EBADFLAGS));

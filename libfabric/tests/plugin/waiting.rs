@@ -1,0 +1,296 @@
+//! Blocking reads, signals, and the wait objects of completion queues.
+
+use std::mem::{self, MaybeUninit};
+use std::{ptr, thread};
+
+use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiMutexCond};
+use homespun_fi::abi::fabric::Fid;
+use homespun_fi::abi::{
+    FI_ADDR_UNSPEC, FI_AFFINITY, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_TAGGED, FI_GETWAIT,
+    FI_GETWAITOBJ, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC,
+    FI_WAIT_YIELD,
+};
+use libc::{c_int, c_void};
+
+use crate::host::{API_VERSION, CqEntry, Node, Pair, context, cq_attr, until};
+
+const EAGAIN: isize = -11;
+const EINVAL: isize = -22;
+const ENODATA: c_int = -61;
+const EAVAIL: isize = -259;
+
+/// In milliseconds, and longer than anything takes that works.
+const PATIENCE_MS: c_int = 30_000;
+
+const OBJECTS: [u32; 4] = [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD];
+
+fn attr(wait_obj: u32, wait_cond: u32) -> FiCqAttr {
+    FiCqAttr { wait_obj, wait_cond, ..cq_attr(FI_CQ_FORMAT_TAGGED) }
+}
+
+fn pair(wait_obj: u32, wait_cond: u32) -> Pair {
+    let node = || Node::with_queue(&mut attr(wait_obj, wait_cond));
+    Pair::of(node(), node())
+}
+
+/// Calls to an object that another thread may make too.
+struct Shared<'a>(&'a Node);
+
+// SAFETY: the plugin's functions may be called from any thread.
+unsafe impl Sync for Shared<'_> {}
+
+impl Shared<'_> {
+    /// `fi_cq_sreadfrom`. Returns what it did, and the contexts.
+    fn sread(&self, count: usize, threshold: usize, timeout_ms: c_int) -> (isize, Vec<usize>) {
+        let mut entries = [FiCqTaggedEntry::EMPTY; 8];
+        let mut sources = [0; 8];
+        assert!(count <= entries.len());
+        let cq = self.0.cq.as_ptr();
+        let cond = ptr::without_provenance(threshold);
+        // SAFETY: the queue is open, and there is room for as many entries as are asked for.
+        let read = unsafe {
+            let sreadfrom = (*(*cq).ops).sreadfrom;
+            sreadfrom(cq, entries.as_mut_ptr().cast(), count, sources.as_mut_ptr(), cond, timeout_ms)
+        };
+        let count = usize::try_from(read).unwrap_or(0);
+        (read, entries[..count].iter().map(|entry| entry.op_context.addr()).collect())
+    }
+
+    /// `fi_cq_signal`.
+    fn signal(&self) -> c_int {
+        let cq = self.0.cq.as_ptr();
+        // SAFETY: the queue is open.
+        unsafe { ((*(*cq).ops).signal)(cq) }
+    }
+
+    /// `fi_trywait` of the queue.
+    fn trywait(&self) -> c_int {
+        trywait(self.0, &mut [self.0.cq.fid()])
+    }
+}
+
+fn trywait(node: &Node, fids: &mut [*mut Fid]) -> c_int {
+    let fabric = node.fabric.as_ptr();
+    let count = c_int::try_from(fids.len()).expect("few");
+    // SAFETY: the fabric is open, and so are the objects, of which there are so many.
+    unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), count) }
+}
+
+/// A receive without room, for a message without payload.
+fn recv(node: &Node, number: usize) {
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the receive has no memory.
+    let posted = unsafe {
+        let recv = (*(*ep).msg).recv;
+        recv(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, context(number))
+    };
+    assert_eq!(posted, 0);
+}
+
+/// A message without payload to the right one.
+fn send(pair: &Pair, number: usize) {
+    let ep = pair.left.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the message has no memory.
+    let posted =
+        unsafe { ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), pair.to_right, context(number)) };
+    assert_eq!(posted, 0);
+}
+
+fn cancel(node: &Node, number: usize) {
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open.
+    assert_eq!(unsafe { ((*(*ep).ops).cancel)(ep.cast(), context(number)) }, 0);
+}
+
+#[test]
+fn blocking_reads_wake_for_messages_and_errors() {
+    for wait_obj in OBJECTS {
+        let pair = pair(wait_obj, FI_CQ_COND_NONE);
+        let right = Shared(&pair.right);
+        recv(&pair.right, 1);
+        recv(&pair.right, 2);
+        thread::scope(|scope| {
+            // The condition is nothing, and so is what is passed as one.
+            let read = scope.spawn(|| right.sread(8, 99, -1));
+            send(&pair, 7);
+            assert_eq!(Shared(&pair.left).sread(1, 0, -1), (1, vec![7]));
+            assert_eq!(read.join().expect("no panic"), (1, vec![1]));
+            let read = scope.spawn(|| right.sread(8, 99, PATIENCE_MS));
+            cancel(&pair.right, 2);
+            assert_eq!(read.join().expect("no panic").0, EAVAIL);
+        });
+        // SAFETY: all zeroes are an entry.
+        let mut entry: FiCqErrEntry = unsafe { mem::zeroed() };
+        assert_eq!((pair.right.read_error(&mut entry), entry.op_context), (1, context(2)));
+    }
+}
+
+#[test]
+fn blocking_reads_end_with_the_time_or_by_a_signal() {
+    for wait_obj in OBJECTS {
+        let node = Node::with_queue(&mut attr(wait_obj, FI_CQ_COND_NONE));
+        let node = Shared(&node);
+        for timeout_ms in [0, 1, 20] {
+            assert_eq!(node.sread(1, 0, timeout_ms), (EAGAIN, vec![]));
+        }
+        assert_eq!(node.sread(0, 0, 0).0, EAGAIN);
+        assert_eq!(node.signal(), 0);
+        assert_eq!(node.sread(1, 0, -1).0, EAGAIN, "the signal came before");
+        thread::scope(|scope| {
+            let read = scope.spawn(|| node.sread(1, 0, -1).0);
+            assert_eq!(node.signal(), 0);
+            assert_eq!(read.join().expect("no panic"), EAGAIN);
+        });
+    }
+}
+
+#[test]
+fn a_threshold_is_passed_in_place_of_a_pointer() {
+    for wait_obj in OBJECTS {
+        let pair = pair(wait_obj, FI_CQ_COND_THRESHOLD);
+        let right = Shared(&pair.right);
+        (1..=4).for_each(|number| recv(&pair.right, number));
+        thread::scope(|scope| {
+            let read = scope.spawn(|| right.sread(8, 3, -1));
+            (1..=4).for_each(|number| send(&pair, number));
+            until(|| {
+                let _ = pair.left.try_read::<FiCqTaggedEntry>();
+                read.is_finished()
+            });
+            let (count, mut all) = read.join().expect("no panic");
+            assert!(count >= 3, "{count}");
+            if count < 4 {
+                all.extend(right.sread(8, 0, -1).1);
+            }
+            assert_eq!(all, [1, 2, 3, 4]);
+        });
+    }
+}
+
+#[test]
+fn without_a_wait_object_nobody_waits() {
+    let node = Node::open();
+    let shared = Shared(&node);
+    assert_eq!(shared.sread(1, 0, 0).0, EINVAL);
+    assert_eq!((shared.signal(), shared.trywait()), (-22, -22));
+    let mut fd: c_int = -1;
+    assert_eq!((node.cq.control(FI_GETWAIT, &raw mut fd), fd), (ENODATA, -1));
+}
+
+#[test]
+fn a_descriptor_is_slept_on() {
+    let pair = pair(FI_WAIT_FD, FI_CQ_COND_NONE);
+    let mut fd: c_int = -1;
+    assert_eq!(pair.right.cq.control(FI_GETWAIT, &raw mut fd), 0);
+    let is_readable = |millis| {
+        let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor is asked about.
+        unsafe { libc::poll(&raw mut asked, 1, millis) > 0 }
+    };
+    for number in 1..20 {
+        recv(&pair.right, number);
+        until(|| Shared(&pair.right).trywait() == 0);
+        assert!(!is_readable(0), "nothing has happened");
+        send(&pair, number);
+        let left = Shared(&pair.left);
+        thread::scope(|scope| {
+            scope.spawn({
+                let left = &left;
+                move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
+            });
+            let mut read = pair.right.try_read::<FiCqTaggedEntry>();
+            while let Err(error) = read {
+                assert_eq!(error, EAGAIN);
+                if Shared(&pair.right).trywait() == 0 {
+                    assert!(is_readable(PATIENCE_MS), "nobody has woken it");
+                }
+                read = pair.right.try_read();
+            }
+            assert_eq!(read.expect("an entry").0.op_context, context(number));
+        });
+    }
+}
+
+#[test]
+fn a_condition_is_slept_on() {
+    let pair = pair(FI_WAIT_MUTEX_COND, FI_CQ_COND_NONE);
+    let mut of = MaybeUninit::<FiMutexCond>::uninit();
+    assert_eq!(pair.right.cq.control(FI_GETWAIT, of.as_mut_ptr()), 0);
+    // SAFETY: the call has filled it.
+    let FiMutexCond { mutex, cond } = unsafe { of.assume_init() };
+    for number in 1..20 {
+        recv(&pair.right, number);
+        let left = Shared(&pair.left);
+        thread::scope(|scope| {
+            send(&pair, number);
+            scope.spawn({
+                let left = &left;
+                move || assert_eq!(left.sread(1, 0, -1), (1, vec![number]))
+            });
+            let mut read = pair.right.try_read::<FiCqTaggedEntry>();
+            while let Err(error) = read {
+                assert_eq!(error, EAGAIN);
+                // SAFETY: the queue is open, and with it the two.
+                unsafe {
+                    assert_eq!(libc::pthread_mutex_lock(mutex), 0);
+                    if Shared(&pair.right).trywait() == 0 {
+                        assert_eq!(libc::pthread_cond_wait(cond, mutex), 0);
+                    }
+                    assert_eq!(libc::pthread_mutex_unlock(mutex), 0);
+                }
+                read = pair.right.try_read();
+            }
+            assert_eq!(read.expect("an entry").0.op_context, context(number));
+        });
+    }
+}
+
+#[test]
+fn queues_hand_out_the_wait_object_that_they_have() {
+    for wait_obj in OBJECTS {
+        let node = Node::with_queue(&mut attr(wait_obj, FI_CQ_COND_NONE));
+        let mut found = 99_u32;
+        assert_eq!((node.cq.control(FI_GETWAITOBJ, &raw mut found), found), (0, wait_obj));
+        // Room for either kind.
+        let mut room = [0_u64; 2];
+        let is_had = [FI_WAIT_FD, FI_WAIT_MUTEX_COND].contains(&wait_obj);
+        let answer = node.cq.control(FI_GETWAIT, room.as_mut_ptr());
+        assert_eq!(answer, if is_had { 0 } else { ENODATA });
+        assert_eq!(node.cq.control::<c_void>(FI_GETWAIT, ptr::null_mut()), -22);
+    }
+}
+
+#[test]
+fn wait_attributes_that_cannot_be_had_are_refused() {
+    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let refused = |mut attr| node.domain.cq(&mut attr).err();
+    for wait_obj in [FI_WAIT_SET, FI_WAIT_POLLFD] {
+        assert_eq!(refused(attr(wait_obj, FI_CQ_COND_NONE)), Some(-38));
+    }
+    assert_eq!(refused(attr(FI_WAIT_FD, 2)), Some(-22));
+    assert_eq!(refused(attr(FI_WAIT_NONE, 2)), None, "it is ignored where nobody waits");
+    let hinted = FiCqAttr { flags: FI_AFFINITY, signaling_vector: 1, ..attr(FI_WAIT_FD, FI_CQ_COND_NONE) };
+    assert_eq!(refused(hinted), None);
+}
+
+#[test]
+fn trywait_looks_at_all_its_objects() {
+    let node = Node::with_queue(&mut attr(FI_WAIT_FD, FI_CQ_COND_NONE));
+    let polled = Node::open();
+    assert_eq!(trywait(&node, &mut []), 0);
+    until(|| trywait(&node, &mut [node.cq.fid(), node.cq.fid()]) == 0);
+    for wrong in [ptr::null_mut(), node.eq.fid(), node.ep.fid(), polled.cq.fid()] {
+        assert_eq!(trywait(&node, &mut [node.cq.fid(), wrong]), -22);
+    }
+    recv(&node, 1);
+    cancel(&node, 1);
+    assert_eq!(trywait(&node, &mut [node.cq.fid()]), -11, "there is an error to be read");
+    let fabric = node.fabric.as_ptr();
+    // SAFETY: the fabric is open, and what is wrong is found first.
+    unsafe {
+        let trywait = (*(*fabric).ops).trywait;
+        assert_eq!(trywait(fabric, ptr::null_mut(), 1), -22);
+        assert_eq!(trywait(fabric, ptr::null_mut(), -1), -22);
+        assert_eq!(trywait(fabric, ptr::null_mut(), 0), 0);
+    }
+}

@@ -1,0 +1,326 @@
+//! A mutex and a condition variable for applications that wait by those: `FI_WAIT_MUTEX_COND`.
+//!
+//! Nobody makes progress while the application sleeps on a condition, so a thread sleeps on the queue's descriptor for it.
+//! It touches neither the queue nor its endpoints: what it does is to tell the application, which makes progress itself.
+//!
+//! The application asks `fi_trywait(3)` and then waits for the condition. If it holds the mutex all the while, the thread's
+//! broadcast comes before the first or after it sleeps. If not, a broadcast may come between the two, so the thread
+//! repeats it, less and less often, for as long as the descriptor is readable.
+
+use std::cell::UnsafeCell;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::process;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use homespun_engine::errno::Errno;
+use homespun_engine::error::Error;
+use libc::{pthread_cond_t, pthread_mutex_t, sigset_t};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io;
+
+use crate::doorbell::system;
+
+/// How soon a broadcast is repeated at first, and after how long at most.
+const REPEAT_MIN: Duration = Duration::from_millis(1);
+const REPEAT_MAX: Duration = Duration::from_secs(1);
+
+/// How long the thread waits for the mutex before it looks whether it is to end.
+const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
+
+/// What an application waits by that asked for [`WaitObject::MutexCond`](super::WaitObject::MutexCond):
+/// `struct fi_mutex_cond`. Both live as long as the queue.
+#[derive(Debug, Clone, Copy)]
+pub struct MutexCond {
+    /// Held while the condition is broadcast.
+    pub mutex: *mut pthread_mutex_t,
+    /// Broadcast when there may be something to read.
+    pub cond: *mut pthread_cond_t,
+}
+
+/// The thread, and what it broadcasts.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    shared: Arc<Watched>,
+    /// `None` only while it is dropped.
+    thread: Option<JoinHandle<()>>,
+    /// The process that has the thread.
+    process: u32,
+}
+
+struct Watched {
+    pair: Pin<Box<Pair>>,
+    /// The descriptor of the queue.
+    queue: OwnedFd,
+    /// Readable when the thread is to look up.
+    call: OwnedFd,
+    is_over: AtomicBool,
+    /// Whether the thread does not look at the queue's descriptor at the moment, or only now and then.
+    is_at_rest: AtomicBool,
+}
+
+struct Pair {
+    mutex: UnsafeCell<pthread_mutex_t>,
+    cond: UnsafeCell<pthread_cond_t>,
+}
+
+// SAFETY: both are made for use by many threads, and nothing is done with them but by their own functions.
+unsafe impl Send for Pair {}
+// SAFETY: as above.
+unsafe impl Sync for Pair {}
+
+impl Watcher {
+    /// Starts to watch a queue's descriptor.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    pub(super) fn start(queue: BorrowedFd<'_>) -> Result<Watcher, Error> {
+        let call = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|error| system("making an event descriptor", error))?;
+        let queue =
+            io::fcntl_dupfd_cloexec(queue, 0).map_err(|error| system("copying a descriptor", error))?;
+        let shared = Arc::new(Watched {
+            pair: Pair::new()?,
+            queue,
+            call,
+            is_over: AtomicBool::new(false),
+            is_at_rest: AtomicBool::new(true),
+        });
+        let watched = shared.clone();
+        let thread = without_signals(|| {
+            thread::Builder::new().name("homespun-watcher".into()).spawn(move || watched.run())
+        });
+        let thread = thread.map_err(|error| Error::System {
+            call: "starting a thread",
+            errno: Errno::new(error.raw_os_error().unwrap_or(libc::EAGAIN)),
+        })?;
+        Ok(Watcher { shared, thread: Some(thread), process: process::id() })
+    }
+
+    pub(super) fn mutex_cond(&self) -> MutexCond {
+        let Pair { mutex, cond } = &*self.shared.pair;
+        MutexCond { mutex: mutex.get(), cond: cond.get() }
+    }
+
+    /// The application was told that it may sleep: what the descriptor says from now on is news.
+    pub(super) fn attend(&self) {
+        if self.shared.is_at_rest.load(Ordering::SeqCst) {
+            self.shared.call_up();
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if self.process != process::id() {
+            // The thread is the parent's.
+            return mem::forget(thread);
+        }
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        self.shared.call_up();
+        // It does not panic.
+        let _ = thread.join();
+    }
+}
+
+impl Watched {
+    #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
+    fn call_up(&self) {
+        // It fails only where the count is full, and then the descriptor is readable.
+        let _ = io::write(&self.call, &1_u64.to_ne_bytes());
+    }
+
+    fn run(&self) {
+        // Nobody can wait who was not told that it is safe.
+        self.sleep(&self.call, None);
+        while !self.is_over() {
+            self.sleep(&self.queue, None);
+            self.is_at_rest.store(true, Ordering::SeqCst);
+            self.tell();
+            self.is_at_rest.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Broadcasts until the descriptor is not readable any more, or the application has been told anew that it may sleep.
+    fn tell(&self) {
+        let mut pause = REPEAT_MIN;
+        while !self.is_over() && is_readable(&self.queue) {
+            self.broadcast();
+            if self.sleep(&self.call, Some(pause)) {
+                return;
+            }
+            pause = (pause * 2).min(REPEAT_MAX);
+        }
+    }
+
+    /// Sleeps until a descriptor is readable, or somebody calls, or the time is over. Whether somebody called.
+    fn sleep(&self, until: &OwnedFd, at_most: Option<Duration>) -> bool {
+        let mut fds = [PollFd::new(&self.call, PollFlags::IN), PollFd::new(until, PollFlags::IN)];
+        let at_most = at_most.and_then(|time| Timespec::try_from(time).ok());
+        // Failing, it returns early, which does no harm.
+        let _ = poll(&mut fds, at_most.as_ref());
+        io::read(&self.call, &mut [0; 8]).is_ok()
+    }
+
+    fn broadcast(&self) {
+        let Pair { mutex, cond } = &*self.pair;
+        loop {
+            let deadline = in_real_time(MUTEX_PATIENCE);
+            // SAFETY: the mutex was initialised and is destroyed after this thread has ended.
+            match unsafe { libc::pthread_mutex_timedlock(mutex.get(), &raw const deadline) } {
+                0 => break,
+                // The application may close the queue while it holds the mutex.
+                libc::ETIMEDOUT if !self.is_over() => {}
+                _ => return,
+            }
+        }
+        // SAFETY: as above, and this thread holds the mutex.
+        unsafe {
+            libc::pthread_cond_broadcast(cond.get());
+            libc::pthread_mutex_unlock(mutex.get());
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+}
+
+impl Pair {
+    fn new() -> Result<Pin<Box<Pair>>, Error> {
+        let pair = Box::pin(Pair {
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            cond: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
+        });
+        // SAFETY: both lie where they will stay, and nobody else knows them yet.
+        let failed = unsafe {
+            match libc::pthread_mutex_init(pair.mutex.get(), ptr::null()) {
+                0 => libc::pthread_cond_init(pair.cond.get(), ptr::null()),
+                failed => failed,
+            }
+        };
+        match failed {
+            0 => Ok(pair),
+            raw => Err(Error::System { call: "making a condition variable", errno: Errno::new(raw) }),
+        }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // SAFETY: the watching thread has ended, and whoever closes a queue does not wait for it. A mutex that is held all
+        // the same is left as it is.
+        unsafe {
+            libc::pthread_cond_destroy(self.cond.get());
+            libc::pthread_mutex_destroy(self.mutex.get());
+        }
+    }
+}
+
+impl std::fmt::Debug for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watched").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+fn is_readable(fd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+}
+
+/// The time that it will be then, by the clock that `pthread_mutex_timedlock(3)` goes by.
+fn in_real_time(after: Duration) -> libc::timespec {
+    let then = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + after;
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(then.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: then.subsec_nanos().into(),
+    }
+}
+
+/// Does something with all signals blocked. A thread that is started so leaves them to the application's own threads.
+fn without_signals<T>(act: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::<sigset_t>::uninit();
+    let mut before = MaybeUninit::<sigset_t>::uninit();
+    // SAFETY: the first call fills `all`; the second fills `before`, since its arguments are valid.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let done = act();
+    // SAFETY: `before` was filled.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn descriptor(count: u32) -> OwnedFd {
+        eventfd(count, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).expect("a descriptor")
+    }
+
+    /// Waits for the condition, with the mutex held from before `then`; how long at most is for failing only.
+    fn wait(pair: MutexCond, then: impl FnOnce()) -> bool {
+        let deadline = in_real_time(Duration::from_secs(30));
+        // SAFETY: the watcher lives.
+        unsafe {
+            libc::pthread_mutex_lock(pair.mutex);
+            then();
+            let waited = libc::pthread_cond_timedwait(pair.cond, pair.mutex, &raw const deadline);
+            libc::pthread_mutex_unlock(pair.mutex);
+            waited == 0
+        }
+    }
+
+    #[test]
+    fn a_readable_descriptor_is_broadcast_again_and_again() {
+        let queue = descriptor(1);
+        let watcher = Watcher::start(queue.as_fd()).expect("a thread");
+        watcher.attend();
+        for _ in 0..3 {
+            assert!(wait(watcher.mutex_cond(), || {}));
+        }
+    }
+
+    #[test]
+    fn what_becomes_readable_is_broadcast() {
+        let queue = descriptor(0);
+        let watcher = Watcher::start(queue.as_fd()).expect("a thread");
+        for round in 0..20 {
+            watcher.attend();
+            assert!(wait(watcher.mutex_cond(), || {
+                io::write(&queue, &[1; 8]).expect("room");
+            }));
+            if round % 2 == 0 {
+                // Long enough for it to rest.
+                thread::sleep(REPEAT_MIN * 8);
+            }
+            io::read(&queue, &mut [0; 8]).expect("it was written");
+        }
+    }
+
+    #[test]
+    fn it_ends_while_the_mutex_is_held() {
+        let queue = descriptor(1);
+        let watcher = Watcher::start(queue.as_fd()).expect("a thread");
+        watcher.attend();
+        let pair = watcher.mutex_cond();
+        // SAFETY: the watcher lives, and with it the mutex.
+        unsafe { libc::pthread_mutex_lock(pair.mutex) };
+        let shared = watcher.shared.clone();
+        drop(watcher);
+        // SAFETY: `shared` keeps the mutex.
+        unsafe { libc::pthread_mutex_unlock(pair.mutex) };
+        drop(shared);
+    }
+}

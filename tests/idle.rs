@@ -1,0 +1,247 @@
+//! Whoever waits uses no processor time while nothing happens, however much has happened before, and wakes when
+//! something does.
+//!
+//! The bounds are far above what a thread needs that sleeps, and far below what one uses that polls: nothing is said of
+//! speed.
+
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::OpFlags;
+use homespun::{FabricAddress, ReadError, WaitObject};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::sleeping::{self, ASLEEP, PATIENCE, next};
+use crate::suite::{Net, Party, Setup, Transport, Turns, posix};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// How long nothing happens.
+const IDLE: Duration = Duration::from_millis(1500);
+
+/// How much of that time the process may use: a twentieth. A loop that polls uses all of it, one that naps for a
+/// hundred microseconds a fifth.
+const USED_MAX: Duration = Duration::from_millis(75);
+
+/// The processor time of the whole process is measured, so that one thing is tested at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const TRANSPORTS: [Transport; 4] = [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
+
+/// Two parties that nobody drives but whoever waits.
+fn sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
+    let setup = || Setup { asleep: true, wait, ..Setup::default() };
+    net.pair_of(setup(), setup())
+}
+
+fn send(party: &Party, context: u64, len_bytes: usize) {
+    let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
+    party
+        .endpoint
+        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+        .unwrap();
+}
+
+/// Messages of every kind in both directions, each of which is slept for.
+fn exchange(alice: &Party, bob: &Party) {
+    const LENS_BYTES: [usize; 5] = [0, 8, 9000, 70_000, 1 << 20];
+    thread::scope(|scope| {
+        for (party, count) in [(alice, 2 * LENS_BYTES.len()), (bob, 2 * LENS_BYTES.len())] {
+            scope.spawn(move || {
+                for (context, len_bytes) in (0..).zip(LENS_BYTES) {
+                    party.endpoint.recv(room(len_bytes), ANY, 100 + context).unwrap();
+                    send(party, context, len_bytes);
+                }
+                for _ in 0..count {
+                    assert!(next(party.cq_here()).is_ok());
+                }
+            });
+        }
+    });
+}
+
+/// How much processor time the process uses while threads sleep and nothing happens.
+fn used() -> Duration {
+    // They fall asleep first.
+    thread::sleep(Duration::from_millis(100));
+    let before = posix::processor_time(libc::RUSAGE_SELF);
+    thread::sleep(IDLE);
+    posix::processor_time(libc::RUSAGE_SELF) - before
+}
+
+#[track_caller]
+fn assert_idle(what: &str, used: Duration) {
+    assert!(used < USED_MAX, "{what}: {used:?} of processor time in {IDLE:?} in which nothing happened");
+}
+
+#[test]
+fn whoever_waits_uses_no_processor_time() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for transport in TRANSPORTS {
+        for wait in ASLEEP {
+            let net = Net::new(&transport, Turns::Alternate);
+            let (alice, bob) = sleepers(&net, wait);
+            // Before any link was made, and after.
+            for round in 0..2 {
+                if round == 1 {
+                    exchange(&alice, &bob);
+                }
+                thread::scope(|scope| {
+                    let sleeping = [&alice, &bob].map(|party| scope.spawn(|| next(party.cq_here())));
+                    bob.endpoint.recv(room(8), ANY, 7).unwrap();
+                    assert_idle(&format!("{transport:?} {wait:?} {round}"), used());
+                    send(&alice, 8, 8);
+                    let ended = sleeping.map(|thread| thread.join().expect("no panic").expect("no error").0);
+                    assert_eq!(ended.each_ref().map(|completion| completion.context), [8, 7]);
+                    assert!(received(&ended[1].buffer) == payload(8, 8));
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_for_more_than_there_is_uses_no_processor_time() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for transport in [Transport::Tcp4, Transport::Shm4] {
+        let net = Net::new(&transport, Turns::Alternate);
+        let (alice, bob) = sleepers(&net, WaitObject::Unspec);
+        for context in 0..2 {
+            bob.endpoint.recv(room(8), ANY, context).unwrap();
+        }
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| bob.cq_here().sread_each(8, 2, None, |_, _| {}));
+            send(&alice, 7, 8);
+            assert_eq!(next(alice.cq_here()).unwrap().0.context, 7);
+            assert_idle(&format!("{transport:?} with one of two"), used());
+            send(&alice, 8, 8);
+            assert_eq!(next(alice.cq_here()).unwrap().0.context, 8);
+            assert_eq!(waits.join().expect("no panic"), Ok(2));
+        });
+    }
+}
+
+/// Much is under way and goes no further: a peer that does nothing, with a full link, and a receiver that waits for what
+/// its peer does not send.
+#[test]
+fn whoever_waits_for_a_peer_that_stands_still_uses_no_processor_time() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for transport in TRANSPORTS {
+        let net = Net::new(&transport, Turns::Alternate);
+        let there = net.elsewhere().expect("it reaches other processes");
+        let alice = net.open(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+        let bob = there.party();
+        alice.meet(&bob);
+        bob.meet(&alice);
+        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        send(&alice, 1, 8);
+        assert_eq!(next(alice.cq_here()).unwrap().0.context, 1);
+        bob.stop();
+        // Small ones, for which credit runs out; long ones, that fill what carries them; ones that are to be fetched.
+        for context in 0..300 {
+            send(&alice, context, [100, 9000, 200_000][context as usize % 3]);
+        }
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| alice.cq_here().sread(None));
+            assert_idle(&format!("{transport:?} with a peer that stands still"), used());
+            bob.kill();
+            assert_eq!(waits.join().expect("no panic"), Err(ReadError::ErrorAvailable));
+        });
+    }
+}
+
+/// One that waits for a connection to a peer that makes none.
+#[test]
+fn whoever_waits_for_a_connection_uses_no_processor_time() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for transport in [Transport::Tcp4, Transport::Shm4] {
+        let net = Net::new(&transport, Turns::Alternate);
+        // Bob's endpoint has its name, and nobody accepts there.
+        let (alice, bob) = sleepers(&net, WaitObject::Fd);
+        send(&alice, 1, 8);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| next(alice.cq_here()));
+            assert_idle(&format!("{transport:?} with a connection that nobody takes"), used());
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        assert!(bob.poll().is_none());
+                        thread::yield_now();
+                    }
+                });
+                assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);
+                is_over.store(true, Ordering::Relaxed);
+            });
+        });
+    }
+}
+
+/// An application that was told of something, and does not come for it, is told again, but ever less often.
+#[test]
+fn a_condition_that_nobody_waits_for_uses_no_processor_time() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let net = Net::new(&Transport::Shm4, Turns::Alternate);
+    let (alice, bob) = sleepers(&net, WaitObject::MutexCond);
+    exchange(&alice, &bob);
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    let of = bob.cq_here().wait_mutex_cond().expect("a thread").expect("what it was opened with");
+    while !bob.cq_here().try_wait().expect("a wait object") {}
+    // Alice's message makes the descriptor readable, and stays unread.
+    alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
+    assert_eq!(next(alice.cq_here()).unwrap().0.context, 2);
+    assert_idle("a condition that nobody waits for", used());
+    // Whoever comes late, though told before, is told again.
+    assert!(posix::wait_for_condition(of, PATIENCE, || true));
+    assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
+}
+
+/// A process that may open no more files: connections wait at its listener, and it looks again now and then.
+#[test]
+fn whoever_has_no_descriptors_left_naps() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for transport in [Transport::Tcp4, Transport::Shm4] {
+        let net = Net::new(&transport, Turns::Alternate);
+        let (alice, bob) = sleepers(&net, WaitObject::Unspec);
+        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        let mut held: Vec<OwnedFd> = Vec::new();
+        thread::scope(|scope| {
+            // Alice has connected before there are none left.
+            send(&alice, 2, 8);
+            alice.poll();
+            while let Ok(fd) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
+                held.push(fd);
+            }
+            let waits = scope.spawn(|| next(bob.cq_here()));
+            let used = used();
+            held.clear();
+            assert_idle(&format!("{transport:?} without descriptors"), used);
+            let sent = scope.spawn(|| next(alice.cq_here()));
+            assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);
+            assert_eq!(sent.join().expect("no panic").unwrap().0.context, 2);
+        });
+    }
+}
+
+#[test]
+fn a_sleeper_is_woken_by_what_comes_long_after() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for transport in [Transport::Tcp4, Transport::Shm4] {
+        let net = Net::new(&transport, Turns::Alternate);
+        let (alice, bob) = sleepers(&net, WaitObject::Fd);
+        exchange(&alice, &bob);
+        for at_most in [Duration::from_millis(20), Duration::from_millis(200)] {
+            assert!(!sleeping::sleep(bob.cq_here(), at_most) || bob.poll().is_none());
+        }
+        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
+        assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
+    }
+}

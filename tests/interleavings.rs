@@ -1,0 +1,227 @@
+//! Sleeping, polling, reading, posting, signalling and arriving, in any order that threads come up with: whoever sleeps
+//! is woken if there is something to read.
+//!
+//! Two endpoints, each with threads that sleep on its queue by every means, and threads that post to it, poll it, signal it
+//! and drive it, all after delays that a seed chooses. A wait that is not ended in time although a message was sent is a
+//! failure.
+
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use std::env;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use homespun::endpoint::SendMsg;
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::{FabricAddress, ReadError, WaitObject};
+
+use crate::suite::payload::{payload, room};
+use crate::suite::sleeping::{self, PATIENCE};
+use crate::suite::{Net, Party, Setup, Transport, Turns};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// How many messages go each way, for each transport and wait object.
+const ROUNDS: u64 = 1000;
+
+/// Lengths of messages; most are small.
+const LENS_BYTES: [usize; 8] = [8, 0, 8, 100, 8, 3000, 8, 20_000];
+
+/// How many receives and sends may be under way.
+const WINDOW: u64 = 4;
+
+fn rounds() -> u64 {
+    env::var("HOMESPUN_INTERLEAVINGS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS)
+}
+
+/// What a thread does for a moment that is too short to be called a pause.
+fn dither(random: &mut Rng) {
+    match random.u32(0..16) {
+        0 => thread::sleep(Duration::from_micros(random.u64(0..200))),
+        1..4 => thread::yield_now(),
+        4..8 => (0..random.u32(0..2000)).for_each(|_| std::hint::spin_loop()),
+        _ => {}
+    }
+}
+
+/// What has become of one party's operations.
+#[derive(Default)]
+struct Tally {
+    taken: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl Tally {
+    fn count(&self, flags: CompletionFlags) {
+        let side = if flags.contains(CompletionFlags::SEND) { &self.sent } else { &self.taken };
+        side.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn sum(&self) -> u64 {
+        self.taken.load(Ordering::SeqCst) + self.sent.load(Ordering::SeqCst)
+    }
+}
+
+/// Posts all of a party's operations, from a thread that does not wait for them but by looking at the tally.
+fn post(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
+    let (mut received, mut sent) = (0, 0);
+    let mut last = (tally.sum(), Instant::now());
+    while received < rounds || sent < rounds {
+        dither(&mut random);
+        let may_receive = received < rounds && received < tally.taken.load(Ordering::SeqCst) + WINDOW;
+        let may_send = sent < rounds && sent < tally.sent.load(Ordering::SeqCst) + WINDOW;
+        if may_receive && (random.bool() || !may_send) {
+            party.endpoint.recv(room(20_000), ANY, received).expect("room for a receive");
+            received += 1;
+        } else if may_send {
+            let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
+            let flags = match random.u32(0..4) {
+                0 => OpFlags::INJECT_COMPLETE,
+                1 => OpFlags::MATCH_COMPLETE,
+                _ => OpFlags::DELIVERY_COMPLETE,
+            };
+            let buffers = vec![payload(sent, len_bytes)];
+            let send = SendMsg { buffers, to: party.peer(), context: sent, flags, ..SendMsg::default() };
+            party.endpoint.sendmsg(send).expect("room for a send");
+            sent += 1;
+        } else if tally.sum() == last.0 {
+            assert!(last.1.elapsed() < 2 * PATIENCE, "nothing moves: somebody sleeps who should not");
+            thread::yield_now();
+            continue;
+        }
+        last = (tally.sum(), Instant::now());
+    }
+}
+
+/// Sleeps and reads until all is over.
+fn sleep(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
+    let cq = party.cq_here();
+    let mut deadline = Instant::now() + PATIENCE;
+    while !is_over.load(Ordering::SeqCst) {
+        let before = tally.sum();
+        dither(&mut random);
+        let by_itself = matches!(cq.wait_object(), WaitObject::Fd | WaitObject::MutexCond);
+        let read = if by_itself && random.u32(0..3) > 0 {
+            let woken = sleeping::sleep(cq, PATIENCE);
+            assert!(woken || tally.sum() != before || is_over.load(Ordering::SeqCst), "nobody has woken it");
+            dither(&mut random);
+            cq.read()
+        } else {
+            cq.sread(Some(PATIENCE))
+        };
+        match read {
+            Ok(completion) => tally.count(completion.flags),
+            Err(ReadError::Empty) if tally.sum() == before => {
+                // Signalled, or woken for what another thread has taken.
+                assert!(Instant::now() < deadline, "nobody has woken it");
+                continue;
+            }
+            Err(ReadError::Empty) => {}
+            Err(error) => panic!("{error}: {:?}", cq.read_error()),
+        }
+        deadline = Instant::now() + PATIENCE;
+    }
+}
+
+/// Gets in the way of those who sleep.
+fn disturb(party: &Party, tally: &Tally, is_over: &AtomicBool, mut random: Rng) {
+    let cq = party.cq_here();
+    while !is_over.load(Ordering::SeqCst) {
+        thread::sleep(Duration::from_micros(random.u64(0..2000)));
+        match random.u32(0..8) {
+            0 => cq.signal().expect("a wait object"),
+            1 => cq.progress(),
+            2 => {
+                cq.try_wait().expect("a wait object");
+            }
+            3 | 4 => {
+                if let Ok(completion) = cq.read() {
+                    tally.count(completion.flags);
+                }
+            }
+            5 => {
+                if let Ok(completion) = cq.sread(Some(Duration::from_micros(random.u64(0..500)))) {
+                    tally.count(completion.flags);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn interleave(transport: &Transport, wait: WaitObject, sleepers: usize, disturbs: bool, seed: u64) {
+    let net = Net::new(transport, Turns::Alternate);
+    let setup = || Setup { asleep: true, wait, ..Setup::default() };
+    let (alice, bob) = net.pair_of(setup(), setup());
+    let mut seeds = Rng::with_seed(seed);
+    let tallies = [Tally::default(), Tally::default()];
+    let (is_over, running, rounds) = (AtomicBool::new(false), AtomicUsize::new(0), rounds());
+    thread::scope(|scope| {
+        for (party, tally) in [&alice, &bob].into_iter().zip(&tallies) {
+            let (is_over, running) = (&is_over, &running);
+            let random = seeds.fork();
+            scope.spawn(move || post(party, tally, rounds, random));
+            for _ in 0..sleepers {
+                let random = seeds.fork();
+                running.fetch_add(1, Ordering::SeqCst);
+                scope.spawn(move || {
+                    sleep(party, tally, is_over, random);
+                    running.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+            if disturbs {
+                let random = seeds.fork();
+                scope.spawn(move || disturb(party, tally, is_over, random));
+            }
+        }
+        let mut last = (0, Instant::now());
+        while tallies.iter().any(|tally| tally.sum() < 2 * rounds) {
+            let sum = tallies.iter().map(Tally::sum).sum();
+            if sum != last.0 {
+                last = (sum, Instant::now());
+            }
+            if last.1.elapsed() > 2 * PATIENCE {
+                let sums = tallies
+                    .each_ref()
+                    .map(|tally| (tally.taken.load(Ordering::SeqCst), tally.sent.load(Ordering::SeqCst)));
+                is_over.store(true, Ordering::SeqCst);
+                panic!(
+                    "{transport:?} {wait:?}: received and sent {sums:?} of {rounds}, and nobody wakes; seed {seed}"
+                );
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        is_over.store(true, Ordering::SeqCst);
+        // Whoever has not come to wait yet would miss one signal; and of those who sleep by themselves one may silence it.
+        while running.load(Ordering::SeqCst) > 0 {
+            for party in [&alice, &bob] {
+                party.cq_here().signal().expect("a wait object");
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    net.wake(&alice);
+    net.wake(&bob);
+}
+
+fn interleave_over(transport: &Transport) {
+    let seed = fastrand::u64(..);
+    for wait in sleeping::ASLEEP {
+        for (sleepers, disturbs) in [(1, false), (1, true), (3, false), (3, true)] {
+            interleave(transport, wait, sleepers, disturbs, seed);
+        }
+    }
+}
+
+#[test]
+fn nobody_sleeps_through_a_message_over_tcp() {
+    interleave_over(&Transport::Tcp4);
+}
+
+#[test]
+fn nobody_sleeps_through_a_message_over_shared_memory() {
+    interleave_over(&Transport::Shm4);
+}

@@ -1,0 +1,85 @@
+//! How an application waits until a completion queue has something to tell, by each kind of wait object.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homespun::{CompletionQueue, Errno, ReadError, WaitObject};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::party::{self, Ended};
+use super::posix;
+
+/// How long a wait may last that something must end. Nothing is concluded from how soon it does.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The wait objects that a queue can have.
+pub(crate) const OBJECTS: [WaitObject; 4] =
+    [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
+
+/// The same as far as whoever waits by them sleeps.
+pub(crate) const ASLEEP: [WaitObject; 3] = [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond];
+
+/// The next operation to end, for which the application sleeps as its queue's wait object has it.
+#[track_caller]
+pub(crate) fn next(cq: &CompletionQueue) -> Ended {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let ended = match cq.wait_object() {
+            WaitObject::Fd | WaitObject::MutexCond => {
+                party::poll(cq).or_else(|| sleep(cq, PATIENCE).then(|| party::poll(cq)).flatten())
+            }
+            _ => blocking(cq, PATIENCE),
+        };
+        match ended {
+            Some(ended) => return ended,
+            None => {
+                let is_in_time = Instant::now() < deadline;
+                assert!(is_in_time, "nobody has woken whoever waits by {:?}", cq.wait_object());
+            }
+        }
+    }
+}
+
+/// The next operation to end, by a blocking read.
+pub(crate) fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
+    match cq.sread_from(Some(at_most)) {
+        Ok(completed) => Some(Ok(completed)),
+        Err(ReadError::Empty) => None,
+        Err(ReadError::ErrorAvailable) => {
+            // Another thread may have read it meanwhile.
+            let error = cq.read_error().ok()?;
+            assert_ne!(error.errno(), Errno::new(0), "an error without a number: {error:?}");
+            Some(Err(error))
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Sleeps as an application does that has a descriptor, or a condition variable, if the queue says that it may. Whether
+/// something has ended that, or it was not to be.
+pub(crate) fn sleep(cq: &CompletionQueue, at_most: Duration) -> bool {
+    if let Some(of) = cq.wait_mutex_cond().expect("a thread") {
+        return posix::wait_for_condition(of, at_most, || may_sleep(cq));
+    }
+    let fd = cq.wait_fd().expect("a queue with a wait object of the application's");
+    if !may_sleep(cq) {
+        return true;
+    }
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let at_most = Timespec::try_from(at_most).expect("not so long");
+    poll(&mut fds, Some(&at_most)).is_ok_and(|ready| ready > 0)
+}
+
+fn may_sleep(cq: &CompletionQueue) -> bool {
+    let may = cq.try_wait().expect("a queue with a wait object");
+    if !may {
+        // Where endpoints cannot be slept on, this is a loop that polls.
+        thread::yield_now();
+    }
+    may
+}
+
+/// Lets another thread fall asleep. Nothing depends on it: if it has not yet, it is told of what happens before it does.
+pub(crate) fn let_sleep() {
+    thread::sleep(Duration::from_millis(3));
+}
