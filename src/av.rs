@@ -269,6 +269,12 @@ impl AddressVector {
         self.shared.version.load(Ordering::Acquire)
     }
 
+    /// Keeps everybody from the lock of the table.
+    #[cfg(test)]
+    pub(crate) fn hold_table(&self) -> impl Sized + '_ {
+        self.shared.table.write()
+    }
+
     pub(crate) fn domain(&self) -> DomainId {
         self.shared.domain
     }

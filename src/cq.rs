@@ -30,7 +30,7 @@ use crate::domain::DomainId;
 use crate::doorbell::Doorbell;
 use crate::driven::Driven;
 use crate::info::ResourceManagement;
-use crate::lock::Lock;
+use crate::lock::{Lock, Locking};
 use crate::pump::Drive;
 
 /// How many entries a completion queue has if its attributes do not say.
@@ -205,7 +205,8 @@ impl ReadError {
 /// A queue of completed operations: `fi_cq(3)`.
 ///
 /// Reading drives the endpoints that are bound to the queue: with manual progress nothing is received, and nothing
-/// that had to be queued is sent, except inside such calls.
+/// that had to be queued is sent, except inside such calls. With [automatic progress](crate::info::Progress::Auto) that goes
+/// on without them.
 ///
 /// The queue is bounded. What happens when it is full is up to the domain's
 /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt):
@@ -272,6 +273,7 @@ impl CompletionQueue {
         attr: &CqAttr,
         domain: DomainId,
         resource_mgmt: ResourceManagement,
+        locking: Locking,
     ) -> Result<CompletionQueue, Error> {
         let wait = match attr.wait {
             WaitObject::None => None,
@@ -293,7 +295,7 @@ impl CompletionQueue {
                 format: attr.format.unwrap_or_default(),
                 depth_entries,
                 is_protected: resource_mgmt == ResourceManagement::Enabled,
-                ring: Lock::new(Ring::new(depth_entries)),
+                ring: locking.lock(Ring::new(depth_entries)),
                 unread: AtomicUsize::new(0),
                 idle_reads: AtomicU32::new(0),
                 users: AtomicUsize::new(0),
@@ -484,7 +486,7 @@ impl CompletionQueue {
 
 impl Shared {
     pub(crate) fn lock(&self) -> RingGuard<'_> {
-        RingGuard::new(self.ring.lock(), &self.unread, self.doorbell())
+        RingGuard::new(self.ring.lock(), self)
     }
 
     /// How the application waits.
@@ -508,13 +510,14 @@ impl Shared {
         }
     }
 
-    /// Has reads drive this endpoint, and those who wait wake for it.
+    /// Has reads drive this endpoint, and if need be those who wait wake for it. They need not where a thread moves it
+    /// on, which wakes them for what they can read.
     ///
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
-        if let Some(bed) = self.wait().and_then(Wait::bed) {
+    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>, wakes: bool) -> Result<(), Error> {
+        if let Some(bed) = self.wait().and_then(Wait::bed).filter(|_| wakes) {
             bed.watch(&**endpoint)?;
         }
         self.driven.add(endpoint.clone());
@@ -534,7 +537,7 @@ impl Shared {
 
     /// Whether the ring has something to tell. Exact for whoever has written or read last.
     #[inline]
-    fn has_unread(&self) -> bool {
+    pub(crate) fn has_unread(&self) -> bool {
         self.unread.load(Ordering::Acquire) > 0
     }
 
@@ -547,6 +550,12 @@ impl Shared {
         let is_due = !self.has_unread() || idle_reads >= IDLE_READS_MAX;
         self.idle_reads.store(if is_due { 0 } else { idle_reads + 1 }, Ordering::Relaxed);
         is_due
+    }
+
+    /// Keeps everybody from the lock of the list of endpoints.
+    #[cfg(test)]
+    pub(crate) fn hold_driven(&self) -> impl Sized + '_ {
+        self.driven.hold()
     }
 
     /// Has the next read drive progress. An overrun queue is never out of things to tell, but its endpoints have peers.

@@ -15,8 +15,10 @@ use crate::cq::{CompletionQueue, CqAttr};
 use crate::endpoint::Endpoint;
 use crate::fabric::OpenPump;
 use crate::getinfo::{grant, with_preferences};
-use crate::info::{EndpointType, Info, ResourceManagement};
+use crate::info::{EndpointType, Info, Progress, ResourceManagement, Threading};
+use crate::lock::Locking;
 use crate::params::Params;
+use crate::progress_thread::ProgressThread;
 use crate::pump::Drive;
 
 /// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors: `fi_domain(3)`.
@@ -58,11 +60,21 @@ pub(crate) struct Shared {
     attr: ProviderAttr,
     format: AddressFormat,
     resource_mgmt: ResourceManagement,
+    threading: Threading,
+    locking: Locking,
+    control_progress: Progress,
+    /// With automatic data progress.
+    progress_thread: Option<ProgressThread>,
     params: Params,
 }
 
 impl Domain {
-    pub(crate) fn open(provider: Arc<dyn OpenPump>, info: &Info, params: &Params) -> Domain {
+    pub(crate) fn open(
+        provider: Arc<dyn OpenPump>,
+        info: &Info,
+        locking: Locking,
+        params: &Params,
+    ) -> Domain {
         let attr = provider.attr();
         let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
         Domain {
@@ -72,6 +84,11 @@ impl Domain {
                 attr,
                 format,
                 resource_mgmt: info.domain.resource_mgmt.unwrap_or(ResourceManagement::Enabled),
+                threading: info.domain.threading.unwrap_or(Threading::Safe),
+                locking,
+                control_progress: info.domain.control_progress.unwrap_or(Progress::Manual),
+                progress_thread: (info.domain.data_progress == Some(Progress::Auto))
+                    .then(ProgressThread::default),
                 params: params.clone(),
             }),
         }
@@ -100,7 +117,7 @@ impl Domain {
     /// [`Misuse::NotSupported`] for a wait object, [`Misuse::Invalid`] for a size beyond
     /// [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES).
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
-        CompletionQueue::open(attr, self.shared.id, self.shared.resource_mgmt)
+        CompletionQueue::open(attr, self.shared.id, self.shared.resource_mgmt, self.shared.locking)
     }
 
     /// Opens an address vector: `fi_av_open(3)`.
@@ -132,15 +149,27 @@ impl Domain {
         }
         let wanted = with_preferences(info, &self.shared.params);
         let mut granted = grant(&self.shared.attr, &wanted)?;
-        // The queues are the domain's, whatever the info says.
+        // The queues and what drives them are the domain's, whatever the info says.
         granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
+        granted.domain.threading = Some(self.shared.threading);
+        granted.domain.control_progress = Some(self.shared.control_progress);
+        granted.domain.data_progress = Some(self.shared.data_progress());
         Ok(Endpoint::open(self.shared.clone(), granted))
     }
 }
 
 impl Shared {
     pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
-        self.provider.open_pump(bind, config)
+        self.provider.open_pump(bind, config, self.locking)
+    }
+
+    /// What moves endpoints on by itself, if anything does.
+    pub(crate) fn progress_thread(&self) -> Option<&ProgressThread> {
+        self.progress_thread.as_ref()
+    }
+
+    fn data_progress(&self) -> Progress {
+        if self.progress_thread.is_some() { Progress::Auto } else { Progress::Manual }
     }
 
     pub(crate) fn id(&self) -> DomainId {
@@ -162,6 +191,8 @@ impl fmt::Debug for Domain {
             .field("name", &self.name())
             .field("format", &self.shared.format)
             .field("resource_mgmt", &self.shared.resource_mgmt)
+            .field("threading", &self.shared.threading)
+            .field("data_progress", &self.shared.data_progress())
             .finish()
     }
 }

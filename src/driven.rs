@@ -37,6 +37,12 @@ impl Driven {
         self.has_others.store(!others.is_empty(), Ordering::Release);
     }
 
+    /// Keeps everybody from the lock of the list.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        self.others.write()
+    }
+
     /// Makes progress at all of them, on behalf of a reader of the queue.
     #[inline(always)]
     pub(crate) fn progress(&self, reader: &mut Reader<'_>) {

@@ -16,7 +16,7 @@ use crate::domain::Domain;
 use crate::eq::{EqAttr, EventQueue};
 use crate::getinfo::{getinfo_of, with_preferences};
 use crate::info::Info;
-use crate::lock::look_for_threads;
+use crate::lock::{Locking, look_for_threads};
 use crate::params::Params;
 use crate::pump::{Drive, Pump};
 
@@ -40,7 +40,7 @@ pub struct Fabric {
 pub(crate) trait OpenPump: Send + Sync {
     fn attr(&self) -> ProviderAttr;
     fn findings(&self) -> Vec<String>;
-    fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error>;
+    fn open_pump(&self, bind: Address, config: Config, locking: Locking) -> Result<Arc<dyn Drive>, Error>;
 }
 
 impl Fabric {
@@ -102,16 +102,23 @@ impl Fabric {
         provider.map(|provider| provider.findings()).unwrap_or_default()
     }
 
-    /// Opens the domain that an info names: `fi_domain(3)`.
+    /// Opens the domain that an info names: `fi_domain(3)`. With automatic data progress
+    /// ([`Progress`](crate::info::Progress)) it has a thread, as soon as it has an endpoint. Any thread may use any of its
+    /// objects at any time, whatever the info says of threading;
+    /// [`domain_unsynchronised`](Self::domain_unsynchronised) is for those who need no locks.
     ///
     /// # Errors
     ///
     /// [`Misuse::NotFound`] if the info names none, or none that this fabric has.
     pub fn domain(&self, info: &Info) -> Result<Domain, Error> {
+        self.open_domain(info, Locking::Taken)
+    }
+
+    pub(crate) fn open_domain(&self, info: &Info, locking: Locking) -> Result<Domain, Error> {
         let name = info.domain.name.as_deref().ok_or(Misuse::NotFound("the info names no domain"))?;
         let provider = self.providers.iter().find(|provider| provider.attr().domain == name);
         let provider = provider.ok_or(Misuse::NotFound("no domain of that name"))?;
-        Ok(Domain::open(provider.clone(), info, &self.params))
+        Ok(Domain::open(provider.clone(), info, locking, &self.params))
     }
 
     /// Opens an event queue: `fi_eq_open(3)`.
@@ -140,7 +147,7 @@ impl<P: Provider> OpenPump for P {
         Provider::findings(self)
     }
 
-    fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
+    fn open_pump(&self, bind: Address, config: Config, locking: Locking) -> Result<Arc<dyn Drive>, Error> {
         let instance = getrandom::u64().map_err(|error| Error::System {
             call: "drawing a random number",
             errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
@@ -148,7 +155,7 @@ impl<P: Provider> OpenPump for P {
         let transport = self
             .open(bind, instance)
             .map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
-        Ok(Arc::new(Pump::new(transport, config)))
+        Ok(Arc::new(Pump::new(transport, config, locking)))
     }
 }
 

@@ -180,11 +180,14 @@ pub struct EpAttr {
 pub struct DomainAttr {
     /// The domain's name (`"tcp"`).
     pub name: Option<String>,
-    /// What the application keeps from happening at once.
+    /// What the application keeps from happening at once. As a hint, `None` gets [`Safe`](Threading::Safe), and what is asked
+    /// for is what is answered. Only [`Fabric::domain_unsynchronised`](crate::Fabric::domain_unsynchronised) relies on it.
     pub threading: Option<Threading>,
-    /// What drives control operations.
+    /// What drives control operations. As a hint, `None` gets [`Manual`](Progress::Manual), and what is asked for is what is
+    /// answered: the control operations that there are end inside the call.
     pub control_progress: Option<Progress>,
-    /// What drives data transfer.
+    /// What drives data transfer. As a hint, `None` gets [`Manual`](Progress::Manual), and what is asked for is what is
+    /// answered. A domain is as the info says that it was opened with, and so are its endpoints.
     pub data_progress: Option<Progress>,
     /// Whether completion queues are protected from overruns. As a hint, `None` gets
     /// [`Enabled`](ResourceManagement::Enabled), and what is asked for is what is answered. A domain is as the info
@@ -362,11 +365,36 @@ choices! {
 
 choices! {
     /// What drives operations on: `fi_domain(3)`, "control_progress / data_progress".
+    ///
+    /// ```
+    /// use homespun::info::{Info, Progress};
+    /// use homespun::Fabric;
+    ///
+    /// let fabric = Fabric::new();
+    /// let mut hints = Info::default();
+    /// hints.domain.data_progress = Some(Progress::Auto);
+    /// let info = &fabric.getinfo(None, None, Default::default(), Some(&hints))?[0];
+    /// // Messages of its endpoints are received, answered and sent whether or not somebody reads a queue.
+    /// let domain = fabric.domain(info)?;
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
     pub enum Progress, unknown: "a progress model that is not known" {
-        /// The provider, without the application.
+        /// The provider, without the application. A domain has a thread for it, from its first enabled endpoint until the last
+        /// handle of the domain and of its endpoints is gone, and two file descriptors. The thread takes no processor time
+        /// while nothing happens; endpoints of a transport without a descriptor to sleep on it visits every millisecond.
+        ///
+        /// Reading an empty queue drives progress all the same. An application that polls is faster than one that sleeps, and
+        /// as fast as with manual progress: the thread stands down meanwhile, and is back a millisecond after the last poll,
+        /// or at once when somebody goes to sleep on a queue.
+        ///
+        /// Buffers that an operation owns may be dropped by that thread, or inside any call, while the endpoint is locked:
+        /// what a [`Bytes`](crate::Bytes) with an owner of its own does then must not use the endpoint.
         Auto = 1,
         /// The application's calls, above all its reads of completion queues.
         Manual = 2,
+        /// For control operations alone: the application's calls, none of which it makes while another one of the domain is
+        /// going on (`FI_PROGRESS_CONTROL_UNIFIED`, since libfabric 2.0). homespun makes no use of the promise.
+        ControlUnified = 3,
     }
 }
 

@@ -16,8 +16,12 @@ pub mod info;
 #[expect(unsafe_code, reason = "a lock is a promise to the compiler; see lock.rs")]
 mod lock;
 pub mod params;
+#[expect(unsafe_code, reason = "signals are blocked while it starts; see progress_thread.rs")]
+mod progress_thread;
 mod pump;
 mod resolve;
+#[expect(unsafe_code, reason = "what is not locked is a promise of the application; see unsynchronised.rs")]
+mod unsynchronised;
 
 pub use bytes::{Bytes, BytesMut};
 pub use homespun_engine::address::{Address, AddressFormat};

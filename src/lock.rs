@@ -3,7 +3,7 @@
 //! What it protects takes some hundred nanoseconds, so that a lock which can put waiting threads to sleep would cost as
 //! much as the work: it has to look for them whenever it is released. This one is released by a store, and those who wait
 //! for it give way to others. A process with one thread, such as most ranks of an MPI job, does without atomic
-//! read-modify-write operations at all.
+//! read-modify-write operations at all; and so do the objects of a domain whose application uses one at a time.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -20,23 +20,59 @@ pub(crate) type LockGuard<'a, T> = lock_api::MutexGuard<'a, RawLock, T>;
 /// How often a thread looks again before it gives way. As long as a cache line takes some times to go back and forth.
 const SPINS_MAX: u32 = 64;
 
+/// Whether the objects of a domain lock what they protect: what their locks are made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// They do.
+    Taken,
+    /// Locks are left out.
+    LeftOut(Serialised),
+}
+
+/// A promise that no two threads use at once what is protected by the locks that are made with it, and that whoever uses
+/// it knows of all that was done to it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Serialised(());
+
+impl Serialised {
+    /// Makes the promise.
+    ///
+    /// # Safety
+    ///
+    /// It is kept.
+    pub(crate) const unsafe fn promise() -> Serialised {
+        Serialised(())
+    }
+}
+
+impl Locking {
+    /// A lock of this kind.
+    pub(crate) fn lock<T>(self, value: T) -> Lock<T> {
+        Lock::from_raw(RawLock { is_left_out: self != Locking::Taken, ..RawLock::INIT }, value)
+    }
+}
+
 /// The bare lock.
 #[derive(Debug)]
 pub(crate) struct RawLock {
     is_locked: AtomicBool,
+    /// Whether the caller sees to it that nobody else is there.
+    is_left_out: bool,
 }
 
 // SAFETY: `take` succeeds only if it found `is_locked` false and has made it true. No other thread can do so in between:
-// either the exchange is atomic, or there is no other thread. If one is created while the lock is held, it finds
-// `is_locked` true, which was stored before. `lock` returns only after `take` succeeded.
+// either the exchange is atomic, or there is no other thread, or somebody has promised (`Serialised`) that none is here.
+// If one is created while the lock is held, it finds `is_locked` true, which was stored before. `lock` returns only after
+// `take` succeeded.
 unsafe impl RawMutex for RawLock {
-    const INIT: RawLock = RawLock { is_locked: AtomicBool::new(false) };
+    const INIT: RawLock = RawLock { is_locked: AtomicBool::new(false), is_left_out: false };
 
     type Guard = GuardSend;
 
     #[inline]
     fn lock(&self) -> GuardSend {
         if !self.take() {
+            debug_assert!(!self.is_left_out, "an object of a domain without locks is used by two at once");
             self.wait();
         }
         GuardSend::new()
@@ -61,11 +97,13 @@ impl RawLock {
     /// Takes the lock if it is free.
     #[inline]
     fn take(&self) -> bool {
-        if is_single_threaded() {
+        if self.is_left_out || is_single_threaded() {
             let was_locked = self.is_locked.load(Ordering::Relaxed);
             self.is_locked.store(true, Ordering::Relaxed);
             !was_locked
         } else {
+            #[cfg(test)]
+            counting::count();
             !self.is_locked.swap(true, Ordering::Acquire)
         }
     }
@@ -117,6 +155,25 @@ fn is_single_threaded() -> bool {
     unsafe { &*SINGLE_THREADED.load(Ordering::Relaxed) }.load(Ordering::Relaxed) != 0
 }
 
+/// How often locks are taken, for the test that says where they are not.
+#[cfg(test)]
+pub(crate) mod counting {
+    use std::cell::Cell;
+
+    thread_local! {
+        static TAKEN: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        TAKEN.set(TAKEN.get() + 1);
+    }
+
+    /// How often this thread has tried to take one.
+    pub(crate) fn taken() -> u64 {
+        TAKEN.get()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +205,38 @@ mod tests {
         assert!(lock.try_lock().is_none());
         drop(guard);
         assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn what_is_left_out_is_not_counted_and_still_found_in_use() {
+        // SAFETY: no other thread knows of the lock.
+        let locking = Locking::LeftOut(unsafe { Serialised::promise() });
+        let lock = locking.lock(());
+        let before = counting::taken();
+        for _ in 0..10 {
+            drop(lock.lock());
+        }
+        let guard = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(guard);
+        assert_eq!(counting::taken(), before);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let before = counting::taken();
+                drop(Locking::Taken.lock(()).lock());
+                assert_eq!(counting::taken(), before + 1);
+            });
+        });
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "is used by two at once")]
+    fn a_broken_promise_is_found_out() {
+        // SAFETY: no other thread knows of the lock.
+        let lock = Locking::LeftOut(unsafe { Serialised::promise() }).lock(());
+        let _guard = lock.lock();
+        drop(lock.lock());
     }
 
     #[test]

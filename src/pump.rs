@@ -6,6 +6,7 @@
 mod names;
 mod queues;
 
+use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread;
@@ -23,12 +24,16 @@ use homespun_engine::transport::{Armed, Transport};
 use crate::av::{AddressVector, FabricAddress};
 use crate::cq::{Reader, Shared};
 use crate::doorbell::Doorbell;
-use crate::lock::Lock;
+use crate::lock::{Lock, LockGuard, Locking};
 use crate::pump::names::{Sources, Targets};
-use crate::pump::queues::{Nobody, Queues};
+use crate::pump::queues::{Aside, Nobody, Queues};
 
 /// How many frames a pass receives before it hands completions to the application.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
+
+/// How many polls the progress thread takes for accidents. An application that polls more often between two of its looks
+/// needs no thread; one that sleeps polls once or twice before.
+const CHANCE_POLLS_MAX: u32 = 4;
 
 /// A pump, whatever its transport: what endpoints and completion queues hold.
 pub(crate) trait Drive: Send + Sync {
@@ -68,12 +73,26 @@ pub(crate) trait Drive: Send + Sync {
     fn progress(&self, reader: &mut Reader<'_>);
     /// To be called after a pass by somebody who has armed the doorbell of a queue and is about to sleep: whether the
     /// descriptor of [`with_wake_fd`](Self::with_wake_fd) tells of what happens next. Whoever uses the endpoint meanwhile
-    /// sees to it that this stays so, or rings.
+    /// sees to it that this stays so, or rings. A progress thread takes over at once, and then the doorbell is enough.
     fn arm(&self) -> Armed;
     /// Shows the transport's descriptor, if it has one and is not closed.
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>));
+    /// Moves everything on as far as it goes, on behalf of the progress thread, which has armed its doorbell and is about to
+    /// sleep: unless the application polls.
+    fn watch(&self) -> Watched;
     /// Ends the endpoint. Waits up to `linger` for what it still has to send.
     fn close(&self, linger: Duration);
+}
+
+/// What the progress thread has found at an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// The application polls. Nothing was done, and nobody says when it stops.
+    Polled,
+    /// Something has happened, so that more may follow.
+    Moving,
+    /// There was nothing to do, and this is what arming the transport has answered.
+    Resting(Armed),
 }
 
 /// What an endpoint is connected to when it is enabled.
@@ -85,12 +104,17 @@ pub(crate) struct Wiring {
     pub(crate) wants_source: bool,
     /// Whether a source that has no name makes an error of its completion.
     pub(crate) reports_unknown_sources: bool,
+    /// What wakes the thread that moves the endpoint on, if one does.
+    pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
 }
 
 impl Wiring {
-    /// What wakes those who sleep until a queue of this endpoint has something to tell.
+    /// What wakes those who rely on the transport to wake them: the progress thread, or if there is none, those who sleep
+    /// until a queue of this endpoint has something to tell.
     fn doorbells(&self) -> impl Iterator<Item = &Doorbell> {
-        self.transmit_cq.iter().chain(&self.receive_cq).filter_map(|cq| cq.doorbell())
+        let queues =
+            self.transmit_cq.iter().chain(&self.receive_cq).filter(|_| self.progress_doorbell.is_none());
+        self.progress_doorbell.as_deref().into_iter().chain(queues.filter_map(|cq| cq.doorbell()))
     }
 }
 
@@ -134,6 +158,8 @@ struct State<T> {
     wired: Option<Wired>,
     /// Whether somebody may be asleep who relies on the transport to wake them.
     is_armed: bool,
+    /// How often the application has polled since the progress thread has looked, or since somebody went to sleep.
+    polls: u32,
 }
 
 impl<T: Transport> State<T> {
@@ -153,12 +179,51 @@ impl<T: Transport> State<T> {
     /// those who sleep are woken.
     #[cold]
     fn keep_watch(&mut self) {
+        // An engine that has panicked is left alone.
+        if thread::panicking() {
+            return;
+        }
         let has_sleepers = |wired: &Wired| wired.wiring.doorbells().any(Doorbell::is_armed);
         self.is_armed = self.wired.as_ref().is_some_and(has_sleepers) && self.come_to_rest() == AT_REST;
         if !self.is_armed
             && let Some(wired) = &self.wired
         {
             wired.wiring.doorbells().for_each(Doorbell::ring);
+        }
+    }
+
+    /// The application has polled while somebody may be asleep. A progress thread is told once that it may stand down:
+    /// watching would cost each of the following polls several system calls.
+    #[cold]
+    fn keep_watch_or_stand_down(&mut self) {
+        match self.wired.as_ref().and_then(|wired| wired.wiring.progress_doorbell.as_ref()) {
+            Some(progress_doorbell) if self.polls > CHANCE_POLLS_MAX => {
+                self.is_armed = false;
+                progress_doorbell.ring();
+            }
+            _ => self.keep_watch(),
+        }
+    }
+}
+
+/// An endpoint while it is used. When that is over, those who may be asleep can rely on it again.
+struct Use<'a, T: Transport>(LockGuard<'a, Option<State<T>>>);
+
+impl<T: Transport> Use<'_, T> {
+    #[inline(always)]
+    fn enabled(&mut self) -> Result<(&mut Engine, &mut T, &mut Wired), Error> {
+        let State { engine, transport, wired, .. } = self.0.as_mut().ok_or(NOT_ENABLED)?;
+        Ok((engine, transport, wired.as_mut().ok_or(NOT_ENABLED)?))
+    }
+}
+
+impl<T: Transport> Drop for Use<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(state) = &mut *self.0
+            && state.is_armed
+        {
+            state.keep_watch();
         }
     }
 }
@@ -194,51 +259,24 @@ impl Wired {
 }
 
 impl<T: Transport> Pump<T> {
-    pub(crate) fn new(transport: T, config: Config) -> Self {
+    pub(crate) fn new(transport: T, config: Config, locking: Locking) -> Self {
         let address = transport.address();
         Pump {
             address,
-            state: Lock::new(Some(State {
+            state: locking.lock(Some(State {
                 engine: Engine::new(config),
                 transport,
                 wired: None,
                 is_armed: false,
+                polls: 0,
             })),
         }
     }
 
-    /// Does something at an endpoint that is enabled.
+    /// The endpoint, to do something with it.
     #[inline(always)]
-    fn with<R>(
-        &self,
-        act: impl FnOnce(&mut Engine, &mut T, &mut Wired) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let act = |engine: &mut Engine, transport: &mut T, wired: &mut Wired, ()| {
-            act(engine, transport, wired).map_err(|error| Rejected { error, buffer: () })
-        };
-        self.hand_in((), |()| (), act).map_err(|rejected| rejected.error)
-    }
-
-    /// Hands something to an endpoint that is enabled, or back the `buffer` that belongs to it.
-    #[inline(always)]
-    fn hand_in<I, B, R>(
-        &self,
-        input: I,
-        buffer: impl FnOnce(I) -> B,
-        act: impl FnOnce(&mut Engine, &mut T, &mut Wired, I) -> Result<R, Rejected<B>>,
-    ) -> Result<R, Rejected<B>> {
-        let mut guard = self.state.lock();
-        let Some(state) = guard.as_mut() else {
-            return Err(Rejected { error: NOT_ENABLED, buffer: buffer(input) });
-        };
-        let State { engine, transport, wired: Some(wired), .. } = state else {
-            return Err(Rejected { error: NOT_ENABLED, buffer: buffer(input) });
-        };
-        let done = act(engine, transport, wired, input);
-        if state.is_armed {
-            state.keep_watch();
-        }
-        done
+    fn in_use(&self) -> Use<'_, T> {
+        Use(self.state.lock())
     }
 
     #[inline(always)]
@@ -247,20 +285,23 @@ impl<T: Transport> Pump<T> {
         post: &ReceivePost,
         destination: impl Into<Destination>,
     ) -> Result<(), Rejected<Destination>> {
-        self.hand_in(destination, Into::into, |engine, _, wired, destination| {
-            let criteria = match wired.criteria(post, engine) {
-                Ok(criteria) => criteria,
-                Err(error) => return Err(Rejected { error, buffer: destination.into() }),
-            };
-            let request = ReceiveRequest {
-                criteria,
-                destination: destination.into(),
-                tagged: post.tagged.is_some(),
-                context: post.context,
-                signalled: post.signalled,
-            };
-            engine.post_receive(request, &mut wired.queues())
-        })
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = match endpoint.enabled() {
+            Ok(parts) => parts,
+            Err(error) => return Err(Rejected { error, buffer: destination.into() }),
+        };
+        let criteria = match wired.criteria(post, engine) {
+            Ok(criteria) => criteria,
+            Err(error) => return Err(Rejected { error, buffer: destination.into() }),
+        };
+        let request = ReceiveRequest {
+            criteria,
+            destination: destination.into(),
+            tagged: post.tagged.is_some(),
+            context: post.context,
+            signalled: post.signalled,
+        };
+        engine.post_receive(request, &mut wired.queues())
     }
 }
 
@@ -280,23 +321,22 @@ impl<T: Transport> Drive for Pump<T> {
     }
 
     fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>> {
-        self.hand_in(
-            post,
-            |post| post.source,
-            |engine, transport, wired, post| {
-                let SendPost { to, source, tag, data, context, level, signalled, inject, fence, more } = post;
-                let to = match wired.targets.peer(to, &wired.wiring.av, engine) {
-                    Ok(to) => to,
-                    Err(error) => return Err(Rejected { error, buffer: source }),
-                };
-                let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
-                engine.post_send(request, transport, &mut wired.queues())?;
-                if !more {
-                    transport.flush();
-                }
-                Ok(())
-            },
-        )
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = match endpoint.enabled() {
+            Ok(parts) => parts,
+            Err(error) => return Err(Rejected { error, buffer: post.source }),
+        };
+        let SendPost { to, source, tag, data, context, level, signalled, inject, fence, more } = post;
+        let to = match wired.targets.peer(to, &wired.wiring.av, engine) {
+            Ok(to) => to,
+            Err(error) => return Err(Rejected { error, buffer: source }),
+        };
+        let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
+        engine.post_send(request, transport, &mut wired.queues())?;
+        if !more {
+            transport.flush();
+        }
+        Ok(())
     }
 
     fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Rejected<Destination>> {
@@ -313,29 +353,27 @@ impl<T: Transport> Drive for Pump<T> {
         destination: Destination,
         min_free_bytes: usize,
     ) -> Result<(), Rejected<Destination>> {
-        self.hand_in(
-            destination,
-            |destination| destination,
-            |engine, _, wired, destination| {
-                let criteria = match wired.criteria(&post, engine) {
-                    Ok(criteria) => criteria,
-                    Err(error) => return Err(Rejected { error, buffer: destination }),
-                };
-                let ReceivePost { tagged, context, signalled, .. } = post;
-                let tagged = tagged.is_some();
-                let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
-                engine.post_multi_receive(request, min_free_bytes, &mut wired.queues())
-            },
-        )
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = match endpoint.enabled() {
+            Ok(parts) => parts,
+            Err(error) => return Err(Rejected { error, buffer: destination }),
+        };
+        let criteria = match wired.criteria(&post, engine) {
+            Ok(criteria) => criteria,
+            Err(error) => return Err(Rejected { error, buffer: destination }),
+        };
+        let ReceivePost { tagged, context, signalled, .. } = post;
+        let request = ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled };
+        engine.post_multi_receive(request, min_free_bytes, &mut wired.queues())
     }
 
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error> {
-        self.with(|engine, _, wired| {
-            let criteria = wired.criteria(&post, engine)?;
-            let ReceivePost { tagged, context, .. } = post;
-            let request = PeekRequest { tagged: tagged.is_some(), criteria, context, then };
-            engine.peek(request, &mut wired.queues())
-        })
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = endpoint.enabled()?;
+        let criteria = wired.criteria(&post, engine)?;
+        let ReceivePost { tagged, context, .. } = post;
+        let request = PeekRequest { tagged: tagged.is_some(), criteria, context, then };
+        engine.peek(request, &mut wired.queues())
     }
 
     fn receive_claimed(
@@ -343,20 +381,21 @@ impl<T: Transport> Drive for Pump<T> {
         post: ReceivePost,
         destination: Destination,
     ) -> Result<(), Rejected<Destination>> {
-        self.hand_in(
-            destination,
-            |destination| destination,
-            |engine, _, wired, destination| {
-                let ReceivePost { tagged, context, signalled, .. } = post;
-                let (tagged, criteria) = (tagged.is_some(), Criteria::any());
-                let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
-                engine.receive_claimed(request, &mut wired.queues())
-            },
-        )
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = match endpoint.enabled() {
+            Ok(parts) => parts,
+            Err(error) => return Err(Rejected { error, buffer: destination }),
+        };
+        let ReceivePost { tagged, context, signalled, .. } = post;
+        let (tagged, criteria) = (tagged.is_some(), Criteria::any());
+        let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
+        engine.receive_claimed(request, &mut wired.queues())
     }
 
     fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error> {
-        self.with(|engine, _, wired| engine.discard_claimed(tagged, context, &mut wired.queues()))
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = endpoint.enabled()?;
+        engine.discard_claimed(tagged, context, &mut wired.queues())
     }
 
     fn inject(
@@ -366,18 +405,20 @@ impl<T: Transport> Drive for Pump<T> {
         data: Option<u64>,
         message: &[u8],
     ) -> Result<bool, Error> {
-        self.with(|engine, transport, wired| {
-            let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-            let is_sent = engine.inject(to, tag, data, message, transport);
-            if is_sent {
-                transport.flush();
-            }
-            Ok(is_sent)
-        })
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = endpoint.enabled()?;
+        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+        let is_sent = engine.inject(to, tag, data, message, transport);
+        if is_sent {
+            transport.flush();
+        }
+        Ok(is_sent)
     }
 
     fn cancel(&self, context: u64) -> Result<(), Error> {
-        self.with(|engine, _, wired| engine.cancel(context, &mut wired.queues()))
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = endpoint.enabled()?;
+        engine.cancel(context, &mut wired.queues())
     }
 
     fn progress(&self, reader: &mut Reader<'_>) {
@@ -391,16 +432,48 @@ impl<T: Transport> Drive for Pump<T> {
         engine.transmit(transport, &mut queues);
         transport.flush();
         drop(queues);
+        state.polls = state.polls.wrapping_add(1);
         if state.is_armed {
-            state.keep_watch();
+            state.keep_watch_or_stand_down();
         }
     }
 
     fn arm(&self) -> Armed {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return AT_REST };
+        if let Some(Wired { wiring: Wiring { progress_doorbell: Some(doorbell), .. }, .. }) = &state.wired {
+            state.polls = 0;
+            if !state.is_armed {
+                doorbell.ring();
+            }
+            return AT_REST;
+        }
         state.is_armed = true;
         state.come_to_rest()
+    }
+
+    fn watch(&self) -> Watched {
+        let mut guard = self.state.lock();
+        let Some(state) = guard.as_mut() else { return Watched::Resting(AT_REST) };
+        let State { engine, transport, wired: Some(wired), is_armed, polls } = state else {
+            return Watched::Resting(AT_REST);
+        };
+        *is_armed = false;
+        if mem::take(polls) > CHANCE_POLLS_MAX {
+            return Watched::Polled;
+        }
+        let mut queues = Aside(wired.queues());
+        engine.deliver_held(&mut queues);
+        let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
+        engine.transmit(transport, &mut queues);
+        transport.flush();
+        drop(queues);
+        if received > 0 || engine.wants_pass() {
+            return Watched::Moving;
+        }
+        let armed = transport.arm();
+        *is_armed = armed != Armed::Ready;
+        Watched::Resting(armed)
     }
 
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>)) {
@@ -452,3 +525,6 @@ impl Patience {
 }
 
 const NOT_ENABLED: Error = Error::Misuse(Misuse::State("the endpoint is not enabled"));
+
+#[cfg(test)]
+mod tests;

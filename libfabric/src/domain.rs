@@ -1,7 +1,7 @@
 //! `fi_domain(3)`.
 
-use homespun::info::Version;
-use homespun::{Domain, Errno};
+use homespun::info::{Info, Progress, Threading, Version};
+use homespun::{Domain, Errno, Error, Fabric};
 use libc::{c_int, c_void};
 
 use crate::abi::FI_CLASS_DOMAIN;
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn open_domain(
         let info = unsafe { read(info, Extent::Application { api_version })? };
         let front = FidDomain { fid: object::fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &MR_OPS };
         let state = DomainState {
-            domain: fabric.fabric.domain(&info)?,
+            domain: open(&fabric.fabric, &info)?,
             api_version,
             in_use: InUse::default(),
             _fabric: fabric.in_use.lease(),
@@ -96,6 +96,18 @@ pub(crate) unsafe extern "C" fn open_domain(
         unsafe { domain.write(opened) };
         Ok(0)
     })
+}
+
+/// Opens a domain with no more locks than its application needs.
+fn open(fabric: &Fabric, info: &Info) -> Result<Domain, Error> {
+    let is_serialised = info.domain.threading == Some(Threading::Domain);
+    if is_serialised && info.domain.data_progress != Some(Progress::Auto) {
+        // SAFETY: whoever opens a domain with `FI_THREAD_DOMAIN` serialises all access to what is opened from it
+        // (`fi_domain(3)`); it is answered only to those who ask for it. The plugin itself has no threads.
+        unsafe { fabric.domain_unsynchronised(info) }
+    } else {
+        fabric.domain(info)
+    }
 }
 
 unsafe extern "C" fn close(domain: *mut Fid) -> c_int {

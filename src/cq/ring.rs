@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::{Completion, CompletionError};
+use super::{Completion, CompletionError, Shared};
 use crate::av::FabricAddress;
-use crate::doorbell::Doorbell;
 use crate::lock::LockGuard;
 
 /// How many entries a read takes under one lock.
@@ -35,10 +34,8 @@ pub(super) enum Entry {
 /// A ring that is locked.
 pub(crate) struct RingGuard<'a> {
     ring: LockGuard<'a, Ring>,
-    /// Where it says [`Ring::unread`] when it is unlocked.
-    unread: &'a AtomicUsize,
-    /// What it rings when it leaves entries behind.
-    doorbell: Option<&'a Doorbell>,
+    /// Where it says [`Ring::unread`] when it is unlocked, and whose doorbell it rings when it leaves entries behind.
+    cq: &'a Shared,
 }
 
 impl Ring {
@@ -124,12 +121,8 @@ impl Ring {
 
 impl<'a> RingGuard<'a> {
     #[inline]
-    pub(super) fn new(
-        ring: LockGuard<'a, Ring>,
-        unread: &'a AtomicUsize,
-        doorbell: Option<&'a Doorbell>,
-    ) -> RingGuard<'a> {
-        RingGuard { ring, unread, doorbell }
+    pub(super) fn new(ring: LockGuard<'a, Ring>, cq: &'a Shared) -> RingGuard<'a> {
+        RingGuard { ring, cq }
     }
 }
 
@@ -153,9 +146,9 @@ impl Drop for RingGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         let unread = self.ring.unread();
-        self.unread.store(unread, Ordering::Release);
+        self.cq.unread.store(unread, Ordering::Release);
         if unread > 0
-            && let Some(doorbell) = self.doorbell
+            && let Some(doorbell) = self.cq.doorbell()
         {
             doorbell.ring();
         }

@@ -11,7 +11,8 @@ const DEPTH_ENTRIES: usize = 3;
 
 fn open(resource_mgmt: ResourceManagement) -> CompletionQueue {
     let attr = CqAttr { size_entries: DEPTH_ENTRIES, ..CqAttr::default() };
-    CompletionQueue::open(&attr, DomainId::unused(), resource_mgmt).expect("a queue of this size")
+    CompletionQueue::open(&attr, DomainId::unused(), resource_mgmt, Locking::Taken)
+        .expect("a queue of this size")
 }
 
 fn completion(context: u64) -> Completion {
@@ -92,7 +93,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn open_to_wait(wait: WaitObject) -> CompletionQueue {
     let attr = CqAttr { size_entries: DEPTH_ENTRIES, wait, ..CqAttr::default() };
-    CompletionQueue::open(&attr, DomainId::unused(), ResourceManagement::Enabled).expect("a queue")
+    CompletionQueue::open(&attr, DomainId::unused(), ResourceManagement::Enabled, Locking::Taken)
+        .expect("a queue")
 }
 
 #[test]

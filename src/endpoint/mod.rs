@@ -25,6 +25,7 @@ use crate::av::{AddressVector, FabricAddress};
 use crate::cq::CompletionQueue;
 use crate::domain;
 use crate::info::Info;
+use crate::progress_thread::ProgressThread;
 use crate::pump::{Drive, Wiring};
 
 /// What a send may be flagged with by default.
@@ -52,7 +53,8 @@ const RECEIVE_KINDS: OpFlags = ARRIVED_FLAGS.union(OpFlags::MULTI_RECV);
 /// Sends and receives messages: a reliable, unconnected endpoint (`FI_EP_RDM`).
 ///
 /// An endpoint is opened from an [`Info`], bound to completion queues and an address vector, enabled, and then posts
-/// operations, whose completions its queues report. Its progress is manual: see [`CompletionQueue`].
+/// operations, whose completions its queues report. What moves them on is up to its domain: reads of those queues
+/// ([`CompletionQueue`]), or also a thread ([`Progress`](crate::info::Progress)).
 ///
 /// A handle may be cloned and used from any thread. When the last one is dropped the endpoint is closed: what it has
 /// accepted for sending still goes out, within [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are
@@ -244,6 +246,7 @@ impl Endpoint {
     ///
     /// [`Misuse::NoAddressVector`] and [`Misuse::NoCompletionQueue`] when something is not bound that the endpoint's
     /// capabilities need; [`Misuse::State`] if it is enabled already; and as [`name`](Self::name).
+    /// [`Error::System`] also where a queue cannot be woken, or no thread be started, for want of descriptors or memory.
     pub fn enable(&self) -> Result<(), Error> {
         let setup = self.setup()?;
         let caps = self.shared.info.caps;
@@ -255,15 +258,20 @@ impl Endpoint {
             return Err(Misuse::NoCompletionQueue("receive").into());
         }
         let pump = self.shared.open_pump(&setup)?;
+        let progress_thread = self.shared.domain.progress_thread();
         pump.enable(Wiring {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
             receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
             wants_source: caps.contains(Caps::SOURCE),
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
+            progress_doorbell: progress_thread.map(ProgressThread::start).transpose()?,
         })?;
         for cq in setup.bound_cqs() {
-            cq.shared().join(pump)?;
+            cq.shared().join(pump, progress_thread.is_none())?;
+        }
+        if let Some(progress_thread) = progress_thread {
+            progress_thread.watch(pump)?;
         }
         let Setup { selective_transmit, selective_receive, .. } = *setup;
         self.shared.enabled.get_or_init(|| Enabled { selective_transmit, selective_receive });
@@ -317,6 +325,12 @@ impl Endpoint {
     /// [`Misuse::NotFound`] if there is none; the operation, if there was one, completes by itself.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
         self.shared.driven()?.0.cancel(context)
+    }
+
+    /// Keeps everybody from the lock that setting an endpoint up takes.
+    #[cfg(test)]
+    pub(crate) fn hold_setup(&self) -> impl Sized + '_ {
+        self.shared.setup.lock()
     }
 
     fn setup(&self) -> Result<parking_lot::MutexGuard<'_, Setup>, Error> {
@@ -391,6 +405,9 @@ impl Drop for Shared {
         if let Some(pump) = self.pump.get() {
             for cq in setup.bound_cqs() {
                 cq.shared().leave(pump);
+            }
+            if let Some(progress_thread) = self.domain.progress_thread() {
+                progress_thread.unwatch(pump);
             }
             pump.close(self.domain.close_linger());
         }

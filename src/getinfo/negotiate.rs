@@ -245,8 +245,10 @@ fn ep(asked: &EpAttr, tx: &TxAttr, rx: &RxAttr, provider: &ProviderAttr) -> Resu
 
 fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Misuse> {
     let reach = reach(provider);
-    require(asked.control_progress != Some(Progress::Auto), "automatic control progress")?;
-    require(asked.data_progress != Some(Progress::Auto), "automatic data progress")?;
+    require(
+        asked.data_progress != Some(Progress::ControlUnified),
+        "data progress of a kind that control has",
+    )?;
     require(asked.mr_key_size_bytes <= MR_KEY_BYTES, "longer memory keys")?;
     require(asked.cq_data_size_bytes <= CQ_DATA_BYTES, "more remote completion data")?;
     require(asked.cq_cnt <= CQ_COUNT, "more completion queues")?;
@@ -262,8 +264,8 @@ fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Mis
     Ok(DomainAttr {
         name: Some(provider.domain.clone()),
         threading: Some(asked.threading.unwrap_or(Threading::Safe)),
-        control_progress: Some(Progress::Manual),
-        data_progress: Some(Progress::Manual),
+        control_progress: Some(asked.control_progress.unwrap_or(Progress::Manual)),
+        data_progress: Some(asked.data_progress.unwrap_or(Progress::Manual)),
         resource_mgmt: Some(asked.resource_mgmt.unwrap_or(ResourceManagement::Enabled)),
         // Unspecified stays so, which says that both kinds are there: neither is better than the other.
         av_type: asked.av_type,

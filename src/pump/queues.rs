@@ -161,6 +161,24 @@ impl Sink for Queues<'_, '_> {
     }
 }
 
+/// The queues, for what is done on nobody's behalf. It is a type of its own so that the compiler makes copies of the engine
+/// and the transport for it, and those on whose speed readers depend stay in one piece.
+pub(super) struct Aside<'a>(pub(super) Queues<'a, 'static>);
+
+impl Sink for Aside<'_> {
+    fn complete(
+        &mut self,
+        completion: completion::Completion,
+        peers: &Peers,
+    ) -> Result<(), completion::Completion> {
+        self.0.complete(completion, peers)
+    }
+
+    fn fail(&mut self, failure: completion::Failure, peers: &Peers) -> Result<(), completion::Failure> {
+        self.0.fail(failure, peers)
+    }
+}
+
 /// The sink of an endpoint that is being closed: its operations end unheard.
 pub(super) struct Nobody;
 

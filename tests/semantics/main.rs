@@ -2,7 +2,7 @@
 //!
 //! Each test is a function of a [`Net`]; it is written once and listed once, below. "In turns" one thread drives all
 //! endpoints; "in threads" each endpoint is also driven by a thread of its own all the time; "across processes" each
-//! endpoint lives in a process of its own, which drives it.
+//! endpoint lives in a process of its own, which drives it; "by itself" the library drives what nobody reads.
 
 mod bounds;
 mod calls;
@@ -62,8 +62,7 @@ macro_rules! tests_of_parties {
                 every_format_tells_what_it_includes
                 many_entries_are_read_at_once_and_in_order
                 a_queue_for_each_direction
-                reading_no_entries_drives_progress
-                a_queue_that_is_never_empty_drives_progress_all_the_same;
+                reading_no_entries_drives_progress;
             cq_letter:
                 every_field_of_every_kind_of_operation
                 every_field_of_looks_and_claims
@@ -108,21 +107,13 @@ macro_rules! tests_of_parties {
                 sends_that_wait_for_the_peer_keep_nothing_else_from_the_queue
                 sends_wait_for_room_in_the_queue
                 receives_wait_for_room_in_the_queue
-                the_transmit_queue_has_a_depth
-                the_receive_queue_has_a_depth
-                what_was_refused_has_had_no_effect;
+                the_receive_queue_has_a_depth;
             overrun:
                 entries_come_first_and_then_nothing_more
                 errors_are_lost_or_kept_like_successes
-                sends_have_no_places_but_still_a_depth
-                reads_drive_progress_all_the_same
                 each_direction_is_overrun_for_itself
                 a_queue_that_is_read_in_time_loses_nothing;
             levels:
-                a_small_message_is_injected_without_its_receiver
-                the_stronger_levels_wait_for_the_receiver
-                a_match_waits_for_the_receiver_too
-                the_default_level_comes_from_the_endpoint
                 a_match_may_be_the_default_level
                 of_several_levels_the_strongest_counts
                 every_level_completes_in_the_end
@@ -139,7 +130,6 @@ macro_rules! tests_of_parties {
                 a_fenced_match_waits_until_all_before_it_are_matched
                 a_fence_counts_what_is_silent_or_injected
                 a_fence_may_be_silent_or_injected_itself
-                the_weakest_fence_waits_for_the_completion_of_those_before_it
                 fences_of_every_level_end_and_keep_the_order
                 a_fence_holds_up_nothing_to_another_peer
                 what_follows_a_fence_stays_behind_it
@@ -185,17 +175,8 @@ macro_rules! tests_of_parties {
                 many_messages_may_be_the_default
                 what_a_buffer_cannot_be;
             credit:
-                a_flood_waits_with_its_sender
-                a_flood_goes_on_as_it_is_received
-                nobody_else_is_held_up_by_a_flood
-                messages_that_no_budget_holds_arrive_when_they_are_received
                 many_long_messages_wait_for_a_small_budget
-                a_message_that_waits_for_credit_is_taken_back
-                a_sender_that_closes_waits_for_credit
-                messages_that_wait_for_credit_end_when_the_receiver_does
-                what_is_discarded_makes_room
-                two_floods_meet
-                a_flood_to_oneself_waits_as_well;
+                what_is_discarded_makes_room;
             selective:
                 success_is_silent_unless_asked_for
                 a_level_is_no_request_for_a_completion
@@ -206,7 +187,6 @@ macro_rules! tests_of_parties {
             failures:
                 nobody_listens
                 somebody_listens_later
-                the_peer_closes
                 unreachable_injections_are_reported
                 a_closed_peer_is_found_again_at_its_address;
             restart:
@@ -239,6 +219,42 @@ macro_rules! tests_of_parties {
             threads:
                 two_threads_play_ping_pong
                 two_threads_flood_each_other;
+        }
+    };
+}
+
+/// The tests that need a party which makes no progress for a while, or count on it that whatever happens has happened when
+/// everybody was driven some times.
+macro_rules! tests_of_sleepers {
+    ($net:expr) => {
+        tests! { $net;
+            entries:
+                a_queue_that_is_never_empty_drives_progress_all_the_same;
+            bounds:
+                the_transmit_queue_has_a_depth
+                what_was_refused_has_had_no_effect;
+            overrun:
+                sends_have_no_places_but_still_a_depth
+                reads_drive_progress_all_the_same;
+            levels:
+                a_small_message_is_injected_without_its_receiver
+                a_match_waits_for_the_receiver_too
+                the_default_level_comes_from_the_endpoint
+                the_stronger_levels_wait_for_the_receiver;
+            fence:
+                the_weakest_fence_waits_for_the_completion_of_those_before_it;
+            credit:
+                a_flood_waits_with_its_sender
+                a_flood_goes_on_as_it_is_received
+                nobody_else_is_held_up_by_a_flood
+                messages_that_no_budget_holds_arrive_when_they_are_received
+                a_message_that_waits_for_credit_is_taken_back
+                a_sender_that_closes_waits_for_credit
+                two_floods_meet
+                a_flood_to_oneself_waits_as_well
+                messages_that_wait_for_credit_end_when_the_receiver_does;
+            failures:
+                the_peer_closes;
         }
     };
 }
@@ -330,6 +346,9 @@ macro_rules! all_tests_over {
             mod parties {
                 tests_of_parties! { $net }
             }
+            mod sleepers {
+                tests_of_sleepers! { $net }
+            }
             mod objects {
                 tests_of_objects! { $net }
             }
@@ -359,19 +378,53 @@ mod in_threads {
     }
 }
 
+/// With automatic progress, where nobody sleeps. The formats of addresses make no difference to it, and the backend is one
+/// that has to be polled.
+mod by_itself {
+    mod backend {
+        tests_of_parties! { crate::backend(crate::Turns::Nobody) }
+    }
+    mod tcp4 {
+        tests_of_parties! { crate::tcp4(crate::Turns::Nobody) }
+    }
+    mod shm4 {
+        tests_of_parties! { crate::shm4(crate::Turns::Nobody) }
+    }
+}
+
 /// The loopback is a network inside one process, and so is the example of a backend.
 mod across_processes {
     mod tcp4 {
-        tests_of_parties! { crate::tcp4(crate::Turns::Processes) }
+        mod parties {
+            tests_of_parties! { crate::tcp4(crate::Turns::Processes) }
+        }
+        mod sleepers {
+            tests_of_sleepers! { crate::tcp4(crate::Turns::Processes) }
+        }
     }
     mod tcp6 {
-        tests_of_parties! { crate::tcp6(crate::Turns::Processes) }
+        mod parties {
+            tests_of_parties! { crate::tcp6(crate::Turns::Processes) }
+        }
+        mod sleepers {
+            tests_of_sleepers! { crate::tcp6(crate::Turns::Processes) }
+        }
     }
     mod shm4 {
-        tests_of_parties! { crate::shm4(crate::Turns::Processes) }
+        mod parties {
+            tests_of_parties! { crate::shm4(crate::Turns::Processes) }
+        }
+        mod sleepers {
+            tests_of_sleepers! { crate::shm4(crate::Turns::Processes) }
+        }
     }
     mod shm6 {
-        tests_of_parties! { crate::shm6(crate::Turns::Processes) }
+        mod parties {
+            tests_of_parties! { crate::shm6(crate::Turns::Processes) }
+        }
+        mod sleepers {
+            tests_of_sleepers! { crate::shm6(crate::Turns::Processes) }
+        }
     }
 }
 

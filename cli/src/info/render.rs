@@ -274,6 +274,7 @@ fn progress(progress: Progress) -> &'static str {
     match progress {
         Progress::Auto => "automatic",
         Progress::Manual => "manual: an application's calls drive it",
+        Progress::ControlUnified => "manual: an application's calls drive it, one at a time",
     }
 }
 

@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use homespun::info::{Progress, Threading};
 use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain};
 use homespun_fi::abi::endpoint::FidEp;
 use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCq, FidEq};
@@ -319,6 +320,27 @@ impl Node {
     /// An endpoint whose completion queue is opened with these attributes.
     pub(crate) fn with_queue(cq_attr: &mut FiCqAttr) -> Node {
         Node::of(&Plugin::get().loopback(), API_VERSION, cq_attr).enabled()
+    }
+
+    /// An endpoint in a domain of this threading (`FI_THREAD_*`) and data progress (`FI_PROGRESS_*`), which hints ask for.
+    pub(crate) fn in_domain(threading: Threading, data_progress: Progress) -> Node {
+        const FI_SOURCE: u64 = 1 << 57;
+        let asked = (threading.raw(), data_progress.raw());
+        let hints = Plugin::get().loopback();
+        // SAFETY: answers have all their attributes, and nobody else uses these.
+        unsafe {
+            let attr = hints.first().domain_attr;
+            ((*attr).threading, (*attr).data_progress) = asked;
+        }
+        let infos = Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, hints.as_ptr());
+        let infos = infos.expect("what was asked for");
+        // SAFETY: as above.
+        let answered = unsafe {
+            let attr = infos.first().domain_attr;
+            ((*attr).threading, (*attr).data_progress)
+        };
+        assert_eq!(answered, asked);
+        Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
     }
 
     /// Binds what an endpoint needs, and enables it.

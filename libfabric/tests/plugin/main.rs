@@ -9,6 +9,7 @@ mod multi_receive;
 mod objects;
 mod overrun;
 mod peek;
+mod progress;
 mod sources;
 mod vtables;
 mod waiting;
@@ -21,7 +22,15 @@ use std::process::Command;
 fn messages_over_shared_memory_are_the_same() {
     let mut tests = Command::new(env::current_exe().expect("this test's path"));
     tests
-        .args(["messages::", "multi_receive::", "overrun::", "peek::", "sources::", "waiting::"])
+        .args([
+            "messages::",
+            "multi_receive::",
+            "overrun::",
+            "peek::",
+            "progress::",
+            "sources::",
+            "waiting::",
+        ])
         .env("FI_HOMESPUN_DOMAIN", "shm");
     let output = tests.output().expect("this test's program runs");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -125,8 +125,7 @@ fn every_refusal_says_why() {
         (|h| h.ep.rx_ctx_cnt = SHARED_CONTEXT, "contexts shared"),
         (|h| h.ep.auth_key = vec![1], "authorization keys"),
         (|h| h.domain.auth_key = vec![1], "authorization keys"),
-        (|h| h.domain.control_progress = Some(Progress::Auto), "automatic control progress"),
-        (|h| h.domain.data_progress = Some(Progress::Auto), "automatic data progress"),
+        (|h| h.domain.data_progress = Some(Progress::ControlUnified), "data progress"),
         (|h| h.domain.mr_key_size_bytes = 9, "memory keys"),
         (|h| h.domain.cq_data_size_bytes = 9, "remote completion data"),
         (|h| h.domain.cq_cnt = CQ_COUNT + 1, "more completion queues"),
@@ -199,6 +198,24 @@ fn what_can_be_met_is_granted() {
             "manual progress",
             |h| h.domain.data_progress = Some(Progress::Manual),
             |i| i.domain.data_progress == Some(Progress::Manual),
+        ),
+        (
+            "automatic progress",
+            |h| h.domain.data_progress = Some(Progress::Auto),
+            |i| i.domain.data_progress == Some(Progress::Auto),
+        ),
+        (
+            "automatic control",
+            |h| h.domain.control_progress = Some(Progress::Auto),
+            |i| {
+                [i.domain.control_progress, i.domain.data_progress]
+                    == [Some(Progress::Auto), Some(Progress::Manual)]
+            },
+        ),
+        (
+            "unified control",
+            |h| h.domain.control_progress = Some(Progress::ControlUnified),
+            |i| i.domain.control_progress == Some(Progress::ControlUnified),
         ),
         (
             "no resource management",

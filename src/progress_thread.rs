@@ -1,0 +1,256 @@
+//! Automatic progress: a thread that moves the endpoints of a domain on while the application does not.
+//!
+//! It sleeps in `epoll(7)` until a transport has something to do, and takes no processor time before that. An application
+//! that polls is faster than any thread could be, and the two would only be in each other's way: rings of shared memory
+//! that a sleeper has armed cost the peer a system call a message. So the thread stands down at an endpoint that is polled,
+//! and looks now and then whether it still is. [`Watched`](crate::pump::Watched) says what it finds at an endpoint.
+//!
+//! Each round takes these steps, in this order, and whatever happens meanwhile is found by a later one or ends the sleep:
+//!
+//! 1. arm the doorbell: from now on whoever leaves an endpoint with something to do, or changes what there is to watch,
+//!    rings it;
+//! 2. go through the endpoints: make a pass, and arm the transport if the pass has found nothing;
+//! 3. sleep, unless there was something to do.
+
+use std::mem::{self, MaybeUninit};
+use std::os::fd::OwnedFd;
+use std::process;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use homespun_engine::errno::Errno;
+use homespun_engine::error::Error;
+use homespun_engine::transport::Armed;
+use parking_lot::Mutex;
+use rustix::event::epoll::{self, EventFlags};
+
+use crate::doorbell::{Doorbell, system};
+use crate::pump::{Drive, Watched};
+
+/// How soon the thread looks again at what it is not woken for: an endpoint that the application polls, or one whose
+/// transport has to be polled.
+const NAP_MS: u64 = 1;
+
+/// How many events are taken from the kernel at once. Nobody looks at them: each of them is a reason to go round.
+const EVENTS_MAX: usize = 8;
+
+/// The progress thread of a domain, which begins with the first endpoint.
+#[derive(Default)]
+pub(crate) struct ProgressThread {
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+    /// The process that it runs in: a forked child has this structure, and no thread.
+    process: u32,
+}
+
+/// What the thread and the application's threads have in common.
+struct Shared {
+    doorbell: Arc<Doorbell>,
+    /// What the thread sleeps on: the doorbell, and the descriptors of the transports.
+    epoll: OwnedFd,
+    endpoints: Mutex<Vec<Arc<Endpoint>>>,
+    is_ending: AtomicBool,
+}
+
+/// An endpoint that the thread watches.
+struct Endpoint {
+    drive: Arc<dyn Drive>,
+    /// Whether its transport has a descriptor.
+    can_wake: bool,
+    /// Whether its descriptor wakes nobody for now, since the application polls. Of concern to the thread alone.
+    is_muted: AtomicBool,
+}
+
+impl ProgressThread {
+    /// Starts the thread if there is none yet, and says what wakes it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    pub(crate) fn start(&self) -> Result<Arc<Doorbell>, Error> {
+        let mut running = self.running.lock();
+        if let Some(parents) = running.take_if(|running| !running.is_here()) {
+            parents.forget();
+        }
+        let running = match &mut *running {
+            Some(running) => running,
+            none => none.insert(Running::start()?),
+        };
+        Ok(running.shared.doorbell.clone())
+    }
+
+    /// Moves this endpoint on from now on. It must be enabled, with the doorbell that [`start`](Self::start) has given.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: ENOMEM, ENOSPC.
+    pub(crate) fn watch(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
+        match &*self.running.lock() {
+            Some(running) => running.shared.watch(drive),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets go of an endpoint, which must be closed next.
+    pub(crate) fn unwatch(&self, drive: &Arc<dyn Drive>) {
+        // What a forked child has of its parent's thread is the parent's to change.
+        if let Some(running) = self.running.lock().as_ref().filter(|running| running.is_here()) {
+            running.shared.unwatch(drive);
+        }
+    }
+}
+
+impl Drop for ProgressThread {
+    /// Ends the thread, and waits for that.
+    fn drop(&mut self) {
+        let Some(running) = self.running.get_mut().take() else { return };
+        if !running.is_here() {
+            return running.forget();
+        }
+        running.shared.is_ending.store(true, Ordering::SeqCst);
+        running.shared.doorbell.ring();
+        // It may itself have dropped the last handle of the domain, in a buffer that a completion owned. Then it ends when
+        // it gets back from there.
+        if running.thread.thread().id() != thread::current().id() && running.thread.join().is_err() {
+            tracing::error!("internal error: the progress thread has panicked");
+        }
+    }
+}
+
+impl Running {
+    fn start() -> Result<Running, Error> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| system("making an epoll descriptor", error))?;
+        let doorbell = Arc::new(Doorbell::new()?);
+        epoll::add(&epoll, &*doorbell, epoll::EventData::new_u64(0), EventFlags::IN)
+            .map_err(|error| system("watching a descriptor", error))?;
+        let shared = Arc::new(Shared {
+            doorbell,
+            epoll,
+            endpoints: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+        });
+        let threads = shared.clone();
+        let spawned =
+            without_signals(|| thread::Builder::new().name("homespun".into()).spawn(move || threads.run()));
+        let thread = spawned.map_err(|error| Error::System {
+            call: "starting a thread",
+            errno: error.raw_os_error().map_or(Errno::EAGAIN, Errno::new),
+        })?;
+        Ok(Running { shared, thread, process: process::id() })
+    }
+
+    fn is_here(&self) -> bool {
+        self.process == process::id()
+    }
+
+    /// In a forked child: there is no thread to wait for, and its descriptors are those of the parent's.
+    fn forget(self) {
+        mem::forget(self);
+    }
+}
+
+impl Shared {
+    fn watch(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
+        let mut added = None;
+        drive.with_wake_fd(&mut |fd| {
+            added = Some(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), EventFlags::IN));
+        });
+        let can_wake = added.transpose().map_err(|error| system("watching a descriptor", error))?.is_some();
+        let endpoint = Endpoint { drive: drive.clone(), can_wake, is_muted: AtomicBool::new(false) };
+        self.endpoints.lock().push(Arc::new(endpoint));
+        self.doorbell.ring();
+        Ok(())
+    }
+
+    fn unwatch(&self, drive: &Arc<dyn Drive>) {
+        self.endpoints.lock().retain(|endpoint| !Arc::ptr_eq(&endpoint.drive, drive));
+        // Closing the descriptor would do, were it not for copies in forked children.
+        drive.with_wake_fd(&mut |fd| {
+            let _ = epoll::delete(&self.epoll, fd);
+        });
+    }
+
+    /// What the thread does.
+    fn run(&self) {
+        // The list is not locked during a pass, which may drop buffers of the application's that do whatever they like.
+        let mut endpoints = Vec::new();
+        loop {
+            self.doorbell.arm();
+            if self.is_ending.load(Ordering::SeqCst) {
+                return;
+            }
+            endpoints.extend(self.endpoints.lock().iter().cloned());
+            let pauses = endpoints.drain(..).map(|endpoint: Arc<Endpoint>| endpoint.move_on(&self.epoll));
+            // The first that sees no reason to sleep does not keep the others from their pass.
+            let pause = pauses.fold(None, |one, other| [one, other].into_iter().flatten().min());
+            if pause != Some(Duration::ZERO) {
+                self.sleep(pause);
+            }
+        }
+    }
+
+    fn sleep(&self, at_most: Option<Duration>) {
+        let mut space = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];
+        let at_most = at_most.and_then(|time| time.try_into().ok());
+        // A signal of the system ends it early, which does no harm.
+        let _ = epoll::wait(&self.epoll, &mut space, at_most.as_ref());
+    }
+}
+
+impl Endpoint {
+    /// Does what there is to do, and says how long the endpoint can be left alone; for ever, if nothing is said.
+    fn move_on(&self, epoll: &OwnedFd) -> Option<Duration> {
+        let found = self.drive.watch();
+        if let Watched::Polled | Watched::Resting(_) = found {
+            self.mute(epoll, found == Watched::Polled);
+        }
+        match found {
+            Watched::Polled => Some(NAP),
+            Watched::Resting(Armed::Asleep { look_again_after }) => look_again_after,
+            // Nobody would say when there is something to do.
+            Watched::Resting(Armed::Ready) if !self.can_wake => Some(NAP),
+            Watched::Resting(Armed::Ready) | Watched::Moving => Some(Duration::ZERO),
+        }
+    }
+
+    /// Has the transport's descriptor wake the thread or not: one that nobody has armed may be readable for ever.
+    fn mute(&self, epoll: &OwnedFd, is_muted: bool) {
+        if !self.can_wake || self.is_muted.load(Ordering::Relaxed) == is_muted {
+            return;
+        }
+        self.is_muted.store(is_muted, Ordering::Relaxed);
+        let flags = if is_muted { EventFlags::empty() } else { EventFlags::IN };
+        self.drive.with_wake_fd(&mut |fd| {
+            // It fails where the endpoint is watched no longer.
+            let _ = epoll::modify(epoll, fd, epoll::EventData::new_u64(0), flags);
+        });
+    }
+}
+
+const NAP: Duration = Duration::from_millis(NAP_MS);
+
+/// Does something with all signals blocked. A thread that begins meanwhile never runs the application's handlers, which
+/// may count on the thread that they interrupt.
+fn without_signals<R>(act: impl FnOnce() -> R) -> R {
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: both sets are memory of this function, and the first is filled in by the first call.
+    let is_blocked = unsafe {
+        let mut all = MaybeUninit::uninit();
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
+    };
+    let done = act();
+    if is_blocked {
+        // SAFETY: the call that has succeeded has written it.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    }
+    done
+}

@@ -1,0 +1,150 @@
+//! When the progress thread stands down, and when it takes over: with a thread that is played by the test.
+
+use bytes::{Bytes, BytesMut};
+use homespun_engine::flags::InfoFlags;
+use homespun_shm::ShmProvider;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::*;
+use crate::cq::{CompletionQueue, CqAttr};
+use crate::domain::DomainId;
+use crate::fabric::{Fabric, OpenPump};
+use crate::info::ResourceManagement;
+use crate::{AddressFormat, AvAttr};
+
+/// How long a message may take before the test fails. Nothing is concluded from how soon it arrives.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An endpoint over shared memory, its queue, and what wakes the thread that is not there.
+struct Alone {
+    pump: Arc<dyn Drive>,
+    cq: CompletionQueue,
+    av: AddressVector,
+    doorbell: Arc<Doorbell>,
+}
+
+impl Alone {
+    fn new() -> Alone {
+        let info =
+            Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None).expect("an address");
+        let bind = info[0].src_addr.expect("a source was asked for");
+        let domain = DomainId::unused();
+        let av =
+            AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, domain).expect("a vector");
+        let cq =
+            CompletionQueue::open(&CqAttr::default(), domain, ResourceManagement::Enabled, Locking::Taken);
+        let cq = cq.expect("a queue");
+        let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
+        let pump = OpenPump::open_pump(&ShmProvider::new(), bind, Config::default(), Locking::Taken);
+        let pump = pump.expect("an endpoint");
+        let wiring = Wiring {
+            av: av.clone(),
+            transmit_cq: Some(cq.shared().clone()),
+            receive_cq: Some(cq.shared().clone()),
+            wants_source: true,
+            reports_unknown_sources: false,
+            progress_doorbell: Some(doorbell.clone()),
+        };
+        pump.enable(wiring).expect("it is enabled for the first time");
+        cq.shared().join(&pump, false).expect("nothing to watch");
+        Alone { pump, cq, av, doorbell }
+    }
+
+    /// A round of the thread. Whether it would sleep after it, until it is woken.
+    fn rests(&self) -> bool {
+        self.doorbell.arm();
+        // The first look after something has happened may find that there could be more.
+        (0..3).any(|_| self.pump.watch() == Watched::Resting(AT_REST))
+    }
+
+    /// Whether what the thread would sleep on ends its sleep, now or in a moment.
+    fn is_to_wake(&self) -> bool {
+        let mut is_readable = false;
+        self.pump.with_wake_fd(&mut |fd| {
+            let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(&*self.doorbell, PollFlags::IN)];
+            let moment = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+            is_readable = poll(&mut fds, Some(&moment)).expect("descriptors that can be polled") > 0;
+        });
+        is_readable
+    }
+
+    fn is_woken(&self) -> bool {
+        !self.doorbell.is_armed()
+    }
+
+    fn poll(&self, times: u32) {
+        for _ in 0..times {
+            self.cq.progress();
+        }
+    }
+}
+
+#[test]
+fn who_polls_once_or_twice_leaves_the_thread_asleep() {
+    let alone = Alone::new();
+    assert!(alone.rests());
+    alone.poll(CHANCE_POLLS_MAX);
+    assert!(!alone.is_woken());
+}
+
+#[test]
+fn who_goes_on_polling_is_left_alone_until_they_stop() {
+    let alone = Alone::new();
+    assert!(alone.rests());
+    alone.poll(CHANCE_POLLS_MAX + 1);
+    assert!(alone.is_woken(), "the thread would stay where each poll has to arm the transport");
+    alone.doorbell.arm();
+    assert_eq!(alone.pump.watch(), Watched::Polled);
+    alone.poll(1000);
+    assert!(!alone.is_woken(), "polls wake nobody from now on");
+    assert_eq!(alone.pump.watch(), Watched::Polled);
+    assert!(alone.rests(), "nobody has polled since");
+}
+
+#[test]
+fn who_goes_to_sleep_hands_over_at_once() {
+    let alone = Alone::new();
+    alone.poll(1000);
+    alone.doorbell.arm();
+    assert_eq!(alone.pump.watch(), Watched::Polled);
+    alone.poll(1000);
+    assert_eq!(alone.pump.arm(), AT_REST);
+    assert!(alone.is_woken());
+    assert!(alone.rests());
+    // The next one finds the thread on watch.
+    assert_eq!(alone.pump.arm(), AT_REST);
+    assert!(!alone.is_woken());
+}
+
+#[test]
+fn who_posts_leaves_the_transport_on_watch_or_wakes_the_thread() {
+    let (alone, peer) = (Alone::new(), Alone::new());
+    let to = alone.av.insert(&[peer.pump.address()]).remove(0).expect("an address");
+    assert!(alone.rests() && peer.rests());
+    let receive = ReceivePost { from: None, tagged: None, context: 1, signalled: true };
+    peer.pump.post_receive(receive, Destination::owned(BytesMut::zeroed(8))).expect("room for a receive");
+    let send = SendPost {
+        to,
+        source: Source::owned(Bytes::from_static(b"hello")),
+        tag: None,
+        data: None,
+        context: 2,
+        level: Level::Delivery,
+        signalled: true,
+        inject: false,
+        fence: false,
+        more: false,
+    };
+    alone.pump.post_send(send).expect("room for a send");
+    // Nobody does anything any more but what the thread would: go round when it is woken.
+    let deadline = Instant::now() + PATIENCE;
+    while !(alone.cq.shared().has_unread() && peer.cq.shared().has_unread()) {
+        assert!(Instant::now() < deadline, "everybody sleeps, and the message has not arrived");
+        for one in [&alone, &peer] {
+            if one.is_to_wake() {
+                one.rests();
+            }
+        }
+    }
+    assert_eq!(peer.cq.read().expect("it is there").len_bytes, 5);
+}

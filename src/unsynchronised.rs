@@ -1,0 +1,205 @@
+//! Domains without locks: `FI_THREAD_DOMAIN`.
+
+use homespun_engine::error::{Error, Misuse};
+
+use crate::domain::Domain;
+use crate::fabric::Fabric;
+use crate::info::{Info, Progress, Threading};
+use crate::lock::{Locking, Serialised};
+
+impl Fabric {
+    /// Opens a domain whose endpoints and completion queues take no locks, for an application that uses them one at a time
+    /// ([`Threading::Domain`], with manual progress). It saves an atomic exchange for each post and each poll; otherwise the
+    /// domain is as [`domain`](Self::domain) opens it.
+    ///
+    /// # Errors
+    ///
+    /// As [`domain`](Self::domain); [`Misuse::Invalid`] if the info does not say [`Threading::Domain`], or asks for automatic
+    /// data progress, which is made by a thread.
+    ///
+    /// # Safety
+    ///
+    /// No two threads are at the same time inside calls on endpoints and completion queues of this domain, for as long as any
+    /// of these objects lives, whichever handles and clones the calls use; and each call *happens before* the next, as a
+    /// mutex that is held during each of them would have it. Dropping the last handle of an endpoint counts as a call on it,
+    /// formatting a completion queue by `Debug` as one on the queue.
+    ///
+    /// Excepted are calls that always synchronise: everything on the domain itself, on address vectors and on event queues;
+    /// [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),
+    /// [`set_name`](crate::Endpoint::set_name), the binding and enabling of an endpoint; and
+    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal). In debug builds a call that finds another one inside
+    /// panics.
+    ///
+    /// ```
+    /// use homespun::Fabric;
+    /// use homespun::info::{Info, Threading};
+    ///
+    /// let fabric = Fabric::new();
+    /// let mut hints = Info::default();
+    /// hints.domain.threading = Some(Threading::Domain);
+    /// let info = &fabric.getinfo(None, None, Default::default(), Some(&hints))?[0];
+    /// // SAFETY: this thread alone uses the domain, and all that is opened from it.
+    /// let domain = unsafe { fabric.domain_unsynchronised(info)? };
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
+    pub unsafe fn domain_unsynchronised(&self, info: &Info) -> Result<Domain, Error> {
+        if info.domain.threading != Some(Threading::Domain) {
+            return Err(Misuse::Invalid(
+                "a domain without locks for another threading than FI_THREAD_DOMAIN",
+            )
+            .into());
+        }
+        if info.domain.data_progress == Some(Progress::Auto) {
+            return Err(Misuse::Invalid("a domain without locks that makes progress by itself").into());
+        }
+        // SAFETY: the caller promises that no two threads are inside the calls that take these locks. Those that are
+        // excepted take none, but for one: enabling takes that of an endpoint which no queue drives yet, so that nobody else
+        // can be there, and the list in which the queue then finds it is synchronised.
+        let promise = unsafe { Serialised::promise() };
+        self.open_domain(info, Locking::LeftOut(promise))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use homespun_engine::buffer::{Segment, SegmentMut};
+    use homespun_engine::flags::{BindFlags, InfoFlags};
+
+    use super::*;
+    use crate::endpoint::{RecvMsgRaw, SendMsgRaw};
+    use crate::lock::counting;
+    use crate::{AddressVector, AvAttr, CompletionQueue, CqAttr, Endpoint, FabricAddress};
+
+    /// How long the messages may take: whoever waits for a lock would wait for ever.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    const MESSAGES: u64 = 1000;
+
+    const LEN_BYTES: usize = 8;
+
+    struct Party {
+        endpoint: Endpoint,
+        cq: CompletionQueue,
+        av: AddressVector,
+    }
+
+    impl Party {
+        fn open(domain: &Domain, info: &Info) -> Party {
+            let cq = domain.open_cq(&CqAttr::default()).expect("a queue");
+            let av = domain.open_av(&AvAttr::default()).expect("an address vector");
+            let endpoint = domain.endpoint(info).expect("an endpoint");
+            endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
+            endpoint.bind_av(&av).expect("its first address vector");
+            endpoint.enable().expect("it has all that it needs");
+            Party { endpoint, cq, av }
+        }
+
+        /// Holds all locks that are no [`Lock`](crate::lock::Lock).
+        fn hold_other_locks(&self) -> impl Sized + '_ {
+            (self.endpoint.hold_setup(), self.av.hold_table(), self.cq.shared().hold_driven())
+        }
+    }
+
+    /// Moves messages from one to the other, tagged and not, posted and injected.
+    fn send(from: &Party, to: &Party, messages: u64) {
+        let (message, mut room) = ([7; LEN_BYTES], [0; LEN_BYTES]);
+        let any = FabricAddress::UNSPECIFIED;
+        for number in 0..messages {
+            let tag = (number % 2 == 0).then_some(number);
+            let into = [SegmentMut { address: room.as_mut_ptr(), len_bytes: LEN_BYTES }];
+            let tagged = tag.map(|tag| (tag, 0));
+            let receive = RecvMsgRaw { segments: &into, from: any, tagged, context: number, flags: None };
+            // SAFETY: `room` is used by nobody else until the message was read, below.
+            unsafe { to.endpoint.post_receive(&receive).expect("room for a receive") };
+            let is_injected = number % 4 < 2;
+            if is_injected {
+                from.endpoint.inject(&message, FabricAddress(0), tag, None).expect("room for a send");
+            } else {
+                let of = [Segment { address: message.as_ptr(), len_bytes: LEN_BYTES }];
+                let post = SendMsgRaw {
+                    segments: &of,
+                    to: FabricAddress(0),
+                    tag,
+                    data: None,
+                    context: 0,
+                    flags: None,
+                };
+                // SAFETY: `message` stays until the completion was read, below.
+                unsafe { from.endpoint.post_send(&post).expect("room for a send") };
+                while from.cq.read().is_err() {}
+            }
+            let received = loop {
+                match to.cq.read() {
+                    Ok(received) => break received,
+                    Err(_) => from.cq.progress(),
+                }
+            };
+            assert_eq!((received.context, received.len_bytes), (number, LEN_BYTES));
+        }
+    }
+
+    fn exchange_without_locks(name: &str) {
+        let fabric = Fabric::new();
+        let mut hints = Info::default();
+        hints.domain.name = Some(name.into());
+        hints.domain.threading = Some(Threading::Domain);
+        let info =
+            &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints)).expect("a domain")[0];
+        // SAFETY: this thread alone uses the domain, and all that is opened from it.
+        let domain = unsafe { fabric.domain_unsynchronised(info) }.expect("a domain");
+        let (left, right) = (Party::open(&domain, info), Party::open(&domain, info));
+        for (one, other) in [(&left, &right), (&right, &left)] {
+            one.av.insert(&[other.endpoint.name().expect("it has a name")]).remove(0).expect("an address");
+        }
+        // From now on the endpoints know by heart what their address vectors say.
+        send(&left, &right, 10);
+        send(&right, &left, 10);
+        let held = (left.hold_other_locks(), right.hold_other_locks());
+        let before = counting::taken();
+        send(&left, &right, MESSAGES);
+        send(&right, &left, MESSAGES);
+        assert_eq!(counting::taken() - before, 0, "locks that were taken");
+        drop(held);
+    }
+
+    #[test]
+    fn small_messages_take_no_lock() {
+        for domain in ["shm", "tcp"] {
+            let (done, is_done) = mpsc::channel();
+            let exchange = thread::spawn(move || {
+                exchange_without_locks(domain);
+                done.send(()).expect("the test waits");
+            });
+            match is_done.recv_timeout(PATIENCE) {
+                Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    exchange.join().expect("messages that take no lock");
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("{domain}: somebody waits for a lock"),
+            }
+        }
+    }
+
+    #[test]
+    fn only_who_is_alone_gets_a_domain_without_locks() {
+        let fabric = Fabric::new();
+        let offered = |threading, progress| {
+            let mut hints = Info::default();
+            hints.domain.threading = Some(threading);
+            hints.domain.data_progress = Some(progress);
+            fabric.getinfo(None, None, InfoFlags::default(), Some(&hints)).expect("a domain").remove(0)
+        };
+        // SAFETY: nothing is done with the domains.
+        let open = |info: &Info| unsafe { fabric.domain_unsynchronised(info) };
+        assert!(open(&offered(Threading::Domain, Progress::Manual)).is_ok());
+        for threading in [Threading::Safe, Threading::Fid, Threading::Endpoint, Threading::Completion] {
+            let refused = open(&offered(threading, Progress::Manual));
+            assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(_)))), "{threading:?}");
+        }
+        let refused = open(&offered(Threading::Domain, Progress::Auto));
+        assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(_)))));
+    }
+}

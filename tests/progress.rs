@@ -1,0 +1,334 @@
+//! Automatic progress: what was posted moves on though nobody calls anything, by a thread that is there for as long as it is
+//! needed, and sleeps while there is nothing to do.
+//!
+//! The threads of the whole process are counted, so these tests take turns.
+
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::{BindFlags, CompletionFlags, InfoFlags, OpFlags};
+use homespun::info::{Info, Progress};
+use homespun::{
+    AddressVector, AvAttr, Completion, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, FabricAddress,
+    ReadError, WaitObject,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::suite::Deadline;
+use crate::suite::payload::{payload, received, room};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// What a party calls the other one.
+const PEER: FabricAddress = FabricAddress(0);
+
+const DOMAINS: [&str; 2] = ["shm", "tcp"];
+
+/// Lengths of messages that travel in every way that there is.
+const LENS_BYTES: [usize; 5] = [0, 8, 9000, 100_000, 3 << 20];
+
+const LEVELS: [OpFlags; 4] = [
+    OpFlags::INJECT_COMPLETE,
+    OpFlags::TRANSMIT_COMPLETE,
+    OpFlags::DELIVERY_COMPLETE,
+    OpFlags::MATCH_COMPLETE,
+];
+
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An endpoint in a domain of its own, which makes progress by itself.
+struct Party {
+    endpoint: Endpoint,
+    cq: CompletionQueue,
+    av: AddressVector,
+    domain: Domain,
+}
+
+impl Party {
+    fn open(domain: &str) -> Party {
+        let fabric = Fabric::new();
+        let mut hints = Info::default();
+        hints.domain.name = Some(domain.into());
+        hints.domain.data_progress = Some(Progress::Auto);
+        let offered = fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints));
+        let info = &offered.expect("automatic progress")[0];
+        assert_eq!(info.domain.data_progress, Some(Progress::Auto));
+        let domain = fabric.domain(info).expect("a domain");
+        let cq = domain.open_cq(&CqAttr { wait: WaitObject::Fd, ..CqAttr::default() }).expect("a queue");
+        let av = domain.open_av(&AvAttr::default()).expect("an address vector");
+        let endpoint = domain.endpoint(info).expect("an endpoint");
+        assert_eq!(endpoint.info().domain.data_progress, Some(Progress::Auto));
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
+        endpoint.bind_av(&av).expect("its first address vector");
+        endpoint.enable().expect("it has all that it needs");
+        Party { endpoint, cq, av, domain }
+    }
+
+    fn pair(domain: &str) -> (Party, Party) {
+        let (alice, bob) = (Party::open(domain), Party::open(domain));
+        for (one, other) in [(&alice, &bob), (&bob, &alice)] {
+            let name = other.endpoint.name().expect("an endpoint in service has a name");
+            assert_eq!(one.av.insert(&[name]).remove(0).expect("a name can be inserted"), PEER);
+        }
+        (alice, bob)
+    }
+
+    fn send(&self, number: u64, len_bytes: usize, flags: OpFlags) {
+        let buffers = vec![payload(number, len_bytes)];
+        let send =
+            SendMsg { buffers, to: PEER, tag: Some(number), context: number, flags, ..SendMsg::default() };
+        self.endpoint.sendmsg(send).expect("room for a send");
+    }
+
+    fn receive(&self, number: u64, len_bytes: usize) {
+        self.endpoint.trecv(room(len_bytes), ANY, number, 0, number).expect("room for a receive");
+    }
+
+    /// The next completion.
+    #[track_caller]
+    fn next(&self) -> Completion {
+        match self.cq.sread(Some(PATIENCE)) {
+            Ok(completion) => completion,
+            Err(error) => panic!("{error}: {:?}", self.cq.read_error()),
+        }
+    }
+
+    /// Waits without any call until there is something to read. The queue must have been armed.
+    #[track_caller]
+    fn wait_for_its_descriptor(&self) {
+        let fd = self.cq.wait_fd().expect("the queue was opened with a descriptor");
+        let timeout = Timespec::try_from(PATIENCE).expect("a short time");
+        let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout));
+        assert_eq!(ready.expect("a descriptor that can be polled"), 1, "nothing moves on");
+    }
+}
+
+/// How long a test waits for something that must happen. Nothing is concluded from how soon it does.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The progress threads of this process: how often each has given the processor away, or it was taken from it.
+fn progress_threads() -> Vec<u64> {
+    let tasks = fs::read_dir("/proc/self/task").expect("Linux lists them");
+    let status = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("status")).ok());
+    let ours = status.filter(|status| status.lines().next() == Some("Name:\thomespun"));
+    ours.map(|status| {
+        let counts = status.lines().filter(|line| line.contains("ctxt_switches:"));
+        counts
+            .map(|line| line.rsplit('\t').next().and_then(|count| count.parse::<u64>().ok()))
+            .sum::<Option<u64>>()
+    })
+    .map(|count| count.expect("Linux counts them"))
+    .collect()
+}
+
+/// Waits until there are so many. A thread that was joined is there for a moment longer.
+#[track_caller]
+fn wait_for_threads(count: usize) {
+    let deadline = Deadline::new();
+    while progress_threads().len() != count {
+        deadline.pause_for(|| {
+            format!("{count} progress threads, of which there are {}", progress_threads().len())
+        });
+    }
+}
+
+#[test]
+fn a_peer_that_calls_nothing_receives_and_answers() {
+    let _turn = one_at_a_time();
+    for domain in DOMAINS {
+        let (alice, bob) = Party::pair(domain);
+        let messages: Vec<(u64, usize, OpFlags)> = LENS_BYTES
+            .iter()
+            .flat_map(|len_bytes| LEVELS.map(|level| (*len_bytes, level)))
+            .zip(0..)
+            .map(|((len_bytes, level), number)| (number, len_bytes, level))
+            .collect();
+        for &(number, len_bytes, _) in &messages {
+            // Some are there before the message, which others find waiting.
+            if number % 3 > 0 {
+                bob.receive(number, len_bytes);
+            }
+        }
+        for &(number, len_bytes, level) in &messages {
+            alice.send(number, len_bytes, level);
+            if number % 3 == 0 {
+                bob.receive(number, len_bytes);
+            }
+            assert_eq!(alice.next().context, number, "{domain}, {len_bytes} bytes, {level:?}");
+        }
+        // What has arrived is there to be read, all of it since the last of them was matched.
+        let mut lens_bytes: Vec<Option<usize>> = vec![None; messages.len()];
+        let deadline = Deadline::new();
+        while lens_bytes.contains(&None) {
+            let mut take = |completion: Completion, _| {
+                let number = completion.context as usize;
+                assert!(received(&completion.buffer) == payload(completion.context, messages[number].1));
+                lens_bytes[number] = Some(completion.len_bytes);
+            };
+            match bob.cq.read_each(8, &mut take) {
+                Ok(_) => {}
+                Err(ReadError::Empty) => deadline.pause("what was received"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn two_that_call_nothing_exchange_messages() {
+    let _turn = one_at_a_time();
+    for domain in DOMAINS {
+        for len_bytes in LENS_BYTES {
+            let (alice, bob) = Party::pair(domain);
+            bob.receive(1, len_bytes);
+            for party in [&alice, &bob] {
+                assert!(party.cq.try_wait().expect("the queue has a descriptor"), "nothing was sent yet");
+            }
+            alice.send(1, len_bytes, OpFlags::DELIVERY_COMPLETE);
+            alice.wait_for_its_descriptor();
+            bob.wait_for_its_descriptor();
+            assert!(alice.next().flags.contains(CompletionFlags::SEND));
+            assert!(received(&bob.next().buffer) == payload(1, len_bytes));
+        }
+    }
+}
+
+#[test]
+fn what_was_injected_leaves_and_arrives_after_the_end_of_its_sender() {
+    let _turn = one_at_a_time();
+    for domain in DOMAINS {
+        let (alice, bob) = Party::pair(domain);
+        for number in 0..100 {
+            bob.receive(number, 50);
+            alice.endpoint.inject(&payload(number, 50), PEER, Some(number), None).expect("room for a send");
+        }
+        alice.send(100, 1 << 20, OpFlags::INJECT_COMPLETE);
+        bob.receive(100, 1 << 20);
+        // Nobody drives bob but his own thread, which alice's end waits for.
+        drop(alice);
+        let mut numbers: Vec<u64> = (0..=100).map(|_| bob.next().context).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..=100).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn whoever_sleeps_after_polling_is_woken() {
+    let _turn = one_at_a_time();
+    for domain in DOMAINS {
+        let (alice, bob) = Party::pair(domain);
+        for number in 0..50 {
+            bob.receive(number, 8);
+            // So long that the thread stands down.
+            for _ in 0..200 {
+                assert!(matches!(bob.cq.read(), Err(ReadError::Empty)));
+            }
+            alice.send(number, 8, OpFlags::DELIVERY_COMPLETE);
+            assert_eq!(bob.next().context, number);
+            assert_eq!(alice.next().context, number);
+        }
+    }
+}
+
+#[test]
+fn whoever_polls_and_stops_leaves_the_rest_to_the_thread() {
+    let _turn = one_at_a_time();
+    for domain in DOMAINS {
+        let (alice, bob) = Party::pair(domain);
+        bob.receive(1, 100_000);
+        assert!(alice.cq.try_wait().expect("the queue has a descriptor"));
+        for _ in 0..2000 {
+            assert!(matches!(bob.cq.read(), Err(ReadError::Empty)));
+        }
+        alice.send(1, 100_000, OpFlags::MATCH_COMPLETE);
+        alice.wait_for_its_descriptor();
+        assert_eq!(alice.next().context, 1);
+    }
+}
+
+#[test]
+fn a_thread_with_nothing_to_do_sleeps() {
+    let _turn = one_at_a_time();
+    for domain in DOMAINS {
+        let (alice, bob) = Party::pair(domain);
+        bob.receive(1, 8);
+        alice.send(1, 8, OpFlags::DELIVERY_COMPLETE);
+        assert_eq!((alice.next().context, bob.next().context), (1, 1));
+        // Whatever is still to be said is said before long; from then on nothing happens.
+        let deadline = Deadline::new();
+        let mut before = progress_threads();
+        loop {
+            thread::sleep(Duration::from_millis(300));
+            let after = progress_threads();
+            if before == after {
+                break;
+            }
+            before = after;
+            deadline.pause("progress threads to fall asleep");
+        }
+        assert_eq!(before.len(), 2);
+    }
+}
+
+#[test]
+fn a_thread_is_there_while_it_is_needed() {
+    let _turn = one_at_a_time();
+    for domain in DOMAINS {
+        wait_for_threads(0);
+        let (alice, bob) = Party::pair(domain);
+        // A thread gives itself its name.
+        wait_for_threads(2);
+        let second = alice.domain.endpoint(alice.endpoint.info());
+        assert_eq!(progress_threads().len(), 2, "one for each domain");
+        let Party { endpoint, domain, cq, av } = alice;
+        drop(endpoint);
+        drop(second);
+        assert_eq!(progress_threads().len(), 2, "there may be another endpoint");
+        drop(domain);
+        wait_for_threads(1);
+        drop((cq, av));
+        // The last handle in another order, and inside a call.
+        let Party { endpoint, domain, cq, av } = bob;
+        let to_itself = av.insert(&[endpoint.name().expect("it has a name")]).remove(0).expect("a name");
+        endpoint.recv(room(8), ANY, 1).expect("room for a receive");
+        endpoint.inject(b"hello", to_itself, None, None).expect("room for a send");
+        drop(domain);
+        let mut last = Some(endpoint);
+        let deadline = Deadline::new();
+        while last.is_some() {
+            if cq.read_each(1, |_, _| drop(last.take())).is_err() {
+                deadline.pause("a message to oneself");
+            }
+        }
+        wait_for_threads(0);
+    }
+}
+
+#[test]
+fn manual_progress_has_no_thread() {
+    let _turn = one_at_a_time();
+    let fabric = Fabric::new();
+    let mut hints = Info::default();
+    hints.domain.control_progress = Some(Progress::Auto);
+    let info = &fabric.getinfo(None, None, InfoFlags::empty(), Some(&hints)).expect("a domain")[0];
+    assert_eq!(info.domain.data_progress, Some(Progress::Manual));
+    let domain = fabric.domain(info).expect("a domain");
+    let (cq, av) = (
+        domain.open_cq(&CqAttr::default()).expect("a queue"),
+        domain.open_av(&AvAttr::default()).expect("a vector"),
+    );
+    let endpoint = domain.endpoint(info).expect("an endpoint");
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
+    endpoint.bind_av(&av).expect("its first address vector");
+    endpoint.enable().expect("it has all that it needs");
+    wait_for_threads(0);
+}
