@@ -322,7 +322,7 @@ pub(crate) fn main() -> Result<(), Error> {
     };
     let (alice, bob) = (open_endpoint()?, open_endpoint()?);
     println!("alice is at {}, bob at {}", alice.name()?, bob.name()?);
-    let to_bob = av.insert(&[bob.name()?]).remove(0)?;
+    let to_bob = av.insert_one(bob.name()?)?;
 
     // The second message is longer than what a link holds, and is taken in parts.
     let long = vec![7; 4 * LINK_DEPTH_PARCELS * PARCEL_MAX_BYTES];

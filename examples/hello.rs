@@ -1,64 +1,76 @@
-//! Two endpoints in one process say hello to each other over TCP.
+//! One process says hello to another.
 //!
 //! ```text
-//! cargo run --example hello
+//! cargo run --example hello                        # waits, and says where: listening at 127.0.0.1:40123
+//! cargo run --example hello -- 127.0.0.1:40123     # in another terminal
 //! ```
+//!
+//! They talk by TCP; with `FI_HOMESPUN_DOMAIN=shm` in both environments, by shared memory.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it received")]
 
+use std::env;
+use std::error::Error;
+use std::time::Duration;
+
 use homespun::{
-    AddressVector, AvAttr, BindFlags, Buffer, Bytes, BytesMut, Caps, Completion, CompletionQueue, CqAttr,
-    Endpoint, Error, Fabric, FabricAddress, Hints, Info, ReadError,
+    Address, AddressVector, AvAttr, BindFlags, Bytes, BytesMut, Caps, CompletionQueue, CqAttr, Endpoint,
+    Fabric, FabricAddress, Hints, OpFlags, ReadError, WaitObject,
 };
 
-/// An endpoint with the queue and the addresses that it needs.
-struct Party {
-    endpoint: Endpoint,
-    cq: CompletionQueue,
-    av: AddressVector,
+/// What a message is about, by which a receive chooses.
+const GREETING: u64 = 7;
+
+/// How long a greeting may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    run(env::args().skip(1))
 }
 
-impl Party {
-    fn open(fabric: &Fabric, info: &Info) -> Result<Party, Error> {
-        let domain = fabric.domain(info)?;
-        let cq = domain.open_cq(&CqAttr::default())?;
-        let av = domain.open_av(&AvAttr::default())?;
-        let endpoint = domain.endpoint(info)?;
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-        endpoint.bind_av(&av)?;
-        endpoint.enable()?;
-        Ok(Party { endpoint, cq, av })
-    }
-
-    /// Makes progress; returns a completion if there is one.
-    fn poll(&self) -> Option<Completion> {
-        match self.cq.read() {
-            Ok(completion) => Some(completion),
-            Err(ReadError::Empty) => None,
-            Err(error) => panic!("{error}: {:?}", self.cq.read_error()),
-        }
+pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    match arguments.next() {
+        None => listen(),
+        Some(peer) => greet(peer.parse()?),
     }
 }
 
-fn main() -> Result<(), Error> {
-    let fabric = Fabric::new();
-    let info = &fabric.info(&Hints::new().caps(Caps::TAGGED).domain("tcp"))?;
-    let alice = Party::open(&fabric, info)?;
-    let bob = Party::open(&fabric, info)?;
+/// Waits for a message, from whomever.
+fn listen() -> Result<(), Box<dyn Error>> {
+    let (endpoint, cq, _av) = open(Hints::new().node("127.0.0.1").source())?;
+    println!("listening at {}", endpoint.name()?);
+    // Room for 64 bytes. The context, 1, comes back with the completion, and so does the buffer.
+    endpoint.trecv(BytesMut::zeroed(64), FabricAddress::UNSPECIFIED, GREETING, 0, 1)?;
+    let completion = cq.sread(None)?;
+    let message = completion.buffer.into_received().unwrap_or_default();
+    println!("somebody says: {}", String::from_utf8_lossy(&message));
+    Ok(())
+}
 
-    let to_bob = alice.av.insert(&[bob.endpoint.name()?]).remove(0)?;
-    bob.endpoint.trecv(BytesMut::zeroed(64), FabricAddress::UNSPECIFIED, 7, 0, 1)?;
-    alice.endpoint.tsend(Bytes::from_static(b"hello, fabric"), to_bob, 7, 2)?;
-
-    // Progress is manual: both queues are read until the message has arrived.
-    let received = loop {
-        alice.poll();
-        if let Some(completion) = bob.poll() {
-            break completion;
-        }
-    };
-    if let Buffer::Received(message) = received.buffer {
-        println!("tag {}: {}", received.tag, String::from_utf8_lossy(&message));
+/// Sends a message, and waits until it has arrived.
+fn greet(peer: Address) -> Result<(), Box<dyn Error>> {
+    // A send is done when the peer has it, not as soon as it is on its way.
+    let (endpoint, cq, av) = open(Hints::new().tx_op_flags(OpFlags::DELIVERY_COMPLETE))?;
+    let to = av.insert_one(peer)?;
+    endpoint.tsend(Bytes::from_static(b"hello, fabric"), to, GREETING, 1)?;
+    match cq.sread(Some(PATIENCE)) {
+        Ok(_) => println!("said hello to {peer}"),
+        Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
+        Err(error) => return Err(error.into()),
     }
     Ok(())
+}
+
+/// An endpoint for tagged messages, with the queue that says what is done and the vector that knows its peers.
+fn open(hints: Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
+    let fabric = Fabric::new();
+    let info = fabric.info(&hints.caps(Caps::TAGGED))?;
+    let domain = fabric.domain(&info)?;
+    let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
+    let av = domain.open_av(&AvAttr::default())?;
+    let endpoint = domain.endpoint(&info)?;
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+    endpoint.bind_av(&av)?;
+    endpoint.enable()?;
+    Ok((endpoint, cq, av))
 }

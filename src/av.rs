@@ -99,7 +99,7 @@ bitflags! {
 /// let av = domain.open_av(&AvAttr::default())?;
 ///
 /// let peer = Address::from(SocketAddr::from(([127, 0, 0, 1], 7471)));
-/// let inserted = av.insert(&[peer]).remove(0)?;
+/// let inserted = av.insert_one(peer)?;
 /// assert_eq!(av.lookup(inserted)?, peer);
 /// assert_eq!(av.reverse_lookup(&peer), Some(inserted));
 /// av.remove(&[inserted])?;
@@ -185,6 +185,20 @@ impl AddressVector {
         })
     }
 
+    /// Inserts one address: `fi_av_insert(3)` with a count of 1.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub fn insert_one(&self, address: Address) -> Result<FabricAddress, Error> {
+        self.check(address)?;
+        Ok(self.change(|table| {
+            let index = table.lowest_vacant();
+            table.insert(index, address);
+            FabricAddress(index)
+        }))
+    }
+
     /// Inserts the address that a node and a service name, as `fi_av_insertsvc(3)` does: the first one that the
     /// vector can hold. The node is a name or a numeric address; looking up a name may block.
     ///
@@ -197,12 +211,7 @@ impl AddressVector {
             .into_iter()
             .find(|address| address.format() == self.shared.format)
             .ok_or(Misuse::NoData("an address of the address vector's format"))?;
-        self.check(address)?;
-        Ok(self.change(|table| {
-            let index = table.lowest_vacant();
-            table.insert(index, address);
-            FabricAddress(index)
-        }))
+        self.insert_one(address)
     }
 
     /// Removes addresses: all of them, or none if there is an error. Their indices may be given out again at once.

@@ -98,7 +98,8 @@ pub enum WaitObject {
     serde(default, deny_unknown_fields)
 )]
 pub struct CqAttr {
-    /// How many entries it holds; 0 for [`CQ_DEPTH_DEFAULT_ENTRIES`]. An entry takes about 100 bytes, once it was used.
+    /// How many entries it holds; 0 for what [`CQ_SIZE`](crate::params::CQ_SIZE) says, else
+    /// [`CQ_DEPTH_DEFAULT_ENTRIES`]. An entry takes about 100 bytes, once it was used.
     pub size_entries: usize,
     /// What an entry tells; `None` for the default.
     pub format: Option<CqFormat>,
@@ -110,6 +111,20 @@ pub struct CqAttr {
 ///
 /// Fields that the queue's [`CqFormat`] does not include are 0 or empty, except [`buffer`](Self::buffer), which every
 /// format hands back; [`Buffer::Within`] hands nothing back, and is a field (`buf`) like others.
+///
+/// ```
+/// use homespun::{Completion, CompletionFlags};
+///
+/// fn describe(completion: Completion) -> String {
+///     let Completion { context, flags, len_bytes, data, tag, buffer } = completion;
+///     if !flags.contains(CompletionFlags::RECV) {
+///         return format!("operation {context} is done");
+///     }
+///     let data = flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(data);
+///     format!("{len_bytes} bytes, tag {tag}, data {data:?}: {:?}", buffer.into_received())
+/// }
+/// # assert_eq!(describe(Completion { context: 7, ..Completion::default() }), "operation 7 is done");
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completion {
     /// The context that the operation was posted with.
@@ -241,6 +256,23 @@ impl ReadError {
 /// # let fabric = homespun::Fabric::new();
 /// # let domain = fabric.domain(&fabric.info(&homespun::Hints::new())?)?;
 /// # poll(&domain.open_cq(&Default::default())?);
+/// # Ok::<(), homespun::Error>(())
+/// ```
+///
+/// With a wait object a queue can be waited for instead, here by a thread of its own until another one ends it:
+///
+/// ```
+/// use homespun::{CqAttr, Fabric, Hints, ReadError, WaitObject};
+/// use std::thread;
+///
+/// # let fabric = Fabric::new();
+/// # let domain = fabric.domain(&fabric.info(&Hints::new())?)?;
+/// let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
+/// thread::scope(|scope| {
+///     let waiting = scope.spawn(|| cq.sread(None));
+///     cq.signal().expect("a queue that can be waited for");
+///     assert_eq!(waiting.join().unwrap(), Err(ReadError::Empty));
+/// });
 /// # Ok::<(), homespun::Error>(())
 /// ```
 #[derive(Clone)]

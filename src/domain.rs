@@ -109,7 +109,8 @@ impl Domain {
         self.shared.resource_mgmt
     }
 
-    /// Opens a completion queue: `fi_cq_open(3)`. Whether it can be overrun is up to the
+    /// Opens a completion queue: `fi_cq_open(3)`. If the attributes leave its size open, it is what
+    /// [`CQ_SIZE`](crate::params::CQ_SIZE) says. Whether it can be overrun is up to the
     /// [`resource_mgmt`](crate::info::DomainAttr::resource_mgmt) of the info that the domain was opened with.
     ///
     /// # Errors
@@ -117,7 +118,12 @@ impl Domain {
     /// [`Misuse::NotSupported`] for a wait object, [`Misuse::Invalid`] for a size beyond
     /// [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES).
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
-        CompletionQueue::open(attr, self.shared.id, self.shared.resource_mgmt, self.shared.locking)
+        let size_entries = match attr.size_entries {
+            0 => self.shared.params.cq_size_entries,
+            asked => asked,
+        };
+        let attr = CqAttr { size_entries, ..attr.clone() };
+        CompletionQueue::open(&attr, self.shared.id, self.shared.resource_mgmt, self.shared.locking)
     }
 
     /// Opens an address vector: `fi_av_open(3)`.
@@ -160,7 +166,7 @@ impl Domain {
 
 impl Shared {
     pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
-        self.provider.open_pump(bind, config, self.locking)
+        self.provider.open_pump(bind, self.params.ports, config, self.locking)
     }
 
     /// What moves endpoints on by itself, if anything does.
@@ -178,6 +184,11 @@ impl Shared {
 
     pub(crate) fn format(&self) -> AddressFormat {
         self.format
+    }
+
+    /// The largest message that endpoints send before their peer asks for it.
+    pub(crate) fn eager_max_bytes(&self) -> usize {
+        self.params.eager_bytes
     }
 
     pub(crate) fn close_linger(&self) -> Duration {

@@ -17,7 +17,7 @@ use crate::eq::{EqAttr, EventQueue};
 use crate::getinfo::{getinfo_of, with_preferences};
 use crate::info::Info;
 use crate::lock::{Locking, look_for_threads};
-use crate::params::Params;
+use crate::params::{Params, PortRange};
 use crate::pump::{Drive, Pump};
 
 /// The collection of everything that can reach each other: the root of the object model, `fi_fabric(3)`.
@@ -40,7 +40,14 @@ pub struct Fabric {
 pub(crate) trait OpenPump: Send + Sync {
     fn attr(&self) -> ProviderAttr;
     fn findings(&self) -> Vec<String>;
-    fn open_pump(&self, bind: Address, config: Config, locking: Locking) -> Result<Arc<dyn Drive>, Error>;
+    /// Opens an endpoint. A port that the system may choose is one of `ports`, if there is such a range.
+    fn open_pump(
+        &self,
+        bind: Address,
+        ports: Option<PortRange>,
+        config: Config,
+        locking: Locking,
+    ) -> Result<Arc<dyn Drive>, Error>;
 }
 
 impl Fabric {
@@ -147,14 +154,22 @@ impl<P: Provider> OpenPump for P {
         Provider::findings(self)
     }
 
-    fn open_pump(&self, bind: Address, config: Config, locking: Locking) -> Result<Arc<dyn Drive>, Error> {
+    fn open_pump(
+        &self,
+        bind: Address,
+        ports: Option<PortRange>,
+        config: Config,
+        locking: Locking,
+    ) -> Result<Arc<dyn Drive>, Error> {
         let instance = getrandom::u64().map_err(|error| Error::System {
             call: "drawing a random number",
             errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
         })?;
-        let transport = self
-            .open(bind, instance)
-            .map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
+        let transport = match ports.filter(|_| bind.port() == 0) {
+            Some(ports) => ports.first_free(instance, |port| self.open(bind.with_port(port), instance)),
+            None => self.open(bind, instance),
+        };
+        let transport = transport.map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
         Ok(Arc::new(Pump::new(transport, config, locking)))
     }
 }

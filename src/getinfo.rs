@@ -127,8 +127,15 @@ pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error>
 /// What an application asks for; where it leaves something open, what the user's parameters ask for.
 pub(crate) fn with_preferences(hints: &Info, params: &Params) -> Info {
     let mut hints = hints.clone();
-    if hints.rx.total_buffered_recv_bytes == 0 {
-        hints.rx.total_buffered_recv_bytes = params.unexpected_bytes;
+    let Info { tx, rx, .. } = &mut hints;
+    for (asked, preferred) in [
+        (&mut tx.size_ops, params.tx_size_ops),
+        (&mut rx.size_ops, params.rx_size_ops),
+        (&mut rx.total_buffered_recv_bytes, params.unexpected_bytes),
+    ] {
+        if *asked == 0 {
+            *asked = preferred;
+        }
     }
     hints
 }

@@ -7,12 +7,12 @@ use homespun_engine::flags::{Caps, InfoFlags, OpFlags, Order};
 use crate::fabric::Fabric;
 use crate::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 
-/// Everything that [`getinfo`](crate::getinfo()) is asked for: node, service, flags, and the hints in the narrow sense, which
-/// are an [`Info`]. See `fi_getinfo(3)`.
+/// Everything that [`getinfo`](crate::getinfo()) is asked for: node, service, flags, and the hints in the narrow sense,
+/// which are an [`Info`]. See `fi_getinfo(3)`.
 ///
 /// What is not said is left to homespun. What is said is met or exceeded by every answer, with the exceptions that
-/// [`getinfo`](crate::getinfo()) lists. Each method names the one field of [`Info`] that it sets; [`with`](Self::with) sets any
-/// other.
+/// [`getinfo`](crate::getinfo()) lists. Each method names what it sets of the [`Info`]; [`with`](Self::with) sets
+/// anything else.
 ///
 /// ```
 /// use homespun::{Caps, Fabric, Hints};
@@ -78,8 +78,8 @@ impl Hints {
         self
     }
 
-    /// What the endpoint is to be able to do ([`Info::caps`]). Without any of the primary ones, such as [`Caps::TAGGED`], all
-    /// that there are.
+    /// What the endpoint is to be able to do ([`Info::caps`]), and no more than that, save what costs nothing. Nothing
+    /// said: everything that there is.
     pub fn caps(self, caps: Caps) -> Hints {
         self.with(|info| info.caps = caps)
     }
@@ -115,7 +115,8 @@ impl Hints {
         self.with(|info| info.domain.threading = Some(threading))
     }
 
-    /// What drives data transfer and control operations ([`DomainAttr::data_progress`](crate::info::DomainAttr::data_progress),
+    /// What drives data transfer and control operations
+    /// ([`DomainAttr::data_progress`](crate::info::DomainAttr::data_progress),
     /// [`DomainAttr::control_progress`](crate::info::DomainAttr::control_progress)).
     pub fn progress(self, progress: Progress) -> Hints {
         self.with(|info| {

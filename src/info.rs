@@ -5,9 +5,9 @@
 //! (drop a capability, lower a size, set an address) before it opens something with it.
 //!
 //! Zero, `None` and the empty text mean "unspecified" as they do in C, so that every structure converts both
-//! ways without loss. With the feature `serde` it also converts to a text and back, in which what is missing is unspecified
-//! and what is not known is refused, since a wish that is misspelt must not be overlooked. Not mirrored are the fields that name open objects: `handle`, `nic`, `fabric_attr->fabric`
-//! and `domain_attr->domain`.
+//! ways without loss. With the feature `serde` it also converts to a text and back; what is missing there is
+//! unspecified, and what is not known is refused, since a wish that is misspelt must not be overlooked. Not mirrored are
+//! the fields that name open objects: `handle`, `nic`, `fabric_attr->fabric` and `domain_attr->domain`.
 
 use std::fmt;
 
@@ -41,7 +41,23 @@ pub const SHARED_CONTEXT: usize = usize::MAX;
 
 /// One way to communicate: an endpoint's kind, its addresses, and the domain and fabric that it belongs to.
 ///
-/// See `fi_getinfo(3)`.
+/// See `fi_getinfo(3)`. [`Hints`](crate::Hints) make one step by step.
+///
+/// ```
+/// use homespun::{Caps, Fabric, Hints};
+///
+/// let fabric = Fabric::new();
+/// let mut info = fabric.info(&Hints::new().domain("tcp").node("127.0.0.1").source())?;
+/// assert!(info.caps.contains(Caps::MSG | Caps::TAGGED));
+/// println!("messages of up to {} bytes", info.ep.max_msg_size_bytes);
+///
+/// // An answer may be changed before something is opened with it.
+/// info.caps -= Caps::TAGGED;
+/// info.tx.size_ops = 16;
+/// let endpoint = fabric.domain(&info)?.endpoint(&info)?;
+/// assert_eq!(endpoint.info().tx.size_ops, 16);
+/// # Ok::<(), homespun::Error>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -92,7 +108,8 @@ pub struct TxAttr {
     pub comp_order: Order,
     /// The largest message that can be injected, in bytes.
     pub inject_size_bytes: usize,
-    /// How many operations may be outstanding.
+    /// How many operations may be outstanding. 0 in hints: what [`TX_SIZE`](crate::params::TX_SIZE) says, else
+    /// [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
     pub size_ops: usize,
     /// How many segments one operation may gather from.
     pub iov_limit: usize,
@@ -129,7 +146,8 @@ pub struct RxAttr {
     /// `fi_endpoint(3)` has it, that is never refused: less than
     /// [`UNEXPECTED_BUDGET_MIN_BYTES`](crate::limits::UNEXPECTED_BUDGET_MIN_BYTES) gets that much.
     pub total_buffered_recv_bytes: usize,
-    /// How many receives may be posted.
+    /// How many receives may be posted. 0 in hints: what [`RX_SIZE`](crate::params::RX_SIZE) says, else
+    /// [`RX_DEPTH_DEFAULT_OPS`](crate::limits::RX_DEPTH_DEFAULT_OPS).
     pub size_ops: usize,
     /// How many segments one receive may scatter to.
     pub iov_limit: usize,

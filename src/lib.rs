@@ -16,6 +16,7 @@ pub mod info;
 #[expect(unsafe_code, reason = "a lock is a promise to the compiler; see lock.rs")]
 mod lock;
 pub mod params;
+mod ports;
 #[expect(unsafe_code, reason = "signals are blocked while it starts; see progress_thread.rs")]
 mod progress_thread;
 mod pump;

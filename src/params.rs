@@ -4,13 +4,21 @@
 //! also lists them in `fi_info -e`; both come to the same variables.
 
 use std::env;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
 use homespun_engine::limits::{
+    DEPTH_MAX_OPS, EAGER_MAX_BYTES, RX_DEPTH_DEFAULT_OPS, TX_DEPTH_DEFAULT_OPS,
     UNEXPECTED_BUDGET_DEFAULT_BYTES, UNEXPECTED_BUDGET_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES,
 };
 use tracing::warn;
+
+use crate::cq::{CQ_DEPTH_DEFAULT_ENTRIES, CQ_DEPTH_MAX_ENTRIES};
+pub use crate::ports::PortRange;
+
+/// The most that [`EAGER_BYTES`] may say, in bytes. What is beyond a link's credit waits for its receiver anyway.
+pub const EAGER_BYTES_MAX: usize = 1 << 30;
 
 /// A parameter that a user may set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,46 +27,108 @@ pub struct Param {
     pub name: &'static str,
     /// What it does, its unit and its default.
     pub help: &'static str,
+    /// What holds where it is not set: a value, or words. The help ends with it.
+    pub default: &'static str,
+}
+
+/// Defines a parameter; its help is given without the default, which is appended to it.
+macro_rules! param {
+    ($name:literal, $help:literal, default: $default:literal) => {
+        Param { name: $name, help: concat!($help, " (default: ", $default, ")"), default: $default }
+    };
 }
 
 /// The only domain that is offered.
-pub const DOMAIN: Param = Param {
-    name: "domain",
-    help: "The only domain that applications are offered: shm or tcp (default: all of them). It is offered also to \
-           those that ask for FI_REMOTE_COMM, which shm does not have",
-};
+pub const DOMAIN: Param = param!(
+    "domain",
+    "The only domain that applications are offered: shm or tcp. It is offered also to those that ask for \
+     FI_REMOTE_COMM, which shm does not have",
+    default: "all of them"
+);
 
 /// The interface whose address an endpoint gives as its name.
-pub const IFACE: Param = Param {
-    name: "iface",
-    help: "Network interface (eth0) whose address an endpoint gives as its own when it is bound to all of them \
-           (default: the first one that is up and not loopback, else loopback)",
-};
+pub const IFACE: Param = param!(
+    "iface",
+    "Network interface (eth0) whose address an endpoint gives as its own when it is bound to all of them",
+    default: "the first one that is up and not loopback, else loopback"
+);
+
+/// The ports of endpoints.
+pub const PORTS: Param = param!(
+    "ports",
+    "Range of ports (7000-7099) that endpoints get whose port is left to the system; where all of them are taken \
+     opening an endpoint fails with EADDRINUSE",
+    default: "any port"
+);
 
 /// How long closing an endpoint waits.
-pub const CLOSE_LINGER_MS: Param = Param {
-    name: "close_linger_ms",
-    help: "Milliseconds that closing an endpoint waits, at most, for what it has accepted for sending to leave \
-           (default: 2000)",
-};
+pub const CLOSE_LINGER_MS: Param = param!(
+    "close_linger_ms",
+    "Milliseconds that closing an endpoint waits, at most, for what it has accepted for sending to leave",
+    default: "2000"
+);
 
 /// Whether other processes of this user may read this one's memory where the system asks for consent.
-pub const SHM_ANY_TRACER: Param = Param {
-    name: "shm_any_tracer",
-    help: "1 to let every process of this user read this one's memory where kernel.yama.ptrace_scope is 1, so that \
-           large messages over shm take one copy; debuggers can then attach too (default: 0)",
-};
+pub const SHM_ANY_TRACER: Param = param!(
+    "shm_any_tracer",
+    "1 to let every process of this user read this one's memory where kernel.yama.ptrace_scope is 1, so that large \
+     messages over shm take one copy; debuggers can then attach too",
+    default: "0"
+);
+
+/// How long a message may be that is sent without being asked for.
+pub const EAGER_BYTES: Param = param!(
+    "eager_bytes",
+    "Length in bytes up to which a message is sent before its receiver asks for it, if it is not read from its sender's \
+     memory, as over shm long ones are; at most 1073741824",
+    default: "262144"
+);
 
 /// How much memory the unexpected messages of an endpoint may take.
-pub const UNEXPECTED_BYTES: Param = Param {
-    name: "unexpected_bytes",
-    help: "Bytes that an endpoint sets aside, at most, for messages that arrive before a receive for them was posted, \
-           where the application does not ask for a number of its own (rx_attr.total_buffered_recv); at least 32768 \
-           (default: 67108864)",
-};
+pub const UNEXPECTED_BYTES: Param = param!(
+    "unexpected_bytes",
+    "Bytes that an endpoint sets aside, at most, for messages that arrive before a receive for them was posted, where the \
+     application does not ask for a number of its own (rx_attr.total_buffered_recv); at least 32768",
+    default: "67108864"
+);
+
+/// How many sends may be outstanding.
+pub const TX_SIZE: Param = param!(
+    "tx_size",
+    "How many sends an endpoint may have outstanding, where the application does not ask for a number of its own \
+     (tx_attr.size); at most 1048576",
+    default: "65536"
+);
+
+/// How many receives may be posted.
+pub const RX_SIZE: Param = param!(
+    "rx_size",
+    "How many receives an endpoint may have posted, where the application does not ask for a number of its own \
+     (rx_attr.size); at most 1048576",
+    default: "65536"
+);
+
+/// How large completion queues are.
+pub const CQ_SIZE: Param = param!(
+    "cq_size",
+    "How many entries a completion queue has, where the application does not ask for a number of its own (cq_attr.size); \
+     at most 16777216",
+    default: "2048"
+);
 
 /// All of them.
-pub const PARAMS: &[Param] = &[DOMAIN, IFACE, CLOSE_LINGER_MS, SHM_ANY_TRACER, UNEXPECTED_BYTES];
+pub const PARAMS: &[Param] = &[
+    DOMAIN,
+    IFACE,
+    PORTS,
+    CLOSE_LINGER_MS,
+    SHM_ANY_TRACER,
+    EAGER_BYTES,
+    UNEXPECTED_BYTES,
+    TX_SIZE,
+    RX_SIZE,
+    CQ_SIZE,
+];
 
 /// The values of all parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,12 +137,22 @@ pub struct Params {
     pub domain: Option<String>,
     /// See [`IFACE`].
     pub iface: Option<String>,
+    /// See [`PORTS`].
+    pub ports: Option<PortRange>,
     /// See [`CLOSE_LINGER_MS`].
     pub close_linger: Duration,
     /// See [`SHM_ANY_TRACER`].
     pub shm_any_tracer: bool,
+    /// See [`EAGER_BYTES`].
+    pub eager_bytes: usize,
     /// See [`UNEXPECTED_BYTES`].
     pub unexpected_bytes: usize,
+    /// See [`TX_SIZE`].
+    pub tx_size_ops: usize,
+    /// See [`RX_SIZE`].
+    pub rx_size_ops: usize,
+    /// See [`CQ_SIZE`].
+    pub cq_size_entries: usize,
 }
 
 impl Default for Params {
@@ -80,9 +160,14 @@ impl Default for Params {
         Params {
             domain: None,
             iface: None,
+            ports: None,
             close_linger: Duration::from_millis(2000),
             shm_any_tracer: false,
+            eager_bytes: EAGER_MAX_BYTES,
             unexpected_bytes: UNEXPECTED_BUDGET_DEFAULT_BYTES,
+            tx_size_ops: TX_DEPTH_DEFAULT_OPS,
+            rx_size_ops: RX_DEPTH_DEFAULT_OPS,
+            cq_size_entries: CQ_DEPTH_DEFAULT_ENTRIES,
         }
     }
 }
@@ -91,6 +176,11 @@ impl Param {
     /// The environment variable.
     pub fn variable(&self) -> String {
         format!("FI_HOMESPUN_{}", self.name.to_uppercase())
+    }
+
+    /// What it does and its unit, without the default.
+    pub fn purpose(&self) -> &'static str {
+        self.help.rsplit_once(" (default: ").map_or(self.help, |(purpose, _)| purpose)
     }
 }
 
@@ -104,21 +194,21 @@ impl Params {
     /// warning, since it must not keep an application from starting. A number that is out of range counts as the nearest
     /// one that is not.
     pub fn from_lookup(lookup: impl Fn(&Param) -> Option<String>) -> Params {
-        fn parsed<T: FromStr>(param: Param, value: &str) -> Option<T> {
-            let number = value.trim().parse().ok();
-            if number.is_none() {
-                warn!(variable = param.variable(), value, "not a number, and so ignored");
+        fn parsed<T: FromStr>(param: Param, value: &str, kind: &str) -> Option<T> {
+            let parsed = value.trim().parse().ok();
+            if parsed.is_none() {
+                warn!(variable = param.variable(), value, "not {kind}, and so ignored");
             }
-            number
+            parsed
         }
-        let millis = |param: Param| parsed::<u32>(param, &lookup(&param)?);
-        let bytes = |param: Param, min_bytes: usize, max_bytes: usize| {
-            let asked = parsed::<usize>(param, &lookup(&param)?)?;
-            let bytes = asked.clamp(min_bytes, max_bytes);
-            if bytes != asked {
-                warn!(variable = param.variable(), asked, bytes, "out of range, and so taken as the nearest");
+        let millis = |param: Param| parsed::<u32>(param, &lookup(&param)?, "a number");
+        let number = |param: Param, range: RangeInclusive<usize>| {
+            let asked = parsed::<usize>(param, &lookup(&param)?, "a number")?;
+            let taken = asked.clamp(*range.start(), *range.end());
+            if taken != asked {
+                warn!(variable = param.variable(), asked, taken, "out of range, and so taken as the nearest");
             }
-            Some(bytes)
+            Some(taken)
         };
         let flag = |param: Param| {
             let value = lookup(&param)?;
@@ -137,16 +227,49 @@ impl Params {
         Params {
             domain: name(DOMAIN),
             iface: name(IFACE),
+            ports: name(PORTS).and_then(|value| parsed(PORTS, &value, "a range of ports")),
             close_linger: millis(CLOSE_LINGER_MS)
                 .map_or(defaults.close_linger, |ms| Duration::from_millis(ms.into())),
             shm_any_tracer: flag(SHM_ANY_TRACER).unwrap_or(defaults.shm_any_tracer),
-            unexpected_bytes: bytes(
+            eager_bytes: number(EAGER_BYTES, 0..=EAGER_BYTES_MAX).unwrap_or(defaults.eager_bytes),
+            unexpected_bytes: number(
                 UNEXPECTED_BYTES,
-                UNEXPECTED_BUDGET_MIN_BYTES,
-                UNEXPECTED_BUDGET_MAX_BYTES,
+                UNEXPECTED_BUDGET_MIN_BYTES..=UNEXPECTED_BUDGET_MAX_BYTES,
             )
             .unwrap_or(defaults.unexpected_bytes),
+            tx_size_ops: number(TX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.tx_size_ops),
+            rx_size_ops: number(RX_SIZE, 1..=DEPTH_MAX_OPS).unwrap_or(defaults.rx_size_ops),
+            cq_size_entries: number(CQ_SIZE, 1..=CQ_DEPTH_MAX_ENTRIES).unwrap_or(defaults.cq_size_entries),
         }
+    }
+
+    /// The value of a parameter as one would set it; where nothing is set, its [`default`](Param::default).
+    ///
+    /// ```
+    /// use homespun::params::{PARAMS, Params};
+    ///
+    /// let params = Params { shm_any_tracer: true, ..Params::default() };
+    /// for param in PARAMS {
+    ///     println!("{}={}", param.variable(), params.value(param));
+    /// }
+    /// # assert_eq!(params.value(&homespun::params::SHM_ANY_TRACER), "1");
+    /// # assert_eq!(params.value(&homespun::params::PORTS), "any port");
+    /// ```
+    pub fn value(&self, param: &Param) -> String {
+        let set = match *param {
+            DOMAIN => self.domain.clone(),
+            IFACE => self.iface.clone(),
+            PORTS => self.ports.map(|ports| ports.to_string()),
+            CLOSE_LINGER_MS => Some(self.close_linger.as_millis().to_string()),
+            SHM_ANY_TRACER => Some(u8::from(self.shm_any_tracer).to_string()),
+            EAGER_BYTES => Some(self.eager_bytes.to_string()),
+            UNEXPECTED_BYTES => Some(self.unexpected_bytes.to_string()),
+            TX_SIZE => Some(self.tx_size_ops.to_string()),
+            RX_SIZE => Some(self.rx_size_ops.to_string()),
+            CQ_SIZE => Some(self.cq_size_entries.to_string()),
+            _ => None,
+        };
+        set.unwrap_or_else(|| param.default.to_owned())
     }
 }
 
@@ -161,7 +284,9 @@ mod tests {
             Params::from_lookup(|param| (*param == CLOSE_LINGER_MS).then(|| "soon".into())),
             Params::default()
         );
-        for name in [DOMAIN, IFACE] {
+        let reversed = |param: &Param| (*param == PORTS).then(|| "7099-7000".into());
+        assert_eq!(Params::from_lookup(reversed), Params::default());
+        for name in [DOMAIN, IFACE, PORTS] {
             assert_eq!(Params::from_lookup(|param| (*param == name).then(String::new)), Params::default());
         }
         let maybe = |param: &Param| (*param == SHM_ANY_TRACER).then(|| "maybe".into());
@@ -171,21 +296,54 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_out_of_range_is_the_nearest_within() {
-        let with = |value: usize| {
-            Params::from_lookup(|param| (*param == UNEXPECTED_BYTES).then(|| value.to_string()))
-                .unexpected_bytes
+    fn a_number_out_of_range_is_the_nearest_within() {
+        let with = |set: Param, value: usize| {
+            Params::from_lookup(|param| (*param == set).then(|| value.to_string())).value(&set)
         };
-        assert_eq!(with(0), UNEXPECTED_BUDGET_MIN_BYTES);
-        assert_eq!(with(5 << 30), 5 << 30, "more than fits in 32 bits");
-        assert_eq!(with(usize::MAX), UNEXPECTED_BUDGET_MAX_BYTES);
+        assert_eq!(with(UNEXPECTED_BYTES, 5 << 30), (5usize << 30).to_string(), "more than fits in 32 bits");
+        assert_eq!(with(EAGER_BYTES, 0), "0");
+        for (param, min, max) in [
+            (EAGER_BYTES, 0, EAGER_BYTES_MAX),
+            (UNEXPECTED_BYTES, UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_MAX_BYTES),
+            (TX_SIZE, 1, DEPTH_MAX_OPS),
+            (RX_SIZE, 1, DEPTH_MAX_OPS),
+            (CQ_SIZE, 1, CQ_DEPTH_MAX_ENTRIES),
+        ] {
+            assert_eq!(with(param, 0), min.to_string(), "{}", param.name);
+            assert_eq!(with(param, usize::MAX), max.to_string(), "{}", param.name);
+        }
     }
 
     #[test]
     fn the_help_names_the_numbers_that_are_in_force() {
-        for bytes in [UNEXPECTED_BUDGET_MIN_BYTES, UNEXPECTED_BUDGET_DEFAULT_BYTES] {
-            assert!(UNEXPECTED_BYTES.help.contains(&format!(" {bytes}")), "{bytes}");
+        for param in PARAMS {
+            assert_eq!(Params::default().value(param), param.default, "{}", param.name);
+            assert_eq!(format!("{} (default: {})", param.purpose(), param.default), param.help);
         }
+        for (param, limit) in [
+            (EAGER_BYTES, EAGER_BYTES_MAX),
+            (UNEXPECTED_BYTES, UNEXPECTED_BUDGET_MIN_BYTES),
+            (TX_SIZE, DEPTH_MAX_OPS),
+            (RX_SIZE, DEPTH_MAX_OPS),
+            (CQ_SIZE, CQ_DEPTH_MAX_ENTRIES),
+        ] {
+            assert!(param.purpose().ends_with(&format!(" {limit}")), "{}", param.name);
+        }
+    }
+
+    #[test]
+    fn the_manual_lists_them_with_their_defaults() {
+        let manual = include_str!("../README.md");
+        let rows: Vec<Vec<&str>> = manual
+            .lines()
+            .filter(|line| line.starts_with("| `FI_HOMESPUN_"))
+            .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+            .collect();
+        let listed: Vec<(&str, &str)> = rows.iter().map(|row| (row[0].trim_matches('`'), row[2])).collect();
+        let variables: Vec<String> = PARAMS.iter().map(Param::variable).collect();
+        let there: Vec<(&str, &str)> =
+            variables.iter().map(String::as_str).zip(PARAMS.iter().map(|param| param.default)).collect();
+        assert_eq!(listed, there);
     }
 
     #[test]
@@ -193,9 +351,14 @@ mod tests {
         let params = Params::from_lookup(|param| match param.variable().as_str() {
             "FI_HOMESPUN_DOMAIN" => Some("shm".into()),
             "FI_HOMESPUN_IFACE" => Some("eth1".into()),
+            "FI_HOMESPUN_PORTS" => Some("7000-7099".into()),
             "FI_HOMESPUN_CLOSE_LINGER_MS" => Some(" 50 ".into()),
             "FI_HOMESPUN_SHM_ANY_TRACER" => Some("Yes".into()),
+            "FI_HOMESPUN_EAGER_BYTES" => Some("4096".into()),
             "FI_HOMESPUN_UNEXPECTED_BYTES" => Some("2097152".into()),
+            "FI_HOMESPUN_TX_SIZE" => Some("10".into()),
+            "FI_HOMESPUN_RX_SIZE" => Some("20".into()),
+            "FI_HOMESPUN_CQ_SIZE" => Some("30".into()),
             other => panic!("nobody knows {other}"),
         });
         let close_linger = Duration::from_millis(50);
@@ -204,9 +367,14 @@ mod tests {
             Params {
                 domain: Some("shm".into()),
                 iface: Some("eth1".into()),
+                ports: PortRange::new(7000..=7099),
                 close_linger,
                 shm_any_tracer: true,
-                unexpected_bytes: 2 << 20
+                eager_bytes: 4096,
+                unexpected_bytes: 2 << 20,
+                tx_size_ops: 10,
+                rx_size_ops: 20,
+                cq_size_entries: 30,
             }
         );
     }

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
 use crate::failure::Failure;
 
@@ -30,6 +31,16 @@ impl Console {
             stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush())
         };
         self.bar.suspend(write).map_err(Failure::Output)
+    }
+
+    /// Writes results as JSON, for programs.
+    ///
+    /// # Errors
+    ///
+    /// As [`line`](Self::line).
+    pub(crate) fn json(&self, results: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(results).map_err(|error| Failure::Output(error.into()))?;
+        self.line(text)
     }
 
     /// Writes a complaint.

@@ -1,5 +1,6 @@
 //! `homespun info`: what `getinfo` answers, for people.
 
+mod env;
 mod render;
 
 use clap::Args;
@@ -37,6 +38,10 @@ pub(crate) struct Arguments {
     /// Print the answers, with every attribute, as a JSON array for programs.
     #[arg(long, conflicts_with = "verbose")]
     json: bool,
+    /// Show instead the parameters that are set in the environment, FI_HOMESPUN_*: the value in force of each, whether it
+    /// was set or is the default, and what it does.
+    #[arg(long, conflicts_with_all = ["node", "domain", "verbose"])]
+    env: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -45,6 +50,7 @@ Examples:
   homespun info localhost 7471       how a peer on this host is reached
   homespun info --source 0.0.0.0 -v  what an endpoint on every interface would be
   homespun info --json --domain shm  what a program wants to know about shared memory
+  homespun info --env                what can be set, and how it is set
 
 Exit status: 0 if something was found, 1 if nothing meets the request, 2 if the command was not understood.";
 
@@ -68,12 +74,14 @@ fn hints(arguments: &Arguments) -> Hints {
 
 /// Asks and shows.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
+    if arguments.env {
+        return env::show(arguments.json, console);
+    }
     port::require_domain(arguments.domain.as_deref())?;
     let fabric = Fabric::new();
     let infos = fabric.infos(&hints(arguments))?;
     if arguments.json {
-        let text = serde_json::to_string_pretty(&infos).map_err(|error| Failure::Output(error.into()))?;
-        return console.line(&text);
+        return console.json(&infos);
     }
     let mut domains = Vec::new();
     for (index, info) in infos.iter().enumerate() {

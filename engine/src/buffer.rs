@@ -79,6 +79,22 @@ enum DestinationMemory {
 }
 
 /// The application's memory on its way back, in a completion.
+///
+/// ```
+/// use bytes::BytesMut;
+/// use homespun_engine::buffer::Buffer;
+///
+/// /// What was received, in one piece.
+/// fn message(buffer: Buffer) -> Option<BytesMut> {
+///     match buffer {
+///         Buffer::Received(message) => Some(message),
+///         Buffer::ReceivedVector(pieces) => Some(pieces.into_iter().flatten().collect()),
+///         Buffer::Sent(_) | Buffer::SentVector(_) | Buffer::None => None,
+///     }
+/// }
+/// let pieces = vec![BytesMut::from("hel"), BytesMut::from("lo")];
+/// assert_eq!(message(Buffer::ReceivedVector(pieces)).as_deref(), Some(&b"hello"[..]));
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Buffer {
     /// The operation was posted through the raw tier: there is nothing to hand back.

@@ -86,7 +86,7 @@ const RECEIVE_KINDS: OpFlags = ARRIVED_FLAGS.union(OpFlags::MULTI_RECV);
 /// endpoint.enable()?;
 ///
 /// // A message to itself. The receive is posted first, with room for 16 bytes and the context 1.
-/// let own = av.insert(&[endpoint.name()?]).remove(0)?;
+/// let own = av.insert_one(endpoint.name()?)?;
 /// endpoint.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, 1)?;
 /// endpoint.send(Bytes::from_static(b"hello"), own, 2)?;
 /// let received = loop {
@@ -354,7 +354,7 @@ impl Shared {
             rx_depth_ops: info.rx.size_ops,
             message_max_bytes: info.ep.max_msg_size_bytes as u64,
             unexpected_budget_bytes: info.rx.total_buffered_recv_bytes,
-            ..Config::default()
+            eager_max_bytes: self.domain.eager_max_bytes(),
         };
         let pump = self.domain.open_pump(bind, config)?;
         Ok(self.pump.get_or_init(|| pump))

@@ -75,7 +75,7 @@ pub struct SendMsg {
 /// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
 /// # endpoint.bind_av(&av)?;
 /// # endpoint.enable()?;
-/// # let own = av.insert(&[endpoint.name()?]).remove(0)?;
+/// # let own = av.insert_one(endpoint.name()?)?;
 /// // The next completion, or nothing for a message that has not arrived.
 /// let next = || loop {
 ///     match cq.read() {

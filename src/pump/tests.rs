@@ -35,7 +35,7 @@ impl Alone {
             CompletionQueue::open(&CqAttr::default(), domain, ResourceManagement::Enabled, Locking::Taken);
         let cq = cq.expect("a queue");
         let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
-        let pump = OpenPump::open_pump(&ShmProvider::new(), bind, Config::default(), Locking::Taken);
+        let pump = OpenPump::open_pump(&ShmProvider::new(), bind, None, Config::default(), Locking::Taken);
         let pump = pump.expect("an endpoint");
         let wiring = Wiring {
             av: av.clone(),

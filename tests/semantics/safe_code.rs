@@ -225,6 +225,7 @@ pub(crate) fn the_last_of_many_threads_closes_the_endpoint(net: &Net) {
     let sent = AtomicUsize::new(0);
     let Own { endpoint, cq, av } = alice;
     let name = endpoint.name().unwrap();
+    let t0 = std::time::Instant::now();
     thread::scope(|scope| {
         for thread in 0..4 {
             let (endpoint, cq, sent) = (endpoint.clone(), cq.clone(), &sent);
@@ -255,7 +256,14 @@ pub(crate) fn the_last_of_many_threads_closes_the_endpoint(net: &Net) {
                     assert_eq!(completion.len_bytes, 700);
                     taken += 1;
                 }
-                Err(ReadError::Empty) => deadline.pause("messages of all threads"),
+                Err(ReadError::Empty) => deadline.pause_for(|| {
+                    format!(
+                        "all threads taken {taken} sent {} {:?} {:?}",
+                        sent.load(Ordering::Relaxed),
+                        bob.cq,
+                        t0.elapsed()
+                    )
+                }),
                 Err(error) => panic!("{error}"),
             }
         }

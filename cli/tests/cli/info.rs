@@ -1,6 +1,6 @@
 //! `homespun info`.
 
-use crate::command::run;
+use crate::command::{run, run_in};
 
 #[test]
 fn without_arguments_every_address_format_is_shown() {
@@ -54,6 +54,31 @@ fn programs_get_json() {
         serde_json::from_str(&outcome.stdout).expect("what was written can be read");
     assert!(back.iter().all(|info| info.caps.contains(homespun::Caps::TAGGED)));
     assert_eq!(run(&["info", "--json", "--verbose"]).status.code(), Some(2));
+}
+
+#[test]
+fn parameters_are_shown_as_they_are_set() {
+    let variables = [("FI_HOMESPUN_PORTS", "7000-7099"), ("FI_HOMESPUN_TX_SIZE", "many")];
+    let outcome = run_in(&variables, &["info", "--env"]);
+    assert!(outcome.status.success(), "{outcome:?}");
+    for line in [
+        "FI_HOMESPUN_PORTS = 7000-7099 (default: any port)\n",
+        "FI_HOMESPUN_TX_SIZE = 65536 (default: 65536)\n",
+        "FI_HOMESPUN_CQ_SIZE: not set (default: 2048)\n",
+    ] {
+        assert!(outcome.stdout.contains(line), "{line:?} is not in:\n{}", outcome.stdout);
+    }
+    let outcome = run_in(&variables, &["info", "--env", "--json"]);
+    let settings: Vec<serde_json::Value> = serde_json::from_str(&outcome.stdout).expect("an array");
+    let names: Vec<&str> =
+        settings.iter().map(|setting| setting["variable"].as_str().expect("a text")).collect();
+    assert_eq!(
+        names,
+        homespun::params::PARAMS.iter().map(homespun::params::Param::variable).collect::<Vec<_>>()
+    );
+    let ports =
+        settings.iter().find(|setting| setting["variable"] == "FI_HOMESPUN_PORTS").expect("it is listed");
+    assert_eq!((&ports["value"], &ports["is_set"]), (&"7000-7099".into(), &true.into()));
 }
 
 #[test]

@@ -1,0 +1,118 @@
+//! A loop that waits for messages and for something else at the same time, by a file descriptor: a program that counts
+//! messages, and tells how many there were to whoever connects by TCP.
+//!
+//! ```text
+//! cargo run --example wait_fd                                       # says where both are
+//! cargo run --example wait_fd -- 127.0.0.1:40123 one two three      # in another terminal: sends three messages
+//! ```
+//!
+//! A message that says `stop` ends it.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it received")]
+
+use std::env;
+use std::error::Error;
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use homespun::{
+    Address, AddressVector, AvAttr, BindFlags, Bytes, BytesMut, Caps, CompletionQueue, CqAttr, Endpoint,
+    Fabric, FabricAddress, Hints, OpFlags, ReadError, WaitObject,
+};
+use mio::net::TcpListener;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+const FABRIC: Token = Token(0);
+const STATUS: Token = Token(1);
+
+/// The longest message.
+const MESSAGE_MAX_BYTES: usize = 64;
+
+/// How long a message may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    run(env::args().skip(1))
+}
+
+pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    match arguments.next() {
+        None => count(),
+        Some(peer) => send(peer.parse()?, arguments),
+    }
+}
+
+fn count() -> Result<(), Box<dyn Error>> {
+    let (endpoint, cq, _av) = open(Hints::new().node("127.0.0.1").source())?;
+    let mut status = TcpListener::bind("127.0.0.1:0".parse()?)?;
+    println!("listening at {}, status at {}", endpoint.name()?, status.local_addr()?);
+
+    let mut poll = Poll::new()?;
+    let fd = cq.wait_fd().ok_or("a queue that was opened with a descriptor has one")?.as_raw_fd();
+    poll.registry().register(&mut SourceFd(&fd), FABRIC, Interest::READABLE)?;
+    poll.registry().register(&mut status, STATUS, Interest::READABLE)?;
+    let mut events = Events::with_capacity(2);
+
+    let mut count = 0;
+    endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
+    loop {
+        // What has come is read until the queue says that it is safe to sleep; this is also what moves messages.
+        while !cq.try_wait()? {
+            let mut message = match cq.read() {
+                Ok(completion) => completion.buffer.into_received().unwrap_or_default(),
+                Err(ReadError::Empty) => continue,
+                Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
+                Err(error) => return Err(error.into()),
+            };
+            if &message[..] == b"stop" {
+                return Ok(());
+            }
+            count += 1;
+            println!("message {count}: {}", String::from_utf8_lossy(&message));
+            message.resize(MESSAGE_MAX_BYTES, 0);
+            endpoint.recv(message, FabricAddress::UNSPECIFIED, 0)?;
+        }
+        match poll.poll(&mut events, None) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            polled => polled?,
+        }
+        // Whether the fabric is among them need not be asked: it is looked after in every round.
+        if events.iter().any(|event| event.token() == STATUS) {
+            while let Ok((mut asker, _)) = status.accept() {
+                // A line fits into the buffer of a new connection. Whoever has gone already does not get it.
+                let _ = writeln!(asker, "{count} messages");
+            }
+        }
+    }
+}
+
+fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let (endpoint, cq, av) = open(Hints::new().tx_op_flags(OpFlags::DELIVERY_COMPLETE))?;
+    let to = av.insert_one(peer)?;
+    for message in messages {
+        endpoint.send(Bytes::from(message), to, 0)?;
+        match cq.sread(Some(PATIENCE)) {
+            Ok(_) => {}
+            Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// An endpoint, the queue that says what is done and can be waited for by a descriptor, and the vector that knows its
+/// peers.
+fn open(hints: Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
+    let fabric = Fabric::new();
+    let info = fabric.info(&hints.caps(Caps::MSG))?;
+    let domain = fabric.domain(&info)?;
+    let cq = domain.open_cq(&CqAttr { wait: WaitObject::Fd, ..CqAttr::default() })?;
+    let av = domain.open_av(&AvAttr::default())?;
+    let endpoint = domain.endpoint(&info)?;
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+    endpoint.bind_av(&av)?;
+    endpoint.enable()?;
+    Ok((endpoint, cq, av))
+}

@@ -1,0 +1,121 @@
+//! The ports that endpoints get whose port is left to the system.
+
+use std::fmt;
+use std::io;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use homespun_engine::errno::Errno;
+
+/// A range of ports, both ends included: what [`PORTS`](crate::params::PORTS) says. Written `7000-7099`, or as one number.
+///
+/// ```
+/// use homespun::params::PortRange;
+///
+/// let ports: PortRange = "7000-7099".parse().unwrap();
+/// assert_eq!((ports.len(), ports.to_string().as_str()), (100, "7000-7099"));
+/// assert!("7099-7000".parse::<PortRange>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortRange {
+    low: u16,
+    high: u16,
+}
+
+#[expect(clippy::len_without_is_empty, reason = "it never is")]
+impl PortRange {
+    /// The ports from the lowest to the highest, unless there are none or 0 is among them, which names no port.
+    pub fn new(ports: RangeInclusive<u16>) -> Option<PortRange> {
+        let (low, high) = ports.into_inner();
+        (0 < low && low <= high).then_some(PortRange { low, high })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        usize::from(self.high - self.low) + 1
+    }
+
+    /// Whether the port is one of them.
+    pub fn contains(&self, port: u16) -> bool {
+        (self.low..=self.high).contains(&port)
+    }
+
+    /// Opens something at the first port that is free, looking at each once, from one on that depends on the `seed`: so
+    /// those who open many at once seldom look at the same ports.
+    ///
+    /// # Errors
+    ///
+    /// EADDRINUSE if none is free; and at once whatever else `open` answers.
+    pub(crate) fn first_free<T>(
+        self,
+        seed: u64,
+        mut open: impl FnMut(u16) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        // No more than the ports that there are, so both fit.
+        let start = self.low + (seed % self.len() as u64) as u16;
+        for port in (start..=self.high).chain(self.low..start) {
+            match open(port) {
+                Err(Errno::EADDRINUSE) => {}
+                other => return other,
+            }
+        }
+        Err(Errno::EADDRINUSE)
+    }
+}
+
+impl FromStr for PortRange {
+    type Err = io::Error;
+
+    fn from_str(text: &str) -> Result<Self, io::Error> {
+        let (low, high) = text.split_once('-').unwrap_or((text, text));
+        let ends = low.trim().parse().ok().zip(high.trim().parse().ok());
+        ends.and_then(|(low, high)| PortRange::new(low..=high))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a range of ports"))
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.low, self.high)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_and_written() {
+        let read = |text: &str| text.parse::<PortRange>().ok().map(|ports| ports.to_string());
+        assert_eq!(read("7000-7099").as_deref(), Some("7000-7099"));
+        assert_eq!(read(" 1 - 65535 ").as_deref(), Some("1-65535"));
+        assert_eq!(read("80").as_deref(), Some("80-80"));
+        for nonsense in ["", "-", "0-5", "9-8", "1-65536", "1-2-3", "some", "-7"] {
+            assert_eq!(read(nonsense), None, "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn every_port_is_tried_once_and_only_for_the_want_of_a_free_one() {
+        for (ports, seed) in [(7000..=7004, 0), (7000..=7004, 3), (1..=u16::MAX, u64::MAX), (80..=80, 9)] {
+            let ports = PortRange::new(ports).unwrap();
+            let mut tried = BTreeSet::new();
+            let refused = ports.first_free(seed, |port| -> Result<(), Errno> {
+                assert!(ports.contains(port) && tried.insert(port), "{port}");
+                Err(Errno::EADDRINUSE)
+            });
+            assert_eq!((refused, tried.len()), (Err(Errno::EADDRINUSE), ports.len()));
+        }
+        let ports = PortRange::new(7000..=7004).unwrap();
+        let free = |port| if port == 7001 { Ok(port) } else { Err(Errno::EADDRINUSE) };
+        assert_eq!(ports.first_free(3, free), Ok(7001));
+        let mut tries = 0;
+        let refused = ports.first_free(3, |_| -> Result<(), Errno> {
+            tries += 1;
+            Err(Errno::EACCES)
+        });
+        assert_eq!((refused, tries), (Err(Errno::EACCES), 1));
+    }
+}

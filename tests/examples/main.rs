@@ -1,0 +1,106 @@
+//! The examples do what they say, each of their processes being one.
+
+#[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/hello.rs"]
+mod hello;
+mod program;
+#[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/tagged_client_server.rs"]
+mod tagged_client_server;
+#[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/wait_fd.rs"]
+mod wait_fd;
+
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::program::{FAILED, Program};
+
+/// The domains to run them over.
+const DOMAINS: [&str; 2] = ["tcp", "shm"];
+
+#[test]
+#[ignore = "a process that the tests start"]
+fn an_example_in_a_process_of_its_own() {
+    program::run(|name, arguments| match name {
+        "hello" => hello::run(arguments),
+        "tagged_client_server" => tagged_client_server::run(arguments),
+        "wait_fd" => wait_fd::run(arguments),
+        other => panic!("no example {other}"),
+    });
+}
+
+#[test]
+fn hello() {
+    for domain in DOMAINS {
+        let mut listener = Program::start("hello", domain, &[]);
+        let address = listener.await_text("listening at ");
+        let mut greeter = Program::start("hello", domain, &[&address]);
+        assert_eq!(greeter.await_text("said hello to "), address);
+        assert_eq!(listener.await_text("somebody says: "), "hello, fabric");
+        greeter.finish();
+        listener.finish();
+    }
+}
+
+#[test]
+fn hello_to_nobody_is_an_error() {
+    // Somebody has this port without listening at it.
+    let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    held.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
+    let address = held.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
+    let mut greeter = Program::start("hello", "tcp", &[&address.to_string()]);
+    assert_eq!(greeter.await_text(FAILED), "Connection refused");
+    assert!(!greeter.succeeds());
+}
+
+#[test]
+fn tagged_client_server() {
+    for domain in DOMAINS {
+        let start = |arguments: &[&str]| Program::start("tagged_client_server", domain, arguments);
+        let mut server = start(&["server"]);
+        let address = server.await_text("listening at ");
+        let mut one = start(&["client", &address, "add 2 40", "reverse cirbaf"]);
+        let mut other = start(&["client", &address, "add two 2", "dance"]);
+        assert_eq!(one.await_text("add 2 40 -> "), "42");
+        assert_eq!(one.await_text("reverse cirbaf -> "), "fabric");
+        assert_eq!(other.await_text("add two 2 -> "), "these are no numbers");
+        assert_eq!(other.await_text("dance -> "), "there is no such call");
+        one.finish();
+        other.finish();
+        let calls: Vec<String> = (0..40).map(|number| format!("add {number} 1000")).collect();
+        let calls: Vec<&str> = calls.iter().map(String::as_str).chain(["stop"]).collect();
+        let mut many = start(&[&["client", &address], &calls[..]].concat());
+        for number in 0..40 {
+            assert_eq!(many.await_text(&format!("add {number} 1000 -> ")), (number + 1000).to_string());
+        }
+        assert_eq!(many.await_text("stop -> "), "good bye");
+        many.finish();
+        server.finish();
+    }
+}
+
+#[test]
+fn wait_fd() {
+    for domain in DOMAINS {
+        let mut counter = Program::start("wait_fd", domain, &[]);
+        let line = counter.await_text("listening at ");
+        let (address, status) = line.split_once(", status at ").expect("two addresses");
+        let count = || {
+            let mut text = String::new();
+            TcpStream::connect(status)
+                .and_then(|mut stream| stream.read_to_string(&mut text))
+                .expect("it answers");
+            text
+        };
+        assert_eq!(count(), "0 messages\n");
+        Program::start("wait_fd", domain, &[address, "one", "two"]).finish();
+        assert_eq!(counter.await_text("message 2: "), "two");
+        assert_eq!(count(), "2 messages\n");
+        Program::start("wait_fd", domain, &[address, "three", "stop"]).finish();
+        assert_eq!(counter.await_text("message 3: "), "three");
+        counter.finish();
+    }
+}

@@ -1,0 +1,103 @@
+//! An example in a process of its own: the test's own program, run again.
+
+use std::env;
+use std::error::Error;
+use std::io::{BufRead, BufReader};
+use std::process::{self, Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Says which example it is to be, and its arguments, each on a line.
+const VARIABLE: &str = "HOMESPUN_TEST_EXAMPLE";
+
+/// What a line begins with that says why an example has failed.
+pub(crate) const FAILED: &str = "it failed: ";
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An example, while it runs. Killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+/// In a process that [`Program::start`] has started, runs what it is to be.
+#[expect(clippy::print_stdout, reason = "the test reads it")]
+pub(crate) fn run(example: impl FnOnce(&str, std::vec::IntoIter<String>) -> Result<(), Box<dyn Error>>) {
+    let Ok(what) = env::var(VARIABLE) else { return };
+    let mut words = what.split('\n').map(str::to_owned).collect::<Vec<_>>().into_iter();
+    let name = words.next().expect("a name");
+    if let Err(error) = example(&name, words) {
+        println!("{FAILED}{error}");
+        process::exit(1);
+    }
+}
+
+impl Program {
+    /// Starts an example with these arguments, over a domain.
+    pub(crate) fn start(name: &str, domain: &str, arguments: &[&str]) -> Program {
+        let mut child = Command::new(env::current_exe().expect("the test's own program"))
+            .args(["an_example_in_a_process_of_its_own", "--exact", "--ignored", "--nocapture"])
+            .env(VARIABLE, [&[name], arguments].concat().join("\n"))
+            .env("FI_HOMESPUN_DOMAIN", domain)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (sender, lines) = channel();
+        // Ends with the process, whose end of the pipe is the only one.
+        thread::spawn(move || {
+            let _nobody_listens_any_more =
+                stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
+        });
+        Program { child, lines }
+    }
+
+    /// Waits for a line that has this text in it, and returns what follows. The first line may begin with what the test
+    /// program says.
+    #[track_caller]
+    pub(crate) fn await_text(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    if let Some((_, rest)) = line.split_once(text) {
+                        return rest.to_owned();
+                    }
+                }
+                Err(error) => panic!("no line has {text:?} in it: {error}"),
+            }
+        }
+    }
+
+    /// Waits until it has ended, which it must do well.
+    #[track_caller]
+    pub(crate) fn finish(self) {
+        assert!(self.succeeds(), "the example fails");
+    }
+
+    /// Waits until it has ended. Whether it did so well.
+    #[track_caller]
+    pub(crate) fn succeeds(mut self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return status.success();
+            }
+            assert!(Instant::now() < deadline, "the example does not end");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Neither fails unless it was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,143 @@
+//! What the user's parameters do where the application leaves something open.
+
+use std::collections::BTreeSet;
+use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homespun::params::{Params, PortRange};
+use homespun::{
+    Address, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CqAttr, Endpoint, Errno, Error, Fabric,
+    FabricAddress, Hints, Info, ReadError,
+};
+
+/// How long a test waits for something that must happen before it fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How many looks without an event count as silence.
+const SILENT_LOOKS: usize = 500;
+
+/// How many ports each test has.
+const PORTS: u16 = 4;
+
+/// The first port of a test. They are below those that the system gives out by itself, and other ones for each process.
+fn low(test: u16) -> u16 {
+    20_000 + (process::id() % 750) as u16 * 16 + 5 * test
+}
+
+fn with_ports(test: u16) -> Fabric {
+    let ports = PortRange::new(low(test)..=low(test) + PORTS - 1);
+    Fabric::with_params(Params { ports, ..Params::default() })
+}
+
+fn open(fabric: &Fabric, info: &Info) -> Result<(Endpoint, CompletionQueue, FabricAddress), Error> {
+    let domain = fabric.domain(info)?;
+    let endpoint = domain.endpoint(info)?;
+    let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+    endpoint.bind_av(&av)?;
+    endpoint.enable()?;
+    let own = av.insert(&[endpoint.name()?]).remove(0)?;
+    Ok((endpoint, cq, own))
+}
+
+/// Takes all ports of the range at an address, which this test alone uses.
+fn take_all_ports(test: u16, domain: &str, node: &str) {
+    let fabric = with_ports(test);
+    let info = fabric.info(&Hints::new().domain(domain).node(node).source()).unwrap();
+    let open = |info: &Info| open(&fabric, info).map(|(endpoint, ..)| endpoint);
+    let mut endpoints: Vec<Endpoint> = (0..PORTS).map(|_| open(&info).unwrap()).collect();
+    let name = |endpoint: &Endpoint| endpoint.name().unwrap();
+    let ports: BTreeSet<u16> = endpoints.iter().map(|endpoint| name(endpoint).port()).collect();
+    assert_eq!(ports, (low(test)..low(test) + PORTS).collect());
+    assert_eq!(open(&info).unwrap_err().errno(), Errno::EADDRINUSE, "all are taken");
+    // A port that the application asks for is not the range's business.
+    let port = low(test) + PORTS;
+    let elsewhere = Info { src_addr: info.src_addr.map(|address| address.with_port(port)), ..info.clone() };
+    assert_eq!(name(&open(&elsewhere).unwrap()).port(), port);
+    let given_up: Address = name(&endpoints.remove(2));
+    assert_eq!(name(&open(&info).unwrap()), given_up, "the only one that is free again");
+}
+
+#[test]
+fn endpoints_of_tcp_get_the_ports_of_the_range() {
+    take_all_ports(0, "tcp", "127.83.14.7");
+    take_all_ports(0, "tcp", "::1");
+}
+
+#[test]
+fn endpoints_of_shm_get_the_ports_of_the_range() {
+    take_all_ports(1, "shm", "127.83.14.8");
+    take_all_ports(1, "shm", "::1");
+}
+
+#[test]
+fn every_interface_has_the_ports_of_the_range() {
+    for domain in ["tcp", "shm"] {
+        let fabric = with_ports(2);
+        let info = fabric.info(&Hints::new().domain(domain)).unwrap();
+        assert_eq!(info.src_addr, None);
+        let (endpoint, ..) = open(&fabric, &info).unwrap();
+        assert!((low(2)..low(2) + PORTS).contains(&endpoint.name().unwrap().port()));
+    }
+}
+
+#[test]
+fn depths_are_those_of_the_user_unless_the_application_asks() {
+    let params = Params { tx_size_ops: 3, rx_size_ops: 2, cq_size_entries: 5, ..Params::default() };
+    let fabric = Fabric::with_params(params);
+    let info = fabric.info(&Hints::new().node("127.0.0.1").source()).unwrap();
+    assert_eq!((info.tx.size_ops, info.rx.size_ops), (3, 2));
+    let (endpoint, cq, _) = open(&fabric, &info).unwrap();
+    assert_eq!(cq.depth_entries(), 5);
+    for _ in 0..2 {
+        endpoint.recv(BytesMut::new(), FabricAddress::UNSPECIFIED, 1).unwrap();
+    }
+    let full = endpoint.recv(BytesMut::new(), FabricAddress::UNSPECIFIED, 1).unwrap_err();
+    assert_eq!(full.errno(), Errno::EAGAIN);
+    let asked = fabric.info(&Hints::new().tx_size_ops(30).rx_size_ops(20)).unwrap();
+    assert_eq!((asked.tx.size_ops, asked.rx.size_ops), (30, 20));
+    let domain = fabric.domain(&asked).unwrap();
+    let attr = CqAttr { size_entries: 50, ..CqAttr::default() };
+    assert_eq!(domain.open_cq(&attr).unwrap().depth_entries(), 50);
+}
+
+#[test]
+fn a_message_that_is_not_eager_waits_to_be_asked_for() {
+    for (eager_bytes, leaves_at_once) in [(9, false), (10, true)] {
+        let fabric = Fabric::with_params(Params { eager_bytes, ..Params::default() });
+        let info = fabric.info(&Hints::new().domain("tcp").node("127.0.0.1").source()).unwrap();
+        let (alice, alice_cq, _) = open(&fabric, &info).unwrap();
+        let domain = fabric.domain(&info).unwrap();
+        let (bob_cq, bob_av) =
+            (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+        let bob = domain.endpoint(&info).unwrap();
+        bob.bind_cq(&bob_cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        bob.bind_av(&bob_av).unwrap();
+        bob.enable().unwrap();
+        let to_alice = bob_av.insert(&[alice.name().unwrap()]).remove(0).unwrap();
+        bob.send(Bytes::from_static(b"ten bytes."), to_alice, 7).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let mut looks = 0;
+        let sent = loop {
+            match bob_cq.read() {
+                Ok(completion) => break Some(completion),
+                Err(ReadError::Empty) if !leaves_at_once && looks == SILENT_LOOKS => break None,
+                Err(ReadError::Empty) => looks += 1,
+                Err(error) => panic!("{error}: {:?}", bob_cq.read_error()),
+            }
+            assert!(Instant::now() < deadline, "an eager message does not leave");
+            thread::yield_now();
+        };
+        assert_eq!(sent.is_some(), leaves_at_once);
+        alice.recv(BytesMut::zeroed(10), FabricAddress::UNSPECIFIED, 8).unwrap();
+        let received = loop {
+            let _sent = bob_cq.read();
+            if let Ok(completion) = alice_cq.read() {
+                break completion;
+            }
+            assert!(Instant::now() < deadline, "the message does not arrive");
+        };
+        assert_eq!(received.buffer.into_received().as_deref(), Some(&b"ten bytes."[..]));
+    }
+}
