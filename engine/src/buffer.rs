@@ -148,7 +148,11 @@ impl Buffer {
     /// assert_eq!(received.into_received().as_deref(), Some(&b"hello"[..]));
     /// ```
     pub fn into_received(self) -> Option<BytesMut> {
-        if let Buffer::Received(buffer) = self { Some(buffer) } else { None }
+        match self {
+            Buffer::Received(buffer) => Some(buffer),
+            Buffer::ReceivedLast(last) => Some(last.message),
+            _ => None,
+        }
     }
 
     /// What was received, if several owned buffers were posted for it.

@@ -3,10 +3,16 @@
 #[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/hello.rs"]
 mod hello;
+#[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/multi_receive_server.rs"]
+mod multi_receive_server;
 mod program;
 #[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/tagged_client_server.rs"]
 mod tagged_client_server;
+#[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/unknown_source.rs"]
+mod unknown_source;
 #[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/wait_fd.rs"]
 mod wait_fd;
@@ -26,7 +32,9 @@ const DOMAINS: [&str; 2] = ["tcp", "shm"];
 fn an_example_in_a_process_of_its_own() {
     program::run(|name, arguments| match name {
         "hello" => hello::run(arguments),
+        "multi_receive_server" => multi_receive_server::run(arguments),
         "tagged_client_server" => tagged_client_server::run(arguments),
+        "unknown_source" => unknown_source::run(arguments),
         "wait_fd" => wait_fd::run(arguments),
         other => panic!("no example {other}"),
     });
@@ -102,5 +110,45 @@ fn wait_fd() {
         Program::start("wait_fd", domain, &[address, "three", "stop"]).finish();
         assert_eq!(counter.await_text("message 3: "), "three");
         counter.finish();
+    }
+}
+
+#[test]
+fn multi_receive_server() {
+    for domain in DOMAINS {
+        let mut server = Program::start("multi_receive_server", domain, &[]);
+        let address = server.await_text("listening at ");
+        let long = "x".repeat(1000);
+        let many: Vec<&str> = [&address[..]].into_iter().chain((0..100).map(|_| &long[..])).collect();
+        Program::start("multi_receive_server", domain, &many).finish();
+        assert_eq!(server.await_text("message 100: "), long);
+        Program::start("multi_receive_server", domain, &[&address, "stop"]).finish();
+        let used_up: u32 = server
+            .await_text("101 messages, ")
+            .split(' ')
+            .next()
+            .and_then(|n| n.parse().ok())
+            .expect("a number");
+        assert!(used_up >= 1, "100 kB do not fit into one buffer");
+        server.finish();
+    }
+}
+
+#[test]
+fn unknown_source() {
+    for domain in DOMAINS {
+        let mut server = Program::start("unknown_source", domain, &[]);
+        let address = server.await_text("listening at ");
+        for (index, last) in ["bye", "stop"].into_iter().enumerate() {
+            let mut client = Program::start("unknown_source", domain, &[&address, "hello", last]);
+            assert_eq!(client.await_text("answer: "), "hello", "client {index}");
+            assert_eq!(client.await_text("answer: "), last);
+            client.finish();
+            // Only its first message is an error.
+            server.await_text(" is new here");
+            assert_eq!(server.await_text(" says: "), "hello");
+            assert_eq!(server.await_text(" says: "), last);
+        }
+        server.finish();
     }
 }

@@ -1,0 +1,110 @@
+//! One buffer for many messages: a server that collects lines from any number of clients, without knowing beforehand how
+//! many there will be and how long they are.
+//!
+//! ```text
+//! cargo run --example multi_receive_server                                   # says where: listening at 127.0.0.1:40123
+//! cargo run --example multi_receive_server -- 127.0.0.1:40123 one two three  # in another terminal
+//! ```
+//!
+//! Two buffers take turns: while one fills, the other waits, so that there is room at any time. A message that says
+//! `stop` ends the server.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it received")]
+
+use std::env;
+use std::error::Error;
+use std::time::Duration;
+
+use homespun::{
+    Address, AddressVector, AvAttr, BindFlags, Bytes, BytesMut, Caps, CompletionFlags, CompletionQueue,
+    CqAttr, Endpoint, Fabric, FabricAddress, Hints, OpFlags, ReadError, WaitObject,
+};
+
+/// The size of a buffer. It is released when there is less room left in it than the endpoint's least
+/// (`FI_OPT_MIN_MULTI_RECV`).
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// How many buffers take turns.
+const BUFFERS: u64 = 2;
+
+/// How long a message may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    run(env::args().skip(1))
+}
+
+pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    match arguments.next() {
+        None => serve(),
+        Some(peer) => send(peer.parse()?, arguments),
+    }
+}
+
+fn serve() -> Result<(), Box<dyn Error>> {
+    let caps = Caps::MSG | Caps::MULTI_RECV;
+    let (endpoint, cq, _av) = open(Hints::new().caps(caps).node("127.0.0.1").source())?;
+    println!("listening at {}", endpoint.name()?);
+    for context in 0..BUFFERS {
+        endpoint.recv_multi(BytesMut::zeroed(BUFFER_BYTES), FabricAddress::UNSPECIFIED, context)?;
+    }
+    let (mut messages, mut released) = (0, 0);
+    loop {
+        let completion = match cq.sread(None) {
+            Ok(completion) => completion,
+            Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
+            Err(error) => return Err(error.into()),
+        };
+        // With the last message of a buffer, or by itself, comes the word that the buffer takes no more.
+        if completion.flags.contains(CompletionFlags::MULTI_RECV) {
+            released += 1;
+            endpoint.recv_multi(
+                BytesMut::zeroed(BUFFER_BYTES),
+                FabricAddress::UNSPECIFIED,
+                completion.context,
+            )?;
+        }
+        // The part of the buffer that the message fills: nothing is copied.
+        if let Some(message) = completion.buffer.into_received() {
+            messages += 1;
+            if &message[..] == b"stop" {
+                println!("{messages} messages, {released} buffers used up");
+                return Ok(());
+            }
+            println!("message {messages}: {}", String::from_utf8_lossy(&message));
+        }
+    }
+}
+
+fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let hints = Hints::new().caps(Caps::MSG).tx_op_flags(OpFlags::DELIVERY_COMPLETE);
+    let (endpoint, cq, av) = open(hints)?;
+    let to = av.insert_one(peer)?;
+    let mut outstanding = 0;
+    for message in messages {
+        endpoint.send(Bytes::from(message), to, 0)?;
+        outstanding += 1;
+    }
+    for _ in 0..outstanding {
+        match cq.sread(Some(PATIENCE)) {
+            Ok(_) => {}
+            Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// An endpoint, the queue that says what is done, and the vector that knows its peers.
+fn open(hints: Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
+    let fabric = Fabric::new();
+    let info = fabric.info(&hints)?;
+    let domain = fabric.domain(&info)?;
+    let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
+    let av = domain.open_av(&AvAttr::default())?;
+    let endpoint = domain.endpoint(&info)?;
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+    endpoint.bind_av(&av)?;
+    endpoint.enable()?;
+    Ok((endpoint, cq, av))
+}
