@@ -279,7 +279,7 @@ fn only_the_primary_capabilities_asked_for_are_granted() {
         (Caps::FENCE, Caps::FENCE | Caps::SEND | reach),
         (
             Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR,
-            Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR | both | reach,
+            Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR | both | many | reach,
         ),
     ];
     for (asked, granted) in cases {
