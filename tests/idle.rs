@@ -222,7 +222,8 @@ fn whoever_has_no_descriptors_left_naps() {
             let waits = scope.spawn(|| next(bob.cq_here()));
             let used = used();
             held.clear();
-            assert_idle(&format!("{transport:?} without descriptors"), used);
+            // It looks every other millisecond, which is work, but far from all there is time for.
+            assert!(used < IDLE / 4, "{transport:?} without descriptors: {used:?} of {IDLE:?}");
             let sent = scope.spawn(|| next(alice.cq_here()));
             assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);
             assert_eq!(sent.join().expect("no panic").unwrap().0.context, 2);
