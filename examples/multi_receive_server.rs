@@ -43,7 +43,7 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
 
 fn serve() -> Result<(), Box<dyn Error>> {
     let caps = Caps::MSG | Caps::MULTI_RECV;
-    let (endpoint, cq, _av) = open(Hints::new().caps(caps).node("127.0.0.1").source())?;
+    let (endpoint, cq, _av) = open(&Hints::new().caps(caps).node("127.0.0.1").source())?;
     println!("listening at {}", endpoint.name()?);
     for context in 0..BUFFERS {
         endpoint.recv_multi(BytesMut::zeroed(BUFFER_BYTES), FabricAddress::UNSPECIFIED, context)?;
@@ -78,7 +78,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
 
 fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let hints = Hints::new().caps(Caps::MSG).tx_op_flags(OpFlags::DELIVERY_COMPLETE);
-    let (endpoint, cq, av) = open(hints)?;
+    let (endpoint, cq, av) = open(&hints)?;
     let to = av.insert_one(peer)?;
     let mut outstanding = 0;
     for message in messages {
@@ -96,9 +96,9 @@ fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box
 }
 
 /// An endpoint, the queue that says what is done, and the vector that knows its peers.
-fn open(hints: Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
+fn open(hints: &Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
     let fabric = Fabric::new();
-    let info = fabric.info(&hints)?;
+    let info = fabric.info(hints)?;
     let domain = fabric.domain(&info)?;
     let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
     let av = domain.open_av(&AvAttr::default())?;

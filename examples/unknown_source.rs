@@ -43,7 +43,7 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
 fn serve() -> Result<(), Box<dyn Error>> {
     // FI_SOURCE: a completion says who sent the message. FI_SOURCE_ERR: somebody who is not known yet is an error.
     let caps = Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR;
-    let (endpoint, cq, av) = open(Hints::new().caps(caps).node("127.0.0.1").source())?;
+    let (endpoint, cq, av) = open(&Hints::new().caps(caps).node("127.0.0.1").source())?;
     println!("listening at {}", endpoint.name()?);
     endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, RECEIVED)?;
     loop {
@@ -81,7 +81,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
 }
 
 fn ask(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
-    let (endpoint, cq, av) = open(Hints::new().caps(Caps::MSG).node("127.0.0.1").source())?;
+    let (endpoint, cq, av) = open(&Hints::new().caps(Caps::MSG).node("127.0.0.1").source())?;
     let to = av.insert_one(peer)?;
     for message in messages {
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, RECEIVED)?;
@@ -103,9 +103,9 @@ fn ask(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<
 }
 
 /// An endpoint, the queue that says what is done, and the vector that knows its peers.
-fn open(hints: Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
+fn open(hints: &Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
     let fabric = Fabric::new();
-    let info = fabric.info(&hints)?;
+    let info = fabric.info(hints)?;
     let domain = fabric.domain(&info)?;
     let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
     let av = domain.open_av(&AvAttr::default())?;

@@ -496,9 +496,6 @@ impl<T: Transport> Drive for Pump<T> {
             transport.flush();
             patience.pause();
         }
-        if Instant::now() >= deadline {
-            eprintln!("LINGER over: unsent {} {:?}", engine.has_unsent(), engine);
-        }
         engine.close_links(&mut transport);
         transport.flush();
         while transport.draining() > 0 && Instant::now() < deadline {
