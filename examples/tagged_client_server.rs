@@ -82,10 +82,13 @@ impl Port {
                 Ok(completion) => return Ok(completion),
                 Err(ReadError::ErrorAvailable) => {
                     let failed = self.cq.read_error()?;
-                    if failed.completion.context != SENT {
-                        return Err(failed.error.into());
+                    if failed.completion.context == SENT {
+                        println!("a peer could not be reached: {}", failed.error);
+                        continue;
                     }
-                    println!("a peer could not be reached: {}", failed.error);
+                    // Such as a message that was longer than its buffer: what fitted into it will not do.
+                    println!("a message was lost: {}", failed.error);
+                    return Ok(Completion { len_bytes: 0, ..failed.completion });
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -101,15 +104,16 @@ fn serve() -> Result<(), Box<dyn Error>> {
         port.endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), any, REQUEST, !REQUEST, slot)?;
     }
     loop {
-        let Completion { context: slot, tag, buffer, .. } = port.next_message(None)?;
+        let Completion { context: slot, tag, len_bytes, buffer, .. } = port.next_message(None)?;
         let mut buffer = buffer.into_received().unwrap_or_default();
+        buffer.truncate(len_bytes);
         let request = String::from_utf8_lossy(&buffer).into_owned();
         // A request begins with the address that the answer is to go to.
         if let Some((client, call)) = request.split_once(' ')
             && let Ok(client) = client.parse()
+            && let Ok(to) = port.meet(client)
         {
             println!("{call}");
-            let to = port.meet(client)?;
             port.endpoint.tsend(Bytes::from(answer(call)), to, tag & !REQUEST, SENT)?;
             if call == "stop" {
                 // Dropping the endpoint waits until the answer is out.
@@ -145,8 +149,9 @@ fn call(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
         port.endpoint.tsend(Bytes::from(format!("{own} {call}")), to, REQUEST | number, SENT)?;
     }
     for _ in calls {
-        let Completion { context: number, buffer, .. } = port.next_message(Some(PATIENCE))?;
-        let answer = buffer.into_received().unwrap_or_default();
+        let Completion { context: number, len_bytes, buffer, .. } = port.next_message(Some(PATIENCE))?;
+        let mut answer = buffer.into_received().unwrap_or_default();
+        answer.truncate(len_bytes);
         println!("{} -> {}", calls[number as usize], String::from_utf8_lossy(&answer));
     }
     Ok(())

@@ -59,7 +59,12 @@ fn serve() -> Result<(), Box<dyn Error>> {
                         (failed.completion, from)
                     }
                     None => {
+                        // Such as a message that was longer than its buffer, or an answer to a client that is gone.
                         println!("an operation failed: {}", failed.error);
+                        if failed.completion.context == RECEIVED {
+                            let room = BytesMut::zeroed(MESSAGE_MAX_BYTES);
+                            endpoint.recv(room, FabricAddress::UNSPECIFIED, RECEIVED)?;
+                        }
                         continue;
                     }
                 }

@@ -542,24 +542,28 @@ impl Shared {
         }
     }
 
-    /// Has reads drive this endpoint, and if need be those who wait wake for it. They need not where a thread moves it
-    /// on, which wakes them for what they can read.
+    /// Has those who wait wake for this endpoint, before any queue drives it. They need not where a thread moves it on,
+    /// which wakes them for what they can read.
     ///
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>, wakes: bool) -> Result<(), Error> {
-        if let Some(bed) = self.wait().and_then(Wait::bed).filter(|_| wakes) {
-            bed.watch(&**endpoint)?;
+    pub(crate) fn watch(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
+        match self.wait().and_then(Wait::bed) {
+            Some(bed) => bed.watch(&**endpoint),
+            None => Ok(()),
         }
+    }
+
+    /// Has reads drive this endpoint.
+    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
         self.driven.add(endpoint.clone());
         if let Some(doorbell) = self.doorbell() {
             doorbell.ring_after();
         }
-        Ok(())
     }
 
-    /// Undoes [`join`](Self::join). The endpoint must be closed next.
+    /// Undoes [`watch`](Self::watch) and [`join`](Self::join). The endpoint must be closed next.
     pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>) {
         if let Some(bed) = self.wait().and_then(Wait::bed) {
             bed.unwatch(&**endpoint);

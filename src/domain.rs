@@ -1,21 +1,23 @@
 //! Domains: `fi_domain(3)`.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse};
+use homespun_engine::region::Regions;
 use homespun_engine::transport::ProviderAttr;
+use parking_lot::Mutex;
 
 use crate::av::{AddressVector, AvAttr};
 use crate::cq::{CompletionQueue, CqAttr};
 use crate::endpoint::Endpoint;
 use crate::fabric::OpenPump;
 use crate::getinfo::{grant, with_preferences};
-use crate::info::{EndpointType, Info, Progress, ResourceManagement, Threading};
+use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 use crate::lock::Locking;
 use crate::params::Params;
 use crate::progress_thread::ProgressThread;
@@ -40,7 +42,7 @@ use crate::pump::Drive;
 /// ```
 #[derive(Clone)]
 pub struct Domain {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// Tells the objects of one domain from those of another.
@@ -65,7 +67,12 @@ pub(crate) struct Shared {
     control_progress: Progress,
     /// With automatic data progress.
     progress_thread: Option<ProgressThread>,
+    mr_mode: MrMode,
     params: Params,
+    /// What peers may access through any endpoint of the domain.
+    regions: Arc<Regions>,
+    /// The pumps of its endpoints, and perhaps of some that are gone.
+    pumps: Mutex<Vec<Weak<dyn Drive>>>,
 }
 
 impl Domain {
@@ -89,7 +96,10 @@ impl Domain {
                 control_progress: info.domain.control_progress.unwrap_or(Progress::Manual),
                 progress_thread: (info.domain.data_progress == Some(Progress::Auto))
                     .then(ProgressThread::default),
+                mr_mode: info.domain.mr_mode,
                 params: params.clone(),
+                regions: Arc::default(),
+                pumps: Mutex::default(),
             }),
         }
     }
@@ -115,8 +125,9 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for a wait object, [`Misuse::Invalid`] for a size beyond
-    /// [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES).
+    /// [`Misuse::NotSupported`] for the wait objects `Set` and `PollFd`, [`Misuse::Invalid`] for a size beyond
+    /// [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES); what the system says where a wait object needs
+    /// descriptors: EMFILE, ENFILE, ENOMEM.
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
         let size_entries = match attr.size_entries {
             0 => self.shared.params.cq_size_entries,
@@ -166,7 +177,26 @@ impl Domain {
 
 impl Shared {
     pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
-        self.provider.open_pump(bind, self.params.ports, config, self.locking)
+        let pump =
+            self.provider.open_pump(bind, self.params.ports, config, self.regions.clone(), self.locking)?;
+        let mut pumps = self.pumps.lock();
+        pumps.retain(|pump| pump.strong_count() > 0);
+        pumps.push(Arc::downgrade(&pump));
+        Ok(pump)
+    }
+
+    pub(crate) fn regions(&self) -> &Arc<Regions> {
+        &self.regions
+    }
+
+    pub(crate) fn mr_mode(&self) -> MrMode {
+        self.mr_mode
+    }
+
+    /// Waits until nobody touches regions that were closed before.
+    pub(crate) fn settle(&self) {
+        let pumps: Vec<_> = self.pumps.lock().iter().filter_map(Weak::upgrade).collect();
+        pumps.iter().for_each(|pump| pump.settle());
     }
 
     /// What moves endpoints on by itself, if anything does.

@@ -1,6 +1,7 @@
 //! Waking those who sleep on a file descriptor.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use homespun_engine::errno::Errno;
@@ -20,6 +21,8 @@ pub(crate) struct Doorbell {
     is_armed: AtomicBool,
     /// Held while one of the two states becomes the other.
     change: Mutex<()>,
+    /// The process that made it. The descriptor of a forked child is its parent's, whose sleepers have nothing to wake for.
+    process: u32,
 }
 
 impl Doorbell {
@@ -29,7 +32,12 @@ impl Doorbell {
     pub(crate) fn new() -> Result<Doorbell, Error> {
         let event = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| system("making an event descriptor", error))?;
-        Ok(Doorbell { event, is_armed: AtomicBool::new(false), change: Mutex::new(()) })
+        Ok(Doorbell {
+            event,
+            is_armed: AtomicBool::new(false),
+            change: Mutex::new(()),
+            process: process::id(),
+        })
     }
 
     /// To be called before looking for what there is to do, and that before sleeping: what is done after the look rings.
@@ -68,7 +76,7 @@ impl Doorbell {
     #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
     fn ring_loudly(&self) {
         let _changing = self.change.lock();
-        if self.is_armed.swap(false, Ordering::SeqCst) {
+        if self.is_armed.swap(false, Ordering::SeqCst) && self.process == process::id() {
             // It fails only where the count is full, and then the descriptor is readable.
             let _ = io::write(&self.event, &1_u64.to_ne_bytes());
         }

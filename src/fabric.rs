@@ -8,6 +8,7 @@ use homespun_engine::engine::Config;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::InfoFlags;
+use homespun_engine::region::Regions;
 use homespun_engine::transport::{Provider, ProviderAttr};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
@@ -46,6 +47,7 @@ pub(crate) trait OpenPump: Send + Sync {
         bind: Address,
         ports: Option<PortRange>,
         config: Config,
+        regions: Arc<Regions>,
         locking: Locking,
     ) -> Result<Arc<dyn Drive>, Error>;
 }
@@ -159,6 +161,7 @@ impl<P: Provider> OpenPump for P {
         bind: Address,
         ports: Option<PortRange>,
         config: Config,
+        regions: Arc<Regions>,
         locking: Locking,
     ) -> Result<Arc<dyn Drive>, Error> {
         let instance = getrandom::u64().map_err(|error| Error::System {
@@ -170,7 +173,7 @@ impl<P: Provider> OpenPump for P {
             None => self.open(bind, instance),
         };
         let transport = transport.map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
-        Ok(Arc::new(Pump::new(transport, config, locking)))
+        Ok(Arc::new(Pump::new(transport, config, regions, locking)))
     }
 }
 

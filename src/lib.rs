@@ -17,10 +17,13 @@ pub mod info;
 mod lock;
 pub mod params;
 mod ports;
-#[expect(unsafe_code, reason = "signals are blocked while it starts; see progress_thread.rs")]
 mod progress_thread;
 mod pump;
+#[expect(unsafe_code, reason = "the raw tier takes addresses")]
+pub mod region;
 mod resolve;
+#[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
+mod signals;
 #[expect(unsafe_code, reason = "what is not locked is a promise of the application; see unsynchronised.rs")]
 mod unsynchronised;
 
@@ -32,6 +35,7 @@ pub use homespun_engine::error::{Again, Error, Misuse, OperationError};
 pub use homespun_engine::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, OpFlags};
 pub use homespun_engine::rejected::Rejected;
 pub use homespun_engine::transport;
+pub use homespun_engine::wire::Refusal;
 pub use homespun_engine::{flags, limits};
 
 pub use self::av::{AddressVector, AvAttr, FabricAddress};
@@ -43,3 +47,4 @@ pub use self::fabric::Fabric;
 pub use self::getinfo::getinfo;
 pub use self::hints::Hints;
 pub use self::info::Info;
+pub use self::region::{MemoryRegion, MrAttr};

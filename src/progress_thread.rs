@@ -15,7 +15,6 @@
 use std::mem::{self, MaybeUninit};
 use std::os::fd::OwnedFd;
 use std::process;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -26,9 +25,11 @@ use homespun_engine::error::Error;
 use homespun_engine::transport::Armed;
 use parking_lot::Mutex;
 use rustix::event::epoll::{self, EventFlags};
+use rustix::io;
 
 use crate::doorbell::{Doorbell, system};
 use crate::pump::{Drive, Watched};
+use crate::signals::without_signals;
 
 /// How soon the thread looks again at what it is not woken for: an endpoint that the application polls, or one whose
 /// transport has to be polled.
@@ -86,24 +87,35 @@ impl ProgressThread {
         Ok(running.shared.doorbell.clone())
     }
 
-    /// Moves this endpoint on from now on. It must be enabled, with the doorbell that [`start`](Self::start) has given.
+    /// Has the thread wake for this endpoint, which is to be enabled next.
     ///
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(crate) fn watch(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
-        match &*self.running.lock() {
-            Some(running) => running.shared.watch(drive),
-            None => Ok(()),
+    pub(crate) fn listen(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
+        self.shared().map_or(Ok(()), |shared| shared.listen(drive))
+    }
+
+    /// Moves this endpoint on from now on. It must be enabled, with the doorbell that [`start`](Self::start) has given,
+    /// after [`listen`](Self::listen).
+    pub(crate) fn watch(&self, drive: &Arc<dyn Drive>) {
+        if let Some(shared) = self.shared() {
+            shared.watch(drive);
         }
     }
 
     /// Lets go of an endpoint, which must be closed next.
     pub(crate) fn unwatch(&self, drive: &Arc<dyn Drive>) {
-        // What a forked child has of its parent's thread is the parent's to change.
-        if let Some(running) = self.running.lock().as_ref().filter(|running| running.is_here()) {
-            running.shared.unwatch(drive);
+        if let Some(shared) = self.shared() {
+            shared.unwatch(drive);
         }
+    }
+
+    /// What the thread shares, if there is one: what a forked child has of its parent's thread is the parent's to change.
+    /// Without the lock, since those who are called for it may wait for an endpoint.
+    fn shared(&self) -> Option<Arc<Shared>> {
+        let running = self.running.lock();
+        running.as_ref().filter(|running| running.is_here()).map(|running| running.shared.clone())
     }
 }
 
@@ -158,16 +170,24 @@ impl Running {
 }
 
 impl Shared {
-    fn watch(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
-        let mut added = None;
+    fn listen(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
+        let mut added = Ok(());
         drive.with_wake_fd(&mut |fd| {
-            added = Some(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), EventFlags::IN));
+            added = match epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), EventFlags::IN) {
+                // Enabling the endpoint has failed further on, and is tried again.
+                Err(io::Errno::EXIST) => Ok(()),
+                added => added,
+            };
         });
-        let can_wake = added.transpose().map_err(|error| system("watching a descriptor", error))?.is_some();
+        added.map_err(|error| system("watching a descriptor", error))
+    }
+
+    fn watch(&self, drive: &Arc<dyn Drive>) {
+        let mut can_wake = false;
+        drive.with_wake_fd(&mut |_| can_wake = true);
         let endpoint = Endpoint { drive: drive.clone(), can_wake, is_muted: AtomicBool::new(false) };
         self.endpoints.lock().push(Arc::new(endpoint));
         self.doorbell.ring();
-        Ok(())
     }
 
     fn unwatch(&self, drive: &Arc<dyn Drive>) {
@@ -236,21 +256,3 @@ impl Endpoint {
 }
 
 const NAP: Duration = Duration::from_millis(NAP_MS);
-
-/// Does something with all signals blocked. A thread that begins meanwhile never runs the application's handlers, which
-/// may count on the thread that they interrupt.
-fn without_signals<R>(act: impl FnOnce() -> R) -> R {
-    let mut before = MaybeUninit::uninit();
-    // SAFETY: both sets are memory of this function, and the first is filled in by the first call.
-    let is_blocked = unsafe {
-        let mut all = MaybeUninit::uninit();
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
-    };
-    let done = act();
-    if is_blocked {
-        // SAFETY: the call that has succeeded has written it.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
-    }
-    done
-}

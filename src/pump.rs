@@ -17,7 +17,10 @@ use homespun_engine::buffer::{Destination, Room, Source};
 use homespun_engine::engine::{Config, Engine};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{Found, Level, PeekRequest, ReceiveRequest, SendRequest};
+use homespun_engine::operation::{
+    Found, Level, PeekRequest, ReceiveRequest, RmaLocal, RmaRequest, SendRequest,
+};
+use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::{Armed, Transport};
 
@@ -40,6 +43,7 @@ pub(crate) trait Drive: Send + Sync {
     fn address(&self) -> Address;
     fn enable(&self, wiring: Wiring) -> Result<(), Error>;
     fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>>;
+    fn post_rma(&self, post: RmaPost) -> Result<(), Rejected<RmaLocal>>;
     fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Rejected<Destination>>;
     /// As [`post_receive`](Self::post_receive), for the most frequent kind of destination.
     fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error>;
@@ -80,6 +84,9 @@ pub(crate) trait Drive: Send + Sync {
     /// Moves everything on as far as it goes, on behalf of the progress thread, which has armed its doorbell and is about to
     /// sleep: unless the application polls.
     fn watch(&self) -> Watched;
+    /// Waits until whoever is moving the endpoint on has come to the end of a pass. After that nobody touches regions that
+    /// were closed before.
+    fn settle(&self);
     /// Ends the endpoint. Waits up to `linger` for what it still has to send.
     fn close(&self, linger: Duration);
 }
@@ -134,6 +141,22 @@ pub(crate) struct SendPost {
     pub(crate) more: bool,
 }
 
+/// An access to a region as an endpoint posts it.
+pub(crate) struct RmaPost {
+    pub(crate) to: FabricAddress,
+    pub(crate) local: RmaLocal,
+    pub(crate) key: u64,
+    pub(crate) address: u64,
+    pub(crate) context: u64,
+    pub(crate) level: Level,
+    pub(crate) signalled: bool,
+    pub(crate) inject: bool,
+    /// As [`SendPost::fence`].
+    pub(crate) fence: bool,
+    /// As [`SendPost::more`].
+    pub(crate) more: bool,
+}
+
 /// A receive as an endpoint posts it.
 pub(crate) struct ReceivePost {
     /// `None` for any source.
@@ -149,6 +172,8 @@ pub(crate) struct Pump<T> {
     address: Address,
     /// `None` once it was closed.
     state: Lock<Option<State<T>>>,
+    /// Held for each pass after that.
+    closing: Lock<()>,
 }
 
 struct State<T> {
@@ -259,17 +284,18 @@ impl Wired {
 }
 
 impl<T: Transport> Pump<T> {
-    pub(crate) fn new(transport: T, config: Config, locking: Locking) -> Self {
+    pub(crate) fn new(transport: T, config: Config, regions: Arc<Regions>, locking: Locking) -> Self {
         let address = transport.address();
         Pump {
             address,
             state: locking.lock(Some(State {
-                engine: Engine::new(config),
+                engine: Engine::with_regions(config, regions),
                 transport,
                 wired: None,
                 is_armed: false,
                 polls: 0,
             })),
+            closing: locking.lock(()),
         }
     }
 
@@ -333,6 +359,25 @@ impl<T: Transport> Drive for Pump<T> {
         };
         let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
         engine.post_send(request, transport, &mut wired.queues())?;
+        if !more {
+            transport.flush();
+        }
+        Ok(())
+    }
+
+    fn post_rma(&self, post: RmaPost) -> Result<(), Rejected<RmaLocal>> {
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = match endpoint.enabled() {
+            Ok(parts) => parts,
+            Err(error) => return Err(Rejected { error, buffer: post.local }),
+        };
+        let RmaPost { to, local, key, address, context, level, signalled, inject, fence, more } = post;
+        let to = match wired.targets.peer(to, &wired.wiring.av, engine) {
+            Ok(to) => to,
+            Err(error) => return Err(Rejected { error, buffer: local }),
+        };
+        let request = RmaRequest { to, local, key, address, context, level, signalled, inject, fence };
+        engine.post_rma(request, transport, &mut wired.queues())?;
         if !more {
             transport.flush();
         }
@@ -482,6 +527,11 @@ impl<T: Transport> Drive for Pump<T> {
         }
     }
 
+    fn settle(&self) {
+        drop(self.state.lock());
+        drop(self.closing.lock());
+    }
+
     fn close(&self, linger: Duration) {
         let deadline = Instant::now() + linger;
         let mut guard = self.state.lock();
@@ -491,16 +541,20 @@ impl<T: Transport> Drive for Pump<T> {
         transport.stop_accepting();
         let (mut nobody, mut patience) = (Nobody, Patience::default());
         while engine.has_unsent() && Instant::now() < deadline {
+            let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
             engine.transmit(&mut transport, &mut nobody);
             transport.flush();
+            drop(pass);
             patience.pause();
         }
         engine.close_links(&mut transport);
         transport.flush();
         while transport.draining() > 0 && Instant::now() < deadline {
+            let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
             transport.flush();
+            drop(pass);
             patience.pause();
         }
     }

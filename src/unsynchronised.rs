@@ -22,7 +22,8 @@ impl Fabric {
     /// No two threads are at the same time inside calls on endpoints and completion queues of this domain, for as long as any
     /// of these objects lives, whichever handles and clones the calls use; and each call *happens before* the next, as a
     /// mutex that is held during each of them would have it. Dropping the last handle of an endpoint counts as a call on it,
-    /// formatting a completion queue by `Debug` as one on the queue.
+    /// dropping a memory region of the domain as one on each of them, formatting a completion queue by `Debug` as one on
+    /// the queue.
     ///
     /// Excepted are calls that always synchronise: everything on the domain itself, on address vectors and on event queues;
     /// [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),

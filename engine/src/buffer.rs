@@ -167,6 +167,11 @@ impl Source {
         Source { len_bytes: bytes.len(), memory: SourceMemory::Owned(bytes) }
     }
 
+    /// Gathers nothing.
+    pub(crate) fn nothing() -> Source {
+        Source::owned(Bytes::new())
+    }
+
     /// Gathers from owned buffers in order.
     ///
     /// # Errors

@@ -77,6 +77,7 @@ errnos! {
     EALREADY = 114, "Operation already in progress";
     EINPROGRESS = 115, "Operation now in progress";
     ECANCELED = 125, "Operation canceled";
+    EKEYREJECTED = 129, "Key was rejected by service";
     EOTHER = 256, "Unspecified error";
     ETOOSMALL = 257, "Provided buffer is too small";
     EOPBADSTATE = 258, "Operation not permitted in current state";

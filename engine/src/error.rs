@@ -3,6 +3,7 @@
 use crate::address::Address;
 use crate::errno::Errno;
 use crate::transport::LinkError;
+use crate::wire::Refusal;
 
 /// Why a call failed. Nothing was changed by a call that returns one of these.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +77,9 @@ pub enum Misuse {
     /// No such thing exists (an operation to cancel, a domain by that name).
     #[error("not found: {0}")]
     NotFound(&'static str),
+    /// Another memory region has this key.
+    #[error("the key {0:#x} belongs to another memory region")]
+    KeyInUse(u64),
     /// A value outside its range.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
@@ -117,6 +121,7 @@ impl Misuse {
             Misuse::NoData(_) => Errno::ENODATA,
             Misuse::NotSupported(_) => Errno::ENOSYS,
             Misuse::NotFound(_) => Errno::ENOENT,
+            Misuse::KeyInUse(_) => Errno::ENOKEY,
         }
     }
 }
@@ -139,6 +144,9 @@ pub enum OperationError {
     /// The sender's memory, where the message was to be fetched from, could not be read. Both sides are told.
     #[error("the memory of the message could not be read")]
     Fault,
+    /// The target refused access to its memory. It did not happen, or only in part if the region was closed meanwhile.
+    #[error("refused by the target: {0}")]
+    Refused(#[from] Refusal),
     /// The link to the peer ended, or could not be made.
     #[error("{0}")]
     Link(#[from] LinkError),
@@ -157,6 +165,9 @@ impl OperationError {
             OperationError::Cancelled => Errno::ECANCELED,
             OperationError::NoMessage => Errno::ENOMSG,
             OperationError::Fault => Errno::EFAULT,
+            OperationError::Refused(Refusal::Key) => Errno::EKEYREJECTED,
+            OperationError::Refused(Refusal::Access) => Errno::EACCES,
+            OperationError::Refused(Refusal::Range) => Errno::EINVAL,
             OperationError::Link(error) => error.errno(),
             OperationError::UnknownSource(_) => Errno::EADDRNOTAVAIL,
         }

@@ -109,6 +109,12 @@ bitflags! {
     }
 }
 
+impl CompletionFlags {
+    /// What only operations of the transmit side have.
+    pub const TRANSMITTED: CompletionFlags =
+        CompletionFlags::SEND.union(CompletionFlags::READ).union(CompletionFlags::WRITE);
+}
+
 impl OpFlags {
     /// All completion levels.
     pub const LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
@@ -147,6 +153,25 @@ bitflags! {
         const MULTI_RECV = 1 << 16;
         /// The entry's `data` came with the message.
         const REMOTE_CQ_DATA = 1 << 17;
+    }
+}
+
+bitflags! {
+    /// What may be done with a memory region: `fi_mr(3)`, "access".
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    pub struct MrAccess: u64 {
+        /// The buffer of an RMA read.
+        const READ = 1 << 8;
+        /// The buffer of an RMA write.
+        const WRITE = 1 << 9;
+        /// The buffer of a receive.
+        const RECV = 1 << 10;
+        /// The buffer of a send.
+        const SEND = 1 << 11;
+        /// Peers may read it.
+        const REMOTE_READ = 1 << 12;
+        /// Peers may write it.
+        const REMOTE_WRITE = 1 << 13;
     }
 }
 

@@ -39,6 +39,8 @@ pub mod matching;
 pub mod operation;
 pub mod peer_id;
 pub mod peers;
+#[expect(unsafe_code, reason = "turns registered addresses into slices")]
+pub mod region;
 pub mod rejected;
 pub mod transport;
 pub mod wire;

@@ -65,6 +65,13 @@ pub const CREDIT_INITIAL_BYTES: u64 = 32 << 10;
 /// The largest message that travels eagerly, in bytes; a longer one waits for the receiver to ask for it.
 pub const EAGER_MAX_BYTES: usize = 256 << 10;
 
+/// How many accesses to regions may be unanswered on one link, in each direction. Those beyond wait at the initiator; what a
+/// target keeps for them is bounded by it, some 150 bytes each.
+pub const RMA_LINK_MAX_OPS: usize = 1024;
+
+/// How much of a region travels in one frame when it is read, in bytes, before others have their turn on the link.
+pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
+
 /// How often a connection attempt that was cut short is repeated before what waits for it fails.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 

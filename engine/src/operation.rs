@@ -2,7 +2,7 @@
 
 use slotmap::new_key_type;
 
-use crate::buffer::{Destination, Source};
+use crate::buffer::{Buffer, Destination, Source};
 use crate::completion::{Completion, Failure};
 use crate::error::OperationError;
 use crate::flags::CompletionFlags;
@@ -19,6 +19,8 @@ new_key_type! {
     pub(crate) struct UnexpectedId;
     /// Names a message whose sender asked for it to be fetched, until all of it is there.
     pub(crate) struct FetchId;
+    /// Names what a peer is writing to a region, until all of it is there.
+    pub(crate) struct InboundId;
 }
 
 /// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics".
@@ -74,6 +76,54 @@ pub struct SendRequest {
     pub fence: bool,
 }
 
+/// An access to a region of a peer, to be posted: `fi_rma(3)`.
+#[derive(Debug)]
+pub struct RmaRequest {
+    /// The endpoint through which the region is reached.
+    pub to: PeerId,
+    /// The memory at this side, as long as the access.
+    pub local: RmaLocal,
+    /// The region's key.
+    pub key: u64,
+    /// Where in the region, as its [address](crate::region::RegionAttr::base_address) is known.
+    pub address: u64,
+    /// Given back in the completion.
+    pub context: u64,
+    /// What a [fence](Self::fence) waits for. The access itself completes when its target has answered, whatever its level:
+    /// until then it may still be refused.
+    pub level: Level,
+    /// Whether success is reported. Failure always is.
+    pub signalled: bool,
+    /// Whether the source of a write may be reused as soon as the request was accepted (`FI_INJECT`).
+    pub inject: bool,
+    /// As [`SendRequest::fence`].
+    pub fence: bool,
+}
+
+/// The initiator's memory of an access to a region.
+#[derive(Debug)]
+pub enum RmaLocal {
+    /// Where what is read goes.
+    Read(Destination),
+    /// What is to be written.
+    Write {
+        /// The bytes.
+        source: Source,
+        /// Remote data for a completion at the target.
+        data: Option<u64>,
+    },
+}
+
+impl RmaLocal {
+    /// The application's memory, to be handed back.
+    pub fn into_buffer(self) -> Buffer {
+        match self {
+            RmaLocal::Read(destination) => destination.into_buffer(),
+            RmaLocal::Write { source, .. } => source.into_buffer(),
+        }
+    }
+}
+
 /// A receive to be posted: `fi_msg(3)`, `fi_tagged(3)`.
 #[derive(Debug)]
 pub struct ReceiveRequest {
@@ -124,6 +174,17 @@ pub(crate) struct Send {
     pub(crate) may_be_fetched: bool,
     /// Whether it waits for all sends before it.
     pub(crate) fence: bool,
+    /// What it is if it is no message. Its length and its data are those of the message all the same.
+    pub(crate) one_sided: Option<Box<OneSided>>,
+}
+
+/// An access to a region of a peer that has not ended.
+#[derive(Debug)]
+pub(crate) struct OneSided {
+    pub(crate) key: u64,
+    pub(crate) address: u64,
+    /// Where what is read goes, and how much of it is there. `None` for a write.
+    pub(crate) read: Option<(Destination, u64)>,
 }
 
 /// A receive that has not ended.
@@ -150,6 +211,9 @@ pub(crate) enum Role {
 
 impl Send {
     pub(crate) fn completion(self) -> Completion {
+        if let Some(one_sided) = self.one_sided {
+            return one_sided.completion(self.context, self.source);
+        }
         Completion {
             context: self.context,
             flags: CompletionFlags::SEND | kind(self.message.tag.is_some()),
@@ -159,6 +223,21 @@ impl Send {
             source: None,
             buffer: self.source.into_buffer(),
         }
+    }
+}
+
+impl OneSided {
+    fn completion(self, context: u64, source: Source) -> Completion {
+        let (kind, buffer) = match self.read {
+            Some((mut destination, arrived_bytes)) => {
+                // As much as there was room for, which is what was asked for, unless it failed.
+                let arrived_bytes = usize::try_from(arrived_bytes).unwrap_or(usize::MAX);
+                (CompletionFlags::READ, destination.take_buffer(arrived_bytes))
+            }
+            None => (CompletionFlags::WRITE, source.into_buffer()),
+        };
+        let flags = CompletionFlags::RMA | kind;
+        Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
     }
 }
 

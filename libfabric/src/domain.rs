@@ -5,7 +5,7 @@ use homespun::{Domain, Errno, Error, Fabric};
 use libc::{c_int, c_void};
 
 use crate::abi::FI_CLASS_DOMAIN;
-use crate::abi::domain::{FiOpsDomain, FiOpsMr, FidDomain};
+use crate::abi::domain::{FiOpsDomain, FidDomain};
 use crate::abi::fabric::{FiOps, Fid, FidFabric};
 use crate::abi::info::FiInfo;
 use crate::av::open_av;
@@ -14,6 +14,7 @@ use crate::edge::enter;
 use crate::endpoint::open_endpoint;
 use crate::fabric::FabricState;
 use crate::info::{Extent, read};
+use crate::mr;
 use crate::object::{self, InUse, Lease, State};
 use crate::opened;
 use crate::unsupported::Unsupported;
@@ -37,7 +38,7 @@ static FID_OPS: FiOps = FiOps {
     size: size_of::<FiOps>(),
     close,
     bind: Unsupported::STUB,
-    control: Unsupported::STUB,
+    control: mr::control_domain,
     ops_open: Unsupported::STUB,
     tostr: Unsupported::STUB,
     ops_set: Unsupported::STUB,
@@ -59,13 +60,6 @@ static OPS: FiOpsDomain = FiOpsDomain {
     xpu_ctx: Unsupported::STUB,
 };
 
-static MR_OPS: FiOpsMr = FiOpsMr {
-    size: size_of::<FiOpsMr>(),
-    reg: Unsupported::STUB,
-    regv: Unsupported::STUB,
-    regattr: Unsupported::STUB,
-};
-
 /// `fi_domain`.
 pub(crate) unsafe extern "C" fn open_domain(
     fabric: *mut FidFabric,
@@ -82,7 +76,7 @@ pub(crate) unsafe extern "C" fn open_domain(
         let api_version = fabric.api_version;
         // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
         let info = unsafe { read(info, Extent::Application { api_version })? };
-        let front = FidDomain { fid: object::fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &MR_OPS };
+        let front = FidDomain { fid: object::fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &mr::OPS };
         let state = DomainState {
             domain: open(&fabric.fabric, &info)?,
             api_version,
@@ -91,7 +85,7 @@ pub(crate) unsafe extern "C" fn open_domain(
         };
         let native = state.domain.clone();
         let opened = object::open(front, state);
-        opened::add_domain(opened, &native);
+        opened::add_domain(opened, &native, &info);
         // SAFETY: not null, so writable.
         unsafe { domain.write(opened) };
         Ok(0)
@@ -103,7 +97,9 @@ fn open(fabric: &Fabric, info: &Info) -> Result<Domain, Error> {
     let is_serialised = info.domain.threading == Some(Threading::Domain);
     if is_serialised && info.domain.data_progress != Some(Progress::Auto) {
         // SAFETY: whoever opens a domain with `FI_THREAD_DOMAIN` serialises all access to what is opened from it
-        // (`fi_domain(3)`); it is answered only to those who ask for it. The plugin itself has no threads.
+        // (`fi_domain(3)`); it is answered only to those who ask for it. Of
+        // the plugin's own threads, that of `FI_WAIT_MUTEX_COND` touches neither queues nor endpoints, and that of automatic
+        // progress is not there.
         unsafe { fabric.domain_unsynchronised(info) }
     } else {
         fabric.domain(info)

@@ -12,7 +12,6 @@ use crate::abi::domain::FidDomain;
 use crate::abi::endpoint::{FiOpsCm, FiOpsEp, FidEp};
 use crate::abi::fabric::{FiOps, Fid};
 use crate::abi::info::FiInfo;
-use crate::abi::rma::FiOpsRma;
 use crate::abi::{
     FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_ENABLE, FI_GETOPSFLAG, FI_RECV,
     FI_SETOPSFLAG, FI_TRANSMIT,
@@ -26,7 +25,7 @@ use crate::info::{Extent, read};
 use crate::object::{self, Lease, State};
 use crate::sockaddr::{self, CAddress};
 use crate::unsupported::Unsupported;
-use crate::{message, options, tagged};
+use crate::{message, options, rma, tagged};
 
 /// What stands behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
@@ -77,19 +76,6 @@ static CM_OPS: FiOpsCm = FiOpsCm {
     reject: Unsupported::STUB,
     shutdown: Unsupported::STUB,
     join: Unsupported::STUB,
-};
-
-static RMA_OPS: FiOpsRma = FiOpsRma {
-    size: size_of::<FiOpsRma>(),
-    read: Unsupported::STUB,
-    readv: Unsupported::STUB,
-    readmsg: Unsupported::STUB,
-    write: Unsupported::STUB,
-    writev: Unsupported::STUB,
-    writemsg: Unsupported::STUB,
-    inject: Unsupported::STUB,
-    writedata: Unsupported::STUB,
-    injectdata: Unsupported::STUB,
 };
 
 static ATOMIC_OPS: FiOpsAtomic = FiOpsAtomic {
@@ -150,7 +136,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
             ops: &OPS,
             cm: &CM_OPS,
             msg: &message::OPS,
-            rma: &RMA_OPS,
+            rma: &rma::OPS,
             tagged: &tagged::OPS,
             atomic: &ATOMIC_OPS,
             collective: &COLLECTIVE_OPS,

@@ -27,7 +27,9 @@ impl ErrorData {
     ) {
         // SAFETY: the caller says so.
         let room_bytes = err_data_size.map_or(0, |size_bytes| unsafe { size_bytes.read() });
-        let given_bytes = if room_bytes > 0 {
+        // SAFETY: as above.
+        let has_buffer = room_bytes > 0 && unsafe { !err_data.read().is_null() };
+        let given_bytes = if has_buffer {
             let count_bytes = data.len().min(room_bytes);
             // SAFETY: the application's buffer has room for this, says the caller.
             unsafe { ptr::copy_nonoverlapping(data.as_ptr(), err_data.read().cast(), count_bytes) };
@@ -62,6 +64,16 @@ mod tests {
             ErrorData::default().deliver(b"abcd"[..].into(), &raw mut err_data, Some(&raw mut size_bytes));
         }
         assert_eq!((&buffer, size_bytes), (b"abc\0", 3));
+    }
+
+    #[test]
+    fn a_size_without_a_buffer_is_no_buffer() {
+        let (kept, mut err_data, mut size_bytes) = (ErrorData::default(), ptr::null_mut(), 28);
+        // SAFETY: no buffer is given; ours is read while it is valid.
+        unsafe {
+            kept.deliver(b"abcd"[..].into(), &raw mut err_data, Some(&raw mut size_bytes));
+            assert_eq!((err_data.cast::<[u8; 4]>().read(), size_bytes), (*b"abcd", 4));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::ptr;
 
-use homespun::info::{FABRIC_NAME, Info, ResourceManagement};
+use homespun::info::{FABRIC_NAME, Info, Progress, ResourceManagement, Threading};
 use homespun::{AddressFormat, Domain, Misuse};
 use libc::c_void;
 use parking_lot::Mutex;
@@ -26,6 +26,8 @@ struct OpenDomain {
     name: String,
     format: AddressFormat,
     resource_mgmt: ResourceManagement,
+    threading: Threading,
+    data_progress: Progress,
 }
 
 static OPENED: Mutex<Opened> = Mutex::new(Opened { fabrics: Vec::new(), domains: Vec::new() });
@@ -40,13 +42,15 @@ pub(crate) fn remove_fabric<T>(fabric: *const T) {
     OPENED.lock().fabrics.retain(|&at| at != fabric.addr());
 }
 
-/// A domain was opened.
-pub(crate) fn add_domain<T>(at: *const T, domain: &Domain) {
+/// A domain was opened with this info.
+pub(crate) fn add_domain<T>(at: *const T, domain: &Domain, info: &Info) {
     OPENED.lock().domains.push(OpenDomain {
         at: at.expose_provenance(),
         name: domain.name().to_owned(),
         format: domain.addr_format(),
         resource_mgmt: domain.resource_mgmt(),
+        threading: info.domain.threading.unwrap_or(Threading::Safe),
+        data_progress: info.domain.data_progress.unwrap_or(Progress::Manual),
     });
 }
 
@@ -95,13 +99,17 @@ impl Named {
         };
         let is_another = hints.domain.name.as_ref().is_some_and(|name| *name != domain.name)
             || hints.addr_format.is_some_and(|format| format != domain.format)
-            || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt);
+            || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt)
+            || hints.domain.threading.is_some_and(|asked| !domain.serves(asked))
+            || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress);
         if is_another {
             return Err(Misuse::NoData("something else than the open domain that the hints name").into());
         }
         hints.domain.name = Some(domain.name.clone());
         hints.addr_format = Some(domain.format);
         hints.domain.resource_mgmt = Some(domain.resource_mgmt);
+        hints.domain.threading.get_or_insert(domain.threading);
+        hints.domain.data_progress = Some(domain.data_progress);
         Ok(())
     }
 
@@ -136,6 +144,13 @@ impl OpenDomain {
         info.domain.name.as_deref() == Some(&self.name)
             && info.addr_format == Some(self.format)
             && info.domain.resource_mgmt == Some(self.resource_mgmt)
+            && info.domain.threading.is_some_and(|threading| self.serves(threading))
+            && info.domain.data_progress == Some(self.data_progress)
+    }
+
+    /// Whether the domain may be used so. One without locks serves only those who promise to need none.
+    fn serves(&self, threading: Threading) -> bool {
+        self.threading != Threading::Domain || threading == Threading::Domain
     }
 }
 

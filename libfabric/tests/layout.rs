@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 use homespun::AddressFormat;
 use homespun::Errno;
-use homespun::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, Mode, OpFlags, Order};
+use homespun::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, Mode, MrAccess, OpFlags, Order};
 use homespun::info::{
     AvType, EndpointType, MrMode, Progress, ResourceManagement, SHARED_CONTEXT, Threading, address_format_raw,
 };
@@ -54,6 +54,7 @@ fn constants() -> BTreeMap<String, u64> {
         named::<BindFlags>(),
         named::<InfoFlags>(),
         named::<Mode>(),
+        named::<MrAccess>(),
     ];
     for (name, value) in plain.into_iter().flatten() {
         // The one name that homespun spells in another way.

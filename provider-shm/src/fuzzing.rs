@@ -6,7 +6,7 @@ use std::io::IoSlice;
 
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::Sent;
-use homespun_engine::wire::{Awaits, Header, Message};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind};
 
 use crate::line::{sealed, sequence};
 use crate::ring::recorder::{LINK, Recorder};
@@ -104,7 +104,8 @@ impl Run {
             6 => Header::Data { op, len_bytes: op },
             // The frames without payload share a number; what else a message would have says which it is.
             _ => match kind / 8 % 4 + kind / 128 * 4 {
-                0 | 1 => Header::Done { op, fault: is_so },
+                0 => Header::Done { op, fault: is_so },
+                1 => self.one_sided(op, input.byte().unwrap_or(0)),
                 2..=4 => Header::Matched { number: op },
                 5 => Header::Credit { granted_bytes: op },
                 6 => Header::Fence { matched: is_so },
@@ -124,6 +125,21 @@ impl Run {
             Sent::Whole => assert!(!self.producer.is_mid_frame()),
         }
         self.sent.push_back((header, payload));
+    }
+
+    /// A frame of an access to a region.
+    fn one_sided(&self, op: u64, choice: u8) -> Header {
+        let data = (choice & 8 != 0).then_some(7);
+        let rma = |kind| Header::Rma(Rma { op, key: !op, address: op << 8, len_bytes: op, kind });
+        match choice % 5 {
+            0 => rma(RmaKind::Read),
+            1 => rma(RmaKind::Write { data }),
+            2 => rma(RmaKind::Offer { data, remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8 }),
+            3 => Header::ReadData { op, len_bytes: op },
+            _ => {
+                Header::Answer { op, outcome: Outcome::from_number(choice / 5 % 5).unwrap_or(Outcome::Done) }
+            }
+        }
     }
 
     fn resume(&mut self) {

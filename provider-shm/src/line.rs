@@ -26,11 +26,19 @@
 //!  9  fence    MATCH                           -                -
 //! 10  fenced   -                               -                -
 //! 11  piece    -                               -                -
+//! 12  read     -                               op               yes
+//! 13  write    DATA OUTSIDE LONG               op               if LONG
+//! 14  offer    DATA OUTSIDE                    op               yes
+//! 15  read data  OUTSIDE LONG                  op               if LONG
+//! 16  answer   -                               op               -
 //! ```
+//!
+//! Those of kinds 12 to 14 have key and address, a word each, in the place of the tag. An answer's kind has the number of
+//! the outcome added.
 //!
 //! `len` is the length of the payload in this line, or with `OUTSIDE`, that of the piece of it which lies in the data
 //! area. That is all of the payload unless the header says `LONG`: then `length` is what all pieces make together, and lines
-//! of kind `piece` follow, one for each. The length of a request is that of the message, not of its own payload.
+//! of kind `piece` follow, one for each. The length of a request or an offer is that of the message, not of its own payload.
 //! Where in the data area a piece lies is not said: it follows the piece before it.
 //!
 //! The sequence number says which lap of the ring a line is of: in its place there is either the line of this lap, or still
@@ -47,7 +55,7 @@ mod tests;
 use bitflags::bitflags;
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::wire::check::{Check, fold};
-use homespun_engine::wire::{Awaits, Header, Message, WireError};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, WireError};
 
 use crate::segment::{LINE_WORDS, LINES};
 
@@ -80,7 +88,7 @@ const _: () = assert!(field::KIND == field::WORDS_CHECK + u8::BITS);
 const _: () = assert!(field::FLAGS == field::KIND + u8::BITS && field::LEN == field::FLAGS + u8::BITS);
 const _: () = assert!(field::LEN + u16::BITS == u64::BITS);
 const _: () = assert!(PIECE_MAX_BYTES <= u16::MAX as usize && PIECE_MIN_BYTES < PIECE_MAX_BYTES);
-// A message whose payload is in the line spends 24 bytes on its header at most, a request 40.
+// A message whose payload is in the line spends 24 bytes on its header at most, a request 40, a write 40.
 const _: () = assert!(ROOM_MAX_BYTES == 56);
 // The description of a request is one piece.
 const _: () = assert!(cfg!(loom) || REMOTE_MAX_BYTES < PIECE_MIN_BYTES);
@@ -99,6 +107,12 @@ mod kind {
     pub(super) const FENCE: u8 = 9;
     pub(super) const FENCED: u8 = 10;
     pub(super) const PIECE: u8 = 11;
+    pub(super) const READ: u8 = 12;
+    pub(super) const WRITE: u8 = 13;
+    pub(super) const OFFER: u8 = 14;
+    pub(super) const READ_DATA: u8 = 15;
+    /// With the number of the outcome added.
+    pub(super) const ANSWER: u8 = 16;
 }
 
 bitflags! {
@@ -224,12 +238,18 @@ pub(crate) fn room_bytes(header: &Header) -> usize {
     let words = match header {
         Header::Message(message) => words_of(message),
         Header::Request { message, .. } => 2 + words_of(message),
+        Header::Rma(rma) => {
+            let has_length = !matches!(rma.kind, RmaKind::Write { .. });
+            3 + usize::from(rma.kind.data().is_some()) + usize::from(has_length)
+        }
         Header::Ack { .. }
         | Header::Clear { .. }
         | Header::Data { .. }
         | Header::Done { .. }
         | Header::Matched { .. }
-        | Header::Credit { .. } => 1,
+        | Header::Credit { .. }
+        | Header::ReadData { .. }
+        | Header::Answer { .. } => 1,
         Header::Fence { .. } | Header::Fenced => 0,
     };
     ROOM_MAX_BYTES - words * WORD_BYTES
@@ -275,6 +295,16 @@ pub(crate) fn emit(
         Header::Credit { granted_bytes } => (kind::CREDIT, none, Some(*granted_bytes), None),
         Header::Fence { matched } => (kind::FENCE, if *matched { Flags::MATCH } else { none }, None, None),
         Header::Fenced => (kind::FENCED, none, None, None),
+        Header::Rma(Rma { op, kind, .. }) => {
+            let number = match kind {
+                RmaKind::Read => kind::READ,
+                RmaKind::Write { .. } => kind::WRITE,
+                RmaKind::Offer { .. } => kind::OFFER,
+            };
+            (number, if kind.data().is_some() { Flags::DATA } else { none }, Some(*op), None)
+        }
+        Header::ReadData { op, .. } => (kind::READ_DATA, none, Some(*op), None),
+        Header::Answer { op, outcome } => (kind::ANSWER + outcome.number(), none, Some(*op), None),
     };
     if let Some(value) = value {
         push_checked(value);
@@ -287,8 +317,19 @@ pub(crate) fn emit(
             push_checked(data);
         }
     }
-    if let Header::Request { message, .. } = header {
-        push_checked(message.len_bytes);
+    match header {
+        Header::Request { message, .. } => push_checked(message.len_bytes),
+        Header::Rma(Rma { key, address, len_bytes, kind, .. }) => {
+            push_checked(*key);
+            push_checked(*address);
+            if let Some(data) = kind.data() {
+                push_checked(data);
+            }
+            if !matches!(kind, RmaKind::Write { .. }) {
+                push_checked(*len_bytes);
+            }
+        }
+        _ => {}
     }
     let here_bytes = match payload {
         Payload::Inline(bytes) => {
@@ -343,17 +384,36 @@ fn first(sequence: u16, check: Check, kind: u8, flags: Flags, len_bytes: usize) 
 pub(crate) fn sealed(first: u64, word: impl Fn(usize) -> u64) -> u64 {
     let kind = (first >> field::KIND) as u8;
     let flags = Flags::from_bits_retain((first >> field::FLAGS) as u8);
+    let is_access = has_key(kind);
     let has = [
         !matches!(kind, kind::MESSAGE | kind::FENCE | kind::FENCED | kind::PIECE),
-        flags.contains(Flags::TAGGED),
+        is_access || flags.contains(Flags::TAGGED),
+        is_access,
         flags.contains(Flags::DATA),
-        kind == kind::REQUEST || flags.contains(Flags::LONG),
+        has_length(kind) || flags.contains(Flags::LONG),
     ];
     let words = has.into_iter().filter(|has| *has).count();
     let check = (1..=words).map(word).fold(Check::default(), Check::with);
     let others = first & !(0xff << field::CHECK) & !(0xff << field::WORDS_CHECK);
     let unchecked = others | u64::from(check.finish()) << field::WORDS_CHECK;
     unchecked | u64::from(fold(unchecked) ^ FOLDED) << field::CHECK
+}
+
+/// Whether the lines of a kind have the key and the address of a region.
+#[inline]
+fn has_key(kind: u8) -> bool {
+    matches!(kind, kind::READ | kind::WRITE | kind::OFFER)
+}
+
+/// Whether the lines of a kind always have a length.
+#[inline]
+fn has_length(kind: u8) -> bool {
+    matches!(kind, kind::REQUEST | kind::READ | kind::OFFER)
+}
+
+/// The outcome in the kind of an answer.
+fn outcome_of(kind: u8) -> Option<Outcome> {
+    Outcome::from_number(kind.checked_sub(kind::ANSWER)?)
 }
 
 /// Whether a correct producer may make a piece of this length where `left_bytes` of the payload are left.
@@ -388,7 +448,10 @@ pub(crate) fn parse(
     let known = match kind {
         kind::MESSAGE => MESSAGE_FLAGS.union(PAYLOAD_FLAGS),
         kind::REQUEST => MESSAGE_FLAGS.union(Flags::OUTSIDE),
-        kind::DATA => PAYLOAD_FLAGS,
+        kind::DATA | kind::READ_DATA => PAYLOAD_FLAGS,
+        kind::WRITE => Flags::DATA.union(PAYLOAD_FLAGS),
+        kind::OFFER => Flags::DATA.union(Flags::OUTSIDE),
+        kind::READ => Flags::empty(),
         kind::CLEAR => Flags::CANNOT_PULL,
         kind::DONE => Flags::FAULT,
         kind::ACK | kind::MATCHED | kind::CREDIT | kind::FENCED => Flags::empty(),
@@ -396,6 +459,7 @@ pub(crate) fn parse(
         kind::PIECE if words_check != Check::default().finish() => return Err(WireError::WrongCheck),
         kind::PIECE if flags.is_empty() => return Ok(Parsed::Piece(here_bytes)),
         kind::PIECE => return Err(WireError::UnknownFlag),
+        _ if outcome_of(kind).is_some() => Flags::empty(),
         _ => return Err(WireError::UnknownKind),
     };
     // Only where there is one piece can there be another.
@@ -416,8 +480,10 @@ pub(crate) fn parse(
     };
     let value = next(!matches!(kind, kind::MESSAGE | kind::FENCE | kind::FENCED)).unwrap_or_default();
     let tag = next(flags.contains(Flags::TAGGED));
+    let is_access = has_key(kind);
+    let [key, address] = [next(is_access), next(is_access)].map(Option::unwrap_or_default);
     let data = next(flags.contains(Flags::DATA));
-    let len_bytes = next(kind == kind::REQUEST || flags.contains(Flags::LONG)).unwrap_or(here_bytes as u64);
+    let len_bytes = next(has_length(kind) || flags.contains(Flags::LONG)).unwrap_or(here_bytes as u64);
     if check.finish() != words_check {
         return Err(WireError::WrongCheck);
     }
@@ -435,7 +501,17 @@ pub(crate) fn parse(
         kind::CREDIT => Header::Credit { granted_bytes: value },
         kind::FENCE => Header::Fence { matched: flags.contains(Flags::MATCH) },
         kind::FENCED => Header::Fenced,
-        _ => Header::Message(message),
+        kind::READ | kind::WRITE | kind::OFFER => {
+            let kind = match kind {
+                kind::READ => RmaKind::Read,
+                kind::WRITE => RmaKind::Write { data },
+                _ => RmaKind::Offer { data, remote_bytes: remote_bytes(here_bytes)? },
+            };
+            Header::Rma(Rma { op: value, key, address, len_bytes, kind })
+        }
+        kind::READ_DATA => Header::ReadData { op: value, len_bytes },
+        kind::MESSAGE => Header::Message(message),
+        _ => Header::Answer { op: value, outcome: outcome_of(kind).ok_or(WireError::UnknownKind)? },
     };
     let len_bytes = header.payload_len_bytes();
     let room_bytes = room_bytes(&header);

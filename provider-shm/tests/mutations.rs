@@ -47,6 +47,11 @@ mod kind {
     pub(super) const FENCE: u8 = 9;
     pub(super) const FENCED: u8 = 10;
     pub(super) const PIECE: u8 = 11;
+    pub(super) const READ: u8 = 12;
+    pub(super) const WRITE: u8 = 13;
+    pub(super) const OFFER: u8 = 14;
+    pub(super) const READ_DATA: u8 = 15;
+    pub(super) const ANSWER: u8 = 16;
 }
 
 mod flag {
@@ -108,6 +113,16 @@ fn samples() -> Vec<Said> {
         Said(kind::DONE, flag::FAULT, 0, &[NUMBER]),
         Said(kind::MATCHED, 0, 0, &[NUMBER]),
         Said(kind::CREDIT, 0, 0, &[u64::MAX]),
+        Said(kind::READ, 0, 0, &[1, NUMBER, 0, LONGEST]),
+        Said(kind::WRITE, 0, 32, &[1, 2, NUMBER]),
+        Said(kind::WRITE, flag::DATA | flag::OUTSIDE, 300, &[1, 2, 3, NUMBER]),
+        Said(kind::WRITE, flag::OUTSIDE | flag::LONG, 0x8000, &[1, 2, 3, LONGEST]),
+        Said(kind::OFFER, 0, 16, &[1, 2, 3, NUMBER >> 24]),
+        Said(kind::OFFER, flag::DATA | flag::OUTSIDE, 64, &[1, 2, 3, NUMBER, LONGEST]),
+        Said(kind::READ_DATA, 0, 9, &[1]),
+        Said(kind::READ_DATA, flag::OUTSIDE | flag::LONG, 0x1000, &[NUMBER, 0x1_0000]),
+        Said(kind::ANSWER, 0, 0, &[1]),
+        Said(kind::ANSWER + 4, 0, 0, &[NUMBER]),
         Said(kind::FENCE, 0, 0, &[]),
         Said(kind::FENCE, flag::MATCH, 0, &[]),
         Said(kind::FENCED, 0, 0, &[]),

@@ -13,7 +13,7 @@ use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Provider, Receiver, Space, Transport};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
-use homespun_engine::wire::{Awaits, Header, Message};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Refusal, Rma, RmaKind};
 use homespun_tcp::{TcpProvider, TcpTransport};
 use socket2::SockRef;
 
@@ -112,6 +112,8 @@ fn emitted(header: &Header) -> Vec<u8> {
 fn samples() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
     let message = |tag, data, awaits| Message { len_bytes: 0x01_2345, tag, data, awaits };
+    let rma =
+        |kind| Header::Rma(Rma { op: NUMBER, key: !NUMBER, address: NUMBER, len_bytes: 0x01_2345, kind });
     let plain = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Nothing };
     let full = message(Some(NUMBER), Some(!NUMBER), Awaits::Match);
     let longest = Message { len_bytes: MESSAGE_MAX_BYTES, ..full };
@@ -135,6 +137,13 @@ fn samples() -> Vec<Header> {
         Header::Fence { matched: false },
         Header::Fence { matched: true },
         Header::Fenced,
+        rma(RmaKind::Read),
+        rma(RmaKind::Write { data: None }),
+        rma(RmaKind::Write { data: Some(NUMBER) }),
+        rma(RmaKind::Offer { data: Some(NUMBER), remote_bytes: REMOTE_MAX_BYTES as u8 }),
+        Header::ReadData { op: NUMBER, len_bytes: 0x01_2345 },
+        Header::Answer { op: 1, outcome: Outcome::Done },
+        Header::Answer { op: NUMBER, outcome: Outcome::Refused(Refusal::Range) },
     ]
 }
 

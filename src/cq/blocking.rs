@@ -71,6 +71,7 @@ impl CompletionQueue {
         timeout: Option<Duration>,
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<usize, ReadError> {
+        let threshold_entries = threshold_entries.max(1);
         let wait = self.shared.wait().ok_or(ReadError::NoWaitObject)?;
         // A timeout too long for the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));

@@ -6,6 +6,7 @@
 use homespun_engine::errno::Errno;
 use homespun_engine::error::OperationError;
 use homespun_engine::transport::LinkError;
+use homespun_engine::wire::Refusal;
 
 /// The first of homespun's own numbers. The fabric's end below.
 const FIRST: i32 = 400;
@@ -18,6 +19,9 @@ const UNKNOWN_SOURCE: i32 = FIRST + 4;
 const CLOSED: i32 = FIRST + 5;
 const DENIED: i32 = FIRST + 6;
 const PROTOCOL: i32 = FIRST + 7;
+const NO_KEY: i32 = FIRST + 8;
+const NO_RIGHT: i32 = FIRST + 9;
+const OUT_OF_RANGE: i32 = FIRST + 10;
 
 /// The number of an error.
 pub(super) fn prov_errno(error: &OperationError) -> i32 {
@@ -27,6 +31,9 @@ pub(super) fn prov_errno(error: &OperationError) -> i32 {
         OperationError::NoMessage => NO_MESSAGE,
         OperationError::Fault => FAULT,
         OperationError::UnknownSource(_) => UNKNOWN_SOURCE,
+        OperationError::Refused(Refusal::Key) => NO_KEY,
+        OperationError::Refused(Refusal::Access) => NO_RIGHT,
+        OperationError::Refused(Refusal::Range) => OUT_OF_RANGE,
         OperationError::Link(LinkError::Closed) => CLOSED,
         OperationError::Link(LinkError::Denied(_)) => DENIED,
         OperationError::Link(LinkError::Protocol(_)) => PROTOCOL,
@@ -47,6 +54,9 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         CLOSED => "the peer has closed its endpoint",
         DENIED => "the endpoint at the peer's address is not one that this process may talk to",
         PROTOCOL => "the peer does not speak the protocol: it is no homespun endpoint, or another version's",
+        NO_KEY => "no memory region of the target has this key, or no longer",
+        NO_RIGHT => "the target's memory region or endpoint is not to be accessed in this way",
+        OUT_OF_RANGE => "the access goes beyond the target's memory region",
         errno => Errno::new(errno).description(),
     }
 }
@@ -66,6 +76,9 @@ mod tests {
             OperationError::NoMessage,
             OperationError::Fault,
             OperationError::UnknownSource(stranger),
+            OperationError::Refused(Refusal::Key),
+            OperationError::Refused(Refusal::Access),
+            OperationError::Refused(Refusal::Range),
             OperationError::Link(LinkError::Closed),
             OperationError::Link(LinkError::Denied("why")),
             OperationError::Link(LinkError::Protocol("why")),
@@ -80,7 +93,7 @@ mod tests {
 
     #[test]
     fn homespuns_numbers_are_none_of_the_fabrics() {
-        for own in TRUNCATED..=PROTOCOL {
+        for own in TRUNCATED..=OUT_OF_RANGE {
             assert_eq!(Errno::new(own).name(), None, "{own}");
         }
     }
@@ -88,7 +101,7 @@ mod tests {
     #[test]
     fn the_fabrics_numbers_mean_what_they_mean_everywhere() {
         assert_eq!(strerror(Errno::ECONNREFUSED.raw()), Errno::ECONNREFUSED.description());
-        for unknown in [i32::MIN, -1, 0, FIRST - 1, PROTOCOL + 1, i32::MAX] {
+        for unknown in [i32::MIN, -1, 0, FIRST - 1, OUT_OF_RANGE + 1, i32::MAX] {
             assert_eq!(strerror(unknown), "Unknown error", "{unknown}");
         }
     }

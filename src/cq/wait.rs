@@ -103,7 +103,10 @@ impl Wait {
         }
         let watcher = Watcher::start(bed.as_fd())?;
         // If somebody else was faster, theirs is the one.
-        Ok(Some(self.watcher.get_or_init(|| watcher).mutex_cond()))
+        let watcher = self.watcher.get_or_init(|| watcher);
+        // Somebody may have been told that they may sleep before there was one.
+        watcher.attend();
+        Ok(Some(watcher.mutex_cond()))
     }
 
     /// The application was told that it may sleep.
@@ -145,7 +148,7 @@ impl Bed {
         // Nobody looks at which descriptor it was that woke a sleeper.
         let data = epoll::EventData::new_u64(0);
         match epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN) {
-            // An endpoint that reports both directions to this queue.
+            // Enabling an endpoint has failed further on, and is tried again.
             Ok(()) | Err(io::Errno::EXIST) => Ok(()),
             Err(error) => Err(system("watching a descriptor", error)),
         }
@@ -157,6 +160,10 @@ impl Bed {
     ///
     /// What the system says: ENOMEM, ENOSPC.
     pub(super) fn watch(&self, endpoint: &dyn Drive) -> Result<(), Error> {
+        // Nobody sleeps in a forked child, and the parent's sleepers would wake.
+        if self.is_elsewhere() {
+            return Ok(());
+        }
         let mut added = Ok(());
         endpoint.with_wake_fd(&mut |fd| added = self.add(fd));
         added

@@ -8,7 +8,7 @@
 //! repeats it, less and less often, for as long as the descriptor is readable.
 
 use std::cell::UnsafeCell;
-use std::mem::{self, MaybeUninit};
+use std::mem;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::process;
@@ -20,11 +20,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use homespun_engine::errno::Errno;
 use homespun_engine::error::Error;
-use libc::{pthread_cond_t, pthread_mutex_t, sigset_t};
+use libc::{pthread_cond_t, pthread_mutex_t};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 
 use crate::doorbell::system;
+use crate::signals::without_signals;
 
 /// How soon a broadcast is repeated at first, and after how long at most.
 const REPEAT_MIN: Duration = Duration::from_millis(1);
@@ -242,21 +243,6 @@ fn in_real_time(after: Duration) -> libc::timespec {
         tv_sec: libc::time_t::try_from(then.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: then.subsec_nanos().into(),
     }
-}
-
-/// Does something with all signals blocked. A thread that is started so leaves them to the application's own threads.
-fn without_signals<T>(act: impl FnOnce() -> T) -> T {
-    let mut all = MaybeUninit::<sigset_t>::uninit();
-    let mut before = MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: the first call fills `all`; the second fills `before`, since its arguments are valid.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let done = act();
-    // SAFETY: `before` was filled.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
-    done
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod multi_receive;
 mod owned;
 mod peek;
 mod raw;
+mod rma;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use homespun_engine::address::Address;
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse};
-use homespun_engine::flags::{BindFlags, Caps, OpFlags};
+use homespun_engine::flags::{BindFlags, Caps, MrAccess, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use homespun_engine::operation::Level;
 use parking_lot::Mutex;
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 pub use self::owned::{RecvMsg, SendMsg};
 use self::peek::ARRIVED_FLAGS;
 pub use self::raw::{RecvMsgRaw, SendMsgRaw};
+pub use self::rma::{ReadMsg, ReadMsgRaw, WriteMsg, WriteMsgRaw};
 use crate::av::{AddressVector, FabricAddress};
 use crate::cq::CompletionQueue;
 use crate::domain;
@@ -251,7 +253,7 @@ impl Endpoint {
         let setup = self.setup()?;
         let caps = self.shared.info.caps;
         let av = setup.av.clone().ok_or(Misuse::NoAddressVector)?;
-        if caps.contains(Caps::SEND) && setup.transmit_cq.is_none() {
+        if caps.intersects(Caps::SEND | Caps::READ | Caps::WRITE) && setup.transmit_cq.is_none() {
             return Err(Misuse::NoCompletionQueue("transmit").into());
         }
         if caps.contains(Caps::RECV) && setup.receive_cq.is_none() {
@@ -259,19 +261,25 @@ impl Endpoint {
         }
         let pump = self.shared.open_pump(&setup)?;
         let progress_thread = self.shared.domain.progress_thread();
+        let progress_doorbell = progress_thread.map(ProgressThread::start).transpose()?;
+        // Whatever may fail, and whatever looks into the endpoint, comes before any queue drives it.
+        match progress_thread {
+            Some(progress_thread) => progress_thread.listen(pump)?,
+            None => setup.bound_cqs().try_for_each(|cq| cq.shared().watch(pump))?,
+        }
         pump.enable(Wiring {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
             receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
             wants_source: caps.contains(Caps::SOURCE),
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
-            progress_doorbell: progress_thread.map(ProgressThread::start).transpose()?,
+            progress_doorbell,
         })?;
         for cq in setup.bound_cqs() {
-            cq.shared().join(pump, progress_thread.is_none())?;
+            cq.shared().join(pump);
         }
         if let Some(progress_thread) = progress_thread {
-            progress_thread.watch(pump)?;
+            progress_thread.watch(pump);
         }
         let Setup { selective_transmit, selective_receive, .. } = *setup;
         self.shared.enabled.get_or_init(|| Enabled { selective_transmit, selective_receive });
@@ -355,6 +363,7 @@ impl Shared {
             message_max_bytes: info.ep.max_msg_size_bytes as u64,
             unexpected_budget_bytes: info.rx.total_buffered_recv_bytes,
             eager_max_bytes: self.domain.eager_max_bytes(),
+            remote_access: remote_access(info.caps),
         };
         let pump = self.domain.open_pump(bind, config)?;
         Ok(self.pump.get_or_init(|| pump))
@@ -427,6 +436,14 @@ impl fmt::Debug for Endpoint {
             .field("enabled", &self.shared.enabled.get().is_some())
             .finish_non_exhaustive()
     }
+}
+
+/// What peers may do through an endpoint with these capabilities.
+fn remote_access(caps: Caps) -> MrAccess {
+    let mut access = MrAccess::empty();
+    access.set(MrAccess::REMOTE_READ, caps.contains(Caps::RMA | Caps::REMOTE_READ));
+    access.set(MrAccess::REMOTE_WRITE, caps.contains(Caps::RMA | Caps::REMOTE_WRITE));
+    access
 }
 
 fn check_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {

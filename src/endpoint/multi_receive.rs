@@ -23,8 +23,8 @@ impl Endpoint {
     }
 
     /// Changes [`min_multi_recv_bytes`](Self::min_multi_recv_bytes), for buffers that are posted from now on. Any number
-    /// will do: with 0 a buffer is released only when a message does not fit, and one that is never larger than this takes
-    /// a single message.
+    /// will do: with 0 a buffer is released only when a message does not fit, and a buffer that is shorter than this takes a
+    /// single message.
     pub fn set_min_multi_recv_bytes(&self, min_multi_recv_bytes: usize) {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }

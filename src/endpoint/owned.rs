@@ -130,7 +130,7 @@ pub struct SendMsg {
 ///
 /// Each message completes by itself, with the context of the receive. Where it lies is its
 /// [`buffer`](crate::Completion::buffer): a [`BytesMut`] of its own, [`Buffer::Received`](crate::Buffer::Received), that
-/// shares the memory of the whole without a copy; or with [`ReceiveRaw`](super::ReceiveRaw) its place,
+/// shares the memory of the whole without a copy; or with [`RecvMsgRaw`](super::RecvMsgRaw) its place,
 /// [`Buffer::Within`](crate::Buffer::Within). A message that fails, since its sender dies half-way, is an error of its own,
 /// and its room is lost; others are still taken.
 ///

@@ -15,7 +15,7 @@ use homespun_engine::transport::ProviderAttr;
 use crate::info::{
     DomainAttr, EndpointType, EpAttr, FABRIC_NAME, FabricAttr, Info, MrMode, PROTOCOL, PROTOCOL_VERSION,
     PROVIDER_NAME, PROVIDER_VERSION, Progress, ResourceManagement, RxAttr, SHARED_CONTEXT, TAG_GENERIC,
-    Threading, TxAttr,
+    Threading, TxAttr, Version,
 };
 
 /// The capabilities of messages: what every provider has, since the engine makes them.
@@ -31,12 +31,26 @@ const MESSAGE_CAPS: Caps = Caps::MSG
 /// What an endpoint has only if it is asked for: whoever does not know of it would take completions for failures.
 const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR;
 
+/// The capabilities of access to memory: what every provider has, since the engine makes them.
+const RMA_CAPS: Caps = Caps::RMA.union(RMA_DIRECTIONS);
+
+/// The directions of access to memory.
+const RMA_DIRECTIONS: Caps = INITIATED.union(TARGETED);
+const INITIATED: Caps = Caps::READ.union(Caps::WRITE);
+const TARGETED: Caps = Caps::REMOTE_READ.union(Caps::REMOTE_WRITE);
+
 /// The capabilities that concern the transmit side.
-const TX_CAPS: Caps = Caps::MSG.union(Caps::TAGGED).union(Caps::SEND).union(Caps::FENCE);
+const TX_CAPS: Caps =
+    Caps::MSG.union(Caps::TAGGED).union(Caps::SEND).union(Caps::FENCE).union(Caps::RMA).union(INITIATED);
 
 /// The capabilities that concern the receive side.
-const RX_CAPS: Caps =
-    Caps::MSG.union(Caps::TAGGED).union(Caps::RECV).union(Caps::MULTI_RECV).union(SOURCE_CAPS);
+const RX_CAPS: Caps = Caps::MSG
+    .union(Caps::TAGGED)
+    .union(Caps::RECV)
+    .union(Caps::MULTI_RECV)
+    .union(SOURCE_CAPS)
+    .union(Caps::RMA)
+    .union(TARGETED);
 
 /// The capabilities of receives that have to do with who the sender is.
 const SOURCE_CAPS: Caps = Caps::SOURCE.union(Caps::SOURCE_ERR).union(Caps::DIRECTED_RECV);
@@ -67,6 +81,9 @@ const ERR_DATA_MAX_BYTES: usize = AddressFormat::SockaddrIn6.len_bytes();
 /// The size of a memory key in bytes.
 const MR_KEY_BYTES: usize = 8;
 
+/// How many remote segments one access to memory names.
+const RMA_IOV_LIMIT: usize = 1;
+
 /// How many completion queues are said to work well; nothing but memory limits them.
 const CQ_COUNT: usize = 1 << 16;
 
@@ -91,7 +108,7 @@ pub(super) fn offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misus
         ep: ep(&hints.ep, &tx, &rx, provider)?,
         tx,
         rx,
-        domain: domain(&hints.domain, provider)?,
+        domain: domain(&hints.domain, hints.fabric.api_version, provider)?,
         fabric: fabric(&hints.fabric)?,
     })
 }
@@ -107,7 +124,7 @@ fn reach(provider: &ProviderAttr) -> Caps {
 /// Everything if nothing is asked for; else what is asked for, with the modifiers that this implies, and the
 /// secondary capabilities that cost nothing.
 fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
-    let offered = MESSAGE_CAPS | reach(provider);
+    let offered = MESSAGE_CAPS | RMA_CAPS | reach(provider);
     if asked.is_empty() {
         return Ok(offered);
     }
@@ -115,9 +132,9 @@ fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
     require(missing.is_empty(), lacking(missing))?;
     let names_source = asked.contains(Caps::SOURCE) || !asked.contains(Caps::SOURCE_ERR);
     require(names_source, "FI_SOURCE_ERR without FI_SOURCE")?;
-    let mut caps = with_directions(asked, Caps::SEND | Caps::RECV) | reach(provider);
+    let mut caps = with_directions(asked, Caps::SEND | Caps::RECV | RMA_DIRECTIONS) | reach(provider);
     // A fence costs those who use none nothing.
-    caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.contains(Caps::SEND));
+    caps.set(Caps::FENCE, asked.contains(Caps::FENCE) || caps.intersects(Caps::SEND | INITIATED));
     // Nor does a multi-receive buffer, which is for untagged messages alone.
     let has_buffers = caps.contains(Caps::MSG | Caps::RECV);
     require(has_buffers || !asked.contains(Caps::MULTI_RECV), "FI_MULTI_RECV without receiving FI_MSG")?;
@@ -125,27 +142,26 @@ fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
     Ok(caps)
 }
 
-/// Messages without a direction go in all directions that are possible; what is asked of them beside may concern one only.
+/// Messages without a direction go in all directions that are possible, and so does access to memory; what is asked of
+/// them beside may concern one only.
 fn with_directions(asked: Caps, possible: Caps) -> Caps {
-    if asked.intersects(Caps::SEND | Caps::RECV) {
-        return asked;
-    }
-    let messages = asked.intersects(Caps::MSG | Caps::TAGGED);
     let mut implied = Caps::empty();
-    implied.set(Caps::SEND, messages || asked.contains(Caps::FENCE));
-    implied.set(Caps::RECV, messages || asked.intersects(SOURCE_CAPS));
+    if !asked.intersects(Caps::SEND | Caps::RECV) {
+        let messages = asked.intersects(Caps::MSG | Caps::TAGGED);
+        let is_fenced = asked.contains(Caps::FENCE) && !asked.contains(Caps::RMA);
+        implied.set(Caps::SEND, messages || is_fenced);
+        implied.set(Caps::RECV, messages || asked.intersects(SOURCE_CAPS));
+    }
+    if asked.contains(Caps::RMA) && !asked.intersects(RMA_DIRECTIONS) {
+        implied |= RMA_DIRECTIONS;
+    }
     asked | implied & possible
 }
 
 /// Names the first of some capabilities that homespun lacks.
 fn lacking(missing: Caps) -> &'static str {
     const NAMES: &[(Caps, &str)] = &[
-        (Caps::RMA, "the capability FI_RMA"),
         (Caps::ATOMIC, "the capability FI_ATOMIC"),
-        (Caps::READ, "the capability FI_READ"),
-        (Caps::WRITE, "the capability FI_WRITE"),
-        (Caps::REMOTE_READ, "the capability FI_REMOTE_READ"),
-        (Caps::REMOTE_WRITE, "the capability FI_REMOTE_WRITE"),
         (Caps::HMEM, "the capability FI_HMEM"),
         (Caps::LOCAL_COMM, "the capability FI_LOCAL_COMM"),
         (Caps::REMOTE_COMM, "the capability FI_REMOTE_COMM"),
@@ -165,9 +181,9 @@ fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Mis
     require(asked.inject_size_bytes <= inject_max_bytes, "a larger inject size")?;
     require(asked.size_ops <= DEPTH_MAX_OPS, "a deeper transmit queue")?;
     require(asked.iov_limit <= IOV_LIMIT, "more segments in a transmit operation")?;
-    require(asked.rma_iov_limit == 0, "remote segments")?;
+    require(asked.rma_iov_limit <= RMA_IOV_LIMIT, "several remote segments in an operation")?;
     Ok(TxAttr {
-        caps: side(asked.caps, caps, TX_CAPS, Caps::SEND),
+        caps: side(asked.caps, caps, TX_CAPS, Caps::SEND | INITIATED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
         msg_order: Order::SAS,
@@ -175,7 +191,7 @@ fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Mis
         inject_size_bytes: inject_max_bytes,
         size_ops: or(asked.size_ops, TX_DEPTH_DEFAULT_OPS),
         iov_limit: IOV_LIMIT,
-        rma_iov_limit: 0,
+        rma_iov_limit: if caps.intersects(INITIATED) { RMA_IOV_LIMIT } else { 0 },
         tclass: 0,
     })
 }
@@ -190,7 +206,7 @@ fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     require(asked.size_ops <= DEPTH_MAX_OPS, "a deeper receive queue")?;
     require(asked.iov_limit <= IOV_LIMIT, "more segments in a receive")?;
     Ok(RxAttr {
-        caps: side(asked.caps, caps, RX_CAPS, Caps::RECV),
+        caps: side(asked.caps, caps, RX_CAPS, Caps::RECV | TARGETED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
         msg_order: Order::SAS,
@@ -203,12 +219,12 @@ fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
 
 /// The capabilities of one side of an endpoint: those asked for, else all that the endpoint has; none if the
 /// endpoint does not go in this direction.
-fn side(asked: Caps, endpoint: Caps, applicable: Caps, direction: Caps) -> Caps {
-    if !endpoint.contains(direction) {
+fn side(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
+    if !endpoint.intersects(directions) {
         return Caps::empty();
     }
     let asked = if asked.is_empty() { endpoint } else { asked };
-    with_directions(asked, direction) & applicable
+    with_directions(asked, directions & endpoint) & applicable
 }
 
 fn ep(asked: &EpAttr, tx: &TxAttr, rx: &RxAttr, provider: &ProviderAttr) -> Result<EpAttr, Misuse> {
@@ -243,7 +259,7 @@ fn ep(asked: &EpAttr, tx: &TxAttr, rx: &RxAttr, provider: &ProviderAttr) -> Resu
     })
 }
 
-fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Misuse> {
+fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> Result<DomainAttr, Misuse> {
     let reach = reach(provider);
     require(
         asked.data_progress != Some(Progress::ControlUnified),
@@ -257,7 +273,7 @@ fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Mis
     require(contexts.iter().all(|&count| count <= 1), "several contexts in one endpoint")?;
     require([asked.max_ep_stx_ctx, asked.max_ep_srx_ctx] == [0; 2], "contexts shared by endpoints")?;
     require(asked.cntr_cnt == 0, "counters")?;
-    require(asked.mr_iov_limit == 0, "memory regions of several segments")?;
+    require(asked.mr_iov_limit <= IOV_LIMIT, "memory regions of more segments")?;
     require(reach.contains(asked.caps), "domain capabilities that the domain has")?;
     require(asked.auth_key.is_empty(), "authorization keys")?;
     require(asked.max_err_data_bytes <= ERR_DATA_MAX_BYTES, "more error data")?;
@@ -269,7 +285,7 @@ fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Mis
         resource_mgmt: Some(asked.resource_mgmt.unwrap_or(ResourceManagement::Enabled)),
         // Unspecified stays so, which says that both kinds are there: neither is better than the other.
         av_type: asked.av_type,
-        mr_mode: MrMode::empty(),
+        mr_mode: mr_mode(asked.mr_mode, api_version),
         mr_key_size_bytes: MR_KEY_BYTES,
         cq_data_size_bytes: CQ_DATA_BYTES,
         cq_cnt: CQ_COUNT,
@@ -281,7 +297,7 @@ fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Mis
         max_ep_stx_ctx: 0,
         max_ep_srx_ctx: 0,
         cntr_cnt: 0,
-        mr_iov_limit: 0,
+        mr_iov_limit: IOV_LIMIT,
         caps: reach,
         mode: Mode::empty(),
         auth_key: Vec::new(),
@@ -289,6 +305,20 @@ fn domain(asked: &DomainAttr, provider: &ProviderAttr) -> Result<DomainAttr, Mis
         mr_cnt: 0,
         tclass: 0,
     })
+}
+
+/// What is demanded about memory registration, which is nothing: peers count from the start of a region, whose key the
+/// application chooses. Who asks for one of the two ways that there were before 1.5 gets it, and who speaks such a version
+/// and names none gets the one that is like this.
+fn mr_mode(asked: MrMode, api_version: Version) -> MrMode {
+    let is_old = (Version::new(1, 0)..Version::new(1, 5)).contains(&api_version);
+    if asked.contains(MrMode::BASIC) {
+        MrMode::BASIC
+    } else if asked.contains(MrMode::SCALABLE) || is_old {
+        MrMode::SCALABLE
+    } else {
+        MrMode::empty()
+    }
 }
 
 fn fabric(asked: &FabricAttr) -> Result<FabricAttr, Misuse> {

@@ -57,7 +57,7 @@ impl<'a, 'r> Queues<'a, 'r> {
     /// The queue that reports operations of this kind.
     #[inline(always)]
     fn cq_for(&self, flags: CompletionFlags) -> Option<&'a Shared> {
-        let is_send = flags.contains(CompletionFlags::SEND);
+        let is_send = flags.intersects(CompletionFlags::TRANSMITTED);
         let cq = if is_send { &self.wiring.transmit_cq } else { &self.wiring.receive_cq };
         cq.as_deref()
     }
@@ -67,7 +67,7 @@ impl<'a, 'r> Queues<'a, 'r> {
         if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
             reader.overtaken(cq);
         }
-        if flags.contains(CompletionFlags::SEND) || self.are_one {
+        if flags.intersects(CompletionFlags::TRANSMITTED) || self.are_one {
             self.transmit_ring()
         } else {
             self.receive_ring()

@@ -35,7 +35,8 @@ impl Alone {
             CompletionQueue::open(&CqAttr::default(), domain, ResourceManagement::Enabled, Locking::Taken);
         let cq = cq.expect("a queue");
         let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
-        let pump = OpenPump::open_pump(&ShmProvider::new(), bind, None, Config::default(), Locking::Taken);
+        let (config, regions) = (Config::default(), Arc::default());
+        let pump = OpenPump::open_pump(&ShmProvider::new(), bind, None, config, regions, Locking::Taken);
         let pump = pump.expect("an endpoint");
         let wiring = Wiring {
             av: av.clone(),
@@ -46,7 +47,7 @@ impl Alone {
             progress_doorbell: Some(doorbell.clone()),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
-        cq.shared().join(&pump, false).expect("nothing to watch");
+        cq.shared().join(&pump);
         Alone { pump, cq, av, doorbell }
     }
 

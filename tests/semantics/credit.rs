@@ -271,7 +271,9 @@ pub(crate) fn many_long_messages_wait_for_a_small_budget(net: &Net) {
 
 pub(crate) fn a_message_that_waits_for_credit_is_taken_back(net: &Net) {
     let (alice, bob) = net.pair_of(sender(), receiver());
-    let (accepted, ended) = flood(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    // What is injected waits with its sender, also where other messages are fetched from their buffers.
+    let flags = OpFlags::INJECT | OpFlags::INJECT_COMPLETE;
+    let (accepted, ended) = flood(&alice, alice.peer(), flags);
     let last = accepted - 1;
     let waiting: Vec<u64> = (0..accepted).filter(|number| !ended.contains(number)).collect();
     assert!(waiting.contains(&last), "{waiting:?}");
@@ -286,7 +288,7 @@ pub(crate) fn a_message_that_waits_for_credit_is_taken_back(net: &Net) {
         }
     }
     // There is room again.
-    assert!(try_send(&alice, alice.peer(), accepted, OpFlags::INJECT_COMPLETE));
+    assert!(try_send(&alice, alice.peer(), accepted, flags));
     for number in (0..=accepted).filter(|number| !cancelled.contains(number)) {
         receive(&bob, number);
     }

@@ -23,6 +23,7 @@ mod overrun;
 mod peek;
 mod rejected;
 mod restart;
+mod rma;
 mod safe_code;
 mod selective;
 mod sources;
@@ -216,6 +217,25 @@ macro_rules! tests_of_parties {
                 what_waits_to_be_matched_arrives_after_the_sender_is_gone
                 injected_messages_arrive_after_the_sender_is_gone
                 an_endpoint_that_was_never_enabled_is_dropped;
+            rma:
+                every_way_to_write_reaches_the_region
+                every_way_to_read_reaches_the_region
+                accesses_of_every_size_are_whole
+                what_is_not_allowed_fails_and_nothing_else_does
+                an_endpoint_is_a_target_of_what_it_was_opened_for
+                remote_data_completes_at_the_target
+                remote_data_waits_for_room_at_the_target
+                an_access_waits_for_its_target
+                more_accesses_are_posted_than_a_target_takes_at_once
+                accesses_and_messages_go_both_ways_at_once
+                an_endpoint_accesses_its_own_memory
+                a_fence_waits_for_accesses
+                success_may_be_silent_and_failure_never_is
+                nothing_touches_the_memory_of_a_closed_region
+                a_key_belongs_to_one_region_at_a_time
+                accesses_end_with_their_target
+                what_cannot_be_posted_is_refused
+                an_endpoint_without_the_capability_has_no_access;
             threads:
                 two_threads_play_ping_pong
                 two_threads_flood_each_other;
@@ -312,6 +332,11 @@ macro_rules! tests_of_objects {
                 an_endpoint_is_bound_where_it_is_told
                 two_domains_at_once
                 an_endpoint_talks_to_itself;
+            // Regions belong to a domain, with or without a peer.
+            rma:
+                what_is_refused_is_handed_back
+                what_cannot_be_registered_is_refused
+                a_domain_may_pick_keys_and_count_from_addresses;
             // Threads share an endpoint or a queue; across processes the calls would come one by one.
             threads:
                 an_endpoint_is_shared_by_threads

@@ -184,7 +184,7 @@ pub(crate) fn what_getinfo_would_not_answer_cannot_be_opened(net: &Net) {
         change(&mut info);
         assert_eq!(errno(domain.endpoint(&info)), Errno::EINVAL, "{info:?}");
     };
-    refused(|info| info.caps |= Caps::RMA);
+    refused(|info| info.caps |= Caps::ATOMIC);
     refused(|info| info.tx.size_ops = usize::MAX);
     refused(|info| info.tx.op_flags = OpFlags::FENCE);
     refused(|info| info.ep.max_msg_size_bytes = usize::MAX);

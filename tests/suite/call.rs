@@ -9,6 +9,7 @@ use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
 use super::net::Transport;
 use super::party::Setup;
 use super::raw::{Post, send_raw};
+use super::regions::{Memory, RmaCall};
 
 /// What a process is asked to do with its party.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,6 +24,16 @@ pub(super) enum Call {
     Wake,
     Send(SendCall),
     Receive(ReceiveCall),
+    Rma(RmaCall),
+    /// Answered by [`Answer::Registered`].
+    Register(Memory),
+    /// What the region of this number holds. Answered by [`Answer::Bytes`].
+    RegionContent(usize),
+    /// Copies bytes into a region, to a place in it.
+    RegionPut(usize, usize, Vec<u8>),
+    RegionClose(usize),
+    /// What the memory of a raw region holds that was closed. Answered by [`Answer::Bytes`].
+    ClosedContent(usize),
     ReceiveRaw {
         lens_bytes: Vec<usize>,
         ignore: u64,
@@ -100,6 +111,11 @@ pub(super) enum Answer {
     },
     Bytes(Vec<u8>),
     Size(usize),
+    Registered {
+        number: usize,
+        key: u64,
+        address: u64,
+    },
     Text(String),
     Flags(#[serde(with = "form::bits")] OpFlags),
     Ended(Option<EndedForm>),

@@ -7,7 +7,7 @@ use homespun::info::ResourceManagement;
 use homespun::transport::LinkError;
 use homespun::{
     Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
-    FabricAddress, Misuse, OperationError, ReadError, ReceivedLast, SegmentMut,
+    FabricAddress, Misuse, OperationError, ReadError, ReceivedLast, Refusal, SegmentMut,
 };
 use serde::{Deserialize, Serialize};
 
@@ -178,8 +178,17 @@ enum OperationErrorForm {
     Cancelled,
     NoMessage,
     Fault,
+    Refused(#[serde(with = "RefusalForm")] Refusal),
     Link(#[serde(with = "LinkErrorForm")] LinkError),
     UnknownSource(#[serde(with = "address")] Address),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Refusal")]
+enum RefusalForm {
+    Key,
+    Access,
+    Range,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -231,6 +240,7 @@ enum MisuseForm {
     State(#[serde(with = "constant")] Constant),
     NoCapability(#[serde(with = "constant")] Constant),
     NotFound(#[serde(with = "constant")] Constant),
+    KeyInUse(u64),
     Invalid(#[serde(with = "constant")] Constant),
 }
 
@@ -244,6 +254,7 @@ impl From<&Misuse> for MisuseForm {
             Misuse::State(what) => MisuseForm::State(what),
             Misuse::NoCapability(name) => MisuseForm::NoCapability(name),
             Misuse::NotFound(what) => MisuseForm::NotFound(what),
+            Misuse::KeyInUse(key) => MisuseForm::KeyInUse(key),
             Misuse::Invalid(what) => MisuseForm::Invalid(what),
             ref other => panic!("no call of a party in another process was expected to answer {other:?}"),
         }
@@ -260,6 +271,7 @@ impl From<MisuseForm> for Misuse {
             MisuseForm::State(what) => Misuse::State(what),
             MisuseForm::NoCapability(name) => Misuse::NoCapability(name),
             MisuseForm::NotFound(what) => Misuse::NotFound(what),
+            MisuseForm::KeyInUse(key) => Misuse::KeyInUse(key),
             MisuseForm::Invalid(what) => Misuse::Invalid(what),
         }
     }

@@ -18,6 +18,7 @@ use super::call::{
 use super::net::Queues;
 use super::party::Ended;
 use super::raw::{Post, RawRoom};
+use super::regions::RmaCall;
 use super::worker::Worker;
 
 /// A party's endpoint.
@@ -215,6 +216,14 @@ impl Endpoint {
                 worker.ask_done(&Call::ReceiveRaw { lens_bytes: lens_bytes.to_vec(), ignore, post })?;
                 Ok(Room::There { worker: worker.clone(), context: post.context })
             }
+        }
+    }
+
+    /// Accesses a region of a peer.
+    pub(crate) fn rma(&self, call: RmaCall) -> Result<(), Error> {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => call.post(endpoint),
+            EndpointPlace::There { worker, .. } => worker.ask_done(&Call::Rma(call)),
         }
     }
 

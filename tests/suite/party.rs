@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use homespun::flags::{BindFlags, Caps, CompletionFlags, OpFlags};
 use homespun::info::{Info, ResourceManagement};
 use homespun::{
-    Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Domain, Errno,
+    Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Domain, Errno, Error,
     FabricAddress, ReadError, WaitObject,
 };
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use super::form;
 use super::handle::{Endpoint, Queue, Vector};
 use super::net::{Queues, Transport};
 use super::payload::{payload, received, room};
+use super::regions::{Memory, Region, Registered};
 use super::worker::Worker;
 
 /// How long a test waits for something that must happen before it fails. Nothing is concluded from how soon it does.
@@ -73,6 +74,8 @@ pub(crate) struct Party {
     pub(crate) cq: Queue,
     pub(crate) receive_cq: Option<Queue>,
     pub(crate) av: Vector,
+    /// That of a party in this process.
+    pub(super) domain: Option<Domain>,
     queues: Arc<Queues>,
 }
 
@@ -160,6 +163,7 @@ impl Party {
             cq: Queue::Here(cq),
             receive_cq: receive_cq.map(Queue::Here),
             av: Vector::Here(av),
+            domain: Some(domain.clone()),
             queues,
         }
     }
@@ -188,6 +192,7 @@ impl Party {
             cq: queue(QueueName::First),
             receive_cq: has_two_queues.then(|| queue(QueueName::Receive)),
             av: Vector::There(worker.clone()),
+            domain: None,
             queues,
         }
     }
@@ -231,6 +236,21 @@ impl Party {
         match &self.cq {
             Queue::Here(_) => panic!("the party lives in this process"),
             Queue::There { worker, .. } => worker,
+        }
+    }
+
+    /// Registers memory that peers may access.
+    pub(crate) fn register(&self, memory: Memory) -> Result<Region, Error> {
+        if let Some(domain) = &self.domain {
+            return Registered::new(domain, memory).map(|registered| Region::Here(Some(registered)));
+        }
+        let Queue::There { worker, .. } = &self.cq else { panic!("the party lives nowhere") };
+        match worker.ask(&Call::Register(memory)) {
+            Answer::Registered { number, key, address } => {
+                Ok(Region::There { worker: worker.clone(), number, key, address })
+            }
+            Answer::Refused(error) => Err(error),
+            other => panic!("{other:?}"),
         }
     }
 

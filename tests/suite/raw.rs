@@ -1,8 +1,8 @@
 //! The raw tier of posting, from memory that lives for ever: what makes it safe to call from a test.
 
-use homespun::endpoint::{RecvMsgRaw, SendMsgRaw};
+use homespun::endpoint::{RecvMsgRaw, SendMsgRaw, WriteMsgRaw};
 use homespun::flags::OpFlags;
-use homespun::{Bytes, Endpoint, Error, FabricAddress, Segment, SegmentMut};
+use homespun::{Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, Segment, SegmentMut};
 use serde::{Deserialize, Serialize};
 
 use super::form;
@@ -23,15 +23,79 @@ pub(crate) struct Post {
     pub(crate) flags: Option<OpFlags>,
 }
 
+/// Copies that nothing else uses.
+fn leaked(pieces: &[Bytes]) -> Vec<Segment> {
+    let leak = |piece: &Bytes| {
+        let memory: &'static [u8] = Box::leak(piece.to_vec().into_boxed_slice());
+        Segment { address: memory.as_ptr(), len_bytes: memory.len() }
+    };
+    pieces.iter().map(leak).collect()
+}
+
+/// Writes to a region, by its address and key, from memory that nothing else uses.
+pub(crate) fn write_raw(
+    endpoint: &Endpoint,
+    pieces: &[Bytes],
+    to: FabricAddress,
+    (address, key): (u64, u64),
+    data: Option<u64>,
+    context: u64,
+    flags: OpFlags,
+) -> Result<(), Error> {
+    let segments = &leaked(pieces)[..];
+    // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and unchanged.
+    unsafe {
+        endpoint.post_write(&WriteMsgRaw { segments, to, address, key, data, context, flags: Some(flags) })
+    }
+}
+
+/// Registered memory in two segments, each with [`GUARD_BYTES`] behind it.
+#[derive(Debug)]
+pub(crate) struct RawMemory {
+    segments: [SegmentMut; 2],
+}
+
+impl RawMemory {
+    pub(crate) fn register(
+        domain: &Domain,
+        len_bytes: usize,
+        attr: &MrAttr,
+    ) -> Result<(MemoryRegion, RawMemory), Error> {
+        let segments = [len_bytes / 3, len_bytes - len_bytes / 3].map(|len_bytes| {
+            let memory = Box::leak(room(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
+            SegmentMut { address: memory.as_mut_ptr(), len_bytes }
+        });
+        // SAFETY: the memory is initialised, never freed, and nothing looks at it before the region was dropped, see
+        // `content`.
+        let region = unsafe { domain.register_raw(&segments, attr)? };
+        Ok((region, RawMemory { segments }))
+    }
+
+    /// Where it starts.
+    pub(crate) fn address(&self) -> u64 {
+        self.segments[0].address as u64
+    }
+
+    /// What it holds, after the region was dropped. Fails if memory beyond it was touched.
+    #[track_caller]
+    pub(crate) fn content(&self) -> Vec<u8> {
+        let mut content = Vec::new();
+        for segment in self.segments {
+            // SAFETY: the segment and its guard are one allocation, leaked by `register`; the region was dropped, so
+            // nothing writes there any more.
+            let memory =
+                unsafe { std::slice::from_raw_parts(segment.address, segment.len_bytes + GUARD_BYTES) };
+            let (inside, guard) = memory.split_at(segment.len_bytes);
+            assert_eq!(guard, &room(GUARD_BYTES)[..], "memory beyond the region was written to");
+            content.extend_from_slice(inside);
+        }
+        content
+    }
+}
+
 /// Sends from memory that nothing else uses.
 pub(crate) fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
-    let segments: Vec<Segment> = pieces
-        .iter()
-        .map(|piece| {
-            let memory: &'static [u8] = Box::leak(piece.to_vec().into_boxed_slice());
-            Segment { address: memory.as_ptr(), len_bytes: memory.len() }
-        })
-        .collect();
+    let segments = leaked(pieces);
     let Post { peer: to, tag, data, context, flags } = post;
     // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and unchanged.
     unsafe { endpoint.post_send(&SendMsgRaw { segments: &segments, to, tag, data, context, flags }) }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use homespun::{Address, AddressVector, Bytes, CompletionQueue, Error, FabricAddress};
+use homespun::{Address, AddressVector, Bytes, CompletionQueue, Domain, Error, FabricAddress};
 
 use super::call::{AddressForm, Answer, Call, Direction, QueueName, RefusedForm};
 use super::child;
@@ -15,7 +15,8 @@ use super::net::{Net, Transport, Turns};
 use super::party::{Ended, Party, poll};
 use super::posix::{become_user, fork_idle_child, in_forked_child};
 use super::process::{Channel, Process};
-use super::raw::RawRoom;
+use super::raw::{RawMemory, RawRoom};
+use super::regions::Registered;
 use super::seccomp::{COPIES_ACROSS, refuse};
 
 /// How many times a party is driven without a call before its process sleeps between the rounds.
@@ -97,11 +98,17 @@ struct Host {
     is_awake: bool,
     /// The memory of raw receives, by their contexts.
     rooms: BTreeMap<u64, RawRoom>,
+    domain: Domain,
+    /// By their numbers.
+    regions: BTreeMap<usize, Registered>,
+    next_region: usize,
+    /// The memory of raw regions that were closed.
+    closed: BTreeMap<usize, RawMemory>,
 }
 
 impl Host {
     fn new(transport: Transport, party: Party, is_awake: bool) -> Host {
-        let Party { endpoint, cq, receive_cq, av, .. } = party;
+        let Party { endpoint, cq, receive_cq, av, domain, .. } = party;
         let queue = |queue: Queue| queue.as_here().clone();
         Host {
             transport,
@@ -111,6 +118,10 @@ impl Host {
             av: av.as_here().clone(),
             is_awake,
             rooms: BTreeMap::new(),
+            domain: domain.expect("the party lives here"),
+            regions: BTreeMap::new(),
+            next_region: 0,
+            closed: BTreeMap::new(),
         }
     }
 
@@ -208,6 +219,29 @@ impl Host {
             }
             Call::Send(send) => return done(send.post(self.endpoint())),
             Call::Receive(receive) => return done(receive.post(self.endpoint())),
+            Call::Rma(call) => return done(call.post(self.endpoint())),
+            Call::Register(memory) => {
+                return match Registered::new(&self.domain, memory) {
+                    Ok(registered) => {
+                        let number = self.next_region;
+                        self.next_region += 1;
+                        let (key, address) = registered.named();
+                        self.regions.insert(number, registered);
+                        Answer::Registered { number, key, address }
+                    }
+                    Err(error) => Answer::Refused(error),
+                };
+            }
+            Call::RegionContent(number) => return Answer::Bytes(self.region(number).content()),
+            Call::RegionPut(number, offset_bytes, bytes) => self.region(number).put(offset_bytes, &bytes),
+            Call::RegionClose(number) => {
+                // It may be closed already.
+                let raw = self.regions.remove(&number).and_then(Registered::close);
+                self.closed.extend(raw.map(|raw| (number, raw)));
+            }
+            Call::ClosedContent(number) => {
+                return Answer::Bytes(self.closed.get(&number).expect("a closed region").content());
+            }
             Call::Cancel { context } => return done(self.endpoint().cancel(context)),
             Call::OpFlags(Direction::Transmit) => return Answer::Flags(self.endpoint().tx_op_flags()),
             Call::OpFlags(Direction::Receive) => return Answer::Flags(self.endpoint().rx_op_flags()),
@@ -241,6 +275,10 @@ impl Host {
             }
             Err(error) => Answer::NothingRead(error),
         }
+    }
+
+    fn region(&self, number: usize) -> &Registered {
+        self.regions.get(&number).expect("a region of this number")
     }
 
     fn endpoint(&self) -> &homespun::Endpoint {

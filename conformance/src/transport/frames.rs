@@ -6,7 +6,7 @@ use std::thread;
 
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::{Provider, Transport};
-use homespun_engine::wire::{Awaits, Header, Message};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind};
 
 use crate::transport::{BUDGET_FRAMES, Deadline, Event, Party, SIZES, drive, linked, message, payload};
 
@@ -42,6 +42,9 @@ pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
         frames.push((Header::Matched { number }, Vec::new()));
         frames.push((Header::Credit { granted_bytes: number }, Vec::new()));
         frames.push((Header::Fenced, Vec::new()));
+        for outcome in (0..).map_while(Outcome::from_number) {
+            frames.push((Header::Answer { op: number, outcome }, Vec::new()));
+        }
         for is_so in [false, true] {
             frames.push((Header::Clear { op: number, cannot_pull: is_so }, Vec::new()));
             frames.push((Header::Done { op: number, fault: is_so }, Vec::new()));
@@ -50,6 +53,22 @@ pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
         for len_bytes in [0, 1, 5000] {
             let header = Header::Data { op: number, len_bytes: len_bytes as u64 };
             frames.push((header, payload(len_bytes, number)));
+            let header = Header::ReadData { op: number, len_bytes: len_bytes as u64 };
+            frames.push((header, payload(len_bytes, number)));
+        }
+        for data in [None, Some(number)] {
+            let rma = |kind, len_bytes| {
+                Header::Rma(Rma { op: number, key: !number, address: number, len_bytes, kind })
+            };
+            frames.push((rma(RmaKind::Read, number & 0xff_ffff), Vec::new()));
+            for len_bytes in [0, 1, 16, 17, 5000] {
+                let header = rma(RmaKind::Write { data }, len_bytes as u64);
+                frames.push((header, payload(len_bytes, number)));
+            }
+            for remote_bytes in [0, 1, REMOTE_MAX_BYTES] {
+                let kind = RmaKind::Offer { data, remote_bytes: remote_bytes as u8 };
+                frames.push((rma(kind, 1 << 40), payload(remote_bytes, number)));
+            }
         }
         for (tag, data) in
             [(None, None), (Some(number), None), (None, Some(number)), (Some(!number), Some(number))]

@@ -39,7 +39,7 @@ impl Engine {
                     unexpected.fetch = None;
                 }
             }
-            Place::Nowhere => {}
+            Place::Inbound(_) | Place::Read(_) | Place::Nowhere => {}
         }
     }
 
@@ -274,6 +274,12 @@ impl<S: Sink> Arrivals<'_, S> {
                     unexpected.bytes.extend_from_slice(bytes);
                 }
             }
+            Place::Inbound(inbound) => engine.put_inbound(inbound, filling.arrived_bytes, bytes),
+            Place::Read(send) => {
+                if let Some((destination, _)) = engine.reading(send) {
+                    destination.copy_in(clamp(filling.arrived_bytes), bytes);
+                }
+            }
             Place::Nowhere => {}
         }
         self.advance(id, bytes.len());
@@ -296,7 +302,13 @@ impl<S: Sink> Arrivals<'_, S> {
                 }
             }
             Some(Incoming::Data(fetch)) => engine.data_arrived(fetch, self.sink),
-            Some(Incoming::Request(_)) | None => {}
+            Some(Incoming::Write(filling)) => engine.inbound_ended(id, &filling, false, self.sink),
+            Some(Incoming::Read(Filling { arrived_bytes, place: Place::Read(send), .. })) => {
+                if let Some((_, read_bytes)) = engine.reading(send) {
+                    *read_bytes = arrived_bytes;
+                }
+            }
+            Some(Incoming::Request(_) | Incoming::Offer(_) | Incoming::Read(_)) | None => {}
         }
     }
 
@@ -343,6 +355,12 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             Header::Credit { granted_bytes } => engine.credited(id, *granted_bytes, self.sink),
             Header::Fence { matched } => engine.fence_asked(id, *matched, self.sink),
             Header::Fenced => engine.fence_answered(id, self.sink),
+            Header::Rma(rma) => engine.rma_arrived(id, rma, payload, self.sink),
+            Header::ReadData { op, len_bytes } => {
+                engine.begin_read_data(id, *op, *len_bytes, self.sink);
+                self.put(id, payload);
+            }
+            Header::Answer { op, outcome } => engine.rma_answered(id, *op, *outcome, self.sink),
         }
     }
 
@@ -377,6 +395,8 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                 link.incoming = Some(Incoming::Request(partial));
             }
             Header::Data { op, len_bytes } => self.begin_data(id, op, len_bytes),
+            Header::Rma(rma) => engine.begin_rma(id, &rma, self.sink),
+            Header::ReadData { op, len_bytes } => engine.begin_read_data(id, op, len_bytes, self.sink),
             // These have no payload.
             Header::Ack { .. }
             | Header::Clear { .. }
@@ -384,7 +404,8 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             | Header::Matched { .. }
             | Header::Credit { .. }
             | Header::Fence { .. }
-            | Header::Fenced => {}
+            | Header::Fenced
+            | Header::Answer { .. } => {}
         }
     }
 
@@ -395,6 +416,15 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             Place::Posted(receive) => match engine.receives.get_mut(receive) {
                 Some(receive) => {
                     receive.destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
+                }
+                None => Space::new(),
+            },
+            Place::Inbound(inbound) => {
+                engine.inbound_space(inbound, filling.arrived_bytes, filling.left_bytes())
+            }
+            Place::Read(send) => match engine.reading(send) {
+                Some((destination, _)) => {
+                    destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
                 }
                 None => Space::new(),
             },
@@ -409,11 +439,22 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
     fn chunk(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
         let Some(link) = engine.links.of(id) else { return };
-        let Some(Incoming::Request(partial)) = &mut link.incoming else { return self.put(id, bytes) };
-        if partial.complete(bytes)
-            && let Some(Incoming::Request(request)) = link.incoming.take()
-        {
-            engine.requested(id, &request.message, request.op, &request.remote, self.sink);
+        let is_described = match &mut link.incoming {
+            Some(Incoming::Request(partial)) => partial.complete(bytes),
+            Some(Incoming::Offer(partial)) => partial.complete(bytes),
+            _ => return self.put(id, bytes),
+        };
+        if !is_described {
+            return;
+        }
+        match link.incoming.take() {
+            Some(Incoming::Request(request)) => {
+                engine.requested(id, &request.message, request.op, &request.remote, self.sink);
+            }
+            Some(Incoming::Offer(offer)) => {
+                engine.write_offered(id, &offer.rma, &offer.remote, self.sink);
+            }
+            _ => {}
         }
     }
 

@@ -35,7 +35,7 @@ use crate::wire::{Awaits, Header, Message};
 #[derive(Debug)]
 pub(super) struct Fetch {
     pub(super) filling: Filling,
-    link: LinkId,
+    pub(super) link: LinkId,
     /// The sender's number for it.
     op: u64,
     stage: Stage,
@@ -105,6 +105,16 @@ impl Engine {
             self.deferred.push_back(fetch);
             self.fetch_deferred();
         }
+    }
+
+    /// Begins to fetch what has its place already.
+    pub(super) fn begin_fetch_of(&mut self, link: LinkId, op: u64, filling: Filling, remote: Remote) {
+        let stage = Stage::Pulling(remote);
+        let fetch = self.fetches.insert(Box::new(Fetch { filling, link, op, stage, held_bytes: 0 }));
+        if let Some(link) = self.links.of(link) {
+            link.fetches.insert(op, fetch);
+        }
+        self.pulling.push_back(fetch);
     }
 
     /// Begins to fetch what nobody has asked for, as far as there is room for it. What is too large now lets others pass:
@@ -178,7 +188,11 @@ impl Engine {
                 message.len_bytes.min(room as u64)
             }
             Place::Unexpected(_) => message.len_bytes,
-            Place::Nowhere => 0,
+            Place::Inbound(inbound) => {
+                let is_wanted = self.inbounds.get_mut(inbound).is_some_and(|inbound| inbound.is_wanted());
+                if is_wanted { message.len_bytes } else { 0 }
+            }
+            Place::Read(_) | Place::Nowhere => 0,
         };
         if arrived_bytes >= wanted_bytes {
             self.fetched(id, sink);
@@ -210,7 +224,10 @@ impl Engine {
                     pulled
                 })
             }
-            Place::Nowhere => return 0,
+            Place::Inbound(inbound) => self.inbounds.get_mut(inbound).map_or(Pull::Gone, |inbound| {
+                inbound.pull(fetch.link, remote, arrived_bytes, step_bytes, transport)
+            }),
+            Place::Read(_) | Place::Nowhere => return 0,
         };
         match pulled {
             Pull::Done => {
@@ -260,6 +277,9 @@ impl Engine {
     /// A payload that was asked for is all there.
     pub(super) fn data_arrived(&mut self, id: FetchId, sink: &mut impl Sink) {
         if let Some(fetch) = self.take_fetch(id) {
+            if matches!(fetch.filling.place, Place::Inbound(_)) {
+                return self.inbound_ended(fetch.link, &fetch.filling, false, sink);
+            }
             if fetch.filling.message.awaits != Awaits::Nothing {
                 self.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
             }
@@ -270,6 +290,9 @@ impl Engine {
     /// As much as is wanted of a message has been pulled.
     fn fetched(&mut self, id: FetchId, sink: &mut impl Sink) {
         if let Some(fetch) = self.take_fetch(id) {
+            if matches!(fetch.filling.place, Place::Inbound(_)) {
+                return self.inbound_ended(fetch.link, &fetch.filling, false, sink);
+            }
             self.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
             self.filled(fetch.link, &fetch.filling, sink);
         }
@@ -277,6 +300,9 @@ impl Engine {
 
     fn fetch_faulted(&mut self, id: FetchId, sink: &mut impl Sink) {
         if let Some(fetch) = self.take_fetch(id) {
+            if matches!(fetch.filling.place, Place::Inbound(_)) {
+                return self.inbound_ended(fetch.link, &fetch.filling, true, sink);
+            }
             self.owe(fetch.link, Header::Done { op: fetch.op, fault: true });
             if let Some(source) = self.links.of(fetch.link).map(|link| link.peer) {
                 self.abandon(source, &fetch.filling, &OperationError::Fault, sink);

@@ -88,8 +88,10 @@ impl Engine {
 impl Progress {
     fn of(link: &Link, fetches: &SlotMap<FetchId, Box<Fetch>>) -> Progress {
         let mid_message_bytes = match &link.incoming {
-            Some(Incoming::Message { filling, .. }) => filling.arrived_bytes,
-            Some(Incoming::Data(_) | Incoming::Request(_)) | None => 0,
+            Some(Incoming::Message { filling, .. } | Incoming::Write(filling) | Incoming::Read(filling)) => {
+                filling.arrived_bytes
+            }
+            Some(Incoming::Data(_) | Incoming::Request(_) | Incoming::Offer(_)) | None => 0,
         };
         let arriving = link.fetches.values().filter_map(|fetch| fetches.get(*fetch));
         let fetched_bytes = arriving.map(|fetch| fetch.filling.arrived_bytes).sum();

@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use super::Engine;
 use crate::limits::REMOTE_MAX_BYTES;
-use crate::operation::{FetchId, ReceiveId, UnexpectedId};
+use crate::operation::{FetchId, InboundId, ReceiveId, SendId, UnexpectedId};
 use crate::transport::LinkId;
-use crate::wire::Message;
+use crate::wire::{Message, Rma};
 
 /// The frame of a link that has arrived in part.
 #[derive(Debug)]
@@ -17,6 +17,12 @@ pub(super) enum Incoming {
     Request(PartialRequest),
     /// The payload that this side asked for.
     Data(FetchId),
+    /// What is written to a region.
+    Write(Filling),
+    /// An offer of what is to be written, whose description is not all there.
+    Offer(Box<PartialOffer>),
+    /// A piece of what this side reads of the peer's memory.
+    Read(Filling),
 }
 
 /// A message on its way into the memory where it belongs.
@@ -33,6 +39,10 @@ pub(super) struct Filling {
 pub(super) enum Place {
     Posted(ReceiveId),
     Unexpected(UnexpectedId),
+    /// A region.
+    Inbound(InboundId),
+    /// The memory of this side's read.
+    Read(SendId),
     /// Nowhere: it was thrown away before all of it was there.
     Nowhere,
 }
@@ -41,6 +51,13 @@ pub(super) enum Place {
 pub(super) struct PartialRequest {
     pub(super) message: Message,
     pub(super) op: u64,
+    pub(super) remote_bytes: u8,
+    pub(super) remote: SmallVec<[u8; REMOTE_MAX_BYTES]>,
+}
+
+#[derive(Debug)]
+pub(super) struct PartialOffer {
+    pub(super) rma: Rma,
     pub(super) remote_bytes: u8,
     pub(super) remote: SmallVec<[u8; REMOTE_MAX_BYTES]>,
 }
@@ -54,19 +71,32 @@ impl Filling {
 impl PartialRequest {
     /// Takes as much of `bytes` as is missing. Returns whether that is all of it.
     pub(super) fn complete(&mut self, bytes: &[u8]) -> bool {
-        let missing = usize::from(self.remote_bytes) - self.remote.len();
-        self.remote.extend_from_slice(&bytes[..bytes.len().min(missing)]);
-        self.remote.len() == usize::from(self.remote_bytes)
+        complete(&mut self.remote, self.remote_bytes, bytes)
     }
+}
+
+impl PartialOffer {
+    /// Takes as much of `bytes` as is missing. Returns whether that is all of it.
+    pub(super) fn complete(&mut self, bytes: &[u8]) -> bool {
+        complete(&mut self.remote, self.remote_bytes, bytes)
+    }
+}
+
+fn complete(remote: &mut SmallVec<[u8; REMOTE_MAX_BYTES]>, remote_bytes: u8, bytes: &[u8]) -> bool {
+    let missing = usize::from(remote_bytes) - remote.len();
+    remote.extend_from_slice(&bytes[..bytes.len().min(missing)]);
+    remote.len() == usize::from(remote_bytes)
 }
 
 impl Engine {
     /// The message that a link's unfinished frame is the payload of.
     pub(super) fn filling(&mut self, id: LinkId) -> Option<&mut Filling> {
         match self.links.of(id)?.incoming.as_mut()? {
-            Incoming::Message { filling, .. } => Some(filling),
+            Incoming::Message { filling, .. } | Incoming::Write(filling) | Incoming::Read(filling) => {
+                Some(filling)
+            }
             Incoming::Data(fetch) => self.fetches.get_mut(*fetch).map(|fetch| &mut fetch.filling),
-            Incoming::Request(_) => None,
+            Incoming::Request(_) | Incoming::Offer(_) => None,
         }
     }
 }

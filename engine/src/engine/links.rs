@@ -14,6 +14,7 @@ use super::credit::{Allowance, Grant};
 use super::fences::Fence;
 use super::incoming::{Filling, Incoming, Place};
 use super::requests::Requests;
+use super::targets::RmaOfLink;
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::errno::Errno;
@@ -52,6 +53,8 @@ pub(super) struct Link {
     pub(super) fence: Fence,
     /// What this side has offered to have fetched.
     pub(super) requests: Requests,
+    /// What there is of access to memory, in both directions.
+    pub(super) rma: RmaOfLink,
     /// The frame that has arrived in part.
     pub(super) incoming: Option<Incoming>,
     /// How many eager messages have arrived in whole.
@@ -90,8 +93,10 @@ pub(super) struct Writing {
 pub(super) enum Frame {
     /// The message, eagerly.
     Message,
-    /// What the peer has asked for.
+    /// What the peer has asked for, or what is written to its memory.
     Data,
+    /// What the peer reads of this side's memory. It belongs to no send.
+    ReadData,
 }
 
 /// A link that the engine has ended and the transport does not know of yet.
@@ -106,7 +111,7 @@ pub(super) struct Condemned {
 impl Link {
     /// Whether the peer waits to hear something.
     pub(super) fn is_owing(&self) -> bool {
-        self.owes_ack || self.owes_credit || !self.owed.is_empty()
+        self.owes_ack || self.owes_credit || !self.owed.is_empty() || self.rma.is_owing()
     }
 
     /// Whether another attempt to connect may go better: this one was cut short, as by an endpoint that closed while the
@@ -171,6 +176,7 @@ impl Links {
             taken_frames: 0,
             fence: Fence::Open,
             requests: Requests::default(),
+            rma: RmaOfLink::default(),
             incoming: None,
             received_messages: 0,
             fetches: BTreeMap::new(),
@@ -300,7 +306,7 @@ impl Engine {
             }
         }
         grant.end(&mut self.budget);
-        if let Some(Incoming::Message { filling, .. }) = &incoming {
+        if let Some(Incoming::Message { filling, .. } | Incoming::Write(filling)) = &incoming {
             self.abandon(peer, filling, &operation_error, sink);
         }
         for fetch in fetches.into_values() {
@@ -394,7 +400,8 @@ impl Engine {
                 }
             }
             Place::Unexpected(id) => self.lose(id, &filling.message, error),
-            Place::Nowhere => {}
+            Place::Inbound(id) => self.inbound_lost(id),
+            Place::Read(_) | Place::Nowhere => {}
         }
     }
 

@@ -9,14 +9,18 @@ mod incoming;
 mod links;
 mod multi_receive;
 mod peeks;
+mod remote_events;
 mod reports;
 mod requests;
+mod rma;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod transmit;
 mod unexpected;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use slotmap::SlotMap;
 
@@ -24,22 +28,26 @@ pub use self::arrival::Arrivals;
 use self::credit::Budget;
 use self::fetches::Fetch;
 use self::former::Former;
-use self::links::{Condemned, Links};
+use self::links::{Condemned, Link, Links};
 use self::multi_receive::MultiReceives;
 use self::peeks::Claimed;
+use self::remote_events::RemoteEvents;
 use self::reports::Reports;
+use self::targets::Inbound;
 use self::unexpected::Unexpected;
 use crate::address::Address;
 use crate::buffer::Destination;
 use crate::completion::Sink;
 use crate::error::{Again, Error, Misuse, OperationError};
+use crate::flags::MrAccess;
 use crate::limits;
 use crate::matching::{Criteria, Matching};
 use crate::operation::{
-    FetchId, PeekRequest, Receive, ReceiveId, ReceiveRequest, Role, Send, SendId, UnexpectedId,
+    FetchId, InboundId, PeekRequest, Receive, ReceiveId, ReceiveRequest, Role, Send, SendId, UnexpectedId,
 };
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
+use crate::region::Regions;
 use crate::rejected::Rejected;
 use crate::transport::{Close, LinkId, Transport};
 
@@ -58,6 +66,9 @@ pub struct Config {
     pub unexpected_budget_bytes: usize,
     /// The largest message that travels eagerly.
     pub eager_max_bytes: usize,
+    /// What peers may do with regions through this endpoint; each region says besides what may be done with it. Only
+    /// [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter.
+    pub remote_access: MrAccess,
 }
 
 impl Default for Config {
@@ -68,6 +79,7 @@ impl Default for Config {
             message_max_bytes: limits::MESSAGE_MAX_BYTES,
             unexpected_budget_bytes: limits::UNEXPECTED_BUDGET_DEFAULT_BYTES,
             eager_max_bytes: limits::EAGER_MAX_BYTES,
+            remote_access: MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE,
         }
     }
 }
@@ -78,7 +90,8 @@ impl Default for Config {
 ///
 /// - getters;
 /// - commands of the application: [`peer`](Self::peer), [`post_send`](Self::post_send),
-///   [`post_receive`](Self::post_receive), [`post_multi_receive`](Self::post_multi_receive), [`peek`](Self::peek),
+///   [`post_receive`](Self::post_receive), [`post_multi_receive`](Self::post_multi_receive),
+///   [`post_rma`](Self::post_rma), [`peek`](Self::peek),
 ///   [`cancel`](Self::cancel);
 /// - input: what a transport reports to [`arrivals`](Self::arrivals);
 /// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any of these takes
@@ -107,6 +120,10 @@ pub struct Engine {
     // In boxes, since a table keeps the size that it once had, and these may have been very many.
     unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
     fetches: SlotMap<FetchId, Box<Fetch>>,
+    /// What peers are writing to regions.
+    inbounds: SlotMap<InboundId, Box<Inbound>>,
+    /// What peers may access.
+    regions: Arc<Regions>,
     /// What unexpected messages take, and may take.
     budget: Budget,
     /// Requests that nobody has asked for and that the budget had no room for, in the order of their arrival. Some may
@@ -120,6 +137,7 @@ pub struct Engine {
     tagged: Matching<ReceiveId, UnexpectedId>,
     multi_receives: MultiReceives,
     reports: Reports,
+    remote_events: RemoteEvents,
     /// Peers with queued sends, payload that they asked for, or a partly written frame. Each is listed once.
     active: VecDeque<PeerId>,
     /// Links on which the sender of something waits to hear of it. Each is listed once.
@@ -137,8 +155,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that knows nobody.
+    /// An engine that knows nobody, and has no memory that peers may access.
     pub fn new(config: Config) -> Engine {
+        Engine::with_regions(config, Arc::default())
+    }
+
+    /// An engine that knows nobody. Peers may access these regions through it.
+    pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         Engine {
             budget: Budget::new(config.unexpected_budget_bytes),
             config,
@@ -148,6 +171,8 @@ impl Engine {
             receives: SlotMap::with_key(),
             unexpected: SlotMap::with_key(),
             fetches: SlotMap::with_key(),
+            inbounds: SlotMap::with_key(),
+            regions,
             deferred: VecDeque::new(),
             peeks: VecDeque::new(),
             claimed: HashMap::new(),
@@ -155,6 +180,7 @@ impl Engine {
             tagged: Matching::new(),
             multi_receives: MultiReceives::default(),
             reports: Reports::default(),
+            remote_events: RemoteEvents::default(),
             active: VecDeque::new(),
             owing: Vec::new(),
             starved: BTreeSet::new(),
@@ -180,10 +206,11 @@ impl Engine {
     /// What waits for a link or a peer does not count, since the transport tells of those.
     pub fn wants_pass(&self) -> bool {
         !self.pulling.is_empty()
-            || !self.peeks.is_empty()
+            || self.peeks.iter().any(|peek| !self.is_set_aside(peek.tagged))
             || !self.condemned.is_empty()
             || (!self.starved.is_empty() && self.budget.may_feed())
             || self.may_fetch_deferred()
+            || self.owing.iter().any(|link| self.links.get(*link).is_some_and(Link::has_paused))
     }
 
     /// How many sends have not ended or not been reported yet.
@@ -249,8 +276,8 @@ impl Engine {
     }
 
     /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, or a
-    /// multi-receive buffer that takes messages, a peek, else a send of which no link has taken a byte, nor told the peer of it. It ends with
-    /// [`OperationError::Cancelled`]. Of several receives of one kind, or sends to one peer, the oldest is taken.
+    /// multi-receive buffer that takes messages, a peek, else a send of which no link has taken a byte, nor told the peer of
+    /// it. It ends with [`OperationError::Cancelled`]. Of several receives of one kind, or sends to one peer, the oldest is taken.
     ///
     /// # Errors
     ///
@@ -298,6 +325,9 @@ impl Engine {
         if self.reports.are_held() {
             self.reports.deliver_held(&self.peers, sink);
             self.match_set_aside(sink);
+        }
+        if !self.remote_events.is_empty() {
+            self.deliver_remote_events(sink);
         }
     }
 

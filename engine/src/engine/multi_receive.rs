@@ -15,6 +15,7 @@
 //! matched until the queue has room again; then all of it is, in the order of arrival, as it would have been before. So no
 //! message, receive or peek overtakes another.
 
+use std::collections::HashSet;
 use std::mem;
 
 use slotmap::SecondaryMap;
@@ -27,10 +28,13 @@ use crate::error::{Again, Misuse, OperationError};
 use crate::flags::{CompletionFlags, OpFlags};
 use crate::limits::MULTI_RECV_ALIGN_BYTES;
 use crate::matching::Criteria;
-use crate::operation::{Receive, ReceiveId, ReceiveRequest, Role};
+use crate::operation::{Receive, ReceiveId, ReceiveRequest, Role, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::wire::Message;
+
+/// How many of the messages that were set aside are looked at together, to begin with.
+const SET_ASIDE_STEP_MIN_MESSAGES: usize = 16;
 
 /// The buffers of an endpoint that are not released.
 #[derive(Debug, Default)]
@@ -102,8 +106,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Again::QueueFull`] as for any receive; [`Misuse::Flags`] for a tagged one, which `fi_tagged(3)` does not have;
-    /// [`Misuse::TooManySegments`] or [`Misuse::Invalid`] for memory that is not one segment.
+    /// With the destination of the receive: [`Again::QueueFull`] as for any receive; [`Misuse::Flags`] for a tagged one,
+    /// which `fi_tagged(3)` does not have; [`Misuse::TooManySegments`] or [`Misuse::Invalid`] for memory that is not one segment.
     pub fn post_multi_receive(
         &mut self,
         request: ReceiveRequest,
@@ -174,21 +178,37 @@ impl Engine {
             return;
         }
         self.multi_receives.set_aside(false);
-        let mut passed_over = 0;
+        // Nothing is posted meanwhile, so a source for whose message there is no receive has none for the later ones either.
+        // And what is taken is then the earliest of its source, which need not be looked for from the front.
+        let mut unwanted = HashSet::new();
+        let (mut passed_over, mut step) = (0, SET_ASIDE_STEP_MIN_MESSAGES);
         loop {
-            let next = self.untagged.unexpected().nth(passed_over);
-            let Some((id, unexpected)) = next.and_then(|id| Some((id, self.unexpected.get(id)?))) else {
+            let next: Vec<UnexpectedId> = self.untagged.unexpected().skip(passed_over).take(step).collect();
+            if next.is_empty() {
                 break;
-            };
-            let (source, message) = (unexpected.source, unexpected.message);
-            match self.matched_among_buffers(source, &message, sink) {
-                Some(receive) => {
-                    self.untagged.remove_unexpected(id);
-                    self.receive_unexpected_at(receive, id, sink);
-                }
-                None if self.multi_receives.sets_aside => return,
-                None => passed_over += 1,
             }
+            for id in next {
+                let known = self.unexpected.get(id).map(|unexpected| (unexpected.source, unexpected.message));
+                let Some((source, message)) = known.filter(|(source, _)| !unwanted.contains(source)) else {
+                    passed_over += 1;
+                    continue;
+                };
+                match self.matched_among_buffers(source, &message, sink) {
+                    Some(receive) => {
+                        let earliest = Criteria { source: Some(source), ..Criteria::any() };
+                        let taken = self.untagged.take_unexpected(&earliest);
+                        debug_assert_eq!(taken, Some(id), "an earlier one of this source was passed over");
+                        self.receive_unexpected_at(receive, id, sink);
+                    }
+                    None if self.multi_receives.sets_aside => return,
+                    None => {
+                        unwanted.insert(source);
+                        passed_over += 1;
+                    }
+                }
+            }
+            // So that what was passed over is skipped a few times only.
+            step *= 2;
         }
         let mut orphans = mem::take(&mut self.multi_receives.orphans);
         let posted: Vec<ReceiveId> = self.untagged.posted().filter(|id| orphans.contains_key(*id)).collect();
@@ -287,7 +307,8 @@ impl Engine {
                 return;
             }
             if let Some(part) = self.part_for(id, &message, sink) {
-                self.untagged.remove_unexpected(found);
+                let taken = self.untagged.take_unexpected(criteria);
+                debug_assert_eq!(taken, Some(found), "the same criteria find the same message");
                 self.receive_unexpected_at(part, found, sink);
             }
         }

@@ -85,7 +85,7 @@ impl Reports {
 
     #[inline(always)]
     fn held_for(&mut self, completion: &Completion) -> &mut VecDeque<Outcome> {
-        if completion.flags.contains(CompletionFlags::SEND) {
+        if completion.flags.intersects(CompletionFlags::TRANSMITTED) {
             &mut self.held_sends
         } else {
             &mut self.held_receives

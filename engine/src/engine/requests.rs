@@ -45,10 +45,12 @@ struct Request {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(super) enum Stage {
     /// The peer was told where it is.
     Exposed,
-    /// The peer asked for it.
+    /// The peer was asked for what is in its memory.
+    Asked,
+    /// The peer asked for it, or the link has begun to take it.
     Cleared,
     /// The link has all of it.
     Sent,
@@ -61,7 +63,39 @@ impl Requests {
 
     /// Whether payload is still needed where it is.
     pub(super) fn have_unfetched(&self) -> bool {
-        self.begun.iter().any(|request| request.stage != Stage::Sent)
+        self.begun.iter().any(|request| matches!(request.stage, Stage::Exposed | Stage::Cleared))
+    }
+
+    /// Whether payload may be exposed to the peer: it has not said that it cannot pull.
+    pub(super) fn may_expose(&self) -> bool {
+        !self.peer_cannot_pull
+    }
+
+    /// Where a send is, if it was exposed already.
+    pub(super) fn take_exposed(&mut self, send: SendId) -> Option<Remote> {
+        self.next.take().filter(|(exposed, _)| *exposed == send).map(|(_, remote)| remote)
+    }
+
+    /// A send was exposed, and the link had no room to say so.
+    pub(super) fn keep_exposed(&mut self, send: SendId, remote: Remote) {
+        self.next = Some((send, remote));
+    }
+
+    /// An access to the peer's memory has begun.
+    pub(super) fn begin(&mut self, send: SendId, stage: Stage) {
+        self.begun.push_back(Request { send, stage });
+    }
+
+    /// The operation that the peer means, and how far it is.
+    pub(super) fn stage_of(&mut self, op: u64) -> Option<(SendId, Stage)> {
+        self.find(op).map(|(_, request)| (request.send, request.stage))
+    }
+
+    /// An access to the peer's memory has ended.
+    pub(super) fn end(&mut self, send: SendId) {
+        if let Some(place) = self.place_of(send) {
+            self.begun.remove(place);
+        }
     }
 
     /// The sends that have not ended, of a link that has.
@@ -139,9 +173,8 @@ impl Engine {
     ) -> Option<Result<(), Full>> {
         let send = self.sends.get(send_id)?;
         let link = self.links.of(id)?;
-        let exposed_before = link.requests.next.take().filter(|(exposed, _)| *exposed == send_id);
-        let exposed = match (exposed_before, way) {
-            (Some((_, remote)), _) => Some(remote),
+        let exposed = match (link.requests.take_exposed(send_id), way) {
+            (Some(remote), _) => Some(remote),
             (None, Way::Pulled) => transport.expose(id, &send.source.slices(0)),
             (None, _) => None,
         };
@@ -162,7 +195,7 @@ impl Engine {
                 link.taken_frames += 1;
                 link.requests.begun.push_back(Request { send: send_id, stage: Stage::Exposed });
             }
-            Err(Full) => link.requests.next = Some((send_id, remote)),
+            Err(Full) => link.requests.keep_exposed(send_id, remote),
         }
         Some(sent)
     }
@@ -191,8 +224,14 @@ impl Engine {
             Stage::Exposed => Some(place),
             // What was sent does not have to be read.
             Stage::Sent if !fault => Some(place),
-            Stage::Sent | Stage::Cleared => None,
+            Stage::Sent | Stage::Cleared | Stage::Asked => None,
         });
+        // What is no message has an answer of its own.
+        let is_message = |place: &usize| {
+            let send = link.requests.begun.get(*place).and_then(|request| self.sends.get(request.send));
+            send.is_some_and(|send| send.one_sided.is_none())
+        };
+        let place = place.filter(is_message);
         let Some(request) = place.and_then(|place| link.requests.begun.remove(place)) else {
             return self.condemn(id, "is done with what was not offered", sink);
         };
@@ -237,7 +276,8 @@ impl Engine {
     pub(super) fn data_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
         let Some(place) = link.requests.place_of(send_id) else { return };
-        if self.sends.get(send_id).is_some_and(|send| send.message.awaits != Awaits::Nothing) {
+        let is_answered = |send: &Send| send.one_sided.is_some() || send.message.awaits != Awaits::Nothing;
+        if self.sends.get(send_id).is_some_and(is_answered) {
             link.requests.begun[place].stage = Stage::Sent;
             return;
         }

@@ -35,6 +35,7 @@ mod over_loopback;
 mod peeks;
 mod receiving;
 mod requests;
+mod rma;
 mod sending;
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
@@ -67,6 +68,8 @@ impl Scripted {
     fn answer(&mut self, payload: &[IoSlice<'_>]) -> (Sent, Vec<u8>) {
         let bytes: Vec<u8> = payload.iter().flat_map(|slice| slice.iter().copied()).collect();
         match self.answers.pop_front().unwrap_or(Sent::Whole) {
+            // A part is less than all.
+            Sent::Partial(count) if count >= bytes.len() => (Sent::Whole, bytes),
             Sent::Partial(count) => (Sent::Partial(count), bytes[..count].to_vec()),
             answer => (answer, bytes),
         }

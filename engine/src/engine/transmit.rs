@@ -4,6 +4,7 @@ use super::Engine;
 use super::credit::eager_cost_bytes;
 use super::links::{Frame, Link, Writing};
 use super::requests::Way;
+use super::rma::Given;
 use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::{Again, Misuse};
@@ -37,7 +38,8 @@ impl Engine {
             return Err(Rejected { error: Again::QueueFull.into(), buffer: source });
         }
         let message = Message { len_bytes, tag, data, awaits: level.awaits() };
-        let mut send = Send { source, message, context, signalled, may_be_fetched: !inject, fence };
+        let mut send =
+            Send { source, message, context, signalled, may_be_fetched: !inject, fence, one_sided: None };
 
         let link_id = self.transmit_link(to, transport);
         let caps = transport.caps(link_id);
@@ -156,7 +158,12 @@ impl Engine {
     }
 
     /// Returns whether anything is left for this peer.
-    fn transmit_to(&mut self, peer: PeerId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
+    pub(super) fn transmit_to(
+        &mut self,
+        peer: PeerId,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> bool {
         if let Some(link) = self.peers.of(peer).transmit
             && !(self.resume(link, transport, sink) && self.send_cleared(link, transport, sink))
         {
@@ -171,6 +178,19 @@ impl Engine {
             };
             if self.links.is_held_by_fence(link, &self.peers.of(peer).links, send, transport) {
                 return true;
+            }
+            if send.one_sided.is_some() {
+                match self.transmit_rma(link, id, &caps, transport) {
+                    Given::Nothing => return true,
+                    Given::Whole => {
+                        self.peers.of_mut(peer).queue.pop_front();
+                        continue;
+                    }
+                    Given::Partly => {
+                        self.peers.of_mut(peer).queue.pop_front();
+                        return true;
+                    }
+                }
             }
             let way = self
                 .links
@@ -213,6 +233,9 @@ impl Engine {
     fn resume(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
         let Some(link) = self.links.of(id) else { return true };
         let Some(Writing { frame, send: send_id, taken_bytes }) = &mut link.writing else { return true };
+        if *frame == Frame::ReadData {
+            return self.pay_debts_of(id, transport);
+        }
         let Some(send) = self.sends.get(*send_id) else { return true };
         let sent = transport.resume(id, &send.source.slices(*taken_bytes));
         match sent {
@@ -228,11 +251,19 @@ impl Engine {
         match frame {
             Frame::Message => self.taken_from_table(id, send_id, sink),
             Frame::Data => self.data_taken(id, send_id, sink),
+            Frame::ReadData => {}
         }
         // Frame after frame may be partly written; what the peer waits to hear must not wait for the last of them.
+        self.pay_debts_of(id, transport)
+    }
+
+    /// Tells the peer of one link what it waits to hear. Returns whether the link is free for the next frame.
+    fn pay_debts_of(&mut self, id: LinkId, transport: &mut impl Transport) -> bool {
         let Some(link) = self.links.of(id).filter(|link| link.is_owing()) else { return true };
-        let is_free = link.pay_debts(id, transport);
-        if is_free {
+        let is_paid = link.pay_debts(id, transport);
+        // What the peer reads lets others have their turn.
+        let is_free = is_paid || link.owes_only_reads() && link.writing.is_none();
+        if is_paid {
             self.owing.retain(|other| *other != id);
         }
         is_free
@@ -308,8 +339,16 @@ impl Link {
         self.allowance.spend(cost_bytes);
     }
 
+    fn owes_only_reads(&self) -> bool {
+        !self.owes_ack && !self.owes_credit && self.owed.is_empty() && self.rma.is_owing()
+    }
+
     /// Tells the peer what it waits to hear. Returns whether it has been told everything.
     fn pay_debts(&mut self, id: LinkId, transport: &mut impl Transport) -> bool {
+        let is_reading = self.writing.as_ref().is_some_and(|writing| writing.frame == Frame::ReadData);
+        if is_reading {
+            self.answer_reads(id, transport);
+        }
         if self.writing.is_some() {
             return !self.is_owing();
         }
@@ -321,12 +360,18 @@ impl Link {
             && let Some(header) = self.owed.front()
             && transport.send_inline(id, header, &[]).is_ok()
         {
+            if let Header::Answer { .. } = header {
+                self.rma.unanswered_ops -= 1;
+            }
             self.owed.pop_front();
         }
         // Last, so that what waits before it is no more than what the credit before this one allowed.
         if self.owes_credit && !self.owes_ack && self.owed.is_empty() {
             let credit = Header::Credit { granted_bytes: self.grant.granted_bytes };
             self.owes_credit = transport.send_inline(id, &credit, &[]).is_err();
+        }
+        if self.owes_only_reads() && !is_reading {
+            self.answer_reads(id, transport);
         }
         !self.is_owing()
     }

@@ -9,6 +9,8 @@
 //!  bytes   1      1        1       1       8        8         8 if      8 if      as long as
 //!                                                             TAGGED    DATA      the header says
 //!
+//!  rma has key and address, 8 bytes each, in the place of the tag
+//!
 //!  form: kind, low 4 bits   and flags, high 4 bits   remote       value             op
 //!  1  message               TAGGED DATA and either   0            message length    -
 //!                           of ARRIVAL MATCH
@@ -21,6 +23,10 @@
 //!  8  credit                -                        0            limit in bytes    -
 //!  9  fence                 MATCH                    0            0                 -
 //! 10  fenced                -                        0            0                 -
+//! 11  rma                   READ, or                 its length   length            yes
+//!                           DATA OFFERED             if OFFERED
+//! 12  read data             -                        0            length            yes
+//! 13  answer                a number: the outcome    0            op                -
 //! ```
 //!
 //! Every header has exactly one such form: what [`parse`] accepts is what [`emit`] writes, byte for byte.
@@ -33,10 +39,13 @@ use bitflags::bitflags;
 
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use crate::wire::check::Check;
-use crate::wire::{Awaits, Header, Message, WireError};
+use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, WireError};
 
-/// The size of the largest header in bytes: a request with tag and data.
-pub const HEADER_MAX_BYTES: usize = FIXED_BYTES + 3 * WORD_BYTES;
+/// The size of the largest header in bytes: a write with data.
+pub const HEADER_MAX_BYTES: usize = FIXED_BYTES + WORDS_MAX * WORD_BYTES;
+
+/// How many words follow the fixed part at most.
+const WORDS_MAX: usize = 4;
 
 /// The part that every header has.
 const FIXED_BYTES: usize = field::VALUE.end;
@@ -61,7 +70,7 @@ mod field {
 const _: () = assert!(field::FORM == 0 && field::REMOTE == 1 && field::FORM_CHECK == 2);
 const _: () = assert!(field::WORDS_CHECK == 3 && field::VALUE.start == 4);
 const _: () = assert!(field::VALUE.end - field::VALUE.start == size_of::<u64>());
-const _: () = assert!(FIXED_BYTES == 12 && HEADER_MAX_BYTES == 36);
+const _: () = assert!(FIXED_BYTES == 12 && HEADER_MAX_BYTES == 44);
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 // Zero is the kind of no frame, so a stream of zeros is refused at its first byte.
 const _: () = assert!(kind::MESSAGE != 0);
@@ -80,6 +89,9 @@ mod kind {
     pub(super) const CREDIT: u8 = 8;
     pub(super) const FENCE: u8 = 9;
     pub(super) const FENCED: u8 = 10;
+    pub(super) const RMA: u8 = 11;
+    pub(super) const READ_DATA: u8 = 12;
+    pub(super) const ANSWER: u8 = 13;
 }
 
 bitflags! {
@@ -98,6 +110,12 @@ bitflags! {
         const FAULT = 1 << 6;
         /// The sender waits to hear that it was matched.
         const MATCH = 1 << 7;
+        /// A region is read, not written.
+        const READ = 1 << 4;
+        /// What is to be written is to be fetched.
+        const OFFERED = 1 << 6;
+        /// The bits of an outcome, which are a number.
+        const OUTCOME = 0xf0;
     }
 }
 
@@ -109,6 +127,22 @@ impl Flags {
         flags.set(Flags::ARRIVAL, message.awaits == Awaits::Arrival);
         flags.set(Flags::MATCH, message.awaits == Awaits::Match);
         flags
+    }
+
+    fn of_rma(kind: RmaKind) -> Flags {
+        let mut flags = Flags::empty();
+        flags.set(Flags::READ, kind == RmaKind::Read);
+        flags.set(Flags::DATA, kind.data().is_some());
+        flags.set(Flags::OFFERED, matches!(kind, RmaKind::Offer { .. }));
+        flags
+    }
+
+    fn of_outcome(outcome: Outcome) -> Flags {
+        Flags::from_bits_retain(outcome.number() << OUTCOME_SHIFT)
+    }
+
+    fn outcome(self) -> Option<Outcome> {
+        Outcome::from_number(self.bits() >> OUTCOME_SHIFT)
     }
 
     fn awaits(self) -> Awaits {
@@ -129,6 +163,12 @@ impl Flags {
 /// The flags of a message, eager or requested.
 const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(AWAITS_FLAGS);
 
+/// The flags of an access to a region.
+const RMA_FLAGS: Flags = Flags::READ.union(Flags::DATA).union(Flags::OFFERED);
+
+/// Where the number of an outcome starts among the flags.
+const OUTCOME_SHIFT: u32 = 4;
+
 /// What a sender waits for, of which there is one thing at most.
 const AWAITS_FLAGS: Flags = Flags::ARRIVAL.union(Flags::MATCH);
 
@@ -137,14 +177,16 @@ pub fn header_len_bytes(header: &Header) -> usize {
     let words = match header {
         Header::Message(message) => Flags::of(message).words(),
         Header::Request { message, .. } => 1 + Flags::of(message).words(),
-        Header::Data { .. } => 1,
+        Header::Rma(rma) => 3 + usize::from(rma.kind.data().is_some()),
+        Header::Data { .. } | Header::ReadData { .. } => 1,
         Header::Ack { .. }
         | Header::Clear { .. }
         | Header::Done { .. }
         | Header::Matched { .. }
         | Header::Credit { .. }
         | Header::Fence { .. }
-        | Header::Fenced => 0,
+        | Header::Fenced
+        | Header::Answer { .. } => 0,
     };
     FIXED_BYTES + words * WORD_BYTES
 }
@@ -159,26 +201,40 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
     let (kind, flags, remote_bytes, value, words) = match *header {
         Header::Message(message) => {
             debug_assert!(message.len_bytes <= MESSAGE_MAX_BYTES, "a message too long to be sent");
-            let words = [None, message.tag, message.data];
+            let words = [None, None, message.tag, message.data];
             (kind::MESSAGE, Flags::of(&message), 0, message.len_bytes, words)
         }
-        Header::Ack { received } => (kind::ACK, none, 0, received, [None; 3]),
+        Header::Ack { received } => (kind::ACK, none, 0, received, [None; WORDS_MAX]),
         Header::Request { message, op, remote_bytes } => {
             debug_assert!(message.len_bytes <= MESSAGE_MAX_BYTES, "a message too long to be sent");
-            let words = [Some(op), message.tag, message.data];
+            let words = [Some(op), None, message.tag, message.data];
             (kind::REQUEST, Flags::of(&message), remote_bytes, message.len_bytes, words)
         }
         Header::Clear { op, cannot_pull } => {
-            (kind::CLEAR, if cannot_pull { Flags::CANNOT_PULL } else { none }, 0, op, [None; 3])
+            (kind::CLEAR, if cannot_pull { Flags::CANNOT_PULL } else { none }, 0, op, [None; WORDS_MAX])
         }
-        Header::Data { op, len_bytes } => (kind::DATA, none, 0, len_bytes, [Some(op), None, None]),
-        Header::Done { op, fault } => (kind::DONE, if fault { Flags::FAULT } else { none }, 0, op, [None; 3]),
-        Header::Matched { number } => (kind::MATCHED, none, 0, number, [None; 3]),
-        Header::Credit { granted_bytes } => (kind::CREDIT, none, 0, granted_bytes, [None; 3]),
+        Header::Data { op, len_bytes } => (kind::DATA, none, 0, len_bytes, [Some(op), None, None, None]),
+        Header::Done { op, fault } => {
+            (kind::DONE, if fault { Flags::FAULT } else { none }, 0, op, [None; WORDS_MAX])
+        }
+        Header::Matched { number } => (kind::MATCHED, none, 0, number, [None; WORDS_MAX]),
+        Header::Credit { granted_bytes } => (kind::CREDIT, none, 0, granted_bytes, [None; WORDS_MAX]),
         Header::Fence { matched } => {
-            (kind::FENCE, if matched { Flags::MATCH } else { none }, 0, 0, [None; 3])
+            (kind::FENCE, if matched { Flags::MATCH } else { none }, 0, 0, [None; WORDS_MAX])
         }
-        Header::Fenced => (kind::FENCED, none, 0, 0, [None; 3]),
+        Header::Fenced => (kind::FENCED, none, 0, 0, [None; WORDS_MAX]),
+        Header::Rma(Rma { op, key, address, len_bytes, kind }) => {
+            debug_assert!(len_bytes <= MESSAGE_MAX_BYTES, "an access too long to be sent");
+            let remote_bytes = if let RmaKind::Offer { remote_bytes, .. } = kind { remote_bytes } else { 0 };
+            let words = [Some(op), Some(key), Some(address), kind.data()];
+            (kind::RMA, Flags::of_rma(kind), remote_bytes, len_bytes, words)
+        }
+        Header::ReadData { op, len_bytes } => {
+            (kind::READ_DATA, none, 0, len_bytes, [Some(op), None, None, None])
+        }
+        Header::Answer { op, outcome } => {
+            (kind::ANSWER, Flags::of_outcome(outcome), 0, op, [None; WORDS_MAX])
+        }
     };
     let form = kind | flags.bits();
     buffer[field::FORM] = form;
@@ -222,10 +278,14 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
         Some(word)
     };
     let op = if fixed.has_op() { word().unwrap_or_default() } else { 0 };
+    let is_rma = fixed.kind == kind::RMA;
+    // The flags of an answer are a number.
+    let has = |flag| fixed.flags.contains(flag) && fixed.kind != kind::ANSWER;
+    let [key, address] = if is_rma { [word(), word()].map(Option::unwrap_or_default) } else { [0; 2] };
     let message = Message {
         len_bytes: fixed.value,
-        tag: if fixed.flags.contains(Flags::TAGGED) { word() } else { None },
-        data: if fixed.flags.contains(Flags::DATA) { word() } else { None },
+        tag: if has(Flags::TAGGED) && !is_rma { word() } else { None },
+        data: if has(Flags::DATA) { word() } else { None },
         awaits: fixed.flags.awaits(),
     };
     if check.finish() != fixed.words_check {
@@ -243,6 +303,21 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
         kind::CREDIT => Header::Credit { granted_bytes: fixed.value },
         kind::FENCE => Header::Fence { matched: fixed.flags.contains(Flags::MATCH) },
         kind::FENCED => Header::Fenced,
+        kind::RMA => {
+            let kind = if fixed.flags.contains(Flags::READ) {
+                RmaKind::Read
+            } else if fixed.flags.contains(Flags::OFFERED) {
+                RmaKind::Offer { data: message.data, remote_bytes: fixed.remote_bytes }
+            } else {
+                RmaKind::Write { data: message.data }
+            };
+            Header::Rma(Rma { op, key, address, len_bytes: fixed.value, kind })
+        }
+        kind::READ_DATA => Header::ReadData { op, len_bytes: fixed.value },
+        kind::ANSWER => {
+            let outcome = fixed.flags.outcome().ok_or(WireError::UnknownFlag)?;
+            Header::Answer { op: fixed.value, outcome }
+        }
         _ => Header::Message(message),
     };
     Ok(Some((header, len_bytes)))
@@ -298,14 +373,26 @@ impl Fixed {
             kind::FENCE => (Flags::MATCH, 0),
             kind::FENCED => (Flags::empty(), 0),
             kind::CLEAR => (Flags::CANNOT_PULL, u64::MAX),
-            kind::DATA => (Flags::empty(), MESSAGE_MAX_BYTES),
+            kind::DATA | kind::READ_DATA => (Flags::empty(), MESSAGE_MAX_BYTES),
             kind::DONE => (Flags::FAULT, u64::MAX),
+            kind::RMA => (RMA_FLAGS, MESSAGE_MAX_BYTES),
+            kind::ANSWER => (Flags::OUTCOME, u64::MAX),
             _ => return Err(WireError::UnknownKind),
         };
-        if !known.contains(self.flags) || self.flags.contains(AWAITS_FLAGS) {
+        let is_contradictory = match self.kind {
+            kind::RMA => self.flags.contains(Flags::READ) && self.flags != Flags::READ,
+            kind::ANSWER => self.flags.outcome().is_none(),
+            _ => self.flags.contains(AWAITS_FLAGS),
+        };
+        if !known.contains(self.flags) || is_contradictory {
             return Err(WireError::UnknownFlag);
         }
-        let remote_max_bytes = if self.kind == kind::REQUEST { REMOTE_MAX_BYTES } else { 0 };
+        let is_described = match self.kind {
+            kind::REQUEST => true,
+            kind::RMA => self.flags.contains(Flags::OFFERED),
+            _ => false,
+        };
+        let remote_max_bytes = if is_described { REMOTE_MAX_BYTES } else { 0 };
         if usize::from(self.remote_bytes) > remote_max_bytes {
             return Err(WireError::ImpossibleLength);
         }
@@ -319,11 +406,16 @@ impl Fixed {
     }
 
     fn has_op(&self) -> bool {
-        matches!(self.kind, kind::REQUEST | kind::DATA)
+        matches!(self.kind, kind::REQUEST | kind::DATA | kind::RMA | kind::READ_DATA)
     }
 
     fn header_len_bytes(&self) -> usize {
-        FIXED_BYTES + (usize::from(self.has_op()) + self.flags.words()) * WORD_BYTES
+        let words = match self.kind {
+            kind::RMA => 2 + usize::from(self.flags.contains(Flags::DATA)),
+            kind::ANSWER => 0,
+            _ => self.flags.words(),
+        };
+        FIXED_BYTES + (usize::from(self.has_op()) + words) * WORD_BYTES
     }
 }
 

@@ -27,8 +27,25 @@ mod testing;
 ///                 <------------------------  Done(op), if the sender waits for it
 /// ```
 ///
+/// Memory that a peer has registered is written and read without a message. Each of these operations has a number and is
+/// answered once, also if it is refused:
+///
+/// ```text
+///  initiator                                target
+///    Rma(op, write) + payload  ----------->   puts it into the region
+///                 <------------------------  Answer(op)
+///
+///    Rma(op, offer)  --------------------->   pulls, or says Clear(op) and gets Data(op)
+///                 <------------------------  Answer(op)
+///
+///    Rma(op, read)  ---------------------->
+///                 <------------------------  ReadData(op) + a piece, as often as needed
+///                 <------------------------  Answer(op)
+/// ```
+///
 /// Messages and requests cost the sender [credit](crate::limits::MESSAGE_COST_BYTES), which the receiver gives by
-/// [`Credit`](Header::Credit). Nothing else does, so nothing else ever waits for a receive to be posted.
+/// [`Credit`](Header::Credit), and so does what writes and brings data for a completion. Nothing else does, so nothing
+/// else ever waits for a receive to be posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// An eager message; its payload follows.
@@ -90,6 +107,120 @@ pub enum Header {
     },
     /// "What was asked for by [`Fence`](Header::Fence) is so." Has no payload.
     Fenced,
+    /// Access to a region of the receiver. No more than [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS) of a link
+    /// are unanswered at a time.
+    Rma(Rma),
+    /// The next piece of what is read from a region.
+    ReadData {
+        /// The number in the request.
+        op: u64,
+        /// The length of this piece.
+        len_bytes: u64,
+    },
+    /// "It is done", or why it is not: the initiator will hear no more of the operation. Has no payload.
+    Answer {
+        /// The number in the request.
+        op: u64,
+        /// What became of it.
+        outcome: Outcome,
+    },
+}
+
+/// Access to a region of the receiver: `fi_rma(3)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rma {
+    /// The initiator's number for the operation, unique on the link while the operation lives.
+    pub op: u64,
+    /// The key of the region.
+    pub key: u64,
+    /// Where in the region, as its [address](crate::region::Region) is known to peers.
+    pub address: u64,
+    /// How much is read or written.
+    pub len_bytes: u64,
+    /// What is to be done.
+    pub kind: RmaKind,
+}
+
+/// What is to be done with a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RmaKind {
+    /// Send it back by [`Header::ReadData`]. Has no payload.
+    Read,
+    /// Write the payload.
+    Write {
+        /// Completion data for the target.
+        data: Option<u64>,
+    },
+    /// Fetch what is to be written, as for a [`Header::Request`]. What follows as payload is a
+    /// [`Remote`](crate::transport::Remote).
+    Offer {
+        /// Completion data for the target.
+        data: Option<u64>,
+        /// How long the description that follows is, at most [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
+        remote_bytes: u8,
+    },
+}
+
+impl RmaKind {
+    /// The completion data that it brings.
+    pub fn data(&self) -> Option<u64> {
+        match self {
+            RmaKind::Read => None,
+            RmaKind::Write { data } | RmaKind::Offer { data, .. } => *data,
+        }
+    }
+}
+
+/// What became of an access to a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it was written, or sent.
+    Done,
+    /// It was refused, or ended, by the target.
+    Refused(Refusal),
+    /// What the initiator had offered was not readable ([`Pull::Fault`](crate::transport::Pull::Fault)).
+    Fault,
+}
+
+/// Why a target refuses access to a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No region has this key, or no longer.
+    #[error("no memory region has this key")]
+    Key,
+    /// The region, or the endpoint, is not to be accessed in this way.
+    #[error("the memory region may not be accessed in this way")]
+    Access,
+    /// Not all of it lies in the region.
+    #[error("beyond the memory region")]
+    Range,
+}
+
+impl Outcome {
+    /// All of them, by the number that they travel as.
+    const ALL: [Outcome; 5] = [
+        Outcome::Done,
+        Outcome::Refused(Refusal::Key),
+        Outcome::Refused(Refusal::Access),
+        Outcome::Refused(Refusal::Range),
+        Outcome::Fault,
+    ];
+
+    /// The number that it travels as.
+    pub fn number(self) -> u8 {
+        match self {
+            Outcome::Done => 0,
+            Outcome::Refused(Refusal::Key) => 1,
+            Outcome::Refused(Refusal::Access) => 2,
+            Outcome::Refused(Refusal::Range) => 3,
+            Outcome::Fault => 4,
+        }
+    }
+
+    /// The outcome that travels as this number.
+    pub fn from_number(number: u8) -> Option<Outcome> {
+        Outcome::ALL.get(usize::from(number)).copied()
+    }
 }
 
 /// The header of a message.
@@ -124,7 +255,9 @@ impl Header {
     pub fn payload_len_bytes(&self) -> u64 {
         match self {
             Header::Message(message) => message.len_bytes,
-            Header::Data { len_bytes, .. } => *len_bytes,
+            Header::Data { len_bytes, .. } | Header::ReadData { len_bytes, .. } => *len_bytes,
+            Header::Rma(Rma { kind: RmaKind::Write { .. }, len_bytes, .. }) => *len_bytes,
+            Header::Rma(Rma { kind: RmaKind::Offer { remote_bytes, .. }, .. }) => u64::from(*remote_bytes),
             Header::Request { remote_bytes, .. } => u64::from(*remote_bytes),
             Header::Ack { .. }
             | Header::Clear { .. }
@@ -132,7 +265,9 @@ impl Header {
             | Header::Matched { .. }
             | Header::Credit { .. }
             | Header::Fence { .. }
-            | Header::Fenced => 0,
+            | Header::Fenced
+            | Header::Rma(Rma { kind: RmaKind::Read, .. })
+            | Header::Answer { .. } => 0,
         }
     }
 }

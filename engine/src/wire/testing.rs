@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use crate::wire::{Awaits, Header, Message};
+use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind};
 
 /// Any header that a correct peer may send.
 pub(super) fn any_header() -> impl Strategy<Value = Header> {
@@ -19,7 +19,29 @@ pub(super) fn any_header() -> impl Strategy<Value = Header> {
         1 => any::<u64>().prop_map(|granted_bytes| Header::Credit { granted_bytes }),
         1 => any::<bool>().prop_map(|matched| Header::Fence { matched }),
         1 => Just(Header::Fenced),
+        2 => any_rma(0..=MESSAGE_MAX_BYTES).prop_map(Header::Rma),
+        1 => (any::<u64>(), 0..=MESSAGE_MAX_BYTES).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
+        1 => (any::<u64>(), 0..5_u8).prop_map(|(op, number)| {
+            Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }
+        }),
     ]
+}
+
+/// Any access of this length.
+pub(super) fn any_rma(len_bytes: impl Strategy<Value = u64>) -> impl Strategy<Value = Rma> {
+    let kind = prop_oneof![
+        Just(RmaKind::Read),
+        any::<Option<u64>>().prop_map(|data| RmaKind::Write { data }),
+        (any::<Option<u64>>(), 0..=REMOTE_MAX_BYTES as u8)
+            .prop_map(|(data, remote_bytes)| RmaKind::Offer { data, remote_bytes }),
+    ];
+    (any::<[u64; 3]>(), len_bytes, kind).prop_map(|([op, key, address], len_bytes, kind)| Rma {
+        op,
+        key,
+        address,
+        len_bytes,
+        kind,
+    })
 }
 
 /// Any message with a payload of this length.

@@ -16,6 +16,7 @@ c_constants! {
         FI_CLASS_DOMAIN = 2,
         FI_CLASS_EP = 3,
         FI_CLASS_AV = 11,
+        FI_CLASS_MR = 12,
         FI_CLASS_EQ = 13,
         FI_CLASS_CQ = 14,
         FI_CLASS_CNTR = 15,
@@ -26,6 +27,10 @@ c_constants! {
         FI_ALIAS = 4,
         FI_GETWAIT = 5,
         FI_ENABLE = 6,
+        FI_GET_RAW_MR = 8,
+        FI_MAP_RAW_MR = 9,
+        FI_UNMAP_KEY = 10,
+        FI_REFRESH = 14,
         FI_GETWAITOBJ = 16,
     }
     "levels of options, and the options of an endpoint": libc::c_int {

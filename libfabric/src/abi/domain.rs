@@ -41,7 +41,20 @@ c_structs! {
         regv: unsafe extern "C" fn(
             *mut Fid, *const iovec, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void,
         ) -> c_int,
-        regattr: unsafe extern "C" fn(*mut Fid, *const c_void, u64, *mut *mut FidMr) -> c_int,
+        regattr: unsafe extern "C" fn(*mut Fid, *const FiMrAttr, u64, *mut *mut FidMr) -> c_int,
+    }
+
+    struct FiMrAttr = "struct fi_mr_attr", 80 bytes {
+        mr_iov: *const iovec,
+        iov_count: usize,
+        access: u64,
+        offset: u64,
+        requested_key: u64,
+        context: *mut c_void,
+        auth_key_size: usize,
+        auth_key: *mut u8,
+        iface: u32,
+        device: u64,
     }
 
     struct FidMr = "struct fid_mr", 40 bytes {

@@ -25,6 +25,21 @@ c_structs! {
         ops_set: unsafe extern "C" fn(*mut Fid, *const c_char, u64, *mut c_void, *mut c_void) -> c_int,
     }
 
+    struct FiMrRawAttr = "struct fi_mr_raw_attr", 32 bytes {
+        flags: u64,
+        base_addr: *mut u64,
+        raw_key: *mut u8,
+        key_size: *mut usize,
+    }
+
+    struct FiMrMapRaw = "struct fi_mr_map_raw", 40 bytes {
+        flags: u64,
+        base_addr: u64,
+        raw_key: *mut u8,
+        key_size: usize,
+        key: *mut u64,
+    }
+
     struct FidFabric = "struct fid_fabric", 40 bytes {
         fid: Fid,
         ops: *const FiOpsFabric,

@@ -2,6 +2,7 @@
 
 use std::ptr;
 
+use homespun::info::Threading;
 use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
 use homespun_fi::abi::{FI_RM_DISABLED, FI_RM_ENABLED, FI_SOCKADDR, FI_SOCKADDR_IN, fi_version};
 
@@ -356,6 +357,21 @@ fn open_objects() {
     let [_, _, found] = &answered(none, none).expect("an answer")[0];
     assert_eq!(*found, format!("{:?}", second.as_ptr()));
     assert!(second.close().is_ok());
+
+    // One without locks is for those alone who promise to need none.
+    let serialised = Threading::Domain.raw();
+    // SAFETY: answers have all their attributes, and nobody else uses these.
+    unsafe { (*infos.first().domain_attr).threading = serialised };
+    let without_locks = fabric.domain(infos.as_ptr()).expect("a domain");
+    assert!(answered(none, none).expect("an answer").iter().all(|[_, _, domain]| *domain == nothing));
+    let named = answered(none, without_locks.as_ptr().cast()).expect("an answer");
+    assert_eq!(named, [["tcp".to_owned(), own_fabric.clone(), format!("{:?}", without_locks.as_ptr())]]);
+    let mut hints = Hints::new();
+    hints.domain.domain = without_locks.as_ptr().cast();
+    hints.domain.threading = Threading::Safe.raw();
+    assert_eq!(hints.getinfo().err(), Some(ENODATA), "it has no locks");
+    assert!(without_locks.close().is_ok());
+
     let stale = fabric.as_ptr();
     assert!(fabric.close().is_ok());
     assert_eq!(answered(stale.cast(), none).err(), Some(ENODATA));

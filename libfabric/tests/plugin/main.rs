@@ -10,6 +10,7 @@ mod objects;
 mod overrun;
 mod peek;
 mod progress;
+mod rma;
 mod sources;
 mod vtables;
 mod waiting;
@@ -28,6 +29,7 @@ fn messages_over_shared_memory_are_the_same() {
             "overrun::",
             "peek::",
             "progress::",
+            "rma::",
             "sources::",
             "waiting::",
         ])

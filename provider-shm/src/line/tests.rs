@@ -1,4 +1,7 @@
-use homespun_engine::wire::Header::{Ack, Clear, Credit, Data, Done, Fence, Fenced, Matched, Request};
+use homespun_engine::wire::Header::{
+    Ack, Answer, Clear, Credit, Data, Done, Fence, Fenced, Matched, ReadData, Request,
+};
+use homespun_engine::wire::Refusal;
 use proptest::prelude::*;
 
 use super::*;
@@ -46,7 +49,7 @@ fn found(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), W
 #[test]
 fn the_layout_is_what_the_documentation_says() {
     let both = message(10, Some(0x0304), Some(0x0506), Awaits::Arrival);
-    let cases: [(Header, Payload<'_>, &[u64]); 13] = [
+    let cases: [(Header, Payload<'_>, &[u64]); 18] = [
         (
             Header::Message(both),
             Payload::Inline(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
@@ -80,6 +83,23 @@ fn the_layout_is_what_the_documentation_says() {
         (Credit { granted_bytes: 9 }, Payload::Inline(&[]), &[0x0000_0008_0000_beef, 9]),
         (Fence { matched: true }, Payload::Inline(&[]), &[0x0000_8009_0000_beef]),
         (Fenced, Payload::Inline(&[]), &[0x0000_000a_0000_beef]),
+        (rma(10, RmaKind::Read), Payload::Inline(&[]), &[0x0000_000c_0000_beef, 9, 5, 6, 10]),
+        (
+            rma(2, RmaKind::Write { data: Some(3) }),
+            Payload::Inline(&[7, 8]),
+            &[0x0002_020d_0000_beef, 9, 5, 6, 3, 0x0807],
+        ),
+        (
+            rma(10, RmaKind::Offer { data: None, remote_bytes: 1 }),
+            Payload::Inline(&[7]),
+            &[0x0001_000e_0000_beef, 9, 5, 6, 10, 7],
+        ),
+        (ReadData { op: 9, len_bytes: 1 }, Payload::Inline(&[6]), &[0x0001_000f_0000_beef, 9, 6]),
+        (
+            Answer { op: 9, outcome: Outcome::Refused(Refusal::Access) },
+            Payload::Inline(&[]),
+            &[0x0000_0012_0000_beef, 9],
+        ),
     ];
     for (header, payload, unchecked) in cases {
         let mut words = emitted(SEQUENCE, &header, payload);
@@ -111,6 +131,10 @@ fn the_layout_is_what_the_documentation_says() {
     assert_eq!(sequence_of(piece), SEQUENCE);
 }
 
+fn rma(len_bytes: u64, kind: RmaKind) -> Header {
+    Header::Rma(Rma { op: 9, key: 5, address: 6, len_bytes, kind })
+}
+
 #[test]
 fn a_tagged_message_leaves_room_for_48_bytes() {
     let room = |tag, data| room_bytes(&Header::Message(message(0, tag, data, Awaits::Nothing)));
@@ -121,10 +145,10 @@ fn a_tagged_message_leaves_room_for_48_bytes() {
 fn what_no_correct_producer_writes_is_refused() {
     let (least, most) = (PIECE_MIN_BYTES as u64, PIECE_MAX_BYTES as u64);
     let word = |len: u64, flags: u64, kind: u64| len << 48 | flags << 40 | kind << 32;
-    let cases: [(&[u64], WireError); 40] = [
+    let cases: [(&[u64], WireError); 53] = [
         (&[0], WireError::UnknownKind),
         (&[u64::MAX], WireError::UnknownKind),
-        (&[word(0, 0, 12)], WireError::UnknownKind),
+        (&[word(0, 0, 21)], WireError::UnknownKind),
         (&[word(0, 8, 1)], WireError::UnknownFlag),
         (&[word(0, 0x10, 1)], WireError::UnknownFlag),
         (&[word(0, 1, 2)], WireError::UnknownFlag),
@@ -139,6 +163,14 @@ fn what_no_correct_producer_writes_is_refused() {
         (&[word(0, 4, 9)], WireError::UnknownFlag),
         (&[word(0, 0x80, 10)], WireError::UnknownFlag),
         (&[word(100, 1, 11)], WireError::UnknownFlag),
+        (&[word(0, 2, 12)], WireError::UnknownFlag),
+        (&[word(64, 0x20, 12)], WireError::UnknownFlag),
+        (&[word(0, 1, 13)], WireError::UnknownFlag),
+        (&[word(0, 0x80, 14)], WireError::UnknownFlag),
+        (&[word(0, 0x40, 14)], WireError::UnknownFlag),
+        (&[word(0, 2, 15)], WireError::UnknownFlag),
+        (&[word(0, 2, 16)], WireError::UnknownFlag),
+        (&[word(0, 0x20, 20)], WireError::UnknownFlag),
         // Who waits, waits for one thing.
         (&[word(0, 0x84, 1)], WireError::UnknownFlag),
         (&[word(100, 0xa4, 1)], WireError::UnknownFlag),
@@ -152,16 +184,21 @@ fn what_no_correct_producer_writes_is_refused() {
         (&[word(1, 0, 6), 0, 0], WireError::ImpossibleLength),
         (&[word(1, 0, 7), 0, 0], WireError::ImpossibleLength),
         (&[word(1, 0x80, 9), 0], WireError::ImpossibleLength),
+        (&[word(1, 0, 12)], WireError::ImpossibleLength),
+        (&[word(1, 0, 17)], WireError::ImpossibleLength),
         // More than there is room for, or outside although there is room.
         (&[word(57, 0, 1)], WireError::ImpossibleLength),
         (&[word(49, 0, 5), 0], WireError::ImpossibleLength),
         (&[word(25, 7, 3), 0, 0, 0, 0], WireError::ImpossibleLength),
+        (&[word(25, 2, 13)], WireError::ImpossibleLength),
+        (&[word(24, 0x22, 13)], WireError::ImpossibleLength),
         (&[word(56, 0x20, 1)], WireError::ImpossibleLength),
         (&[word(0, 0x20, 1)], WireError::ImpossibleLength),
         // Descriptions and messages that are too long.
         (&[word(65, 0x20, 3), 0, 0], WireError::ImpossibleLength),
         (&[word(256, 0x20, 3), 0, 0], WireError::ImpossibleLength),
         (&[word(0, 0, 3), 0, MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
+        (&[word(0, 0, 12), 0, 0, 0, MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
         (&[word(most, 0x60, 1), MESSAGE_MAX_BYTES + 1], WireError::ImpossibleLength),
         // Pieces that are too large or too small, or not the first of several.
         (&[word(most + 1, 0x20, 1)], WireError::ImpossibleLength),
@@ -198,6 +235,21 @@ fn any_header() -> impl Strategy<Value = Header> {
         1 => any::<u64>().prop_map(|granted_bytes| Credit { granted_bytes }),
         1 => any::<bool>().prop_map(|matched| Fence { matched }),
         1 => Just(Fenced),
+        3 => (any::<[u64; 3]>(), any_len(), any_rma_kind()).prop_map(|([op, key, address], len_bytes, kind)| {
+            Header::Rma(Rma { op, key, address, len_bytes, kind })
+        }),
+        1 => (any::<u64>(), any_len()).prop_map(|(op, len_bytes)| ReadData { op, len_bytes }),
+        1 => (any::<u64>(), 0..5_u8)
+            .prop_map(|(op, number)| Answer { op, outcome: Outcome::from_number(number).unwrap() }),
+    ]
+}
+
+fn any_rma_kind() -> impl Strategy<Value = RmaKind> {
+    prop_oneof![
+        Just(RmaKind::Read),
+        any::<Option<u64>>().prop_map(|data| RmaKind::Write { data }),
+        (any::<Option<u64>>(), 0..=REMOTE_MAX_BYTES as u8)
+            .prop_map(|(data, remote_bytes)| RmaKind::Offer { data, remote_bytes }),
     ]
 }
 
@@ -217,6 +269,9 @@ fn samples() -> Vec<Vec<u64>> {
         add(Ack { received: number }, none);
         add(Matched { number }, none);
         add(Credit { granted_bytes: number }, none);
+        for outcome in (0..).map_while(Outcome::from_number) {
+            add(Answer { op: number, outcome }, none);
+        }
         for is_so in [false, true] {
             add(Clear { op: number, cannot_pull: is_so }, none);
             add(Done { op: number, fault: is_so }, none);
@@ -229,7 +284,17 @@ fn samples() -> Vec<Vec<u64>> {
             (PIECE_MAX_BYTES, Payload::Outside(PIECE_MAX_BYTES)),
             (1 << 40, Payload::Outside(PIECE_MIN_BYTES)),
         ] {
-            add(Data { op: number, len_bytes: len_bytes as u64 }, payload);
+            let len = len_bytes as u64;
+            add(Data { op: number, len_bytes: len }, payload);
+            add(ReadData { op: number, len_bytes: len }, payload);
+            let rma =
+                |kind| Header::Rma(Rma { op: number, key: !number, address: number, len_bytes: len, kind });
+            add(rma(RmaKind::Read), none);
+            for data in [None, Some(number)] {
+                add(rma(RmaKind::Write { data }), payload);
+                add(rma(RmaKind::Offer { data, remote_bytes: 8 }), Payload::Inline(&SHORT));
+                add(rma(RmaKind::Offer { data, remote_bytes: 64 }), Payload::Outside(64));
+            }
             for awaits in [Awaits::Nothing, Awaits::Arrival, Awaits::Match] {
                 for (tag, data) in
                     [(None, None), (Some(number), None), (None, Some(number)), (Some(!number), Some(number))]
@@ -316,7 +381,7 @@ proptest! {
     #[test]
     fn there_is_one_form_of_everything(
         words in prop::array::uniform8(prop_oneof![Just(0_u64), 0_u64..100, 0..=2 * PIECE_MAX_BYTES as u64, any::<u64>()]),
-        (kind, flags) in (1_u64..13, prop_oneof![Just(0_u64), Just(0x20), Just(0x60), Just(0x80), 0_u64..256]),
+        (kind, flags) in (1_u64..22, prop_oneof![Just(0_u64), Just(0x20), Just(0x60), Just(0x80), 0_u64..256]),
         len in prop_oneof![0_u64..100, 0..=u64::from(u16::MAX)],
         is_sealed in prop_oneof![9 => Just(true), 1 => Just(false)],
     ) {

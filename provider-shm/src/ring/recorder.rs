@@ -5,7 +5,7 @@ use std::mem;
 
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{LinkEvent, LinkId, Receiver, Space};
-use homespun_engine::wire::Header;
+use homespun_engine::wire::{Header, Rma};
 
 /// The link that all frames are expected on.
 pub(crate) const LINK: LinkId = LinkId(3);
@@ -124,13 +124,16 @@ fn check(header: &Header) {
             assert!(message.len_bytes <= MESSAGE_MAX_BYTES);
             assert!(usize::from(*remote_bytes) <= REMOTE_MAX_BYTES);
         }
-        Header::Data { len_bytes, .. } => assert!(*len_bytes <= MESSAGE_MAX_BYTES),
+        Header::Data { len_bytes, .. }
+        | Header::ReadData { len_bytes, .. }
+        | Header::Rma(Rma { len_bytes, .. }) => assert!(*len_bytes <= MESSAGE_MAX_BYTES),
         Header::Ack { .. }
         | Header::Clear { .. }
         | Header::Done { .. }
         | Header::Matched { .. }
         | Header::Credit { .. }
         | Header::Fence { .. }
-        | Header::Fenced => {}
+        | Header::Fenced
+        | Header::Answer { .. } => {}
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Full, Sent};
-use homespun_engine::wire::{Awaits, Header, Message, WireError};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, WireError};
 use proptest::prelude::*;
 
 use super::recorder::{LINK, Recorder};
@@ -121,6 +121,22 @@ fn any_message() -> impl Strategy<Value = Message> {
         .prop_map(|(len_bytes, tag, data, awaits)| Message { len_bytes, tag, data, awaits })
 }
 
+fn any_rma() -> impl Strategy<Value = Rma> {
+    let kind = prop_oneof![
+        Just(RmaKind::Read),
+        any::<Option<u64>>().prop_map(|data| RmaKind::Write { data }),
+        (any::<Option<u64>>(), 0..=REMOTE_MAX_BYTES as u8)
+            .prop_map(|(data, remote_bytes)| RmaKind::Offer { data, remote_bytes }),
+    ];
+    (any::<[u64; 3]>(), 0..=MESSAGE_MAX_BYTES, kind).prop_map(|([op, key, address], len_bytes, kind)| Rma {
+        op,
+        key,
+        address,
+        len_bytes,
+        kind,
+    })
+}
+
 /// Any frame, and how long its payload is.
 fn any_frame() -> impl Strategy<Value = (Header, usize)> {
     prop_oneof![
@@ -139,6 +155,18 @@ fn any_frame() -> impl Strategy<Value = (Header, usize)> {
         1 => any::<u64>().prop_map(|granted_bytes| (Header::Credit { granted_bytes }, 0)),
         1 => any::<bool>().prop_map(|matched| (Header::Fence { matched }, 0)),
         1 => Just((Header::Fenced, 0)),
+        1 => (any_rma(), any_size()).prop_map(|(rma, size)| {
+            let header = match rma.kind {
+                RmaKind::Write { .. } => Header::Rma(Rma { len_bytes: size as u64, ..rma }),
+                _ => Header::Rma(rma),
+            };
+            (header, header.payload_len_bytes() as usize)
+        }),
+        1 => (any::<u64>(), any_size())
+            .prop_map(|(op, size)| (Header::ReadData { op, len_bytes: size as u64 }, size)),
+        1 => (any::<u64>(), 0..5_u8).prop_map(|(op, number)| {
+            (Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }, 0)
+        }),
     ]
 }
 
@@ -204,7 +232,7 @@ proptest! {
     fn a_scribbled_line_does_no_harm(
         is_mid_frame: bool,
         words in prop::array::uniform8(prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..100, any::<u64>()]),
-        (kind, flags, len) in (0_u8..13, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
+        (kind, flags, len) in (0_u8..22, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
         is_plausible: bool,
         is_sealed: bool,
     ) {
@@ -231,6 +259,10 @@ proptest! {
     }
 }
 
+fn rma(kind: RmaKind) -> Header {
+    Header::Rma(Rma { op: 5, key: 6, address: 7, len_bytes: 8, kind })
+}
+
 #[test]
 fn every_bit_of_a_first_word_matters() {
     for (header, size) in [
@@ -242,6 +274,11 @@ fn every_bit_of_a_first_word_matters() {
         (Header::Data { op: 5, len_bytes: 3 }, 3),
         (Header::Fence { matched: false }, 0),
         (Header::Fenced, 0),
+        (rma(RmaKind::Read), 0),
+        (rma(RmaKind::Write { data: Some(3) }), 8),
+        (rma(RmaKind::Offer { data: None, remote_bytes: 16 }), 16),
+        (Header::ReadData { op: 5, len_bytes: 3 }, 3),
+        (Header::Answer { op: 5, outcome: Outcome::Fault }, 0),
     ] {
         for bit in 0..u64::BITS {
             let (mut producer, mut consumer) = ring();

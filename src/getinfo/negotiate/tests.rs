@@ -29,10 +29,9 @@ fn offered(ask: impl FnOnce(&mut Info)) -> Info {
 #[test]
 fn nothing_asked_for_is_everything_offered() {
     let info = offered(|_| {});
-    assert_eq!(info.caps, MESSAGE_CAPS | Caps::LOCAL_COMM | Caps::REMOTE_COMM);
-    assert_eq!(info.tx.caps, Caps::MSG | Caps::TAGGED | Caps::SEND | Caps::FENCE);
-    let sources = Caps::SOURCE | Caps::DIRECTED_RECV;
-    assert_eq!(info.rx.caps, Caps::MSG | Caps::TAGGED | Caps::RECV | Caps::MULTI_RECV | sources);
+    assert_eq!(info.caps, MESSAGE_CAPS | RMA_CAPS | Caps::LOCAL_COMM | Caps::REMOTE_COMM);
+    assert_eq!((info.tx.caps, info.rx.caps), (TX_CAPS, RX_CAPS - CAPS_IF_ASKED));
+    assert_eq!((info.tx.rma_iov_limit, info.domain.mr_iov_limit), (1, IOV_LIMIT));
     assert_eq!(info.ep.ep_type, Some(EndpointType::Rdm));
     assert_eq!((info.ep.tx_ctx_cnt, info.ep.rx_ctx_cnt), (1, 1));
     assert_eq!(info.ep.max_msg_size_bytes, 1 << 20);
@@ -60,12 +59,7 @@ fn an_offer_given_back_as_hints_is_met_by_itself() {
 fn every_refusal_says_why() {
     type Ask = fn(&mut Info);
     let cases: &[(Ask, &str)] = &[
-        (|h| h.caps = Caps::MSG | Caps::RMA, "FI_RMA"),
         (|h| h.caps = Caps::ATOMIC, "FI_ATOMIC"),
-        (|h| h.caps = Caps::MSG | Caps::READ, "FI_READ"),
-        (|h| h.caps = Caps::MSG | Caps::WRITE, "FI_WRITE"),
-        (|h| h.caps = Caps::MSG | Caps::REMOTE_READ, "FI_REMOTE_READ"),
-        (|h| h.caps = Caps::MSG | Caps::REMOTE_WRITE, "FI_REMOTE_WRITE"),
         (|h| h.caps = Caps::TAGGED | Caps::MULTI_RECV, "FI_MULTI_RECV"),
         (|h| h.caps = Caps::MSG | Caps::SEND | Caps::MULTI_RECV, "FI_MULTI_RECV"),
         (|h| h.caps = Caps::MSG | Caps::HMEM, "FI_HMEM"),
@@ -75,7 +69,7 @@ fn every_refusal_says_why() {
         (|h| h.caps = Caps::SOURCE_ERR, "FI_SOURCE_ERR without FI_SOURCE"),
         (|h| h.caps = Caps::from_bits_retain(1 << 6), "a capability that is not known"),
         (|h| h.caps = Caps::MSG | Caps::from_bits_retain(1 << 63), "a capability that is not known"),
-        (|h| h.tx.caps = Caps::RMA, "transmit capabilities"),
+        (|h| h.tx.caps = Caps::ATOMIC, "transmit capabilities"),
         (
             |h| {
                 h.caps = Caps::MSG;
@@ -110,7 +104,7 @@ fn every_refusal_says_why() {
         (|h| h.rx.size_ops = usize::MAX, "a deeper receive queue"),
         (|h| h.tx.iov_limit = IOV_LIMIT + 1, "segments in a transmit"),
         (|h| h.rx.iov_limit = IOV_LIMIT + 1, "segments in a receive"),
-        (|h| h.tx.rma_iov_limit = 1, "remote segments"),
+        (|h| h.tx.rma_iov_limit = 2, "remote segments"),
         (|h| h.ep.ep_type = Some(EndpointType::Msg), "FI_EP_MSG"),
         (|h| h.ep.ep_type = Some(EndpointType::Dgram), "FI_EP_DGRAM"),
         (|h| h.ep.protocol = 6, "another protocol"),
@@ -137,7 +131,7 @@ fn every_refusal_says_why() {
         (|h| h.domain.max_ep_stx_ctx = 1, "contexts shared"),
         (|h| h.domain.max_ep_srx_ctx = 1, "contexts shared"),
         (|h| h.domain.cntr_cnt = 1, "counters"),
-        (|h| h.domain.mr_iov_limit = 1, "memory regions"),
+        (|h| h.domain.mr_iov_limit = IOV_LIMIT + 1, "memory regions"),
         (|h| h.domain.caps = Caps::from_bits_retain(1 << 53), "domain capabilities"),
         (|h| h.domain.max_err_data_bytes = 29, "more error data"),
         (|h| h.fabric.name = Some("192.0.2.0/24".into()), "a fabric of that name"),
@@ -188,7 +182,32 @@ fn what_can_be_met_is_granted() {
         ),
         ("fence", |h| h.caps = Caps::MSG | Caps::FENCE, |i| i.tx.caps.contains(Caps::FENCE)),
         ("modes", |h| h.mode = Mode::all(), |i| i.mode.is_empty() && i.tx.mode.is_empty()),
-        ("memory modes", |h| h.domain.mr_mode = MrMode::all(), |i| i.domain.mr_mode.is_empty()),
+        (
+            "memory modes",
+            |h| h.domain.mr_mode = MrMode::all() - MrMode::BASIC - MrMode::SCALABLE,
+            |i| i.domain.mr_mode.is_empty(),
+        ),
+        (
+            "basic registration",
+            |h| h.domain.mr_mode = MrMode::BASIC | MrMode::LOCAL,
+            |i| i.domain.mr_mode == MrMode::BASIC,
+        ),
+        (
+            "scalable registration",
+            |h| h.domain.mr_mode = MrMode::SCALABLE,
+            |i| i.domain.mr_mode == MrMode::SCALABLE,
+        ),
+        (
+            "registration of old",
+            |h| h.fabric.api_version = Version::new(1, 4),
+            |i| i.domain.mr_mode == MrMode::SCALABLE,
+        ),
+        (
+            "registration since",
+            |h| h.fabric.api_version = Version::new(1, 5),
+            |i| i.domain.mr_mode.is_empty(),
+        ),
+        ("remote segments", |h| h.tx.rma_iov_limit = 1, |i| i.tx.rma_iov_limit == 1),
         (
             "memory regions",
             |h| h.domain.mr_cnt = 9,
@@ -281,6 +300,10 @@ fn only_the_primary_capabilities_asked_for_are_granted() {
             Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR,
             Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR | both | many | reach,
         ),
+        (Caps::RMA, Caps::RMA | RMA_DIRECTIONS | Caps::FENCE | reach),
+        (Caps::MSG | Caps::RMA, Caps::MSG | Caps::RMA | RMA_DIRECTIONS | both | many | reach),
+        (Caps::MSG | Caps::RMA | Caps::WRITE, Caps::MSG | Caps::RMA | Caps::WRITE | both | many | reach),
+        (Caps::RMA | Caps::REMOTE_READ, Caps::RMA | Caps::REMOTE_READ | reach),
     ];
     for (asked, granted) in cases {
         assert_eq!(offered(|h| h.caps = asked).caps, granted, "{asked:?}");
@@ -295,6 +318,9 @@ fn each_side_has_what_concerns_it() {
     let receive_only = offered(|h| h.caps = Caps::TAGGED | Caps::RECV | Caps::SOURCE);
     assert_eq!((receive_only.tx.caps, receive_only.ep.tx_ctx_cnt), (Caps::empty(), 0));
     assert_eq!(receive_only.rx.caps, Caps::TAGGED | Caps::RECV | Caps::SOURCE);
+    let target = offered(|h| h.caps = Caps::RMA | Caps::REMOTE_WRITE);
+    assert_eq!((target.tx.caps, target.tx.rma_iov_limit), (Caps::empty(), 0));
+    assert_eq!(target.rx.caps, Caps::RMA | Caps::REMOTE_WRITE);
     let narrowed = offered(|h| {
         h.caps = Caps::MSG | Caps::TAGGED;
         h.tx.caps = Caps::MSG;

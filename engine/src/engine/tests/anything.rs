@@ -2,8 +2,15 @@
 
 use proptest::prelude::*;
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::rma::{access, raw_region};
 use super::*;
-use crate::operation::{Found, PeekRequest};
+use crate::flags::MrAccess;
+use crate::operation::{Found, PeekRequest, RmaLocal, RmaRequest};
+use crate::region::{Region, RegionAttr};
+use crate::wire::{Outcome, Rma, RmaKind};
 
 const BUDGET_BYTES: usize = 200_000;
 
@@ -41,6 +48,19 @@ enum Step {
         fence: bool,
         inject: bool,
     },
+    Access {
+        to: u16,
+        /// What to write, or how much to read.
+        is_write: bool,
+        data: Option<u64>,
+        len_bytes: usize,
+        fence: bool,
+        inject: bool,
+    },
+    Register {
+        key: u64,
+    },
+    CloseRegion,
     Receive {
         tagged: bool,
         from: Option<u16>,
@@ -100,6 +120,20 @@ fn header() -> impl Strategy<Value = Header> {
         2 => (0..3_u64).prop_map(|more| Header::Credit { granted_bytes: CREDIT_INITIAL_BYTES + more * 1000 - 1 }),
         1 => any::<bool>().prop_map(|matched| Header::Fence { matched }),
         1 => Just(Header::Fenced),
+        5 => (op(), 0..3_u64, 0..20_u64, 0..40_u64, rma_kind())
+            .prop_map(|(op, key, address, len_bytes, kind)| Header::Rma(Rma { op, key, address, len_bytes, kind })),
+        2 => (op(), 0..20_u64).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
+        3 => (op(), 0..5_u8)
+            .prop_map(|(op, number)| Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }),
+    ]
+}
+
+fn rma_kind() -> impl Strategy<Value = RmaKind> {
+    let data = || prop::option::of(0..2_u64);
+    prop_oneof![
+        2 => Just(RmaKind::Read),
+        3 => data().prop_map(|data| RmaKind::Write { data }),
+        2 => (data(), 0..=6_u8).prop_map(|(data, remote_bytes)| RmaKind::Offer { data, remote_bytes }),
     ]
 }
 
@@ -107,7 +141,7 @@ fn step() -> impl Strategy<Value = Step> {
     let link = || 0..LINKS.len();
     let error = prop_oneof![Just(LinkError::Closed), Just(RESET), Just(LinkError::Protocol("nonsense"))];
     let found = prop_oneof![Just(Found::Stays), Just(Found::IsClaimed), Just(Found::IsDiscarded)];
-    let answer = prop_oneof![3 => Just(Sent::Whole), 1 => Just(Sent::Full)];
+    let answer = prop_oneof![6 => Just(Sent::Whole), 2 => Just(Sent::Full), 1 => Just(Sent::Partial(1))];
     let pull = prop_oneof![4 => Just(Pull::Done), 1 => Just(Pull::Refused), 1 => Just(Pull::Fault), 1 => Just(Pull::Gone)];
     prop_oneof![
         3 => (link(), 1..3_u64).prop_map(|(link, instance)| Step::Up { link, instance }),
@@ -118,6 +152,13 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (2..4_u16, level(), 0..20_usize, any::<bool>(), any::<bool>()).prop_map(
             |(to, level, len_bytes, fence, inject)| Step::Send { to, level, len_bytes, fence, inject }
         ),
+        4 => (2..4_u16, any::<bool>(), prop::option::of(0..2_u64), 0..20_usize, any::<bool>(), any::<bool>()).prop_map(
+            |(to, is_write, data, len_bytes, fence, inject)| {
+                Step::Access { to, is_write, data, len_bytes, fence, inject }
+            }
+        ),
+        2 => (0..3_u64).prop_map(|key| Step::Register { key }),
+        1 => Just(Step::CloseRegion),
         5 => (any::<bool>(), prop::option::of(2..4_u16), 0..20_usize)
             .prop_map(|(tagged, from, len_bytes)| Step::Receive { tagged, from, len_bytes }),
         2 => (any::<bool>(), found).prop_map(|(tagged, then)| Step::Peek { tagged, then }),
@@ -138,6 +179,10 @@ struct Run {
     left_bytes: [u64; LINKS.len()],
     next_context: u64,
     accepted: usize,
+    /// The memory of regions that are closed.
+    closed: Vec<Vec<u8>>,
+    /// Regions of both tiers, and the memory of those that have none of their own.
+    regions: VecDeque<(Arc<Region>, Vec<u8>)>,
 }
 
 impl Run {
@@ -192,6 +237,34 @@ impl Run {
                 let request = SendRequest { source, level, fence, inject, ..send_to(peer, b"", context) };
                 let posted = self.engine.post_send(request, &mut self.transport, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
+            }
+            Step::Access { to, is_write, data, len_bytes, fence, inject } => {
+                let context = self.context();
+                let peer = self.engine.peer(address(to));
+                let local = if is_write {
+                    RmaLocal::Write { source: Source::owned(Bytes::from(vec![7; len_bytes])), data }
+                } else {
+                    RmaLocal::Read(Destination::owned(BytesMut::zeroed(len_bytes)))
+                };
+                let request = RmaRequest { fence, inject, ..access(peer, local, context) };
+                let posted = self.engine.post_rma(request, &mut self.transport, &mut self.sink);
+                self.accepted += usize::from(posted.is_ok());
+            }
+            Step::Register { key } => {
+                let attr = RegionAttr { key, access: MrAccess::all(), base_address: 0 };
+                let mut memory = vec![0; 30];
+                let region = if key == 0 { Region::owned(30, attr) } else { raw_region(&mut memory, attr) };
+                if let Ok(region) = self.engine.regions.add(region.unwrap()) {
+                    self.regions.push_back((region, memory));
+                }
+            }
+            Step::CloseRegion => {
+                if let Some((region, mut memory)) = self.regions.pop_front() {
+                    self.engine.regions.close(&region);
+                    // Whoever touches it now is found out by the last look at it.
+                    memory.fill(0xee);
+                    self.closed.push(memory);
+                }
             }
             Step::Receive { tagged, from, len_bytes } => {
                 let context = self.context();
@@ -256,6 +329,8 @@ proptest! {
             left_bytes: [0; LINKS.len()],
             next_context: 0,
             accepted: 0,
+            closed: Vec::new(),
+            regions: VecDeque::new(),
         };
         steps.into_iter().for_each(|step| run.step(step));
 
@@ -274,7 +349,13 @@ proptest! {
             while run.engine.cancel(context, &mut run.sink).is_ok() {}
         }
         prop_assert_eq!(run.engine.outstanding_receives(), 0);
+        run.engine.deliver_held(&mut run.sink);
+        let of_peers = CompletionFlags::REMOTE_WRITE;
+        run.sink.ended.retain(|ended| !ended.as_ref().is_ok_and(|completion| completion.flags.contains(of_peers)));
         prop_assert_eq!(run.sink.ended.len(), run.accepted, "each operation ends once");
+        for memory in &run.closed {
+            prop_assert!(memory.iter().all(|byte| *byte == 0xee), "a region was written to after its end");
+        }
 
         // What was whole is still there; when it is gone, so is all that was used.
         let waiting: Vec<_> = run.engine.unexpected.keys().collect();
@@ -282,6 +363,6 @@ proptest! {
             run.engine.discard(message);
         }
         prop_assert!(run.engine.budget.take(BUDGET_BYTES as u64), "all of it is free");
-        prop_assert!(run.engine.fetches.is_empty());
+        prop_assert!(run.engine.fetches.is_empty() && run.engine.inbounds.is_empty());
     }
 }

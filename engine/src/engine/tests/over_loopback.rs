@@ -1,15 +1,20 @@
 //! Engines that talk to each other over the loopback, which splits, delays, breaks and kills.
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 
+use super::rma::{access, raw_region};
 use super::{Recorder, receive};
 use crate::address::{Address, AddressFormat};
 use crate::buffer::{Buffer, Destination, Source};
 use crate::engine::{Config, Engine};
 use crate::errno::Errno;
+use crate::flags::MrAccess;
 use crate::loopback::{Faults, LoopbackTransport, Network};
 use crate::matching::Criteria;
-use crate::operation::{Level, ReceiveRequest, SendRequest};
+use crate::operation::{Level, ReceiveRequest, RmaLocal, RmaRequest, SendRequest};
+use crate::region::{Region, RegionAttr};
 use crate::transport::{Provider, Transport};
 
 /// So many passes without an end mean that something hangs.
@@ -50,6 +55,24 @@ impl Node {
             fence: false,
         };
         self.engine.post_send(request, &mut self.transport, &mut self.sink).unwrap();
+        self.transport.flush();
+    }
+
+    /// Memory that peers may access, under the key 7: the engine's or, with a base address, the test's.
+    fn register(&mut self, memory: &mut [u8], base_address: Option<u64>) -> Arc<Region> {
+        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+        let attr = RegionAttr { key: 7, access, base_address: base_address.unwrap_or(0) };
+        let region = match base_address {
+            None => Region::owned(memory.len(), attr),
+            Some(_) => raw_region(memory, attr),
+        };
+        self.engine.regions.add(region.unwrap()).unwrap()
+    }
+
+    fn access(&mut self, to: Address, local: RmaLocal, address: u64, context: u64) {
+        let to = self.engine.peer(to);
+        let request = RmaRequest { key: 7, address, ..access(to, local, context) };
+        self.engine.post_rma(request, &mut self.transport, &mut self.sink).unwrap();
         self.transport.flush();
     }
 
@@ -158,6 +181,78 @@ fn an_endpoint_sends_to_itself() {
     let received = node.sink.ended.iter().flatten().find(|ended| ended.context == 2).unwrap();
     assert_eq!(received.tag, 7);
     assert_eq!(received.source, Some(node.engine.peer(own)));
+}
+
+#[test]
+fn what_is_written_is_read_again_over_a_choppy_network() {
+    for seed in 0..20 {
+        let network = Network::new(seed, Faults::choppy());
+        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let len_bytes = SIZES.iter().sum();
+        let mut memory = vec![0; len_bytes];
+        let base_address = (seed % 2 == 1).then_some(1 << 40);
+        let region = b.register(&mut memory, base_address);
+        let places = SIZES.iter().scan(region.base_address(), |next, len| {
+            let place = *next;
+            *next += *len as u64;
+            Some(place)
+        });
+        let places: Vec<u64> = places.collect();
+        for (context, (len, place)) in (0..).zip(SIZES.into_iter().zip(&places)) {
+            let source = Source::owned(Bytes::from(pattern(context, len)));
+            let data = (context % 2 == 0).then_some(context);
+            a.access(b.address(), RmaLocal::Write { source, data }, *place, context);
+        }
+        pump(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
+        assert_eq!(
+            b.sink.take().len(),
+            SIZES.len().div_ceil(2),
+            "seed {seed}: each that brings data is told of"
+        );
+        assert!(a.sink.take().iter().all(Result::is_ok), "seed {seed}");
+        for (context, (len, place)) in (0..).zip(SIZES.into_iter().zip(&places)) {
+            let destination = Destination::owned(BytesMut::zeroed(len));
+            a.access(b.address(), RmaLocal::Read(destination), *place, context);
+        }
+        pump(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
+        for ended in a.sink.take() {
+            let completion = ended.unwrap();
+            let Buffer::Received(bytes) = completion.buffer else { panic!("an owned buffer") };
+            let len = SIZES[completion.context as usize];
+            assert!(bytes == pattern(completion.context, len)[..], "seed {seed}, {}", completion.context);
+        }
+        b.engine.regions.close(&region);
+    }
+}
+
+#[test]
+fn every_access_ends_once_when_links_break_at_random() {
+    for seed in 0..100 {
+        let network = Network::new(seed, Faults::nasty());
+        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let mut memory = vec![0; 100_000];
+        let region = b.register(&mut memory, (seed % 2 == 1).then_some(0));
+        let count = 30;
+        for context in 0..count {
+            let len = SIZES[context as usize % 8].min(100_000);
+            let local = if context % 3 == 0 {
+                RmaLocal::Read(Destination::owned(BytesMut::zeroed(len)))
+            } else {
+                let source = Source::owned(Bytes::from(pattern(context, len)));
+                RmaLocal::Write { source, data: (context % 3 == 1).then_some(context) }
+            };
+            a.access(b.address(), local, 0, context);
+            a.pass();
+            b.pass();
+        }
+        pump(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_sends() == 0);
+        let mut contexts = a.sink.contexts();
+        contexts.sort_unstable();
+        assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "seed {seed}");
+        let told: Vec<u64> = b.sink.ended.iter().flatten().map(|completion| completion.data).collect();
+        assert!(told.iter().all(|data| data % 3 == 1), "seed {seed}");
+        b.engine.regions.close(&region);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::wire::Refusal;
 use crate::wire::testing::any_header;
 
 fn emitted(header: &Header) -> Vec<u8> {
@@ -15,7 +16,7 @@ fn the_layout_is_what_the_documentation_says() {
     let message =
         Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(0x0506 << 48), awaits: Awaits::Arrival };
     // The checks are in the place of the third and fourth byte: one over the two before, one over the words that follow.
-    let cases: [(Header, &[u8]); 10] = [
+    let cases: [(Header, &[u8]); 13] = [
         (
             Header::Message(message),
             &[
@@ -104,12 +105,77 @@ fn the_layout_is_what_the_documentation_says() {
         (Header::Credit { granted_bytes: 9 }, &[8, 0, 0xad, 0x53, 9, 0, 0, 0, 0, 0, 0, 0]),
         (Header::Fence { matched: true }, &[0x89, 0, 0x2c, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0]),
         (Header::Fenced, &[10, 0, 0xaf, 0x5a, 0, 0, 0, 0, 0, 0, 0, 0]),
+        (
+            Header::Rma(Rma {
+                op: 9,
+                key: 5,
+                address: 6,
+                len_bytes: 2,
+                kind: RmaKind::Offer { data: Some(7), remote_bytes: 16 },
+            }),
+            &[
+                0x6b,
+                16,
+                0xa5 ^ 0x6b ^ 1,
+                WORDS_OF_RMA,
+                2,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // fixed
+                9,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // op
+                5,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // key
+                6,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // address
+                7,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // data
+            ],
+        ),
+        (
+            Header::ReadData { op: 9, len_bytes: 0x0102 },
+            &[12, 0, 0xa9, 0x5a ^ (3 << 3) ^ 9, 2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+        ),
+        (
+            Header::Answer { op: 9, outcome: Outcome::Refused(Refusal::Range) },
+            &[0x3d, 0, 0x98, 0x53, 9, 0, 0, 0, 0, 0, 0, 0],
+        ),
     ];
     for (header, bytes) in cases {
         assert_eq!(emitted(&header), bytes, "{header:?}");
     }
     /// The bytes of each word, all taken together, and turned by 3 bits for each word after it.
     const WORDS: u8 = 0x5a ^ 3_u8.rotate_left(6) ^ 7_u8.rotate_left(3) ^ 3;
+    const WORDS_OF_RMA: u8 =
+        0x5a ^ 2_u8.rotate_left(12) ^ 9_u8.rotate_left(9) ^ 5_u8.rotate_left(6) ^ 6_u8.rotate_left(3) ^ 7;
     const WORDS_OF_REQUEST: u8 = 0x5a ^ 3_u8.rotate_left(9) ^ 9_u8.rotate_left(6) ^ 7_u8.rotate_left(3) ^ 3;
 }
 
@@ -126,7 +192,7 @@ fn with_check(start: &[u8]) -> Vec<u8> {
 fn what_no_correct_peer_sends_is_refused() {
     let cases: &[(&[u8], WireError)] = &[
         (&[0], WireError::UnknownKind),
-        (&[11], WireError::UnknownKind),
+        (&[14], WireError::UnknownKind),
         (&[0xff], WireError::UnknownKind),
         (&[0xc1], WireError::UnknownFlag),
         (&[0xc3], WireError::UnknownFlag),
@@ -140,6 +206,17 @@ fn what_no_correct_peer_sends_is_refused() {
         (&[0x87], WireError::UnknownFlag),
         (&[0x48], WireError::UnknownFlag),
         (&[0x8a], WireError::UnknownFlag),
+        (&[0x8b], WireError::UnknownFlag),
+        (&[0x3b], WireError::UnknownFlag),
+        (&[0x5b], WireError::UnknownFlag),
+        (&[0x1c], WireError::UnknownFlag),
+        (&[0x5d], WireError::UnknownFlag),
+        (&[0x8d], WireError::UnknownFlag),
+        (&[11, 1], WireError::ImpossibleLength),
+        (&[0x4b, 65], WireError::ImpossibleLength),
+        (&[11, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
+        (&[12, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
+        (&[13, 1], WireError::ImpossibleLength),
         (&[1, 1], WireError::ImpossibleLength),
         (&[3, 65], WireError::ImpossibleLength),
         (&[5, 1], WireError::ImpossibleLength),
@@ -166,6 +243,9 @@ fn samples() -> Vec<Header> {
         headers.push(Header::Ack { received: number });
         headers.push(Header::Matched { number });
         headers.push(Header::Credit { granted_bytes: number });
+        headers.extend(
+            (0..).map_while(Outcome::from_number).map(|outcome| Header::Answer { op: number, outcome }),
+        );
         for is_so in [false, true] {
             headers.push(Header::Clear { op: number, cannot_pull: is_so });
             headers.push(Header::Done { op: number, fault: is_so });
@@ -173,6 +253,16 @@ fn samples() -> Vec<Header> {
         }
         for len_bytes in [0, 0x01_2345, MESSAGE_MAX_BYTES] {
             headers.push(Header::Data { op: number, len_bytes });
+            headers.push(Header::ReadData { op: number, len_bytes });
+            let mut kinds = vec![RmaKind::Read];
+            for data in [None, Some(number)] {
+                kinds.push(RmaKind::Write { data });
+                let remotes = [0, 1, REMOTE_MAX_BYTES as u8];
+                kinds.extend(remotes.map(|remote_bytes| RmaKind::Offer { data, remote_bytes }));
+            }
+            for kind in kinds {
+                headers.push(Header::Rma(Rma { op: number, key: !number, address: number, len_bytes, kind }));
+            }
             for awaits in [Awaits::Nothing, Awaits::Arrival, Awaits::Match] {
                 for (tag, data) in
                     [(None, None), (Some(number), None), (None, Some(number)), (Some(!number), Some(number))]
@@ -258,8 +348,8 @@ proptest! {
 
     #[test]
     fn any_bytes_are_judged_as_early_as_possible(
-        form in prop_oneof![4 => (kind::MESSAGE..=kind::FENCED, 0_u8..16).prop_map(|(kind, flags)| kind | flags << 4), 1 => any::<u8>()],
-        rest in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..40),
+        form in prop_oneof![4 => (kind::MESSAGE..=kind::ANSWER, 0_u8..16).prop_map(|(kind, flags)| kind | flags << 4), 1 => any::<u8>()],
+        rest in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..48),
         is_checked: bool,
     ) {
         let mut bytes = [vec![form], rest].concat();

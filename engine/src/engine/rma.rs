@@ -1,0 +1,227 @@
+//! The initiator's side of access to regions: `fi_rma(3)`.
+//!
+//! ```text
+//!  queued --Write--> (being taken) --> Sent --Answer--> ended
+//!     |
+//!     +----Offer---> Exposed --Answer--> ended
+//!     |                 |
+//!     |                 +--Clear--> Cleared --Data--> Sent --Answer--> ended
+//!     |
+//!     +----Read----> Asked --ReadData ... Answer--> ended
+//! ```
+//!
+//! An access waits in its peer's queue like a send, and travels in its order. It needs no credit, since its target's memory
+//! is there, but for a write that brings data for a completion. It ends with its answer, whatever its level: only then it is
+//! known that it was not refused. How many a link has unanswered is limited.
+
+use super::Engine;
+use super::incoming::{Filling, Incoming, Place};
+use super::links::{Frame, Writing};
+use super::requests::{Stage, op_of};
+use crate::buffer::{Destination, Source};
+use crate::completion::Sink;
+use crate::error::{Again, Misuse, OperationError};
+use crate::limits::{MESSAGE_COST_BYTES, RMA_LINK_MAX_OPS};
+use crate::operation::{OneSided, RmaLocal, RmaRequest, Send, SendId};
+use crate::rejected::Rejected;
+use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
+use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind};
+
+/// What became of an access that was offered to a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Given {
+    /// The link has all that it is to have for now.
+    Whole,
+    /// The link has begun to take the payload.
+    Partly,
+    /// Nothing: the link has no room, or the target no more patience.
+    Nothing,
+}
+
+impl Engine {
+    /// Posts an access to a region of a peer. It is given to the transport at once if nothing is queued before it.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_send`](Self::post_send).
+    pub fn post_rma(
+        &mut self,
+        request: RmaRequest,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Result<(), Rejected<RmaLocal>> {
+        let RmaRequest { to, local, key, address, context, level, signalled, inject, fence } = request;
+        let len_bytes = match &local {
+            RmaLocal::Read(destination) => destination.len_bytes(),
+            RmaLocal::Write { source, .. } => source.len_bytes(),
+        } as u64;
+        let max_bytes = self.config.message_max_bytes;
+        if len_bytes > max_bytes {
+            return Err(Rejected { error: Misuse::TooLong { len_bytes, max_bytes }.into(), buffer: local });
+        }
+        if self.outstanding_sends() >= self.config.tx_depth_ops {
+            return Err(Rejected { error: Again::QueueFull.into(), buffer: local });
+        }
+        let (source, data, read) = match local {
+            RmaLocal::Write { source, data } => (source, data, None),
+            RmaLocal::Read(destination) => (Source::nothing(), None, Some((destination, 0))),
+        };
+        let id = self.sends.insert(Send {
+            source,
+            message: Message { len_bytes, tag: None, data, awaits: level.awaits() },
+            context,
+            signalled,
+            may_be_fetched: !inject,
+            fence,
+            one_sided: Some(Box::new(OneSided { key, address, read })),
+        });
+        self.peers.of_mut(to).queue.push_back(id);
+        if self.transmit_to(to, transport, sink) {
+            self.activate(to);
+        }
+        if inject && let Some(send) = self.sends.get_mut(id) {
+            send.source.detach();
+        }
+        Ok(())
+    }
+
+    /// Gives a link the access that is its peer's first queued send.
+    pub(super) fn transmit_rma(
+        &mut self,
+        id: LinkId,
+        send_id: SendId,
+        caps: &LinkCaps,
+        transport: &mut impl Transport,
+    ) -> Given {
+        let (Some(send), Some(link)) = (self.sends.get_mut(send_id), self.links.of(id)) else {
+            return Given::Nothing;
+        };
+        let Some(one_sided) = &send.one_sided else { return Given::Nothing };
+        let Message { len_bytes, data, .. } = send.message;
+        let cost_bytes = if data.is_some() { MESSAGE_COST_BYTES } else { 0 };
+        if link.rma.outstanding_ops >= RMA_LINK_MAX_OPS || link.allowance.left_bytes() < cost_bytes {
+            return Given::Nothing;
+        }
+        let OneSided { key, address, .. } = **one_sided;
+        let header = |kind: RmaKind| Header::Rma(Rma { op: op_of(send_id), key, address, len_bytes, kind });
+        let exposed_before = link.requests.take_exposed(send_id);
+        let is_read = one_sided.read.is_some();
+        let is_offered = !is_read
+            && send.may_be_fetched
+            && len_bytes >= caps.pull_min_bytes as u64
+            && len_bytes > 0
+            && link.requests.may_expose();
+        let exposed = match exposed_before {
+            Some(remote) => Some(remote),
+            None if is_offered => transport.expose(id, &send.source.slices(0)),
+            None => None,
+        };
+        let exposed = exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes);
+        let remote_bytes = |remote: &Remote| u8::try_from(remote.as_bytes().len()).ok();
+        let (sent, stage) = if is_read {
+            (whole(transport.send_inline(id, &header(RmaKind::Read), &[])), Stage::Asked)
+        } else if let Some(remote) = exposed
+            && let Some(remote_bytes) = remote_bytes(&remote)
+        {
+            let offer = header(RmaKind::Offer { data, remote_bytes });
+            let sent = whole(transport.send_inline(id, &offer, remote.as_bytes()));
+            if sent == Sent::Full {
+                link.requests.keep_exposed(send_id, remote);
+            }
+            (sent, Stage::Exposed)
+        } else {
+            let write = header(RmaKind::Write { data });
+            let sent = match send.source.contiguous() {
+                Some(bytes) if bytes.len() <= caps.inline_max_bytes => {
+                    whole(transport.send_inline(id, &write, bytes))
+                }
+                _ => transport.send(id, &write, &send.source.slices(0)),
+            };
+            match sent {
+                Sent::Partial(taken_bytes) => {
+                    link.writing = Some(Writing { frame: Frame::Data, send: send_id, taken_bytes });
+                    // An answer before the end of the frame would be none.
+                    (sent, Stage::Cleared)
+                }
+                Sent::Whole => {
+                    send.source.release();
+                    (sent, Stage::Sent)
+                }
+                Sent::Full => (sent, Stage::Sent),
+            }
+        };
+        if sent == Sent::Full {
+            return Given::Nothing;
+        }
+        link.allowance.spend(cost_bytes);
+        link.taken_frames += 1;
+        link.rma.outstanding_ops += 1;
+        link.requests.begin(send_id, stage);
+        if sent == Sent::Whole { Given::Whole } else { Given::Partly }
+    }
+
+    /// A piece of what is read begins to arrive, or the peer has broken the protocol.
+    pub(super) fn begin_read_data(&mut self, id: LinkId, op: u64, len_bytes: u64, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        let asked = link.requests.stage_of(op).filter(|(_, stage)| *stage == Stage::Asked);
+        let reading = asked.and_then(|(send_id, _)| {
+            let send = self.sends.get(send_id)?;
+            let (_, arrived_bytes) = send.one_sided.as_ref()?.read.as_ref()?;
+            let end = arrived_bytes.checked_add(len_bytes).filter(|end| *end <= send.message.len_bytes)?;
+            let message = Message { len_bytes: end, tag: None, data: None, awaits: Awaits::Nothing };
+            Some(Filling { message, arrived_bytes: *arrived_bytes, place: Place::Read(send_id) })
+        });
+        match reading {
+            Some(filling) => link.incoming = Some(Incoming::Read(filling)),
+            None => self.condemn(id, "sends what was not to be read", sink),
+        }
+    }
+
+    /// Where what is read goes, and how much of it is there.
+    pub(super) fn reading(&mut self, send: SendId) -> Option<&mut (Destination, u64)> {
+        self.sends.get_mut(send)?.one_sided.as_mut()?.read.as_mut()
+    }
+
+    /// The target says what became of an access.
+    pub(super) fn rma_answered(&mut self, id: LinkId, op: u64, outcome: Outcome, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        let found = link.requests.stage_of(op).and_then(|(send_id, stage)| {
+            let send = self.sends.get(send_id)?;
+            let one_sided = send.one_sided.as_ref()?;
+            let is_due = match (&one_sided.read, stage, outcome) {
+                (None, Stage::Exposed, _) => true,
+                (_, _, Outcome::Fault) => false,
+                (None, Stage::Sent, _) => true,
+                (Some((_, arrived_bytes)), Stage::Asked, Outcome::Done) => {
+                    *arrived_bytes == send.message.len_bytes
+                }
+                (Some(_), Stage::Asked, Outcome::Refused(_)) => true,
+                _ => false,
+            };
+            is_due.then_some(send_id)
+        });
+        let Some(send_id) = found else {
+            return self.condemn(id, "answers what was not asked for", sink);
+        };
+        link.requests.end(send_id);
+        link.rma.outstanding_ops -= 1;
+        let Some(send) = self.sends.remove(send_id) else { return };
+        match outcome {
+            Outcome::Done if send.signalled => {
+                self.reports.completed(send.completion(), &self.peers, sink);
+            }
+            Outcome::Done => {}
+            Outcome::Refused(refusal) => {
+                self.reports.send_failed(send, OperationError::Refused(refusal), &self.peers, sink);
+            }
+            Outcome::Fault => self.reports.send_failed(send, OperationError::Fault, &self.peers, sink),
+        }
+    }
+}
+
+fn whole(sent: Result<(), Full>) -> Sent {
+    match sent {
+        Ok(()) => Sent::Whole,
+        Err(Full) => Sent::Full,
+    }
+}

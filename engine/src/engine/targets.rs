@@ -1,0 +1,386 @@
+//! The target's side of access to regions: `fi_rma(3)`.
+//!
+//! ```text
+//!  Write --> all there --> owes Answer
+//!
+//!  Offer --> is fetched like a message that was matched --> owes Answer
+//!
+//!  Read  --> ReadData, piece by piece --> Answer
+//! ```
+//!
+//! A key that is unknown, a right that is missing or a range that is too long is answered, and what comes of the payload goes
+//! nowhere. The same becomes of an access whose region is closed in the middle of it.
+
+use std::collections::VecDeque;
+use std::io::{IoSlice, IoSliceMut};
+
+use smallvec::{SmallVec, smallvec};
+
+use super::Engine;
+use super::arrival::clamp;
+use super::incoming::{Filling, Incoming, PartialOffer, Place};
+use super::links::{Frame, Link, Writing};
+use crate::completion::Sink;
+use crate::flags::MrAccess;
+use crate::limits::{IOV_LIMIT, MESSAGE_COST_BYTES, READ_PIECE_MAX_BYTES, RMA_LINK_MAX_OPS};
+use crate::operation::{InboundId, SendId};
+use crate::region::Window;
+use crate::transport::{LinkId, Pull, Remote, Sent, Space, Transport};
+use crate::wire::{Awaits, Header, Message, Outcome, Refusal, Rma, RmaKind};
+
+/// What a link has to do with access to regions.
+#[derive(Debug, Default)]
+pub(super) struct RmaOfLink {
+    /// How many accesses of this side the peer has not answered.
+    pub(super) outstanding_ops: usize,
+    /// How many accesses of the peer this side has not answered.
+    pub(super) unanswered_ops: usize,
+    /// What the peer reads, in the order in which it has asked.
+    reads: VecDeque<Reading>,
+    /// Whether more of that could have been sent, but it was the turn of others.
+    has_paused: bool,
+}
+
+/// What a peer writes to a region.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    op: u64,
+    data: Option<u64>,
+    /// Where it goes, or why it goes nowhere.
+    window: Result<Window, Refusal>,
+}
+
+/// What a peer reads from a region.
+#[derive(Debug)]
+struct Reading {
+    op: u64,
+    len_bytes: u64,
+    /// How much of it the link has, in whole pieces.
+    sent_bytes: u64,
+    /// Where it is, or why no more of it is sent.
+    window: Result<Window, Refusal>,
+    /// The payload of the piece that is being sent, if that is not the region's memory.
+    copy: Vec<u8>,
+}
+
+impl RmaOfLink {
+    pub(super) fn is_owing(&self) -> bool {
+        !self.reads.is_empty()
+    }
+}
+
+impl Engine {
+    /// An access to a region begins to arrive. Returns whether it may.
+    fn admit_rma(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
+        let Some(link) = self.links.of(id) else { return false };
+        if link.rma.unanswered_ops >= RMA_LINK_MAX_OPS {
+            self.condemn(id, "has more accesses under way than it may", sink);
+            return false;
+        }
+        link.rma.unanswered_ops += 1;
+        rma.kind.data().is_none() || self.admit(id, MESSAGE_COST_BYTES, sink)
+    }
+
+    /// The part of a region that a peer names, if it may access it so through this endpoint.
+    fn window(&self, rma: &Rma, access: MrAccess) -> Result<Window, Refusal> {
+        if !self.config.remote_access.contains(access) {
+            return Err(Refusal::Access);
+        }
+        self.regions.window(rma.key, rma.address, rma.len_bytes, access)
+    }
+
+    /// A whole frame that accesses a region has arrived.
+    pub(super) fn rma_arrived(&mut self, id: LinkId, rma: &Rma, payload: &[u8], sink: &mut impl Sink) {
+        match rma.kind {
+            RmaKind::Read => self.read_asked(id, rma, sink),
+            RmaKind::Offer { .. } => self.write_offered(id, rma, payload, sink),
+            RmaKind::Write { data } => {
+                if self.admit_rma(id, rma, sink) {
+                    let mut window = self.window(rma, MrAccess::REMOTE_WRITE);
+                    put(&mut window, 0, payload);
+                    self.written(id, Inbound { op: rma.op, data, window }, rma.len_bytes, sink);
+                }
+            }
+        }
+    }
+
+    /// A frame that accesses a region begins to arrive.
+    pub(super) fn begin_rma(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) {
+        match rma.kind {
+            RmaKind::Read => {}
+            RmaKind::Offer { remote_bytes, .. } => {
+                let partial = PartialOffer { rma: *rma, remote_bytes, remote: SmallVec::new() };
+                if let Some(link) = self.links.of(id) {
+                    link.incoming = Some(Incoming::Offer(Box::new(partial)));
+                }
+            }
+            RmaKind::Write { data } => {
+                if self.admit_rma(id, rma, sink) {
+                    let filling = self.inbound(rma, data);
+                    if let Some(link) = self.links.of(id) {
+                        link.incoming = Some(Incoming::Write(filling));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a place for what a peer writes.
+    fn inbound(&mut self, rma: &Rma, data: Option<u64>) -> Filling {
+        let window = self.window(rma, MrAccess::REMOTE_WRITE);
+        let inbound = self.inbounds.insert(Box::new(Inbound { op: rma.op, data, window }));
+        let message = Message { len_bytes: rma.len_bytes, tag: None, data, awaits: Awaits::Nothing };
+        Filling { message, arrived_bytes: 0, place: Place::Inbound(inbound) }
+    }
+
+    /// A peer offers to have fetched what it writes.
+    pub(super) fn write_offered(&mut self, id: LinkId, rma: &Rma, remote: &[u8], sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        if link.fetches.contains_key(&rma.op) {
+            return self.condemn(id, "offers two payloads under one number", sink);
+        }
+        let Some(remote) = Remote::new(remote) else {
+            return self.condemn(id, "describes its payload at too great a length", sink);
+        };
+        if !self.admit_rma(id, rma, sink) {
+            return;
+        }
+        let filling = self.inbound(rma, rma.kind.data());
+        self.begin_fetch_of(id, rma.op, filling, remote);
+    }
+
+    /// Puts what a peer writes where it belongs.
+    pub(super) fn put_inbound(&mut self, id: InboundId, at_bytes: u64, bytes: &[u8]) {
+        if let Some(inbound) = self.inbounds.get_mut(id) {
+            put(&mut inbound.window, at_bytes, bytes);
+        }
+    }
+
+    /// Where the next bytes of what a peer writes belong.
+    pub(super) fn inbound_space(&mut self, id: InboundId, at_bytes: u64, len_bytes: u64) -> Space<'_> {
+        match self.inbounds.get_mut(id).map(|inbound| &mut inbound.window) {
+            Some(Ok(window)) => window.space(clamp(at_bytes), clamp(len_bytes)),
+            _ => Space::new(),
+        }
+    }
+
+    /// What a peer writes is all there, or will not come.
+    pub(super) fn inbound_ended(
+        &mut self,
+        link: LinkId,
+        filling: &Filling,
+        fault: bool,
+        sink: &mut impl Sink,
+    ) {
+        let Place::Inbound(id) = filling.place else { return };
+        let Some(inbound) = self.inbounds.remove(id) else { return };
+        if fault {
+            self.rma_ended(link, inbound.op, Outcome::Fault);
+            return self.event_spared(link, inbound.data);
+        }
+        self.written(link, *inbound, filling.message.len_bytes, sink);
+    }
+
+    /// The peer that was writing is gone.
+    pub(super) fn inbound_lost(&mut self, id: InboundId) {
+        self.inbounds.remove(id);
+    }
+
+    fn written(&mut self, id: LinkId, inbound: Inbound, len_bytes: u64, sink: &mut impl Sink) {
+        let Inbound { op, data, window } = inbound;
+        match window {
+            Ok(_) => {
+                self.rma_ended(id, op, Outcome::Done);
+                if let Some(data) = data {
+                    self.remotely_written(id, data, clamp(len_bytes), sink);
+                }
+            }
+            Err(refusal) => {
+                self.rma_ended(id, op, Outcome::Refused(refusal));
+                self.event_spared(id, data);
+            }
+        }
+    }
+
+    /// There will be no completion of a write whose sender had to have credit for one.
+    fn event_spared(&mut self, id: LinkId, data: Option<u64>) {
+        if data.is_some() {
+            self.pass(id, MESSAGE_COST_BYTES);
+        }
+    }
+
+    fn rma_ended(&mut self, id: LinkId, op: u64, outcome: Outcome) {
+        self.owe(id, Header::Answer { op, outcome });
+    }
+
+    fn read_asked(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) {
+        if !self.admit_rma(id, rma, sink) {
+            return;
+        }
+        let window = self.window(rma, MrAccess::REMOTE_READ);
+        let Some(link) = self.links.of(id) else { return };
+        if !link.is_owing() {
+            self.owing.push(id);
+        }
+        let reading =
+            Reading { op: rma.op, len_bytes: rma.len_bytes, sent_bytes: 0, window, copy: Vec::new() };
+        link.rma.reads.push_back(reading);
+    }
+}
+
+impl Inbound {
+    /// Whether what comes goes anywhere.
+    pub(super) fn is_wanted(&mut self) -> bool {
+        if self.window.as_ref().is_ok_and(|window| !window.is_open()) {
+            self.window = Err(Refusal::Key);
+        }
+        self.window.is_ok()
+    }
+
+    /// Pulls the next bytes into the region, which is there.
+    pub(super) fn pull(
+        &mut self,
+        link: LinkId,
+        remote: &Remote,
+        at_bytes: u64,
+        step_bytes: usize,
+        transport: &mut impl Transport,
+    ) -> Pull {
+        let Ok(window) = &mut self.window else { return Pull::Gone };
+        if window.is_direct() {
+            let mut space = window.space(clamp(at_bytes), step_bytes);
+            return transport.pull(link, remote, at_bytes, &mut space);
+        }
+        let mut bytes = vec![0; step_bytes];
+        let pulled = transport.pull(link, remote, at_bytes, &mut [IoSliceMut::new(&mut bytes)]);
+        if pulled == Pull::Done {
+            window.copy_in(clamp(at_bytes), &bytes);
+        }
+        pulled
+    }
+}
+
+impl Link {
+    /// Whether there is more of what the peer reads, and the link may have room for it.
+    pub(super) fn has_paused(&self) -> bool {
+        self.rma.has_paused
+    }
+
+    /// Sends what the peer reads, and the answers: as much as makes a piece at most, so that others have their turn, or no
+    /// more than the rest of a piece that the link has taken in part. The link is not in the middle of another frame.
+    pub(super) fn answer_reads(&mut self, id: LinkId, transport: &mut impl Transport) {
+        let mut left_bytes = READ_PIECE_MAX_BYTES as u64;
+        self.rma.has_paused = false;
+        while let Some(reading) = self.rma.reads.front_mut() {
+            if let Some(Writing { taken_bytes, .. }) = &mut self.writing {
+                left_bytes = 0;
+                let sent = transport.resume(id, &reading.piece(*taken_bytes));
+                match sent {
+                    Sent::Full => return,
+                    Sent::Partial(more_bytes) => {
+                        *taken_bytes += more_bytes;
+                        return;
+                    }
+                    Sent::Whole => {
+                        self.writing = None;
+                        reading.piece_sent();
+                    }
+                }
+            }
+            if !reading.is_to_go_on() {
+                let answer = Header::Answer { op: reading.op, outcome: reading.outcome() };
+                if transport.send_inline(id, &answer, &[]).is_err() {
+                    return;
+                }
+                self.rma.reads.pop_front();
+                self.rma.unanswered_ops -= 1;
+                continue;
+            }
+            let piece_bytes = reading.piece_bytes();
+            if piece_bytes > left_bytes {
+                self.rma.has_paused = true;
+                return;
+            }
+            left_bytes -= piece_bytes;
+            reading.begin_piece();
+            let header = Header::ReadData { op: reading.op, len_bytes: piece_bytes };
+            let sent = transport.send(id, &header, &reading.piece(0));
+            match sent {
+                Sent::Full => return,
+                Sent::Whole => reading.piece_sent(),
+                Sent::Partial(taken_bytes) => {
+                    let frame = Frame::ReadData;
+                    self.writing = Some(Writing { frame, send: SendId::default(), taken_bytes });
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Reading {
+    fn piece_bytes(&self) -> u64 {
+        (self.len_bytes - self.sent_bytes).min(READ_PIECE_MAX_BYTES as u64)
+    }
+
+    /// Whether there is another piece to be sent.
+    fn is_to_go_on(&mut self) -> bool {
+        let is_left = self.sent_bytes < self.len_bytes;
+        if is_left && self.window.as_ref().is_ok_and(|window| !window.is_open()) {
+            self.window = Err(Refusal::Key);
+        }
+        is_left && self.window.is_ok()
+    }
+
+    /// Takes what cannot be sent from where it is.
+    fn begin_piece(&mut self) {
+        if let Ok(window) = &self.window
+            && !window.is_direct()
+        {
+            self.copy.resize(clamp(self.piece_bytes()), 0);
+            window.copy_out(clamp(self.sent_bytes), &mut self.copy);
+        }
+    }
+
+    /// The rest of the piece that is being sent. If the region is no longer there it is zeros, which the answer will take
+    /// back: what was begun has to be ended.
+    fn piece(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
+        let piece_bytes = clamp(self.piece_bytes());
+        if self.copy.is_empty()
+            && let Ok(window) = &self.window
+            && !window.is_open()
+        {
+            self.window = Err(Refusal::Key);
+        }
+        match &self.window {
+            Ok(window) if self.copy.is_empty() => {
+                window.slices(clamp(self.sent_bytes) + taken_bytes, piece_bytes - taken_bytes)
+            }
+            _ => {
+                self.copy.resize(piece_bytes, 0);
+                smallvec![IoSlice::new(&self.copy[taken_bytes..])]
+            }
+        }
+    }
+
+    fn piece_sent(&mut self) {
+        self.sent_bytes += self.piece_bytes();
+        self.copy.clear();
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self.window {
+            Ok(_) => Outcome::Done,
+            Err(refusal) => Outcome::Refused(refusal),
+        }
+    }
+}
+
+/// Copies bytes to a place in a region, if that is still there.
+fn put(window: &mut Result<Window, Refusal>, at_bytes: u64, bytes: &[u8]) {
+    if let Ok(open) = window
+        && !open.copy_in(clamp(at_bytes), bytes)
+    {
+        *window = Err(Refusal::Key);
+    }
+}

@@ -1,0 +1,491 @@
+//! Access to regions, from both sides.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::buffer::SegmentMut;
+use crate::flags::MrAccess;
+use crate::limits::{READ_PIECE_MAX_BYTES, RMA_LINK_MAX_OPS};
+use crate::operation::{RmaLocal, RmaRequest};
+use crate::region::{Region, RegionAttr};
+use crate::wire::{Outcome, Refusal, Rma, RmaKind};
+
+const LINK: LinkId = LinkId(7);
+const KEY: u64 = 77;
+const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+pub(super) fn access(to: PeerId, local: RmaLocal, context: u64) -> RmaRequest {
+    RmaRequest {
+        to,
+        local,
+        key: KEY,
+        address: 3,
+        context,
+        level: Level::Inject,
+        signalled: true,
+        inject: false,
+        fence: false,
+    }
+}
+
+fn write(bytes: &'static [u8]) -> RmaLocal {
+    RmaLocal::Write { source: Source::owned(Bytes::from_static(bytes)), data: None }
+}
+
+fn read(len_bytes: usize) -> RmaLocal {
+    RmaLocal::Read(Destination::owned(BytesMut::zeroed(len_bytes)))
+}
+
+/// A region of a vector's memory, which is not to be looked at, moved or dropped before the region has ended.
+#[expect(unsafe_code, reason = "raw regions are what this is about")]
+pub(super) fn raw_region(memory: &mut [u8], attr: RegionAttr) -> Result<Region, Misuse> {
+    let segment = SegmentMut { address: memory.as_mut_ptr(), len_bytes: memory.len() };
+    // SAFETY: so say the tests that use it.
+    unsafe { Region::raw(&[segment], attr) }
+}
+
+/// An engine with a peer, and with a region of this length.
+fn target(len_bytes: usize) -> (Engine, Arc<Region>, Scripted, Recorder) {
+    let (engine, _, transport, sink) = engine_with_peer();
+    let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
+    let region = engine.regions.add(Region::owned(len_bytes, attr).unwrap()).unwrap();
+    (engine, region, transport, sink)
+}
+
+fn rma(op: u64, address: u64, len_bytes: u64, kind: RmaKind) -> Header {
+    Header::Rma(Rma { op, key: KEY, address, len_bytes, kind })
+}
+
+const WRITE: RmaKind = RmaKind::Write { data: None };
+
+fn content(region: &Region) -> Vec<u8> {
+    let mut bytes = vec![0; region.len_bytes()];
+    region.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn answers(transport: &Scripted) -> Vec<(u64, Outcome)> {
+    let answer = |(_, header, _): &(LinkId, Header, Vec<u8>)| match header {
+        Header::Answer { op, outcome } => Some((*op, *outcome)),
+        _ => None,
+    };
+    transport.sent.iter().filter_map(answer).collect()
+}
+
+fn op_of_last(transport: &Scripted) -> u64 {
+    match transport.sent.last() {
+        Some((_, Header::Rma(rma), _)) => rma.op,
+        other => panic!("no access was sent last: {other:?}"),
+    }
+}
+
+#[test]
+fn a_write_goes_into_the_region_and_is_answered() {
+    let (mut engine, region, mut transport, mut sink) = target(10);
+    engine.arrivals(&mut sink).frame(LINK, &rma(5, 2, 5, WRITE), b"hello");
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LINK, &rma(6, 8, 2, WRITE));
+    assert!(arrivals.space(LINK).is_empty(), "what a region owns is not lent out");
+    arrivals.chunk(LINK, b"!");
+    arrivals.chunk(LINK, b"?");
+    assert_eq!(content(&region), b"\0\0hello\0!?");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [(5, Outcome::Done), (6, Outcome::Done)]);
+    assert!(sink.ended.is_empty(), "the target hears nothing of it");
+}
+
+#[test]
+fn what_is_written_to_raw_memory_is_read_into_place() {
+    let (mut engine, _, mut transport, mut sink) = target(1);
+    let mut memory = vec![0; 10];
+    let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 1000 };
+    let region = engine.regions.add(raw_region(&mut memory, attr).unwrap()).unwrap();
+    let write = |op, address, len_bytes| {
+        Header::Rma(Rma { op, key: 1, address, len_bytes, kind: RmaKind::Write { data: None } })
+    };
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LINK, &write(1, 1004, 6));
+    arrivals.chunk(LINK, b"h");
+    arrivals.space(LINK)[0].copy_from_slice(b"ello!");
+    arrivals.placed(LINK, 5);
+    arrivals.frame(LINK, &write(2, 1000, 1), b">");
+    // The region ends in the middle of one.
+    arrivals.begin(LINK, &write(3, 1000, 4));
+    arrivals.chunk(LINK, b"<<");
+    engine.regions.close(&region);
+    assert!(engine.arrivals(&mut sink).space(LINK).is_empty());
+    engine.arrivals(&mut sink).chunk(LINK, b"<<");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(memory, b"<<\0\0hello!");
+    let outcomes = [(1, Outcome::Done), (2, Outcome::Done), (3, Outcome::Refused(Refusal::Key))];
+    assert_eq!(answers(&transport), outcomes);
+}
+
+#[test]
+fn what_is_not_allowed_is_refused_and_harms_nobody() {
+    let (mut engine, region, mut transport, mut sink) = target(10);
+    let attr = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
+    engine.regions.add(Region::owned(10, attr).unwrap()).unwrap();
+    let with_key = |op, key, kind| Header::Rma(Rma { op, key, address: 0, len_bytes: 4, kind });
+    let cases = [
+        (with_key(1, KEY + 1, WRITE), Refusal::Key),
+        (with_key(2, 1, WRITE), Refusal::Access),
+        (rma(3, 7, 4, WRITE), Refusal::Range),
+        (rma(4, u64::MAX - 1, 4, WRITE), Refusal::Range),
+        (rma(5, 7, 4, RmaKind::Offer { data: None, remote_bytes: 4 }), Refusal::Range),
+        (rma(6, 7, 4, RmaKind::Read), Refusal::Range),
+        (with_key(7, KEY + 1, RmaKind::Read), Refusal::Key),
+    ];
+    for (header, _) in &cases {
+        let payload = vec![b'x'; header.payload_len_bytes() as usize];
+        engine.arrivals(&mut sink).frame(LINK, header, &payload);
+    }
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LINK, &rma(8, 7, 4, WRITE));
+    arrivals.chunk(LINK, b"xxxx");
+    engine.transmit(&mut transport, &mut sink);
+    let mut answers = answers(&transport);
+    answers.sort_by_key(|(op, _)| *op);
+    let expected: Vec<_> = (1..).zip(cases.iter().map(|(_, refusal)| Outcome::Refused(*refusal))).collect();
+    assert_eq!(answers[..7], expected);
+    assert_eq!(answers[7], (8, Outcome::Refused(Refusal::Range)));
+    assert_eq!(content(&region), [0; 10]);
+    assert!(transport.closed.is_empty() && transport.pulled.is_empty());
+}
+
+#[test]
+fn an_endpoint_lets_nobody_do_what_it_was_not_opened_for() {
+    let config = Config { remote_access: MrAccess::REMOTE_READ, ..Config::default() };
+    let (_, _, mut transport, mut sink) = target(1);
+    let mut engine = Engine::new(config);
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
+    engine.regions.add(Region::owned(1, attr).unwrap()).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &rma(1, 0, 1, WRITE), b"x");
+    engine.arrivals(&mut sink).frame(LINK, &rma(2, 0, 1, RmaKind::Read), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [(1, Outcome::Refused(Refusal::Access)), (2, Outcome::Done)]);
+}
+
+#[test]
+fn what_is_read_travels_in_pieces_between_which_others_have_their_turn() {
+    let (mut engine, region, mut transport, mut sink) = target(READ_PIECE_MAX_BYTES + 3);
+    let peer = engine.peer(address(2));
+    region.write_at(READ_PIECE_MAX_BYTES, b"end").unwrap();
+    let whole = region.len_bytes() as u64;
+    engine.arrivals(&mut sink).frame(LINK, &rma(5, 0, whole, RmaKind::Read), b"");
+    transport.answers = [Sent::Partial(10), Sent::Full, Sent::Partial(1)].into();
+    engine.transmit(&mut transport, &mut sink);
+    engine.post_send(send_to(peer, b"m", 1), &mut transport, &mut sink).unwrap();
+    for _ in 0..4 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    let op = 5;
+    assert_eq!(
+        headers_from(&transport, 0),
+        [
+            Header::ReadData { op, len_bytes: READ_PIECE_MAX_BYTES as u64 },
+            untagged(1),
+            Header::ReadData { op, len_bytes: 3 },
+            Header::Answer { op, outcome: Outcome::Done },
+        ]
+    );
+    assert_eq!(transport.sent[0].2.len(), READ_PIECE_MAX_BYTES);
+    assert_eq!(transport.sent[2].2, b"end");
+    assert!(!engine.has_unsent());
+}
+
+#[test]
+fn a_region_that_is_closed_while_it_is_read_is_not_touched_again() {
+    let (mut engine, _, mut transport, mut sink) = target(1);
+    let mut memory = vec![b'a'; 20];
+    let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 0 };
+    let region = engine.regions.add(raw_region(&mut memory, attr).unwrap()).unwrap();
+    let read = Header::Rma(Rma { op: 5, key: 1, address: 0, len_bytes: 20, kind: RmaKind::Read });
+    engine.arrivals(&mut sink).frame(LINK, &read, b"");
+    transport.answers = [Sent::Partial(4)].into();
+    engine.transmit(&mut transport, &mut sink);
+    engine.regions.close(&region);
+    memory.fill(b'b');
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent[0].2, [&[b'a'; 4][..], &[0; 16]].concat());
+    assert_eq!(answers(&transport), [(5, Outcome::Refused(Refusal::Key))]);
+}
+
+#[test]
+fn what_is_offered_is_pulled_into_the_region_or_asked_for() {
+    for (pulled, fetched) in [(Pull::Done, true), (Pull::Refused, true), (Pull::Fault, false)] {
+        let (mut engine, region, mut transport, mut sink) = target(10);
+        transport.memory = b"hello".to_vec();
+        transport.pulls = [pulled].into();
+        let offer = RmaKind::Offer { data: Some(3), remote_bytes: REMOTE.len() as u8 };
+        engine.arrivals(&mut sink).frame(LINK, &rma(5, 1, 5, offer), REMOTE);
+        engine.transmit(&mut transport, &mut sink);
+        if pulled == Pull::Refused {
+            assert_eq!(headers_from(&transport, 0), [Header::Clear { op: 5, cannot_pull: true }]);
+            engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 5, len_bytes: 5 }, b"hello");
+            engine.transmit(&mut transport, &mut sink);
+        }
+        let outcome = if fetched { Outcome::Done } else { Outcome::Fault };
+        assert_eq!(answers(&transport), [(5, outcome)]);
+        assert_eq!(content(&region) == b"\0hello\0\0\0\0", fetched);
+        assert_eq!(sink.ended.len(), usize::from(fetched));
+        assert!(engine.inbounds.is_empty() && engine.fetches.is_empty());
+    }
+}
+
+#[test]
+fn remote_data_completes_at_the_target_and_costs_credit_until_it_is_read() {
+    let (mut engine, _, mut transport, mut sink) = target(10);
+    sink.room = 1;
+    let count = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
+    for op in 0..count {
+        let kind = RmaKind::Write { data: Some(op) };
+        engine.arrivals(&mut sink).frame(LINK, &rma(op, 0, 4, kind), b"data");
+    }
+    let completion = sink.ended[0].as_ref().unwrap();
+    let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
+    assert_eq!((completion.flags, completion.context, completion.len_bytes), (flags, 0, 4));
+    assert_eq!(completion.source, Some(engine.peer(address(2))));
+    // The others wait, in order, and when they are read credit comes back.
+    engine.transmit(&mut transport, &mut sink);
+    sink.room = usize::MAX;
+    engine.deliver_held(&mut sink);
+    let data: Vec<u64> = sink.take().iter().flatten().map(|completion| completion.data).collect();
+    assert_eq!(data, (0..count).collect::<Vec<_>>());
+    engine.transmit(&mut transport, &mut sink);
+    assert!(headers_from(&transport, 0).iter().any(|header| matches!(header, Header::Credit { .. })));
+    assert!(transport.closed.is_empty());
+}
+
+#[test]
+fn a_peer_that_spends_more_than_it_has_is_cut_off() {
+    let (mut engine, _, mut transport, mut sink) = target(10);
+    sink.room = 0;
+    // So much that the budget has nothing to add.
+    engine.budget.take(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
+    for op in 0..=CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
+        let kind = RmaKind::Write { data: Some(op) };
+        engine.arrivals(&mut sink).frame(LINK, &rma(op, 0, 0, kind), b"");
+    }
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+}
+
+#[test]
+fn a_peer_that_does_not_read_its_answers_is_cut_off() {
+    let (mut engine, _, mut transport, mut sink) = target(10);
+    for op in 0..RMA_LINK_MAX_OPS as u64 {
+        let kind = if op % 2 == 0 { WRITE } else { RmaKind::Read };
+        engine.arrivals(&mut sink).frame(LINK, &rma(op, 0, 0, kind), b"");
+    }
+    assert!(engine.condemned.is_empty());
+    // One answer that the link takes is one access more.
+    transport.answers = [Sent::Whole, Sent::Full, Sent::Full].into();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport).len(), 1);
+    engine.arrivals(&mut sink).frame(LINK, &rma(9999, 0, 0, RmaKind::Read), b"");
+    assert!(engine.condemned.is_empty());
+    engine.arrivals(&mut sink).frame(LINK, &rma(9999, 0, 0, WRITE), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+}
+
+#[test]
+fn a_write_ends_with_its_answer() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.post_rma(access(peer, write(b"small"), 1), &mut transport, &mut sink).unwrap();
+    let op = op_of_last(&transport);
+    let sent = Header::Rma(Rma { op, key: KEY, address: 3, len_bytes: 5, kind: WRITE });
+    assert_eq!(transport.sent, [(LINK, sent, b"small".to_vec())]);
+    assert!(sink.ended.is_empty() && engine.outstanding_sends() == 1);
+    engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    let completion = sink.take().remove(0).unwrap();
+    assert_eq!((completion.context, completion.flags), (1, CompletionFlags::RMA | CompletionFlags::WRITE));
+    assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"small")));
+
+    for (refusal, errno) in [
+        (Refusal::Key, Errno::EKEYREJECTED),
+        (Refusal::Access, Errno::EACCES),
+        (Refusal::Range, Errno::EINVAL),
+    ] {
+        let request = RmaRequest { signalled: false, ..access(peer, write(b"refused"), 2) };
+        engine.post_rma(request, &mut transport, &mut sink).unwrap();
+        let answer = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Refused(refusal) };
+        engine.arrivals(&mut sink).frame(LINK, &answer, b"");
+        let failure = sink.take().remove(0).unwrap_err();
+        assert_eq!((failure.error.errno(), failure.completion.context), (errno, 2));
+    }
+    assert!(engine.outstanding_sends() == 0 && engine.condemned.is_empty());
+}
+
+#[test]
+fn what_is_injected_is_copied_and_unheard_of_when_it_succeeds() {
+    for answer in [Sent::Full, Sent::Partial(2), Sent::Whole] {
+        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        let mut bytes = *b"more than inline";
+        let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };
+        #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
+        // SAFETY: the engine copies what is injected before `post_rma` returns.
+        let source = unsafe { Source::raw(&[segment]) }.unwrap();
+        transport.answers = [answer].into();
+        let local = RmaLocal::Write { source, data: None };
+        let request = RmaRequest { inject: true, signalled: false, ..access(peer, local, 0) };
+        engine.post_rma(request, &mut transport, &mut sink).unwrap();
+        bytes.fill(0);
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.sent[0].2, b"more than inline");
+        let done = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Done };
+        engine.arrivals(&mut sink).frame(LINK, &done, b"");
+        assert!(sink.ended.is_empty() && engine.outstanding_sends() == 0 && engine.condemned.is_empty());
+    }
+}
+
+#[test]
+fn a_long_write_is_offered_and_sent_if_the_peer_asks() {
+    for asks in [false, true] {
+        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        transport.pull_min_bytes = Some(10);
+        engine.post_rma(access(peer, write(b"0123456789"), 1), &mut transport, &mut sink).unwrap();
+        let op = op_of_last(&transport);
+        let kind = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
+        assert_eq!(transport.sent[0].1, Header::Rma(Rma { op, key: KEY, address: 3, len_bytes: 10, kind }));
+        assert_eq!(transport.exposed, [(LINK, b"0123456789".to_vec())]);
+        if asks {
+            engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(transport.sent[1].1, Header::Data { op, len_bytes: 10 });
+            assert_eq!(transport.sent[1].2, b"0123456789");
+        }
+        assert!(sink.ended.is_empty());
+        engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+        assert_eq!(sink.contexts(), [1]);
+        // What the peer cannot pull is not exposed any more.
+        engine.post_rma(access(peer, write(b"0123456789"), 2), &mut transport, &mut sink).unwrap();
+        assert_eq!(transport.exposed.len(), 1 + usize::from(!asks));
+    }
+}
+
+#[test]
+fn a_read_ends_when_all_of_it_is_there() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.post_rma(access(peer, read(6), 1), &mut transport, &mut sink).unwrap();
+    let op = op_of_last(&transport);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &Header::ReadData { op, len_bytes: 2 }, b"ab");
+    arrivals.begin(LINK, &Header::ReadData { op, len_bytes: 4 });
+    arrivals.chunk(LINK, b"c");
+    arrivals.space(LINK)[0].copy_from_slice(b"def");
+    arrivals.placed(LINK, 3);
+    arrivals.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    let completion = sink.take().remove(0).unwrap();
+    assert_eq!(completion.flags, CompletionFlags::RMA | CompletionFlags::READ);
+    assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcdef"[..])));
+
+    // Of nothing there is nothing to come.
+    engine.post_rma(access(peer, read(0), 2), &mut transport, &mut sink).unwrap();
+    let op = op_of_last(&transport);
+    engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    assert_eq!(sink.contexts(), [2]);
+}
+
+#[test]
+fn nothing_overtakes_in_the_queue_and_a_fence_waits_for_answers() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.answers = [Sent::Partial(1), Sent::Full].into();
+    engine.post_rma(access(peer, write(b"ten bytes."), 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    engine.post_rma(access(peer, read(1), 3), &mut transport, &mut sink).unwrap();
+    let fenced = RmaRequest { fence: true, ..access(peer, write(b"!"), 4) };
+    engine.post_rma(fenced, &mut transport, &mut sink).unwrap();
+    engine.post_send(send_to(peer, b"n", 5), &mut transport, &mut sink).unwrap();
+    for _ in 0..5 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    let kinds = |transport: &Scripted| -> Vec<&str> {
+        let kind = |header: &Header| match header {
+            Header::Message(_) => "message",
+            Header::Rma(Rma { kind: RmaKind::Read, .. }) => "read",
+            Header::Rma(_) => "write",
+            _ => "other",
+        };
+        transport.sent.iter().map(|(_, header, _)| kind(header)).collect()
+    };
+    assert_eq!(kinds(&transport), ["write", "message", "read"]);
+    let ops: Vec<u64> = transport
+        .sent
+        .iter()
+        .filter_map(|(_, header, _)| if let Header::Rma(rma) = header { Some(rma.op) } else { None })
+        .collect();
+    engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op: ops[0], outcome: Outcome::Done }, b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(kinds(&transport).len(), 3, "the read has no answer");
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &Header::ReadData { op: ops[1], len_bytes: 1 }, b"x");
+    arrivals.frame(LINK, &Header::Answer { op: ops[1], outcome: Outcome::Done }, b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(kinds(&transport), ["write", "message", "read", "write", "message"]);
+}
+
+#[test]
+fn so_many_accesses_are_under_way_and_no_more() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    for context in 0..=RMA_LINK_MAX_OPS as u64 {
+        engine.post_rma(access(peer, write(b"x"), context), &mut transport, &mut sink).unwrap();
+    }
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.len(), RMA_LINK_MAX_OPS);
+    let Header::Rma(first) = transport.sent[0].1 else { panic!("a write") };
+    engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op: first.op, outcome: Outcome::Done }, b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.len(), RMA_LINK_MAX_OPS + 1);
+}
+
+#[test]
+fn an_access_that_waits_can_be_cancelled_and_one_that_was_sent_ends_with_its_link() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.answers = [Sent::Whole, Sent::Full].into();
+    engine.post_rma(access(peer, read(4), 1), &mut transport, &mut sink).unwrap();
+    engine.post_rma(access(peer, write(b"x"), 2), &mut transport, &mut sink).unwrap();
+    assert!(engine.cancel(1, &mut sink).is_err());
+    engine.cancel(2, &mut sink).unwrap();
+    engine.arrivals(&mut sink).begin(LINK, &Header::ReadData { op: op_of_last(&transport), len_bytes: 4 });
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    let errors: Vec<_> = sink.take().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
+    assert_eq!(errors, [Errno::ECANCELED, Errno::ECONNRESET]);
+}
+
+#[test]
+fn answers_that_cannot_be_end_the_link() {
+    type Headers = fn(u64) -> Vec<Header>;
+    fn done(op: u64) -> Header {
+        Header::Answer { op, outcome: Outcome::Done }
+    }
+    fn fault(op: u64) -> Header {
+        Header::Answer { op, outcome: Outcome::Fault }
+    }
+    fn data(op: u64, len_bytes: u64) -> Header {
+        Header::ReadData { op, len_bytes }
+    }
+    let cases: [(RmaLocal, Headers); 8] = [
+        (write(b"x"), |op| vec![done(op + 1)]),
+        (write(b"x"), |op| vec![fault(op)]),
+        (write(b"x"), |op| vec![data(op, 1)]),
+        (write(b"x"), |op| vec![Header::Done { op, fault: false }]),
+        (write(b"x"), |op| vec![done(op), done(op)]),
+        (read(2), |op| vec![done(op)]),
+        (read(2), |op| vec![data(op, 1), data(op, 2)]),
+        (read(2), |op| vec![Header::Clear { op, cannot_pull: false }]),
+    ];
+    for (local, headers) in cases {
+        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        engine.post_rma(access(peer, local, 1), &mut transport, &mut sink).unwrap();
+        for header in headers(op_of_last(&transport)) {
+            let payload = vec![b'x'; header.payload_len_bytes() as usize];
+            engine.arrivals(&mut sink).frame(LINK, &header, &payload);
+        }
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+        assert_eq!(sink.contexts(), [1]);
+    }
+}

@@ -1,0 +1,494 @@
+//! Registered memory: what peers read and write without a receive, `fi_mr(3)`.
+//!
+//! A [`Region`] is memory with a key and rights, and [`Regions`] is the table in which the endpoints of a domain look keys
+//! up. There are two tiers. Memory that a region owns is made of atomic words, so that the application may copy to and from
+//! it while peers do. Raw memory belongs to the application, which has promised to keep it; frames are read straight into
+//! it and written straight from it.
+//!
+//! # How a region ends
+//!
+//! [`Regions::close`] takes the region out of the table and marks it. Whoever is about to touch memory looks at the mark,
+//! and none of the slices that an engine makes of raw memory outlives the call of the engine in which it was made. So once
+//! every engine with this table has been left by whoever was inside when the region was closed, nothing touches it any more.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::{fmt, ptr, slice};
+
+use smallvec::SmallVec;
+
+use crate::buffer::SegmentMut;
+use crate::error::Misuse;
+use crate::flags::MrAccess;
+use crate::limits::IOV_LIMIT;
+use crate::transport::Space;
+use crate::wire::Refusal;
+
+/// Registered memory.
+pub struct Region {
+    key: u64,
+    access: MrAccess,
+    base_address: u64,
+    len_bytes: usize,
+    memory: Memory,
+    is_closed: AtomicBool,
+}
+
+enum Memory {
+    /// Whole words, of which the last may be in part only.
+    Owned(Box<[AtomicU64]>),
+    Raw(SmallVec<[SegmentMut; 1]>),
+}
+
+const WORD_BYTES: usize = size_of::<u64>();
+
+// SAFETY: the segments of raw memory are addresses; they are used by `copy_in`, `copy_out`, `space` and `slices` alone, and
+// whoever registered them has promised `Region::raw` that the memory may be used so, from any thread at any time until the
+// region has ended.
+unsafe impl Sync for Region {}
+
+/// What is asked for when a region is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionAttr {
+    /// The key by which peers name the region.
+    pub key: u64,
+    /// What may be done with it.
+    pub access: MrAccess,
+    /// The address of its first byte, as peers know it: 0 where they count from the start of the region, else what the
+    /// region's own address is.
+    pub base_address: u64,
+}
+
+/// The regions of a domain, by key.
+#[derive(Debug, Default)]
+pub struct Regions {
+    by_key: RwLock<HashMap<u64, Arc<Region>>>,
+}
+
+/// A part of a region that is being read or written on behalf of a peer.
+#[derive(Debug, Clone)]
+pub(crate) struct Window {
+    region: Arc<Region>,
+    offset_bytes: usize,
+}
+
+impl Region {
+    /// A region that owns its memory, all zeros at first.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for a length of 0, or one that there is no memory for.
+    pub fn owned(len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
+        let mut words = Vec::new();
+        let count = len_bytes.div_ceil(WORD_BYTES);
+        if words.try_reserve_exact(count).is_err() {
+            return Err(Misuse::Invalid("a memory region larger than the memory that there is"));
+        }
+        words.resize_with(count, AtomicU64::default);
+        Region::new(len_bytes, Memory::Owned(words.into()), attr)
+    }
+
+    /// A region of the caller's memory. Several segments follow each other as if they were one.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for a length of 0, a null address with a
+    /// length, or lengths that add up to more than the address space.
+    ///
+    /// # Safety
+    ///
+    /// Every segment must be initialised memory that is readable, and writable if peers may write, from any thread, until
+    /// the region has [ended](self#how-a-region-ends). Until then nothing holds a Rust reference to it, other than
+    /// to atomics or cells; what a peer and somebody else access at the same time has no particular value.
+    pub unsafe fn raw(segments: &[SegmentMut], attr: RegionAttr) -> Result<Region, Misuse> {
+        if segments.len() > IOV_LIMIT {
+            return Err(Misuse::TooManySegments { count: segments.len(), max: IOV_LIMIT });
+        }
+        let is_null = |segment: &SegmentMut| segment.address.is_null() && segment.len_bytes > 0;
+        if segments.iter().any(is_null) {
+            return Err(Misuse::Invalid("a null address with a length"));
+        }
+        let total = segments.iter().try_fold(0_usize, |sum, segment| sum.checked_add(segment.len_bytes));
+        let len_bytes = total.ok_or(Misuse::Invalid("more bytes than there are addresses"))?;
+        Region::new(len_bytes, Memory::Raw(SmallVec::from_slice(segments)), attr)
+    }
+
+    fn new(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Result<Region, Misuse> {
+        let RegionAttr { key, access, base_address } = attr;
+        if len_bytes == 0 {
+            return Err(Misuse::Invalid("a memory region without a byte"));
+        }
+        Ok(Region { key, access, base_address, len_bytes, memory, is_closed: AtomicBool::new(false) })
+    }
+
+    /// The key by which peers name it.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// What may be done with it.
+    pub fn access(&self) -> MrAccess {
+        self.access
+    }
+
+    /// The address of its first byte, as peers know it.
+    pub fn base_address(&self) -> u64 {
+        self.base_address
+    }
+
+    /// How long it is.
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Copies from the region into all of `into`. What a peer writes meanwhile may be there in part.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] if the region does not reach so far. Nothing is copied then.
+    pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Misuse> {
+        self.check_range(offset_bytes, into.len())?;
+        self.copy_out(offset_bytes, into);
+        Ok(())
+    }
+
+    /// Copies all of `from` into the region. A peer that reads meanwhile may get a part of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] if the region does not reach so far. Nothing is copied then.
+    pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Misuse> {
+        self.check_range(offset_bytes, from.len())?;
+        self.copy_in(offset_bytes, from);
+        Ok(())
+    }
+
+    fn check_range(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Misuse> {
+        let is_within = offset_bytes.checked_add(len_bytes).is_some_and(|end| end <= self.len_bytes);
+        if is_within { Ok(()) } else { Err(Misuse::Invalid("beyond the memory region")) }
+    }
+
+    fn is_open(&self) -> bool {
+        !self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Copies `bytes` to a place; what is beyond the end is left out.
+    fn copy_in(&self, offset_bytes: usize, mut bytes: &[u8]) {
+        match &self.memory {
+            Memory::Owned(words) => {
+                let room_bytes = self.len_bytes.saturating_sub(offset_bytes);
+                store(words, offset_bytes, &bytes[..bytes.len().min(room_bytes)]);
+            }
+            Memory::Raw(segments) => {
+                for piece in pieces(segments, offset_bytes, bytes.len()) {
+                    let (here, rest) = bytes.split_at(piece.len_bytes);
+                    // SAFETY: a piece lies in a segment, which is writable, says the caller of `raw`. Nobody has a
+                    // reference to it, and `copy` minds no overlap.
+                    unsafe { ptr::copy(here.as_ptr(), piece.address, here.len()) };
+                    bytes = rest;
+                }
+            }
+        }
+    }
+
+    /// Copies from a place into `into`; what would come from beyond the end is left as it is.
+    fn copy_out(&self, offset_bytes: usize, into: &mut [u8]) {
+        match &self.memory {
+            Memory::Owned(words) => {
+                let room_bytes = self.len_bytes.saturating_sub(offset_bytes).min(into.len());
+                load(words, offset_bytes, &mut into[..room_bytes]);
+            }
+            Memory::Raw(segments) => {
+                let mut copied_bytes = 0;
+                for piece in pieces(segments, offset_bytes, into.len()) {
+                    let here = &mut into[copied_bytes..copied_bytes + piece.len_bytes];
+                    // SAFETY: a piece lies in a segment, which is readable, says the caller of `raw`.
+                    unsafe { ptr::copy(piece.address, here.as_mut_ptr(), here.len()) };
+                    copied_bytes += piece.len_bytes;
+                }
+            }
+        }
+    }
+}
+
+impl Regions {
+    /// Enters a region.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::KeyInUse`] if another has its key.
+    pub fn add(&self, region: Region) -> Result<Arc<Region>, Misuse> {
+        let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
+        match by_key.entry(region.key) {
+            Entry::Occupied(_) => Err(Misuse::KeyInUse(region.key)),
+            Entry::Vacant(vacant) => Ok(vacant.insert(Arc::new(region)).clone()),
+        }
+    }
+
+    /// Ends a region. Its memory may still be in use by whoever is inside an [`Engine`](crate::Engine) with this table, until
+    /// they have left it.
+    pub fn close(&self, region: &Arc<Region>) {
+        let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
+        if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
+            by_key.remove(&region.key);
+        }
+        region.is_closed.store(true, Ordering::Release);
+    }
+
+    /// What a peer names, if it may access it so.
+    pub(crate) fn window(
+        &self,
+        key: u64,
+        address: u64,
+        len_bytes: u64,
+        access: MrAccess,
+    ) -> Result<Window, Refusal> {
+        let by_key = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
+        let region = by_key.get(&key).ok_or(Refusal::Key)?;
+        if !region.access.contains(access) {
+            return Err(Refusal::Access);
+        }
+        let offset_bytes = address.checked_sub(region.base_address).ok_or(Refusal::Range)?;
+        let end = offset_bytes.checked_add(len_bytes).ok_or(Refusal::Range)?;
+        if end > region.len_bytes as u64 {
+            return Err(Refusal::Range);
+        }
+        // It is no more than a length that has the type.
+        Ok(Window { region: region.clone(), offset_bytes: offset_bytes as usize })
+    }
+}
+
+/// All methods take places within what the window was made for.
+impl Window {
+    /// Whether the memory may still be touched, in this call of the engine.
+    pub(crate) fn is_open(&self) -> bool {
+        self.region.is_open()
+    }
+
+    /// Copies `bytes` to a place. Returns whether the region is still there.
+    pub(crate) fn copy_in(&self, at_bytes: usize, bytes: &[u8]) -> bool {
+        let is_open = self.is_open();
+        if is_open {
+            self.region.copy_in(self.offset_bytes + at_bytes, bytes);
+        }
+        is_open
+    }
+
+    /// Copies from a place into all of `into`. Returns whether the region is still there.
+    pub(crate) fn copy_out(&self, at_bytes: usize, into: &mut [u8]) -> bool {
+        let is_open = self.is_open();
+        if is_open {
+            self.region.copy_out(self.offset_bytes + at_bytes, into);
+        }
+        is_open
+    }
+
+    /// Whether the memory can be had in slices.
+    pub(crate) fn is_direct(&self) -> bool {
+        matches!(self.region.memory, Memory::Raw(_)) && self.is_open()
+    }
+
+    /// The memory from a place on, to be written to. Empty if it is not [direct](Self::is_direct).
+    pub(crate) fn space(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
+        let Memory::Raw(segments) = &self.region.memory else { return Space::new() };
+        if !self.is_open() {
+            return Space::new();
+        }
+        let pieces = pieces(segments, self.offset_bytes + at_bytes, len_bytes);
+        let place = |piece: SegmentMut| {
+            // SAFETY: a piece lies in a segment, which is initialised and writable, says the caller of `raw`, until the
+            // region has ended, and that the application has no reference to it. The slice lives no longer than the borrow
+            // of the window, which the engine gives up before its call returns. Two peers that write to one place at the
+            // same time, through two endpoints, do so by system calls or plain copies; what is there then is promised to
+            // nobody.
+            IoSliceMut::new(unsafe { slice::from_raw_parts_mut(piece.address, piece.len_bytes) })
+        };
+        pieces.map(place).collect()
+    }
+
+    /// The memory from a place on, to be read. Empty if it is not [direct](Self::is_direct).
+    pub(crate) fn slices(&self, at_bytes: usize, len_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
+        let Memory::Raw(segments) = &self.region.memory else { return SmallVec::new() };
+        if !self.is_open() {
+            return SmallVec::new();
+        }
+        let pieces = pieces(segments, self.offset_bytes + at_bytes, len_bytes);
+        let place = |piece: SegmentMut| {
+            // SAFETY: as in `space`; the memory is readable.
+            IoSlice::new(unsafe { slice::from_raw_parts(piece.address, piece.len_bytes) })
+        };
+        pieces.map(place).collect()
+    }
+}
+
+/// The parts of segments that make up so many bytes from a place on, or as many as there are.
+fn pieces(
+    segments: &[SegmentMut],
+    offset_bytes: usize,
+    len_bytes: usize,
+) -> impl Iterator<Item = SegmentMut> {
+    let (mut skip, mut left) = (offset_bytes, len_bytes);
+    segments.iter().filter_map(move |segment| {
+        let skipped_bytes = skip.min(segment.len_bytes);
+        skip -= skipped_bytes;
+        let here_bytes = left.min(segment.len_bytes - skipped_bytes);
+        left -= here_bytes;
+        // Within the segment, so the address does not wrap; and `wrapping_add` needs no promise for it.
+        let address = segment.address.wrapping_add(skipped_bytes);
+        (here_bytes > 0).then_some(SegmentMut { address, len_bytes: here_bytes })
+    })
+}
+
+/// Copies bytes into words, from a place on that has room for them.
+fn store(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
+    let (mut place, mut rest) = (offset_bytes, bytes);
+    while !rest.is_empty() {
+        let (word, within) = (&words[place / WORD_BYTES], place % WORD_BYTES);
+        let here_bytes = rest.len().min(WORD_BYTES - within);
+        let (here, after) = rest.split_at(here_bytes);
+        if let Ok(whole) = here.try_into() {
+            word.store(u64::from_le_bytes(whole), Ordering::Relaxed);
+        } else {
+            let (mut value, mut mask) = ([0; WORD_BYTES], [u8::MAX; WORD_BYTES]);
+            value[within..within + here_bytes].copy_from_slice(here);
+            mask[within..within + here_bytes].fill(0);
+            let (value, mask) = (u64::from_le_bytes(value), u64::from_le_bytes(mask));
+            // The other bytes of the word may be written by somebody else.
+            let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & mask | value));
+        }
+        place += here_bytes;
+        rest = after;
+    }
+}
+
+/// Copies bytes out of words, from a place on that has as many.
+fn load(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
+    let (mut place, mut done_bytes) = (offset_bytes, 0);
+    while done_bytes < bytes.len() {
+        let within = place % WORD_BYTES;
+        let here_bytes = (bytes.len() - done_bytes).min(WORD_BYTES - within);
+        let word = words[place / WORD_BYTES].load(Ordering::Relaxed).to_le_bytes();
+        bytes[done_bytes..done_bytes + here_bytes].copy_from_slice(&word[within..within + here_bytes]);
+        place += here_bytes;
+        done_bytes += here_bytes;
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("len_bytes", &self.len_bytes)
+            .field("access", &self.access)
+            .field("is_closed", &self.is_closed)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ATTR: RegionAttr = RegionAttr { key: 7, access: MrAccess::REMOTE_WRITE, base_address: 0 };
+
+    #[test]
+    fn a_window_is_given_for_what_lies_in_the_region_and_may_be_accessed() {
+        let regions = Regions::default();
+        let attr = RegionAttr { base_address: u64::MAX - 99, ..ATTR };
+        let region = regions.add(Region::owned(100, attr).unwrap()).unwrap();
+        let base = attr.base_address;
+        let window = |key, address, len| regions.window(key, address, len, MrAccess::REMOTE_WRITE).err();
+        assert_eq!(window(7, base, 100), None);
+        assert_eq!(window(7, base + 99, 1), None);
+        assert_eq!(window(8, base, 1), Some(Refusal::Key));
+        for (address, len_bytes) in
+            [(base, 101), (base + 99, 2), (base - 1, 1), (0, 0), (base + 1, u64::MAX), (u64::MAX, u64::MAX)]
+        {
+            assert_eq!(window(7, address, len_bytes), Some(Refusal::Range), "{len_bytes} from {address:#x}");
+        }
+        let read = regions.window(7, base, 1, MrAccess::REMOTE_READ);
+        assert_eq!(read.err(), Some(Refusal::Access));
+        regions.close(&region);
+        assert_eq!(window(7, base, 1), Some(Refusal::Key));
+    }
+
+    #[test]
+    fn a_key_is_free_again_when_its_region_has_ended() {
+        let regions = Regions::default();
+        let first = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
+        assert_eq!(regions.add(Region::owned(1, ATTR).unwrap()).err(), Some(Misuse::KeyInUse(7)));
+        let window = regions.window(7, 0, 1, MrAccess::REMOTE_WRITE).unwrap();
+        regions.close(&first);
+        regions.close(&first);
+        let _second = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
+        regions.close(&first);
+        assert!(regions.window(7, 0, 1, MrAccess::REMOTE_WRITE).is_ok(), "the first took the second with it");
+        assert!(!window.copy_in(0, &[1]) && !window.copy_out(0, &mut [0]));
+    }
+
+    #[test]
+    fn nothing_is_no_region() {
+        assert!(matches!(Region::owned(0, ATTR), Err(Misuse::Invalid(_))));
+        assert!(matches!(Region::owned(usize::MAX, ATTR), Err(Misuse::Invalid(_))));
+        let null = SegmentMut { address: ptr::null_mut(), len_bytes: 1 };
+        // SAFETY: all are refused, so nothing is ever read.
+        unsafe {
+            assert!(matches!(Region::raw(&[], ATTR), Err(Misuse::Invalid(_))));
+            assert!(matches!(Region::raw(&[null], ATTR), Err(Misuse::Invalid(_))));
+            assert!(matches!(Region::raw(&[null; IOV_LIMIT + 1], ATTR), Err(Misuse::TooManySegments { .. })));
+        }
+    }
+
+    #[test]
+    fn the_application_copies_within_the_region_alone() {
+        let region = Region::owned(10, ATTR).unwrap();
+        region.write_at(3, b"hello").unwrap();
+        let mut bytes = [9; 10];
+        region.read_at(0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"\0\0\0hello\0\0");
+        assert!(region.write_at(6, b"hello").is_err() && region.read_at(usize::MAX, &mut bytes).is_err());
+    }
+
+    proptest! {
+        /// Both tiers are as a vector of bytes, whatever the places, and raw memory however it is cut into segments.
+        #[test]
+        fn a_region_is_bytes(
+            segments in prop::collection::vec(0_usize..40, 1..=IOV_LIMIT),
+            writes in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..50)), 1..20),
+        ) {
+            let len_bytes: usize = segments.iter().sum();
+            prop_assume!(len_bytes > 0);
+            let mut memory: Vec<Vec<u8>> = segments.iter().map(|len_bytes| vec![0; *len_bytes]).collect();
+            let segments: Vec<SegmentMut> = memory
+                .iter_mut()
+                .map(|bytes| SegmentMut { address: bytes.as_mut_ptr(), len_bytes: bytes.len() })
+                .collect();
+            let regions = [
+                Region::owned(len_bytes, ATTR).unwrap(),
+                // SAFETY: the memory outlives the region, and is not looked at before that has gone.
+                unsafe { Region::raw(&segments, ATTR) }.unwrap(),
+            ];
+            let mut model = vec![0; len_bytes];
+            for (at, bytes) in writes {
+                let at = at.index(len_bytes);
+                let bytes = &bytes[..bytes.len().min(len_bytes - at)];
+                model[at..at + bytes.len()].copy_from_slice(bytes);
+                for region in &regions {
+                    region.write_at(at, bytes).unwrap();
+                    let mut read = vec![0; len_bytes - at];
+                    region.read_at(at, &mut read).unwrap();
+                    prop_assert_eq!(&read, &model[at..]);
+                }
+            }
+            let window = Window { region: Arc::new(regions.into_iter().nth(1).unwrap()), offset_bytes: 0 };
+            let direct: Vec<u8> = window.slices(0, len_bytes).iter().flat_map(|slice| slice.to_vec()).collect();
+            prop_assert_eq!(&direct, &model);
+            drop(window);
+            prop_assert_eq!(memory.concat(), model);
+        }
+    }
+}

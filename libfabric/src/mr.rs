@@ -1,0 +1,249 @@
+//! `fi_mr(3)`.
+
+use homespun::flags::MrAccess;
+use homespun::info::Version;
+use homespun::{Errno, MemoryRegion, Misuse, MrAttr, SegmentMut};
+use libc::{c_int, c_void, iovec};
+use smallvec::SmallVec;
+
+use crate::abi::domain::{FiMrAttr, FiOpsMr, FidMr};
+use crate::abi::fabric::{FiMrMapRaw, FiMrRawAttr, FiOps, Fid};
+use crate::abi::{
+    FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_REFRESH,
+    FI_UNMAP_KEY,
+};
+use crate::domain::DomainState;
+use crate::edge::{Failure, enter};
+use crate::message::segments_mut;
+use crate::object::{self, Lease, State};
+use crate::unsupported::Unsupported;
+
+/// What stands behind a `struct fid_mr`.
+struct MrState {
+    /// The only handle: dropping it closes the region.
+    region: MemoryRegion,
+    _domain: Lease,
+}
+
+// SAFETY: `struct fid_mr` begins with a `struct fid`.
+unsafe impl State for MrState {
+    type Front = FidMr;
+    const CLASS: usize = FI_CLASS_MR;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind,
+    control,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+pub(crate) static OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv, regattr };
+
+/// The size of a key, which is all that there is to a raw one.
+const KEY_BYTES: usize = size_of::<u64>();
+
+unsafe extern "C" fn reg(
+    domain: *mut Fid,
+    buf: *const c_void,
+    len: usize,
+    access: u64,
+    offset: u64,
+    requested_key: u64,
+    flags: u64,
+    mr: *mut *mut FidMr,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        let segment = SegmentMut { address: buf.cast_mut().cast(), len_bytes: len };
+        let attr = attr(access, offset, requested_key);
+        // SAFETY: the caller keeps to `fi_mr(3)`.
+        unsafe { register(domain, &[segment], &attr, flags, mr, context) }
+    })
+}
+
+unsafe extern "C" fn regv(
+    domain: *mut Fid,
+    iov: *const iovec,
+    count: usize,
+    access: u64,
+    offset: u64,
+    requested_key: u64,
+    flags: u64,
+    mr: *mut *mut FidMr,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller keeps to `fi_mr(3)`.
+        let segments: SmallVec<_> = unsafe { segments_mut(iov, count)? };
+        let attr = attr(access, offset, requested_key);
+        // SAFETY: as above.
+        unsafe { register(domain, &segments, &attr, flags, mr, context) }
+    })
+}
+
+unsafe extern "C" fn regattr(
+    domain: *mut Fid,
+    from: *const FiMrAttr,
+    flags: u64,
+    mr: *mut *mut FidMr,
+) -> c_int {
+    enter(|| {
+        if from.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: the caller passes an open domain.
+        let api_version = unsafe { object::state::<DomainState>(domain.cast())? }.api_version;
+        // SAFETY: not null, so valid, says the caller; these fields exist in every version of the structure, but for the
+        // size of a key, which came with 1.5.
+        let (segments, attr, context) = unsafe {
+            if api_version >= Version::new(1, 5) && (*from).auth_key_size != 0 {
+                return Err(Misuse::NotSupported("authorization keys of memory regions").into());
+            }
+            let attr = attr((*from).access, (*from).offset, (*from).requested_key);
+            (segments_mut((*from).mr_iov, (*from).iov_count)?, attr, (*from).context)
+        };
+        // SAFETY: as above.
+        unsafe { register(domain, &segments, &attr, flags, mr, context) }
+    })
+}
+
+fn attr(access: u64, offset: u64, requested_key: u64) -> MrAttr {
+    MrAttr { access: MrAccess::from_bits_retain(access), offset, requested_key }
+}
+
+/// # Safety
+///
+/// `domain` is an open domain; the segments may be used as `fi_mr(3)` has it until the region is closed; `mr` is null or
+/// writable.
+unsafe fn register(
+    domain: *mut Fid,
+    segments: &[SegmentMut],
+    attr: &MrAttr,
+    flags: u64,
+    mr: *mut *mut FidMr,
+    context: *mut c_void,
+) -> Result<c_int, Failure> {
+    // SAFETY: the caller says so.
+    let domain = unsafe { object::state::<DomainState>(domain.cast())? };
+    if mr.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    if flags != 0 {
+        return Err(Misuse::Flags(flags).into());
+    }
+    // SAFETY: the caller says so. Only C code knows the memory, so nothing in Rust refers to it.
+    let region = unsafe { domain.domain.register_raw(segments, attr)? };
+    let front = FidMr {
+        fid: object::fid::<MrState>(context, &FID_OPS),
+        // Nothing needs a descriptor.
+        mem_desc: std::ptr::null_mut(),
+        key: region.key(),
+    };
+    let state = MrState { region, _domain: domain.in_use.lease() };
+    // SAFETY: not null, so writable.
+    unsafe { mr.write(object::open(front, state)) };
+    Ok(0)
+}
+
+unsafe extern "C" fn close(mr: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<MrState>(mr.cast(), |_| false)? };
+        Ok(0)
+    })
+}
+
+/// Regions belong to the domain, so an endpoint that is named changes nothing.
+unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open region.
+        unsafe { object::state::<MrState>(mr.cast())? };
+        if other.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: `other` is an open object.
+        match unsafe { (*other).fclass } {
+            FI_CLASS_EP if flags != 0 => Err(Misuse::Flags(flags).into()),
+            FI_CLASS_EP => Ok(0),
+            FI_CLASS_CNTR => Err(Errno::ENOSYS.into()),
+            _ => Err(Errno::EINVAL.into()),
+        }
+    })
+}
+
+unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open region.
+        let region = unsafe { &object::state::<MrState>(mr.cast())?.region };
+        match command {
+            // Regions are enabled from the start, and what backs them is looked up whenever they are used.
+            FI_ENABLE | FI_REFRESH => Ok(0),
+            FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
+            // SAFETY: for this command it points to a `struct fi_mr_raw_attr`.
+            FI_GET_RAW_MR => unsafe { raw_attr(region, &*arg.cast::<FiMrRawAttr>()) },
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    })
+}
+
+/// `fi_mr_raw_attr`.
+///
+/// # Safety
+///
+/// What `attr` points to is null or valid.
+unsafe fn raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_int, Failure> {
+    if attr.key_size.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: the caller says so, and how much room there is.
+    unsafe {
+        let room_bytes = attr.key_size.read();
+        attr.key_size.write(KEY_BYTES);
+        if room_bytes < KEY_BYTES || attr.raw_key.is_null() {
+            return Err(Errno::ETOOSMALL.into());
+        }
+        attr.raw_key.copy_from_nonoverlapping(region.key().to_le_bytes().as_ptr(), KEY_BYTES);
+        if !attr.base_addr.is_null() {
+            attr.base_addr.write(region.address());
+        }
+    }
+    Ok(0)
+}
+
+/// `fi_control` of a domain: `fi_mr_map_raw` and `fi_mr_unmap_key`, for which there is little to do.
+pub(crate) unsafe extern "C" fn control_domain(domain: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        unsafe { object::state::<DomainState>(domain.cast())? };
+        match command {
+            FI_MAP_RAW_MR | FI_UNMAP_KEY if arg.is_null() => Err(Errno::EINVAL.into()),
+            // SAFETY: for this command it points to a `struct fi_mr_map_raw`.
+            FI_MAP_RAW_MR => unsafe { map_raw(&*arg.cast::<FiMrMapRaw>()) },
+            FI_UNMAP_KEY => Ok(0),
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    })
+}
+
+/// # Safety
+///
+/// What `map` points to is null or valid.
+unsafe fn map_raw(map: &FiMrMapRaw) -> Result<c_int, Failure> {
+    if map.raw_key.is_null() || map.key.is_null() || map.key_size != KEY_BYTES {
+        return Err(Errno::EINVAL.into());
+    }
+    if map.flags != 0 {
+        return Err(Misuse::Flags(map.flags).into());
+    }
+    let mut raw = [0; KEY_BYTES];
+    // SAFETY: the caller says so, and the size was checked.
+    unsafe {
+        raw.as_mut_ptr().copy_from_nonoverlapping(map.raw_key, KEY_BYTES);
+        map.key.write(u64::from_le_bytes(raw));
+    }
+    Ok(0)
+}

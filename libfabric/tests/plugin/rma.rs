@@ -1,0 +1,294 @@
+//! Memory regions, and access to those of a peer.
+
+use std::ptr;
+
+use homespun_fi::abi::domain::{FiMrAttr, FidDomain, FidMr};
+use homespun_fi::abi::eq::{FiCqErrEntry, FiCqTaggedEntry};
+use homespun_fi::abi::fabric::{FiMrMapRaw, FiMrRawAttr};
+use homespun_fi::abi::rma::{FiMsgRma, FiRmaIov};
+use homespun_fi::abi::{
+    FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_REFRESH, FI_UNMAP_KEY,
+};
+use libc::{c_int, c_void, iovec};
+
+use crate::host::{API_VERSION, Node, Object, Pair, context};
+
+const RMA: u64 = 1 << 2;
+const READ: u64 = 1 << 8;
+const WRITE: u64 = 1 << 9;
+const REMOTE_READ: u64 = 1 << 12;
+const REMOTE_WRITE: u64 = 1 << 13;
+const REMOTE_CQ_DATA: u64 = 1 << 17;
+
+const EAVAIL: isize = -259;
+const EBUSY: c_int = -16;
+const EINVAL: c_int = -22;
+const ENOSYS: c_int = -38;
+const ETOOSMALL: c_int = -257;
+const EBADFLAGS: c_int = -260;
+const ENOKEY: c_int = -266;
+const EKEYREJECTED: c_int = 129;
+
+const KEY: u64 = 77;
+
+fn pair() -> Pair {
+    Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
+}
+
+/// `fi_mr_reg`, with a buffer that outlives the region.
+fn reg(domain: &Object<FidDomain>, buf: &mut [u8], key: u64, flags: u64) -> Result<Object<FidMr>, c_int> {
+    let domain = domain.as_ptr();
+    // SAFETY: the domain is open, and the buffer stays where it is until the region was closed.
+    Object::open(|mr| unsafe {
+        let reg = (*(*domain).mr).reg;
+        let access = REMOTE_READ | REMOTE_WRITE;
+        reg(domain.cast(), buf.as_ptr().cast(), buf.len(), access, 0, key, flags, mr, ptr::null_mut())
+    })
+}
+
+fn iov(part: &mut [u8]) -> iovec {
+    iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() }
+}
+
+/// An entry's fields, without the buffer, which is null.
+fn fields(entry: &FiCqTaggedEntry) -> (usize, u64, usize, u64) {
+    assert!(entry.buf.is_null() && entry.tag == 0);
+    (entry.op_context.addr(), entry.flags, entry.len, entry.data)
+}
+
+#[test]
+fn every_call_that_writes_reaches_the_region() {
+    let pair = pair();
+    let left = pair.left.ep.as_ptr();
+    let mut memory = [0u8; 60];
+    let region = reg(&pair.right.domain, &mut memory, KEY, 0).expect("a region");
+    // SAFETY: the region is open.
+    unsafe { assert_eq!(((*region.as_ptr()).key, (*region.as_ptr()).mem_desc), (KEY, ptr::null_mut())) };
+    let mut gathered = [*b"ab", *b"cd"];
+    let none: *mut c_void = ptr::null_mut();
+    let to = pair.to_right;
+    // SAFETY: the endpoint is open, and all buffers live until the completions were read.
+    unsafe {
+        let rma = &*(*left).rma;
+        let [first, second] = &mut gathered;
+        let parts = [iov(first), iov(second)];
+        let target = FiRmaIov { addr: 40, len: 4, key: KEY };
+        let msg = FiMsgRma {
+            msg_iov: parts.as_ptr(),
+            desc: none.cast(),
+            iov_count: 2,
+            addr: to,
+            rma_iov: &raw const target,
+            rma_iov_count: 1,
+            context: context(4),
+            data: 14,
+        };
+        let bytes = |text: &'static [u8]| text.as_ptr().cast();
+        assert_eq!((rma.write)(left, bytes(b"write"), 5, none, to, 0, KEY, context(1)), 0);
+        assert_eq!((rma.writev)(left, parts.as_ptr(), none.cast(), 2, to, 10, KEY, context(2)), 0);
+        assert_eq!((rma.writedata)(left, bytes(b"data"), 4, none, 12, to, 20, KEY, context(3)), 0);
+        assert_eq!((rma.inject)(left, bytes(b"inject"), 6, to, 30, KEY), 0);
+        assert_eq!((rma.writemsg)(left, &raw const msg, REMOTE_CQ_DATA), 0);
+        assert_eq!((rma.injectdata)(left, bytes(b"last"), 4, 13, to, 50, KEY), 0);
+    }
+    let [written, told] = pair.completions(4, 3);
+    let written: Vec<_> = written.iter().map(|(entry, _)| fields(entry)).collect();
+    assert_eq!(written, [1, 2, 3, 4].map(|number| (number, RMA | WRITE, 0, 0)));
+    let flags = RMA | REMOTE_WRITE | REMOTE_CQ_DATA;
+    let told: Vec<_> = told.iter().map(|(entry, _)| fields(entry)).collect();
+    assert_eq!(told, [(0, flags, 4, 12), (0, flags, 4, 14), (0, flags, 4, 13)]);
+    assert!(region.close().is_ok());
+    let expected =
+        b"write\0\0\0\0\0abcd\0\0\0\0\0\0data\0\0\0\0\0\0inject\0\0\0\0abcd\0\0\0\0\0\0last\0\0\0\0\0\0";
+    assert_eq!(&memory, expected);
+}
+
+#[test]
+fn every_call_that_reads_reaches_the_region() {
+    let pair = pair();
+    let left = pair.left.ep.as_ptr();
+    let mut halves = [*b"01234567", *b"89abcdef"];
+    let domain = pair.right.domain.as_ptr();
+    // A region of two segments, of which the second is read from its middle on.
+    let [first, second] = &mut halves;
+    let parts = [iov(first), iov(second)];
+    // SAFETY: the domain is open, and the memory stays where it is until the region was closed.
+    let region = Object::open(|mr| unsafe {
+        let regv = (*(*domain).mr).regv;
+        regv(domain.cast(), parts.as_ptr(), 2, REMOTE_READ, 0, KEY, 0, mr, ptr::null_mut())
+    });
+    let _region = region.expect("a region");
+    let mut rooms = [[0u8; 6]; 3];
+    let none: *mut c_void = ptr::null_mut();
+    let from = pair.to_right;
+    // SAFETY: the endpoint is open, and all buffers live until the completions were read.
+    unsafe {
+        let rma = &*(*left).rma;
+        let [one, two, three] = &mut rooms;
+        assert_eq!((rma.read)(left, one.as_mut_ptr().cast(), 6, none, from, 5, KEY, context(1)), 0);
+        let (start, end) = two.split_at_mut(1);
+        let parts = [iov(start), iov(end)];
+        assert_eq!((rma.readv)(left, parts.as_ptr(), none.cast(), 2, from, 0, KEY, context(2)), 0);
+        let parts = [iov(three)];
+        let target = FiRmaIov { addr: 10, len: 6, key: KEY };
+        let msg = FiMsgRma {
+            msg_iov: parts.as_ptr(),
+            desc: none.cast(),
+            iov_count: 1,
+            addr: from,
+            rma_iov: &raw const target,
+            rma_iov_count: 1,
+            context: context(3),
+            data: 0,
+        };
+        assert_eq!((rma.readmsg)(left, &raw const msg, 0), 0);
+    }
+    let [read, _] = pair.completions(3, 0);
+    let read: Vec<_> = read.iter().map(|(entry, _)| fields(entry)).collect();
+    assert_eq!(read, [1, 2, 3].map(|number| (number, RMA | READ, 0, 0)));
+    assert_eq!(rooms, [*b"56789a", *b"012345", *b"abcdef"]);
+}
+
+#[test]
+fn what_the_target_refuses_is_an_error_entry() {
+    let pair = pair();
+    let left = pair.left.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the buffer lives for ever.
+    let posted = unsafe {
+        ((*(*left).rma).write)(
+            left,
+            b"x".as_ptr().cast(),
+            1,
+            ptr::null_mut(),
+            pair.to_right,
+            0,
+            1,
+            context(5),
+        )
+    };
+    assert_eq!(posted, 0);
+    pair.until(|pair| {
+        assert!(pair.right.try_read::<FiCqTaggedEntry>().is_err());
+        pair.left.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
+    });
+    // SAFETY: all fields are integers and pointers.
+    let mut failed: FiCqErrEntry = unsafe { std::mem::zeroed() };
+    assert_eq!(pair.left.read_error(&mut failed), 1);
+    assert_eq!((failed.op_context.addr(), failed.err, failed.flags), (5, EKEYREJECTED, RMA | WRITE));
+}
+
+#[test]
+fn remote_segments_are_one_and_as_long_as_the_local_ones() {
+    let node = Node::open();
+    let own = node.insert(&node.name());
+    let ep = node.ep.as_ptr();
+    let mut room = [0; 4];
+    let parts = [iov(&mut room)];
+    let post = |targets: &[FiRmaIov]| {
+        let msg = FiMsgRma {
+            msg_iov: parts.as_ptr(),
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: own,
+            rma_iov: targets.as_ptr(),
+            rma_iov_count: targets.len(),
+            context: ptr::null_mut(),
+            data: 0,
+        };
+        // SAFETY: the endpoint is open; all are refused, so nothing is used after the call.
+        unsafe {
+            let rma = &*(*ep).rma;
+            [(rma.readmsg)(ep, &raw const msg, 0), (rma.writemsg)(ep, &raw const msg, 0)]
+        }
+    };
+    let target = |len| FiRmaIov { addr: 0, len, key: KEY };
+    for targets in [vec![], vec![target(3)], vec![target(5)], vec![target(2), target(2)]] {
+        assert_eq!(post(&targets), [EINVAL as isize; 2]);
+    }
+}
+
+#[test]
+fn regions_are_registered_as_the_manual_page_has_it() {
+    let node = Node::open();
+    let mut memory = [0u8; 8];
+    let region = reg(&node.domain, &mut memory, KEY, 0).expect("a region");
+    assert_eq!(reg(&node.domain, &mut memory, KEY, 0).err(), Some(ENOKEY));
+    assert_eq!(reg(&node.domain, &mut memory, 1, 1 << 56).err(), Some(EBADFLAGS));
+    assert_eq!(reg(&node.domain, &mut [], 1, 0).err(), Some(EINVAL));
+
+    // By all attributes. The key of an authorization is not known before 1.5, and not supported since.
+    let mut parts = [iov(&mut memory)];
+    let mut attr = FiMrAttr {
+        mr_iov: parts.as_mut_ptr(),
+        iov_count: 1,
+        access: REMOTE_READ,
+        offset: 0,
+        requested_key: 5,
+        context: context(9),
+        auth_key_size: 0,
+        auth_key: ptr::null_mut(),
+        iface: 0,
+        device: 0,
+    };
+    let domain = node.domain.as_ptr();
+    let regattr = |attr: &FiMrAttr| {
+        // SAFETY: the domain is open, and the memory stays where it is until the region was closed.
+        Object::<FidMr>::open(|mr| unsafe { ((*(*domain).mr).regattr)(domain.cast(), attr, 0, mr) })
+    };
+    let other = regattr(&attr).expect("a region");
+    // SAFETY: the region is open.
+    unsafe { assert_eq!(((*other.as_ptr()).key, (*other.fid()).context), (5, context(9))) };
+    attr.requested_key = 6;
+    assert_eq!(regattr(&FiMrAttr { offset: 1, ..clone(&attr) }).err(), Some(EINVAL));
+    assert_eq!(regattr(&FiMrAttr { access: 1, ..clone(&attr) }).err(), Some(EINVAL));
+    assert_eq!(regattr(&FiMrAttr { auth_key_size: 4, ..clone(&attr) }).err(), Some(ENOSYS));
+    assert_eq!(regattr(&FiMrAttr { iov_count: 5, ..clone(&attr) }).err(), Some(EINVAL));
+
+    // What some providers need is tolerated.
+    assert_eq!(region.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
+    assert_eq!(region.control::<c_void>(FI_REFRESH, ptr::null_mut()), 0);
+    assert_eq!((region.bind(&node.ep, 0), region.bind(&node.ep, 1)), (0, EBADFLAGS));
+    assert_eq!(region.bind(&node.cq, 0), EINVAL);
+
+    // A domain stays as long as its regions.
+    let Node { ep, cq, av, eq, domain, fabric } = node;
+    drop((ep, cq, av, eq));
+    let Err((domain, EBUSY)) = domain.close() else { panic!("the domain has regions") };
+    drop((region, other));
+    assert!(domain.close().is_ok() && fabric.close().is_ok());
+}
+
+/// A structure of the C interface is not `Clone`.
+fn clone(attr: &FiMrAttr) -> FiMrAttr {
+    FiMrAttr { ..*attr }
+}
+
+#[test]
+fn raw_keys_are_keys() {
+    let node = Node::open();
+    let mut memory = [0u8; 8];
+    let region = reg(&node.domain, &mut memory, 0x0102_0304_0506_0708, 0).expect("a region");
+    let (mut base_addr, mut raw_key, mut key_size) = (99, [0u8; 8], 7);
+    let mut attr = FiMrRawAttr {
+        flags: 0,
+        base_addr: &raw mut base_addr,
+        raw_key: raw_key.as_mut_ptr(),
+        key_size: &raw mut key_size,
+    };
+    assert_eq!(region.control(FI_GET_RAW_MR, &raw mut attr), ETOOSMALL);
+    assert_eq!(key_size, 8);
+    assert_eq!(region.control(FI_GET_RAW_MR, &raw mut attr), 0);
+    assert_eq!(base_addr, 0);
+    let mut key = 0;
+    let mut map =
+        FiMrMapRaw { flags: 0, base_addr: 0, raw_key: raw_key.as_mut_ptr(), key_size: 8, key: &raw mut key };
+    assert_eq!(node.domain.control(FI_MAP_RAW_MR, &raw mut map), 0);
+    assert_eq!(key, 0x0102_0304_0506_0708);
+    assert_eq!(node.domain.control(FI_UNMAP_KEY, &raw mut key), 0);
+    map.key_size = 9;
+    assert_eq!(node.domain.control(FI_MAP_RAW_MR, &raw mut map), EINVAL);
+    for command in [FI_MAP_RAW_MR, FI_UNMAP_KEY] {
+        assert_eq!(node.domain.control::<c_void>(command, ptr::null_mut()), EINVAL);
+    }
+    assert_eq!(region.control::<c_void>(FI_GET_RAW_MR, ptr::null_mut()), EINVAL);
+}

@@ -1,0 +1,491 @@
+//! Access to the memory of peers: `fi_rma(3)`, `fi_mr(3)`.
+
+use homespun::endpoint::{ReadMsg, SendMsg, WriteMsg};
+use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
+use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
+use homespun::{Again, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
+
+use crate::suite::payload::{payload, pieces, received, room};
+use crate::suite::{Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const KEY: u64 = 0xfeed_f00d;
+const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+/// Lengths of accesses that travel in every way that there is.
+const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
+
+fn memory(len_bytes: usize, is_raw: bool) -> Memory {
+    Memory { len_bytes, is_raw, access: EVERYTHING, key: KEY }
+}
+
+fn writing(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+    RmaCall::new(RmaBy::Write, payload(context, len_bytes), party.peer(), region, context)
+}
+
+fn reading(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+    RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context)
+}
+
+/// Writes, and waits for it.
+#[track_caller]
+fn write(party: &Party, call: RmaCall) {
+    let context = call.context;
+    party.endpoint.rma(call).unwrap();
+    let completion = party.completion();
+    let flags = CompletionFlags::RMA | CompletionFlags::WRITE;
+    assert_eq!((completion.context, completion.flags), (context, flags));
+}
+
+/// Reads, and waits for it.
+#[track_caller]
+fn read(party: &Party, call: RmaCall) -> Vec<u8> {
+    let context = call.context;
+    party.endpoint.rma(call).unwrap();
+    let completion = party.completion();
+    let flags = CompletionFlags::RMA | CompletionFlags::READ;
+    assert_eq!((completion.context, completion.flags), (context, flags));
+    received(&completion.buffer)
+}
+
+pub(crate) fn every_way_to_write_reaches_the_region(net: &Net) {
+    let (alice, bob) = net.pair();
+    for is_raw in [false, true] {
+        let region = bob.register(memory(300, is_raw)).unwrap();
+        let ways = [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::InjectWrite];
+        for (context, by) in (1..).zip(ways) {
+            region.put(0, &room(300));
+            let bytes = payload(context, 200);
+            let call = RmaCall {
+                address: region.at(50),
+                buffers: pieces(&bytes, if by == RmaBy::Write { 1 } else { 3 }),
+                ..RmaCall::new(by, bytes.clone(), alice.peer(), &region, context)
+            };
+            if by == RmaBy::InjectWrite {
+                alice.endpoint.rma(call).unwrap();
+                // A fenced send comes after it, and nothing is heard of the write itself.
+                let send =
+                    SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
+                alice.send_and_wait(send);
+                bob.endpoint.recv(room(0), ANY, 0).unwrap();
+                bob.completion();
+            } else {
+                write(&alice, call);
+            }
+            let expected = [&room(50)[..], &bytes, &room(50)].concat();
+            assert!(region.content() == expected, "{by:?}, raw: {is_raw}");
+        }
+    }
+}
+
+pub(crate) fn every_way_to_read_reaches_the_region(net: &Net) {
+    let (alice, bob) = net.pair();
+    for is_raw in [false, true] {
+        let region = bob.register(memory(300, is_raw)).unwrap();
+        region.put(0, &payload(7, 300));
+        for (context, by) in (1..).zip([RmaBy::Read, RmaBy::Readv, RmaBy::Readmsg]) {
+            let call = RmaCall {
+                address: region.at(50),
+                buffers: pieces(&payload(0, 200), if by == RmaBy::Read { 1 } else { 3 }),
+                ..RmaCall::new(by, payload(0, 200), alice.peer(), &region, context)
+            };
+            assert!(read(&alice, call) == payload(7, 300)[50..250], "{by:?}, raw: {is_raw}");
+        }
+    }
+}
+
+pub(crate) fn accesses_of_every_size_are_whole(net: &Net) {
+    let (alice, bob) = net.pair();
+    for is_raw in [false, true] {
+        for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+            let region = bob.register(memory(len_bytes + 20, is_raw)).unwrap();
+            let at = |call: RmaCall| RmaCall { address: region.at(9), ..call };
+            write(&alice, at(writing(&alice, &region, context, len_bytes)));
+            let expected = [&room(9)[..], &payload(context, len_bytes), &room(11)].concat();
+            assert!(region.content() == expected, "{len_bytes} bytes, raw: {is_raw}");
+            let bytes = read(&alice, at(reading(&alice, &region, context, len_bytes)));
+            assert!(bytes == payload(context, len_bytes), "{len_bytes} bytes, raw: {is_raw}");
+        }
+    }
+}
+
+pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
+    let (alice, bob) = net.pair();
+    for is_raw in [false, true] {
+        let region = bob.register(memory(100, is_raw)).unwrap();
+        let unreadable =
+            bob.register(Memory { access: MrAccess::REMOTE_WRITE, key: 2, ..memory(100, is_raw) }).unwrap();
+        let unwritable =
+            bob.register(Memory { access: MrAccess::REMOTE_READ, key: 3, ..memory(100, is_raw) }).unwrap();
+        for len_bytes in [8, 50, 20_000] {
+            let write = writing(&alice, &region, 1, len_bytes);
+            let read = reading(&alice, &region, 1, len_bytes);
+            let mut cases = vec![
+                (RmaCall { key: KEY + 1, ..write.clone() }, Refusal::Key, Errno::EKEYREJECTED),
+                (RmaCall { key: KEY + 1, ..read.clone() }, Refusal::Key, Errno::EKEYREJECTED),
+                (RmaCall { key: unwritable.key(), ..write.clone() }, Refusal::Access, Errno::EACCES),
+                (RmaCall { key: unreadable.key(), ..read.clone() }, Refusal::Access, Errno::EACCES),
+            ];
+            for address in [region.at(0).wrapping_sub(1), region.at(100 - 7), region.at(101), u64::MAX] {
+                cases.push((RmaCall { address, ..write.clone() }, Refusal::Range, Errno::EINVAL));
+                cases.push((RmaCall { address, ..read.clone() }, Refusal::Range, Errno::EINVAL));
+            }
+            for (call, refusal, errno) in cases {
+                alice.endpoint.rma(call.clone()).unwrap();
+                let failed = alice.failure();
+                assert_eq!(failed.error, OperationError::Refused(refusal), "{call:?}");
+                assert_eq!((failed.errno(), failed.completion.context), (errno, 1));
+            }
+        }
+        for region in [region, unreadable, unwritable] {
+            assert!(region.content() == room(100));
+        }
+    }
+    alice.exchange(&bob);
+}
+
+pub(crate) fn an_endpoint_is_a_target_of_what_it_was_opened_for(net: &Net) {
+    let messages = Caps::MSG | Caps::SEND | Caps::RECV;
+    let caps = messages | Caps::RMA | Caps::REMOTE_READ;
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { caps, ..Setup::default() });
+    let region = bob.register(memory(100, false)).unwrap();
+    alice.endpoint.rma(writing(&alice, &region, 1, 10)).unwrap();
+    assert_eq!(alice.failure().errno(), Errno::EACCES);
+    assert!(read(&alice, reading(&alice, &region, 2, 10)) == room(10));
+    let own = writing(&bob, &region, 3, 10);
+    assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability("WRITE")))));
+    let own = reading(&bob, &region, 3, 10);
+    assert!(matches!(bob.endpoint.rma(own), Err(Error::Misuse(Misuse::NoCapability("READ")))));
+}
+
+pub(crate) fn remote_data_completes_at_the_target(net: &Net) {
+    let caps = Caps::MSG | Caps::RMA | Caps::SOURCE;
+    let target = Setup { caps, separate_queues: true, ..Setup::default() };
+    let (alice, bob) = net.pair_of(Setup::default(), target);
+    let region = bob.register(memory(100_000, true)).unwrap();
+    let queue = bob.receive_cq.clone().expect("it has two");
+    let ways = [RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite];
+    for (data, by) in (70..).zip(ways) {
+        for len_bytes in [0, 10, 100_000] {
+            if by == RmaBy::InjectWrite && len_bytes > INJECT_MAX_BYTES {
+                continue;
+            }
+            let call = RmaCall { by, data: Some(data), ..writing(&alice, &region, data, len_bytes) };
+            alice.endpoint.rma(call).unwrap();
+            let (completion, source) = bob.next_of(&queue).unwrap();
+            let flags =
+                CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
+            assert_eq!((completion.flags, completion.data), (flags, data));
+            assert_eq!((completion.context, completion.len_bytes, source), (0, len_bytes, bob.peer()));
+            assert!(region.content()[..len_bytes] == payload(data, len_bytes));
+            if by != RmaBy::InjectWrite {
+                assert_eq!(alice.completion().context, data);
+            }
+        }
+    }
+    // What is refused tells the target nothing.
+    let call = RmaCall { key: 1, data: Some(9), ..writing(&alice, &region, 9, 10) };
+    alice.endpoint.rma(call).unwrap();
+    assert_eq!(alice.failure().completion.context, 9);
+    bob.silence();
+}
+
+pub(crate) fn remote_data_waits_for_room_at_the_target(net: &Net) {
+    const COUNT: u64 = 500;
+    let target = Setup { cq_depth_entries: 4, ..Setup::default() };
+    let (alice, bob) = net.pair_of(Setup::default(), target);
+    let region = bob.register(memory(8, false)).unwrap();
+    for data in 0..COUNT {
+        let call = RmaCall { data: Some(data), ..writing(&alice, &region, data, 8) };
+        alice.endpoint.rma(call).unwrap();
+    }
+    for _ in 0..100 {
+        alice.progress_all();
+    }
+    let told: Vec<u64> = (0..COUNT).map(|_| bob.completion().data).collect();
+    assert_eq!(told, (0..COUNT).collect::<Vec<_>>(), "each is told, and in this order");
+    for _ in 0..COUNT {
+        alice.completion();
+    }
+    assert!(region.content() == payload(COUNT - 1, 8));
+}
+
+pub(crate) fn an_access_waits_for_its_target(net: &Net) {
+    for (context, len_bytes) in (1..).zip([8, 100_000]) {
+        let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
+        let region = bob.register(memory(len_bytes, true)).unwrap();
+        alice.endpoint.rma(writing(&alice, &region, context, len_bytes)).unwrap();
+        alice.endpoint.rma(reading(&alice, &region, context, len_bytes)).unwrap();
+        alice.silence();
+        net.wake(&bob);
+        let _both = [alice.completion(), alice.completion()];
+        assert!(region.content() == payload(context, len_bytes));
+    }
+}
+
+pub(crate) fn more_accesses_are_posted_than_a_target_takes_at_once(net: &Net) {
+    const COUNT: usize = RMA_LINK_MAX_OPS;
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(8 * COUNT, false)).unwrap();
+    let mut left = 2 * COUNT;
+    for number in 0..COUNT {
+        let at = |call: RmaCall| RmaCall { address: region.at(8 * number), ..call };
+        let context = number as u64;
+        alice.endpoint.rma(at(writing(&alice, &region, context, 8))).unwrap();
+        alice.endpoint.rma(at(reading(&alice, &region, context, 8))).unwrap();
+        while let Some(ended) = alice.poll() {
+            ended.unwrap();
+            left -= 1;
+        }
+    }
+    (0..left).for_each(|_| _ = alice.completion());
+    let expected: Vec<u8> = (0..COUNT).flat_map(|number| payload(number as u64, 8)).collect();
+    assert!(region.content() == expected);
+}
+
+pub(crate) fn accesses_and_messages_go_both_ways_at_once(net: &Net) {
+    const COUNT: u64 = 60;
+    const SLOT_BYTES: usize = 40_000;
+    let (alice, bob) = net.pair();
+    let parties = [&alice, &bob];
+    let region_of = |party: &Party| party.register(memory(COUNT as usize * SLOT_BYTES, true)).unwrap();
+    // In a process of their own they have a domain of their own; here they share one, and its keys.
+    let regions = [
+        region_of(&alice),
+        bob.register(Memory { key: KEY + 1, ..memory(COUNT as usize * SLOT_BYTES, false) }).unwrap(),
+    ];
+    for number in 0..COUNT {
+        let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
+        for (party, region) in [(&alice, &regions[1]), (&bob, &regions[0])] {
+            let address = region.at(number as usize * SLOT_BYTES);
+            party.endpoint.rma(RmaCall { address, ..writing(party, region, number, len_bytes) }).unwrap();
+            party.endpoint.recv(room(len_bytes), ANY, number).unwrap();
+            party.endpoint.send(payload(number, len_bytes), party.peer(), number).unwrap();
+        }
+    }
+    for party in parties {
+        for _ in 0..3 * COUNT {
+            let completion = party.completion();
+            if completion.flags.contains(CompletionFlags::RECV) {
+                let bytes = received(&completion.buffer);
+                assert!(bytes == payload(completion.context, bytes.len()));
+            }
+        }
+    }
+    for region in &regions {
+        for (number, slot) in (0..).zip(region.content().chunks(SLOT_BYTES)) {
+            let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
+            assert!(slot[..len_bytes] == payload(number, len_bytes), "slot {number}");
+            assert!(slot[len_bytes..] == room(SLOT_BYTES - len_bytes), "behind slot {number}");
+        }
+    }
+}
+
+pub(crate) fn an_endpoint_accesses_its_own_memory(net: &Net) {
+    let alice = net.party();
+    let own = alice.meet(&alice);
+    let region = alice.register(memory(100_000, true)).unwrap();
+    for (context, len_bytes) in (1..).zip([10, 100_000]) {
+        write(&alice, RmaCall { peer: own, ..writing(&alice, &region, context, len_bytes) });
+        let call = RmaCall { peer: own, ..reading(&alice, &region, context, len_bytes) };
+        assert!(read(&alice, call) == payload(context, len_bytes));
+    }
+}
+
+pub(crate) fn a_fence_waits_for_accesses(net: &Net) {
+    const LEN_BYTES: usize = 200_000;
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(LEN_BYTES, true)).unwrap();
+    for context in 1..4 {
+        let flags = OpFlags::FENCE;
+        alice.endpoint.rma(writing(&alice, &region, context, LEN_BYTES)).unwrap();
+        // Behind a fence a read finds what was written before it, and a message says so to whoever receives it.
+        let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..reading(&alice, &region, 50, LEN_BYTES) };
+        alice.endpoint.rma(fenced).unwrap();
+        let send = SendMsg { to: alice.peer(), context: 60, flags, ..SendMsg::default() };
+        alice.endpoint.sendmsg(send).unwrap();
+        bob.endpoint.recv(room(0), ANY, 7).unwrap();
+        assert_eq!(bob.completion().context, 7);
+        assert!(region.content() == payload(context, LEN_BYTES));
+        assert_eq!(alice.completion().context, context);
+        let completion = alice.completion();
+        assert_eq!(completion.context, 50);
+        assert!(received(&completion.buffer) == payload(context, LEN_BYTES));
+        assert_eq!(alice.completion().context, 60);
+    }
+}
+
+pub(crate) fn success_may_be_silent_and_failure_never_is(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let region = bob.register(memory(10, false)).unwrap();
+    alice.endpoint.rma(writing(&alice, &region, 1, 10)).unwrap();
+    alice.endpoint.rma(reading(&alice, &region, 2, 10)).unwrap();
+    let flags = OpFlags::COMPLETION;
+    for (context, by) in [(3, RmaBy::Writemsg), (4, RmaBy::Readmsg)] {
+        let call = RmaCall::new(by, payload(3, 10), alice.peer(), &region, context);
+        alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
+        assert_eq!(alice.completion().context, context);
+    }
+    for by in [RmaBy::Write, RmaBy::InjectWrite] {
+        let call = RmaCall { by, key: 1, ..writing(&alice, &region, 5, 10) };
+        alice.endpoint.rma(call).unwrap();
+        // What is injected has no context.
+        let context = if by == RmaBy::Write { 5 } else { 0 };
+        assert_eq!(alice.failure().completion.context, context);
+    }
+    alice.silence();
+}
+
+pub(crate) fn nothing_touches_the_memory_of_a_closed_region(net: &Net) {
+    const LEN_BYTES: usize = (1 << 20) + 9;
+    for rounds in 0..4 {
+        let (alice, bob) = net.pair();
+        let region = bob.register(memory(LEN_BYTES, true)).unwrap();
+        let calls = [writing(&alice, &region, 1, LEN_BYTES), reading(&alice, &region, 2, LEN_BYTES)];
+        let count = 4;
+        for call in calls.iter().cycle().take(count) {
+            alice.endpoint.rma(call.clone()).unwrap();
+        }
+        for _ in 0..rounds {
+            alice.progress_all();
+        }
+        let (before, closed) = region.close_raw();
+        for _ in 0..count {
+            // Whichever had ended by then has succeeded.
+            if let Err(failed) = alice.next() {
+                assert_eq!(failed.error, OperationError::Refused(Refusal::Key));
+            }
+        }
+        alice.endpoint.rma(calls[0].clone()).unwrap();
+        assert_eq!(alice.failure().errno(), Errno::EKEYREJECTED);
+        assert!(closed.content() == before);
+        alice.exchange(&bob);
+    }
+}
+
+pub(crate) fn a_key_belongs_to_one_region_at_a_time(net: &Net) {
+    let (alice, bob) = net.pair();
+    let first = bob.register(memory(10, true)).unwrap();
+    let Err(Error::Misuse(misuse)) = bob.register(memory(20, false)) else { panic!("the key is taken") };
+    assert_eq!((misuse.errno(), misuse), (Errno::ENOKEY, Misuse::KeyInUse(KEY)));
+    first.close_raw();
+    let second = bob.register(memory(20, false)).unwrap();
+    write(&alice, writing(&alice, &second, 1, 20));
+    assert!(second.content() == payload(1, 20));
+}
+
+pub(crate) fn accesses_end_with_their_target(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(100_000, true)).unwrap();
+    write(&alice, writing(&alice, &region, 1, 10));
+    let calls = [writing(&alice, &region, 2, 100_000), reading(&alice, &region, 3, 100_000)];
+    drop(region);
+    drop(bob);
+    for call in calls {
+        let context = call.context;
+        match alice.endpoint.rma(call) {
+            Ok(()) => assert_eq!(alice.failure().completion.context, context),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    alice.silence();
+}
+
+pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
+    let (alice, bob) = net
+        .pair_of(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup { asleep: true, ..Setup::default() });
+    let region = bob.register(memory(10, false)).unwrap();
+    let errno = |call: RmaCall| alice.endpoint.rma(call).unwrap_err().errno();
+    let message = |by, flags| RmaCall { flags, ..RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1) };
+    assert_eq!(errno(message(RmaBy::Writemsg, OpFlags::COMMIT_COMPLETE)), Errno::EBADFLAGS);
+    assert_eq!(errno(message(RmaBy::Writemsg, OpFlags::PEEK)), Errno::EBADFLAGS);
+    assert_eq!(errno(message(RmaBy::Readmsg, OpFlags::INJECT)), Errno::EBADFLAGS);
+    assert_eq!(errno(message(RmaBy::Readmsg, OpFlags::REMOTE_CQ_DATA)), Errno::EBADFLAGS);
+    let long = payload(1, INJECT_MAX_BYTES + 1);
+    assert_eq!(
+        errno(RmaCall { buffers: vec![long], ..message(RmaBy::InjectWrite, OpFlags::empty()) }),
+        Errno::EMSGSIZE
+    );
+    let many = vec![payload(1, 1); 5];
+    assert_eq!(
+        errno(RmaCall { buffers: many.clone(), ..message(RmaBy::Writev, OpFlags::empty()) }),
+        Errno::EINVAL
+    );
+    assert_eq!(errno(RmaCall { buffers: many, ..message(RmaBy::Readv, OpFlags::empty()) }), Errno::EINVAL);
+    assert_eq!(errno(RmaCall { peer: FabricAddress(77), ..writing(&alice, &region, 1, 8) }), Errno::EINVAL);
+    alice.endpoint.rma(writing(&alice, &region, 1, 8)).unwrap();
+    alice.endpoint.rma(reading(&alice, &region, 2, 8)).unwrap();
+    let full = alice.endpoint.rma(writing(&alice, &region, 3, 8));
+    assert_eq!(full, Err(Error::Again(Again::QueueFull)));
+    net.wake(&bob);
+    let mut contexts = [alice.completion().context, alice.completion().context];
+    contexts.sort_unstable();
+    assert_eq!(contexts, [1, 2]);
+    alice.silence();
+}
+
+pub(crate) fn an_endpoint_without_the_capability_has_no_access(net: &Net) {
+    let caps = Caps::MSG;
+    let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
+    let region = bob.register(memory(10, false)).unwrap();
+    for call in [writing(&alice, &region, 1, 8), reading(&alice, &region, 1, 8)] {
+        assert_eq!(alice.endpoint.rma(call), Err(Misuse::NoCapability("RMA").into()));
+    }
+    alice.exchange(&bob);
+}
+
+pub(crate) fn what_is_refused_is_handed_back(net: &Net) {
+    let caps = Caps::MSG;
+    let alice = net.open(Setup { caps, ..Setup::default() });
+    let endpoint = alice.endpoint.as_here();
+    let (bytes, pieces) = (payload(1, 8), pieces(&payload(2, 8), 2));
+    let rejected = endpoint.write(bytes.clone(), ANY, 0, KEY, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.buffer), (Errno::EOPNOTSUPP, bytes));
+    let write = WriteMsg { buffers: pieces.clone(), data: Some(3), context: 4, ..WriteMsg::default() };
+    let rejected = endpoint.writemsg(write).unwrap_err();
+    assert_eq!(
+        (rejected.buffer.buffers, rejected.buffer.data, rejected.buffer.context),
+        (pieces, Some(3), 4)
+    );
+    let rejected = endpoint.readv(vec![room(3), room(4)], ANY, 0, KEY, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.buffer), (Errno::EOPNOTSUPP, vec![room(3), room(4)]));
+    let read = ReadMsg { buffers: vec![room(5)], context: 6, ..ReadMsg::default() };
+    let rejected = endpoint.readmsg(read).unwrap_err();
+    assert_eq!((rejected.buffer.buffers, rejected.buffer.context), (vec![room(5)], 6));
+}
+
+pub(crate) fn what_cannot_be_registered_is_refused(net: &Net) {
+    let domain = net.domain();
+    let attr = MrAttr { access: EVERYTHING, requested_key: 1, offset: 0 };
+    let refused =
+        |len_bytes, attr: MrAttr| domain.register(len_bytes, &attr).map(|_| ()).unwrap_err().errno();
+    assert_eq!(refused(0, attr), Errno::EINVAL);
+    assert_eq!(refused(usize::MAX, attr), Errno::EINVAL);
+    assert_eq!(refused(8, MrAttr { offset: 1, ..attr }), Errno::EINVAL);
+    assert_eq!(refused(8, MrAttr { access: MrAccess::from_bits_retain(1), ..attr }), Errno::EINVAL);
+    let region = domain.register(8, &attr).unwrap();
+    assert_eq!((region.key(), region.address(), region.len_bytes(), region.access()), (1, 0, 8, EVERYTHING));
+    assert!(region.read_at(1, &mut [0; 8]).is_err() && region.write_at(9, &[]).is_err());
+    assert_eq!(refused(8, attr), Errno::ENOKEY);
+}
+
+pub(crate) fn a_domain_may_pick_keys_and_count_from_addresses(net: &Net) {
+    use homespun::info::MrMode;
+
+    for (mode, picks, counts) in [
+        (MrMode::empty(), false, false),
+        (MrMode::BASIC, true, true),
+        (MrMode::PROV_KEY, true, false),
+        (MrMode::VIRT_ADDR, false, true),
+    ] {
+        let mut info = net.info().clone();
+        info.domain.mr_mode = mode;
+        let domain = net.fabric.domain(&info).unwrap();
+        let attr = MrAttr { access: EVERYTHING, requested_key: 5, offset: 0 };
+        let owned = domain.register(8, &attr).unwrap();
+        let raw = crate::suite::raw::RawMemory::register(&domain, 8, &MrAttr { requested_key: 6, ..attr });
+        let (raw, memory) = raw.unwrap();
+        assert_eq!([owned.key() != 5, raw.key() != 6], [picks; 2], "{mode:?}");
+        assert_eq!((owned.address(), raw.address()), (0, if counts { memory.address() } else { 0 }));
+    }
+}

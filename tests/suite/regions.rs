@@ -1,0 +1,253 @@
+//! The memory regions of a party, and access to those of others, wherever the party lives.
+
+use std::sync::Arc;
+use std::thread;
+
+use homespun::endpoint::{ReadMsg, WriteMsg};
+use homespun::flags::{MrAccess, OpFlags};
+use homespun::{Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr};
+use serde::{Deserialize, Serialize};
+
+use super::call::{Answer, Call};
+use super::form;
+use super::payload::room;
+use super::raw::{RawMemory, write_raw};
+use super::worker::Worker;
+
+/// What is to be registered.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    pub(crate) len_bytes: usize,
+    /// Whether it is the party's own memory, in two segments, or the region's.
+    pub(crate) is_raw: bool,
+    #[serde(with = "form::bits")]
+    pub(crate) access: MrAccess,
+    pub(crate) key: u64,
+}
+
+/// A region of a party.
+pub(crate) enum Region {
+    /// `None` when it was closed.
+    Here(Option<Registered>),
+    There {
+        worker: Arc<Worker>,
+        number: usize,
+        key: u64,
+        address: u64,
+    },
+}
+
+/// A region of this process, and its memory if it has none of its own.
+pub(crate) struct Registered {
+    region: MemoryRegion,
+    raw: Option<RawMemory>,
+}
+
+impl Registered {
+    pub(super) fn new(domain: &Domain, memory: Memory) -> Result<Registered, Error> {
+        let Memory { len_bytes, is_raw, access, key } = memory;
+        let attr = MrAttr { access, requested_key: key, ..MrAttr::default() };
+        if is_raw {
+            let (region, raw) = RawMemory::register(domain, len_bytes, &attr)?;
+            return Ok(Registered { region, raw: Some(raw) });
+        }
+        let region = domain.register(len_bytes, &attr)?;
+        region.write_at(0, &room(len_bytes))?;
+        Ok(Registered { region, raw: None })
+    }
+
+    pub(super) fn named(&self) -> (u64, u64) {
+        (self.region.key(), self.region.address())
+    }
+
+    pub(super) fn content(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.region.len_bytes()];
+        self.region.read_at(0, &mut bytes).expect("all of it");
+        bytes
+    }
+
+    pub(super) fn put(&self, offset_bytes: usize, bytes: &[u8]) {
+        self.region.write_at(offset_bytes, bytes).expect("it is long enough");
+    }
+
+    /// Closes it. What raw memory holds then, and for ever, is returned.
+    pub(super) fn close(self) -> Option<RawMemory> {
+        let Registered { region, raw } = self;
+        drop(region);
+        raw
+    }
+}
+
+impl Region {
+    pub(crate) fn key(&self) -> u64 {
+        match self {
+            Region::Here(registered) => open(registered).named().0,
+            Region::There { key, .. } => *key,
+        }
+    }
+
+    /// Where a place in it is, as peers name it.
+    pub(crate) fn at(&self, offset_bytes: usize) -> u64 {
+        let address = match self {
+            Region::Here(registered) => open(registered).named().1,
+            Region::There { address, .. } => *address,
+        };
+        address + offset_bytes as u64
+    }
+
+    /// All of it.
+    pub(crate) fn content(&self) -> Vec<u8> {
+        match self {
+            Region::Here(registered) => open(registered).content(),
+            Region::There { worker, number, .. } => match worker.ask(&Call::RegionContent(*number)) {
+                Answer::Bytes(bytes) => bytes,
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    pub(crate) fn put(&self, offset_bytes: usize, bytes: &[u8]) {
+        match self {
+            Region::Here(registered) => open(registered).put(offset_bytes, bytes),
+            Region::There { worker, number, .. } => {
+                let put = Call::RegionPut(*number, offset_bytes, bytes.to_vec());
+                worker.ask_done(&put).expect("nobody is refused");
+            }
+        }
+    }
+
+    /// Closes a raw region. Returns what its memory holds at that moment, and what can look at it later.
+    pub(crate) fn close_raw(mut self) -> (Vec<u8>, Closed) {
+        let closed = match &mut self {
+            Region::Here(registered) => {
+                let registered = registered.take().expect("it is open");
+                Closed::Here(registered.close().expect("a raw region"))
+            }
+            Region::There { worker, number, .. } => {
+                worker.ask_done(&Call::RegionClose(*number)).expect("nobody is refused");
+                Closed::There { worker: worker.clone(), number: *number }
+            }
+        };
+        (closed.content(), closed)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Region::There { worker, number, .. } = self
+            && !thread::panicking()
+        {
+            worker.ask_if_alive(&Call::RegionClose(*number));
+        }
+    }
+}
+
+fn open(registered: &Option<Registered>) -> &Registered {
+    registered.as_ref().expect("it is open")
+}
+
+/// The memory of a region that was closed.
+pub(crate) enum Closed {
+    Here(RawMemory),
+    There { worker: Arc<Worker>, number: usize },
+}
+
+impl Closed {
+    pub(crate) fn content(&self) -> Vec<u8> {
+        match self {
+            Closed::Here(raw) => raw.content(),
+            Closed::There { worker, number } => match worker.ask(&Call::ClosedContent(*number)) {
+                Answer::Bytes(bytes) => bytes,
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+}
+
+/// The call that accesses a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum RmaBy {
+    /// `fi_write`, `fi_writedata`.
+    Write,
+    /// `fi_writev`.
+    Writev,
+    /// `fi_writemsg`.
+    Writemsg,
+    /// The same from raw memory.
+    WriteRaw,
+    /// `fi_inject_write`, `fi_inject_writedata`.
+    InjectWrite,
+    /// `fi_read`.
+    Read,
+    /// `fi_readv`.
+    Readv,
+    /// `fi_readmsg`.
+    Readmsg,
+}
+
+/// An access to a region.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct RmaCall {
+    pub(crate) by: RmaBy,
+    /// What is written; of a read the lengths count.
+    pub(crate) buffers: Vec<Bytes>,
+    #[serde(with = "form::fabric_address")]
+    pub(crate) peer: FabricAddress,
+    pub(crate) address: u64,
+    pub(crate) key: u64,
+    pub(crate) data: Option<u64>,
+    pub(crate) context: u64,
+    #[serde(with = "form::bits")]
+    pub(crate) flags: OpFlags,
+}
+
+impl RmaCall {
+    /// A write or read, at the beginning of a region.
+    pub(crate) fn new(
+        by: RmaBy,
+        bytes: Bytes,
+        peer: FabricAddress,
+        region: &Region,
+        context: u64,
+    ) -> RmaCall {
+        RmaCall {
+            by,
+            buffers: vec![bytes],
+            peer,
+            address: region.at(0),
+            key: region.key(),
+            data: None,
+            context,
+            flags: OpFlags::empty(),
+        }
+    }
+
+    pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
+        let RmaCall { by, buffers, peer, address, key, data, context, flags } = self;
+        let mut rooms = buffers.iter().map(|buffer| room(buffer.len()));
+        match (by, data) {
+            (RmaBy::Write, None) => endpoint.write(buffers.concat().into(), peer, address, key, context)?,
+            (RmaBy::Write, Some(data)) => {
+                endpoint.writedata(buffers.concat().into(), data, peer, address, key, context)?;
+            }
+            (RmaBy::Writev, _) => endpoint.writev(buffers, peer, address, key, context)?,
+            (RmaBy::Writemsg, _) => {
+                endpoint.writemsg(WriteMsg { buffers, to: peer, address, key, data, context, flags })?;
+            }
+            (RmaBy::WriteRaw, _) => {
+                write_raw(endpoint, &buffers, peer, (address, key), data, context, flags)?;
+            }
+            (RmaBy::InjectWrite, _) => endpoint.inject_write(&buffers.concat(), peer, address, key, data)?,
+            (RmaBy::Read, _) => {
+                let buffer = rooms.next().expect("a single read has a single buffer");
+                endpoint.read(buffer, peer, address, key, context)?;
+            }
+            (RmaBy::Readv, _) => endpoint.readv(rooms.collect(), peer, address, key, context)?,
+            (RmaBy::Readmsg, _) => {
+                let buffers = rooms.collect();
+                endpoint.readmsg(ReadMsg { buffers, from: peer, address, key, context, flags })?;
+            }
+        }
+        Ok(())
+    }
+}
