@@ -87,9 +87,8 @@ enum DestinationMemory {
 /// /// What was received, in one piece.
 /// fn message(buffer: Buffer) -> Option<BytesMut> {
 ///     match buffer {
-///         Buffer::Received(message) => Some(message),
 ///         Buffer::ReceivedVector(pieces) => Some(pieces.into_iter().flatten().collect()),
-///         Buffer::Sent(_) | Buffer::SentVector(_) | Buffer::None => None,
+///         other => other.into_received(),
 ///     }
 /// }
 /// let pieces = vec![BytesMut::from("hel"), BytesMut::from("lo")];
