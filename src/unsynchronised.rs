@@ -63,7 +63,8 @@ impl Fabric {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Barrier, mpsc};
     use std::thread;
     use std::time::Duration;
 
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
     use crate::endpoint::{RecvMsgRaw, SendMsgRaw};
     use crate::lock::counting;
-    use crate::{AddressVector, AvAttr, CompletionQueue, CqAttr, Endpoint, FabricAddress};
+    use crate::{AddressVector, AvAttr, CompletionQueue, CqAttr, Endpoint, FabricAddress, WaitObject};
 
     /// How long the messages may take: whoever waits for a lock would wait for ever.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -182,6 +183,44 @@ mod tests {
                 Err(mpsc::RecvTimeoutError::Timeout) => panic!("{domain}: somebody waits for a lock"),
             }
         }
+    }
+
+    /// Reading a queue is what one thread does; enabling an endpoint may be done by another all the same.
+    #[test]
+    fn endpoints_are_enabled_while_their_queue_is_read() {
+        let fabric = Fabric::new();
+        let mut hints = Info::default();
+        (hints.domain.name, hints.domain.threading) = (Some("shm".into()), Some(Threading::Domain));
+        let info =
+            &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints)).expect("a domain")[0];
+        // SAFETY: one thread reads the queue, and the other only binds and enables until that has ended.
+        let domain = unsafe { fabric.domain_unsynchronised(info) }.expect("a domain");
+        let polled = domain.open_cq(&CqAttr::default()).expect("a queue");
+        let slept_on = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };
+        let slept_on = domain.open_cq(&slept_on).expect("a queue with descriptors");
+        let av = domain.open_av(&AvAttr::default()).expect("an address vector");
+        let (done, both) = (AtomicBool::new(false), Barrier::new(2));
+        let endpoints: Vec<Endpoint> = thread::scope(|scope| {
+            scope.spawn(|| {
+                both.wait();
+                while !done.load(Ordering::Relaxed) {
+                    assert!(polled.read().is_err());
+                }
+            });
+            both.wait();
+            let enabled = (0..200).map(|_| {
+                let endpoint = domain.endpoint(info).expect("an endpoint");
+                endpoint.bind_cq(&polled, BindFlags::TRANSMIT).expect("it has none");
+                endpoint.bind_cq(&slept_on, BindFlags::RECV).expect("it has none");
+                endpoint.bind_av(&av).expect("it has none");
+                endpoint.enable().expect("all is there");
+                endpoint
+            });
+            let enabled = enabled.collect();
+            done.store(true, Ordering::Relaxed);
+            enabled
+        });
+        drop(endpoints);
     }
 
     #[test]

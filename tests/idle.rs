@@ -128,6 +128,21 @@ fn whoever_waits_for_more_than_there_is_uses_no_processor_time() {
     }
 }
 
+#[test]
+fn whoever_waits_for_none_waits_for_one_and_uses_no_processor_time() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let net = Net::new(&Transport::Shm4, Turns::Alternate);
+    let (alice, bob) = sleepers(&net, WaitObject::Unspec);
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| bob.cq_here().sread_each(8, 0, None, |_, _| {}));
+        assert_idle("a threshold of 0", used());
+        send(&alice, 7, 8);
+        assert_eq!(next(alice.cq_here()).unwrap().0.context, 7);
+        assert_eq!(waits.join().expect("no panic"), Ok(1));
+    });
+}
+
 /// Much is under way and goes no further: a peer that does nothing, with a full link, and a receiver that waits for what
 /// its peer does not send.
 #[test]

@@ -336,6 +336,7 @@ fn nothing_overtakes_what_was_set_aside() {
     arrive(&mut engine, &mut sink, b"fourth");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((engine.reports.held_receives(), engine.peeks.len()), (1, 1));
+    assert!(!engine.wants_pass(), "a pass would move nothing on before there is room");
     let from_another = Criteria { source: Some(engine.peer(address(9))), ..Criteria::any() };
     engine.post_receive(ReceiveRequest { criteria: from_another, ..receive(8, 5) }, &mut sink).unwrap();
 
