@@ -83,10 +83,19 @@ fn assert_idle(what: &str, used: Duration) {
 
 #[test]
 fn whoever_waits_uses_no_processor_time() {
+    wait_over(&TRANSPORTS, || Turns::Alternate);
+}
+
+#[test]
+fn whoever_waits_uses_no_processor_time_where_a_thread_makes_progress() {
+    wait_over(&[Transport::Tcp4, Transport::Shm4], || Turns::Nobody);
+}
+
+fn wait_over(transports: &[Transport], turns: impl Fn() -> Turns) {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for transport in TRANSPORTS {
+    for transport in transports {
         for wait in ASLEEP {
-            let net = Net::new(&transport, Turns::Alternate);
+            let net = Net::new(transport, turns());
             let (alice, bob) = sleepers(&net, wait);
             // Before any link was made, and after.
             for round in 0..2 {
