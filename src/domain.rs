@@ -9,7 +9,7 @@ use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::region::Regions;
-use homespun_engine::transport::ProviderAttr;
+use homespun_engine::transport::{ProviderAttr, SharedMemory};
 use parking_lot::Mutex;
 
 use crate::av::{AddressVector, AvAttr};
@@ -183,6 +183,16 @@ impl Shared {
         pumps.retain(|pump| pump.strong_count() > 0);
         pumps.push(Arc::downgrade(&pump));
         Ok(pump)
+    }
+
+    /// Memory that peers may map, if the provider has such memory.
+    pub(crate) fn allocate_shareable(
+        &self,
+        len_bytes: usize,
+    ) -> Result<Option<Arc<dyn SharedMemory>>, Error> {
+        self.provider
+            .allocate_shareable(len_bytes)
+            .map_err(|errno| Error::System { call: "allocating memory to be shared", errno })
     }
 
     pub(crate) fn regions(&self) -> &Arc<Regions> {

@@ -9,7 +9,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::region::Regions;
-use homespun_engine::transport::{Provider, ProviderAttr};
+use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
@@ -50,6 +50,8 @@ pub(crate) trait OpenPump: Send + Sync {
         regions: Arc<Regions>,
         locking: Locking,
     ) -> Result<Arc<dyn Drive>, Error>;
+    /// See [`Provider::allocate_shareable`].
+    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno>;
 }
 
 impl Fabric {
@@ -174,6 +176,10 @@ impl<P: Provider> OpenPump for P {
         };
         let transport = transport.map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
         Ok(Arc::new(Pump::new(transport, config, regions, locking)))
+    }
+
+    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
+        Provider::allocate_shareable(self, len_bytes)
     }
 }
 

@@ -22,6 +22,13 @@ pub struct MrAttr {
     /// The key that the region is to have. Not looked at in a domain that picks keys itself ([`MrMode::PROV_KEY`],
     /// [`MrMode::BASIC`]); such a key is 64 random bits.
     pub requested_key: u64,
+    /// Whether peers may map the memory, where they can: with [`Domain::register`], in a domain whose provider has such
+    /// memory, which is shared memory. Whoever has accessed the region once then does so by plain copies, without the owner's
+    /// help and without a system call; what brings remote data still goes through the owner, and so does what waits for a
+    /// fence. The memory takes whole pages, as they are touched, and one more, and a descriptor; it is given back when no
+    /// peer has it mapped any more. It is ignored where there is no such memory: see
+    /// [`MemoryRegion::is_shareable`].
+    pub shareable: bool,
 }
 
 /// Memory that peers may read and write without a receive being posted: a registered region, `fi_mr(3)`.
@@ -72,9 +79,15 @@ impl Domain {
     /// # Errors
     ///
     /// [`Misuse::Invalid`] for a length of 0 or one that there is no memory for, for rights that are not known, or for an
-    /// offset; [`Misuse::KeyInUse`] if another region of the domain has the key.
+    /// offset; [`Misuse::KeyInUse`] if another region of the domain has the key; what the system says of memory that is to
+    /// be [shareable](MrAttr::shareable): ENOMEM, EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
-        self.enter(attr, 0, |attr| Region::owned(len_bytes, attr))
+        let shared =
+            if attr.shareable && len_bytes > 0 { self.shared.allocate_shareable(len_bytes)? } else { None };
+        self.enter(attr, 0, |attr| match &shared {
+            Some(memory) => Region::shareable(memory.clone(), len_bytes, attr),
+            None => Region::owned(len_bytes, attr),
+        })
     }
 
     /// Registers the caller's memory, in up to [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which
@@ -83,7 +96,7 @@ impl Domain {
     /// # Errors
     ///
     /// As [`register`](Self::register); besides [`Misuse::TooManySegments`], and [`Misuse::Invalid`] for a null address with
-    /// a length.
+    /// a length, and for memory that is to be [shareable](MrAttr::shareable).
     ///
     /// # Safety
     ///
@@ -91,6 +104,9 @@ impl Domain {
     /// region was dropped. Until then nothing holds a Rust reference to it, other than to atomics or cells; what a peer
     /// and somebody else access at the same time has no particular value.
     pub unsafe fn register_raw(&self, segments: &[SegmentMut], attr: &MrAttr) -> Result<MemoryRegion, Error> {
+        if attr.shareable {
+            return Err(Misuse::Invalid("memory of the caller's, to be mapped by peers").into());
+        }
         let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC);
         let first = segments.first().filter(|_| is_virtual);
         let base_address = first.map_or(0, |segment| segment.address.expose_provenance() as u64);
@@ -104,7 +120,7 @@ impl Domain {
         base_address: u64,
         make: impl Fn(RegionAttr) -> Result<Region, Misuse>,
     ) -> Result<MemoryRegion, Error> {
-        let MrAttr { access, offset, requested_key } = *attr;
+        let MrAttr { access, offset, requested_key, .. } = *attr;
         if offset != 0 {
             return Err(Misuse::Invalid("an offset of a memory region, which must be 0").into());
         }
@@ -149,6 +165,11 @@ impl MemoryRegion {
     /// How long the region is, in bytes.
     pub fn len_bytes(&self) -> usize {
         self.region.len_bytes()
+    }
+
+    /// Whether peers may map the memory. For any other memory they need this side's progress.
+    pub fn is_shareable(&self) -> bool {
+        self.region.is_shareable()
     }
 
     /// What may be done with the memory.

@@ -88,6 +88,10 @@ macro_rules! transport_contract {
                 nonsense_is_not_pulled
                 nothing_is_pulled_once_the_link_was_closed
                 nothing_is_pulled_once_the_transport_was_dropped;
+            mapping:
+                both_sides_see_what_is_shared
+                what_is_described_wrong_is_not_mapped
+                what_is_gone_is_not_mapped;
             waking:
                 an_idle_transport_falls_asleep
                 a_connect_wakes
@@ -126,6 +130,7 @@ mod tests {
             include_str!("transport/room.rs"),
             include_str!("transport/closing.rs"),
             include_str!("transport/exposing.rs"),
+            include_str!("transport/mapping.rs"),
             include_str!("transport/waking.rs"),
         ];
         for theme in themes {

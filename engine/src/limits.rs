@@ -72,6 +72,10 @@ pub const RMA_LINK_MAX_OPS: usize = 1024;
 /// How much of a region travels in one frame when it is read, in bytes, before others have their turn on the link.
 pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 
+/// How many regions of a peer may be mapped on one link, and how many of its own an endpoint shows on one. Others are accessed
+/// by frames. Each takes as much of the address space as it is long, and its memory stays until it is unmapped.
+pub const SHOWN_LINK_MAX_REGIONS: usize = 64;
+
 /// How often a connection attempt that was cut short is repeated before what waits for it fails.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 

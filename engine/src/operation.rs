@@ -100,6 +100,25 @@ pub struct RmaRequest {
     pub fence: bool,
 }
 
+impl RmaRequest {
+    /// The completion of an access that is over as soon as it was posted.
+    pub(crate) fn completion(self) -> Completion {
+        let kind = match self.local {
+            RmaLocal::Read(_) => CompletionFlags::READ,
+            RmaLocal::Write { .. } => CompletionFlags::WRITE,
+        };
+        Completion {
+            context: self.context,
+            flags: CompletionFlags::RMA | kind,
+            len_bytes: 0,
+            data: 0,
+            tag: 0,
+            source: None,
+            buffer: self.local.into_buffer(),
+        }
+    }
+}
+
 /// The initiator's memory of an access to a region.
 #[derive(Debug)]
 pub enum RmaLocal {

@@ -2,7 +2,7 @@
 //!
 //! A [`Region`] is memory with a key and rights, and [`Regions`] is the table in which the endpoints of a domain look keys
 //! up. There are two tiers. Memory that a region owns is made of atomic words, so that the application may copy to and from
-//! it while peers do. Raw memory belongs to the application, which has promised to keep it; frames are read straight into
+//! it while peers do, and peers that can map it need no engine for it. Raw memory belongs to the application, which has promised to keep it; frames are read straight into
 //! it and written straight from it.
 //!
 //! # How a region ends
@@ -10,6 +10,8 @@
 //! [`Regions::close`] takes the region out of the table and marks it. Whoever is about to touch memory looks at the mark,
 //! and none of the slices that an engine makes of raw memory outlives the call of the engine in which it was made. So once
 //! every engine with this table has been left by whoever was inside when the region was closed, nothing touches it any more.
+
+pub(crate) mod words;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,7 +26,7 @@ use crate::buffer::SegmentMut;
 use crate::error::Misuse;
 use crate::flags::MrAccess;
 use crate::limits::IOV_LIMIT;
-use crate::transport::Space;
+use crate::transport::{SharedMemory, Space};
 use crate::wire::Refusal;
 
 /// Registered memory.
@@ -40,6 +42,8 @@ pub struct Region {
 enum Memory {
     /// Whole words, of which the last may be in part only.
     Owned(Box<[AtomicU64]>),
+    /// The same, and peers may map them.
+    Shared(Arc<dyn SharedMemory>),
     Raw(SmallVec<[SegmentMut; 1]>),
 }
 
@@ -116,6 +120,22 @@ impl Region {
         Region::new(len_bytes, Memory::Raw(SmallVec::from_slice(segments)), attr)
     }
 
+    /// A region of memory that peers may map, and access then without the help of an engine. It ends with the region.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for a length of 0, or more than there is.
+    pub fn shareable(
+        memory: Arc<dyn SharedMemory>,
+        len_bytes: usize,
+        attr: RegionAttr,
+    ) -> Result<Region, Misuse> {
+        if len_bytes.div_ceil(WORD_BYTES) > memory.words().len() {
+            return Err(Misuse::Invalid("a memory region larger than its memory"));
+        }
+        Region::new(len_bytes, Memory::Shared(memory), attr)
+    }
+
     fn new(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Result<Region, Misuse> {
         let RegionAttr { key, access, base_address } = attr;
         if len_bytes == 0 {
@@ -142,6 +162,11 @@ impl Region {
     /// How long it is.
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
+    }
+
+    /// Whether peers may map it.
+    pub fn is_shareable(&self) -> bool {
+        self.shareable_memory().is_some()
     }
 
     /// Copies from the region into all of `into`. What a peer writes meanwhile may be there in part.
@@ -171,17 +196,15 @@ impl Region {
         if is_within { Ok(()) } else { Err(Misuse::Invalid("beyond the memory region")) }
     }
 
-    fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.is_closed.load(Ordering::Acquire)
     }
 
     /// Copies `bytes` to a place; what is beyond the end is left out.
     fn copy_in(&self, offset_bytes: usize, mut bytes: &[u8]) {
         match &self.memory {
-            Memory::Owned(words) => {
-                let room_bytes = self.len_bytes.saturating_sub(offset_bytes);
-                store(words, offset_bytes, &bytes[..bytes.len().min(room_bytes)]);
-            }
+            Memory::Owned(words) => self.store(words, offset_bytes, bytes),
+            Memory::Shared(memory) => self.store(memory.words(), offset_bytes, bytes),
             Memory::Raw(segments) => {
                 for piece in pieces(segments, offset_bytes, bytes.len()) {
                     let (here, rest) = bytes.split_at(piece.len_bytes);
@@ -197,10 +220,8 @@ impl Region {
     /// Copies from a place into `into`; what would come from beyond the end is left as it is.
     fn copy_out(&self, offset_bytes: usize, into: &mut [u8]) {
         match &self.memory {
-            Memory::Owned(words) => {
-                let room_bytes = self.len_bytes.saturating_sub(offset_bytes).min(into.len());
-                load(words, offset_bytes, &mut into[..room_bytes]);
-            }
+            Memory::Owned(words) => self.load(words, offset_bytes, into),
+            Memory::Shared(memory) => self.load(memory.words(), offset_bytes, into),
             Memory::Raw(segments) => {
                 let mut copied_bytes = 0;
                 for piece in pieces(segments, offset_bytes, into.len()) {
@@ -210,6 +231,26 @@ impl Region {
                     copied_bytes += piece.len_bytes;
                 }
             }
+        }
+    }
+}
+
+impl Region {
+    fn store(&self, words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
+        let room_bytes = self.len_bytes.saturating_sub(offset_bytes);
+        words::store(words, offset_bytes, &bytes[..bytes.len().min(room_bytes)]);
+    }
+
+    fn load(&self, words: &[AtomicU64], offset_bytes: usize, into: &mut [u8]) {
+        let room_bytes = self.len_bytes.saturating_sub(offset_bytes).min(into.len());
+        words::load(words, offset_bytes, &mut into[..room_bytes]);
+    }
+
+    /// The memory, if peers may map it.
+    pub(crate) fn shareable_memory(&self) -> Option<&dyn SharedMemory> {
+        match &self.memory {
+            Memory::Shared(memory) => Some(&**memory),
+            Memory::Owned(_) | Memory::Raw(_) => None,
         }
     }
 }
@@ -236,6 +277,9 @@ impl Regions {
             by_key.remove(&region.key);
         }
         region.is_closed.store(true, Ordering::Release);
+        if let Some(memory) = region.shareable_memory() {
+            memory.retire();
+        }
     }
 
     /// What a peer names, if it may access it so.
@@ -263,6 +307,10 @@ impl Regions {
 
 /// All methods take places within what the window was made for.
 impl Window {
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
     /// Whether the memory may still be touched, in this call of the engine.
     pub(crate) fn is_open(&self) -> bool {
         self.region.is_open()
@@ -340,41 +388,6 @@ fn pieces(
         let address = segment.address.wrapping_add(skipped_bytes);
         (here_bytes > 0).then_some(SegmentMut { address, len_bytes: here_bytes })
     })
-}
-
-/// Copies bytes into words, from a place on that has room for them.
-fn store(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
-    let (mut place, mut rest) = (offset_bytes, bytes);
-    while !rest.is_empty() {
-        let (word, within) = (&words[place / WORD_BYTES], place % WORD_BYTES);
-        let here_bytes = rest.len().min(WORD_BYTES - within);
-        let (here, after) = rest.split_at(here_bytes);
-        if let Ok(whole) = here.try_into() {
-            word.store(u64::from_le_bytes(whole), Ordering::Relaxed);
-        } else {
-            let (mut value, mut mask) = ([0; WORD_BYTES], [u8::MAX; WORD_BYTES]);
-            value[within..within + here_bytes].copy_from_slice(here);
-            mask[within..within + here_bytes].fill(0);
-            let (value, mask) = (u64::from_le_bytes(value), u64::from_le_bytes(mask));
-            // The other bytes of the word may be written by somebody else.
-            let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & mask | value));
-        }
-        place += here_bytes;
-        rest = after;
-    }
-}
-
-/// Copies bytes out of words, from a place on that has as many.
-fn load(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
-    let (mut place, mut done_bytes) = (offset_bytes, 0);
-    while done_bytes < bytes.len() {
-        let within = place % WORD_BYTES;
-        let here_bytes = (bytes.len() - done_bytes).min(WORD_BYTES - within);
-        let word = words[place / WORD_BYTES].load(Ordering::Relaxed).to_le_bytes();
-        bytes[done_bytes..done_bytes + here_bytes].copy_from_slice(&word[within..within + here_bytes]);
-        place += here_bytes;
-        done_bytes += here_bytes;
-    }
 }
 
 impl fmt::Debug for Region {

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -151,6 +153,22 @@ impl LinkError {
     }
 }
 
+/// Memory that several processes have mapped: of one that has [allocated](Provider::allocate_shareable) it, and of peers
+/// that have [mapped](Transport::map) it. It is given back once nobody has it any more.
+pub trait SharedMemory: fmt::Debug + Send + Sync {
+    /// The memory. Any process may change any of it at any time.
+    fn words(&self) -> &[AtomicU64];
+
+    /// Where it is, for peers to [map](Transport::map) it. Memory of a peer is nobody else's to show.
+    fn describe(&self) -> Option<Remote>;
+
+    /// Tells everybody who has mapped it that it has ended. What they write to it from now on reaches nobody.
+    fn retire(&self);
+
+    /// Whether it has ended.
+    fn is_retired(&self) -> bool;
+}
+
 /// The places where the next payload bytes of a frame belong, in order.
 pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 
@@ -221,6 +239,13 @@ pub trait Transport: Send + 'static {
     fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
         let _ = (link, from, offset_bytes, into);
         Pull::Refused
+    }
+
+    /// Maps memory that the peer of this link has [allocated](Provider::allocate_shareable), of this length, or `None` if
+    /// what the peer names is not such memory, or cannot be reached. Then it is accessed by frames.
+    fn map(&mut self, link: LinkId, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+        let _ = (link, from, len_bytes);
+        None
     }
 
     /// Puts everything that was taken on its way, as far as it goes. Frames that were taken may be held back
@@ -317,6 +342,17 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// one sentence each, for `homespun info`.
     fn findings(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Allocates memory of at least one byte, all zeros, that peers can [map](Transport::map) to access it without the help
+    /// of its owner. `None` for a provider that has no such memory.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: ENOMEM, EMFILE.
+    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
+        let _ = len_bytes;
+        Ok(None)
     }
 
     /// Opens an endpoint's transport at `bind`. A port of 0 is chosen by the system; a wildcard accepts

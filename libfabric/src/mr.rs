@@ -112,7 +112,8 @@ unsafe extern "C" fn regattr(
 }
 
 fn attr(access: u64, offset: u64, requested_key: u64) -> MrAttr {
-    MrAttr { access: MrAccess::from_bits_retain(access), offset, requested_key }
+    let access = MrAccess::from_bits_retain(access);
+    MrAttr { access, offset, requested_key, ..MrAttr::default() }
 }
 
 /// # Safety

@@ -6,7 +6,7 @@ use std::io::IoSlice;
 
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::Sent;
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown};
 
 use crate::line::{sealed, sequence};
 use crate::ring::recorder::{LINK, Recorder};
@@ -131,13 +131,20 @@ impl Run {
     fn one_sided(&self, op: u64, choice: u8) -> Header {
         let data = (choice & 8 != 0).then_some(7);
         let rma = |kind| Header::Rma(Rma { op, key: !op, address: op << 8, len_bytes: op, kind });
-        match choice % 5 {
+        match choice % 6 {
             0 => rma(RmaKind::Read),
             1 => rma(RmaKind::Write { data }),
             2 => rma(RmaKind::Offer { data, remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8 }),
             3 => Header::ReadData { op, len_bytes: op },
+            4 => Header::Shown(Shown {
+                key: !op,
+                address: op << 8,
+                len_bytes: op,
+                access: op,
+                remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8,
+            }),
             _ => {
-                Header::Answer { op, outcome: Outcome::from_number(choice / 5 % 5).unwrap_or(Outcome::Done) }
+                Header::Answer { op, outcome: Outcome::from_number(choice / 6 % 5).unwrap_or(Outcome::Done) }
             }
         }
     }

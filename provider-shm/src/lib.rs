@@ -12,6 +12,7 @@
 //!   doorbell --- rung when the ring has gone cold --------->   epoll
 //!   control  --- greeting, ring and doorbell; hang-up ----->   control
 //!   memory   <-- large payload, copied by the receiver -----   process_vm_readv
+//!   regions  --- written and read where they are mapped ---->  without the receiver's help
 //! ```
 //!
 //! A small message is one cache line. A ring that carries messages is hot: its receiver looks at it in every pass. One that
@@ -48,6 +49,9 @@ mod provider;
 mod ring;
 #[expect(unsafe_code, reason = "shares memory with other processes")]
 mod segment;
+#[cfg(not(loom))]
+#[expect(unsafe_code, reason = "maps memory that processes share")]
+mod shareable;
 mod sync;
 #[expect(unsafe_code, reason = "asks the kernel what no safe interface asks")]
 mod sys;

@@ -32,8 +32,9 @@
 //! 15  read data  OUTSIDE LONG                  op               if LONG
 //! 16  answer   -                               op               -
 //! ```
+//! 40  shown    OUTSIDE                        rights           yes
 //!
-//! Those of kinds 12 to 14 have key and address, a word each, in the place of the tag. An answer's kind has the number of
+//! Those of kinds 12 to 14 and 40 have key and address, a word each, in the place of the tag. An answer's kind has the number of
 //! the outcome added.
 //!
 //! `len` is the length of the payload in this line, or with `OUTSIDE`, that of the piece of it which lies in the data
@@ -55,7 +56,7 @@ mod tests;
 use bitflags::bitflags;
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::wire::check::{Check, fold};
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, WireError};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown, WireError};
 
 use crate::segment::{LINE_WORDS, LINES};
 
@@ -113,6 +114,7 @@ mod kind {
     pub(super) const READ_DATA: u8 = 15;
     /// With the number of the outcome added.
     pub(super) const ANSWER: u8 = 16;
+    pub(super) const SHOWN: u8 = 40;
 }
 
 bitflags! {
@@ -242,6 +244,7 @@ pub(crate) fn room_bytes(header: &Header) -> usize {
             let has_length = !matches!(rma.kind, RmaKind::Write { .. });
             3 + usize::from(rma.kind.data().is_some()) + usize::from(has_length)
         }
+        Header::Shown(_) => 4,
         Header::Ack { .. }
         | Header::Clear { .. }
         | Header::Data { .. }
@@ -303,6 +306,7 @@ pub(crate) fn emit(
             };
             (number, if kind.data().is_some() { Flags::DATA } else { none }, Some(*op), None)
         }
+        Header::Shown(Shown { access, .. }) => (kind::SHOWN, none, Some(*access), None),
         Header::ReadData { op, .. } => (kind::READ_DATA, none, Some(*op), None),
         Header::Answer { op, outcome } => (kind::ANSWER + outcome.number(), none, Some(*op), None),
     };
@@ -328,6 +332,9 @@ pub(crate) fn emit(
             if !matches!(kind, RmaKind::Write { .. }) {
                 push_checked(*len_bytes);
             }
+        }
+        Header::Shown(Shown { key, address, len_bytes, .. }) => {
+            [key, address, len_bytes].into_iter().for_each(|word| push_checked(*word));
         }
         _ => {}
     }
@@ -402,13 +409,13 @@ pub(crate) fn sealed(first: u64, word: impl Fn(usize) -> u64) -> u64 {
 /// Whether the lines of a kind have the key and the address of a region.
 #[inline]
 fn has_key(kind: u8) -> bool {
-    matches!(kind, kind::READ | kind::WRITE | kind::OFFER)
+    matches!(kind, kind::READ | kind::WRITE | kind::OFFER | kind::SHOWN)
 }
 
 /// Whether the lines of a kind always have a length.
 #[inline]
 fn has_length(kind: u8) -> bool {
-    matches!(kind, kind::REQUEST | kind::READ | kind::OFFER)
+    matches!(kind, kind::REQUEST | kind::READ | kind::OFFER | kind::SHOWN)
 }
 
 /// The outcome in the kind of an answer.
@@ -451,6 +458,7 @@ pub(crate) fn parse(
         kind::DATA | kind::READ_DATA => PAYLOAD_FLAGS,
         kind::WRITE => Flags::DATA.union(PAYLOAD_FLAGS),
         kind::OFFER => Flags::DATA.union(Flags::OUTSIDE),
+        kind::SHOWN => Flags::OUTSIDE,
         kind::READ => Flags::empty(),
         kind::CLEAR => Flags::CANNOT_PULL,
         kind::DONE => Flags::FAULT,
@@ -508,6 +516,10 @@ pub(crate) fn parse(
                 _ => RmaKind::Offer { data, remote_bytes: remote_bytes(here_bytes)? },
             };
             Header::Rma(Rma { op: value, key, address, len_bytes, kind })
+        }
+        kind::SHOWN => {
+            let remote_bytes = remote_bytes(here_bytes)?;
+            Header::Shown(Shown { key, address, len_bytes, access: value, remote_bytes })
         }
         kind::READ_DATA => Header::ReadData { op: value, len_bytes },
         kind::MESSAGE => Header::Message(message),

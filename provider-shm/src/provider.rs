@@ -1,12 +1,15 @@
 //! The provider: what it offers, and how its endpoints are opened.
 
+use std::sync::Arc;
+
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::MESSAGE_MAX_BYTES;
-use homespun_engine::transport::{Provider, ProviderAttr};
+use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
 
 use crate::control;
 use crate::findings;
+use crate::shareable;
 use crate::sys;
 use crate::transport::ShmTransport;
 
@@ -59,6 +62,10 @@ impl Provider for ShmProvider {
 
     fn findings(&self) -> Vec<String> {
         vec![findings::cross_memory(self.allows_any_tracer)]
+    }
+
+    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
+        shareable::allocate(len_bytes).map(Some).map_err(|error| control::errno(&error))
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<ShmTransport, Errno> {

@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::link_table::LinkTable;
 use homespun_engine::transport::{
-    Armed, Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Receiver, Remote, Sent, Transport,
+    Armed, Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Receiver, Remote, Sent, SharedMemory,
+    Transport,
 };
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
@@ -26,6 +28,7 @@ use crate::listener::Listener;
 use crate::memory;
 use crate::poller::{Poller, Source};
 use crate::ring::{INLINE_MAX_BYTES, RingEnd};
+use crate::shareable;
 
 /// One endpoint's control sockets and rings. Opened by [`ShmProvider`](crate::ShmProvider).
 ///
@@ -152,6 +155,10 @@ impl Transport for ShmTransport {
             self.hang_up(link);
         }
         pulled
+    }
+
+    fn map(&mut self, link: LinkId, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+        shareable::map(self.link(link)?.control.peer().pid, from, len_bytes)
     }
 
     #[inline]

@@ -13,7 +13,7 @@ use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Provider, Receiver, Space, Transport};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Refusal, Rma, RmaKind};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Refusal, Rma, RmaKind, Shown};
 use homespun_tcp::{TcpProvider, TcpTransport};
 use socket2::SockRef;
 
@@ -141,6 +141,13 @@ fn samples() -> Vec<Header> {
         rma(RmaKind::Write { data: None }),
         rma(RmaKind::Write { data: Some(NUMBER) }),
         rma(RmaKind::Offer { data: Some(NUMBER), remote_bytes: REMOTE_MAX_BYTES as u8 }),
+        Header::Shown(Shown {
+            key: NUMBER,
+            address: 1,
+            len_bytes: NUMBER >> 8,
+            access: NUMBER,
+            remote_bytes: 9,
+        }),
         Header::ReadData { op: NUMBER, len_bytes: 0x01_2345 },
         Header::Answer { op: 1, outcome: Outcome::Done },
         Header::Answer { op: NUMBER, outcome: Outcome::Refused(Refusal::Range) },

@@ -26,6 +26,7 @@ mod restart;
 mod rma;
 mod safe_code;
 mod selective;
+mod shareable;
 mod sources;
 #[path = "../suite/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
@@ -236,6 +237,15 @@ macro_rules! tests_of_parties {
                 accesses_end_with_their_target
                 what_cannot_be_posted_is_refused
                 an_endpoint_without_the_capability_has_no_access;
+            shareable:
+                what_is_mapped_is_written_and_read_like_any_other
+                a_message_finds_what_was_written_before_it
+                rights_and_bounds_hold_for_what_is_mapped
+                an_endpoint_shows_no_more_than_it_allows
+                what_has_ended_is_mapped_no_longer
+                more_regions_are_accessed_than_are_mapped
+                what_the_owner_is_to_see_goes_through_it
+                the_end_of_the_owner_is_noticed;
             threads:
                 two_threads_play_ping_pong
                 two_threads_flood_each_other;
@@ -275,6 +285,8 @@ macro_rules! tests_of_sleepers {
                 messages_that_wait_for_credit_end_when_the_receiver_does;
             failures:
                 the_peer_closes;
+            shareable:
+                what_is_mapped_is_accessed_without_its_owner;
         }
     };
 }

@@ -6,7 +6,7 @@ use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
 use homespun::{Again, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
 
 use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const KEY: u64 = 0xfeed_f00d;
@@ -15,8 +15,8 @@ const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE)
 /// Lengths of accesses that travel in every way that there is.
 const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
 
-fn memory(len_bytes: usize, is_raw: bool) -> Memory {
-    Memory { len_bytes, is_raw, access: EVERYTHING, key: KEY }
+fn memory(len_bytes: usize, kind: Kind) -> Memory {
+    Memory { len_bytes, kind, access: EVERYTHING, key: KEY }
 }
 
 fn writing(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
@@ -50,8 +50,8 @@ fn read(party: &Party, call: RmaCall) -> Vec<u8> {
 
 pub(crate) fn every_way_to_write_reaches_the_region(net: &Net) {
     let (alice, bob) = net.pair();
-    for is_raw in [false, true] {
-        let region = bob.register(memory(300, is_raw)).unwrap();
+    for kind in Kind::ALL {
+        let region = bob.register(memory(300, kind)).unwrap();
         let ways = [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::InjectWrite];
         for (context, by) in (1..).zip(ways) {
             region.put(0, &room(300));
@@ -73,15 +73,15 @@ pub(crate) fn every_way_to_write_reaches_the_region(net: &Net) {
                 write(&alice, call);
             }
             let expected = [&room(50)[..], &bytes, &room(50)].concat();
-            assert!(region.content() == expected, "{by:?}, raw: {is_raw}");
+            assert!(region.content() == expected, "{by:?}, {kind:?}");
         }
     }
 }
 
 pub(crate) fn every_way_to_read_reaches_the_region(net: &Net) {
     let (alice, bob) = net.pair();
-    for is_raw in [false, true] {
-        let region = bob.register(memory(300, is_raw)).unwrap();
+    for kind in Kind::ALL {
+        let region = bob.register(memory(300, kind)).unwrap();
         region.put(0, &payload(7, 300));
         for (context, by) in (1..).zip([RmaBy::Read, RmaBy::Readv, RmaBy::Readmsg]) {
             let call = RmaCall {
@@ -89,34 +89,34 @@ pub(crate) fn every_way_to_read_reaches_the_region(net: &Net) {
                 buffers: pieces(&payload(0, 200), if by == RmaBy::Read { 1 } else { 3 }),
                 ..RmaCall::new(by, payload(0, 200), alice.peer(), &region, context)
             };
-            assert!(read(&alice, call) == payload(7, 300)[50..250], "{by:?}, raw: {is_raw}");
+            assert!(read(&alice, call) == payload(7, 300)[50..250], "{by:?}, {kind:?}");
         }
     }
 }
 
 pub(crate) fn accesses_of_every_size_are_whole(net: &Net) {
     let (alice, bob) = net.pair();
-    for is_raw in [false, true] {
+    for kind in Kind::ALL {
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
-            let region = bob.register(memory(len_bytes + 20, is_raw)).unwrap();
+            let region = bob.register(memory(len_bytes + 20, kind)).unwrap();
             let at = |call: RmaCall| RmaCall { address: region.at(9), ..call };
             write(&alice, at(writing(&alice, &region, context, len_bytes)));
             let expected = [&room(9)[..], &payload(context, len_bytes), &room(11)].concat();
-            assert!(region.content() == expected, "{len_bytes} bytes, raw: {is_raw}");
+            assert!(region.content() == expected, "{len_bytes} bytes, {kind:?}");
             let bytes = read(&alice, at(reading(&alice, &region, context, len_bytes)));
-            assert!(bytes == payload(context, len_bytes), "{len_bytes} bytes, raw: {is_raw}");
+            assert!(bytes == payload(context, len_bytes), "{len_bytes} bytes, {kind:?}");
         }
     }
 }
 
 pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
     let (alice, bob) = net.pair();
-    for is_raw in [false, true] {
-        let region = bob.register(memory(100, is_raw)).unwrap();
+    for kind in Kind::ALL {
+        let region = bob.register(memory(100, kind)).unwrap();
         let unreadable =
-            bob.register(Memory { access: MrAccess::REMOTE_WRITE, key: 2, ..memory(100, is_raw) }).unwrap();
+            bob.register(Memory { access: MrAccess::REMOTE_WRITE, key: 2, ..memory(100, kind) }).unwrap();
         let unwritable =
-            bob.register(Memory { access: MrAccess::REMOTE_READ, key: 3, ..memory(100, is_raw) }).unwrap();
+            bob.register(Memory { access: MrAccess::REMOTE_READ, key: 3, ..memory(100, kind) }).unwrap();
         for len_bytes in [8, 50, 20_000] {
             let write = writing(&alice, &region, 1, len_bytes);
             let read = reading(&alice, &region, 1, len_bytes);
@@ -148,7 +148,7 @@ pub(crate) fn an_endpoint_is_a_target_of_what_it_was_opened_for(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let caps = messages | Caps::RMA | Caps::REMOTE_READ;
     let (alice, bob) = net.pair_of(Setup::default(), Setup { caps, ..Setup::default() });
-    let region = bob.register(memory(100, false)).unwrap();
+    let region = bob.register(memory(100, Kind::Owned)).unwrap();
     alice.endpoint.rma(writing(&alice, &region, 1, 10)).unwrap();
     assert_eq!(alice.failure().errno(), Errno::EACCES);
     assert!(read(&alice, reading(&alice, &region, 2, 10)) == room(10));
@@ -162,7 +162,7 @@ pub(crate) fn remote_data_completes_at_the_target(net: &Net) {
     let caps = Caps::MSG | Caps::RMA | Caps::SOURCE;
     let target = Setup { caps, separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.pair_of(Setup::default(), target);
-    let region = bob.register(memory(100_000, true)).unwrap();
+    let region = bob.register(memory(100_000, Kind::Raw)).unwrap();
     let queue = bob.receive_cq.clone().expect("it has two");
     let ways = [RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite];
     for (data, by) in (70..).zip(ways) {
@@ -194,7 +194,7 @@ pub(crate) fn remote_data_waits_for_room_at_the_target(net: &Net) {
     const COUNT: u64 = 500;
     let target = Setup { cq_depth_entries: 4, ..Setup::default() };
     let (alice, bob) = net.pair_of(Setup::default(), target);
-    let region = bob.register(memory(8, false)).unwrap();
+    let region = bob.register(memory(8, Kind::Owned)).unwrap();
     for data in 0..COUNT {
         let call = RmaCall { data: Some(data), ..writing(&alice, &region, data, 8) };
         alice.endpoint.rma(call).unwrap();
@@ -213,7 +213,7 @@ pub(crate) fn remote_data_waits_for_room_at_the_target(net: &Net) {
 pub(crate) fn an_access_waits_for_its_target(net: &Net) {
     for (context, len_bytes) in (1..).zip([8, 100_000]) {
         let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
-        let region = bob.register(memory(len_bytes, true)).unwrap();
+        let region = bob.register(memory(len_bytes, Kind::Raw)).unwrap();
         alice.endpoint.rma(writing(&alice, &region, context, len_bytes)).unwrap();
         alice.endpoint.rma(reading(&alice, &region, context, len_bytes)).unwrap();
         alice.silence();
@@ -226,7 +226,7 @@ pub(crate) fn an_access_waits_for_its_target(net: &Net) {
 pub(crate) fn more_accesses_are_posted_than_a_target_takes_at_once(net: &Net) {
     const COUNT: usize = RMA_LINK_MAX_OPS;
     let (alice, bob) = net.pair();
-    let region = bob.register(memory(8 * COUNT, false)).unwrap();
+    let region = bob.register(memory(8 * COUNT, Kind::Owned)).unwrap();
     let mut left = 2 * COUNT;
     for number in 0..COUNT {
         let at = |call: RmaCall| RmaCall { address: region.at(8 * number), ..call };
@@ -248,11 +248,11 @@ pub(crate) fn accesses_and_messages_go_both_ways_at_once(net: &Net) {
     const SLOT_BYTES: usize = 40_000;
     let (alice, bob) = net.pair();
     let parties = [&alice, &bob];
-    let region_of = |party: &Party| party.register(memory(COUNT as usize * SLOT_BYTES, true)).unwrap();
+    let region_of = |party: &Party| party.register(memory(COUNT as usize * SLOT_BYTES, Kind::Raw)).unwrap();
     // In a process of their own they have a domain of their own; here they share one, and its keys.
     let regions = [
         region_of(&alice),
-        bob.register(Memory { key: KEY + 1, ..memory(COUNT as usize * SLOT_BYTES, false) }).unwrap(),
+        bob.register(Memory { key: KEY + 1, ..memory(COUNT as usize * SLOT_BYTES, Kind::Owned) }).unwrap(),
     ];
     for number in 0..COUNT {
         let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
@@ -284,7 +284,7 @@ pub(crate) fn accesses_and_messages_go_both_ways_at_once(net: &Net) {
 pub(crate) fn an_endpoint_accesses_its_own_memory(net: &Net) {
     let alice = net.party();
     let own = alice.meet(&alice);
-    let region = alice.register(memory(100_000, true)).unwrap();
+    let region = alice.register(memory(100_000, Kind::Raw)).unwrap();
     for (context, len_bytes) in (1..).zip([10, 100_000]) {
         write(&alice, RmaCall { peer: own, ..writing(&alice, &region, context, len_bytes) });
         let call = RmaCall { peer: own, ..reading(&alice, &region, context, len_bytes) };
@@ -295,7 +295,7 @@ pub(crate) fn an_endpoint_accesses_its_own_memory(net: &Net) {
 pub(crate) fn a_fence_waits_for_accesses(net: &Net) {
     const LEN_BYTES: usize = 200_000;
     let (alice, bob) = net.pair();
-    let region = bob.register(memory(LEN_BYTES, true)).unwrap();
+    let region = bob.register(memory(LEN_BYTES, Kind::Raw)).unwrap();
     for context in 1..4 {
         let flags = OpFlags::FENCE;
         alice.endpoint.rma(writing(&alice, &region, context, LEN_BYTES)).unwrap();
@@ -317,7 +317,7 @@ pub(crate) fn a_fence_waits_for_accesses(net: &Net) {
 
 pub(crate) fn success_may_be_silent_and_failure_never_is(net: &Net) {
     let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
-    let region = bob.register(memory(10, false)).unwrap();
+    let region = bob.register(memory(10, Kind::Owned)).unwrap();
     alice.endpoint.rma(writing(&alice, &region, 1, 10)).unwrap();
     alice.endpoint.rma(reading(&alice, &region, 2, 10)).unwrap();
     let flags = OpFlags::COMPLETION;
@@ -340,7 +340,7 @@ pub(crate) fn nothing_touches_the_memory_of_a_closed_region(net: &Net) {
     const LEN_BYTES: usize = (1 << 20) + 9;
     for rounds in 0..4 {
         let (alice, bob) = net.pair();
-        let region = bob.register(memory(LEN_BYTES, true)).unwrap();
+        let region = bob.register(memory(LEN_BYTES, Kind::Raw)).unwrap();
         let calls = [writing(&alice, &region, 1, LEN_BYTES), reading(&alice, &region, 2, LEN_BYTES)];
         let count = 4;
         for call in calls.iter().cycle().take(count) {
@@ -365,18 +365,20 @@ pub(crate) fn nothing_touches_the_memory_of_a_closed_region(net: &Net) {
 
 pub(crate) fn a_key_belongs_to_one_region_at_a_time(net: &Net) {
     let (alice, bob) = net.pair();
-    let first = bob.register(memory(10, true)).unwrap();
-    let Err(Error::Misuse(misuse)) = bob.register(memory(20, false)) else { panic!("the key is taken") };
+    let first = bob.register(memory(10, Kind::Raw)).unwrap();
+    let Err(Error::Misuse(misuse)) = bob.register(memory(20, Kind::Owned)) else {
+        panic!("the key is taken")
+    };
     assert_eq!((misuse.errno(), misuse), (Errno::ENOKEY, Misuse::KeyInUse(KEY)));
     first.close_raw();
-    let second = bob.register(memory(20, false)).unwrap();
+    let second = bob.register(memory(20, Kind::Owned)).unwrap();
     write(&alice, writing(&alice, &second, 1, 20));
     assert!(second.content() == payload(1, 20));
 }
 
 pub(crate) fn accesses_end_with_their_target(net: &Net) {
     let (alice, bob) = net.pair();
-    let region = bob.register(memory(100_000, true)).unwrap();
+    let region = bob.register(memory(100_000, Kind::Raw)).unwrap();
     write(&alice, writing(&alice, &region, 1, 10));
     let calls = [writing(&alice, &region, 2, 100_000), reading(&alice, &region, 3, 100_000)];
     drop(region);
@@ -394,7 +396,7 @@ pub(crate) fn accesses_end_with_their_target(net: &Net) {
 pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
     let (alice, bob) = net
         .pair_of(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup { asleep: true, ..Setup::default() });
-    let region = bob.register(memory(10, false)).unwrap();
+    let region = bob.register(memory(10, Kind::Owned)).unwrap();
     let errno = |call: RmaCall| alice.endpoint.rma(call).unwrap_err().errno();
     let message = |by, flags| RmaCall { flags, ..RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1) };
     assert_eq!(errno(message(RmaBy::Writemsg, OpFlags::COMMIT_COMPLETE)), Errno::EBADFLAGS);
@@ -427,7 +429,7 @@ pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
 pub(crate) fn an_endpoint_without_the_capability_has_no_access(net: &Net) {
     let caps = Caps::MSG;
     let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
-    let region = bob.register(memory(10, false)).unwrap();
+    let region = bob.register(memory(10, Kind::Owned)).unwrap();
     for call in [writing(&alice, &region, 1, 8), reading(&alice, &region, 1, 8)] {
         assert_eq!(alice.endpoint.rma(call), Err(Misuse::NoCapability("RMA").into()));
     }
@@ -456,7 +458,7 @@ pub(crate) fn what_is_refused_is_handed_back(net: &Net) {
 
 pub(crate) fn what_cannot_be_registered_is_refused(net: &Net) {
     let domain = net.domain();
-    let attr = MrAttr { access: EVERYTHING, requested_key: 1, offset: 0 };
+    let attr = MrAttr { access: EVERYTHING, requested_key: 1, ..MrAttr::default() };
     let refused =
         |len_bytes, attr: MrAttr| domain.register(len_bytes, &attr).map(|_| ()).unwrap_err().errno();
     assert_eq!(refused(0, attr), Errno::EINVAL);
@@ -481,7 +483,7 @@ pub(crate) fn a_domain_may_pick_keys_and_count_from_addresses(net: &Net) {
         let mut info = net.info().clone();
         info.domain.mr_mode = mode;
         let domain = net.fabric.domain(&info).unwrap();
-        let attr = MrAttr { access: EVERYTHING, requested_key: 5, offset: 0 };
+        let attr = MrAttr { access: EVERYTHING, requested_key: 5, ..MrAttr::default() };
         let owned = domain.register(8, &attr).unwrap();
         let raw = crate::suite::raw::RawMemory::register(&domain, 8, &MrAttr { requested_key: 6, ..attr });
         let (raw, memory) = raw.unwrap();

@@ -22,4 +22,4 @@ pub(crate) use call::AddressForm;
 pub(crate) use handle::{Endpoint, Queue, Room};
 pub(crate) use net::{Net, Transport, Turns};
 pub(crate) use party::{Deadline, Ended, Party, Setup};
-pub(crate) use regions::{Memory, Region, RmaBy, RmaCall};
+pub(crate) use regions::{Kind, Memory, Region, RmaBy, RmaCall};

@@ -45,6 +45,11 @@ impl Transport {
     pub(super) const BETWEEN_PROCESSES: [Transport; 4] =
         [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
 
+    /// Whether its endpoints map memory of each other.
+    fn maps(&self) -> bool {
+        matches!(self, Transport::Loopback { .. } | Transport::Shm4 | Transport::Shm6)
+    }
+
     /// The name of its domain, and where its endpoints are.
     fn place(&self) -> (&'static str, IpAddr) {
         match self {
@@ -121,6 +126,11 @@ enum Driven {
 }
 
 impl Net {
+    /// Whether endpoints map memory of each other.
+    pub(crate) fn maps(&self) -> bool {
+        self.transport.maps()
+    }
+
     pub(crate) fn new(transport: &Transport, turns: Turns) -> Net {
         let (domain, node) = transport.place();
         let mut fabric = Fabric::new();

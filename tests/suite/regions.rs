@@ -18,11 +18,25 @@ use super::worker::Worker;
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Memory {
     pub(crate) len_bytes: usize,
-    /// Whether it is the party's own memory, in two segments, or the region's.
-    pub(crate) is_raw: bool,
+    pub(crate) kind: Kind,
     #[serde(with = "form::bits")]
     pub(crate) access: MrAccess,
     pub(crate) key: u64,
+}
+
+/// Whose memory it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// The region's.
+    Owned,
+    /// The party's own, in two segments.
+    Raw,
+    /// The region's, and peers may map it where that is possible.
+    Shareable,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 3] = [Kind::Owned, Kind::Raw, Kind::Shareable];
 }
 
 /// A region of a party.
@@ -45,9 +59,10 @@ pub(crate) struct Registered {
 
 impl Registered {
     pub(super) fn new(domain: &Domain, memory: Memory) -> Result<Registered, Error> {
-        let Memory { len_bytes, is_raw, access, key } = memory;
-        let attr = MrAttr { access, requested_key: key, ..MrAttr::default() };
-        if is_raw {
+        let Memory { len_bytes, kind, access, key } = memory;
+        let shareable = kind == Kind::Shareable;
+        let attr = MrAttr { access, requested_key: key, shareable, ..MrAttr::default() };
+        if kind == Kind::Raw {
             let (region, raw) = RawMemory::register(domain, len_bytes, &attr)?;
             return Ok(Registered { region, raw: Some(raw) });
         }

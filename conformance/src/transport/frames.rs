@@ -6,7 +6,7 @@ use std::thread;
 
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::{Provider, Transport};
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown};
 
 use crate::transport::{BUDGET_FRAMES, Deadline, Event, Party, SIZES, drive, linked, message, payload};
 
@@ -68,6 +68,9 @@ pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
             for remote_bytes in [0, 1, REMOTE_MAX_BYTES] {
                 let kind = RmaKind::Offer { data, remote_bytes: remote_bytes as u8 };
                 frames.push((rma(kind, 1 << 40), payload(remote_bytes, number)));
+                let (key, address, remote_bytes) = (!number, number, remote_bytes as u8);
+                let shown = Shown { key, address, len_bytes: 1 << 40, access: number, remote_bytes };
+                frames.push((Header::Shown(shown), payload(usize::from(remote_bytes), number)));
             }
         }
         for (tag, data) in

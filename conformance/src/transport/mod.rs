@@ -10,6 +10,7 @@ pub mod connecting;
 mod deadline;
 pub mod exposing;
 pub mod frames;
+pub mod mapping;
 pub mod opening;
 mod party;
 mod payload;
@@ -19,6 +20,7 @@ pub mod waking;
 
 pub use self::deadline::Deadline;
 pub use self::exposing::pulls;
+pub use self::mapping::maps;
 pub use self::party::{BUDGET_FRAMES, Party, drive, drive_all, linked};
 pub use self::payload::{SIZES, message, payload};
 pub use self::recorder::{Event, Recorder};

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::credit::eager_cost_bytes;
-use super::incoming::{Filling, Incoming, PartialRequest, Place};
+use super::incoming::{Described, Filling, Incoming, PartialRequest, Place};
 use super::links::Link;
 use smallvec::SmallVec;
 
@@ -308,7 +308,7 @@ impl<S: Sink> Arrivals<'_, S> {
                     *read_bytes = arrived_bytes;
                 }
             }
-            Some(Incoming::Request(_) | Incoming::Offer(_) | Incoming::Read(_)) | None => {}
+            Some(Incoming::Request(_) | Incoming::Described(_) | Incoming::Read(_)) | None => {}
         }
     }
 
@@ -360,6 +360,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                 engine.begin_read_data(id, *op, *len_bytes, self.sink);
                 self.put(id, payload);
             }
+            Header::Shown(shown) => engine.region_shown(id, *shown, payload, self.sink),
             Header::Answer { op, outcome } => engine.rma_answered(id, *op, *outcome, self.sink),
         }
     }
@@ -397,6 +398,9 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             Header::Data { op, len_bytes } => self.begin_data(id, op, len_bytes),
             Header::Rma(rma) => engine.begin_rma(id, &rma, self.sink),
             Header::ReadData { op, len_bytes } => engine.begin_read_data(id, op, len_bytes, self.sink),
+            Header::Shown(shown) => {
+                engine.begin_description(id, Described::Region(shown), shown.remote_bytes);
+            }
             // These have no payload.
             Header::Ack { .. }
             | Header::Clear { .. }
@@ -441,7 +445,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         let Some(link) = engine.links.of(id) else { return };
         let is_described = match &mut link.incoming {
             Some(Incoming::Request(partial)) => partial.complete(bytes),
-            Some(Incoming::Offer(partial)) => partial.complete(bytes),
+            Some(Incoming::Described(partial)) => partial.complete(bytes),
             _ => return self.put(id, bytes),
         };
         if !is_described {
@@ -451,9 +455,10 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             Some(Incoming::Request(request)) => {
                 engine.requested(id, &request.message, request.op, &request.remote, self.sink);
             }
-            Some(Incoming::Offer(offer)) => {
-                engine.write_offered(id, &offer.rma, &offer.remote, self.sink);
-            }
+            Some(Incoming::Described(partial)) => match partial.of {
+                Described::Offer(rma) => engine.write_offered(id, &rma, &partial.remote, self.sink),
+                Described::Region(shown) => engine.region_shown(id, shown, &partial.remote, self.sink),
+            },
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use super::Engine;
 use crate::limits::REMOTE_MAX_BYTES;
 use crate::operation::{FetchId, InboundId, ReceiveId, SendId, UnexpectedId};
 use crate::transport::LinkId;
-use crate::wire::{Message, Rma};
+use crate::wire::{Message, Rma, Shown};
 
 /// The frame of a link that has arrived in part.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(super) enum Incoming {
     Data(FetchId),
     /// What is written to a region.
     Write(Filling),
-    /// An offer of what is to be written, whose description is not all there.
-    Offer(Box<PartialOffer>),
+    /// What describes memory, and is not all there: an offer of what is to be written, or a region that is shown.
+    Described(Box<PartialDescription>),
     /// A piece of what this side reads of the peer's memory.
     Read(Filling),
 }
@@ -56,8 +56,8 @@ pub(super) struct PartialRequest {
 }
 
 #[derive(Debug)]
-pub(super) struct PartialOffer {
-    pub(super) rma: Rma,
+pub(super) struct PartialDescription {
+    pub(super) of: Described,
     pub(super) remote_bytes: u8,
     pub(super) remote: SmallVec<[u8; REMOTE_MAX_BYTES]>,
 }
@@ -75,7 +75,14 @@ impl PartialRequest {
     }
 }
 
-impl PartialOffer {
+/// What memory is described for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Described {
+    Offer(Rma),
+    Region(Shown),
+}
+
+impl PartialDescription {
     /// Takes as much of `bytes` as is missing. Returns whether that is all of it.
     pub(super) fn complete(&mut self, bytes: &[u8]) -> bool {
         complete(&mut self.remote, self.remote_bytes, bytes)
@@ -96,7 +103,7 @@ impl Engine {
                 Some(filling)
             }
             Incoming::Data(fetch) => self.fetches.get_mut(*fetch).map(|fetch| &mut fetch.filling),
-            Incoming::Request(_) | Incoming::Offer(_) => None,
+            Incoming::Request(_) | Incoming::Described(_) => None,
         }
     }
 }

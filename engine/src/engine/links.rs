@@ -11,6 +11,7 @@ use tracing::debug;
 
 use super::Engine;
 use super::credit::{Allowance, Grant};
+use super::direct::Direct;
 use super::fences::Fence;
 use super::incoming::{Filling, Incoming, Place};
 use super::requests::Requests;
@@ -55,6 +56,8 @@ pub(super) struct Link {
     pub(super) requests: Requests,
     /// What there is of access to memory, in both directions.
     pub(super) rma: RmaOfLink,
+    /// What there is of access without frames, in both directions.
+    pub(super) direct: Direct,
     /// The frame that has arrived in part.
     pub(super) incoming: Option<Incoming>,
     /// How many eager messages have arrived in whole.
@@ -177,6 +180,7 @@ impl Links {
             fence: Fence::Open,
             requests: Requests::default(),
             rma: RmaOfLink::default(),
+            direct: Direct::default(),
             incoming: None,
             received_messages: 0,
             fetches: BTreeMap::new(),

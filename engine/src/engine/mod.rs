@@ -2,6 +2,7 @@
 
 mod arrival;
 mod credit;
+mod direct;
 mod fences;
 mod fetches;
 mod former;
@@ -142,6 +143,8 @@ pub struct Engine {
     active: VecDeque<PeerId>,
     /// Links on which the sender of something waits to hear of it. Each is listed once.
     owing: Vec<LinkId>,
+    /// Links whose peer has shown regions that are to be mapped.
+    mapping: Vec<LinkId>,
     /// Links for which no credit was left when it was time to give them some.
     starved: BTreeSet<LinkId>,
     /// What is to be pulled, in turn. Some of it may have ended meanwhile.
@@ -183,6 +186,7 @@ impl Engine {
             remote_events: RemoteEvents::default(),
             active: VecDeque::new(),
             owing: Vec::new(),
+            mapping: Vec::new(),
             starved: BTreeSet::new(),
             pulling: VecDeque::new(),
             pull_step_max_bytes: limits::PULL_STEP_MAX_BYTES,
@@ -208,6 +212,7 @@ impl Engine {
         !self.pulling.is_empty()
             || self.peeks.iter().any(|peek| !self.is_set_aside(peek.tagged))
             || !self.condemned.is_empty()
+            || !self.mapping.is_empty()
             || (!self.starved.is_empty() && self.budget.may_feed())
             || self.may_fetch_deferred()
             || self.owing.iter().any(|link| self.links.get(*link).is_some_and(Link::has_paused))

@@ -46,22 +46,29 @@ impl Engine {
     /// As [`post_send`](Self::post_send).
     pub fn post_rma(
         &mut self,
-        request: RmaRequest,
+        mut request: RmaRequest,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<RmaLocal>> {
-        let RmaRequest { to, local, key, address, context, level, signalled, inject, fence } = request;
-        let len_bytes = match &local {
+        let len_bytes = match &request.local {
             RmaLocal::Read(destination) => destination.len_bytes(),
             RmaLocal::Write { source, .. } => source.len_bytes(),
         } as u64;
         let max_bytes = self.config.message_max_bytes;
         if len_bytes > max_bytes {
-            return Err(Rejected { error: Misuse::TooLong { len_bytes, max_bytes }.into(), buffer: local });
+            let error = Misuse::TooLong { len_bytes, max_bytes }.into();
+            return Err(Rejected { error, buffer: request.local });
         }
         if self.outstanding_sends() >= self.config.tx_depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), buffer: local });
+            return Err(Rejected { error: Again::QueueFull.into(), buffer: request.local });
         }
+        if self.has_gone_directly(&mut request) {
+            if request.signalled {
+                self.reports.completed(request.completion(), &self.peers, sink);
+            }
+            return Ok(());
+        }
+        let RmaRequest { to, local, key, address, context, level, signalled, inject, fence } = request;
         let (source, data, read) = match local {
             RmaLocal::Write { source, data } => (source, data, None),
             RmaLocal::Read(destination) => (Source::nothing(), None, Some((destination, 0))),

@@ -18,7 +18,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Engine;
 use super::arrival::clamp;
-use super::incoming::{Filling, Incoming, PartialOffer, Place};
+use super::incoming::{Described, Filling, Incoming, PartialDescription, Place};
 use super::links::{Frame, Link, Writing};
 use crate::completion::Sink;
 use crate::flags::MrAccess;
@@ -82,11 +82,13 @@ impl Engine {
     }
 
     /// The part of a region that a peer names, if it may access it so through this endpoint.
-    fn window(&self, rma: &Rma, access: MrAccess) -> Result<Window, Refusal> {
+    fn window(&mut self, id: LinkId, rma: &Rma, access: MrAccess) -> Result<Window, Refusal> {
         if !self.config.remote_access.contains(access) {
             return Err(Refusal::Access);
         }
-        self.regions.window(rma.key, rma.address, rma.len_bytes, access)
+        let window = self.regions.window(rma.key, rma.address, rma.len_bytes, access)?;
+        self.show(id, &window);
+        Ok(window)
     }
 
     /// A whole frame that accesses a region has arrived.
@@ -96,7 +98,7 @@ impl Engine {
             RmaKind::Offer { .. } => self.write_offered(id, rma, payload, sink),
             RmaKind::Write { data } => {
                 if self.admit_rma(id, rma, sink) {
-                    let mut window = self.window(rma, MrAccess::REMOTE_WRITE);
+                    let mut window = self.window(id, rma, MrAccess::REMOTE_WRITE);
                     put(&mut window, 0, payload);
                     self.written(id, Inbound { op: rma.op, data, window }, rma.len_bytes, sink);
                 }
@@ -109,14 +111,11 @@ impl Engine {
         match rma.kind {
             RmaKind::Read => {}
             RmaKind::Offer { remote_bytes, .. } => {
-                let partial = PartialOffer { rma: *rma, remote_bytes, remote: SmallVec::new() };
-                if let Some(link) = self.links.of(id) {
-                    link.incoming = Some(Incoming::Offer(Box::new(partial)));
-                }
+                self.begin_description(id, Described::Offer(*rma), remote_bytes);
             }
             RmaKind::Write { data } => {
                 if self.admit_rma(id, rma, sink) {
-                    let filling = self.inbound(rma, data);
+                    let filling = self.inbound(id, rma, data);
                     if let Some(link) = self.links.of(id) {
                         link.incoming = Some(Incoming::Write(filling));
                     }
@@ -125,9 +124,17 @@ impl Engine {
         }
     }
 
+    /// A description of memory begins to arrive.
+    pub(super) fn begin_description(&mut self, id: LinkId, of: Described, remote_bytes: u8) {
+        if let Some(link) = self.links.of(id) {
+            let partial = PartialDescription { of, remote_bytes, remote: SmallVec::new() };
+            link.incoming = Some(Incoming::Described(Box::new(partial)));
+        }
+    }
+
     /// Makes a place for what a peer writes.
-    fn inbound(&mut self, rma: &Rma, data: Option<u64>) -> Filling {
-        let window = self.window(rma, MrAccess::REMOTE_WRITE);
+    fn inbound(&mut self, id: LinkId, rma: &Rma, data: Option<u64>) -> Filling {
+        let window = self.window(id, rma, MrAccess::REMOTE_WRITE);
         let inbound = self.inbounds.insert(Box::new(Inbound { op: rma.op, data, window }));
         let message = Message { len_bytes: rma.len_bytes, tag: None, data, awaits: Awaits::Nothing };
         Filling { message, arrived_bytes: 0, place: Place::Inbound(inbound) }
@@ -145,7 +152,7 @@ impl Engine {
         if !self.admit_rma(id, rma, sink) {
             return;
         }
-        let filling = self.inbound(rma, rma.kind.data());
+        let filling = self.inbound(id, rma, rma.kind.data());
         self.begin_fetch_of(id, rma.op, filling, remote);
     }
 
@@ -217,7 +224,7 @@ impl Engine {
         if !self.admit_rma(id, rma, sink) {
             return;
         }
-        let window = self.window(rma, MrAccess::REMOTE_READ);
+        let window = self.window(id, rma, MrAccess::REMOTE_READ);
         let Some(link) = self.links.of(id) else { return };
         if !link.is_owing() {
             self.owing.push(id);

@@ -18,13 +18,17 @@ use crate::flags::CompletionFlags;
 use crate::limits::{
     CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_PASSES_MAX, MESSAGE_COST_BYTES,
 };
+use crate::loopback::{Faults, Network};
 use crate::operation::{Level, ReceiveRequest, SendRequest};
-use crate::transport::{Full, LinkCaps, LinkError, LinkEvent, Pull, Receiver, Remote, Sent};
+use crate::transport::{
+    Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, Receiver, Remote, Sent, SharedMemory,
+};
 use crate::wire::{Awaits, Header, Message};
 
 mod anything;
 mod bounds;
 mod credit;
+mod direct;
 mod fences;
 mod fetches;
 mod levels;
@@ -121,6 +125,12 @@ impl Transport for Scripted {
         let bytes = payload.iter().flat_map(|slice| slice.iter().copied()).collect();
         self.exposed.push((link, bytes));
         Remote::new(REMOTE)
+    }
+
+    /// Memory that nobody else has.
+    fn map(&mut self, _: LinkId, _: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+        let len_bytes = usize::try_from(len_bytes).ok().filter(|len_bytes| *len_bytes < 1 << 16)?;
+        Network::new(0, Faults::default()).allocate_shareable(len_bytes).expect("there is memory")
     }
 
     fn pull(&mut self, _: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {

@@ -138,6 +138,9 @@ impl Engine {
         if !self.condemned.is_empty() {
             self.close_condemned(transport, sink);
         }
+        if !self.mapping.is_empty() {
+            self.map_shown(transport);
+        }
         if !self.pulling.is_empty() {
             self.pull(transport, sink);
         }
@@ -358,8 +361,12 @@ impl Link {
         }
         while !self.owes_ack
             && let Some(header) = self.owed.front()
-            && transport.send_inline(id, header, &[]).is_ok()
         {
+            if let Some(payload) = self.direct.payload_of(header, || transport.caps(id))
+                && transport.send_inline(id, header, payload.as_bytes()).is_err()
+            {
+                break;
+            }
             if let Header::Answer { .. } = header {
                 self.rma.unanswered_ops -= 1;
             }

@@ -13,6 +13,7 @@
 mod connection;
 mod faults;
 mod pipe;
+mod shareable;
 mod state;
 mod transport;
 
@@ -22,8 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
 use crate::limits::MESSAGE_MAX_BYTES;
+use crate::loopback::shareable::Memories;
 use crate::loopback::state::State;
-use crate::transport::{Provider, ProviderAttr};
+use crate::transport::{Provider, ProviderAttr, SharedMemory};
 
 pub use crate::loopback::faults::{CAPACITY_MIN_BYTES, Faults};
 pub use crate::loopback::transport::LoopbackTransport;
@@ -89,12 +91,13 @@ pub use crate::loopback::transport::LoopbackTransport;
 #[derive(Clone)]
 pub struct Network {
     state: Arc<Mutex<State>>,
+    memories: Arc<Memories>,
 }
 
 impl Network {
     /// A network with nobody on it. The seed decides everything that is left to chance.
     pub fn new(seed: u64, faults: Faults) -> Network {
-        Network { state: Arc::new(Mutex::new(State::new(seed, faults))) }
+        Network { state: Arc::new(Mutex::new(State::new(seed, faults))), memories: Arc::default() }
     }
 
     /// Changes how the network misbehaves from now on. What is delayed already stays delayed.
@@ -152,6 +155,10 @@ impl Provider for Network {
             remote: false,
             max_message_bytes: MESSAGE_MAX_BYTES,
         }
+    }
+
+    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
+        self.memories.allocate(len_bytes).map(Some)
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<LoopbackTransport, Errno> {

@@ -1,6 +1,7 @@
 //! One endpoint's transport on a [`Network`].
 
 use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
 
 use crate::address::Address;
 use crate::errno::Errno;
@@ -9,7 +10,8 @@ use crate::loopback::Network;
 use crate::loopback::connection::{EndKey, EndpointKey};
 use crate::loopback::state::{Ready, State};
 use crate::transport::{
-    Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Receiver, Remote, Sent, Transport,
+    Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Receiver, Remote, Sent, SharedMemory,
+    Transport,
 };
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
 use crate::wire::hello::{HELLO_BYTES, Hello};
@@ -241,6 +243,11 @@ impl Transport for LoopbackTransport {
     fn pull(&mut self, link: LinkId, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
         let Some(end) = self.end(link) else { return Pull::Gone };
         self.network.lock().pull(end, from, offset_bytes, into)
+    }
+
+    fn map(&mut self, link: LinkId, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+        self.end(link)?;
+        self.network.memories.map(from, len_bytes)
     }
 
     fn flush(&mut self) {

@@ -9,7 +9,7 @@
 //!  bytes   1      1        1       1       8        8         8 if      8 if      as long as
 //!                                                             TAGGED    DATA      the header says
 //!
-//!  rma has key and address, 8 bytes each, in the place of the tag
+//!  rma and shown have key and address, 8 bytes each, in the place of the tag
 //!
 //!  form: kind, low 4 bits   and flags, high 4 bits   remote       value             op
 //!  1  message               TAGGED DATA and either   0            message length    -
@@ -25,6 +25,7 @@
 //! 10  fenced                -                        0            0                 -
 //! 11  rma                   READ, or                 its length   length            yes
 //!                           DATA OFFERED             if OFFERED
+//! 11  shown                 READ and OFFERED         its length   length            rights
 //! 12  read data             -                        0            length            yes
 //! 13  answer                a number: the outcome    0            op                -
 //! ```
@@ -39,7 +40,7 @@ use bitflags::bitflags;
 
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use crate::wire::check::Check;
-use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, WireError};
+use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown, WireError};
 
 /// The size of the largest header in bytes: a write with data.
 pub const HEADER_MAX_BYTES: usize = FIXED_BYTES + WORDS_MAX * WORD_BYTES;
@@ -166,6 +167,9 @@ const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(AWAITS_FLAGS
 /// The flags of an access to a region.
 const RMA_FLAGS: Flags = Flags::READ.union(Flags::DATA).union(Flags::OFFERED);
 
+/// The flags of a region that is shown: what is both read and offered.
+const SHOWN_FLAGS: Flags = Flags::READ.union(Flags::OFFERED);
+
 /// Where the number of an outcome starts among the flags.
 const OUTCOME_SHIFT: u32 = 4;
 
@@ -178,6 +182,7 @@ pub fn header_len_bytes(header: &Header) -> usize {
         Header::Message(message) => Flags::of(message).words(),
         Header::Request { message, .. } => 1 + Flags::of(message).words(),
         Header::Rma(rma) => 3 + usize::from(rma.kind.data().is_some()),
+        Header::Shown(_) => 3,
         Header::Data { .. } | Header::ReadData { .. } => 1,
         Header::Ack { .. }
         | Header::Clear { .. }
@@ -228,6 +233,10 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
             let remote_bytes = if let RmaKind::Offer { remote_bytes, .. } = kind { remote_bytes } else { 0 };
             let words = [Some(op), Some(key), Some(address), kind.data()];
             (kind::RMA, Flags::of_rma(kind), remote_bytes, len_bytes, words)
+        }
+        Header::Shown(Shown { key, address, len_bytes, access, remote_bytes }) => {
+            let words = [Some(access), Some(key), Some(address), None];
+            (kind::RMA, SHOWN_FLAGS, remote_bytes, len_bytes, words)
         }
         Header::ReadData { op, len_bytes } => {
             (kind::READ_DATA, none, 0, len_bytes, [Some(op), None, None, None])
@@ -303,6 +312,10 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
         kind::CREDIT => Header::Credit { granted_bytes: fixed.value },
         kind::FENCE => Header::Fence { matched: fixed.flags.contains(Flags::MATCH) },
         kind::FENCED => Header::Fenced,
+        kind::RMA if fixed.flags == SHOWN_FLAGS => {
+            let (len_bytes, remote_bytes) = (fixed.value, fixed.remote_bytes);
+            Header::Shown(Shown { key, address, len_bytes, access: op, remote_bytes })
+        }
         kind::RMA => {
             let kind = if fixed.flags.contains(Flags::READ) {
                 RmaKind::Read
@@ -380,7 +393,9 @@ impl Fixed {
             _ => return Err(WireError::UnknownKind),
         };
         let is_contradictory = match self.kind {
-            kind::RMA => self.flags.contains(Flags::READ) && self.flags != Flags::READ,
+            kind::RMA => {
+                self.flags.contains(Flags::READ) && ![Flags::READ, SHOWN_FLAGS].contains(&self.flags)
+            }
             kind::ANSWER => self.flags.outcome().is_none(),
             _ => self.flags.contains(AWAITS_FLAGS),
         };

@@ -43,6 +43,14 @@ mod testing;
 ///                 <------------------------  Answer(op)
 /// ```
 ///
+/// A region that the initiator can map is shown to it once it has accessed it. From then on there may be no frames at all.
+///
+/// ```text
+///  initiator                                target
+///                 <------------------------  Shown(key)
+///    writes and reads
+/// ```
+///
 /// Messages and requests cost the sender [credit](crate::limits::MESSAGE_COST_BYTES), which the receiver gives by
 /// [`Credit`](Header::Credit), and so does what writes and brings data for a completion. Nothing else does, so nothing
 /// else ever waits for a receive to be posted.
@@ -117,6 +125,8 @@ pub enum Header {
         /// The length of this piece.
         len_bytes: u64,
     },
+    /// "You may map this region of mine, and access it without my help."
+    Shown(Shown),
     /// "It is done", or why it is not: the initiator will hear no more of the operation. Has no payload.
     Answer {
         /// The number in the request.
@@ -169,6 +179,22 @@ impl RmaKind {
             RmaKind::Write { data } | RmaKind::Offer { data, .. } => *data,
         }
     }
+}
+
+/// A region of the sender that the receiver may map: see [`SharedMemory`](crate::transport::SharedMemory). What follows as
+/// payload is a [`Remote`](crate::transport::Remote).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// The key of the region.
+    pub key: u64,
+    /// The address of its first byte, as it is known to peers.
+    pub address: u64,
+    /// How long it is.
+    pub len_bytes: u64,
+    /// What the receiver may do with it: the bits of [`MrAccess`](crate::flags::MrAccess).
+    pub access: u64,
+    /// How long the description that follows is, at most [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
+    pub remote_bytes: u8,
 }
 
 /// What became of an access to a region.
@@ -258,7 +284,9 @@ impl Header {
             Header::Data { len_bytes, .. } | Header::ReadData { len_bytes, .. } => *len_bytes,
             Header::Rma(Rma { kind: RmaKind::Write { .. }, len_bytes, .. }) => *len_bytes,
             Header::Rma(Rma { kind: RmaKind::Offer { remote_bytes, .. }, .. }) => u64::from(*remote_bytes),
-            Header::Request { remote_bytes, .. } => u64::from(*remote_bytes),
+            Header::Request { remote_bytes, .. } | Header::Shown(Shown { remote_bytes, .. }) => {
+                u64::from(*remote_bytes)
+            }
             Header::Ack { .. }
             | Header::Clear { .. }
             | Header::Done { .. }

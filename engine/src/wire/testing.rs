@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind};
+use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown};
 
 /// Any header that a correct peer may send.
 pub(super) fn any_header() -> impl Strategy<Value = Header> {
@@ -21,6 +21,11 @@ pub(super) fn any_header() -> impl Strategy<Value = Header> {
         1 => Just(Header::Fenced),
         2 => any_rma(0..=MESSAGE_MAX_BYTES).prop_map(Header::Rma),
         1 => (any::<u64>(), 0..=MESSAGE_MAX_BYTES).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
+        1 => (any::<[u64; 3]>(), 0..=MESSAGE_MAX_BYTES, 0..=REMOTE_MAX_BYTES as u8).prop_map(
+            |([key, address, access], len_bytes, remote_bytes)| {
+                Header::Shown(Shown { key, address, len_bytes, access, remote_bytes })
+            },
+        ),
         1 => (any::<u64>(), 0..5_u8).prop_map(|(op, number)| {
             Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }
         }),

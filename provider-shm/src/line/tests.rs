@@ -49,7 +49,7 @@ fn found(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), W
 #[test]
 fn the_layout_is_what_the_documentation_says() {
     let both = message(10, Some(0x0304), Some(0x0506), Awaits::Arrival);
-    let cases: [(Header, Payload<'_>, &[u64]); 18] = [
+    let cases: [(Header, Payload<'_>, &[u64]); 19] = [
         (
             Header::Message(both),
             Payload::Inline(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
@@ -93,6 +93,11 @@ fn the_layout_is_what_the_documentation_says() {
             rma(10, RmaKind::Offer { data: None, remote_bytes: 1 }),
             Payload::Inline(&[7]),
             &[0x0001_000e_0000_beef, 9, 5, 6, 10, 7],
+        ),
+        (
+            Header::Shown(Shown { key: 5, address: 6, len_bytes: 10, access: 9, remote_bytes: 1 }),
+            Payload::Inline(&[7]),
+            &[0x0001_0028_0000_beef, 9, 5, 6, 10, 7],
         ),
         (ReadData { op: 9, len_bytes: 1 }, Payload::Inline(&[6]), &[0x0001_000f_0000_beef, 9, 6]),
         (
@@ -290,6 +295,17 @@ fn samples() -> Vec<Vec<u64>> {
             let rma =
                 |kind| Header::Rma(Rma { op: number, key: !number, address: number, len_bytes: len, kind });
             add(rma(RmaKind::Read), none);
+            let shown = |remote_bytes| {
+                Header::Shown(Shown {
+                    key: !number,
+                    address: number,
+                    len_bytes: len,
+                    access: number,
+                    remote_bytes,
+                })
+            };
+            add(shown(8), Payload::Inline(&SHORT));
+            add(shown(64), Payload::Outside(64));
             for data in [None, Some(number)] {
                 add(rma(RmaKind::Write { data }), payload);
                 add(rma(RmaKind::Offer { data, remote_bytes: 8 }), Payload::Inline(&SHORT));

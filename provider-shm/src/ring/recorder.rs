@@ -5,7 +5,7 @@ use std::mem;
 
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{LinkEvent, LinkId, Receiver, Space};
-use homespun_engine::wire::{Header, Rma};
+use homespun_engine::wire::{Header, Rma, Shown};
 
 /// The link that all frames are expected on.
 pub(crate) const LINK: LinkId = LinkId(3);
@@ -123,6 +123,9 @@ fn check(header: &Header) {
         Header::Request { message, remote_bytes, .. } => {
             assert!(message.len_bytes <= MESSAGE_MAX_BYTES);
             assert!(usize::from(*remote_bytes) <= REMOTE_MAX_BYTES);
+        }
+        Header::Shown(Shown { len_bytes, remote_bytes, .. }) => {
+            assert!(*len_bytes <= MESSAGE_MAX_BYTES && usize::from(*remote_bytes) <= REMOTE_MAX_BYTES);
         }
         Header::Data { len_bytes, .. }
         | Header::ReadData { len_bytes, .. }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Full, Sent};
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, WireError};
+use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown, WireError};
 use proptest::prelude::*;
 
 use super::recorder::{LINK, Recorder};
@@ -277,6 +277,7 @@ fn every_bit_of_a_first_word_matters() {
         (rma(RmaKind::Read), 0),
         (rma(RmaKind::Write { data: Some(3) }), 8),
         (rma(RmaKind::Offer { data: None, remote_bytes: 16 }), 16),
+        (Header::Shown(Shown { key: 5, address: 6, len_bytes: 7, access: 8, remote_bytes: 12 }), 12),
         (Header::ReadData { op: 5, len_bytes: 3 }, 3),
         (Header::Answer { op: 5, outcome: Outcome::Fault }, 0),
     ] {

@@ -10,7 +10,7 @@ use super::*;
 use crate::flags::MrAccess;
 use crate::operation::{Found, PeekRequest, RmaLocal, RmaRequest};
 use crate::region::{Region, RegionAttr};
-use crate::wire::{Outcome, Rma, RmaKind};
+use crate::wire::{Outcome, Rma, RmaKind, Shown};
 
 const BUDGET_BYTES: usize = 200_000;
 
@@ -122,6 +122,11 @@ fn header() -> impl Strategy<Value = Header> {
         1 => Just(Header::Fenced),
         5 => (op(), 0..3_u64, 0..20_u64, 0..40_u64, rma_kind())
             .prop_map(|(op, key, address, len_bytes, kind)| Header::Rma(Rma { op, key, address, len_bytes, kind })),
+        2 => ([0..3_u64, 0..20, 0..40, 0..1 << 14], 0..=6_u8).prop_map(
+            |([key, address, len_bytes, access], remote_bytes)| {
+                Header::Shown(Shown { key, address, len_bytes, access, remote_bytes })
+            }
+        ),
         2 => (op(), 0..20_u64).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
         3 => (op(), 0..5_u8)
             .prop_map(|(op, number)| Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }),
@@ -253,7 +258,14 @@ impl Run {
             Step::Register { key } => {
                 let attr = RegionAttr { key, access: MrAccess::all(), base_address: 0 };
                 let mut memory = vec![0; 30];
-                let region = if key == 0 { Region::owned(30, attr) } else { raw_region(&mut memory, attr) };
+                let region = match key {
+                    0 => Region::owned(30, attr),
+                    1 => raw_region(&mut memory, attr),
+                    _ => {
+                        let memory = Network::new(0, Faults::default()).allocate_shareable(30).unwrap();
+                        Region::shareable(memory.unwrap(), 30, attr)
+                    }
+                };
                 if let Ok(region) = self.engine.regions.add(region.unwrap()) {
                     self.regions.push_back((region, memory));
                 }

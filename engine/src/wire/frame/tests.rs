@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::wire::Refusal;
+use crate::wire::Shown;
 use crate::wire::testing::any_header;
 
 fn emitted(header: &Header) -> Vec<u8> {
@@ -208,12 +209,14 @@ fn what_no_correct_peer_sends_is_refused() {
         (&[0x8a], WireError::UnknownFlag),
         (&[0x8b], WireError::UnknownFlag),
         (&[0x3b], WireError::UnknownFlag),
-        (&[0x5b], WireError::UnknownFlag),
+        (&[0x7b], WireError::UnknownFlag),
         (&[0x1c], WireError::UnknownFlag),
         (&[0x5d], WireError::UnknownFlag),
         (&[0x8d], WireError::UnknownFlag),
         (&[11, 1], WireError::ImpossibleLength),
         (&[0x4b, 65], WireError::ImpossibleLength),
+        (&[0x5b, 65], WireError::ImpossibleLength),
+        (&[0x1b, 1], WireError::ImpossibleLength),
         (&[11, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
         (&[12, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
         (&[13, 1], WireError::ImpossibleLength),
@@ -259,6 +262,10 @@ fn samples() -> Vec<Header> {
                 kinds.push(RmaKind::Write { data });
                 let remotes = [0, 1, REMOTE_MAX_BYTES as u8];
                 kinds.extend(remotes.map(|remote_bytes| RmaKind::Offer { data, remote_bytes }));
+            }
+            for remote_bytes in [0, 1, REMOTE_MAX_BYTES as u8] {
+                let (key, address, access) = (!number, number, number);
+                headers.push(Header::Shown(Shown { key, address, len_bytes, access, remote_bytes }));
             }
             for kind in kinds {
                 headers.push(Header::Rma(Rma { op: number, key: !number, address: number, len_bytes, kind }));

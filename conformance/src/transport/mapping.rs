@@ -1,0 +1,112 @@
+//! How memory is allocated and mapped that peers access by themselves.
+//!
+//! A provider without such memory says so. A transport maps what a peer describes, or does not; it must not panic, and must
+//! not map anything else.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fastrand::Rng;
+use homespun_engine::limits::REMOTE_MAX_BYTES;
+use homespun_engine::transport::{LinkId, Provider, Remote, SharedMemory, Transport};
+
+use crate::transport::{Party, drive, linked, payload};
+
+const LEN_BYTES: usize = 10_001;
+
+/// Whether links of this provider map memory of their peers.
+pub fn maps<P: Provider>(provider: &P) -> bool {
+    Shown::new(provider).is_some_and(|mut shown| shown.map(LEN_BYTES as u64).is_some())
+}
+
+/// A link, and memory of one side that the other is to map.
+struct Shown<T> {
+    owner: Party<T>,
+    other: Party<T>,
+    /// The owner's number for the link.
+    at_owner: LinkId,
+    /// The other's.
+    at_other: LinkId,
+    memory: Arc<dyn SharedMemory>,
+    remote: Remote,
+}
+
+impl<T: Transport> Shown<T> {
+    /// `None` if the provider has no such memory.
+    fn new<P: Provider<Transport = T>>(provider: &P) -> Option<Shown<T>> {
+        let memory = provider.allocate_shareable(LEN_BYTES).expect("there is memory")?;
+        let ([owner, other], at_owner, at_other) = linked(provider);
+        let remote = memory.describe().expect("its owner may show it");
+        assert!(remote.as_bytes().len() <= REMOTE_MAX_BYTES);
+        Some(Shown { owner, other, at_owner, at_other, memory, remote })
+    }
+
+    fn map(&mut self, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+        self.other.transport.map(self.at_other, &self.remote, len_bytes)
+    }
+
+    /// The link works, whatever was mapped.
+    fn assert_sound(self) {
+        let Shown { mut owner, mut other, at_owner, at_other, .. } = self;
+        owner.post(at_owner, payload(900, 2));
+        other.post(at_other, payload(901, 2));
+        drive(&mut [owner, other], "a frame each way", |[owner, other]| {
+            owner.recorder.frame_count(at_owner) == 1 && other.recorder.frame_count(at_other) == 1
+        });
+    }
+}
+
+/// It is zero at first, long enough, and both sides see what either writes. The end is seen as well, and what is mapped stays.
+pub fn both_sides_see_what_is_shared<P: Provider>(provider: &P) {
+    let Some(mut shown) = Shown::new(provider) else { return };
+    let Some(mapped) = shown.map(LEN_BYTES as u64) else { return shown.assert_sound() };
+    assert!(mapped.words().len() >= LEN_BYTES.div_ceil(8));
+    assert_eq!(mapped.words().len(), shown.memory.words().len());
+    assert!(mapped.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    for (number, (here, there)) in (1..).zip(mapped.words().iter().zip(shown.memory.words())) {
+        let (from, to) = if number % 2 == 0 { (here, there) } else { (there, here) };
+        from.store(number, Ordering::Relaxed);
+        assert_eq!(to.load(Ordering::Relaxed), number);
+    }
+    assert!(!mapped.is_retired());
+    shown.memory.retire();
+    assert!(mapped.is_retired());
+    let Some(other) = provider.allocate_shareable(LEN_BYTES).expect("there is memory") else {
+        panic!("a provider has such memory, or it has not");
+    };
+    shown.memory = other;
+    assert_eq!(mapped.words()[1].load(Ordering::Relaxed), 2, "it was taken away from whoever had mapped it");
+    shown.assert_sound();
+}
+
+/// Whoever is told another length than the memory has, or nonsense, maps nothing.
+pub fn what_is_described_wrong_is_not_mapped<P: Provider>(provider: &P) {
+    let Some(mut shown) = Shown::new(provider) else { return };
+    for len_bytes in [0, 1, 8, LEN_BYTES as u64 - 8, LEN_BYTES as u64 + 8, 1 << 40, u64::MAX] {
+        assert!(shown.map(len_bytes).is_none(), "{len_bytes} bytes of {LEN_BYTES}");
+    }
+    let mut rng = Rng::with_seed(11);
+    let right = shown.remote.as_bytes().to_vec();
+    for len_bytes in 0..=REMOTE_MAX_BYTES {
+        let mut bytes = vec![0; len_bytes];
+        for _ in 0..10 {
+            rng.fill(&mut bytes);
+            if bytes != right {
+                let nonsense = Remote::new(&bytes).expect("short enough");
+                assert!(shown.other.transport.map(shown.at_other, &nonsense, LEN_BYTES as u64).is_none());
+            }
+        }
+    }
+    shown.assert_sound();
+}
+
+/// Memory that was given back is not mapped, though it was shown before.
+pub fn what_is_gone_is_not_mapped<P: Provider>(provider: &P) {
+    let Some(Shown { owner, mut other, at_owner: _, at_other, memory, remote }) = Shown::new(provider) else {
+        return;
+    };
+    memory.retire();
+    drop(memory);
+    assert!(other.transport.map(at_other, &remote, LEN_BYTES as u64).is_none());
+    drop(owner);
+}

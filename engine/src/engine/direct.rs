@@ -1,0 +1,179 @@
+//! Regions that are accessed where they are mapped, without their owner's help.
+//!
+//! A target shows an initiator each region that it can map, once it has accessed it by frames. The initiator maps it when it
+//! next transmits, and from then on copies to and from it when it posts. It returns to frames for what has to be seen by the
+//! target, for what has to wait for something, and when the region has ended.
+//!
+//! ```text
+//!  initiator                          target
+//!    Rma(write, key)  ------------->    finds the region, which can be mapped
+//!                     <-------------  Answer, Shown(key)
+//!    maps it
+//!    copies, as often as it likes
+//!                                       closes the region: retires its memory
+//!    sees that, forgets it
+//!    Rma(write, key)  ------------->    knows no such key
+//! ```
+//!
+//! What is copied while a region ends may still go to its pages, which are nobody's by then.
+
+use std::sync::{Arc, Weak};
+
+use super::Engine;
+use super::links::Link;
+use crate::completion::Sink;
+use crate::flags::MrAccess;
+use crate::limits::{REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
+use crate::operation::{RmaLocal, RmaRequest};
+use crate::peer_id::PeerId;
+use crate::region::{Region, Window, words};
+use crate::transport::{LinkCaps, LinkId, Remote, SharedMemory, Transport};
+use crate::wire::{Header, Shown};
+
+/// The regions of a link's peer that this side may access directly, and those of this side that the peer knows of.
+#[derive(Debug, Default)]
+pub(super) struct Direct {
+    mapped: Vec<Mapped>,
+    /// What the peer has shown and this side has not mapped yet.
+    to_map: Vec<(Shown, Remote)>,
+    shown: Vec<Weak<Region>>,
+}
+
+/// A region of a peer, in this process.
+#[derive(Debug)]
+struct Mapped {
+    key: u64,
+    address: u64,
+    len_bytes: u64,
+    access: MrAccess,
+    memory: Arc<dyn SharedMemory>,
+}
+
+impl Mapped {
+    /// Where in the memory a range lies that may be accessed so.
+    fn place(&self, address: u64, len_bytes: u64, access: MrAccess) -> Option<usize> {
+        let offset_bytes = address.checked_sub(self.address)?;
+        let end_bytes = offset_bytes.checked_add(len_bytes)?;
+        let is_allowed = self.access.contains(access) && end_bytes <= self.len_bytes;
+        (is_allowed && !self.memory.is_retired()).then_some(offset_bytes as usize)
+    }
+}
+
+impl Engine {
+    /// The peer shows a region of its own.
+    pub(super) fn region_shown(&mut self, id: LinkId, shown: Shown, remote: &[u8], sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        let Some(remote) = Remote::new(remote) else {
+            return self.condemn(id, "describes its memory at too great a length", sink);
+        };
+        let direct = &mut link.direct;
+        direct.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
+        if direct.mapped.len() + direct.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
+            return self.condemn(id, "shows more regions than it may", sink);
+        }
+        if direct.to_map.is_empty() {
+            self.mapping.push(id);
+        }
+        direct.to_map.push((shown, remote));
+    }
+
+    /// Maps what peers have shown.
+    #[cold]
+    pub(super) fn map_shown(&mut self, transport: &mut impl Transport) {
+        for id in self.mapping.drain(..) {
+            let Some(Link { direct, .. }) = self.links.of(id) else { continue };
+            for (Shown { key, address, len_bytes, access, .. }, remote) in direct.to_map.drain(..) {
+                // The address space may be full, or the peer out of reach: there are frames for that.
+                if let Some(memory) = transport.map(id, &remote, len_bytes) {
+                    let access = MrAccess::from_bits_truncate(access);
+                    direct.mapped.push(Mapped { key, address, len_bytes, access, memory });
+                }
+            }
+        }
+    }
+
+    /// Whether an access was carried out at once. Then it is over; otherwise nothing has happened.
+    pub(super) fn has_gone_directly(&mut self, request: &mut RmaRequest) -> bool {
+        let RmaRequest { to, ref mut local, key, address, fence, .. } = *request;
+        let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. });
+        let Some(direct) = self.unhindered(to).filter(|_| !fence && !is_seen) else { return false };
+        let Some(mapped) = direct.mapped.iter().find(|mapped| mapped.key == key) else { return false };
+        let words = mapped.memory.words();
+        match local {
+            RmaLocal::Write { source, .. } => {
+                let len_bytes = source.len_bytes() as u64;
+                let Some(mut place) = mapped.place(address, len_bytes, MrAccess::REMOTE_WRITE) else {
+                    return false;
+                };
+                for slice in source.slices(0) {
+                    words::store(words, place, &slice);
+                    place += slice.len();
+                }
+            }
+            RmaLocal::Read(destination) => {
+                let len_bytes = destination.len_bytes();
+                let Some(mut place) = mapped.place(address, len_bytes as u64, MrAccess::REMOTE_READ) else {
+                    return false;
+                };
+                for mut slice in destination.space(0, len_bytes) {
+                    words::load(words, place, &mut slice);
+                    place += slice.len();
+                }
+            }
+        }
+        true
+    }
+
+    /// What may be accessed directly of a peer, if nothing on the way to it is to be waited for.
+    fn unhindered(&self, to: PeerId) -> Option<&Direct> {
+        let peer = self.peers.of(to);
+        let link = self.links.get(peer.transmit?)?;
+        let is_unhindered = peer.queue.is_empty() && link.rma.outstanding_ops == 0;
+        (is_unhindered && !link.direct.mapped.is_empty()).then_some(&link.direct)
+    }
+
+    /// Tells a peer that it may map a region which it has accessed.
+    pub(super) fn show(&mut self, id: LinkId, window: &Window) {
+        let region = window.region();
+        let Some(memory) = region.shareable_memory() else { return };
+        let access = region.access() & self.config.remote_access;
+        let Some(link) = self.links.of(id) else { return };
+        let shown = &mut link.direct.shown;
+        let is_same = |other: &Weak<Region>| other.as_ptr() == Arc::as_ptr(region);
+        if shown.iter().any(is_same) {
+            return;
+        }
+        shown.retain(|region| region.upgrade().is_some_and(|region| region.is_open()));
+        if shown.len() >= SHOWN_LINK_MAX_REGIONS {
+            return;
+        }
+        let Some(remote) = memory.describe() else { return };
+        shown.push(Arc::downgrade(region));
+        let shown = Shown {
+            key: region.key(),
+            address: region.base_address(),
+            len_bytes: region.len_bytes() as u64,
+            access: access.bits(),
+            // It is no longer than what a description may have, which is less.
+            remote_bytes: remote.as_bytes().len() as u8,
+        };
+        self.owe(id, Header::Shown(shown));
+    }
+}
+
+const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
+
+impl Direct {
+    #[cfg(test)]
+    pub(super) fn mapped_count(&self) -> usize {
+        self.mapped.len()
+    }
+
+    /// What goes with what a peer is told, or `None` if there is nothing left to tell it.
+    pub(super) fn payload_of(&self, header: &Header, caps: impl FnOnce() -> LinkCaps) -> Option<Remote> {
+        let Header::Shown(Shown { key, .. }) = header else { return Some(Remote::default()) };
+        let region = self.shown.iter().filter_map(Weak::upgrade).find(|region| region.key() == *key)?;
+        let remote = region.shareable_memory().filter(|_| region.is_open())?.describe()?;
+        (remote.as_bytes().len() <= caps().inline_max_bytes).then_some(remote)
+    }
+}

@@ -1,0 +1,110 @@
+//! Regions that are mapped, from both sides.
+
+use super::rma::access;
+use super::*;
+use crate::flags::MrAccess;
+use crate::limits::SHOWN_LINK_MAX_REGIONS;
+use crate::operation::RmaLocal;
+use crate::region::{Region, RegionAttr};
+use crate::wire::{Rma, RmaKind, Shown};
+
+const LINK: LinkId = LinkId(7);
+const KEY: u64 = 77;
+
+fn shown(key: u64, len_bytes: u64) -> Header {
+    let access = MrAccess::REMOTE_WRITE.bits();
+    Header::Shown(Shown { key, address: 0, len_bytes, access, remote_bytes: REMOTE.len() as u8 })
+}
+
+fn write() -> RmaLocal {
+    RmaLocal::Write { source: Source::owned(Bytes::from_static(b"hello")), data: None }
+}
+
+/// A region that can be mapped, of 100 bytes.
+fn shareable(key: u64) -> Region {
+    let memory = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
+    Region::shareable(memory, 100, RegionAttr { key, access: MrAccess::all(), base_address: 0 }).unwrap()
+}
+
+#[test]
+fn what_was_shown_is_mapped_and_accessed_at_once() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).frame(LINK, &shown(KEY, 100), REMOTE);
+    assert!(engine.wants_pass());
+    engine.post_rma(access(peer, write(), 1), &mut transport, &mut sink).unwrap();
+    assert_eq!((transport.sent.len(), sink.ended.len()), (1, 0), "it is not mapped yet");
+    engine.transmit(&mut transport, &mut sink);
+    assert!(!engine.wants_pass());
+    engine.post_rma(access(peer, write(), 2), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.len(), 2, "one before it has not ended");
+    for sent in 0..2 {
+        let Header::Rma(Rma { op, .. }) = transport.sent[sent].1 else { panic!("an access was sent") };
+        let answer = Header::Answer { op, outcome: crate::wire::Outcome::Done };
+        engine.arrivals(&mut sink).frame(LINK, &answer, b"");
+    }
+    engine.post_rma(access(peer, write(), 3), &mut transport, &mut sink).unwrap();
+    assert_eq!((transport.sent.len(), sink.ended.len()), (2, 3));
+    let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
+    engine.post_rma(access(peer, read, 4), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.len(), 3, "it may only be written to");
+}
+
+#[test]
+fn nobody_shows_more_than_may_be_mapped() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    for key in 0..SHOWN_LINK_MAX_REGIONS as u64 {
+        engine.arrivals(&mut sink).frame(LINK, &shown(key, 100), REMOTE);
+        engine.transmit(&mut transport, &mut sink);
+    }
+    // The same key again takes the place of the first.
+    engine.arrivals(&mut sink).frame(LINK, &shown(3, 100), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty());
+    engine.arrivals(&mut sink).frame(LINK, &shown(1000, 100), REMOTE);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+}
+
+#[test]
+fn a_region_is_shown_once_to_whoever_has_accessed_it() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let region = engine.regions.add(shareable(KEY)).unwrap();
+    let read = |op| Header::Rma(Rma { op, key: KEY, address: 0, len_bytes: 0, kind: RmaKind::Read });
+    for op in 1..3 {
+        engine.arrivals(&mut sink).frame(LINK, &read(op), b"");
+        engine.transmit(&mut transport, &mut sink);
+    }
+    let showings = |transport: &Scripted| {
+        let is_shown = |(_, header, _): &&(LinkId, Header, Vec<u8>)| matches!(header, Header::Shown(_));
+        transport.sent.iter().filter(is_shown).count()
+    };
+    assert_eq!(showings(&transport), 1);
+    let (_, Header::Shown(shown), remote) = &transport.sent[0] else {
+        panic!("it is shown before the answer")
+    };
+    assert_eq!(
+        (shown.key, shown.len_bytes, shown.access),
+        (KEY, 100, MrAccess::from_bits_truncate(0x3000).bits())
+    );
+    assert_eq!(remote.len(), usize::from(shown.remote_bytes));
+    // One that has ended is not worth a word.
+    engine.regions.close(&region);
+    let next = engine.regions.add(shareable(KEY)).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &read(3), b"");
+    engine.regions.close(&next);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(showings(&transport), 1);
+    assert!(!engine.has_unsent());
+}
+
+#[test]
+fn what_is_shown_in_parts_is_mapped_as_well() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(LINK, &shown(KEY, 100));
+    for byte in REMOTE {
+        arrivals.chunk(LINK, &[*byte]);
+    }
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(engine.links.of(LINK).unwrap().direct.mapped_count(), 1);
+}

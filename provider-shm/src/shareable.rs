@@ -1,0 +1,267 @@
+//! Memory that processes share: a region of one, which the others write and read without its help.
+//!
+//! It is a sealed file in memory, whose descriptor stays with the process that has made it. A peer opens it through that
+//! process's entry in `/proc`, as it reads other memory of that process by its number; that the number is still that of the
+//! same process is known from a nonce at the start of the file.
+//!
+//! ```text
+//!  first page                 the following pages
+//!  +-------+---------+- - -+---------------------+
+//!  | nonce | retired |     | what is shared      |
+//!  +-------+---------+- - -+---------------------+
+//!    8       4
+//! ```
+//!
+//! The pages are given back when nobody has mapped them any more, so whoever has been late finds what was there.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use homespun_engine::transport::{Remote, SharedMemory};
+use rustix::fs::{
+    FileType, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
+    memfd_create, open,
+};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::system::sysinfo;
+
+/// Where what is shared starts in the file.
+const START_BYTES: usize = 4096;
+
+/// The seals without which the owner could take the memory away.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
+
+/// In a description: the number of a descriptor, and the nonce.
+const DESCRIPTION_BYTES: usize = size_of::<u32>() + size_of::<u64>();
+
+#[repr(C)]
+struct FirstPage {
+    nonce: AtomicU64,
+    /// Not 0 once the owner has ended it.
+    retired: AtomicU32,
+}
+
+const _: () = assert!(size_of::<FirstPage>() <= START_BYTES);
+
+/// A mapping of the whole file.
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<FirstPage>,
+    /// The number of words that are shared.
+    words: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and all that is ever referred to in it is atomic.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// What is allocated: the file, and this process's mapping of it.
+#[derive(Debug)]
+struct Allocated {
+    mapping: Mapping,
+    file: OwnedFd,
+}
+
+/// Allocates so many bytes, at least one, all zero.
+pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
+    let words = len_bytes.div_ceil(size_of::<u64>());
+    let file_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
+    // The kernel would give this much away, and stop whoever touches it.
+    let host = sysinfo();
+    let all_bytes = u64::from(host.mem_unit).saturating_mul(host.totalram.saturating_add(host.totalswap));
+    if file_bytes as u64 > all_bytes {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    let file = memfd_create("homespun-memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, file_bytes as u64)?;
+    fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
+    let mapping = Mapping::of(&file, words)?;
+    let nonce = getrandom::u64().map_err(|error| {
+        error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
+    })?;
+    mapping.first_page().nonce.store(nonce, Ordering::Relaxed);
+    Ok(Arc::new(Allocated { mapping, file }))
+}
+
+/// Maps what the process with this number has allocated, or nothing if that is not so, or not allowed.
+pub(crate) fn map(pid: i32, from: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+    let (descriptor, nonce) = from.as_bytes().split_first_chunk()?;
+    let nonce = u64::from_le_bytes(nonce.try_into().ok()?);
+    let words = usize::try_from(len_bytes.div_ceil(size_of::<u64>() as u64)).ok()?;
+    let expected_bytes = file_bytes(words)?;
+    if pid == 0 || words == 0 {
+        return None;
+    }
+    let path = format!("/proc/{pid}/fd/{}", u32::from_le_bytes(*descriptor));
+    // Opened to be looked at only: what else a descriptor may lead to could do something when it is opened.
+    let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let status = fstat(&found).ok()?;
+    let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
+    if !is_file || usize::try_from(status.st_size) != Ok(expected_bytes) {
+        return None;
+    }
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // Only files in memory know of seals. Asked before the size, so that the answer lasts.
+    let is_sealed = fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS));
+    if !is_sealed || usize::try_from(fstat(&file).ok()?.st_size) != Ok(expected_bytes) {
+        return None;
+    }
+    let mapping = Mapping::of(&file, words).ok()?;
+    let is_meant = mapping.first_page().nonce.load(Ordering::Relaxed) == nonce;
+    is_meant.then(|| Arc::new(mapping) as Arc<dyn SharedMemory>)
+}
+
+/// How large the file is for so many words.
+fn file_bytes(words: usize) -> Option<usize> {
+    let bytes = words.checked_mul(size_of::<u64>())?.checked_add(START_BYTES)?;
+    isize::try_from(bytes).is_ok().then_some(bytes)
+}
+
+impl Mapping {
+    /// Maps a sealed file of the size for so many words.
+    fn of(file: &OwnedFd, words: usize) -> io::Result<Mapping> {
+        let len_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel picks the place, so no other memory is affected.
+        let start = unsafe { mmap(ptr::null_mut(), len_bytes, protection, MapFlags::SHARED, file, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, words })
+    }
+
+    fn first_page(&self) -> &FirstPage {
+        // SAFETY: the mapping lives as long as `self`, starts at a page, is longer than that and cannot lose its length.
+        // There are atomics only, for which any bits are valid.
+        unsafe { self.start.as_ref() }
+    }
+}
+
+impl SharedMemory for Mapping {
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: as in `first_page`; so many words follow the first page, where a word may start.
+        unsafe {
+            let start = self.start.cast::<u8>().add(START_BYTES).cast::<AtomicU64>();
+            slice::from_raw_parts(start.as_ptr(), self.words)
+        }
+    }
+
+    /// Peers' memory is not shown to others.
+    fn describe(&self) -> Option<Remote> {
+        None
+    }
+
+    fn retire(&self) {
+        self.first_page().retired.store(1, Ordering::Release);
+    }
+
+    fn is_retired(&self) -> bool {
+        self.first_page().retired.load(Ordering::Acquire) != 0
+    }
+}
+
+impl SharedMemory for Allocated {
+    fn words(&self) -> &[AtomicU64] {
+        self.mapping.words()
+    }
+
+    fn describe(&self) -> Option<Remote> {
+        let mut bytes = [0; DESCRIPTION_BYTES];
+        let (descriptor, nonce) = bytes.split_at_mut(size_of::<u32>());
+        descriptor.copy_from_slice(&self.file.as_fd().as_raw_fd().to_le_bytes());
+        let at_start = self.mapping.first_page().nonce.load(Ordering::Relaxed);
+        nonce.copy_from_slice(&at_start.to_le_bytes());
+        Remote::new(&bytes)
+    }
+
+    fn retire(&self) {
+        self.mapping.retire();
+    }
+
+    fn is_retired(&self) -> bool {
+        self.mapping.is_retired()
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let len_bytes = file_bytes(self.words).unwrap_or_default();
+        // SAFETY: this is the mapping that `of` has made, all of it, and no reference outlives `self`. A forked child has
+        // a mapping of its own there.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), len_bytes) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process;
+
+    use super::*;
+
+    fn own_pid() -> i32 {
+        i32::try_from(process::id()).unwrap()
+    }
+
+    fn described(file: &OwnedFd, nonce: u64) -> Remote {
+        Remote::new(&[&file.as_raw_fd().to_le_bytes()[..], &nonce.to_le_bytes()].concat()).unwrap()
+    }
+
+    #[test]
+    fn both_sides_see_the_same_and_the_end() {
+        let own = allocate(100).unwrap();
+        assert_eq!(own.words().len(), 13);
+        assert!(own.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        let theirs = map(own_pid(), &own.describe().unwrap(), 100).unwrap();
+        theirs.words()[12].store(7, Ordering::Relaxed);
+        assert_eq!(own.words()[12].load(Ordering::Relaxed), 7);
+        assert!(theirs.describe().is_none() && !theirs.is_retired());
+        own.retire();
+        assert!(theirs.is_retired());
+        drop(own);
+        assert_eq!(theirs.words()[12].load(Ordering::Relaxed), 7, "the pages stay while they are mapped");
+    }
+
+    #[test]
+    fn what_is_described_wrong_is_not_mapped() {
+        let own = allocate(100).unwrap();
+        let right = own.describe().unwrap();
+        for len_bytes in [0, 1, 96, 105, 4096, u64::MAX] {
+            assert!(map(own_pid(), &right, len_bytes).is_none(), "{len_bytes}");
+        }
+        for place in 0..DESCRIPTION_BYTES {
+            let mut bytes = right.as_bytes().to_vec();
+            bytes[place] ^= 0x80;
+            assert!(map(own_pid(), &Remote::new(&bytes).unwrap(), 100).is_none(), "byte {place}");
+            assert!(map(own_pid(), &Remote::new(&bytes[..place]).unwrap(), 100).is_none());
+        }
+        assert!(map(0, &right, 100).is_none());
+        drop(own);
+        assert!(map(own_pid(), &right, 100).is_none());
+    }
+
+    #[test]
+    fn what_could_be_taken_away_or_is_no_memory_is_not_mapped() {
+        let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, (START_BYTES + 8) as u64).unwrap();
+        assert!(map(own_pid(), &described(&file, 0), 8).is_none(), "it is not sealed");
+        fcntl_add_seals(&file, SEALS).unwrap();
+        assert!(map(own_pid(), &described(&file, 0), 8).is_some());
+        for path in ["/dev/zero", "/", "/proc/self/exe"] {
+            let file = File::open(path).unwrap().into();
+            assert!(map(own_pid(), &described(&file, 0), 8).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn there_is_not_more_memory_than_there_is() {
+        for len_bytes in [usize::MAX, isize::MAX as usize, 1 << 46] {
+            assert!(allocate(len_bytes).is_err());
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Memory that peers map: [`homespun::MrAttr::shareable`].
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
+use homespun::{Errno, FabricAddress, OperationError, Refusal};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup, Turns};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+fn memory(len_bytes: usize, key: u64) -> Memory {
+    Memory { len_bytes, kind: Kind::Shareable, access: EVERYTHING, key }
+}
+
+fn call(by: RmaBy, party: &Party, region: &Region, context: u64, at: usize, len_bytes: usize) -> RmaCall {
+    let bytes = payload(context, len_bytes);
+    RmaCall { address: region.at(at), ..RmaCall::new(by, bytes, party.peer(), region, context) }
+}
+
+/// Writes by frames, after which the region is mapped where that is possible.
+#[track_caller]
+fn meet(party: &Party, region: &Region) {
+    party.endpoint.rma(call(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
+    assert_eq!(party.completion().context, 1);
+}
+
+pub(crate) fn what_is_mapped_is_written_and_read_like_any_other(net: &Net) {
+    const LEN_BYTES: usize = 300_001;
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(LEN_BYTES, 5)).unwrap();
+    meet(&alice, &region);
+    let mut expected = region.content();
+    for (context, (at, len_bytes)) in (2..).zip([
+        (0, 8),
+        (3, 1),
+        (9, 3),
+        (5, 100),
+        (7, 0),
+        (LEN_BYTES - 5, 5),
+        (1, LEN_BYTES - 1),
+        (0, LEN_BYTES),
+    ]) {
+        alice.endpoint.rma(call(RmaBy::Write, &alice, &region, context, at, len_bytes)).unwrap();
+        let completion = alice.completion();
+        assert_eq!(
+            (completion.context, completion.flags),
+            (context, CompletionFlags::RMA | CompletionFlags::WRITE)
+        );
+        expected[at..at + len_bytes].copy_from_slice(&payload(context, len_bytes));
+        assert!(region.content() == expected, "{len_bytes} bytes at {at}");
+        alice.endpoint.rma(call(RmaBy::Read, &alice, &region, context, at, len_bytes)).unwrap();
+        let completion = alice.completion();
+        assert_eq!(
+            (completion.context, completion.flags),
+            (context, CompletionFlags::RMA | CompletionFlags::READ)
+        );
+        assert!(received(&completion.buffer) == expected[at..at + len_bytes], "{len_bytes} bytes at {at}");
+    }
+}
+
+/// Needs a party that stands still.
+pub(crate) fn what_is_mapped_is_accessed_without_its_owner(net: &Net) {
+    if !net.maps() {
+        return;
+    }
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(100, 5)).unwrap();
+    meet(&alice, &region);
+    if net.turns == Turns::Processes {
+        bob.stop();
+    }
+    alice.endpoint.rma(call(RmaBy::Write, &alice, &region, 2, 10, 20)).unwrap();
+    assert_eq!(alice.poll().expect("it is over").unwrap().0.context, 2);
+    alice.endpoint.rma(call(RmaBy::Read, &alice, &region, 3, 10, 20)).unwrap();
+    assert!(received(&alice.poll().expect("it is over").unwrap().0.buffer) == payload(2, 20));
+    if net.turns == Turns::Processes {
+        bob.resume();
+    }
+    assert!(region.content()[10..30] == payload(2, 20));
+}
+
+pub(crate) fn a_message_finds_what_was_written_before_it(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(8, 5)).unwrap();
+    meet(&alice, &region);
+    for number in 2..50_u64 {
+        bob.endpoint.recv(room(8), ANY, number).unwrap();
+        alice.endpoint.rma(call(RmaBy::Write, &alice, &region, number, 0, 8)).unwrap();
+        alice.completion();
+        alice.endpoint.send(payload(0, 8), alice.peer(), number).unwrap();
+        bob.completion();
+        assert!(region.content() == payload(number, 8), "{number}");
+        alice.completion();
+    }
+}
+
+pub(crate) fn rights_and_bounds_hold_for_what_is_mapped(net: &Net) {
+    let (alice, bob) = net.pair();
+    let readable = bob.register(Memory { access: MrAccess::REMOTE_READ, ..memory(100, 1) }).unwrap();
+    let writable = bob.register(Memory { access: MrAccess::REMOTE_WRITE, ..memory(100, 2) }).unwrap();
+    alice.endpoint.rma(call(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
+    alice.completion();
+    meet(&alice, &writable);
+    let fails = |call: RmaCall, refusal: Refusal| {
+        let context = call.context;
+        alice.endpoint.rma(call).unwrap();
+        let failure = alice.failure();
+        assert_eq!((failure.completion.context, failure.error), (context, OperationError::Refused(refusal)));
+    };
+    fails(call(RmaBy::Write, &alice, &readable, 2, 0, 1), Refusal::Access);
+    fails(call(RmaBy::Read, &alice, &writable, 3, 0, 1), Refusal::Access);
+    fails(call(RmaBy::Write, &alice, &writable, 4, 100, 1), Refusal::Range);
+    fails(call(RmaBy::Write, &alice, &writable, 5, 1, 100), Refusal::Range);
+    fails(RmaCall { address: u64::MAX, ..call(RmaBy::Read, &alice, &readable, 6, 0, 2) }, Refusal::Range);
+    assert!(readable.content() == room(100));
+}
+
+pub(crate) fn an_endpoint_shows_no_more_than_it_allows(net: &Net) {
+    let alice = net.party();
+    let bob = net.open(Setup { caps: Caps::MSG | Caps::RMA | Caps::REMOTE_READ, ..Setup::default() });
+    let peer = alice.meet(&bob);
+    let region = bob.register(memory(100, 5)).unwrap();
+    let to_bob =
+        |by, context| RmaCall { peer, ..RmaCall::new(by, payload(context, 10), peer, &region, context) };
+    for context in 1..4 {
+        alice.endpoint.rma(to_bob(RmaBy::Read, context)).unwrap();
+        alice.completion();
+        alice.endpoint.rma(to_bob(RmaBy::Write, context)).unwrap();
+        assert_eq!(alice.failure().error, OperationError::Refused(Refusal::Access));
+    }
+}
+
+pub(crate) fn what_has_ended_is_mapped_no_longer(net: &Net) {
+    let (alice, bob) = net.pair();
+    for round in 0..4 {
+        let first = bob.register(memory(1000, 5)).unwrap();
+        meet(&alice, &first);
+        alice.endpoint.rma(call(RmaBy::Write, &alice, &first, 2, 0, 1000)).unwrap();
+        alice.completion();
+        let late = call(RmaBy::Write, &alice, &first, 3, 0, 10);
+        drop(first);
+        alice.endpoint.rma(late.clone()).unwrap();
+        let failure = alice.failure();
+        assert_eq!((failure.completion.context, failure.error.errno()), (3, Errno::EKEYREJECTED), "{round}");
+        // Another region has the key now, and nothing of the first.
+        let second = bob.register(memory(50, 5)).unwrap();
+        alice.endpoint.rma(late).unwrap();
+        alice.completion();
+        assert!(second.content() == [&payload(3, 10)[..], &room(40)].concat());
+    }
+}
+
+pub(crate) fn more_regions_are_accessed_than_are_mapped(net: &Net) {
+    const COUNT: u64 = homespun::limits::SHOWN_LINK_MAX_REGIONS as u64 + 6;
+    let (alice, bob) = net.pair();
+    let regions: Vec<Region> = (0..COUNT).map(|key| bob.register(memory(16, key)).unwrap()).collect();
+    for round in 0..3 {
+        for (number, region) in (0..).zip(&regions) {
+            let context = round * COUNT + number;
+            alice.endpoint.rma(call(RmaBy::Write, &alice, region, context, 0, 16)).unwrap();
+            assert_eq!(alice.completion().context, context);
+            assert!(region.content() == payload(context, 16));
+        }
+    }
+}
+
+pub(crate) fn what_the_owner_is_to_see_goes_through_it(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(16, 5)).unwrap();
+    meet(&alice, &region);
+    let write = RmaCall { data: Some(77), ..call(RmaBy::Write, &alice, &region, 2, 0, 16) };
+    alice.endpoint.rma(write).unwrap();
+    assert_eq!(alice.completion().context, 2);
+    let completion = bob.completion();
+    assert_eq!((completion.data, completion.len_bytes), (77, 16));
+    assert!(completion.flags.contains(CompletionFlags::REMOTE_WRITE));
+    // A fence is one for what is mapped, too.
+    bob.endpoint.recv(room(8), ANY, 3).unwrap();
+    alice
+        .endpoint
+        .sendmsg(SendMsg {
+            buffers: vec![payload(0, 8)],
+            to: alice.peer(),
+            context: 3,
+            flags: OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION,
+            ..SendMsg::default()
+        })
+        .unwrap();
+    let fenced = RmaCall { flags: OpFlags::FENCE, ..call(RmaBy::Writemsg, &alice, &region, 4, 0, 16) };
+    alice.endpoint.rma(fenced).unwrap();
+    assert_eq!([alice.completion().context, alice.completion().context], [3, 4]);
+    bob.completion();
+    assert!(region.content() == payload(4, 16));
+}
+
+pub(crate) fn the_end_of_the_owner_is_noticed(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(16, 5)).unwrap();
+    meet(&alice, &region);
+    let write = call(RmaBy::Write, &alice, &region, 2, 0, 16);
+    drop((region, bob));
+    // The region has ended before its owner has.
+    alice.endpoint.rma(write).unwrap();
+    alice.failure();
+}
