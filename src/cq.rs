@@ -4,9 +4,6 @@ mod blocking;
 mod reader;
 mod ring;
 mod strerror;
-mod wait;
-#[expect(unsafe_code, reason = "a mutex of the C library is used by its own functions; see watcher.rs")]
-mod watcher;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,15 +20,14 @@ pub(crate) use self::reader::Reader;
 pub(crate) use self::ring::RingGuard;
 use self::ring::{Batch, Entry, Ring};
 pub use self::strerror::strerror;
-use self::wait::Wait;
-pub use self::watcher::MutexCond;
 use crate::av::FabricAddress;
 use crate::domain::DomainId;
-use crate::doorbell::Doorbell;
 use crate::driven::Driven;
 use crate::info::ResourceManagement;
 use crate::lock::{Lock, Locking};
 use crate::pump::Drive;
+use crate::wait::Wait;
+pub use crate::wait::{MutexCond, WaitObject};
 
 /// How many entries a completion queue has if its attributes do not say.
 pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
@@ -59,35 +55,6 @@ pub enum CqFormat {
     /// Also the tag. The default.
     #[default]
     Tagged,
-}
-
-/// How an application may wait on a queue: `enum fi_wait_obj`.
-///
-/// Whoever waits takes no processor time, except under [`Yield`](Self::Yield), and for transports that have to be polled. A
-/// queue that can be slept on costs three file descriptors; [`MutexCond`](Self::MutexCond), once the pair is asked for, two
-/// more and a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "SCREAMING_SNAKE_CASE")
-)]
-pub enum WaitObject {
-    /// It does not wait: it polls.
-    #[default]
-    None,
-    /// By blocking calls of this library, which choose the means.
-    Unspec,
-    /// Through a wait set. Not supported.
-    Set,
-    /// By a file descriptor, or by blocking calls.
-    Fd,
-    /// By a mutex and a condition variable, or by blocking calls.
-    MutexCond,
-    /// By blocking calls that yield the processor between polls.
-    Yield,
-    /// By a set of file descriptors. Not supported.
-    PollFd,
 }
 
 /// What a completion queue is opened with: `struct fi_cq_attr`.
@@ -307,15 +274,7 @@ impl CompletionQueue {
         resource_mgmt: ResourceManagement,
         locking: Locking,
     ) -> Result<CompletionQueue, Error> {
-        let wait = match attr.wait {
-            WaitObject::None => None,
-            WaitObject::Unspec | WaitObject::Fd | WaitObject::MutexCond | WaitObject::Yield => {
-                Some(Wait::new(attr.wait)?)
-            }
-            WaitObject::Set | WaitObject::PollFd => {
-                return Err(Misuse::NotSupported("completion queues with this wait object").into());
-            }
-        };
+        let wait = Wait::new(attr.wait)?;
         let depth_entries = match attr.size_entries {
             0 => CQ_DEPTH_DEFAULT_ENTRIES,
             asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
@@ -433,6 +392,7 @@ impl CompletionQueue {
         let mut batch = Batch::new();
         loop {
             let was_full;
+            let last;
             {
                 let mut ring = self.shared.lock();
                 was_full = !ring.has_room();
@@ -445,13 +405,22 @@ impl CompletionQueue {
                     }
                     _ => {}
                 }
-                ring.pop_completed(max - count, &mut batch);
+                last = if max - count == 1 {
+                    ring.pop_one_completed()
+                } else {
+                    ring.pop_completed(max - count, &mut batch);
+                    None
+                };
             }
             if was_full {
                 // What waits for room is handed in by whoever wakes.
                 self.shared.disturb();
             }
             // What is called may itself use the queue, or an endpoint that reports to it, so the lock is gone.
+            if let Some((completion, source)) = last {
+                take(completion, source);
+                return Ok(count + 1);
+            }
             if batch.is_empty() {
                 break;
             }
@@ -527,18 +496,18 @@ impl Shared {
         self.wait.as_ref()
     }
 
-    /// What wakes those who sleep until there is something to read.
+    /// What those who sleep until there is something to read are woken by.
     #[inline]
-    pub(crate) fn doorbell(&self) -> Option<&Doorbell> {
-        Some(self.wait()?.bed()?.doorbell())
+    pub(crate) fn sleepers(&self) -> Option<&Wait> {
+        self.wait()
     }
 
     /// Somebody reads, and with that becomes the one to whom endpoints have something to tell. Whoever else sleeps has to
     /// ask them anew.
     #[inline]
     fn disturb(&self) {
-        if let Some(doorbell) = self.doorbell() {
-            doorbell.ring();
+        if let Some(wait) = self.wait() {
+            wait.ring();
         }
     }
 
@@ -558,8 +527,8 @@ impl Shared {
     /// Has reads drive this endpoint.
     pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
         self.driven.add(endpoint.clone());
-        if let Some(doorbell) = self.doorbell() {
-            doorbell.ring_after();
+        if let Some(wait) = self.wait() {
+            wait.ring_after();
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::region::Regions;
@@ -13,6 +14,7 @@ use homespun_engine::transport::{ProviderAttr, SharedMemory};
 use parking_lot::Mutex;
 
 use crate::av::{AddressVector, AvAttr};
+use crate::counter::{Counter, CounterAttr, RegionalCounters};
 use crate::cq::{CompletionQueue, CqAttr};
 use crate::endpoint::Endpoint;
 use crate::fabric::OpenPump;
@@ -45,6 +47,15 @@ pub struct Domain {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// What a domain offers of an atomic operation: `struct fi_atomic_attr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtomicAttr {
+    /// How many elements one call covers at most.
+    pub count: usize,
+    /// The size of an element in bytes.
+    pub size_bytes: usize,
+}
+
 /// Tells the objects of one domain from those of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DomainId(u64);
@@ -71,6 +82,7 @@ pub(crate) struct Shared {
     params: Params,
     /// What peers may access through any endpoint of the domain.
     regions: Arc<Regions>,
+    regional_counters: Arc<RegionalCounters>,
     /// The pumps of its endpoints, and perhaps of some that are gone.
     pumps: Mutex<Vec<Weak<dyn Drive>>>,
 }
@@ -84,6 +96,7 @@ impl Domain {
     ) -> Domain {
         let attr = provider.attr();
         let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
+        let by_itself = info.domain.data_progress == Some(Progress::Auto);
         Domain {
             shared: Arc::new(Shared {
                 id: DomainId::unused(),
@@ -94,11 +107,11 @@ impl Domain {
                 threading: info.domain.threading.unwrap_or(Threading::Safe),
                 locking,
                 control_progress: info.domain.control_progress.unwrap_or(Progress::Manual),
-                progress_thread: (info.domain.data_progress == Some(Progress::Auto))
-                    .then(ProgressThread::default),
+                progress_thread: by_itself.then(ProgressThread::default),
                 mr_mode: info.domain.mr_mode,
                 params: params.clone(),
                 regions: Arc::default(),
+                regional_counters: Arc::new(RegionalCounters::new(by_itself)),
                 pumps: Mutex::default(),
             }),
         }
@@ -137,6 +150,16 @@ impl Domain {
         CompletionQueue::open(&attr, self.shared.id, self.shared.resource_mgmt, self.shared.locking)
     }
 
+    /// Opens a counter: `fi_cntr_open`, `fi_cntr(3)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotSupported`] for the wait objects `Set` and `PollFd`; what the system says where a wait object needs
+    /// descriptors: EMFILE, ENFILE, ENOMEM.
+    pub fn open_counter(&self, attr: &CounterAttr) -> Result<Counter, Error> {
+        Counter::open(attr, self.shared.id)
+    }
+
     /// Opens an address vector: `fi_av_open(3)`.
     ///
     /// # Errors
@@ -145,6 +168,21 @@ impl Domain {
     /// flags that are not known.
     pub fn open_av(&self, attr: &AvAttr) -> Result<AddressVector, Error> {
         AddressVector::open(attr, self.shared.format, self.shared.id)
+    }
+
+    /// What is offered of an atomic operation, on endpoints with [`Caps::ATOMIC`](crate::Caps::ATOMIC): `fi_query_atomic`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoAtomic`] if nothing is.
+    pub fn query_atomic(
+        &self,
+        datatype: Datatype,
+        op: AtomicOp,
+        kind: AtomicKind,
+    ) -> Result<AtomicAttr, Error> {
+        let count = kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
+        Ok(AtomicAttr { count, size_bytes: datatype.size_bytes() })
     }
 
     /// Opens an endpoint: `fi_endpoint(3)`.
@@ -197,6 +235,11 @@ impl Shared {
 
     pub(crate) fn regions(&self) -> &Arc<Regions> {
         &self.regions
+    }
+
+    /// The counters of those.
+    pub(crate) fn regional_counters(&self) -> &Arc<RegionalCounters> {
+        &self.regional_counters
     }
 
     pub(crate) fn mr_mode(&self) -> MrMode {

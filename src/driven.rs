@@ -1,4 +1,4 @@
-//! The endpoints that a completion queue drives.
+//! The endpoints that a completion queue or a counter drives.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,10 +9,10 @@ use parking_lot::RwLock;
 use crate::cq::Reader;
 use crate::pump::Drive;
 
-/// A list of endpoints. Most queues have one, which is found without a lock in every poll.
+/// A list of endpoints. Most queues and counters have one, which is found without a lock in every poll.
 #[derive(Default)]
 pub(crate) struct Driven {
-    /// The first endpoint that there ever was. It stays here when it is closed, and then does nothing.
+    /// The first endpoint that there ever was. It stays here for good; once it is closed it does nothing.
     first: OnceLock<Arc<dyn Drive>>,
     others: RwLock<Vec<Arc<dyn Drive>>>,
     has_others: AtomicBool,
@@ -23,18 +23,22 @@ impl Driven {
     pub(crate) fn add(&self, endpoint: Arc<dyn Drive>) {
         let mut rejected = Some(endpoint);
         self.first.get_or_init(|| rejected.take().expect("this runs once"));
-        if let Some(endpoint) = rejected {
+        if let Some(endpoint) = rejected.filter(|endpoint| !self.is_first(endpoint)) {
             let mut others = self.others.write();
             others.push(endpoint);
             self.has_others.store(true, Ordering::Release);
         }
     }
 
-    /// Drives this endpoint no longer. If it is the first one, it must be closed next.
+    /// Drives this endpoint no longer; but the first one for as long as it is not closed.
     pub(crate) fn remove(&self, endpoint: &Arc<dyn Drive>) {
         let mut others = self.others.write();
         others.retain(|driven| !Arc::ptr_eq(driven, endpoint));
         self.has_others.store(!others.is_empty(), Ordering::Release);
+    }
+
+    fn is_first(&self, endpoint: &Arc<dyn Drive>) -> bool {
+        self.first.get().is_some_and(|first| Arc::ptr_eq(first, endpoint))
     }
 
     /// Keeps everybody from the lock of the list.
@@ -46,12 +50,22 @@ impl Driven {
     /// Makes progress at all of them, on behalf of a reader of the queue.
     #[inline(always)]
     pub(crate) fn progress(&self, reader: &mut Reader<'_>) {
+        self.for_each(|endpoint| endpoint.progress(reader));
+    }
+
+    /// Makes progress at all of them, on behalf of nobody who reads a queue.
+    pub(crate) fn progress_aside(&self) {
+        self.for_each(|endpoint| endpoint.progress_aside());
+    }
+
+    #[inline(always)]
+    fn for_each(&self, mut act: impl FnMut(&dyn Drive)) {
         if let Some(first) = self.first.get() {
-            first.progress(reader);
+            act(&**first);
         }
         if self.has_others.load(Ordering::Acquire) {
             for endpoint in self.others.read().iter() {
-                endpoint.progress(reader);
+                act(&**endpoint);
             }
         }
     }

@@ -102,9 +102,12 @@ pub struct TxAttr {
     pub mode: Mode,
     /// The flags of operations that are posted without flags of their own.
     pub op_flags: OpFlags,
-    /// Which operations to one peer take effect in the order of their posting.
+    /// Which operations to one peer take effect in the order of their posting, if the peer's
+    /// [`RxAttr::msg_order`] agrees. Empty in hints: what costs nothing, which every answer has. Of the others,
+    /// what may not overtake a long access waits until that is done.
     pub msg_order: Order,
-    /// Which operations complete in the order of their posting.
+    /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or nothing. Completions
+    /// wait for those before them then, and silent operations count like others.
     pub comp_order: Order,
     /// The largest message that can be injected, in bytes.
     pub inject_size_bytes: usize,
@@ -134,7 +137,8 @@ pub struct RxAttr {
     pub mode: Mode,
     /// The flags of receives that are posted without flags of their own.
     pub op_flags: OpFlags,
-    /// Which messages of one peer are matched in the order of their sending.
+    /// Which operations of one peer take effect in the order of their posting, if the peer's [`TxAttr::msg_order`]
+    /// says so. Empty in hints: what costs nothing, which every answer has.
     pub msg_order: Order,
     /// Which receives complete in the order of their posting.
     pub comp_order: Order,
@@ -172,11 +176,13 @@ pub struct EpAttr {
     pub max_msg_size_bytes: usize,
     /// How much room buffers leave at their start, in bytes ([`Mode::MSG_PREFIX`]). Answers say 0: none is needed.
     pub msg_prefix_size_bytes: usize,
-    /// Up to which size in bytes a read after a write is ordered.
+    /// Up to which size in bytes a read after a write is ordered, where [`TxAttr::msg_order`] or [`RxAttr::msg_order`] says
+    /// that it is. Answers say `usize::MAX`, any size, or 0 without such an order; in hints another number than 0 asks
+    /// for the order.
     pub max_order_raw_size_bytes: usize,
-    /// Up to which size in bytes a write after a read is ordered.
+    /// The same of a write after a read.
     pub max_order_war_size_bytes: usize,
-    /// Up to which size in bytes a write after a write is ordered.
+    /// The same of a write after a write.
     pub max_order_waw_size_bytes: usize,
     /// Which bits of a tag are used, and how: the fields are runs of equal bits, see [`TAG_GENERIC`].
     pub mem_tag_format: u64,

@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod av;
+pub mod counter;
 pub mod cq;
 mod domain;
 mod doorbell;
@@ -19,28 +20,31 @@ pub mod params;
 mod ports;
 mod progress_thread;
 mod pump;
-#[expect(unsafe_code, reason = "the raw tier takes addresses")]
+#[expect(unsafe_code, reason = "the raw tier takes addresses, and files are mapped; see region/")]
 pub mod region;
 mod resolve;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
 mod signals;
 #[expect(unsafe_code, reason = "what is not locked is a promise of the application; see unsynchronised.rs")]
 mod unsynchronised;
+pub mod wait;
 
 pub use bytes::{Bytes, BytesMut};
 pub use homespun_engine::address::{Address, AddressFormat};
-pub use homespun_engine::buffer::{Buffer, ReceivedLast, Segment, SegmentMut};
+pub use homespun_engine::atomic;
+pub use homespun_engine::buffer::{Buffer, Fetched, ReceivedLast, Segment, SegmentMut};
 pub use homespun_engine::errno::Errno;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};
-pub use homespun_engine::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, OpFlags};
+pub use homespun_engine::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, InfoFlags, OpFlags};
 pub use homespun_engine::rejected::Rejected;
 pub use homespun_engine::transport;
 pub use homespun_engine::wire::Refusal;
 pub use homespun_engine::{flags, limits};
 
 pub use self::av::{AddressVector, AvAttr, FabricAddress};
+pub use self::counter::{Counter, CounterAttr};
 pub use self::cq::{Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, ReadError, WaitObject};
-pub use self::domain::Domain;
+pub use self::domain::{AtomicAttr, Domain};
 pub use self::endpoint::{Endpoint, RecvMsg, SendMsg};
 pub use self::eq::{EqAttr, EqReadError, Event, EventError, EventQueue};
 pub use self::fabric::Fabric;

@@ -3,8 +3,10 @@
 //! It is generic over the transport, and reached through one virtual call per post and one per progress, none per
 //! frame. Its lock is taken before a completion queue's lock, never the other way.
 
+mod atomic;
 mod names;
 mod queues;
+mod sleepers;
 
 use std::mem;
 use std::os::fd::BorrowedFd;
@@ -16,18 +18,21 @@ use homespun_engine::address::Address;
 use homespun_engine::buffer::{Destination, Room, Source};
 use homespun_engine::engine::{Config, Engine};
 use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{
-    Found, Level, PeekRequest, ReceiveRequest, RmaLocal, RmaRequest, SendRequest,
+    AtomicLocal, Found, Level, PeekRequest, ReceiveRequest, RmaLocal, RmaRequest, SendRequest,
 };
 use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::{Armed, Transport};
 
 use crate::av::{AddressVector, FabricAddress};
+use crate::counter::{BoundCounters, RegionalCounters};
 use crate::cq::{Reader, Shared};
 use crate::doorbell::Doorbell;
 use crate::lock::{Lock, LockGuard, Locking};
+pub(crate) use crate::pump::atomic::AtomicPost;
 use crate::pump::names::{Sources, Targets};
 use crate::pump::queues::{Aside, Nobody, Queues};
 
@@ -44,6 +49,7 @@ pub(crate) trait Drive: Send + Sync {
     fn enable(&self, wiring: Wiring) -> Result<(), Error>;
     fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>>;
     fn post_rma(&self, post: RmaPost) -> Result<(), Rejected<RmaLocal>>;
+    fn post_atomic(&self, post: AtomicPost) -> Result<(), Rejected<Box<AtomicLocal>>>;
     fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Rejected<Destination>>;
     /// As [`post_receive`](Self::post_receive), for the most frequent kind of destination.
     fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error>;
@@ -75,6 +81,8 @@ pub(crate) trait Drive: Send + Sync {
     fn cancel(&self, context: u64) -> Result<(), Error>;
     /// Moves everything on as far as it goes, on behalf of somebody who reads a queue.
     fn progress(&self, reader: &mut Reader<'_>);
+    /// As [`progress`](Self::progress), on behalf of somebody who reads a counter.
+    fn progress_aside(&self);
     /// To be called after a pass by somebody who has armed the doorbell of a queue and is about to sleep: whether the
     /// descriptor of [`with_wake_fd`](Self::with_wake_fd) tells of what happens next. Whoever uses the endpoint meanwhile
     /// sees to it that this stays so, or rings. A progress thread takes over at once, and then the doorbell is enough.
@@ -107,22 +115,15 @@ pub(crate) struct Wiring {
     pub(crate) av: AddressVector,
     pub(crate) transmit_cq: Option<Arc<Shared>>,
     pub(crate) receive_cq: Option<Arc<Shared>>,
+    pub(crate) counters: BoundCounters,
+    /// Those of the regions that peers access through the endpoint, if they count what it does.
+    pub(crate) regional_counters: Option<Arc<RegionalCounters>>,
     /// Whether completions name their source.
     pub(crate) wants_source: bool,
     /// Whether a source that has no name makes an error of its completion.
     pub(crate) reports_unknown_sources: bool,
     /// What wakes the thread that moves the endpoint on, if one does.
     pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
-}
-
-impl Wiring {
-    /// What wakes those who rely on the transport to wake them: the progress thread, or if there is none, those who sleep
-    /// until a queue of this endpoint has something to tell.
-    fn doorbells(&self) -> impl Iterator<Item = &Doorbell> {
-        let queues =
-            self.transmit_cq.iter().chain(&self.receive_cq).filter(|_| self.progress_doorbell.is_none());
-        self.progress_doorbell.as_deref().into_iter().chain(queues.filter_map(|cq| cq.doorbell()))
-    }
 }
 
 /// A send as an endpoint posts it.
@@ -188,6 +189,17 @@ struct State<T> {
 }
 
 impl<T: Transport> State<T> {
+    /// Moves everything on as far as it goes, on behalf of nobody who reads a queue. How much was received.
+    fn pass_aside(&mut self) -> u32 {
+        let State { engine, transport, wired: Some(wired), .. } = self else { return 0 };
+        let mut queues = Aside(wired.queues());
+        engine.deliver_held(&mut queues);
+        let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
+        engine.transmit(transport, &mut queues);
+        transport.flush();
+        received
+    }
+
     /// Does what is left to do without anything having arrived, such as to tell a peer of the match of a receive that was
     /// just posted. Whether the transport will tell of what there is to do next.
     fn come_to_rest(&mut self) -> Armed {
@@ -208,12 +220,12 @@ impl<T: Transport> State<T> {
         if thread::panicking() {
             return;
         }
-        let has_sleepers = |wired: &Wired| wired.wiring.doorbells().any(Doorbell::is_armed);
-        self.is_armed = self.wired.as_ref().is_some_and(has_sleepers) && self.come_to_rest() == AT_REST;
+        let has_sleepers = self.wired.as_ref().is_some_and(|wired| wired.wiring.has_sleepers());
+        self.is_armed = has_sleepers && self.come_to_rest() == AT_REST;
         if !self.is_armed
             && let Some(wired) = &self.wired
         {
-            wired.wiring.doorbells().for_each(Doorbell::ring);
+            wired.wiring.wake_sleepers();
         }
     }
 
@@ -342,6 +354,9 @@ impl<T: Transport> Drive for Pump<T> {
         if state.wired.is_some() {
             return Err(Misuse::State("the endpoint is enabled already").into());
         }
+        if wiring.counters.events().intersects(CounterEvents::OF_REGION) {
+            state.engine.see_accesses();
+        }
         state.wired = Some(Wired { wiring, targets: Targets::default(), sources: Sources::default() });
         Ok(())
     }
@@ -378,6 +393,24 @@ impl<T: Transport> Drive for Pump<T> {
         };
         let request = RmaRequest { to, local, key, address, context, level, signalled, inject, fence };
         engine.post_rma(request, transport, &mut wired.queues())?;
+        if !more {
+            transport.flush();
+        }
+        Ok(())
+    }
+
+    fn post_atomic(&self, post: AtomicPost) -> Result<(), Rejected<Box<AtomicLocal>>> {
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = match endpoint.enabled() {
+            Ok(parts) => parts,
+            Err(error) => return Err(Rejected { error, buffer: Box::new(post.local) }),
+        };
+        let to = match wired.targets.peer(post.target.peer, &wired.wiring.av, engine) {
+            Ok(to) => to,
+            Err(error) => return Err(Rejected { error, buffer: Box::new(post.local) }),
+        };
+        let more = post.more;
+        engine.post_atomic(post.request(to), transport, &mut wired.queues())?;
         if !more {
             transport.flush();
         }
@@ -455,6 +488,9 @@ impl<T: Transport> Drive for Pump<T> {
         let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
         let is_sent = engine.inject(to, tag, data, message, transport);
         if is_sent {
+            if !wired.wiring.counters.is_empty() {
+                wired.wiring.counters.count(CounterEvents::SEND);
+            }
             transport.flush();
         }
         Ok(is_sent)
@@ -483,6 +519,16 @@ impl<T: Transport> Drive for Pump<T> {
         }
     }
 
+    fn progress_aside(&self) {
+        let mut guard = self.state.lock();
+        let Some(state) = guard.as_mut() else { return };
+        state.pass_aside();
+        state.polls = state.polls.wrapping_add(1);
+        if state.is_armed {
+            state.keep_watch_or_stand_down();
+        }
+    }
+
     fn arm(&self) -> Armed {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return AT_REST };
@@ -500,24 +546,18 @@ impl<T: Transport> Drive for Pump<T> {
     fn watch(&self) -> Watched {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return Watched::Resting(AT_REST) };
-        let State { engine, transport, wired: Some(wired), is_armed, polls } = state else {
+        if state.wired.is_none() {
             return Watched::Resting(AT_REST);
-        };
-        *is_armed = false;
-        if mem::take(polls) > CHANCE_POLLS_MAX {
+        }
+        state.is_armed = false;
+        if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
             return Watched::Polled;
         }
-        let mut queues = Aside(wired.queues());
-        engine.deliver_held(&mut queues);
-        let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
-        engine.transmit(transport, &mut queues);
-        transport.flush();
-        drop(queues);
-        if received > 0 || engine.wants_pass() {
+        if state.pass_aside() > 0 || state.engine.wants_pass() {
             return Watched::Moving;
         }
-        let armed = transport.arm();
-        *is_armed = armed != Armed::Ready;
+        let armed = state.transport.arm();
+        state.is_armed = armed != Armed::Ready;
         Watched::Resting(armed)
     }
 

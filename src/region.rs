@@ -1,16 +1,28 @@
 //! Memory regions: `fi_mr(3)`.
 
+#[cfg(target_arch = "x86_64")]
+mod cache_lines;
+mod file;
+mod mappings;
+mod persistent;
+
 use std::fmt;
+use std::fs::File;
 use std::sync::Arc;
 
 use homespun_engine::buffer::SegmentMut;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
-use homespun_engine::flags::MrAccess;
-use homespun_engine::region::{Region, RegionAttr};
+use homespun_engine::flags::{CounterEvents, MrAccess, MrFlags};
+use homespun_engine::region::{CountAccess, Region, RegionAttr};
+use parking_lot::Mutex;
 
+use crate::counter::{self, Counter};
 use crate::domain::{self, Domain};
+use crate::endpoint::Endpoint;
 use crate::info::MrMode;
+use crate::region::file::MappedFile;
+use crate::region::persistent::Persistent;
 
 /// What a memory region is registered with: `struct fi_mr_attr`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,10 +37,12 @@ pub struct MrAttr {
     /// Whether peers may map the memory, where they can: with [`Domain::register`], in a domain whose provider has such
     /// memory, which is shared memory. Whoever has accessed the region once then does so by plain copies, without the owner's
     /// help and without a system call; what brings remote data still goes through the owner, and so does what waits for a
-    /// fence. The memory takes whole pages, as they are touched, and one more, and a descriptor; it is given back when no
+    /// fence, and what is [counted](MemoryRegion::bind_counter). The memory takes whole pages, as they are touched, and one more, and a descriptor; it is given back when no
     /// peer has it mapped any more. It is ignored where there is no such memory: see
     /// [`MemoryRegion::is_shareable`].
     pub shareable: bool,
+    /// What else is asked for.
+    pub flags: MrFlags,
 }
 
 /// Memory that peers may read and write without a receive being posted: a registered region, `fi_mr(3)`.
@@ -39,7 +53,12 @@ pub struct MrAttr {
 ///
 /// A region that [`Domain::register`] makes owns its memory. [`read_at`](Self::read_at) and [`write_at`](Self::write_at)
 /// copy from and to it while peers access it too; there is no `&[u8]` of it, since what it would show could change. It
-/// costs its length rounded up to 8 bytes. One of [`Domain::register_raw`] is the caller's memory.
+/// costs its length rounded up to 8 bytes. One of [`Domain::register_raw`] is the caller's memory, and one of
+/// [`Domain::register_file`] is a file.
+///
+/// What peers do with it can be counted: see [`bind_counter`](Self::bind_counter). With [`MrFlags::RMA_EVENT`], as
+/// applications register that are made for [`MrMode::RMA_EVENT`], it can be accessed only once it was
+/// [enabled](Self::enable), by when it has its counters.
 ///
 /// Dropping it closes it: `fi_close`. Accesses that are under way fail then at their initiators, and once the drop returns
 /// nothing touches the memory.
@@ -71,6 +90,10 @@ pub struct MrAttr {
 pub struct MemoryRegion {
     region: Arc<Region>,
     domain: Arc<domain::Shared>,
+    /// Whether it is to be enabled, and cannot be bound after that.
+    is_to_be_enabled: bool,
+    /// Once for each binding.
+    counters: Mutex<Vec<Arc<counter::Shared>>>,
 }
 
 impl Domain {
@@ -79,9 +102,13 @@ impl Domain {
     /// # Errors
     ///
     /// [`Misuse::Invalid`] for a length of 0 or one that there is no memory for, for rights that are not known, or for an
-    /// offset; [`Misuse::KeyInUse`] if another region of the domain has the key; what the system says of memory that is to
+    /// offset, or for memory as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::Flags`] for flags that are not
+    /// known; [`Misuse::KeyInUse`] if another region of the domain has the key; what the system says of memory that is to
     /// be [shareable](MrAttr::shareable): ENOMEM, EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
+        if attr.flags.contains(MrFlags::RMA_PMEM) {
+            return Err(Misuse::Invalid("memory of the region's own as persistent").into());
+        }
         let shared =
             if attr.shareable && len_bytes > 0 { self.shared.allocate_shareable(len_bytes)? } else { None };
         self.enter(attr, 0, |attr| match &shared {
@@ -93,16 +120,22 @@ impl Domain {
     /// Registers the caller's memory, in up to [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which
     /// follow each other as if they were one: `fi_mr_reg`, `fi_mr_regv`.
     ///
+    /// With [`MrFlags::RMA_PMEM`] the memory must be that of shared mappings of files, and peers may wait until what they write
+    /// is durable ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). Where a file is mapped with
+    /// `MAP_SYNC`, or is a device that is memory, the processor's caches are flushed then; elsewhere by `msync(2)`, for whose
+    /// length the endpoint does nothing else. The system is asked once, here, how the memory is mapped.
+    ///
     /// # Errors
     ///
     /// As [`register`](Self::register); besides [`Misuse::TooManySegments`], and [`Misuse::Invalid`] for a null address with
-    /// a length, and for memory that is to be [shareable](MrAttr::shareable).
+    /// a length, for memory that is to be [shareable](MrAttr::shareable), and for other memory than files' as persistent; what
+    /// the system says when it is asked how persistent memory is mapped.
     ///
     /// # Safety
     ///
     /// Every segment must be initialised memory that is readable, and writable if peers may write, from any thread, until the
     /// region was dropped. Until then nothing holds a Rust reference to it, other than to atomics or cells; what a peer
-    /// and somebody else access at the same time has no particular value.
+    /// and somebody else access at the same time has no particular value. Persistent memory stays mapped as it is.
     pub unsafe fn register_raw(&self, segments: &[SegmentMut], attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.shareable {
             return Err(Misuse::Invalid("memory of the caller's, to be mapped by peers").into());
@@ -110,8 +143,85 @@ impl Domain {
         let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC);
         let first = segments.first().filter(|_| is_virtual);
         let base_address = first.map_or(0, |segment| segment.address.expose_provenance() as u64);
-        // SAFETY: the caller promises the same until the region is dropped, and by the end of that it has ended.
-        self.enter(attr, base_address, |attr| unsafe { Region::raw(segments, attr) })
+        // SAFETY: the caller promises that it stays mapped as it is until the region is dropped.
+        let persistent = attr
+            .flags
+            .contains(MrFlags::RMA_PMEM)
+            .then(|| unsafe { Persistent::of(segments) })
+            .transpose()?;
+        self.enter(attr, base_address, |attr| {
+            // SAFETY: the caller promises the same until the region is dropped, and by the end of that it has ended.
+            let region = unsafe { Region::raw(segments, attr)? };
+            Ok(match &persistent {
+                Some(persistent) => region.persistent(Box::new(persistent.clone())),
+                None => region,
+            })
+        })
+    }
+
+    /// Registers a part of a file, which is mapped for it: persistent memory, as with [`register_raw`](Self::register_raw) and
+    /// [`MrFlags::RMA_PMEM`], without a promise of the caller's. `offset_bytes` is where it begins in the file, at a multiple
+    /// of the size of a page. What anybody writes to the file is there for peers to read, and the other way round.
+    ///
+    /// It takes no memory but for the file's pages, and no descriptor once the file is closed. Whoever cuts the file short
+    /// while peers access it ends this process: the system sends it SIGBUS.
+    ///
+    /// ```
+    /// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags, MrAccess, OpFlags};
+    /// use homespun::{AvAttr, Bytes, CqAttr, Fabric, MrAttr, WriteMsg};
+    ///
+    /// # let fabric = Fabric::new();
+    /// # let info = &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None)?[0];
+    /// # let domain = fabric.domain(info)?;
+    /// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
+    /// # let endpoint = domain.endpoint(info)?;
+    /// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+    /// # endpoint.bind_av(&av)?;
+    /// # endpoint.enable()?;
+    /// # let to = av.insert(&[endpoint.name()?]).remove(0)?;
+    /// # let path = std::env::temp_dir().join(format!("homespun-{}", std::process::id()));
+    /// let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path)?;
+    /// file.set_len(4096)?;
+    /// let region = domain.register_file(&file, 0, 4096, &MrAttr {
+    ///     access: MrAccess::REMOTE_WRITE,
+    ///     ..MrAttr::default()
+    /// })?;
+    ///
+    /// // Here the endpoint writes to itself. When that completes, the bytes are in the file for good.
+    /// endpoint.writemsg(WriteMsg {
+    ///     buffers: vec![Bytes::from_static(b"for good")],
+    ///     to,
+    ///     address: region.address(),
+    ///     key: region.key(),
+    ///     flags: OpFlags::COMMIT_COMPLETE,
+    ///     ..WriteMsg::default()
+    /// })?;
+    /// while cq.read().is_err() {}
+    /// assert!(std::fs::read(&path)?.starts_with(b"for good"));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`register`](Self::register); besides [`Misuse::Invalid`] for another offset, for more than the file has, and for
+    /// memory that is to be [shareable](MrAttr::shareable); what the system says when the file is mapped, such as EACCES for
+    /// one that is not open for reading and writing.
+    pub fn register_file(
+        &self,
+        file: &File,
+        offset_bytes: u64,
+        len_bytes: usize,
+        attr: &MrAttr,
+    ) -> Result<MemoryRegion, Error> {
+        if attr.shareable {
+            return Err(Misuse::Invalid("a file, to be mapped by peers").into());
+        }
+        let mapped = file::Shared(Arc::new(MappedFile::map(file, offset_bytes, len_bytes)?));
+        self.enter(attr, 0, |attr| {
+            let region = Region::kept(Box::new(mapped.clone()), len_bytes, attr)?;
+            Ok(region.persistent(Box::new(mapped.clone())))
+        })
     }
 
     fn enter(
@@ -120,19 +230,28 @@ impl Domain {
         base_address: u64,
         make: impl Fn(RegionAttr) -> Result<Region, Misuse>,
     ) -> Result<MemoryRegion, Error> {
-        let MrAttr { access, offset, requested_key, .. } = *attr;
+        let MrAttr { access, offset, requested_key, flags, .. } = *attr;
         if offset != 0 {
             return Err(Misuse::Invalid("an offset of a memory region, which must be 0").into());
         }
         if !MrAccess::all().contains(access) {
             return Err(Misuse::Invalid("rights that are not known").into());
         }
+        let unknown = flags - MrFlags::all();
+        if !unknown.is_empty() {
+            return Err(Misuse::Flags(unknown.bits()).into());
+        }
+        let is_to_be_enabled = flags.contains(MrFlags::RMA_EVENT);
         let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
         loop {
             let key = if picks_key { random_key()? } else { requested_key };
             let region = make(RegionAttr { key, access, base_address })?;
+            let region = if is_to_be_enabled { region.disabled() } else { region };
             match self.shared.regions().add(region) {
-                Ok(region) => return Ok(MemoryRegion { region, domain: self.shared.clone() }),
+                Ok(region) => {
+                    let (domain, counters) = (self.shared.clone(), Mutex::default());
+                    return Ok(MemoryRegion { region, domain, is_to_be_enabled, counters });
+                }
                 // As good as never.
                 Err(Misuse::KeyInUse(_)) if picks_key => {}
                 Err(misuse) => return Err(misuse.into()),
@@ -167,9 +286,15 @@ impl MemoryRegion {
         self.region.len_bytes()
     }
 
-    /// Whether peers may map the memory. For any other memory they need this side's progress.
+    /// Whether peers may map the memory, which they may not once their accesses are counted. For any other memory they need
+    /// this side's progress.
     pub fn is_shareable(&self) -> bool {
         self.region.is_shareable()
+    }
+
+    /// Whether what is written to it can be made durable: [`MrFlags::RMA_PMEM`], [`Domain::register_file`].
+    pub fn is_persistent(&self) -> bool {
+        self.region.is_persistent()
     }
 
     /// What may be done with the memory.
@@ -198,10 +323,100 @@ impl MemoryRegion {
     }
 }
 
+impl MemoryRegion {
+    /// Has a counter count what peers do with the region, through endpoints that have [`Caps::RMA_EVENT`]: `fi_mr_bind`. Of
+    /// writes ([`CounterEvents::REMOTE_WRITE`]) and of reads ([`CounterEvents::REMOTE_READ`]) one counter each may be bound.
+    /// Failures are not counted: whoever has no access has none, and is told.
+    ///
+    /// Reading the counter and waiting for it drive all these endpoints of the domain.
+    ///
+    /// ```
+    /// use homespun::flags::{CounterEvents, MrAccess};
+    /// use homespun::{BindFlags, Bytes, CounterAttr, Fabric, Hints, MrAttr};
+    ///
+    /// # let fabric = Fabric::new();
+    /// # let info = &fabric.info(&Hints::new().node("127.0.0.1").source())?;
+    /// # let domain = fabric.domain(info)?;
+    /// # let (cq, av) = (domain.open_cq(&Default::default())?, domain.open_av(&Default::default())?);
+    /// # let endpoint = domain.endpoint(info)?;
+    /// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+    /// # endpoint.bind_av(&av)?;
+    /// # endpoint.enable()?;
+    /// # let own = av.insert_one(endpoint.name()?)?;
+    /// let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: 7, ..MrAttr::default() };
+    /// let region = domain.register(4096, &attr)?;
+    /// let written = domain.open_counter(&CounterAttr::default())?;
+    /// region.bind_counter(&written, CounterEvents::REMOTE_WRITE)?;
+    ///
+    /// // The endpoint writes to itself.
+    /// endpoint.write(Bytes::from_static(b"hello"), own, region.address(), region.key(), 1)?;
+    /// written.wait(1, None).expect("nothing ends the wait before");
+    /// let mut bytes = [0; 5];
+    /// region.read_at(0, &mut bytes)?;
+    /// assert_eq!(&bytes, b"hello");
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Flags`] for other events, or none; [`Misuse::Busy`] if an event has a counter already;
+    /// [`Misuse::OtherDomain`] for a counter of another domain; [`Misuse::State`] if the region was registered with
+    /// [`MrFlags::RMA_EVENT`] and is enabled. What the system says where an endpoint cannot wake those who wait: ENOMEM,
+    /// ENOSPC.
+    ///
+    /// [`Caps::RMA_EVENT`]: homespun_engine::flags::Caps::RMA_EVENT
+    pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
+        let counter = counter.shared();
+        self.check_binding(counter.domain() == self.domain.id())?;
+        if events.is_empty() || !CounterEvents::OF_REGION.contains(events) {
+            return Err(Misuse::Flags(events.bits()).into());
+        }
+        let mut counters = self.counters.lock();
+        // Driving comes first, so that nothing is counted of which nobody could be told.
+        self.domain.regional_counters().add(counter)?;
+        let counting: Arc<dyn CountAccess> = counter.clone();
+        if let Err(misuse) = self.region.bind_counter(events, &counting) {
+            self.domain.regional_counters().remove(counter);
+            return Err(misuse.into());
+        }
+        counter.bind();
+        counters.push(counter.clone());
+        Ok(())
+    }
+
+    /// Names an endpoint through which peers access the region, as applications do that are made for
+    /// [`MrMode::ENDPOINT`]: `fi_mr_bind`. Regions belong to their domain here, so it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::OtherDomain`] for an endpoint of another domain; [`Misuse::State`] as for
+    /// [`bind_counter`](Self::bind_counter).
+    pub fn bind_endpoint(&self, endpoint: &Endpoint) -> Result<(), Error> {
+        self.check_binding(endpoint.domain() == self.domain.id())
+    }
+
+    /// Lets peers access the region: `fi_mr_enable`. One that was registered without [`MrFlags::RMA_EVENT`] is enabled from
+    /// the start.
+    pub fn enable(&self) {
+        self.region.enable();
+    }
+
+    fn check_binding(&self, is_of_domain: bool) -> Result<(), Error> {
+        if self.is_to_be_enabled && self.region.is_enabled() {
+            return Err(Misuse::State("the region is enabled").into());
+        }
+        if is_of_domain { Ok(()) } else { Err(Misuse::OtherDomain.into()) }
+    }
+}
+
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
         self.domain.regions().close(&self.region);
         self.domain.settle();
+        for counter in self.counters.get_mut() {
+            self.domain.regional_counters().remove(counter);
+            counter.unbind();
+        }
     }
 }
 

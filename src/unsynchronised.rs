@@ -19,16 +19,18 @@ impl Fabric {
     ///
     /// # Safety
     ///
-    /// No two threads are at the same time inside calls on endpoints and completion queues of this domain, for as long as any
-    /// of these objects lives, whichever handles and clones the calls use; and each call *happens before* the next, as a
+    /// No two threads are at the same time inside calls on endpoints, completion queues and counters of this domain, for as long
+    /// as any of these objects lives, whichever handles and clones the calls use; and each call *happens before* the next, as a
     /// mutex that is held during each of them would have it. Dropping the last handle of an endpoint counts as a call on it,
-    /// dropping a memory region of the domain as one on each of them, formatting a completion queue by `Debug` as one on
+    /// dropping a memory region of the domain and binding it to a counter as one on each of them, formatting a completion queue by `Debug` as one on
     /// the queue.
     ///
     /// Excepted are calls that always synchronise: everything on the domain itself, on address vectors and on event queues;
     /// [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),
-    /// [`set_name`](crate::Endpoint::set_name), the binding and enabling of an endpoint; and
-    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal). In debug builds a call that finds another one inside
+    /// [`set_name`](crate::Endpoint::set_name), the binding and enabling of an endpoint;
+    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal); and what changes a counter:
+    /// [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error), [`set`](crate::Counter::set) and
+    /// [`set_error`](crate::Counter::set_error). In debug builds a call that finds another one inside
     /// panics.
     ///
     /// ```

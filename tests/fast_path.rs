@@ -18,8 +18,8 @@ use homespun::endpoint::{RecvMsgRaw, SendMsgRaw};
 use homespun::flags::{BindFlags, InfoFlags};
 use homespun::info::{Info, Threading};
 use homespun::{
-    Address, AddressVector, AvAttr, CompletionQueue, CqAttr, Endpoint, Fabric, FabricAddress, Segment,
-    SegmentMut,
+    Address, AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CounterEvents, CqAttr, Endpoint,
+    Fabric, FabricAddress, Segment, SegmentMut,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
@@ -91,6 +91,11 @@ struct Party {
 
 impl Party {
     fn open(domain: &str) -> Party {
+        Party::open_to_count(domain, None)
+    }
+
+    /// Opens one of which everything may be counted.
+    fn open_to_count(domain: &str, counter: Option<&mut Option<Counter>>) -> Party {
         let fabric = Fabric::new();
         let mut hints = Info::default();
         hints.domain.name = Some(domain.into());
@@ -104,6 +109,10 @@ impl Party {
         let endpoint = domain.endpoint(info).expect("an endpoint");
         endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
         endpoint.bind_av(&av).expect("its first address vector");
+        if let Some(place) = counter {
+            let counter = place.insert(domain.open_counter(&CounterAttr::default()).expect("a counter"));
+            endpoint.bind_counter(counter, CounterEvents::all()).expect("its first counter");
+        }
         endpoint.enable().expect("it has all that it needs");
         Party { endpoint, cq, av, message: [7; LEN_BYTES], room: [0; LEN_BYTES] }
     }
@@ -181,6 +190,21 @@ fn small_messages_allocate_nothing(domain: &str) {
     let before = ALLOCATIONS.get();
     exchange(&mut left, &mut right, MESSAGES);
     assert_eq!(ALLOCATIONS.get() - before, 0, "allocations of {} messages", 2 * MESSAGES);
+}
+
+#[test]
+fn small_messages_that_are_counted_allocate_nothing() {
+    let mut counters = [None, None];
+    let [mut left, mut right] = counters.each_mut().map(|counter| Party::open_to_count("shm", Some(counter)));
+    left.meet(right.name());
+    right.meet(left.name());
+    exchange(&mut left, &mut right, WARM_UP_MESSAGES);
+    let before = ALLOCATIONS.get();
+    exchange(&mut left, &mut right, MESSAGES);
+    let counted = counters.each_ref().map(|counter| counter.as_ref().map(Counter::read));
+    assert_eq!(ALLOCATIONS.get() - before, 0, "allocations of {} messages", 2 * MESSAGES);
+    // Each side has sent and received as many.
+    assert_eq!(counted, [Some(2 * (WARM_UP_MESSAGES + MESSAGES)); 2]);
 }
 
 #[test]

@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
-use homespun::{FabricAddress, ReadError, WaitObject};
+use homespun::flags::{MrAccess, OpFlags};
+use homespun::{CounterAttr, CounterEvents, FabricAddress, MrAttr, ReadError, WaitObject};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::sleeping::{self, ASLEEP, PATIENCE, next};
@@ -112,6 +112,49 @@ fn wait_over(transports: &[Transport], turns: impl Fn() -> Turns) {
                     assert!(received(&ended[1].buffer) == payload(8, 8));
                 });
             }
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_counter_uses_no_processor_time() {
+    count_over(&TRANSPORTS, Turns::Alternate);
+}
+
+#[test]
+fn whoever_waits_for_a_counter_uses_no_processor_time_where_a_thread_makes_progress() {
+    count_over(&[Transport::Tcp4, Transport::Shm4], Turns::Nobody);
+}
+
+/// Two threads wait for counters, of an endpoint and of a region, by each kind of wait object.
+fn count_over(transports: &[Transport], turns: Turns) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for transport in transports {
+        for wait in ASLEEP {
+            let net = Net::new(transport, turns);
+            let setup = || Setup { asleep: true, wait, counts: true, ..Setup::default() };
+            let (alice, bob) = net.pair_of(setup(), setup());
+            let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: 7, ..MrAttr::default() };
+            let region = bob.domain_here().register(8, &attr).expect("a region");
+            let written = bob.domain_here().open_counter(&CounterAttr { wait }).expect("a counter");
+            region.bind_counter(&written, CounterEvents::REMOTE_WRITE).expect("its first counter");
+            exchange(&alice, &bob);
+            let received = bob.counter_here(CounterEvents::RECV);
+            let before = received.read();
+            thread::scope(|scope| {
+                let waits = [(received, before + 1), (&written, 1)]
+                    .map(|(counter, threshold)| scope.spawn(move || sleeping::reach(counter, threshold)));
+                bob.endpoint.recv(room(8), ANY, 7).unwrap();
+                assert_idle(&format!("{transport:?} {wait:?} with counters"), used());
+                send(&alice, 8, 8);
+                let endpoint = alice.endpoint.as_here();
+                endpoint.write(payload(1, 8), alice.peer(), region.address(), region.key(), 9).unwrap();
+                for _ in 0..2 {
+                    next(alice.cq_here()).unwrap();
+                }
+                waits.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            });
+            assert_eq!((received.read(), written.read()), (before + 1, 1));
         }
     }
 }

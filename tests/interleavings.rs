@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{FabricAddress, ReadError, WaitObject};
+use homespun::{CounterEvents, FabricAddress, ReadError, WaitObject};
 
 use crate::suite::payload::{payload, room};
 use crate::suite::sleeping::{self, PATIENCE};
@@ -224,4 +224,113 @@ fn nobody_sleeps_through_a_message_over_tcp() {
 #[test]
 fn nobody_sleeps_through_a_message_over_shared_memory() {
     interleave_over(&Transport::Shm4);
+}
+
+/// Posts silent operations and sleeps until they were counted, always by the counter that the next one depends on.
+fn post_and_count(party: &Party, rounds: u64, mut random: Rng) {
+    let (received, sent) = (party.counter_here(CounterEvents::RECV), party.counter_here(CounterEvents::SEND));
+    for round in 0..rounds {
+        dither(&mut random);
+        party.endpoint.recv(room(20_000), ANY, round).expect("room for a receive");
+        let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
+        let flags = match random.u32(0..4) {
+            0 => OpFlags::INJECT_COMPLETE,
+            1 => OpFlags::MATCH_COMPLETE,
+            _ => OpFlags::DELIVERY_COMPLETE,
+        };
+        let buffers = vec![payload(round, len_bytes)];
+        let send = SendMsg { buffers, to: party.peer(), context: round, flags, ..SendMsg::default() };
+        party.endpoint.sendmsg(send).expect("room for a send");
+        dither(&mut random);
+        let counters = if random.bool() { [received, sent] } else { [sent, received] };
+        for counter in counters {
+            sleeping::reach(counter, (round + 1).saturating_sub(random.u64(0..WINDOW)));
+        }
+    }
+    sleeping::reach(received, rounds);
+    sleeping::reach(sent, rounds);
+}
+
+/// Gets in the way of those who wait for counters.
+fn disturb_counters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
+    let counters = [CounterEvents::RECV, CounterEvents::SEND].map(|event| party.counter_here(event));
+    while !is_over.load(Ordering::SeqCst) {
+        thread::sleep(Duration::from_micros(random.u64(0..2000)));
+        let counter = counters[random.usize(0..2)];
+        match random.u32(0..6) {
+            0 => party.cq_here().progress(),
+            1 => counter.add(0),
+            2 => {
+                counter.read_error();
+            }
+            3 => {
+                let _ = counter.wait(u64::MAX, Some(Duration::from_micros(random.u64(0..500))));
+            }
+            4 => {
+                let _ = party.cq_here().sread(Some(Duration::from_micros(random.u64(0..500))));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn interleave_counters_over(transport: &Transport) {
+    let mut seeds = Rng::with_seed(fastrand::u64(..));
+    let rounds = rounds();
+    for wait in sleeping::ASLEEP {
+        for disturbs in [false, true] {
+            let net = Net::new(transport, Turns::Alternate);
+            let setup = || Setup { asleep: true, wait, counts: true, selective: true, ..Setup::default() };
+            let (alice, bob) = net.pair_of(setup(), setup());
+            let (is_over, is_counted) = (AtomicBool::new(false), AtomicU64::new(0));
+            thread::scope(|scope| {
+                for party in [&alice, &bob] {
+                    let (is_over, is_counted) = (&is_over, &is_counted);
+                    let random = seeds.fork();
+                    scope.spawn(move || {
+                        post_and_count(party, rounds, random);
+                        is_counted.fetch_add(1, Ordering::SeqCst);
+                        // What the peer still waits to hear is said.
+                        while is_counted.load(Ordering::SeqCst) < 2 {
+                            party.counter_here(CounterEvents::RECV).progress();
+                            thread::yield_now();
+                        }
+                        is_over.store(true, Ordering::SeqCst);
+                    });
+                    // Others wait for every one of them, by blocking calls: what one has read the others need not be told of
+                    // who sleep by themselves.
+                    for _ in 0..2 {
+                        let mut random = seeds.fork();
+                        scope.spawn(move || {
+                            let counter = party.counter_here(CounterEvents::RECV);
+                            for round in 1..=rounds {
+                                dither(&mut random);
+                                assert_eq!(
+                                    counter.wait(round, Some(PATIENCE)),
+                                    Ok(()),
+                                    "nobody has woken it"
+                                );
+                            }
+                        });
+                    }
+                    if disturbs {
+                        let random = seeds.fork();
+                        scope.spawn(move || disturb_counters(party, is_over, random));
+                    }
+                }
+            });
+            net.wake(&alice);
+            net.wake(&bob);
+        }
+    }
+}
+
+#[test]
+fn nobody_sleeps_through_an_event_over_tcp() {
+    interleave_counters_over(&Transport::Tcp4);
+}
+
+#[test]
+fn nobody_sleeps_through_an_event_over_shared_memory() {
+    interleave_counters_over(&Transport::Shm4);
 }

@@ -56,6 +56,8 @@ enum SourceMemory {
     RawVector(Box<[Segment]>),
     /// What raw memory held when it was injected.
     Copied(Box<[u8]>),
+    /// The operands of an atomic operation, and what follows them.
+    Pair(Box<(Source, Source)>),
 }
 
 /// One piece of the caller's memory that a receive operation may fill: a [`Destination`] in the making, small enough to
@@ -114,6 +116,8 @@ pub enum Buffer {
     Unused(BytesMut),
     /// The last message of a multi-receive buffer, together with what it has not used.
     ReceivedLast(Box<ReceivedLast>),
+    /// What an atomic operation has fetched, together with what it was posted with.
+    Fetched(Box<Fetched>),
 }
 
 /// The last message of a multi-receive buffer that was posted through the owned tier, `fi_msg(3)`.
@@ -126,7 +130,24 @@ pub struct ReceivedLast {
     pub unused: BytesMut,
 }
 
+/// The buffers of an atomic operation that fetches, `fi_atomic(3)`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fetched {
+    /// What the elements were before: [`Buffer::Received`], or [`Buffer::ReceivedVector`] where there were several buffers
+    /// for it. Empty if the operation has failed.
+    pub result: Buffer,
+    /// The operands: [`Buffer::Sent`] or [`Buffer::SentVector`].
+    pub operand: Buffer,
+    /// What the elements were compared with, in the same way; [`Buffer::None`] if they were not.
+    pub compare: Buffer,
+}
+
 impl Buffer {
+    /// What an atomic operation has fetched, together with what it was posted with.
+    pub fn into_fetched(self) -> Option<Fetched> {
+        if let Buffer::Fetched(fetched) = self { Some(*fetched) } else { None }
+    }
+
     /// What was sent, if it was posted in one owned piece.
     pub fn into_sent(self) -> Option<Bytes> {
         if let Buffer::Sent(bytes) = self { Some(bytes) } else { None }
@@ -137,7 +158,7 @@ impl Buffer {
         if let Buffer::SentVector(buffers) = self { Some(buffers) } else { None }
     }
 
-    /// What was received, if one owned buffer was posted for it.
+    /// What was received or fetched, if one owned buffer was posted for it.
     ///
     /// ```
     /// use bytes::BytesMut;
@@ -150,13 +171,18 @@ impl Buffer {
         match self {
             Buffer::Received(buffer) => Some(buffer),
             Buffer::ReceivedLast(last) => Some(last.message),
+            Buffer::Fetched(fetched) => fetched.result.into_received(),
             _ => None,
         }
     }
 
-    /// What was received, if several owned buffers were posted for it.
+    /// What was received or fetched, if several owned buffers were posted for it.
     pub fn into_received_vector(self) -> Option<Vec<BytesMut>> {
-        if let Buffer::ReceivedVector(buffers) = self { Some(buffers) } else { None }
+        match self {
+            Buffer::ReceivedVector(buffers) => Some(buffers),
+            Buffer::Fetched(fetched) => fetched.result.into_received_vector(),
+            _ => None,
+        }
     }
 }
 
@@ -211,6 +237,21 @@ impl Source {
         Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
     }
 
+    /// Gathers from one source after the other. [`into_buffer`](Self::into_buffer) hands nothing of it back; it is to be
+    /// [parted](Self::into_pair) before.
+    pub(crate) fn pair(first: Source, second: Source) -> Source {
+        let len_bytes = first.len_bytes.saturating_add(second.len_bytes);
+        Source { len_bytes, memory: SourceMemory::Pair(Box::new((first, second))) }
+    }
+
+    /// The two sources that it was made of, or itself and nothing.
+    pub(crate) fn into_pair(self) -> (Source, Option<Source>) {
+        match self.memory {
+            SourceMemory::Pair(pair) => (pair.0, Some(pair.1)),
+            _ => (self, None),
+        }
+    }
+
     /// The length of the message.
     #[inline]
     pub fn len_bytes(&self) -> usize {
@@ -235,6 +276,10 @@ impl Source {
                 }
             }
             SourceMemory::Copied(bytes) => push_rest(&mut slices, bytes, &mut skip),
+            SourceMemory::Pair(pair) => {
+                slices.extend(pair.0.slices(skip));
+                slices.extend(pair.1.slices(skip.saturating_sub(pair.0.len_bytes)));
+            }
         }
         slices
     }
@@ -252,6 +297,7 @@ impl Source {
             SourceMemory::Raw(segment) => Some(segment.as_slice()),
             SourceMemory::RawVector(segments) => segments.is_empty().then_some(&[]),
             SourceMemory::Copied(bytes) => Some(bytes),
+            SourceMemory::Pair(_) => None,
         }
     }
 
@@ -263,6 +309,9 @@ impl Source {
                 copy.extend_from_slice(&slice);
             }
             self.memory = SourceMemory::Copied(copy.into());
+        } else if let SourceMemory::Pair(pair) = &mut self.memory {
+            pair.0.detach();
+            pair.1.detach();
         }
     }
 
@@ -271,6 +320,9 @@ impl Source {
     pub(crate) fn release(&mut self) {
         if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
             self.memory = SourceMemory::Copied(Box::default());
+        } else if let SourceMemory::Pair(pair) = &mut self.memory {
+            pair.0.release();
+            pair.1.release();
         }
     }
 
@@ -280,7 +332,10 @@ impl Source {
         match self.memory {
             SourceMemory::Owned(bytes) => Buffer::Sent(bytes),
             SourceMemory::OwnedVector(buffers) => Buffer::SentVector(buffers),
-            SourceMemory::Raw(_) | SourceMemory::RawVector(_) | SourceMemory::Copied(_) => Buffer::None,
+            SourceMemory::Raw(_)
+            | SourceMemory::RawVector(_)
+            | SourceMemory::Copied(_)
+            | SourceMemory::Pair(_) => Buffer::None,
         }
     }
 }
@@ -455,7 +510,7 @@ impl Destination {
 
     /// All of the memory, if it lies in one piece.
     #[inline]
-    fn contiguous_mut(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn contiguous_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.memory {
             DestinationMemory::Owned(buffer) => Some(buffer),
             DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => {
@@ -652,6 +707,34 @@ mod tests {
             let Buffer::ReceivedVector(buffers) = destination.take_buffer(offset) else { panic!("not a vector") };
             let received: Vec<u8> = buffers.iter().flat_map(|b| b.iter().copied()).collect();
             prop_assert_eq!(&received[..], &message[..offset]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_pair_reads_as_one_source_after_the_other(
+            first in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..=IOV_LIMIT),
+            second in prop::collection::vec(any::<u8>(), 0..20),
+            offset in 0usize..60,
+        ) {
+            let whole = [first.concat(), second.clone()].concat();
+            let offset = offset.min(whole.len());
+            let pieces: Vec<Bytes> = first.iter().map(|p| Bytes::copy_from_slice(p)).collect();
+            let segment = Segment { address: second.as_ptr(), len_bytes: second.len() };
+            // SAFETY: `second` outlives the source and is not written to.
+            let raw = unsafe { Source::raw(&[segment]) }.unwrap();
+            let mut pair = Source::pair(Source::owned_vector(pieces.clone()).unwrap(), raw);
+            for _ in 0..2 {
+                prop_assert_eq!(pair.len_bytes(), whole.len());
+                prop_assert_eq!(concat(&pair.slices(offset)), &whole[offset..]);
+                prop_assert_eq!(pair.contiguous(), None);
+                pair.detach();
+            }
+            pair.release();
+            prop_assert_eq!(pair.slices(first.concat().len()).len(), usize::from(!second.is_empty()), "it was copied");
+            let (back, raw) = pair.into_pair();
+            prop_assert_eq!(back.into_buffer(), Buffer::SentVector(pieces));
+            prop_assert_eq!(raw.map(Source::into_buffer), Some(Buffer::None));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::error::OperationError;
-use crate::flags::CompletionFlags;
+use crate::flags::{CompletionFlags, CounterEvents};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
 
@@ -34,7 +34,7 @@ pub struct Failure {
     pub error: OperationError,
 }
 
-/// Where completions go: the completion queues of an endpoint.
+/// Where completions go: the completion queues of an endpoint, and its counters.
 ///
 /// A sink without room hands the entry back, and the engine keeps it, in order, until
 /// [`Engine::deliver_held`](crate::Engine::deliver_held).
@@ -52,4 +52,17 @@ pub trait Sink {
     ///
     /// Hands it back if there is no room.
     fn fail(&mut self, failure: Failure, peers: &Peers) -> Result<(), Failure>;
+
+    /// Whether anything is counted. If not, [`count`](Self::count) and [`count_error`](Self::count_error) need not be called.
+    #[inline(always)]
+    fn counts(&self) -> bool {
+        false
+    }
+
+    /// Counts something that has succeeded. It is told of once, in the moment in which it does, whether it is reported
+    /// besides or not, and whether there is room for its completion.
+    fn count(&mut self, _events: CounterEvents) {}
+
+    /// Counts an operation that has failed; otherwise as [`count`](Self::count).
+    fn count_error(&mut self, _events: CounterEvents) {}
 }

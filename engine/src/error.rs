@@ -1,6 +1,7 @@
 //! Errors, by who is to blame. They become an error number only at the C edge.
 
 use crate::address::Address;
+use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::errno::Errno;
 use crate::transport::LinkError;
 use crate::wire::Refusal;
@@ -62,6 +63,16 @@ pub enum Misuse {
     /// The endpoint was opened without the capability that the call needs.
     #[error("the endpoint lacks the capability {0}")]
     NoCapability(&'static str),
+    /// An atomic operation that is not offered for such elements, or not by such a call.
+    #[error("{op} of {datatype} is not offered as a {kind} atomic operation")]
+    NoAtomic {
+        /// Which of the sets of calls.
+        kind: AtomicKind,
+        /// What was to be done with each element.
+        op: AtomicOp,
+        /// What the elements are.
+        datatype: Datatype,
+    },
     /// Objects of two domains were to be used together.
     #[error("the object belongs to another domain")]
     OtherDomain,
@@ -115,7 +126,7 @@ impl Misuse {
             Misuse::State(_) => Errno::EOPBADSTATE,
             Misuse::NoCompletionQueue(_) => Errno::ENOCQ,
             Misuse::NoAddressVector => Errno::ENOAV,
-            Misuse::NoCapability(_) => Errno::EOPNOTSUPP,
+            Misuse::NoCapability(_) | Misuse::NoAtomic { .. } => Errno::EOPNOTSUPP,
             Misuse::OtherDomain => Errno::EDOMAIN,
             Misuse::Busy(_) => Errno::EBUSY,
             Misuse::NoData(_) => Errno::ENODATA,
@@ -147,6 +158,9 @@ pub enum OperationError {
     /// The target refused access to its memory. It did not happen, or only in part if the region was closed meanwhile.
     #[error("refused by the target: {0}")]
     Refused(#[from] Refusal),
+    /// It was written, but the target could not make it durable. What becomes of it when the target loses power is not known.
+    #[error("written, but not made durable")]
+    NotDurable,
     /// The link to the peer ended, or could not be made.
     #[error("{0}")]
     Link(#[from] LinkError),
@@ -168,6 +182,8 @@ impl OperationError {
             OperationError::Refused(Refusal::Key) => Errno::EKEYREJECTED,
             OperationError::Refused(Refusal::Access) => Errno::EACCES,
             OperationError::Refused(Refusal::Range) => Errno::EINVAL,
+            OperationError::Refused(Refusal::Volatile) => Errno::EOPNOTSUPP,
+            OperationError::NotDurable => Errno::EIO,
             OperationError::Link(error) => error.errno(),
             OperationError::UnknownSource(_) => Errno::EADDRNOTAVAIL,
         }

@@ -42,12 +42,16 @@ bitflags! {
         const FENCE = 1 << 21;
         /// Device memory.
         const HMEM = 1 << 47;
+        /// What is written to persistent memory can be waited for until it is durable.
+        const RMA_PMEM = 1 << 49;
         /// An unmapped source is reported as an error that carries its address.
         const SOURCE_ERR = 1 << 50;
         /// Reaches endpoints of the same host.
         const LOCAL_COMM = 1 << 51;
         /// Reaches endpoints of other hosts.
         const REMOTE_COMM = 1 << 52;
+        /// What peers do with its memory is counted.
+        const RMA_EVENT = 1 << 56;
         /// Completions of receives name their sender.
         const SOURCE = 1 << 57;
         /// A receive may accept messages from one sender alone.
@@ -190,6 +194,51 @@ bitflags! {
 }
 
 bitflags! {
+    /// What a counter counts: `fi_ep_bind` of `fi_endpoint(3)`, and of a memory region `fi_mr_bind` of `fi_mr(3)`.
+    ///
+    /// Those that have completed increment its value; those that have failed, its error value.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct CounterEvents: u64 {
+        /// Reads, and atomic operations that fetch, which were begun here.
+        const READ = 1 << 8;
+        /// Writes, and atomic operations that do not fetch, which were begun here.
+        const WRITE = 1 << 9;
+        /// Messages that were received, tagged or not.
+        const RECV = 1 << 10;
+        /// Messages that were sent, tagged or not.
+        const SEND = 1 << 11;
+        /// Reads, and atomic operations that fetch, by peers.
+        const REMOTE_READ = 1 << 12;
+        /// Writes, and atomic operations that do not fetch, by peers.
+        const REMOTE_WRITE = 1 << 13;
+    }
+}
+
+impl CounterEvents {
+    /// What can happen to a memory region.
+    pub const OF_REGION: CounterEvents = CounterEvents::REMOTE_READ.union(CounterEvents::REMOTE_WRITE);
+
+    /// What the end of an operation with these completion flags is.
+    #[inline]
+    pub const fn of(flags: CompletionFlags) -> CounterEvents {
+        CounterEvents::from_bits_truncate(flags.bits())
+    }
+}
+
+bitflags! {
+    /// Flags of a registration of memory: `fi_mr(3)`.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub struct MrFlags: u64 {
+        /// The region will be bound to counters, and may be accessed only once it was enabled.
+        const RMA_EVENT = 1 << 56;
+        /// The memory is persistent: what is written there can be made durable.
+        const RMA_PMEM = 1 << 49;
+    }
+}
+
+bitflags! {
     /// Flags of `fi_getinfo(3)`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -246,7 +295,37 @@ bitflags! {
         const SAW = 1 << 7;
         /// Send after send.
         const SAS = 1 << 8;
+        /// As [`RAR`](Self::RAR), of reads that are no atomic operations.
+        const RMA_RAR = 1 << 32;
+        /// As [`RAW`](Self::RAW), of reads and writes that are no atomic operations.
+        const RMA_RAW = 1 << 33;
+        /// As [`WAR`](Self::WAR), of reads and writes that are no atomic operations.
+        const RMA_WAR = 1 << 34;
+        /// As [`WAW`](Self::WAW), of writes that are no atomic operations.
+        const RMA_WAW = 1 << 35;
+        /// As [`RAR`](Self::RAR), of atomic operations alone.
+        const ATOMIC_RAR = 1 << 36;
+        /// As [`RAW`](Self::RAW), of atomic operations alone.
+        const ATOMIC_RAW = 1 << 37;
+        /// As [`WAR`](Self::WAR), of atomic operations alone.
+        const ATOMIC_WAR = 1 << 38;
+        /// As [`WAW`](Self::WAW), of atomic operations alone.
+        const ATOMIC_WAW = 1 << 39;
     }
+}
+
+impl Order {
+    /// As a completion order: operations complete in the order of their posting (`FI_ORDER_STRICT`). As a message order:
+    /// whatever kind of operation comes after whatever other.
+    pub const STRICT: Order = Order::RAR
+        .union(Order::RAW)
+        .union(Order::RAS)
+        .union(Order::WAR)
+        .union(Order::WAW)
+        .union(Order::WAS)
+        .union(Order::SAR)
+        .union(Order::SAW)
+        .union(Order::SAS);
 }
 
 #[cfg(test)]
@@ -259,5 +338,6 @@ mod tests {
         assert_eq!(Caps::SOURCE.bits(), InfoFlags::SOURCE.bits());
         assert_eq!(OpFlags::CLAIM.bits(), Caps::DIRECTED_RECV.bits());
         assert_eq!(OpFlags::LEVELS.bits(), 0xdc00_0000);
+        assert_eq!(Order::STRICT.bits(), 0x1ff);
     }
 }

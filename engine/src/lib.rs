@@ -25,6 +25,8 @@
 #![deny(unsafe_code)]
 
 pub mod address;
+#[expect(unsafe_code, reason = "long doubles have instructions of their own; see atomic/long_double.rs")]
+pub mod atomic;
 #[expect(unsafe_code, reason = "turns the raw tier's addresses into slices")]
 pub mod buffer;
 pub mod completion;

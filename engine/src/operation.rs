@@ -2,13 +2,15 @@
 
 use slotmap::new_key_type;
 
-use crate::buffer::{Buffer, Destination, Source};
+use crate::atomic::{AtomicKind, AtomicOp, Datatype};
+use crate::buffer::{Buffer, Destination, Fetched, Source};
 use crate::completion::{Completion, Failure};
-use crate::error::OperationError;
-use crate::flags::CompletionFlags;
+use crate::engine::Turn;
+use crate::error::{Misuse, OperationError};
+use crate::flags::{CompletionFlags, CounterEvents};
 use crate::matching::Criteria;
 use crate::peer_id::PeerId;
-use crate::wire::{Awaits, Message};
+use crate::wire::{AtomicForm, Awaits, Durable, Message};
 
 new_key_type! {
     /// Names a send operation until it ends.
@@ -39,6 +41,9 @@ pub enum Level {
     /// The peer's application has matched the message, and it is in its buffer, or has thrown it away
     /// (`FI_MATCH_COMPLETE`).
     Match,
+    /// What was written to persistent memory is durable (`FI_COMMIT_COMPLETE`). For anything but a write it is
+    /// [`Level::Delivery`].
+    Commit,
 }
 
 impl Level {
@@ -46,7 +51,7 @@ impl Level {
     pub(crate) fn awaits(self) -> Awaits {
         match self {
             Level::Inject => Awaits::Nothing,
-            Level::Transmit | Level::Delivery => Awaits::Arrival,
+            Level::Transmit | Level::Delivery | Level::Commit => Awaits::Arrival,
             Level::Match => Awaits::Match,
         }
     }
@@ -90,7 +95,8 @@ pub struct RmaRequest {
     /// Given back in the completion.
     pub context: u64,
     /// What a [fence](Self::fence) waits for. The access itself completes when its target has answered, whatever its level:
-    /// until then it may still be refused.
+    /// until then it may still be refused. For a write of [`Level::Commit`] the target answers when the result is durable,
+    /// and if the write is fenced, all that was written to persistent memory before it.
     pub level: Level,
     /// Whether success is reported. Failure always is.
     pub signalled: bool,
@@ -101,15 +107,20 @@ pub struct RmaRequest {
 }
 
 impl RmaRequest {
-    /// The completion of an access that is over as soon as it was posted.
-    pub(crate) fn completion(self) -> Completion {
+    /// The flags of its completion.
+    pub(crate) fn flags(&self) -> CompletionFlags {
         let kind = match self.local {
             RmaLocal::Read(_) => CompletionFlags::READ,
             RmaLocal::Write { .. } => CompletionFlags::WRITE,
         };
+        CompletionFlags::RMA | kind
+    }
+
+    /// The completion of an access that is over as soon as it was posted.
+    pub(crate) fn completion(self) -> Completion {
         Completion {
             context: self.context,
-            flags: CompletionFlags::RMA | kind,
+            flags: self.flags(),
             len_bytes: 0,
             data: 0,
             tag: 0,
@@ -141,6 +152,130 @@ impl RmaLocal {
             RmaLocal::Write { source, .. } => source.into_buffer(),
         }
     }
+}
+
+/// An atomic operation on a region of a peer, to be posted: `fi_atomic(3)`.
+#[derive(Debug)]
+pub struct AtomicRequest {
+    /// The endpoint through which the region is reached.
+    pub to: PeerId,
+    /// The memory at this side. Which of the sets of calls it belongs to is said by what there is.
+    pub local: AtomicLocal,
+    /// What is done with each element.
+    pub op: AtomicOp,
+    /// What the elements are.
+    pub datatype: Datatype,
+    /// The region's key.
+    pub key: u64,
+    /// Where in the region, as its [address](crate::region::RegionAttr::base_address) is known.
+    pub address: u64,
+    /// Given back in the completion.
+    pub context: u64,
+    /// As [`RmaRequest::level`].
+    pub level: Level,
+    /// Whether success is reported. Failure always is.
+    pub signalled: bool,
+    /// Whether operands, and what elements are compared with, may be reused as soon as the request was accepted
+    /// (`FI_INJECT`).
+    pub inject: bool,
+    /// As [`SendRequest::fence`].
+    pub fence: bool,
+}
+
+/// The initiator's memory of an atomic operation. Each part is as long as the elements are together.
+#[derive(Debug)]
+pub enum AtomicLocal {
+    /// Nothing comes back.
+    Base {
+        /// The operands.
+        operand: Source,
+    },
+    /// What the elements were before comes back.
+    Fetch {
+        /// The operands. [`AtomicOp::Read`] does not look at them.
+        operand: Source,
+        /// Where the elements go.
+        result: Destination,
+    },
+    /// The elements are compared with something, and what they were before comes back.
+    Compare {
+        /// The operands.
+        operand: Source,
+        /// What the elements are compared with.
+        compare: Source,
+        /// Where the elements go.
+        result: Destination,
+    },
+}
+
+impl AtomicLocal {
+    /// Which of the sets of calls it is for.
+    pub fn kind(&self) -> AtomicKind {
+        match self {
+            AtomicLocal::Base { .. } => AtomicKind::Base,
+            AtomicLocal::Fetch { .. } => AtomicKind::Fetch,
+            AtomicLocal::Compare { .. } => AtomicKind::Compare,
+        }
+    }
+
+    /// How much of it is read, in bytes.
+    pub fn source_len_bytes(&self) -> usize {
+        match self {
+            AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => operand.len_bytes(),
+            AtomicLocal::Compare { operand, compare, .. } => {
+                operand.len_bytes().saturating_add(compare.len_bytes())
+            }
+        }
+    }
+
+    /// What is to be done with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoAtomic`], [`Misuse::TooLong`], and [`Misuse::Invalid`] for no element, a part of one, or lengths that
+    /// differ.
+    pub(crate) fn form(&self, op: AtomicOp, datatype: Datatype) -> Result<AtomicForm, Misuse> {
+        let kind = self.kind();
+        let count_max = kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
+        let (operand, others) = match self {
+            AtomicLocal::Base { operand } => (operand, [None, None]),
+            AtomicLocal::Fetch { operand, result } => (operand, [Some(result.len_bytes()), None]),
+            AtomicLocal::Compare { operand, compare, result } => {
+                (operand, [Some(result.len_bytes()), Some(compare.len_bytes())])
+            }
+        };
+        let operand_bytes = op.has_operand().then(|| operand.len_bytes());
+        let mut lens_bytes = others.into_iter().chain([operand_bytes]).flatten();
+        let len_bytes = lens_bytes.next().unwrap_or_default();
+        if lens_bytes.any(|other| other != len_bytes) {
+            return Err(Misuse::Invalid("operands, comparands or results of different lengths"));
+        }
+        let size_bytes = datatype.size_bytes();
+        if len_bytes == 0 || len_bytes % size_bytes != 0 {
+            return Err(Misuse::Invalid("no element, or a part of one"));
+        }
+        let max_bytes = (count_max * size_bytes) as u64;
+        let too_long = Misuse::TooLong { len_bytes: len_bytes as u64, max_bytes };
+        AtomicForm::new(kind, op, datatype, len_bytes / size_bytes).ok_or(too_long)
+    }
+
+    /// The application's memory, to be handed back: [`Buffer::Fetched`] where there is room for results.
+    pub fn into_buffer(self) -> Buffer {
+        match self {
+            AtomicLocal::Base { operand } => operand.into_buffer(),
+            AtomicLocal::Fetch { operand, result } => fetched(operand, None, result.into_buffer()),
+            AtomicLocal::Compare { operand, compare, result } => {
+                fetched(operand, Some(compare), result.into_buffer())
+            }
+        }
+    }
+}
+
+/// What is handed back of an operation that fetches: nothing if all of it was posted through the raw tier.
+fn fetched(operand: Source, compare: Option<Source>, result: Buffer) -> Buffer {
+    let compare = compare.map_or(Buffer::None, Source::into_buffer);
+    let fetched = Fetched { result, operand: operand.into_buffer(), compare };
+    if fetched == Fetched::default() { Buffer::None } else { Buffer::Fetched(Box::new(fetched)) }
 }
 
 /// A receive to be posted: `fi_msg(3)`, `fi_tagged(3)`.
@@ -193,6 +328,8 @@ pub(crate) struct Send {
     pub(crate) may_be_fetched: bool,
     /// Whether it waits for all sends before it.
     pub(crate) fence: bool,
+    /// When it is to be told of, if completions keep an order.
+    pub(crate) turn: Option<Turn>,
     /// What it is if it is no message. Its length and its data are those of the message all the same.
     pub(crate) one_sided: Option<Box<OneSided>>,
 }
@@ -202,8 +339,15 @@ pub(crate) struct Send {
 pub(crate) struct OneSided {
     pub(crate) key: u64,
     pub(crate) address: u64,
-    /// Where what is read goes, and how much of it is there. `None` for a write.
+    /// Where what is read or fetched goes, and how much of it is there. `None` for what brings nothing back.
     pub(crate) read: Option<(Destination, u64)>,
+    /// What is done with the elements there, if it is an atomic operation. The operands are the source, together with what
+    /// the elements are compared with.
+    pub(crate) atomic: Option<AtomicForm>,
+    /// What is to be durable when it is answered.
+    pub(crate) durable: Durable,
+    /// Whether its target was told of it and will do it later than what comes after it.
+    pub(crate) is_deferred: bool,
 }
 
 /// A receive that has not ended.
@@ -229,6 +373,18 @@ pub(crate) enum Role {
 }
 
 impl Send {
+    /// How much it fetches, if it is an atomic operation.
+    pub(crate) fn fetched_bytes(&self) -> usize {
+        let fetching = self.one_sided.as_ref().filter(|access| access.read.is_some());
+        fetching.and_then(|access| access.atomic).map_or(0, |form| form.len_bytes())
+    }
+
+    /// What its end is to those who count.
+    #[cold]
+    pub(crate) fn event(&self) -> CounterEvents {
+        self.one_sided.as_ref().map_or(CounterEvents::SEND, |one_sided| CounterEvents::of(one_sided.flags()))
+    }
+
     pub(crate) fn completion(self) -> Completion {
         if let Some(one_sided) = self.one_sided {
             return one_sided.completion(self.context, self.source);
@@ -246,16 +402,28 @@ impl Send {
 }
 
 impl OneSided {
+    fn flags(&self) -> CompletionFlags {
+        let kind = if self.read.is_some() { CompletionFlags::READ } else { CompletionFlags::WRITE };
+        let interface = if self.atomic.is_some() { CompletionFlags::ATOMIC } else { CompletionFlags::RMA };
+        interface | kind
+    }
+
     fn completion(self, context: u64, source: Source) -> Completion {
-        let (kind, buffer) = match self.read {
+        let flags = self.flags();
+        let buffer = match self.read {
             Some((mut destination, arrived_bytes)) => {
                 // As much as there was room for, which is what was asked for, unless it failed.
                 let arrived_bytes = usize::try_from(arrived_bytes).unwrap_or(usize::MAX);
-                (CompletionFlags::READ, destination.take_buffer(arrived_bytes))
+                let read = destination.take_buffer(arrived_bytes);
+                if self.atomic.is_some() {
+                    let (operand, compare) = source.into_pair();
+                    fetched(operand, compare, read)
+                } else {
+                    read
+                }
             }
-            None => (CompletionFlags::WRITE, source.into_buffer()),
+            None => source.into_buffer(),
         };
-        let flags = CompletionFlags::RMA | kind;
         Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
     }
 }

@@ -11,20 +11,25 @@
 //! and none of the slices that an engine makes of raw memory outlives the call of the engine in which it was made. So once
 //! every engine with this table has been left by whoever was inside when the region was closed, nothing touches it any more.
 
+mod atomics;
 pub(crate) mod words;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::{fmt, ptr, slice};
 
 use smallvec::SmallVec;
+use tracing::warn;
 
+pub(crate) use self::atomics::Elements;
 use crate::buffer::SegmentMut;
+use crate::errno::Errno;
 use crate::error::Misuse;
-use crate::flags::MrAccess;
+use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::IOV_LIMIT;
 use crate::transport::{SharedMemory, Space};
 use crate::wire::Refusal;
@@ -36,14 +41,48 @@ pub struct Region {
     base_address: u64,
     len_bytes: usize,
     memory: Memory,
+    /// Whether peers may access it yet.
+    is_enabled: AtomicBool,
     is_closed: AtomicBool,
+    /// What counts writes, and what counts reads.
+    counters: [OnceLock<Arc<dyn CountAccess>>; 2],
+    /// What makes it durable, if the memory is persistent.
+    persistence: Option<Box<dyn Persist>>,
 }
+
+/// Makes what was written to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. How is up to what the memory is.
+pub trait Persist: Send + Sync {
+    /// Makes so many bytes durable from a place in the region on, however they came there, and returns when they are. It is
+    /// called by engines with this region, while its memory may be touched.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. Nothing is known then of these bytes.
+    fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno>;
+}
+
+/// Words that a region borrows from whoever keeps them, such as a file that is mapped.
+pub trait Words: Send + Sync {
+    /// The words, always the same ones.
+    fn words(&self) -> &[AtomicU64];
+}
+
+/// Counts what peers do with a region: `fi_mr_bind`, `fi_mr(3)`.
+pub trait CountAccess: Send + Sync {
+    /// Peers have done this once more. It is called while an endpoint is locked.
+    fn count(&self, event: CounterEvents);
+}
+
+/// The places of [`Region::counters`].
+const REGION_EVENTS: [CounterEvents; 2] = [CounterEvents::REMOTE_WRITE, CounterEvents::REMOTE_READ];
 
 enum Memory {
     /// Whole words, of which the last may be in part only.
     Owned(Box<[AtomicU64]>),
     /// The same, and peers may map them.
     Shared(Arc<dyn SharedMemory>),
+    /// The same, of somebody else.
+    Kept(Box<dyn Words>),
     Raw(SmallVec<[SegmentMut; 1]>),
 }
 
@@ -136,12 +175,102 @@ impl Region {
         Region::new(len_bytes, Memory::Shared(memory), attr)
     }
 
+    /// A region of words that somebody else keeps, until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for a length of 0, or more than there is.
+    pub fn kept(keeper: Box<dyn Words>, len_bytes: usize, attr: RegionAttr) -> Result<Region, Misuse> {
+        if len_bytes.div_ceil(WORD_BYTES) > keeper.words().len() {
+            return Err(Misuse::Invalid("a memory region larger than its memory"));
+        }
+        Region::new(len_bytes, Memory::Kept(keeper), attr)
+    }
+
+    /// The region, of memory that can be made durable.
+    #[must_use]
+    pub fn persistent(self, persistence: Box<dyn Persist>) -> Region {
+        Region { persistence: Some(persistence), ..self }
+    }
+
+    /// Whether what is written to it can be made durable.
+    pub fn is_persistent(&self) -> bool {
+        self.persistence.is_some()
+    }
+
     fn new(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Result<Region, Misuse> {
         let RegionAttr { key, access, base_address } = attr;
         if len_bytes == 0 {
             return Err(Misuse::Invalid("a memory region without a byte"));
         }
-        Ok(Region { key, access, base_address, len_bytes, memory, is_closed: AtomicBool::new(false) })
+        Ok(Region {
+            key,
+            access,
+            base_address,
+            len_bytes,
+            memory,
+            is_enabled: AtomicBool::new(true),
+            is_closed: AtomicBool::new(false),
+            counters: Default::default(),
+            persistence: None,
+        })
+    }
+
+    /// The region, which peers may access only once it was [enabled](Self::enable).
+    #[must_use]
+    pub fn disabled(mut self) -> Region {
+        *self.is_enabled.get_mut() = false;
+        self
+    }
+
+    /// Lets peers access it: `fi_mr_enable`.
+    pub fn enable(&self) {
+        self.is_enabled.store(true, Ordering::Release);
+    }
+
+    /// Whether peers may access it.
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled.load(Ordering::Acquire)
+    }
+
+    /// Has these events counted, as far as they concern endpoints that have events ([`rma_events`]).
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`] if one of them is counted already. Nothing has changed then, unless others bind at the same time.
+    ///
+    /// [`rma_events`]: crate::engine::Config::rma_events
+    pub fn bind_counter(&self, events: CounterEvents, counter: &Arc<dyn CountAccess>) -> Result<(), Misuse> {
+        const BUSY: Misuse = Misuse::Busy("a counter is bound already");
+        let places = || {
+            self.counters
+                .iter()
+                .zip(REGION_EVENTS)
+                .filter(|(_, event)| events.contains(*event))
+                .map(|it| it.0)
+        };
+        if places().any(|place| place.get().is_some()) {
+            return Err(BUSY);
+        }
+        places().try_for_each(|place| place.set(counter.clone()).map_err(|_| BUSY))?;
+        // Whoever has mapped it is to come by frames from now on, which are seen.
+        if let Some(memory) = self.shareable_memory() {
+            memory.retire();
+        }
+        Ok(())
+    }
+
+    /// Makes so many bytes durable from a place on. Returns whether they are, which they are not if the region has ended
+    /// meanwhile.
+    pub(crate) fn persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
+        let Some(persistence) = self.persistence.as_ref().filter(|_| self.is_open()) else { return false };
+        len_bytes == 0
+            || persistence
+                .persist(offset_bytes, len_bytes)
+                .inspect_err(
+                    |errno| warn!(key = self.key, %errno, "what was written could not be made durable"),
+                )
+                .is_ok()
     }
 
     /// The key by which peers name it.
@@ -205,6 +334,7 @@ impl Region {
         match &self.memory {
             Memory::Owned(words) => self.store(words, offset_bytes, bytes),
             Memory::Shared(memory) => self.store(memory.words(), offset_bytes, bytes),
+            Memory::Kept(keeper) => self.store(keeper.words(), offset_bytes, bytes),
             Memory::Raw(segments) => {
                 for piece in pieces(segments, offset_bytes, bytes.len()) {
                     let (here, rest) = bytes.split_at(piece.len_bytes);
@@ -222,6 +352,7 @@ impl Region {
         match &self.memory {
             Memory::Owned(words) => self.load(words, offset_bytes, into),
             Memory::Shared(memory) => self.load(memory.words(), offset_bytes, into),
+            Memory::Kept(keeper) => self.load(keeper.words(), offset_bytes, into),
             Memory::Raw(segments) => {
                 let mut copied_bytes = 0;
                 for piece in pieces(segments, offset_bytes, into.len()) {
@@ -246,11 +377,11 @@ impl Region {
         words::load(words, offset_bytes, &mut into[..room_bytes]);
     }
 
-    /// The memory, if peers may map it.
+    /// The memory, if peers may map it: not any more once its accesses are counted, or it has ended.
     pub(crate) fn shareable_memory(&self) -> Option<&dyn SharedMemory> {
         match &self.memory {
-            Memory::Shared(memory) => Some(&**memory),
-            Memory::Owned(_) | Memory::Raw(_) => None,
+            Memory::Shared(memory) => Some(&**memory).filter(|memory| !memory.is_retired()),
+            Memory::Owned(_) | Memory::Kept(_) | Memory::Raw(_) => None,
         }
     }
 }
@@ -291,7 +422,7 @@ impl Regions {
         access: MrAccess,
     ) -> Result<Window, Refusal> {
         let by_key = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
-        let region = by_key.get(&key).ok_or(Refusal::Key)?;
+        let region = by_key.get(&key).filter(|region| region.is_enabled()).ok_or(Refusal::Key)?;
         if !region.access.contains(access) {
             return Err(Refusal::Access);
         }
@@ -316,6 +447,16 @@ impl Window {
         self.region.is_open()
     }
 
+    /// Where in the region its first bytes are.
+    pub(crate) fn range(&self, len_bytes: usize) -> Range<usize> {
+        self.offset_bytes..self.offset_bytes + len_bytes
+    }
+
+    /// Makes its first bytes durable. Returns whether they are.
+    pub(crate) fn persist(&self, len_bytes: usize) -> bool {
+        self.region.persist(self.offset_bytes, len_bytes)
+    }
+
     /// Copies `bytes` to a place. Returns whether the region is still there.
     pub(crate) fn copy_in(&self, at_bytes: usize, bytes: &[u8]) -> bool {
         let is_open = self.is_open();
@@ -332,6 +473,17 @@ impl Window {
             self.region.copy_out(self.offset_bytes + at_bytes, into);
         }
         is_open
+    }
+
+    /// Tells whoever counts it what a peer has done.
+    pub(crate) fn count(&self, event: CounterEvents) {
+        for (place, counted) in self.region.counters.iter().zip(REGION_EVENTS) {
+            if event.contains(counted)
+                && let Some(counter) = place.get()
+            {
+                counter.count(counted);
+            }
+        }
     }
 
     /// Whether the memory can be had in slices.

@@ -8,7 +8,9 @@ use crate::abi::FI_CLASS_DOMAIN;
 use crate::abi::domain::{FiOpsDomain, FidDomain};
 use crate::abi::fabric::{FiOps, Fid, FidFabric};
 use crate::abi::info::FiInfo;
+use crate::atomic;
 use crate::av::open_av;
+use crate::counter::open_counter;
 use crate::cq::open_cq;
 use crate::edge::enter;
 use crate::endpoint::open_endpoint;
@@ -50,11 +52,11 @@ static OPS: FiOpsDomain = FiOpsDomain {
     cq_open: open_cq,
     endpoint: open_endpoint,
     scalable_ep: Unsupported::STUB,
-    cntr_open: Unsupported::STUB,
+    cntr_open: open_counter,
     poll_open: Unsupported::STUB,
     stx_ctx: Unsupported::STUB,
     srx_ctx: Unsupported::STUB,
-    query_atomic: Unsupported::STUB,
+    query_atomic: atomic::query,
     query_collective: Unsupported::STUB,
     endpoint2: Unsupported::STUB,
     xpu_ctx: Unsupported::STUB,

@@ -1,12 +1,11 @@
 //! `fi_endpoint(3)` and the part of `fi_cm(3)` that unconnected endpoints have. Messages are in
 //! [`message`](crate::message) and [`tagged`](crate::tagged).
 
-use homespun::flags::{BindFlags, OpFlags};
+use homespun::flags::{BindFlags, CounterEvents, OpFlags};
 use homespun::{Endpoint, Errno, Misuse};
 use libc::{c_int, c_void};
 use parking_lot::Mutex;
 
-use crate::abi::atomic::FiOpsAtomic;
 use crate::abi::collective::FiOpsCollective;
 use crate::abi::domain::FidDomain;
 use crate::abi::endpoint::{FiOpsCm, FiOpsEp, FidEp};
@@ -17,6 +16,7 @@ use crate::abi::{
     FI_SETOPSFLAG, FI_TRANSMIT,
 };
 use crate::av::AvState;
+use crate::counter::CounterState;
 use crate::cq::CqState;
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
@@ -25,7 +25,7 @@ use crate::info::{Extent, read};
 use crate::object::{self, Lease, State};
 use crate::sockaddr::{self, CAddress};
 use crate::unsupported::Unsupported;
-use crate::{message, options, rma, tagged};
+use crate::{atomic, message, options, rma, tagged};
 
 /// What stands behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
@@ -78,23 +78,6 @@ static CM_OPS: FiOpsCm = FiOpsCm {
     join: Unsupported::STUB,
 };
 
-static ATOMIC_OPS: FiOpsAtomic = FiOpsAtomic {
-    size: size_of::<FiOpsAtomic>(),
-    write: Unsupported::STUB,
-    writev: Unsupported::STUB,
-    writemsg: Unsupported::STUB,
-    inject: Unsupported::STUB,
-    readwrite: Unsupported::STUB,
-    readwritev: Unsupported::STUB,
-    readwritemsg: Unsupported::STUB,
-    compwrite: Unsupported::STUB,
-    compwritev: Unsupported::STUB,
-    compwritemsg: Unsupported::STUB,
-    writevalid: Unsupported::STUB,
-    readwritevalid: Unsupported::STUB,
-    compwritevalid: Unsupported::STUB,
-};
-
 static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective {
     size: size_of::<FiOpsCollective>(),
     barrier: Unsupported::STUB,
@@ -138,7 +121,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
             msg: &message::OPS,
             rma: &rma::OPS,
             tagged: &tagged::OPS,
-            atomic: &ATOMIC_OPS,
+            atomic: &atomic::OPS,
             collective: &COLLECTIVE_OPS,
         };
         // SAFETY: not null, so writable.
@@ -189,7 +172,11 @@ unsafe fn attach(endpoint: &Endpoint, other: *mut Fid, flags: u64) -> Result<Lea
             }
             // An endpoint without connections has no events to report, but may be told where to.
             FI_CLASS_EQ => Ok(object::state::<EqState>(other.cast())?.in_use.lease()),
-            FI_CLASS_CNTR => Err(Errno::ENOSYS.into()),
+            FI_CLASS_CNTR => {
+                let counter = object::state::<CounterState>(other.cast())?;
+                endpoint.bind_counter(&counter.counter, CounterEvents::from_bits_retain(flags))?;
+                Ok(counter.in_use.lease())
+            }
             _ => Err(Errno::EINVAL.into()),
         }
     }

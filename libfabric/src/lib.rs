@@ -16,7 +16,9 @@
 #![deny(unreachable_pub)]
 
 pub mod abi;
+mod atomic;
 mod av;
+mod counter;
 mod cq;
 mod domain;
 mod edge;

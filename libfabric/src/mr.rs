@@ -1,9 +1,10 @@
 //! `fi_mr(3)`.
 
-use homespun::flags::MrAccess;
+use homespun::flags::{CounterEvents, MrAccess, MrFlags};
 use homespun::info::Version;
 use homespun::{Errno, MemoryRegion, Misuse, MrAttr, SegmentMut};
 use libc::{c_int, c_void, iovec};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::abi::domain::{FiMrAttr, FiOpsMr, FidMr};
@@ -12,16 +13,20 @@ use crate::abi::{
     FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_REFRESH,
     FI_UNMAP_KEY,
 };
+use crate::counter::CounterState;
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
+use crate::endpoint::EndpointState;
 use crate::message::segments_mut;
 use crate::object::{self, Lease, State};
 use crate::unsupported::Unsupported;
 
 /// What stands behind a `struct fid_mr`.
 struct MrState {
-    /// The only handle: dropping it closes the region.
+    /// The only handle: dropping it closes the region. Comes first, so that it goes before what it depends on.
     region: MemoryRegion,
+    /// What is bound to it.
+    bound: Mutex<Vec<Lease>>,
     _domain: Lease,
 }
 
@@ -59,9 +64,9 @@ unsafe extern "C" fn reg(
 ) -> c_int {
     enter(|| {
         let segment = SegmentMut { address: buf.cast_mut().cast(), len_bytes: len };
-        let attr = attr(access, offset, requested_key);
+        let attr = attr(access, offset, requested_key, flags);
         // SAFETY: the caller keeps to `fi_mr(3)`.
-        unsafe { register(domain, &[segment], &attr, flags, mr, context) }
+        unsafe { register(domain, &[segment], &attr, mr, context) }
     })
 }
 
@@ -79,9 +84,9 @@ unsafe extern "C" fn regv(
     enter(|| {
         // SAFETY: the caller keeps to `fi_mr(3)`.
         let segments: SmallVec<_> = unsafe { segments_mut(iov, count)? };
-        let attr = attr(access, offset, requested_key);
+        let attr = attr(access, offset, requested_key, flags);
         // SAFETY: as above.
-        unsafe { register(domain, &segments, &attr, flags, mr, context) }
+        unsafe { register(domain, &segments, &attr, mr, context) }
     })
 }
 
@@ -103,17 +108,17 @@ unsafe extern "C" fn regattr(
             if api_version >= Version::new(1, 5) && (*from).auth_key_size != 0 {
                 return Err(Misuse::NotSupported("authorization keys of memory regions").into());
             }
-            let attr = attr((*from).access, (*from).offset, (*from).requested_key);
+            let attr = attr((*from).access, (*from).offset, (*from).requested_key, flags);
             (segments_mut((*from).mr_iov, (*from).iov_count)?, attr, (*from).context)
         };
         // SAFETY: as above.
-        unsafe { register(domain, &segments, &attr, flags, mr, context) }
+        unsafe { register(domain, &segments, &attr, mr, context) }
     })
 }
 
-fn attr(access: u64, offset: u64, requested_key: u64) -> MrAttr {
-    let access = MrAccess::from_bits_retain(access);
-    MrAttr { access, offset, requested_key, ..MrAttr::default() }
+fn attr(access: u64, offset: u64, requested_key: u64, flags: u64) -> MrAttr {
+    let (access, flags) = (MrAccess::from_bits_retain(access), MrFlags::from_bits_retain(flags));
+    MrAttr { access, offset, requested_key, flags, ..MrAttr::default() }
 }
 
 /// # Safety
@@ -124,7 +129,6 @@ unsafe fn register(
     domain: *mut Fid,
     segments: &[SegmentMut],
     attr: &MrAttr,
-    flags: u64,
     mr: *mut *mut FidMr,
     context: *mut c_void,
 ) -> Result<c_int, Failure> {
@@ -132,9 +136,6 @@ unsafe fn register(
     let domain = unsafe { object::state::<DomainState>(domain.cast())? };
     if mr.is_null() {
         return Err(Errno::EINVAL.into());
-    }
-    if flags != 0 {
-        return Err(Misuse::Flags(flags).into());
     }
     // SAFETY: the caller says so. Only C code knows the memory, so nothing in Rust refers to it.
     let region = unsafe { domain.domain.register_raw(segments, attr)? };
@@ -144,7 +145,7 @@ unsafe fn register(
         mem_desc: std::ptr::null_mut(),
         key: region.key(),
     };
-    let state = MrState { region, _domain: domain.in_use.lease() };
+    let state = MrState { region, bound: Mutex::default(), _domain: domain.in_use.lease() };
     // SAFETY: not null, so writable.
     unsafe { mr.write(object::open(front, state)) };
     Ok(0)
@@ -158,21 +159,30 @@ unsafe extern "C" fn close(mr: *mut Fid) -> c_int {
     })
 }
 
-/// Regions belong to the domain, so an endpoint that is named changes nothing.
 unsafe extern "C" fn bind(mr: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     enter(|| {
         // SAFETY: the caller passes an open region.
-        unsafe { object::state::<MrState>(mr.cast())? };
+        let MrState { region, bound, .. } = unsafe { object::state::<MrState>(mr.cast())? };
         if other.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        // SAFETY: `other` is an open object.
-        match unsafe { (*other).fclass } {
-            FI_CLASS_EP if flags != 0 => Err(Misuse::Flags(flags).into()),
-            FI_CLASS_EP => Ok(0),
-            FI_CLASS_CNTR => Err(Errno::ENOSYS.into()),
-            _ => Err(Errno::EINVAL.into()),
+        // SAFETY: `other` is an open object; what its class is decides which state it has.
+        unsafe {
+            match (*other).fclass {
+                FI_CLASS_EP if flags != 0 => return Err(Misuse::Flags(flags).into()),
+                // The endpoint does not depend on it, nor it on the endpoint.
+                FI_CLASS_EP => {
+                    region.bind_endpoint(&object::state::<EndpointState>(other.cast())?.endpoint)?;
+                }
+                FI_CLASS_CNTR => {
+                    let counter = object::state::<CounterState>(other.cast())?;
+                    region.bind_counter(&counter.counter, CounterEvents::from_bits_retain(flags))?;
+                    bound.lock().push(counter.in_use.lease());
+                }
+                _ => return Err(Errno::EINVAL.into()),
+            }
         }
+        Ok(0)
     })
 }
 
@@ -181,8 +191,12 @@ unsafe extern "C" fn control(mr: *mut Fid, command: c_int, arg: *mut c_void) -> 
         // SAFETY: the caller passes an open region.
         let region = unsafe { &object::state::<MrState>(mr.cast())?.region };
         match command {
-            // Regions are enabled from the start, and what backs them is looked up whenever they are used.
-            FI_ENABLE | FI_REFRESH => Ok(0),
+            FI_ENABLE => {
+                region.enable();
+                Ok(0)
+            }
+            // What backs a region is looked up whenever it is used.
+            FI_REFRESH => Ok(0),
             FI_GET_RAW_MR if arg.is_null() => Err(Errno::EINVAL.into()),
             // SAFETY: for this command it points to a `struct fi_mr_raw_attr`.
             FI_GET_RAW_MR => unsafe { raw_attr(region, &*arg.cast::<FiMrRawAttr>()) },

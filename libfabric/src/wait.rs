@@ -1,19 +1,20 @@
-//! Wait objects of event and completion queues: `fi_wait(3)`, `fi_trywait(3)`.
+//! Wait objects of event and completion queues and of counters: `fi_wait(3)`, `fi_trywait(3)`.
 
 use std::os::fd::AsRawFd;
 use std::slice;
 use std::time::Duration;
 
-use homespun::cq::MutexCond;
-use homespun::{CompletionQueue, Errno, WaitObject};
+use homespun::wait::{MutexCond, Waitable};
+use homespun::{Errno, WaitObject};
 use libc::{c_int, c_void};
 
 use crate::abi::eq::FiMutexCond;
 use crate::abi::fabric::{Fid, FidFabric};
 use crate::abi::{
-    FI_CLASS_CQ, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE,
-    FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
+    FI_CLASS_CNTR, FI_CLASS_CQ, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_WAIT_FD, FI_WAIT_MUTEX_COND,
+    FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
 };
+use crate::counter::CounterState;
 use crate::cq::CqState;
 use crate::edge::{Failure, enter};
 use crate::fabric::FabricState;
@@ -74,25 +75,27 @@ impl WaitCondition {
     }
 }
 
-/// `FI_GETWAIT` of a completion queue.
+/// `FI_GETWAIT` of a completion queue or a counter.
 ///
 /// # Errors
 ///
-/// ENODATA for a queue whose wait object is not the application's to have, EINVAL without a place for it.
+/// ENODATA where the wait object is not the application's to have, EINVAL without a place for it.
 ///
 /// # Safety
 ///
-/// `arg` is null or has room for the wait object that the queue was opened with.
-pub(crate) unsafe fn getwait(cq: &CompletionQueue, arg: *mut c_void) -> Result<c_int, Failure> {
+/// `arg` is null or has room for the wait object that it was opened with.
+pub(crate) unsafe fn getwait(waitable: &impl Waitable, arg: *mut c_void) -> Result<c_int, Failure> {
     if arg.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    if let Some(fd) = cq.wait_fd() {
+    if let Some(fd) = waitable.wait_fd() {
         // SAFETY: not null, and this is its wait object.
         unsafe { arg.cast::<c_int>().write(fd.as_raw_fd()) };
         return Ok(0);
     }
-    let Some(MutexCond { mutex, cond }) = cq.wait_mutex_cond()? else { return Err(Errno::ENODATA.into()) };
+    let Some(MutexCond { mutex, cond }) = waitable.wait_mutex_cond()? else {
+        return Err(Errno::ENODATA.into());
+    };
     // SAFETY: as above.
     unsafe { arg.cast::<FiMutexCond>().write(FiMutexCond { mutex, cond }) };
     Ok(0)
@@ -111,14 +114,19 @@ pub(crate) unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut 
             (false, _) => unsafe { slice::from_raw_parts(fids, count) },
         };
         for &fid in fids {
-            // SAFETY: the caller passes open objects.
-            if fid.is_null() || unsafe { (*fid).fclass } != FI_CLASS_CQ {
-                // An event queue has nothing that an application could sleep on.
+            if fid.is_null() {
                 return Err(Errno::EINVAL.into());
             }
-            // SAFETY: it is an open completion queue.
-            let state = unsafe { object::state::<CqState>(fid.cast())? };
-            if !state.cq.try_wait()? {
+            // SAFETY: the caller passes open objects; what the class is decides which state it has.
+            let waitable: &dyn Waitable = unsafe {
+                match (*fid).fclass {
+                    FI_CLASS_CQ => &object::state::<CqState>(fid.cast())?.cq,
+                    FI_CLASS_CNTR => &object::state::<CounterState>(fid.cast())?.counter,
+                    // An event queue has nothing that an application could sleep on.
+                    _ => return Err(Errno::EINVAL.into()),
+                }
+            };
+            if !waitable.try_wait()? {
                 return Err(Errno::EAGAIN.into());
             }
         }

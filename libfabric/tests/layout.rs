@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 
 use homespun::AddressFormat;
 use homespun::Errno;
+use homespun::atomic::{AtomicOp, Datatype};
 use homespun::flags::{BindFlags, Caps, CompletionFlags, InfoFlags, Mode, MrAccess, OpFlags, Order};
 use homespun::info::{
     AvType, EndpointType, MrMode, Progress, ResourceManagement, SHARED_CONTEXT, Threading, address_format_raw,
@@ -89,6 +90,12 @@ fn constants() -> BTreeMap<String, u64> {
         ("FI_SOCKADDR_IN", address_format_raw(Some(AddressFormat::SockaddrIn))),
         ("FI_SOCKADDR_IN6", address_format_raw(Some(AddressFormat::SockaddrIn6))),
     ];
+    for datatype in Datatype::ALL {
+        add(datatype.to_string(), datatype as u64);
+    }
+    for op in AtomicOp::ALL {
+        add(op.to_string(), op as u64);
+    }
     for (name, value) in choices {
         add(name.to_owned(), value.into());
     }

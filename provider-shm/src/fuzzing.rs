@@ -4,9 +4,12 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
+use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::Sent;
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown};
+use homespun_engine::wire::{
+    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown,
+};
 
 use crate::line::{sealed, sequence};
 use crate::ring::recorder::{LINK, Recorder};
@@ -44,6 +47,16 @@ pub fn ring(input: &[u8]) -> bool {
 
 /// What the steps of a program are, by the remainder of their first byte.
 const STEPS: u8 = 8;
+
+/// The choices from this one on are atomic operations, if there are such ones.
+const ATOMICS: u8 = 200;
+
+fn atomic_form(choice: u8, count: u64) -> Option<AtomicForm> {
+    let datatype = Datatype::from_number((count % 16) as u32)?;
+    let op = AtomicOp::from_number(u32::from(choice % 19))?;
+    let kind = AtomicKind::from_number(u32::from(choice / 19))?;
+    AtomicForm::new(kind, op, datatype, 1 + count as usize % datatype.count_max())
+}
 
 struct Run {
     producer: Producer,
@@ -130,7 +143,21 @@ impl Run {
     /// A frame of an access to a region.
     fn one_sided(&self, op: u64, choice: u8) -> Header {
         let data = (choice & 8 != 0).then_some(7);
-        let rma = |kind| Header::Rma(Rma { op, key: !op, address: op << 8, len_bytes: op, kind });
+        let rma = |kind| {
+            Header::Rma(Rma {
+                op,
+                key: !op,
+                address: op << 8,
+                len_bytes: op,
+                kind,
+                durable: Durable::Nothing,
+            })
+        };
+        if choice >= ATOMICS
+            && let Some(form) = atomic_form(choice - ATOMICS, op)
+        {
+            return Header::Atomic(Atomic { op, key: !op, address: op << 8, form });
+        }
         match choice % 6 {
             0 => rma(RmaKind::Read),
             1 => rma(RmaKind::Write { data }),

@@ -27,15 +27,18 @@
 //! 10  fenced   -                               -                -
 //! 11  piece    -                               -                -
 //! 12  read     -                               op               yes
-//! 13  write    DATA OUTSIDE LONG               op               if LONG
-//! 14  offer    DATA OUTSIDE                    op               yes
+//! 13  write    DATA OUTSIDE LONG and either    op               if LONG
+//!              of DURABLE EVERYTHING
+//! 14  offer    DATA OUTSIDE and either of      op               yes
+//!              DURABLE EVERYTHING
 //! 15  read data  OUTSIDE LONG                  op               if LONG
 //! 16  answer   -                               op               -
+//! 32  atomic   OUTSIDE LONG                    op               if LONG
+//! 40  shown    OUTSIDE                         rights           yes
 //! ```
-//! 40  shown    OUTSIDE                        rights           yes
 //!
-//! Those of kinds 12 to 14 and 40 have key and address, a word each, in the place of the tag. An answer's kind has the number of
-//! the outcome added.
+//! Those of kinds 12 to 14, 32 and 40 have key and address, a word each, in the place of the tag; those of kind 32 have their
+//! form in the place of the data. An answer's kind has the number of the outcome added.
 //!
 //! `len` is the length of the payload in this line, or with `OUTSIDE`, that of the piece of it which lies in the data
 //! area. That is all of the payload unless the header says `LONG`: then `length` is what all pieces make together, and lines
@@ -56,7 +59,9 @@ mod tests;
 use bitflags::bitflags;
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::wire::check::{Check, fold};
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown, WireError};
+use homespun_engine::wire::{
+    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown, WireError,
+};
 
 use crate::segment::{LINE_WORDS, LINES};
 
@@ -89,7 +94,8 @@ const _: () = assert!(field::KIND == field::WORDS_CHECK + u8::BITS);
 const _: () = assert!(field::FLAGS == field::KIND + u8::BITS && field::LEN == field::FLAGS + u8::BITS);
 const _: () = assert!(field::LEN + u16::BITS == u64::BITS);
 const _: () = assert!(PIECE_MAX_BYTES <= u16::MAX as usize && PIECE_MIN_BYTES < PIECE_MAX_BYTES);
-// A message whose payload is in the line spends 24 bytes on its header at most, a request 40, a write 40.
+// A message whose payload is in the line spends 24 bytes on its header at most, a request 40, a write 40, and an atomic
+// operation 40 as well, so that it has room for the two operands that a compare-and-swap of 8 bytes brings.
 const _: () = assert!(ROOM_MAX_BYTES == 56);
 // The description of a request is one piece.
 const _: () = assert!(cfg!(loom) || REMOTE_MAX_BYTES < PIECE_MIN_BYTES);
@@ -114,6 +120,7 @@ mod kind {
     pub(super) const READ_DATA: u8 = 15;
     /// With the number of the outcome added.
     pub(super) const ANSWER: u8 = 16;
+    pub(super) const ATOMIC: u8 = 32;
     pub(super) const SHOWN: u8 = 40;
 }
 
@@ -131,6 +138,10 @@ bitflags! {
         const CANNOT_PULL = 1 << 3;
         /// What was exposed could not be read.
         const FAULT = 1 << 4;
+        /// What is written is to be durable.
+        const DURABLE = 1 << 3;
+        /// So is that, and everything before it.
+        const EVERYTHING = 1 << 4;
         /// The payload, or its first piece, lies in the data area.
         const OUTSIDE = 1 << 5;
         /// There are further pieces.
@@ -146,6 +157,12 @@ const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(AWAITS_FLAGS
 /// What a sender waits for, of which there is one thing at most.
 const AWAITS_FLAGS: Flags = Flags::ARRIVAL.union(Flags::MATCH);
 
+/// The flags of what is written to a region, apart from those of its payload.
+const WRITE_FLAGS: Flags = Flags::DATA.union(DURABLE_FLAGS);
+
+/// What is to be durable, of which there is one thing at most.
+const DURABLE_FLAGS: Flags = Flags::DURABLE.union(Flags::EVERYTHING);
+
 /// The flags of a payload of any length.
 const PAYLOAD_FLAGS: Flags = Flags::OUTSIDE.union(Flags::LONG);
 
@@ -160,6 +177,24 @@ impl Flags {
         flags.set(Flags::TAGGED, message.tag.is_some());
         flags.set(Flags::DATA, message.data.is_some());
         flags
+    }
+
+    fn of_durable(durable: Durable) -> Flags {
+        match durable {
+            Durable::Nothing => Flags::empty(),
+            Durable::Written => Flags::DURABLE,
+            Durable::Everything => Flags::EVERYTHING,
+        }
+    }
+
+    fn durable(self) -> Durable {
+        if self.contains(Flags::EVERYTHING) {
+            Durable::Everything
+        } else if self.contains(Flags::DURABLE) {
+            Durable::Written
+        } else {
+            Durable::Nothing
+        }
     }
 
     #[inline]
@@ -244,7 +279,7 @@ pub(crate) fn room_bytes(header: &Header) -> usize {
             let has_length = !matches!(rma.kind, RmaKind::Write { .. });
             3 + usize::from(rma.kind.data().is_some()) + usize::from(has_length)
         }
-        Header::Shown(_) => 4,
+        Header::Shown(_) | Header::Atomic(_) => 4,
         Header::Ack { .. }
         | Header::Clear { .. }
         | Header::Data { .. }
@@ -298,17 +333,20 @@ pub(crate) fn emit(
         Header::Credit { granted_bytes } => (kind::CREDIT, none, Some(*granted_bytes), None),
         Header::Fence { matched } => (kind::FENCE, if *matched { Flags::MATCH } else { none }, None, None),
         Header::Fenced => (kind::FENCED, none, None, None),
-        Header::Rma(Rma { op, kind, .. }) => {
+        Header::Rma(Rma { op, kind, durable, .. }) => {
             let number = match kind {
                 RmaKind::Read => kind::READ,
                 RmaKind::Write { .. } => kind::WRITE,
                 RmaKind::Offer { .. } => kind::OFFER,
             };
-            (number, if kind.data().is_some() { Flags::DATA } else { none }, Some(*op), None)
+            let mut flags = Flags::of_durable(*durable);
+            flags.set(Flags::DATA, kind.data().is_some());
+            (number, flags, Some(*op), None)
         }
         Header::Shown(Shown { access, .. }) => (kind::SHOWN, none, Some(*access), None),
         Header::ReadData { op, .. } => (kind::READ_DATA, none, Some(*op), None),
         Header::Answer { op, outcome } => (kind::ANSWER + outcome.number(), none, Some(*op), None),
+        Header::Atomic(Atomic { op, .. }) => (kind::ATOMIC, none, Some(*op), None),
     };
     if let Some(value) = value {
         push_checked(value);
@@ -335,6 +373,9 @@ pub(crate) fn emit(
         }
         Header::Shown(Shown { key, address, len_bytes, .. }) => {
             [key, address, len_bytes].into_iter().for_each(|word| push_checked(*word));
+        }
+        Header::Atomic(Atomic { key, address, form, .. }) => {
+            [*key, *address, form.number()].into_iter().for_each(push_checked);
         }
         _ => {}
     }
@@ -396,6 +437,7 @@ pub(crate) fn sealed(first: u64, word: impl Fn(usize) -> u64) -> u64 {
         !matches!(kind, kind::MESSAGE | kind::FENCE | kind::FENCED | kind::PIECE),
         is_access || flags.contains(Flags::TAGGED),
         is_access,
+        kind == kind::ATOMIC,
         flags.contains(Flags::DATA),
         has_length(kind) || flags.contains(Flags::LONG),
     ];
@@ -409,7 +451,7 @@ pub(crate) fn sealed(first: u64, word: impl Fn(usize) -> u64) -> u64 {
 /// Whether the lines of a kind have the key and the address of a region.
 #[inline]
 fn has_key(kind: u8) -> bool {
-    matches!(kind, kind::READ | kind::WRITE | kind::OFFER | kind::SHOWN)
+    matches!(kind, kind::READ | kind::WRITE | kind::OFFER | kind::SHOWN | kind::ATOMIC)
 }
 
 /// Whether the lines of a kind always have a length.
@@ -455,9 +497,10 @@ pub(crate) fn parse(
     let known = match kind {
         kind::MESSAGE => MESSAGE_FLAGS.union(PAYLOAD_FLAGS),
         kind::REQUEST => MESSAGE_FLAGS.union(Flags::OUTSIDE),
-        kind::DATA | kind::READ_DATA => PAYLOAD_FLAGS,
-        kind::WRITE => Flags::DATA.union(PAYLOAD_FLAGS),
-        kind::OFFER => Flags::DATA.union(Flags::OUTSIDE),
+        kind::DATA | kind::READ_DATA | kind::ATOMIC => PAYLOAD_FLAGS,
+        kind::WRITE if !flags.contains(DURABLE_FLAGS) => WRITE_FLAGS.union(PAYLOAD_FLAGS),
+        kind::OFFER if !flags.contains(DURABLE_FLAGS) => WRITE_FLAGS.union(Flags::OUTSIDE),
+        kind::WRITE | kind::OFFER => return Err(WireError::UnknownFlag),
         kind::SHOWN => Flags::OUTSIDE,
         kind::READ => Flags::empty(),
         kind::CLEAR => Flags::CANNOT_PULL,
@@ -490,6 +533,7 @@ pub(crate) fn parse(
     let tag = next(flags.contains(Flags::TAGGED));
     let is_access = has_key(kind);
     let [key, address] = [next(is_access), next(is_access)].map(Option::unwrap_or_default);
+    let form = next(kind == kind::ATOMIC);
     let data = next(flags.contains(Flags::DATA));
     let len_bytes = next(has_length(kind) || flags.contains(Flags::LONG)).unwrap_or(here_bytes as u64);
     if check.finish() != words_check {
@@ -510,18 +554,26 @@ pub(crate) fn parse(
         kind::FENCE => Header::Fence { matched: flags.contains(Flags::MATCH) },
         kind::FENCED => Header::Fenced,
         kind::READ | kind::WRITE | kind::OFFER => {
+            let durable = flags.durable();
             let kind = match kind {
                 kind::READ => RmaKind::Read,
                 kind::WRITE => RmaKind::Write { data },
                 _ => RmaKind::Offer { data, remote_bytes: remote_bytes(here_bytes)? },
             };
-            Header::Rma(Rma { op: value, key, address, len_bytes, kind })
+            Header::Rma(Rma { op: value, key, address, len_bytes, kind, durable })
         }
         kind::SHOWN => {
             let remote_bytes = remote_bytes(here_bytes)?;
             Header::Shown(Shown { key, address, len_bytes, access: value, remote_bytes })
         }
         kind::READ_DATA => Header::ReadData { op: value, len_bytes },
+        kind::ATOMIC => {
+            let form = AtomicForm::from_number(form.unwrap_or_default())?;
+            if form.payload_len_bytes() as u64 != len_bytes {
+                return Err(WireError::ImpossibleLength);
+            }
+            Header::Atomic(Atomic { op: value, key, address, form })
+        }
         kind::MESSAGE => Header::Message(message),
         _ => Header::Answer { op: value, outcome: outcome_of(kind).ok_or(WireError::UnknownKind)? },
     };

@@ -8,12 +8,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
+use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Provider, Receiver, Space, Transport};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Refusal, Rma, RmaKind, Shown};
+use homespun_engine::wire::{
+    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Refusal, Rma, RmaKind, Shown,
+};
 use homespun_tcp::{TcpProvider, TcpTransport};
 use socket2::SockRef;
 
@@ -112,8 +115,20 @@ fn emitted(header: &Header) -> Vec<u8> {
 fn samples() -> Vec<Header> {
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
     let message = |tag, data, awaits| Message { len_bytes: 0x01_2345, tag, data, awaits };
-    let rma =
-        |kind| Header::Rma(Rma { op: NUMBER, key: !NUMBER, address: NUMBER, len_bytes: 0x01_2345, kind });
+    let rma = |kind| {
+        Header::Rma(Rma {
+            op: NUMBER,
+            key: !NUMBER,
+            address: NUMBER,
+            len_bytes: 0x01_2345,
+            kind,
+            durable: Durable::Nothing,
+        })
+    };
+    let atomic = |kind, op, datatype, count| {
+        let form = AtomicForm::new(kind, op, datatype, count).unwrap();
+        Header::Atomic(Atomic { op: NUMBER, key: !NUMBER, address: NUMBER, form })
+    };
     let plain = Message { len_bytes: 0, tag: None, data: None, awaits: Awaits::Nothing };
     let full = message(Some(NUMBER), Some(!NUMBER), Awaits::Match);
     let longest = Message { len_bytes: MESSAGE_MAX_BYTES, ..full };
@@ -149,6 +164,9 @@ fn samples() -> Vec<Header> {
             remote_bytes: 9,
         }),
         Header::ReadData { op: NUMBER, len_bytes: 0x01_2345 },
+        atomic(AtomicKind::Base, AtomicOp::Sum, Datatype::Double, 3),
+        atomic(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, 0x0123),
+        atomic(AtomicKind::Compare, AtomicOp::CswapLe, Datatype::Int32, 0x0123),
         Header::Answer { op: 1, outcome: Outcome::Done },
         Header::Answer { op: NUMBER, outcome: Outcome::Refused(Refusal::Range) },
     ]

@@ -1,15 +1,15 @@
 //! Blocking reads, and what they and an application's own waiting are made of: `fi_cq_sread(3)`, `fi_trywait(3)`.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::error::{Error, Misuse};
+use homespun_engine::transport::Armed;
 
-use super::wait::{Bed, Sleeper, Wait};
 use super::{Completion, CompletionQueue, MutexCond, ReadError, Reader, Shared, WaitObject};
 use crate::av::FabricAddress;
-use crate::fabric::Fabric;
+use crate::wait::{Awaited, Outlook, Wait};
 
 impl CompletionQueue {
     /// Reads one completion, and waits for one if need be, for ever if there is no timeout: `fi_cq_sread(3)` with a count
@@ -76,6 +76,7 @@ impl CompletionQueue {
         // A timeout too long for the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let waiter = wait.signals().enter();
+        let entries = Entries { cq: &self.shared, threshold: threshold_entries };
         loop {
             let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             if is_over || threshold_entries <= 1 || self.shared.holds(threshold_entries) {
@@ -84,8 +85,7 @@ impl CompletionQueue {
                     read => return read,
                 }
             }
-            let outlook =
-                wait.bed().map_or(Outlook::Busy, |bed| self.shared.lie_down(bed, threshold_entries));
+            let outlook = wait.bed().map_or(Outlook::Busy, |bed| bed.lie_down(&entries));
             // After the doorbell was armed, which a signal rings.
             if waiter.is_signalled() {
                 return self.read_each(max, take);
@@ -123,16 +123,7 @@ impl CompletionQueue {
     /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
     pub fn try_wait(&self) -> Result<bool, Error> {
         let wait = self.shared.wait().ok_or(NO_WAIT_OBJECT)?;
-        // Whoever has nothing to sleep on is told to go on polling.
-        let Some(bed) = wait.bed() else {
-            self.progress();
-            return Ok(false);
-        };
-        let is_quiet = matches!(self.shared.lie_down(bed, 1), Outlook::Quiet(_));
-        if is_quiet {
-            wait.attend();
-        }
-        Ok(is_quiet)
+        Ok(wait.try_wait(&Entries { cq: &self.shared, threshold: 1 }))
     }
 
     /// The descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]: `FI_GETWAIT`. It becomes readable
@@ -176,8 +167,7 @@ impl CompletionQueue {
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        let wait = self.shared.wait().filter(|wait| wait.object() == WaitObject::Fd)?;
-        wait.bed().map(AsFd::as_fd)
+        self.shared.wait().and_then(Wait::fd)
     }
 
     /// The mutex and the condition variable to sleep on, for a queue that was opened with [`WaitObject::MutexCond`]:
@@ -202,49 +192,27 @@ impl CompletionQueue {
     }
 }
 
-impl Fabric {
-    /// Whether the application may now sleep until one of these queues, each with a wait object of its own, has something to
-    /// read: `fi_trywait(3)`. As [`CompletionQueue::try_wait`], for all of them.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
-    pub fn try_wait(&self, queues: &[&CompletionQueue]) -> Result<bool, Error> {
-        for queue in queues {
-            if !queue.try_wait()? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
+/// That a queue has so many entries, or an error.
+struct Entries<'a> {
+    cq: &'a Shared,
+    threshold: usize,
 }
 
-/// What is to be expected of the endpoints.
-enum Outlook<'a> {
-    /// Nothing that would not wake the sleeper.
-    Quiet(Sleeper<'a>),
-    /// There are as many entries as were asked for, or an error.
-    Enough,
-    /// There may be more to do.
-    Busy,
+impl Awaited for Entries<'_> {
+    fn progress(&self) {
+        self.cq.driven.progress(&mut Reader::new(self.cq, 0));
+    }
+
+    fn arm(&self) -> Armed {
+        self.cq.driven.arm()
+    }
+
+    fn is_there(&self) -> bool {
+        self.cq.has_enough(self.threshold)
+    }
 }
 
 impl Shared {
-    /// Prepares to sleep until there are so many entries: see [`wait`](super::wait).
-    fn lie_down<'a>(&self, bed: &'a Bed, threshold_entries: usize) -> Outlook<'a> {
-        // Most of what there may be to do is found without asking anybody to wake anybody.
-        self.driven.progress(&mut Reader::new(self, 0));
-        if self.has_enough(threshold_entries) {
-            return Outlook::Enough;
-        }
-        let Some(sleeper) = bed.prepare(|| self.driven.arm()) else { return Outlook::Busy };
-        if self.has_enough(threshold_entries) {
-            bed.doorbell().ring();
-            return Outlook::Enough;
-        }
-        Outlook::Quiet(sleeper)
-    }
-
     /// Whether there are so many entries, after a pass over the endpoints.
     fn holds(&self, threshold_entries: usize) -> bool {
         self.driven.progress(&mut Reader::new(self, 0));

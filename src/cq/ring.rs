@@ -51,6 +51,18 @@ impl Ring {
         self.entries.front()
     }
 
+    /// Takes the oldest entry if it is that of a successful operation.
+    #[inline]
+    pub(super) fn pop_one_completed(&mut self) -> Option<(Completion, FabricAddress)> {
+        if matches!(self.entries.front(), Some(Entry::Completed(..)))
+            && let Some(Entry::Completed(completion, source)) = self.entries.pop_front()
+        {
+            Some((completion, source))
+        } else {
+            None
+        }
+    }
+
     /// Moves successful operations from the front to `batch`, up to its size and to `max` of them.
     #[inline]
     pub(super) fn pop_completed(&mut self, max: usize, batch: &mut Batch) {
@@ -148,9 +160,9 @@ impl Drop for RingGuard<'_> {
         let unread = self.ring.unread();
         self.cq.unread.store(unread, Ordering::Release);
         if unread > 0
-            && let Some(doorbell) = self.cq.doorbell()
+            && let Some(sleepers) = self.cq.sleepers()
         {
-            doorbell.ring();
+            sleepers.ring();
         }
     }
 }

@@ -22,6 +22,8 @@ const PROTOCOL: i32 = FIRST + 7;
 const NO_KEY: i32 = FIRST + 8;
 const NO_RIGHT: i32 = FIRST + 9;
 const OUT_OF_RANGE: i32 = FIRST + 10;
+const VOLATILE: i32 = FIRST + 11;
+const NOT_DURABLE: i32 = FIRST + 12;
 
 /// The number of an error.
 pub(super) fn prov_errno(error: &OperationError) -> i32 {
@@ -34,6 +36,8 @@ pub(super) fn prov_errno(error: &OperationError) -> i32 {
         OperationError::Refused(Refusal::Key) => NO_KEY,
         OperationError::Refused(Refusal::Access) => NO_RIGHT,
         OperationError::Refused(Refusal::Range) => OUT_OF_RANGE,
+        OperationError::Refused(Refusal::Volatile) => VOLATILE,
+        OperationError::NotDurable => NOT_DURABLE,
         OperationError::Link(LinkError::Closed) => CLOSED,
         OperationError::Link(LinkError::Denied(_)) => DENIED,
         OperationError::Link(LinkError::Protocol(_)) => PROTOCOL,
@@ -57,6 +61,8 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         NO_KEY => "no memory region of the target has this key, or no longer",
         NO_RIGHT => "the target's memory region or endpoint is not to be accessed in this way",
         OUT_OF_RANGE => "the access goes beyond the target's memory region",
+        VOLATILE => "what was to be durable was for a memory region of the target that is not persistent",
+        NOT_DURABLE => "it was written, but the target's system could not make it durable",
         errno => Errno::new(errno).description(),
     }
 }
@@ -79,6 +85,8 @@ mod tests {
             OperationError::Refused(Refusal::Key),
             OperationError::Refused(Refusal::Access),
             OperationError::Refused(Refusal::Range),
+            OperationError::Refused(Refusal::Volatile),
+            OperationError::NotDurable,
             OperationError::Link(LinkError::Closed),
             OperationError::Link(LinkError::Denied("why")),
             OperationError::Link(LinkError::Protocol("why")),
@@ -93,7 +101,7 @@ mod tests {
 
     #[test]
     fn homespuns_numbers_are_none_of_the_fabrics() {
-        for own in TRUNCATED..=OUT_OF_RANGE {
+        for own in TRUNCATED..=NOT_DURABLE {
             assert_eq!(Errno::new(own).name(), None, "{own}");
         }
     }
@@ -101,7 +109,7 @@ mod tests {
     #[test]
     fn the_fabrics_numbers_mean_what_they_mean_everywhere() {
         assert_eq!(strerror(Errno::ECONNREFUSED.raw()), Errno::ECONNREFUSED.description());
-        for unknown in [i32::MIN, -1, 0, FIRST - 1, OUT_OF_RANGE + 1, i32::MAX] {
+        for unknown in [i32::MIN, -1, 0, FIRST - 1, NOT_DURABLE + 1, i32::MAX] {
             assert_eq!(strerror(unknown), "Unknown error", "{unknown}");
         }
     }

@@ -1,5 +1,6 @@
 //! Endpoints: `fi_endpoint(3)`.
 
+mod atomic;
 mod multi_receive;
 mod owned;
 mod peek;
@@ -14,18 +15,23 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use homespun_engine::address::Address;
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse};
-use homespun_engine::flags::{BindFlags, Caps, MrAccess, OpFlags};
+use homespun_engine::flags::{BindFlags, Caps, CounterEvents, MrAccess, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use homespun_engine::operation::Level;
 use parking_lot::Mutex;
 
+pub use self::atomic::{
+    AtomicMsg, AtomicMsgRaw, AtomicTarget, CompareAtomicMsg, CompareAtomicMsgRaw, FetchAtomicMsg,
+    FetchAtomicMsgRaw,
+};
 pub use self::owned::{RecvMsg, SendMsg};
 use self::peek::ARRIVED_FLAGS;
 pub use self::raw::{RecvMsgRaw, SendMsgRaw};
 pub use self::rma::{ReadMsg, ReadMsgRaw, WriteMsg, WriteMsgRaw};
 use crate::av::{AddressVector, FabricAddress};
+use crate::counter::{BoundCounters, Counter, Reason};
 use crate::cq::CompletionQueue;
-use crate::domain;
+use crate::domain::{self, DomainId};
 use crate::info::Info;
 use crate::progress_thread::ProgressThread;
 use crate::pump::{Drive, Wiring};
@@ -42,6 +48,10 @@ const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
     .union(OpFlags::TRANSMIT_COMPLETE)
     .union(OpFlags::DELIVERY_COMPLETE)
     .union(OpFlags::MATCH_COMPLETE);
+
+/// What the endpoint's transmit operations may be flagged with by default. That something is to be durable concerns writes
+/// alone, and others do not look at it.
+const TRANSMIT_DEFAULT_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::COMMIT_COMPLETE);
 
 /// What a receive may be flagged with, beside [`RECEIVE_KINDS`]. The levels only say when
 /// received data must be visible to devices, and host memory always is.
@@ -125,6 +135,7 @@ struct Setup {
     name: Option<Address>,
     transmit_cq: Option<CompletionQueue>,
     receive_cq: Option<CompletionQueue>,
+    counters: BoundCounters,
     av: Option<AddressVector>,
     selective_transmit: bool,
     selective_receive: bool,
@@ -190,6 +201,29 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Binds a counter, which counts these events of the endpoint: `fi_ep_bind`. Of each kind of event one counter may be
+    /// bound, which may be the same for several. One that is bound for no event drives the endpoint like any other.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Flags`] for events that are not known; [`Misuse::NoCapability`]
+    /// for what peers do, without [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already;
+    /// [`Misuse::OtherDomain`] for a counter of another domain.
+    pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
+        let mut setup = self.setup()?;
+        if counter.shared().domain() != self.shared.domain.id() {
+            return Err(Misuse::OtherDomain.into());
+        }
+        let unknown = events - CounterEvents::all();
+        if !unknown.is_empty() {
+            return Err(Misuse::Flags(unknown.bits()).into());
+        }
+        if events.intersects(CounterEvents::OF_REGION) {
+            self.shared.check_caps(Caps::RMA_EVENT)?;
+        }
+        setup.counters.bind(counter, events)
+    }
+
     /// Binds the address vector: `fi_ep_bind`.
     ///
     /// # Errors
@@ -244,6 +278,9 @@ impl Endpoint {
 
     /// Takes the endpoint into service: `fi_enable`.
     ///
+    /// It has to be able to tell of everything that can be begun on it: each direction has a completion queue, or each kind of
+    /// its operations that the capabilities include has a counter.
+    ///
     /// # Errors
     ///
     /// [`Misuse::NoAddressVector`] and [`Misuse::NoCompletionQueue`] when something is not bound that the endpoint's
@@ -253,10 +290,13 @@ impl Endpoint {
         let setup = self.setup()?;
         let caps = self.shared.info.caps;
         let av = setup.av.clone().ok_or(Misuse::NoAddressVector)?;
-        if caps.intersects(Caps::SEND | Caps::READ | Caps::WRITE) && setup.transmit_cq.is_none() {
+        // A capability to begin something has the bit of the event that it ends.
+        let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
+        let unheard = begun - setup.counters.events();
+        if !(unheard - CounterEvents::RECV).is_empty() && setup.transmit_cq.is_none() {
             return Err(Misuse::NoCompletionQueue("transmit").into());
         }
-        if caps.contains(Caps::RECV) && setup.receive_cq.is_none() {
+        if unheard.contains(CounterEvents::RECV) && setup.receive_cq.is_none() {
             return Err(Misuse::NoCompletionQueue("receive").into());
         }
         let pump = self.shared.open_pump(&setup)?;
@@ -267,17 +307,28 @@ impl Endpoint {
             Some(progress_thread) => progress_thread.listen(pump)?,
             None => setup.bound_cqs().try_for_each(|cq| cq.shared().watch(pump))?,
         }
-        pump.enable(Wiring {
+        let by_itself = progress_thread.is_some();
+        setup.counters.iter().try_for_each(|counter| counter.watch(pump, Reason::BOUND, by_itself))?;
+        let regional_counters =
+            caps.contains(Caps::RMA_EVENT).then(|| self.shared.domain.regional_counters().clone());
+        let wiring = Wiring {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
             receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
+            counters: setup.counters.clone(),
+            regional_counters: regional_counters.clone(),
             wants_source: caps.contains(Caps::SOURCE),
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
             progress_doorbell,
-        })?;
+        };
+        match regional_counters {
+            Some(regional) => regional.enable(pump, || pump.enable(wiring))?,
+            None => pump.enable(wiring)?,
+        }
         for cq in setup.bound_cqs() {
             cq.shared().join(pump);
         }
+        setup.counters.iter().for_each(|counter| counter.join(pump));
         if let Some(progress_thread) = progress_thread {
             progress_thread.watch(pump);
         }
@@ -300,10 +351,14 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that sends do not have, or, such as a fence or remote data, only one by one: for all
-    /// that [`getinfo`](crate::getinfo()) does not take for [`TxAttr::op_flags`](crate::info::TxAttr::op_flags).
+    /// [`Misuse::Flags`] for flags that sends and accesses do not have, or, such as a fence or remote data, only one by one:
+    /// for all that [`getinfo`](crate::getinfo()) does not take for [`TxAttr::op_flags`](crate::info::TxAttr::op_flags);
+    /// [`Misuse::NoCapability`] for `COMMIT_COMPLETE` without `RMA_PMEM`.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        check_flags(flags, SEND_DEFAULT_FLAGS)?;
+        check_flags(flags, TRANSMIT_DEFAULT_FLAGS)?;
+        if flags.contains(OpFlags::COMMIT_COMPLETE) {
+            self.shared.check_caps(Caps::RMA_PMEM)?;
+        }
         self.shared.tx_op_flags.store(flags.bits(), Ordering::Relaxed);
         Ok(())
     }
@@ -341,6 +396,10 @@ impl Endpoint {
         self.shared.setup.lock()
     }
 
+    pub(crate) fn domain(&self) -> DomainId {
+        self.shared.domain.id()
+    }
+
     fn setup(&self) -> Result<parking_lot::MutexGuard<'_, Setup>, Error> {
         let setup = self.shared.setup.lock();
         match self.shared.enabled.get() {
@@ -363,7 +422,12 @@ impl Shared {
             message_max_bytes: info.ep.max_msg_size_bytes as u64,
             unexpected_budget_bytes: info.rx.total_buffered_recv_bytes,
             eager_max_bytes: self.domain.eager_max_bytes(),
-            remote_access: remote_access(info.caps),
+            remote_access: remote_access(info.caps, Caps::RMA),
+            remote_atomics: remote_access(info.caps, Caps::ATOMIC),
+            rma_events: info.caps.contains(Caps::RMA_EVENT),
+            transmit_order: info.tx.msg_order,
+            completes_in_order: !info.tx.comp_order.is_empty(),
+            receive_order: info.rx.msg_order,
         };
         let pump = self.domain.open_pump(bind, config)?;
         Ok(self.pump.get_or_init(|| pump))
@@ -415,6 +479,10 @@ impl Drop for Shared {
             for cq in setup.bound_cqs() {
                 cq.shared().leave(pump);
             }
+            setup.counters.iter().for_each(|counter| counter.leave(pump, Reason::BOUND));
+            if self.info.caps.contains(Caps::RMA_EVENT) {
+                self.domain.regional_counters().forget(pump);
+            }
             if let Some(progress_thread) = self.domain.progress_thread() {
                 progress_thread.unwatch(pump);
             }
@@ -423,6 +491,7 @@ impl Drop for Shared {
         for cq in setup.transmit_cq.iter().chain(&setup.receive_cq) {
             cq.shared().unbind();
         }
+        setup.counters.iter().for_each(|counter| counter.unbind());
         if let Some(av) = &setup.av {
             av.unbind();
         }
@@ -438,11 +507,11 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// What peers may do through an endpoint with these capabilities.
-fn remote_access(caps: Caps) -> MrAccess {
+/// What peers may do by such operations through an endpoint with these capabilities.
+fn remote_access(caps: Caps, by: Caps) -> MrAccess {
     let mut access = MrAccess::empty();
-    access.set(MrAccess::REMOTE_READ, caps.contains(Caps::RMA | Caps::REMOTE_READ));
-    access.set(MrAccess::REMOTE_WRITE, caps.contains(Caps::RMA | Caps::REMOTE_WRITE));
+    access.set(MrAccess::REMOTE_READ, caps.contains(by | Caps::REMOTE_READ));
+    access.set(MrAccess::REMOTE_WRITE, caps.contains(by | Caps::REMOTE_WRITE));
     access
 }
 
@@ -453,7 +522,9 @@ fn check_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
 
 /// The strongest level that the flags name.
 fn level_of(flags: OpFlags) -> Level {
-    if flags.contains(OpFlags::MATCH_COMPLETE) {
+    if flags.contains(OpFlags::COMMIT_COMPLETE) {
+        Level::Commit
+    } else if flags.contains(OpFlags::MATCH_COMPLETE) {
         Level::Match
     } else if flags.contains(OpFlags::DELIVERY_COMPLETE) {
         Level::Delivery
@@ -473,6 +544,7 @@ mod tests {
         assert_eq!(level_of(OpFlags::INJECT_COMPLETE | OpFlags::TRANSMIT_COMPLETE), Level::Transmit);
         assert_eq!(level_of(OpFlags::TRANSMIT_COMPLETE | OpFlags::DELIVERY_COMPLETE), Level::Delivery);
         assert_eq!(level_of(SEND_LEVELS), Level::Match);
+        assert_eq!(level_of(OpFlags::LEVELS), Level::Commit);
         assert_eq!(level_of(OpFlags::FENCE), Level::Inject);
     }
 }

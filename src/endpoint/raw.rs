@@ -207,7 +207,8 @@ impl Endpoint {
         flags: Option<OpFlags>,
     ) -> Result<(&dyn Drive, Enabled, OpFlags), Error> {
         let (pump, enabled) = self.shared.driven()?;
-        let default = self.tx_op_flags();
+        // It is said of writes alone.
+        let default = self.tx_op_flags() - OpFlags::COMMIT_COMPLETE;
         let mut effective = flags.unwrap_or(default);
         check_flags(effective, SEND_FLAGS)?;
         if !effective.intersects(SEND_LEVELS) {

@@ -14,6 +14,12 @@ use super::{Endpoint, SEND_FLAGS, SEND_LEVELS, check_flags, level_of};
 use crate::av::FabricAddress;
 use crate::pump::RmaPost;
 
+/// What a write may be flagged with.
+const WRITE_FLAGS: OpFlags = SEND_FLAGS.union(OpFlags::COMMIT_COMPLETE);
+
+/// The completion levels of writes.
+const WRITE_LEVELS: OpFlags = SEND_LEVELS.union(OpFlags::COMMIT_COMPLETE);
+
 /// What a read may be flagged with. Nothing is injected by it.
 const READ_FLAGS: OpFlags = SEND_FLAGS.difference(OpFlags::INJECT.union(OpFlags::REMOTE_CQ_DATA));
 
@@ -33,7 +39,11 @@ pub struct WriteMsg {
     pub data: Option<u64>,
     /// Given back in the completion.
     pub context: u64,
-    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags).
+    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). Besides, with [`OpFlags::COMMIT_COMPLETE`], for which the endpoint
+    /// needs the capability `RMA_PMEM`, the write completes when it is durable: the target has had it written to its device, for
+    /// which the region must be of [persistent memory](crate::flags::MrFlags::RMA_PMEM). With [`OpFlags::FENCE`] too, also
+    /// everything is durable that this endpoint has written to the target's persistent memory before; a write of no bytes
+    /// will do for that.
     pub flags: OpFlags,
 }
 
@@ -264,8 +274,9 @@ impl Endpoint {
         flags: Option<OpFlags>,
     ) -> Result<(), Rejected<RmaLocal>> {
         let flags = flags.unwrap_or_else(|| self.tx_op_flags());
-        let is_right = check_flags(flags, SEND_FLAGS)
-            .and_then(|()| self.check_write(source.len_bytes(), flags.contains(OpFlags::INJECT)));
+        let is_right = check_flags(flags, WRITE_FLAGS)
+            .and_then(|()| self.check_write(source.len_bytes(), flags.contains(OpFlags::INJECT)))
+            .and_then(|()| self.check_durability(flags));
         self.post_rma(is_right, RmaLocal::Write { source, data }, target, flags)
     }
 
@@ -295,7 +306,7 @@ impl Endpoint {
             Err(error) => return Err(Rejected { error, buffer: local }),
         };
         let Target { peer, address, key, context } = target;
-        let levels = if flags.intersects(SEND_LEVELS) { flags } else { self.tx_op_flags() };
+        let levels = if flags.intersects(WRITE_LEVELS) { flags } else { self.tx_op_flags() };
         pump.post_rma(RmaPost {
             to: peer,
             local,
@@ -308,6 +319,11 @@ impl Endpoint {
             fence: flags.contains(OpFlags::FENCE),
             more: flags.contains(OpFlags::MORE),
         })
+    }
+
+    /// Whether the endpoint may ask for writes to be durable, if it does.
+    fn check_durability(&self, flags: OpFlags) -> Result<(), Error> {
+        if flags.contains(OpFlags::COMMIT_COMPLETE) { self.shared.check_caps(Caps::RMA_PMEM) } else { Ok(()) }
     }
 
     fn check_write(&self, len_bytes: usize, inject: bool) -> Result<(), Error> {

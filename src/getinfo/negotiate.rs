@@ -32,7 +32,16 @@ const MESSAGE_CAPS: Caps = Caps::MSG
 const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR;
 
 /// The capabilities of access to memory: what every provider has, since the engine makes them.
-const RMA_CAPS: Caps = Caps::RMA.union(RMA_DIRECTIONS);
+const RMA_CAPS: Caps = ACCESSES.union(RMA_DIRECTIONS);
+
+/// The two kinds of access to memory.
+const ACCESSES: Caps = Caps::RMA.union(Caps::ATOMIC);
+
+/// What a target of access to memory has beside; it costs those who count nothing of it nothing.
+const TARGET_CAPS: Caps = Caps::RMA_EVENT;
+
+/// What access to memory has beside; it costs those who wait for nothing to be durable nothing.
+const RMA_EXTRAS: Caps = Caps::RMA_PMEM;
 
 /// The directions of access to memory.
 const RMA_DIRECTIONS: Caps = INITIATED.union(TARGETED);
@@ -40,8 +49,13 @@ const INITIATED: Caps = Caps::READ.union(Caps::WRITE);
 const TARGETED: Caps = Caps::REMOTE_READ.union(Caps::REMOTE_WRITE);
 
 /// The capabilities that concern the transmit side.
-const TX_CAPS: Caps =
-    Caps::MSG.union(Caps::TAGGED).union(Caps::SEND).union(Caps::FENCE).union(Caps::RMA).union(INITIATED);
+const TX_CAPS: Caps = Caps::MSG
+    .union(Caps::TAGGED)
+    .union(Caps::SEND)
+    .union(Caps::FENCE)
+    .union(ACCESSES)
+    .union(INITIATED)
+    .union(RMA_EXTRAS);
 
 /// The capabilities that concern the receive side.
 const RX_CAPS: Caps = Caps::MSG
@@ -49,8 +63,10 @@ const RX_CAPS: Caps = Caps::MSG
     .union(Caps::RECV)
     .union(Caps::MULTI_RECV)
     .union(SOURCE_CAPS)
-    .union(Caps::RMA)
-    .union(TARGETED);
+    .union(ACCESSES)
+    .union(TARGETED)
+    .union(TARGET_CAPS)
+    .union(RMA_EXTRAS);
 
 /// The capabilities of receives that have to do with who the sender is.
 const SOURCE_CAPS: Caps = Caps::SOURCE.union(Caps::SOURCE_ERR).union(Caps::DIRECTED_RECV);
@@ -62,7 +78,8 @@ const TX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::INJECT_COMPLETE)
     .union(OpFlags::TRANSMIT_COMPLETE)
     .union(OpFlags::DELIVERY_COMPLETE)
-    .union(OpFlags::MATCH_COMPLETE);
+    .union(OpFlags::MATCH_COMPLETE)
+    .union(OpFlags::COMMIT_COMPLETE);
 
 /// The flags that receives may have by default.
 const RX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
@@ -87,8 +104,21 @@ const RMA_IOV_LIMIT: usize = 1;
 /// How many completion queues are said to work well; nothing but memory limits them.
 const CQ_COUNT: usize = 1 << 16;
 
+/// How many counters are said to work well; nothing but memory limits them.
+const COUNTER_COUNT: usize = 1 << 16;
+
 /// How many endpoints are said to work well: each has a port, of which there are twice as many.
 const EP_COUNT: usize = 1 << 15;
+
+/// The orders that cost nothing, since these arrive in order and are done as they arrive, or one after the other. Who asks for
+/// none has them.
+const ORDERS_FOR_FREE: Order = Order::SAS.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
+
+/// The orders of reads and writes: each of all of them, of those that are no atomic operations, and of atomic operations.
+const RAR_ORDERS: Order = Order::RAR.union(Order::RMA_RAR).union(Order::ATOMIC_RAR);
+const RAW_ORDERS: Order = Order::RAW.union(Order::RMA_RAW).union(Order::ATOMIC_RAW);
+const WAR_ORDERS: Order = Order::WAR.union(Order::RMA_WAR).union(Order::ATOMIC_WAR);
+const WAW_ORDERS: Order = Order::WAW.union(Order::RMA_WAW).union(Order::ATOMIC_WAW);
 
 /// What the provider offers to meet the hints, without addresses.
 ///
@@ -97,8 +127,9 @@ const EP_COUNT: usize = 1 << 15;
 /// Always [`Misuse::NoData`], naming what could not be met.
 pub(super) fn offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misuse> {
     let caps = caps(provider, hints.caps)?;
-    let tx = tx(&hints.tx, caps, provider)?;
-    let rx = rx(&hints.rx, caps)?;
+    let [tx_order, rx_order] = message_orders(hints)?;
+    let tx = TxAttr { msg_order: tx_order, ..tx(&hints.tx, caps, provider)? };
+    let rx = RxAttr { msg_order: rx_order, ..rx(&hints.rx, caps)? };
     Ok(Info {
         caps,
         mode: Mode::empty(),
@@ -124,7 +155,7 @@ fn reach(provider: &ProviderAttr) -> Caps {
 /// Everything if nothing is asked for; else what is asked for, with the modifiers that this implies, and the
 /// secondary capabilities that cost nothing.
 fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
-    let offered = MESSAGE_CAPS | RMA_CAPS | reach(provider);
+    let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | reach(provider);
     if asked.is_empty() {
         return Ok(offered);
     }
@@ -139,6 +170,12 @@ fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
     let has_buffers = caps.contains(Caps::MSG | Caps::RECV);
     require(has_buffers || !asked.contains(Caps::MULTI_RECV), "FI_MULTI_RECV without receiving FI_MSG")?;
     caps.set(Caps::MULTI_RECV, has_buffers);
+    let is_target = caps.intersects(ACCESSES) && caps.intersects(TARGETED);
+    require(is_target || !asked.intersects(TARGET_CAPS), "FI_RMA_EVENT without being the target of access")?;
+    caps.set(TARGET_CAPS, is_target);
+    let has_rma = caps.contains(Caps::RMA);
+    require(has_rma || !asked.intersects(RMA_EXTRAS), "FI_RMA_PMEM without FI_RMA")?;
+    caps.set(RMA_EXTRAS, has_rma);
     Ok(caps)
 }
 
@@ -148,11 +185,11 @@ fn with_directions(asked: Caps, possible: Caps) -> Caps {
     let mut implied = Caps::empty();
     if !asked.intersects(Caps::SEND | Caps::RECV) {
         let messages = asked.intersects(Caps::MSG | Caps::TAGGED);
-        let is_fenced = asked.contains(Caps::FENCE) && !asked.contains(Caps::RMA);
+        let is_fenced = asked.contains(Caps::FENCE) && !asked.intersects(ACCESSES);
         implied.set(Caps::SEND, messages || is_fenced);
         implied.set(Caps::RECV, messages || asked.intersects(SOURCE_CAPS));
     }
-    if asked.contains(Caps::RMA) && !asked.intersects(RMA_DIRECTIONS) {
+    if asked.intersects(ACCESSES) && !asked.intersects(RMA_DIRECTIONS) {
         implied |= RMA_DIRECTIONS;
     }
     asked | implied & possible
@@ -161,7 +198,6 @@ fn with_directions(asked: Caps, possible: Caps) -> Caps {
 /// Names the first of some capabilities that homespun lacks.
 fn lacking(missing: Caps) -> &'static str {
     const NAMES: &[(Caps, &str)] = &[
-        (Caps::ATOMIC, "the capability FI_ATOMIC"),
         (Caps::HMEM, "the capability FI_HMEM"),
         (Caps::LOCAL_COMM, "the capability FI_LOCAL_COMM"),
         (Caps::REMOTE_COMM, "the capability FI_REMOTE_COMM"),
@@ -175,8 +211,9 @@ fn lacking(missing: Caps) -> &'static str {
 fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Misuse> {
     require(caps.contains(asked.caps), "transmit capabilities that the endpoint has")?;
     require(TX_OP_FLAGS.contains(asked.op_flags), "these default flags of transmit operations")?;
-    require(Order::SAS.contains(asked.msg_order), "a transmit order beyond send after send")?;
-    require(asked.comp_order.is_empty(), "ordered transmit completions")?;
+    let is_to_be_durable = asked.op_flags.contains(OpFlags::COMMIT_COMPLETE);
+    require(!is_to_be_durable || caps.contains(Caps::RMA_PMEM), "FI_COMMIT_COMPLETE without FI_RMA_PMEM")?;
+    require(Order::STRICT.contains(asked.comp_order), "this order of transmit completions")?;
     let inject_max_bytes = INJECT_MAX_BYTES.min(max_msg_size_bytes(provider));
     require(asked.inject_size_bytes <= inject_max_bytes, "a larger inject size")?;
     require(asked.size_ops <= DEPTH_MAX_OPS, "a deeper transmit queue")?;
@@ -186,8 +223,8 @@ fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Mis
         caps: side(asked.caps, caps, TX_CAPS, Caps::SEND | INITIATED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
-        msg_order: Order::SAS,
-        comp_order: Order::empty(),
+        msg_order: Order::empty(),
+        comp_order: if asked.comp_order.is_empty() { Order::empty() } else { Order::STRICT },
         inject_size_bytes: inject_max_bytes,
         size_ops: or(asked.size_ops, TX_DEPTH_DEFAULT_OPS),
         iov_limit: IOV_LIMIT,
@@ -201,7 +238,6 @@ fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     require(RX_OP_FLAGS.contains(asked.op_flags), "these default flags of receives")?;
     let needs_buffers = asked.op_flags.contains(OpFlags::MULTI_RECV);
     require(!needs_buffers || caps.contains(Caps::MULTI_RECV), "FI_MULTI_RECV without receiving FI_MSG")?;
-    require(Order::SAS.contains(asked.msg_order), "a receive order beyond send after send")?;
     require(asked.comp_order.is_empty(), "ordered receive completions")?;
     require(asked.size_ops <= DEPTH_MAX_OPS, "a deeper receive queue")?;
     require(asked.iov_limit <= IOV_LIMIT, "more segments in a receive")?;
@@ -209,12 +245,47 @@ fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
         caps: side(asked.caps, caps, RX_CAPS, Caps::RECV | TARGETED),
         mode: Mode::empty(),
         op_flags: asked.op_flags,
-        msg_order: Order::SAS,
+        msg_order: Order::empty(),
         comp_order: Order::empty(),
         total_buffered_recv_bytes: unexpected_budget_bytes(asked.total_buffered_recv_bytes),
         size_ops: or(asked.size_ops, RX_DEPTH_DEFAULT_OPS),
         iov_limit: IOV_LIMIT,
     })
+}
+
+/// The message orders of both sides: what is asked for, with what follows from it, and what costs nothing. Who names a size up
+/// to which accesses keep their order, and no such order, means all of them.
+fn message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
+    let asked = [hints.tx.msg_order, hints.rx.msg_order];
+    for asked in asked {
+        require(Order::all().contains(asked), "a message order that is not known")?;
+    }
+    let EpAttr { max_order_raw_size_bytes, max_order_war_size_bytes, max_order_waw_size_bytes, .. } =
+        hints.ep;
+    let sizes = [
+        (max_order_raw_size_bytes, Order::RAW, RAW_ORDERS),
+        (max_order_war_size_bytes, Order::WAR, WAR_ORDERS),
+        (max_order_waw_size_bytes, Order::WAW, WAW_ORDERS),
+    ];
+    let meant = sizes.iter().filter(|(size_bytes, _, orders)| {
+        *size_bytes > 0 && !asked.iter().any(|asked| asked.intersects(*orders))
+    });
+    let meant = meant.fold(Order::empty(), |meant, (_, order, _)| meant | *order);
+    Ok(asked.map(|asked| with_parts(asked | meant) | ORDERS_FOR_FREE))
+}
+
+/// An order of all reads or writes is one of those that are atomic operations, and of the others.
+fn with_parts(order: Order) -> Order {
+    let wholes = [
+        (Order::RAR, RAR_ORDERS),
+        (Order::RAW, RAW_ORDERS),
+        (Order::WAR, WAR_ORDERS),
+        (Order::WAW, WAW_ORDERS),
+    ];
+    wholes
+        .into_iter()
+        .filter(|(whole, _)| order.contains(*whole))
+        .fold(order, |order, (_, parts)| order | parts)
 }
 
 /// The capabilities of one side of an endpoint: those asked for, else all that the endpoint has; none if the
@@ -236,22 +307,22 @@ fn ep(asked: &EpAttr, tx: &TxAttr, rx: &RxAttr, provider: &ProviderAttr) -> Resu
     require(asked.protocol == 0 || asked.protocol == PROTOCOL, "another protocol")?;
     require(asked.protocol_version <= PROTOCOL_VERSION, "a later version of the protocol")?;
     require(asked.max_msg_size_bytes <= max_msg_size_bytes(provider), "larger messages")?;
-    let rma_order =
-        [asked.max_order_raw_size_bytes, asked.max_order_war_size_bytes, asked.max_order_waw_size_bytes];
-    require(rma_order == [0; 3], "ordered access to remote memory")?;
     let contexts = [asked.tx_ctx_cnt, asked.rx_ctx_cnt];
     require(!contexts.contains(&SHARED_CONTEXT), "contexts shared by endpoints")?;
     require(contexts.iter().all(|&count| count <= 1), "several contexts in one endpoint")?;
     require(asked.auth_key.is_empty(), "authorization keys")?;
+    // What keeps its order does so whatever its size.
+    let order = tx.msg_order | rx.msg_order;
+    let ordered = |orders| if order.intersects(orders) { usize::MAX } else { 0 };
     Ok(EpAttr {
         ep_type: Some(EndpointType::Rdm),
         protocol: PROTOCOL,
         protocol_version: PROTOCOL_VERSION,
         max_msg_size_bytes: max_msg_size_bytes(provider),
         msg_prefix_size_bytes: 0,
-        max_order_raw_size_bytes: 0,
-        max_order_war_size_bytes: 0,
-        max_order_waw_size_bytes: 0,
+        max_order_raw_size_bytes: ordered(RAW_ORDERS),
+        max_order_war_size_bytes: ordered(WAR_ORDERS),
+        max_order_waw_size_bytes: ordered(WAW_ORDERS),
         mem_tag_format: if asked.mem_tag_format == 0 { TAG_GENERIC } else { asked.mem_tag_format },
         tx_ctx_cnt: or(asked.tx_ctx_cnt, usize::from(!tx.caps.is_empty())),
         rx_ctx_cnt: or(asked.rx_ctx_cnt, usize::from(!rx.caps.is_empty())),
@@ -272,7 +343,7 @@ fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> 
     let contexts = [asked.tx_ctx_cnt, asked.rx_ctx_cnt, asked.max_ep_tx_ctx, asked.max_ep_rx_ctx];
     require(contexts.iter().all(|&count| count <= 1), "several contexts in one endpoint")?;
     require([asked.max_ep_stx_ctx, asked.max_ep_srx_ctx] == [0; 2], "contexts shared by endpoints")?;
-    require(asked.cntr_cnt == 0, "counters")?;
+    require(asked.cntr_cnt <= COUNTER_COUNT, "more counters")?;
     require(asked.mr_iov_limit <= IOV_LIMIT, "memory regions of more segments")?;
     require(reach.contains(asked.caps), "domain capabilities that the domain has")?;
     require(asked.auth_key.is_empty(), "authorization keys")?;
@@ -296,7 +367,7 @@ fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> 
         max_ep_rx_ctx: 1,
         max_ep_stx_ctx: 0,
         max_ep_srx_ctx: 0,
-        cntr_cnt: 0,
+        cntr_cnt: COUNTER_COUNT,
         mr_iov_limit: IOV_LIMIT,
         caps: reach,
         mode: Mode::empty(),

@@ -1,11 +1,11 @@
-//! The completion queues of an endpoint as the engine's sink.
+//! The completion queues and counters of an endpoint as the engine's sink.
 
 use std::sync::Arc;
 
 use homespun_engine::completion;
 use homespun_engine::completion::Sink;
 use homespun_engine::error::OperationError;
-use homespun_engine::flags::CompletionFlags;
+use homespun_engine::flags::{CompletionFlags, CounterEvents};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::peers::Peers;
 
@@ -14,7 +14,7 @@ use super::names::Sources;
 use crate::av::FabricAddress;
 use crate::cq::{Completion, CompletionError, Reader, RingGuard, Shared};
 
-/// The completion queues of an endpoint as the engine's sink.
+/// The completion queues and counters of an endpoint as the engine's sink.
 ///
 /// A ring stays locked from its first use until the other one is used or the pass ends. Never are both locked: two
 /// endpoints that share their queues crosswise would wait for each other.
@@ -159,6 +159,19 @@ impl Sink for Queues<'_, '_> {
         let source = self.source(&failure.completion, peers);
         self.report(failure, source)
     }
+
+    #[inline(always)]
+    fn counts(&self) -> bool {
+        !self.wiring.counters.is_empty()
+    }
+
+    fn count(&mut self, events: CounterEvents) {
+        self.wiring.counters.count(events);
+    }
+
+    fn count_error(&mut self, events: CounterEvents) {
+        self.wiring.counters.count_error(events);
+    }
 }
 
 /// The queues, for what is done on nobody's behalf. It is a type of its own so that the compiler makes copies of the engine
@@ -176,6 +189,19 @@ impl Sink for Aside<'_> {
 
     fn fail(&mut self, failure: completion::Failure, peers: &Peers) -> Result<(), completion::Failure> {
         self.0.fail(failure, peers)
+    }
+
+    #[inline]
+    fn counts(&self) -> bool {
+        self.0.counts()
+    }
+
+    fn count(&mut self, events: CounterEvents) {
+        self.0.count(events);
+    }
+
+    fn count_error(&mut self, events: CounterEvents) {
+        self.0.count_error(events);
     }
 }
 

@@ -42,6 +42,8 @@ impl Alone {
             av: av.clone(),
             transmit_cq: Some(cq.shared().clone()),
             receive_cq: Some(cq.shared().clone()),
+            counters: BoundCounters::default(),
+            regional_counters: None,
             wants_source: true,
             reports_unknown_sources: false,
             progress_doorbell: Some(doorbell.clone()),

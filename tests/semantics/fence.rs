@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{FabricAddress, OperationError};
+use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
+use homespun::limits::PULL_STEP_MAX_BYTES;
+use homespun::{Completion, FabricAddress, OperationError};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup};
+use crate::suite::{Kind as MemoryKind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -326,4 +327,189 @@ pub(crate) fn everything_behind_a_fence_ends_when_the_peer_does(net: &Net) {
     send_long(&alice, to_stayer, 5, 64, fenced(OpFlags::DELIVERY_COMPLETE));
     assert_eq!(alice.completion().context, 5);
     alice.silence();
+}
+
+/// The length of an access that takes a target several passes, however it travels.
+const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
+
+/// Where the last bytes of a long access are.
+const END: usize = LONG_BYTES - 64;
+
+/// What can be fenced, or be before a fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Send,
+    InjectedSend,
+    Write,
+    InjectedWrite,
+    Read,
+}
+
+const KINDS: [Kind; 5] = [Kind::Send, Kind::InjectedSend, Kind::Write, Kind::InjectedWrite, Kind::Read];
+
+fn long_region(party: &Party) -> Region {
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    party
+        .register(Memory { len_bytes: LONG_BYTES, kind: MemoryKind::Raw, access, key: 7, is_counted: false })
+        .unwrap()
+}
+
+/// Posts an operation with this context. An access concerns so many bytes from a place in the region on; a message is 64
+/// bytes long, and has its context as its tag.
+fn post_of(
+    kind: Kind,
+    party: &Party,
+    region: &Region,
+    context: u64,
+    (place, len_bytes): (usize, usize),
+    flags: OpFlags,
+) {
+    let is_injected = [Kind::InjectedSend, Kind::InjectedWrite].contains(&kind);
+    let flags = if is_injected { flags | OpFlags::INJECT } else { flags };
+    let by = match kind {
+        Kind::Send | Kind::InjectedSend => return send(party, context, flags),
+        Kind::Write | Kind::InjectedWrite => RmaBy::Writemsg,
+        Kind::Read => RmaBy::Readmsg,
+    };
+    let call = RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context);
+    party.endpoint.rma(RmaCall { address: region.at(place), flags, ..call }).unwrap();
+}
+
+/// Posts what is fenced, at the end of the region: the operation with the context 2.
+fn post_fenced(kind: Kind, party: &Party, region: &Region, level: OpFlags) {
+    post_of(kind, party, region, 2, (END, 64), fenced(level));
+}
+
+/// The completions of the operations with the contexts 1 and 2, which come in this order.
+#[track_caller]
+fn both(party: &Party) -> (Completion, Completion) {
+    let (first, second) = (party.completion(), party.completion());
+    assert_eq!((first.context, second.context), (1, 2));
+    (first, second)
+}
+
+pub(crate) fn whatever_is_fenced_waits_for_a_match(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = long_region(&bob);
+    for kind in KINDS {
+        region.put(END, &room(64));
+        send(&alice, 1, OpFlags::MATCH_COMPLETE);
+        post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+        alice.silence();
+        assert!(region.part(END, 64) == room(64), "{kind:?}");
+        region.put(END, &payload(5, 64));
+        post(&bob, 1, 64);
+        expect(&bob, 1, 64);
+        let (_, second) = both(&alice);
+        match kind {
+            Kind::Send | Kind::InjectedSend => {
+                post(&bob, 2, 64);
+                expect(&bob, 2, 64);
+            }
+            Kind::Write | Kind::InjectedWrite => assert!(region.part(END, 64) == payload(2, 64)),
+            Kind::Read => assert!(received(&second.buffer) == payload(5, 64)),
+        }
+    }
+}
+
+pub(crate) fn a_fenced_access_asks_for_the_match_of_messages(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let region = long_region(&bob);
+    for kind in [Kind::Write, Kind::InjectedWrite, Kind::Read] {
+        region.put(END, &room(64));
+        // Of these alice has nothing more to hear.
+        alice.endpoint.inject(&payload(11, 64), alice.peer(), Some(11), None).unwrap();
+        send(&alice, 12, OpFlags::INJECT_COMPLETE);
+        post_fenced(kind, &alice, &region, OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION);
+        for tag in [12, 11] {
+            alice.silence();
+            assert!(region.part(END, 64) == room(64), "{kind:?}");
+            post(&bob, tag, 64);
+            expect(&bob, tag, 64);
+        }
+        assert_eq!(alice.completion().context, 2);
+        let is_write = kind != Kind::Read;
+        assert_eq!(region.part(END, 64) == payload(2, 64), is_write);
+    }
+}
+
+pub(crate) fn whatever_is_fenced_is_done_after_a_long_write(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = long_region(&bob);
+    for kind in KINDS {
+        region.put(END, &room(64));
+        post_of(Kind::Write, &alice, &region, 1, (0, LONG_BYTES), OpFlags::empty());
+        post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+        let is_message = [Kind::Send, Kind::InjectedSend].contains(&kind);
+        if is_message {
+            post(&bob, 2, 64);
+            expect(&bob, 2, 64);
+        }
+        let written = &payload(1, LONG_BYTES)[END..];
+        if is_message {
+            assert!(region.part(END, 64) == written, "{kind:?}");
+        }
+        let (_, second) = both(&alice);
+        match kind {
+            Kind::Read => assert!(received(&second.buffer) == written),
+            Kind::Write | Kind::InjectedWrite => assert!(region.part(END, 64) == payload(2, 64), "{kind:?}"),
+            Kind::Send | Kind::InjectedSend => {}
+        }
+    }
+}
+
+pub(crate) fn whatever_is_fenced_is_done_after_a_long_read(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = long_region(&bob);
+    for (kind, read_bytes) in KINDS.into_iter().flat_map(|kind| [(kind, LONG_BYTES), (kind, 64)]) {
+        region.put(END, &payload(5, 64));
+        post_of(Kind::Read, &alice, &region, 1, (LONG_BYTES - read_bytes, read_bytes), OpFlags::empty());
+        post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+        if [Kind::Send, Kind::InjectedSend].contains(&kind) {
+            post(&bob, 2, 64);
+            expect(&bob, 2, 64);
+            region.put(END, &payload(6, 64));
+        }
+        let (first, _) = both(&alice);
+        assert!(received(&first.buffer)[read_bytes - 64..] == payload(5, 64), "{kind:?}, {read_bytes} bytes");
+    }
+}
+
+pub(crate) fn whatever_is_fenced_comes_after_a_failure(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = long_region(&bob);
+    for kind in KINDS {
+        for before in [Kind::Write, Kind::Read, Kind::InjectedWrite] {
+            // One byte too many.
+            post_of(before, &alice, &region, 1, (END + 1, 64), OpFlags::empty());
+            post_fenced(kind, &alice, &region, OpFlags::DELIVERY_COMPLETE);
+            assert_eq!(alice.failure().completion.context, 1);
+            assert_eq!(alice.completion().context, 2);
+            if [Kind::Send, Kind::InjectedSend].contains(&kind) {
+                post(&bob, 2, 64);
+                expect(&bob, 2, 64);
+            }
+        }
+    }
+}
+
+pub(crate) fn a_fenced_message_waits_for_the_answer_to_every_access(net: &Net) {
+    for before in [Kind::Write, Kind::InjectedWrite, Kind::Read] {
+        for kind in [Kind::Send, Kind::InjectedSend] {
+            let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
+            let region = long_region(&bob);
+            post_of(before, &alice, &region, 1, (END, 64), OpFlags::empty());
+            post_fenced(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+            // It is not behind the fence by its own choice.
+            send(&alice, 3, OpFlags::INJECT_COMPLETE);
+            alice.silence();
+            net.wake(&bob);
+            both(&alice);
+            assert_eq!(alice.completion().context, 3);
+            for tag in [2, 3] {
+                post(&bob, tag, 64);
+                expect(&bob, tag, 64);
+            }
+        }
+    }
 }

@@ -4,13 +4,19 @@
 //! endpoints; "in threads" each endpoint is also driven by a thread of its own all the time; "across processes" each
 //! endpoint lives in a process of its own, which drives it; "by itself" the library drives what nobody reads.
 
+mod atomics;
+mod binding;
 mod bounds;
 mod calls;
 mod cancel;
 mod closing;
+mod completion_order;
+mod counter_waits;
+mod counters;
 mod cq_letter;
 mod credit;
 mod directed;
+mod durability;
 mod entries;
 mod failures;
 mod fence;
@@ -104,7 +110,19 @@ macro_rules! tests_of_parties {
                 the_earliest_posted_receive_takes_a_message
                 tagged_and_untagged_messages_do_not_meet
                 tags_are_matched_bit_by_bit
-                both_directions_keep_their_order;
+                both_directions_keep_their_order
+                a_message_does_not_overtake_a_write
+                a_read_does_not_overtake_a_write
+                a_write_does_not_overtake_a_write
+                a_write_does_not_overtake_a_read
+                a_message_does_not_overtake_a_read
+                a_read_does_not_overtake_a_read
+                an_access_does_not_overtake_messages
+                operations_of_all_kinds_are_done_as_if_one_by_one;
+            completion_order:
+                sends_and_accesses_complete_as_they_were_posted
+                what_fails_has_its_turn
+                what_is_silent_has_its_turn;
             bounds:
                 sends_that_wait_for_the_peer_keep_nothing_else_from_the_queue
                 sends_wait_for_room_in_the_queue
@@ -139,7 +157,19 @@ macro_rules! tests_of_parties {
                 messages_to_oneself_are_fenced_too
                 a_fenced_send_is_taken_back
                 what_was_asked_for_a_fence_that_is_gone_is_asked_again
-                everything_behind_a_fence_ends_when_the_peer_does;
+                everything_behind_a_fence_ends_when_the_peer_does
+                whatever_is_fenced_waits_for_a_match
+                a_fenced_access_asks_for_the_match_of_messages
+                whatever_is_fenced_is_done_after_a_long_write
+                whatever_is_fenced_is_done_after_a_long_read
+                whatever_is_fenced_comes_after_a_failure;
+            durability:
+                what_completes_as_committed_is_durable
+                what_is_not_committed_is_durable_when_a_fence_has_passed
+                the_target_is_told_of_what_is_durable
+                writes_may_be_committed_by_default
+                memory_that_is_not_persistent_is_not_committed_to
+                who_may_not_commit_is_told;
             peek:
                 a_look_tells_of_a_message_and_leaves_it
                 a_look_that_finds_nothing_leaves_nothing
@@ -237,6 +267,27 @@ macro_rules! tests_of_parties {
                 accesses_end_with_their_target
                 what_cannot_be_posted_is_refused
                 an_endpoint_without_the_capability_has_no_access;
+            atomics:
+                every_call_reaches_the_region
+                every_operation_updates_every_datatype
+                arrays_of_every_length_are_whole
+                an_injected_operation_leaves_its_buffer_alone
+                what_was_posted_is_carried_out_after_its_initiator_is_gone
+                what_is_not_allowed_fails_and_nothing_else_does
+                an_endpoint_is_a_target_of_what_it_was_opened_for
+                an_endpoint_begins_what_it_was_opened_for
+                an_endpoint_without_the_capability_has_no_atomics
+                operations_take_effect_in_the_order_of_their_posting
+                more_operations_are_posted_than_a_target_takes_at_once
+                operations_accesses_and_messages_go_both_ways_at_once
+                an_endpoint_updates_its_own_memory
+                a_fence_waits_for_operations
+                every_level_completes
+                success_may_be_silent_and_failure_never_is
+                nothing_touches_the_memory_of_a_closed_region
+                operations_end_with_their_target
+                everybodys_updates_count
+                a_lock_can_be_made_of_a_swap;
             shareable:
                 what_is_mapped_is_written_and_read_like_any_other
                 a_message_finds_what_was_written_before_it
@@ -246,6 +297,19 @@ macro_rules! tests_of_parties {
                 more_regions_are_accessed_than_are_mapped
                 what_the_owner_is_to_see_goes_through_it
                 the_end_of_the_owner_is_noticed;
+            counters:
+                messages_are_counted_at_both_ends
+                accesses_are_counted_at_both_ends
+                whoever_has_mapped_a_region_is_counted_all_the_same
+                what_is_silent_is_counted_like_the_rest
+                failures_are_counted_apart
+                what_cannot_be_reached_is_counted_as_a_failure
+                looks_are_no_receipts
+                each_message_in_a_buffer_is_counted
+                counting_waits_for_no_room
+                a_level_is_reached_before_it_is_counted
+                what_an_endpoint_does_to_itself_is_counted_twice
+                what_ends_with_its_peer_is_counted;
             threads:
                 two_threads_play_ping_pong
                 two_threads_flood_each_other;
@@ -272,7 +336,12 @@ macro_rules! tests_of_sleepers {
                 the_default_level_comes_from_the_endpoint
                 the_stronger_levels_wait_for_the_receiver;
             fence:
-                the_weakest_fence_waits_for_the_completion_of_those_before_it;
+                the_weakest_fence_waits_for_the_completion_of_those_before_it
+                a_fenced_message_waits_for_the_answer_to_every_access;
+            completion_order:
+                what_waits_for_its_turn_is_outstanding;
+            ordering:
+                what_is_mapped_does_not_overtake_messages_either;
             credit:
                 a_flood_waits_with_its_sender
                 a_flood_goes_on_as_it_is_received
@@ -287,6 +356,9 @@ macro_rules! tests_of_sleepers {
                 the_peer_closes;
             shareable:
                 what_is_mapped_is_accessed_without_its_owner;
+            atomics:
+                an_operation_waits_for_its_target
+                what_cannot_be_posted_is_refused;
         }
     };
 }
@@ -349,6 +421,28 @@ macro_rules! tests_of_objects {
                 what_is_refused_is_handed_back
                 what_cannot_be_registered_is_refused
                 a_domain_may_pick_keys_and_count_from_addresses;
+            // Two domains know the same memory, in threads; what is offered and handed back concerns no peer.
+            atomics:
+                updates_by_all_transports_count
+                what_is_offered_is_said
+                what_is_refused_is_handed_back;
+            // Counters, and what they are bound to, belong to a domain; threads of one process wait for them.
+            binding:
+                counters_take_the_place_of_queues
+                one_counter_serves_several_endpoints_and_regions
+                what_cannot_be_bound_is_refused
+                a_region_is_enabled_when_it_has_its_counters;
+            counter_waits:
+                events_wake_whoever_waits
+                what_peers_do_to_a_region_wakes_whoever_waits
+                failures_end_waits
+                a_counter_and_a_queue_are_slept_on_at_once
+                one_thread_waits_for_a_counter_while_another_polls
+                endpoints_and_regions_come_and_go_while_a_thread_waits;
+            // Files are mapped by the test's own domain.
+            durability:
+                a_file_is_one_with_its_region
+                what_is_not_persistent_is_not_registered_as_such;
             // Threads share an endpoint or a queue; across processes the calls would come one by one.
             threads:
                 an_endpoint_is_shared_by_threads

@@ -1,12 +1,21 @@
-//! Send after send: messages of one sender are matched in the order of their sending.
+//! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender are matched in the order of their sending; and
+//! whatever else was agreed on: read, write or send after read, write or send.
 
 use homespun::endpoint::SendMsg;
+use homespun::flags::{MrAccess, Order};
+use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
 use homespun::{Again, Error, FabricAddress};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Net, Party};
+use crate::suite::{Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// The length of an access that takes a target several passes, however it travels.
+const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
+
+/// Where the last bytes of a long access are, which are accessed last.
+const END: usize = LONG_BYTES - 100;
 
 /// Lengths around everything that treats small and large messages differently.
 const MIXED_LENS_BYTES: [usize; 12] = [0, 70_000, 1, 8193, 8192, 100, 200_000, 4097, 4096, 9, 65_537, 12_000];
@@ -186,4 +195,255 @@ pub(crate) fn both_directions_keep_their_order(net: &Net) {
             assert!(received(&completion.buffer) == payload(n, len_bytes));
         }
     }
+}
+
+/// Two parties that have agreed on these orders, and a region of the second.
+fn agreed(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
+    let setup = || Setup { order, ..Setup::default() };
+    let (alice, bob) = net.pair_of(setup(), setup());
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let region =
+        bob.register(Memory { len_bytes, kind: Kind::Raw, access, key: 7, is_counted: false }).unwrap();
+    (alice, bob, region)
+}
+
+/// Posts a write of the text with this identity, to a place in the region. The identity is its context.
+fn write(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize) {
+    let call = RmaCall::new(RmaBy::Write, payload(identity, len_bytes), party.peer(), region, identity);
+    party.endpoint.rma(RmaCall { address: region.at(place), ..call }).unwrap();
+}
+
+/// Posts a read from a place in the region.
+fn read(party: &Party, region: &Region, place: usize, context: u64, len_bytes: usize) {
+    let call = RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context);
+    party.endpoint.rma(RmaCall { address: region.at(place), ..call }).unwrap();
+}
+
+/// What was read by the operations with these contexts, when everything that was posted has ended.
+fn contents(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<u8>> {
+    let completions: Vec<_> = (0..ended).map(|_| party.completion()).collect();
+    let content = |context: &u64| {
+        let found = completions.iter().find(|completion| completion.context == *context);
+        received(&found.expect("the read has ended").buffer)
+    };
+    contexts.iter().map(content).collect()
+}
+
+pub(crate) fn a_message_does_not_overtake_a_write(net: &Net) {
+    let (alice, bob, region) = agreed(net, Order::SAW, LONG_BYTES);
+    for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
+        bob.endpoint.recv(room(8), ANY, 0).unwrap();
+        write(&alice, &region, 0, identity, len_bytes);
+        if identity % 2 == 0 {
+            alice.endpoint.inject(&payload(9, 8), alice.peer(), None, None).unwrap();
+        } else {
+            alice.endpoint.send(payload(9, 8), alice.peer(), 99).unwrap();
+        }
+        bob.completion();
+        let place = len_bytes - len_bytes.min(100);
+        let end = region.part(place, len_bytes - place);
+        assert!(end == payload(identity, len_bytes)[place..], "{len_bytes} bytes");
+        contents(&alice, &[], 1 + (identity % 2) as usize);
+    }
+}
+
+pub(crate) fn a_read_does_not_overtake_a_write(net: &Net) {
+    for order in [Order::RAW, Order::RMA_RAW] {
+        let (alice, _bob, region) = agreed(net, order, LONG_BYTES);
+        for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
+            let place = len_bytes - len_bytes.min(100);
+            write(&alice, &region, 0, identity, len_bytes);
+            read(&alice, &region, place, 99, len_bytes - place);
+            let read = contents(&alice, &[99], 2);
+            assert!(read[0] == payload(identity, len_bytes)[place..], "{len_bytes} bytes, {order:?}");
+        }
+    }
+}
+
+pub(crate) fn a_write_does_not_overtake_a_write(net: &Net) {
+    for order in [Order::WAW, Order::RMA_WAW] {
+        let (alice, _bob, region) = agreed(net, order, LONG_BYTES);
+        for (identity, second_bytes) in (1..).zip([100, 20_000, LONG_BYTES]) {
+            write(&alice, &region, 0, identity, LONG_BYTES);
+            write(&alice, &region, LONG_BYTES - second_bytes, 99, second_bytes);
+            contents(&alice, &[], 2);
+            assert!(region.part(END, 100) == payload(99, second_bytes)[second_bytes - 100..]);
+            assert!(region.part(0, 8) == payload(if second_bytes == LONG_BYTES { 99 } else { identity }, 8));
+        }
+    }
+}
+
+pub(crate) fn a_write_does_not_overtake_a_read(net: &Net) {
+    for order in [Order::WAR, Order::RMA_WAR] {
+        let (alice, _bob, region) = agreed(net, order, LONG_BYTES);
+        let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
+        for (identity, len_bytes) in (1..).zip(lens_bytes) {
+            let before = payload(identity, LONG_BYTES);
+            region.put(0, &before[..len_bytes]);
+            region.put(END, &before[END..]);
+            // Behind the second one a short one waits as well.
+            read(&alice, &region, 0, 50, len_bytes);
+            read(&alice, &region, END, 51, 100);
+            write(&alice, &region, 0, 99, len_bytes.min(40_000));
+            write(&alice, &region, END, 98, 100);
+            let read = contents(&alice, &[50, 51], 4);
+            assert!(read[0] == before[..len_bytes], "{len_bytes} bytes, {order:?}");
+            assert!(read[1] == before[END..], "behind {len_bytes} bytes, {order:?}");
+            assert!(region.part(END, 100) == payload(98, 100));
+        }
+    }
+}
+
+pub(crate) fn a_message_does_not_overtake_a_read(net: &Net) {
+    let (alice, bob, region) = agreed(net, Order::SAR, LONG_BYTES);
+    // One that is long, and so many short ones that no link takes all of them at once.
+    for (identity, (count, len_bytes)) in
+        (1..).step_by(2).zip([(1, LONG_BYTES), (700, READ_COPIED_MAX_BYTES)])
+    {
+        let place = LONG_BYTES - len_bytes;
+        let before = payload(identity, len_bytes);
+        region.put(place, &before);
+        bob.endpoint.recv(room(8), ANY, 0).unwrap();
+        let reads: Vec<u64> = (1000..).take(count).collect();
+        for &context in &reads {
+            read(&alice, &region, place, context, len_bytes);
+        }
+        alice.endpoint.send(payload(9, 8), alice.peer(), 99).unwrap();
+        bob.completion();
+        region.put(place, &payload(identity + 1, len_bytes));
+        for content in contents(&alice, &reads, count + 1) {
+            assert!(content == before, "what the target did when it had the message was read");
+        }
+    }
+}
+
+pub(crate) fn a_read_does_not_overtake_a_read(net: &Net) {
+    let (alice, _bob, region) = agreed(net, Order::RAR, LONG_BYTES);
+    let mut version: u64 = 0;
+    region.put(END, &version.to_le_bytes());
+    for _ in 0..3 {
+        read(&alice, &region, 0, 50, LONG_BYTES);
+        read(&alice, &region, END, 51, 8);
+        let mut ended = Vec::new();
+        let deadline = Deadline::new();
+        while ended.len() < 2 {
+            version += 1;
+            region.put(END, &version.to_le_bytes());
+            alice.progress_all();
+            ended.extend(alice.poll().map(|ended| ended.expect("no read fails").0));
+            deadline.pause("two reads");
+        }
+        ended.sort_by_key(|completion| completion.context);
+        let version_at = |n: usize, place: usize| {
+            u64::from_le_bytes(received(&ended[n].buffer)[place..place + 8].try_into().unwrap())
+        };
+        let [first, second] = [version_at(0, END), version_at(1, 0)];
+        assert!(first <= second, "version {first} was read first, and then {second}");
+    }
+}
+
+pub(crate) fn an_access_does_not_overtake_messages(net: &Net) {
+    // More than the target keeps for nobody.
+    const COUNT: u64 = 100;
+    let order = Order::RAS | Order::WAS;
+    for kind in Kind::ALL {
+        let target = Setup { order, unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..Setup::default() };
+        let (alice, bob) = net.pair_of(Setup { order, ..Setup::default() }, target);
+        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+        let region = bob.register(Memory { len_bytes: 8, kind, access, key: 7, is_counted: false }).unwrap();
+        for context in 0..COUNT {
+            alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+        }
+        read(&alice, &region, 0, 1000, 8);
+        write(&alice, &region, 0, 1001, 8);
+        let mut contexts = Vec::new();
+        for _ in 0..100 {
+            alice.progress_all();
+            contexts.extend(alice.poll().map(|ended| ended.expect("nothing fails").0.context));
+        }
+        assert!(region.content() == room(8));
+        for context in 0..COUNT {
+            bob.endpoint.recv(room(8), ANY, context).unwrap();
+            assert!(received(&bob.completion().buffer) == payload(context, 8));
+        }
+        while contexts.len() < COUNT as usize + 2 {
+            contexts.push(alice.completion().context);
+        }
+        let accesses = contexts.split_off(COUNT as usize);
+        assert_eq!(contexts, (0..COUNT).collect::<Vec<_>>());
+        assert!(accesses == [1000, 1001] || accesses == [1001, 1000], "{accesses:?}");
+    }
+}
+
+pub(crate) fn what_is_mapped_does_not_overtake_messages_either(net: &Net) {
+    let order = Order::RAS | Order::WAS;
+    let asleep = Setup { order, asleep: true, ..Setup::default() };
+    let (alice, bob) = net.pair_of(Setup { order, ..Setup::default() }, asleep);
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let memory = Memory { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
+    let region = bob.register(memory).unwrap();
+    // Bob does something only when he looks for completions, of which there are none.
+    let together = || {
+        assert!(bob.poll().is_none());
+        alice.poll().map(|ended| ended.expect("nothing fails").0)
+    };
+    write(&alice, &region, 0, 1, 8);
+    let deadline = Deadline::new();
+    while together().is_none() {
+        deadline.pause("the first access, after which the memory is mapped");
+    }
+    for _ in 0..10 {
+        together();
+    }
+    alice.endpoint.send(payload(2, 8), alice.peer(), 2).unwrap();
+    assert_eq!(alice.completion().context, 2);
+    write(&alice, &region, 0, 3, 8);
+    alice.silence();
+    assert!(region.content() == payload(1, 8));
+    net.wake(&bob);
+    assert_eq!(alice.completion().context, 3);
+    assert!(region.content() == payload(3, 8));
+    bob.endpoint.recv(room(8), ANY, 0).unwrap();
+    assert!(received(&bob.completion().buffer) == payload(2, 8));
+}
+
+pub(crate) fn operations_of_all_kinds_are_done_as_if_one_by_one(net: &Net) {
+    const REGION_BYTES: usize = 200_000;
+    const COUNT: u64 = 120;
+    let (alice, bob, region) = agreed(net, Order::STRICT, REGION_BYTES);
+    let mut random = fastrand::Rng::with_seed(0x0de5);
+    let mut memory = room(REGION_BYTES).to_vec();
+    region.put(0, &memory);
+    // What each read must find, and what must have been written when a message is received.
+    let mut reads = Vec::new();
+    let mut messages = Vec::new();
+    for context in 0..COUNT {
+        let lens_bytes = [8, 3000, READ_COPIED_MAX_BYTES + 1, 20_000, 150_000];
+        let len_bytes = lens_bytes[random.usize(..lens_bytes.len())];
+        let place = random.usize(..=REGION_BYTES - len_bytes);
+        match random.u8(..5) {
+            0 | 1 => {
+                write(&alice, &region, place, context, len_bytes);
+                memory[place..place + len_bytes].copy_from_slice(&payload(context, len_bytes));
+            }
+            2 | 3 => {
+                read(&alice, &region, place, context, len_bytes);
+                reads.push((context, memory[place..place + len_bytes].to_vec()));
+            }
+            _ => {
+                alice.endpoint.send(payload(context, len_bytes), alice.peer(), context).unwrap();
+                messages.push((context, len_bytes));
+            }
+        }
+    }
+    for (context, len_bytes) in messages {
+        bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
+        assert!(received(&bob.completion().buffer) == payload(context, len_bytes));
+    }
+    let contexts: Vec<u64> = reads.iter().map(|(context, _)| *context).collect();
+    let found = contents(&alice, &contexts, COUNT as usize);
+    for ((context, expected), found) in reads.into_iter().zip(found) {
+        assert!(found == expected, "read {context}");
+    }
+    assert!(region.content() == memory);
 }

@@ -1,7 +1,7 @@
 //! Access to the memory of peers: `fi_rma(3)`, `fi_mr(3)`.
 
 use homespun::endpoint::{ReadMsg, SendMsg, WriteMsg};
-use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
+use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
 use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
 use homespun::{Again, Errno, Error, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
 
@@ -16,7 +16,7 @@ const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE)
 const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
 
 fn memory(len_bytes: usize, kind: Kind) -> Memory {
-    Memory { len_bytes, kind, access: EVERYTHING, key: KEY }
+    Memory { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
 }
 
 fn writing(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
@@ -399,7 +399,7 @@ pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
     let region = bob.register(memory(10, Kind::Owned)).unwrap();
     let errno = |call: RmaCall| alice.endpoint.rma(call).unwrap_err().errno();
     let message = |by, flags| RmaCall { flags, ..RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1) };
-    assert_eq!(errno(message(RmaBy::Writemsg, OpFlags::COMMIT_COMPLETE)), Errno::EBADFLAGS);
+    assert_eq!(errno(message(RmaBy::Readmsg, OpFlags::COMMIT_COMPLETE)), Errno::EBADFLAGS);
     assert_eq!(errno(message(RmaBy::Writemsg, OpFlags::PEEK)), Errno::EBADFLAGS);
     assert_eq!(errno(message(RmaBy::Readmsg, OpFlags::INJECT)), Errno::EBADFLAGS);
     assert_eq!(errno(message(RmaBy::Readmsg, OpFlags::REMOTE_CQ_DATA)), Errno::EBADFLAGS);
@@ -465,6 +465,7 @@ pub(crate) fn what_cannot_be_registered_is_refused(net: &Net) {
     assert_eq!(refused(usize::MAX, attr), Errno::EINVAL);
     assert_eq!(refused(8, MrAttr { offset: 1, ..attr }), Errno::EINVAL);
     assert_eq!(refused(8, MrAttr { access: MrAccess::from_bits_retain(1), ..attr }), Errno::EINVAL);
+    assert_eq!(refused(8, MrAttr { flags: MrFlags::from_bits_retain(1), ..attr }), Errno::EBADFLAGS);
     let region = domain.register(8, &attr).unwrap();
     assert_eq!((region.key(), region.address(), region.len_bytes(), region.access()), (1, 0, 8, EVERYTHING));
     assert!(region.read_at(1, &mut [0; 8]).is_err() && region.write_at(9, &[]).is_err());

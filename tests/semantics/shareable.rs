@@ -4,14 +4,14 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError, Refusal};
 
-use crate::suite::payload::{payload, received, room};
+use crate::suite::payload::{payload, pieces, received, room};
 use crate::suite::{Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
 fn memory(len_bytes: usize, key: u64) -> Memory {
-    Memory { len_bytes, kind: Kind::Shareable, access: EVERYTHING, key }
+    Memory { len_bytes, kind: Kind::Shareable, access: EVERYTHING, key, is_counted: false }
 }
 
 fn call(by: RmaBy, party: &Party, region: &Region, context: u64, at: usize, len_bytes: usize) -> RmaCall {
@@ -58,6 +58,17 @@ pub(crate) fn what_is_mapped_is_written_and_read_like_any_other(net: &Net) {
         );
         assert!(received(&completion.buffer) == expected[at..at + len_bytes], "{len_bytes} bytes at {at}");
     }
+    let (at, len_bytes) = (3, 1000);
+    let in_pieces = |by, context| {
+        let whole = call(by, &alice, &region, context, at, len_bytes);
+        RmaCall { buffers: pieces(&whole.buffers[0], 3), ..whole }
+    };
+    alice.endpoint.rma(in_pieces(RmaBy::Writev, 20)).unwrap();
+    assert_eq!(alice.completion().context, 20);
+    expected[at..at + len_bytes].copy_from_slice(&payload(20, len_bytes));
+    assert!(region.content() == expected, "in pieces");
+    alice.endpoint.rma(in_pieces(RmaBy::Readv, 21)).unwrap();
+    assert!(received(&alice.completion().buffer) == expected[at..at + len_bytes], "into pieces");
 }
 
 /// Needs a party that stands still.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
 use homespun::info::ResourceManagement;
+use homespun::wait::Waitable;
 use homespun::{
     AvAttr, Completion, CompletionQueue, CqAttr, Errno, Error, FabricAddress, ReadError, WaitObject,
 };
@@ -508,7 +509,7 @@ pub(crate) fn an_overrun_ends_every_wait(net: &Net) {
 
 pub(crate) fn several_queues_are_slept_on_at_once(net: &Net) {
     let (alice, bob) = sleepers(net, WaitObject::Fd);
-    let queues = [alice.cq_here(), bob.cq_here()];
+    let queues: [&dyn Waitable; 2] = [alice.cq_here(), bob.cq_here()];
     let deadline = Deadline::new();
     if net.can_sleep() {
         while net.fabric.try_wait(&queues) != Ok(true) {

@@ -5,6 +5,7 @@ use homespun::flags::OpFlags;
 use homespun::{Address, Bytes, BytesMut, CqFormat, Endpoint, Error, FabricAddress, ReadError, SegmentMut};
 use serde::{Deserialize, Serialize};
 
+use super::atomics::AtomicCall;
 use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
 use super::net::Transport;
 use super::party::Setup;
@@ -25,13 +26,23 @@ pub(super) enum Call {
     Send(SendCall),
     Receive(ReceiveCall),
     Rma(RmaCall),
+    /// Raw results are answered by [`Answer::Bytes`] when they are [`Taken`](Call::Taken).
+    Atomic(AtomicCall),
     /// Answered by [`Answer::Registered`].
     Register(Memory),
     /// What the region of this number holds. Answered by [`Answer::Bytes`].
     RegionContent(usize),
+    /// As `RegionContent`, of so many bytes from a place on.
+    RegionPart(usize, usize, usize),
     /// Copies bytes into a region, to a place in it.
     RegionPut(usize, usize, Vec<u8>),
     RegionClose(usize),
+    /// Has accesses to the region of this number counted.
+    RegionCount(usize),
+    /// What was counted of the region of this number, by the bits of the event. Answered by [`Answer::Counted`].
+    RegionCounted(usize, u64),
+    /// The same of the endpoint.
+    Counted(u64),
     /// What the memory of a raw region holds that was closed. Answered by [`Answer::Bytes`].
     ClosedContent(usize),
     ReceiveRaw {
@@ -117,6 +128,7 @@ pub(super) enum Answer {
         address: u64,
     },
     Text(String),
+    Counted(u64, u64),
     Flags(#[serde(with = "form::bits")] OpFlags),
     Ended(Option<EndedForm>),
     Read(Vec<EndedForm>),

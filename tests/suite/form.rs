@@ -2,12 +2,14 @@
 
 use std::net::SocketAddr;
 
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::AtomicTarget;
 use homespun::flags::CompletionFlags;
 use homespun::info::ResourceManagement;
 use homespun::transport::LinkError;
 use homespun::{
     Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
-    FabricAddress, Misuse, OperationError, ReadError, ReceivedLast, Refusal, SegmentMut,
+    FabricAddress, Fetched, Misuse, OperationError, ReadError, ReceivedLast, Refusal, SegmentMut,
 };
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +103,43 @@ travels_as! { received_last: Box<ReceivedLast>, (BytesMut, BytesMut),
 |last| (last.message.clone(), last.unused.clone()),
 |(message, unused)| Box::new(ReceivedLast { message, unused }) }
 
+travels_as! { fetched: Box<Fetched>, [FetchedPart; 3],
+|fetched| {
+    [&fetched.result, &fetched.operand, &fetched.compare].map(|part| FetchedPart(part.clone()))
+},
+|[FetchedPart(result), FetchedPart(operand), FetchedPart(compare)]| {
+    Box::new(Fetched { result, operand, compare })
+} }
+
+#[derive(Serialize, Deserialize)]
+struct FetchedPart(#[serde(with = "BufferForm")] Buffer);
+
+travels_as! { atomic_kind: AtomicKind, u32, |kind| *kind as u32,
+|number| AtomicKind::from_number(number).expect("it was one") }
+travels_as! { atomic_op: AtomicOp, u32, |op| *op as u32,
+|number| AtomicOp::from_number(number).expect("it was one") }
+travels_as! { datatype: Datatype, u32, |datatype| *datatype as u32,
+|number| Datatype::from_number(number).expect("it was one") }
+
+travels_as! { atomic_target: AtomicTarget, AtomicTargetForm,
+|target| {
+    let AtomicTarget { peer, address, key, datatype, op } = *target;
+    AtomicTargetForm { peer, address, key, datatype, op }
+},
+|AtomicTargetForm { peer, address, key, datatype, op }| AtomicTarget { peer, address, key, datatype, op } }
+
+#[derive(Serialize, Deserialize)]
+struct AtomicTargetForm {
+    #[serde(with = "fabric_address")]
+    peer: FabricAddress,
+    address: u64,
+    key: u64,
+    #[serde(with = "datatype")]
+    datatype: Datatype,
+    #[serde(with = "atomic_op")]
+    op: AtomicOp,
+}
+
 // By its place in the list of those that reach other processes.
 travels_as! { transport: Transport, usize,
 |transport| {
@@ -158,6 +197,7 @@ enum BufferForm {
     Within(#[serde(with = "segment")] SegmentMut),
     Unused(BytesMut),
     ReceivedLast(#[serde(with = "received_last")] Box<ReceivedLast>),
+    Fetched(#[serde(with = "fetched")] Box<Fetched>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -178,6 +218,7 @@ enum OperationErrorForm {
     Cancelled,
     NoMessage,
     Fault,
+    NotDurable,
     Refused(#[serde(with = "RefusalForm")] Refusal),
     Link(#[serde(with = "LinkErrorForm")] LinkError),
     UnknownSource(#[serde(with = "address")] Address),
@@ -189,6 +230,7 @@ enum RefusalForm {
     Key,
     Access,
     Range,
+    Volatile,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -234,11 +276,25 @@ travels_as! { misuse: Misuse, MisuseForm, |misuse| MisuseForm::from(misuse), Mis
 #[derive(Serialize, Deserialize)]
 enum MisuseForm {
     UnknownAddress(u64),
-    TooLong { len_bytes: u64, max_bytes: u64 },
-    TooManySegments { count: usize, max: usize },
+    TooLong {
+        len_bytes: u64,
+        max_bytes: u64,
+    },
+    TooManySegments {
+        count: usize,
+        max: usize,
+    },
     Flags(u64),
     State(#[serde(with = "constant")] Constant),
     NoCapability(#[serde(with = "constant")] Constant),
+    NoAtomic {
+        #[serde(with = "atomic_kind")]
+        kind: AtomicKind,
+        #[serde(with = "atomic_op")]
+        op: AtomicOp,
+        #[serde(with = "datatype")]
+        datatype: Datatype,
+    },
     NotFound(#[serde(with = "constant")] Constant),
     KeyInUse(u64),
     Invalid(#[serde(with = "constant")] Constant),
@@ -253,6 +309,7 @@ impl From<&Misuse> for MisuseForm {
             Misuse::Flags(bits) => MisuseForm::Flags(bits),
             Misuse::State(what) => MisuseForm::State(what),
             Misuse::NoCapability(name) => MisuseForm::NoCapability(name),
+            Misuse::NoAtomic { kind, op, datatype } => MisuseForm::NoAtomic { kind, op, datatype },
             Misuse::NotFound(what) => MisuseForm::NotFound(what),
             Misuse::KeyInUse(key) => MisuseForm::KeyInUse(key),
             Misuse::Invalid(what) => MisuseForm::Invalid(what),
@@ -270,6 +327,7 @@ impl From<MisuseForm> for Misuse {
             MisuseForm::Flags(bits) => Misuse::Flags(bits),
             MisuseForm::State(what) => Misuse::State(what),
             MisuseForm::NoCapability(name) => Misuse::NoCapability(name),
+            MisuseForm::NoAtomic { kind, op, datatype } => Misuse::NoAtomic { kind, op, datatype },
             MisuseForm::NotFound(what) => Misuse::NotFound(what),
             MisuseForm::KeyInUse(key) => Misuse::KeyInUse(key),
             MisuseForm::Invalid(what) => Misuse::Invalid(what),

@@ -12,6 +12,7 @@ use homespun::{
     FabricAddress, ReadError, SegmentMut,
 };
 
+use super::atomics::{AtomicBy, AtomicCall};
 use super::call::{
     AddressForm, Answer, Call, Direction, QueueName, ReceiveBy, ReceiveCall, RefusedForm, SendBy, SendCall,
 };
@@ -224,6 +225,19 @@ impl Endpoint {
         match self.place() {
             EndpointPlace::Here(endpoint) => call.post(endpoint),
             EndpointPlace::There { worker, .. } => worker.ask_done(&Call::Rma(call)),
+        }
+    }
+
+    /// Updates elements of a region of a peer. Memory for results is returned if it is raw; the context must be one that the
+    /// endpoint uses once then.
+    pub(crate) fn atomic(&self, call: AtomicCall) -> Result<Option<Room>, Error> {
+        match self.place() {
+            EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(Room::Here)),
+            EndpointPlace::There { worker, .. } => {
+                let (context, is_raw) = (call.context, call.by == AtomicBy::Raw && call.kind.fetches());
+                worker.ask_done(&Call::Atomic(call))?;
+                Ok(is_raw.then(|| Room::There { worker: worker.clone(), context }))
+            }
         }
     }
 

@@ -1,9 +1,12 @@
 //! What the suites that run over every transport have in common.
 
+mod atomics;
 #[path = "../../examples/backend.rs"]
 mod backend;
 mod call;
 mod child;
+mod counters;
+pub(crate) mod files;
 pub(crate) mod form;
 mod handle;
 mod net;
@@ -18,8 +21,9 @@ pub(crate) mod seccomp;
 pub(crate) mod sleeping;
 mod worker;
 
+pub(crate) use atomics::{AtomicBy, AtomicCall};
 pub(crate) use call::AddressForm;
 pub(crate) use handle::{Endpoint, Queue, Room};
 pub(crate) use net::{Net, Transport, Turns};
 pub(crate) use party::{Deadline, Ended, Party, Setup};
-pub(crate) use regions::{Kind, Memory, Region, RmaBy, RmaCall};
+pub(crate) use regions::{FileKind, Kind, Memory, Region, RmaBy, RmaCall};

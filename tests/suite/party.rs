@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homespun::flags::{BindFlags, Caps, CompletionFlags, OpFlags};
+use homespun::flags::{BindFlags, Caps, CompletionFlags, MrAccess, OpFlags, Order};
 use homespun::info::{Info, ResourceManagement};
 use homespun::{
     Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Domain, Errno, Error,
@@ -13,6 +13,7 @@ use homespun::{
 use serde::{Deserialize, Serialize};
 
 use super::call::{AddressForm, Answer, Call, QueueName};
+use super::counters::Counters;
 use super::form;
 use super::handle::{Endpoint, Queue, Vector};
 use super::net::{Queues, Transport};
@@ -43,12 +44,19 @@ pub(crate) struct Setup {
     pub(crate) shares_cq: Option<CompletionQueue>,
     /// Binds the queue with selective completion.
     pub(crate) selective: bool,
+    /// Binds a counter for each kind of event.
+    pub(crate) counts: bool,
     /// How many sends may be outstanding; 0 for the default.
     pub(crate) tx_depth_ops: usize,
     /// How many receives may be outstanding; 0 for the default.
     pub(crate) rx_depth_ops: usize,
     /// How much memory unexpected messages may take; 0 for the default.
     pub(crate) unexpected_bytes: usize,
+    /// The message order that is asked for, in both directions.
+    #[serde(with = "form::bits")]
+    pub(crate) order: Order,
+    /// Asks for sends to complete in order.
+    pub(crate) completes_in_order: bool,
     /// The default flags of sends.
     #[serde(with = "form::bits")]
     pub(crate) tx_op_flags: OpFlags,
@@ -62,7 +70,7 @@ pub(crate) struct Setup {
     pub(crate) resource_mgmt: Option<ResourceManagement>,
     /// Leaves the party undriven until somebody reads its queue, or [`Net::wake`](super::Net::wake)s it.
     pub(crate) asleep: bool,
-    /// What its queues are waited on by; that of a party in this process only.
+    /// What its queues and counters are waited on by; that of a party in this process only.
     #[serde(skip)]
     pub(crate) wait: WaitObject,
 }
@@ -74,6 +82,7 @@ pub(crate) struct Party {
     pub(crate) cq: Queue,
     pub(crate) receive_cq: Option<Queue>,
     pub(crate) av: Vector,
+    pub(super) counters: Option<Counters>,
     /// That of a party in this process.
     pub(super) domain: Option<Domain>,
     queues: Arc<Queues>,
@@ -124,6 +133,12 @@ impl Setup {
             info.rx.total_buffered_recv_bytes = self.unexpected_bytes;
         }
         info.tx.op_flags = self.tx_op_flags;
+        for order in [&mut info.tx.msg_order, &mut info.rx.msg_order] {
+            *order |= self.order;
+        }
+        if self.completes_in_order {
+            info.tx.comp_order = Order::STRICT;
+        }
         info.src_addr = self.at.or(info.src_addr);
         info
     }
@@ -150,6 +165,7 @@ impl Party {
             }
         }
         endpoint.bind_av(&av).expect("the first address vector");
+        let counters = setup.counts.then(|| Counters::bind(domain, &endpoint, setup.wait));
         // An address that another endpoint had may be somebody else's for a moment: whoever asks for any port gets one
         // that is free, and other tests do all the time.
         let deadline = Deadline::new();
@@ -163,6 +179,7 @@ impl Party {
             cq: Queue::Here(cq),
             receive_cq: receive_cq.map(Queue::Here),
             av: Vector::Here(av),
+            counters,
             domain: Some(domain.clone()),
             queues,
         }
@@ -177,7 +194,7 @@ impl Party {
         queues: Arc<Queues>,
     ) -> Party {
         assert!(setup.shares_cq.is_none(), "processes do not share queues");
-        let has_two_queues = setup.separate_queues;
+        let (has_two_queues, counts) = (setup.separate_queues, setup.counts);
         // What an endpoint is granted is the same in every process.
         let granted = domain.endpoint(&setup.info(info)).expect("an endpoint").info().clone();
         let worker = Arc::new(Worker::spawn());
@@ -192,8 +209,17 @@ impl Party {
             cq: queue(QueueName::First),
             receive_cq: has_two_queues.then(|| queue(QueueName::Receive)),
             av: Vector::There(worker.clone()),
+            counters: counts.then(|| Counters::There(worker.clone())),
             domain: None,
             queues,
+        }
+    }
+
+    /// The number of the process in which the party lives.
+    pub(crate) fn process_id(&self) -> u32 {
+        match &self.cq {
+            Queue::Here(_) => std::process::id(),
+            Queue::There { worker, .. } => worker.process_id(),
         }
     }
 
@@ -254,6 +280,19 @@ impl Party {
         }
     }
 
+    /// Registers the memory of a raw region of this process once more.
+    pub(crate) fn register_again(
+        &self,
+        region: &Region,
+        access: MrAccess,
+        key: u64,
+    ) -> Result<Region, Error> {
+        let (Some(domain), Region::Here(Some(registered))) = (&self.domain, region) else {
+            panic!("memory of one process");
+        };
+        registered.again(domain, access, key).map(|registered| Region::Here(Some(registered)))
+    }
+
     /// Inserts another party's address.
     pub(crate) fn meet(&self, other: &Party) -> FabricAddress {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
@@ -278,6 +317,12 @@ impl Party {
             Queue::Here(cq) => cq,
             Queue::There { .. } => panic!("the party lives in another process"),
         }
+    }
+
+    /// The domain, of a party in this process.
+    #[track_caller]
+    pub(crate) fn domain_here(&self) -> &Domain {
+        self.domain.as_ref().expect("the party lives in another process")
     }
 
     /// Reads what is there, without driving anybody else.

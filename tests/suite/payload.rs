@@ -52,6 +52,7 @@ pub(crate) fn received(buffer: &Buffer) -> Vec<u8> {
         Buffer::Received(bytes) => bytes.to_vec(),
         Buffer::ReceivedVector(buffers) => buffers.concat(),
         Buffer::ReceivedLast(last) => last.message.to_vec(),
+        Buffer::Fetched(fetched) => received(&fetched.result),
         other => panic!("not the buffer of a receive: {other:?}"),
     }
 }

@@ -1,10 +1,18 @@
 //! The raw tier of posting, from memory that lives for ever: what makes it safe to call from a test.
 
-use homespun::endpoint::{RecvMsgRaw, SendMsgRaw, WriteMsgRaw};
-use homespun::flags::OpFlags;
+use std::fs::File;
+use std::ptr;
+
+use homespun::atomic::AtomicKind;
+use homespun::endpoint::{
+    AtomicMsgRaw, CompareAtomicMsgRaw, FetchAtomicMsgRaw, RecvMsgRaw, SendMsgRaw, WriteMsgRaw,
+};
+use homespun::flags::{MrFlags, OpFlags};
 use homespun::{Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, Segment, SegmentMut};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
 use serde::{Deserialize, Serialize};
 
+use super::atomics::AtomicCall;
 use super::form;
 use super::payload::room;
 
@@ -71,6 +79,18 @@ impl RawMemory {
         Ok((region, RawMemory { segments }))
     }
 
+    /// The same memory once more, in another domain, or by another key.
+    pub(crate) fn register_again(
+        &self,
+        domain: &Domain,
+        attr: &MrAttr,
+    ) -> Result<(MemoryRegion, RawMemory), Error> {
+        let segments = self.segments;
+        // SAFETY: as in `register`; nothing looks at it before both regions were dropped, says the caller of `content`.
+        let region = unsafe { domain.register_raw(&segments, attr)? };
+        Ok((region, RawMemory { segments }))
+    }
+
     /// Where it starts.
     pub(crate) fn address(&self) -> u64 {
         self.segments[0].address as u64
@@ -91,6 +111,39 @@ impl RawMemory {
         }
         content
     }
+}
+
+/// Registers a file that is mapped for ever, in two segments, as persistent memory.
+pub(crate) fn register_mapped(
+    domain: &Domain,
+    file: &File,
+    len_bytes: usize,
+    attr: &MrAttr,
+) -> Result<MemoryRegion, Error> {
+    let flags = attr.flags | MrFlags::RMA_PMEM;
+    // SAFETY: the system chooses the place, where nothing was before.
+    let mapped = unsafe {
+        mmap(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)
+    };
+    let first: *mut u8 = mapped.expect("a file can be mapped").cast();
+    let second = first.wrapping_add(len_bytes / 3);
+    let segments = [
+        SegmentMut { address: first, len_bytes: len_bytes / 3 },
+        SegmentMut { address: second, len_bytes: len_bytes - len_bytes / 3 },
+    ];
+    // SAFETY: the memory is a file's, never unmapped, and nothing else looks at it.
+    unsafe { domain.register_raw(&segments, &MrAttr { flags, ..*attr }) }
+}
+
+/// Registers memory that lives for ever and that nothing else uses.
+pub(crate) fn register_leaked(
+    domain: &Domain,
+    memory: &'static mut [u8],
+    attr: &MrAttr,
+) -> Result<MemoryRegion, Error> {
+    let segment = SegmentMut { address: memory.as_mut_ptr(), len_bytes: memory.len() };
+    // SAFETY: the memory is initialised and never freed, and the only reference to it was given up.
+    unsafe { domain.register_raw(&[segment], attr) }
 }
 
 /// Sends from memory that nothing else uses.
@@ -130,6 +183,39 @@ impl RawRoom {
         // `taken`.
         unsafe { endpoint.post_receive(&RecvMsgRaw { segments: &pieces, from, tagged, context, flags })? };
         Ok(RawRoom { pieces, context })
+    }
+
+    /// Posts an atomic operation from memory that nothing else uses, into pieces of such memory if it fetches.
+    pub(crate) fn fetch(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawRoom>, Error> {
+        let AtomicCall { kind, operands, compares, results_bytes, target, context, flags, .. } = call;
+        let (operands, compares) = (&leaked(operands)[..], &leaked(compares)[..]);
+        let pieces: Vec<SegmentMut> = results_bytes
+            .iter()
+            .map(|&len_bytes| {
+                let memory = Box::leak(room(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
+                SegmentMut { address: memory.as_mut_ptr(), len_bytes }
+            })
+            .collect();
+        let (results, target, context, flags) = (&pieces[..], *target, *context, Some(*flags));
+        // SAFETY: the memory is initialised and never freed. Nothing has a reference to that of the operands, and nothing reads
+        // that of the results before the completion was read, see `taken`.
+        unsafe {
+            match kind {
+                AtomicKind::Base => {
+                    endpoint.post_atomic(&AtomicMsgRaw { operands, target, context, flags })?;
+                    return Ok(None);
+                }
+                AtomicKind::Fetch => {
+                    let atomic = FetchAtomicMsgRaw { operands, results, target, context, flags };
+                    endpoint.post_fetch_atomic(&atomic)?;
+                }
+                AtomicKind::Compare => {
+                    let atomic = CompareAtomicMsgRaw { operands, compares, results, target, context, flags };
+                    endpoint.post_compare_atomic(&atomic)?;
+                }
+            }
+        }
+        Ok(Some(RawRoom { pieces, context }))
     }
 
     /// A message in a multi-receive buffer, of which the completion was read. Fails if it lies elsewhere.

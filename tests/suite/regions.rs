@@ -5,13 +5,15 @@ use std::thread;
 
 use homespun::endpoint::{ReadMsg, WriteMsg};
 use homespun::flags::{MrAccess, OpFlags};
-use homespun::{Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr};
+use homespun::{Bytes, CounterEvents, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr};
 use serde::{Deserialize, Serialize};
 
 use super::call::{Answer, Call};
+use super::counters::{self, Counted, Counters};
+use super::files;
 use super::form;
 use super::payload::room;
-use super::raw::{RawMemory, write_raw};
+use super::raw::{RawMemory, register_mapped, write_raw};
 use super::worker::Worker;
 
 /// What is to be registered.
@@ -22,6 +24,8 @@ pub(crate) struct Memory {
     #[serde(with = "form::bits")]
     pub(crate) access: MrAccess,
     pub(crate) key: u64,
+    /// Whether what peers do with it is counted.
+    pub(crate) is_counted: bool,
 }
 
 /// Whose memory it is.
@@ -33,10 +37,22 @@ pub(crate) enum Kind {
     Raw,
     /// The region's, and peers may map it where that is possible.
     Shareable,
+    /// A file's, which is persistent.
+    File(FileKind),
+}
+
+/// Which file, and who has mapped it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileKind {
+    /// The party, not the region.
+    pub(crate) is_raw: bool,
+    /// That of its [name](super::files::Named), if it has one.
+    pub(crate) number: Option<u64>,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 3] = [Kind::Owned, Kind::Raw, Kind::Shareable];
+    pub(crate) const ALL: [Kind; 4] =
+        [Kind::Owned, Kind::Raw, Kind::Shareable, Kind::File(FileKind { is_raw: false, number: None })];
 }
 
 /// A region of a party.
@@ -55,20 +71,54 @@ pub(crate) enum Region {
 pub(crate) struct Registered {
     region: MemoryRegion,
     raw: Option<RawMemory>,
+    counters: Option<Counters>,
+    domain: Domain,
 }
 
 impl Registered {
     pub(super) fn new(domain: &Domain, memory: Memory) -> Result<Registered, Error> {
-        let Memory { len_bytes, kind, access, key } = memory;
+        let Memory { len_bytes, kind, access, key, is_counted } = memory;
         let shareable = kind == Kind::Shareable;
         let attr = MrAttr { access, requested_key: key, shareable, ..MrAttr::default() };
-        if kind == Kind::Raw {
-            let (region, raw) = RawMemory::register(domain, len_bytes, &attr)?;
-            return Ok(Registered { region, raw: Some(raw) });
+        let (region, raw) = match kind {
+            Kind::Raw => {
+                let (region, raw) = RawMemory::register(domain, len_bytes, &attr)?;
+                (region, Some(raw))
+            }
+            Kind::File(FileKind { is_raw, number }) => {
+                let file = files::open(number, len_bytes);
+                let region = if is_raw {
+                    register_mapped(domain, &file, len_bytes, &attr)?
+                } else {
+                    domain.register_file(&file, 0, len_bytes, &attr)?
+                };
+                (region, None)
+            }
+            Kind::Owned | Kind::Shareable => (domain.register(len_bytes, &attr)?, None),
+        };
+        if raw.is_none() {
+            region.write_at(0, &room(len_bytes))?;
         }
-        let region = domain.register(len_bytes, &attr)?;
-        region.write_at(0, &room(len_bytes))?;
-        Ok(Registered { region, raw: None })
+        let mut registered = Registered { region, raw, counters: None, domain: domain.clone() };
+        if is_counted {
+            registered.count();
+        }
+        Ok(registered)
+    }
+
+    pub(super) fn count(&mut self) {
+        self.counters = Some(Counters::of_region(&self.domain, &self.region));
+    }
+
+    pub(super) fn counted(&self, event: CounterEvents) -> Counted {
+        self.counters.as_ref().expect("a region that is counted").of(event)
+    }
+
+    /// The same memory, which is raw, in another domain, or by another key.
+    pub(super) fn again(&self, domain: &Domain, access: MrAccess, key: u64) -> Result<Registered, Error> {
+        let attr = MrAttr { access, requested_key: key, ..MrAttr::default() };
+        let (region, raw) = self.raw.as_ref().expect("raw memory").register_again(domain, &attr)?;
+        Ok(Registered { region, raw: Some(raw), counters: None, domain: domain.clone() })
     }
 
     pub(super) fn named(&self) -> (u64, u64) {
@@ -81,13 +131,19 @@ impl Registered {
         bytes
     }
 
+    pub(super) fn part(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len_bytes];
+        self.region.read_at(offset_bytes, &mut bytes).expect("it is long enough");
+        bytes
+    }
+
     pub(super) fn put(&self, offset_bytes: usize, bytes: &[u8]) {
         self.region.write_at(offset_bytes, bytes).expect("it is long enough");
     }
 
     /// Closes it. What raw memory holds then, and for ever, is returned.
     pub(super) fn close(self) -> Option<RawMemory> {
-        let Registered { region, raw } = self;
+        let Registered { region, raw, .. } = self;
         drop(region);
         raw
     }
@@ -118,6 +174,39 @@ impl Region {
                 Answer::Bytes(bytes) => bytes,
                 other => panic!("{other:?}"),
             },
+        }
+    }
+
+    /// Has accesses to it counted from now on.
+    pub(crate) fn count(&mut self) {
+        match self {
+            Region::Here(registered) => registered.as_mut().expect("it is open").count(),
+            Region::There { worker, number, .. } => {
+                worker.ask_done(&Call::RegionCount(*number)).expect("nobody is refused");
+            }
+        }
+    }
+
+    /// What was counted of this kind.
+    pub(crate) fn counted(&self, event: CounterEvents) -> Counted {
+        match self {
+            Region::Here(registered) => open(registered).counted(event),
+            Region::There { worker, number, .. } => {
+                counters::counted(worker.ask(&Call::RegionCounted(*number, event.bits())))
+            }
+        }
+    }
+
+    /// So many bytes of it, from a place on.
+    pub(crate) fn part(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
+        match self {
+            Region::Here(registered) => open(registered).part(offset_bytes, len_bytes),
+            Region::There { worker, number, .. } => {
+                match worker.ask(&Call::RegionPart(*number, offset_bytes, len_bytes)) {
+                    Answer::Bytes(bytes) => bytes,
+                    other => panic!("{other:?}"),
+                }
+            }
         }
     }
 

@@ -1,9 +1,10 @@
-//! How an application waits until a completion queue has something to tell, by each kind of wait object.
+//! How an application waits until a completion queue or a counter has something to tell, by each kind of wait object.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use homespun::{CompletionQueue, Errno, ReadError, WaitObject};
+use homespun::wait::Waitable;
+use homespun::{CompletionQueue, Counter, Errno, ReadError, WaitObject};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::party::{self, Ended};
@@ -40,6 +41,22 @@ pub(crate) fn next(cq: &CompletionQueue) -> Ended {
     }
 }
 
+/// Waits until a counter has reached a threshold, as its wait object has it.
+#[track_caller]
+pub(crate) fn reach(counter: &Counter, threshold: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    while counter.read() < threshold {
+        match counter.wait_object() {
+            WaitObject::Fd | WaitObject::MutexCond => {
+                sleep(counter, PATIENCE);
+            }
+            _ => assert_eq!(counter.wait(threshold, Some(PATIENCE)), Ok(())),
+        }
+        let is_in_time = Instant::now() < deadline;
+        assert!(is_in_time, "nobody has woken whoever waits by {:?}", counter.wait_object());
+    }
+}
+
 /// The next operation to end, by a blocking read.
 pub(crate) fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended> {
     match cq.sread_from(Some(at_most)) {
@@ -55,14 +72,14 @@ pub(crate) fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended>
     }
 }
 
-/// Sleeps as an application does that has a descriptor, or a condition variable, if the queue says that it may. Whether
+/// Sleeps as an application does that has a descriptor, or a condition variable, if it is told that it may. Whether
 /// something has ended that, or it was not to be.
-pub(crate) fn sleep(cq: &CompletionQueue, at_most: Duration) -> bool {
-    if let Some(of) = cq.wait_mutex_cond().expect("a thread") {
-        return posix::wait_for_condition(of, at_most, || may_sleep(cq));
+pub(crate) fn sleep(on: &impl Waitable, at_most: Duration) -> bool {
+    if let Some(of) = on.wait_mutex_cond().expect("a thread") {
+        return posix::wait_for_condition(of, at_most, || may_sleep(on));
     }
-    let fd = cq.wait_fd().expect("a queue with a wait object of the application's");
-    if !may_sleep(cq) {
+    let fd = on.wait_fd().expect("a wait object of the application's");
+    if !may_sleep(on) {
         return true;
     }
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
@@ -70,8 +87,8 @@ pub(crate) fn sleep(cq: &CompletionQueue, at_most: Duration) -> bool {
     poll(&mut fds, Some(&at_most)).is_ok_and(|ready| ready > 0)
 }
 
-fn may_sleep(cq: &CompletionQueue) -> bool {
-    let may = cq.try_wait().expect("a queue with a wait object");
+fn may_sleep(on: &impl Waitable) -> bool {
+    let may = on.try_wait().expect("a wait object");
     if !may {
         // Where endpoints cannot be slept on, this is a loop that polls.
         thread::yield_now();

@@ -5,10 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use homespun::{Address, AddressVector, Bytes, CompletionQueue, Domain, Error, FabricAddress};
+use homespun::{Address, AddressVector, Bytes, CompletionQueue, CounterEvents, Domain, Error, FabricAddress};
 
 use super::call::{AddressForm, Answer, Call, Direction, QueueName, RefusedForm};
 use super::child;
+use super::counters::Counters;
 use super::form::EndedForm;
 use super::handle::{Endpoint, Queue};
 use super::net::{Net, Transport, Turns};
@@ -67,6 +68,10 @@ impl Worker {
         }
     }
 
+    pub(super) fn process_id(&self) -> u32 {
+        self.process().id()
+    }
+
     /// Kills the party's process, and waits until nothing is left of it.
     pub(super) fn kill(&self) {
         self.process().kill();
@@ -95,6 +100,7 @@ struct Host {
     cq: CompletionQueue,
     receive_cq: Option<CompletionQueue>,
     av: AddressVector,
+    counters: Option<Counters>,
     is_awake: bool,
     /// The memory of raw receives, by their contexts.
     rooms: BTreeMap<u64, RawRoom>,
@@ -108,7 +114,7 @@ struct Host {
 
 impl Host {
     fn new(transport: Transport, party: Party, is_awake: bool) -> Host {
-        let Party { endpoint, cq, receive_cq, av, domain, .. } = party;
+        let Party { endpoint, cq, receive_cq, av, counters, domain, .. } = party;
         let queue = |queue: Queue| queue.as_here().clone();
         Host {
             transport,
@@ -116,6 +122,7 @@ impl Host {
             cq: queue(cq),
             receive_cq: receive_cq.map(queue),
             av: av.as_here().clone(),
+            counters,
             is_awake,
             rooms: BTreeMap::new(),
             domain: domain.expect("the party lives here"),
@@ -220,6 +227,16 @@ impl Host {
             Call::Send(send) => return done(send.post(self.endpoint())),
             Call::Receive(receive) => return done(receive.post(self.endpoint())),
             Call::Rma(call) => return done(call.post(self.endpoint())),
+            Call::Atomic(call) => {
+                let context = call.context;
+                return match call.post(self.endpoint()) {
+                    Ok(room) => {
+                        self.rooms.extend(room.map(|room| (context, room)));
+                        Answer::Done
+                    }
+                    Err(error) => Answer::Refused(error),
+                };
+            }
             Call::Register(memory) => {
                 return match Registered::new(&self.domain, memory) {
                     Ok(registered) => {
@@ -233,7 +250,23 @@ impl Host {
                 };
             }
             Call::RegionContent(number) => return Answer::Bytes(self.region(number).content()),
+            Call::RegionPart(number, offset_bytes, len_bytes) => {
+                return Answer::Bytes(self.region(number).part(offset_bytes, len_bytes));
+            }
             Call::RegionPut(number, offset_bytes, bytes) => self.region(number).put(offset_bytes, &bytes),
+            Call::RegionCount(number) => {
+                self.regions.get_mut(&number).expect("a region of this number").count();
+            }
+            Call::RegionCounted(number, event) => {
+                let event = CounterEvents::from_bits_retain(event);
+                let (value, errors) = self.region(number).counted(event);
+                return Answer::Counted(value, errors);
+            }
+            Call::Counted(event) => {
+                let counters = self.counters.as_ref().expect("a party that counts");
+                let (value, errors) = counters.of(CounterEvents::from_bits_retain(event));
+                return Answer::Counted(value, errors);
+            }
             Call::RegionClose(number) => {
                 // It may be closed already.
                 let raw = self.regions.remove(&number).and_then(Registered::close);

@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use clap::Args;
+use homespun::flags::Caps;
 
+use super::access;
 use super::bare::{self, Medium, Memory, Vigil};
 use super::step::{Step, Way};
 use crate::console::Console;
@@ -17,6 +19,7 @@ use crate::cores;
 use crate::exchange::channel::{Channel, Settings};
 use crate::exchange::measure;
 use crate::exchange::pattern::Direction;
+use crate::exchange::place::Place;
 use crate::exchange::port::Port;
 use crate::exchange::target::Target;
 use crate::failure::Failure;
@@ -31,7 +34,7 @@ pub(super) const MEMORY: &str = "memory";
 /// What is said first by a process that a connection is to be made to; its address follows.
 pub(super) const SOCKET: &str = "socket";
 
-/// What is said of the endpoint; its address follows.
+/// What is said of the endpoint; its address follows, and the place of the memory that is accessed.
 pub(super) const ENDPOINT: &str = "endpoint";
 
 /// What is told of the other endpoint; its address follows.
@@ -49,6 +52,9 @@ pub(crate) struct Arguments {
     /// Send tagged messages.
     #[arg(long)]
     tagged: bool,
+    /// How much memory the other process may access.
+    #[arg(long, default_value_t = 0)]
+    region_bytes: usize,
     /// Where the shared memory is; without it there is a connection.
     #[arg(long)]
     memory: Option<PathBuf>,
@@ -73,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
         let medium = open_medium(arguments, console)?;
         let follower = Follower { console, lines: &lines, medium: &medium, vigil: &vigil };
         match &arguments.domain {
-            Some(domain) => follower.follow_on_the_fabric(domain, arguments.tagged, timeout),
+            Some(domain) => follower.follow_on_the_fabric(domain, arguments),
             None => follower.follow(None),
         }
     };
@@ -106,13 +112,17 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    fn follow_on_the_fabric(&self, domain: &str, tagged: bool, timeout: Duration) -> Result<(), Failure> {
+    fn follow_on_the_fabric(&self, domain: &str, arguments: &Arguments) -> Result<(), Failure> {
         let any = Target { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
-        let port = Port::listening(&any, Some(domain))?;
-        self.console.line(format_args!("{ENDPOINT} {}", port.address()))?;
+        let port = Port::listening(&any, Some(domain), Caps::RMA)?;
+        let region = port.share(arguments.region_bytes)?;
+        let place = Place { key: region.key(), address: region.address() };
+        self.console.line(format_args!("{ENDPOINT} {} {place}", port.address()))?;
         let line = self.lines.recv().map_err(|_| Failure::PeerGone)?;
         let partner: SocketAddr = after(&line, PARTNER)?.parse().map_err(|_| Failure::PeerTalk)?;
-        let settings = Settings { direction: Direction::ToClient, tagged, check: false, timeout };
+        let timeout = Duration::from_secs(arguments.timeout);
+        let settings =
+            Settings { direction: Direction::ToClient, tagged: arguments.tagged, check: false, timeout };
         let mut channel = Channel::open(&port, partner.into(), settings)?;
         self.follow(Some((&port, &mut channel)))
     }
@@ -131,10 +141,13 @@ impl Follower<'_> {
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
             let step: Step = line.parse().map_err(|_| Failure::PeerTalk)?;
-            if step.way == Way::Fabric {
+            if let Way::Fabric | Way::Access(_) = step.way {
                 let (_, channel) = fabric.as_mut().ok_or(Failure::PeerTalk)?;
                 self.console.line(READY)?;
-                measure::follow(channel, step.metric, &step.run)?;
+                match step.way {
+                    Way::Access(_) => access::follow(channel)?,
+                    _ => measure::follow(channel, step.metric, &step.run)?,
+                }
             } else {
                 let mut end = self.medium.prepare(&step, self.vigil)?;
                 self.console.line(READY)?;

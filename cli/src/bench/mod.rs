@@ -1,6 +1,8 @@
 //! `homespun bench`: how close the fabric comes to what is possible on this host.
 
+mod access;
 mod bare;
+mod contest;
 pub(crate) mod follower;
 mod pair;
 mod report;
@@ -15,8 +17,8 @@ use clap::{Args, ValueEnum};
 
 use self::pair::Placement;
 use self::report::Report;
-use self::survey::{Domain, Survey};
-use self::table::Table;
+use self::survey::{Domain, Kind, Survey};
+use self::table::{AccessTable, Table};
 use crate::console::Console;
 use crate::cores::Cores;
 use crate::exchange::port;
@@ -37,19 +39,27 @@ const ROUNDS_MAX: u32 = 1_000;
 /// Compare the fabric with what is possible on this host.
 ///
 /// Two processes exchange messages, each on a core of its own: through the fabric, and by a bare loop that does nothing
-/// but move the bytes. For each size the two take turns in the same run, so that what else the host does hits both alike;
+/// but move the bytes. Then one of them writes and reads memory of the other. For each size the two take turns in the same run, so that what else the host does hits both alike;
 /// what is shown are the medians over all rounds. Only ratios can be compared between hosts.
 ///
 /// The bare loop of shared memory (shm) is a ring whose lines carry their own sequence numbers, and from 16 KiB on one
 /// process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping. Messages one way are
 /// there a stream that is written in large pieces, so that small ones cost hardly more than their bytes.
+///
+/// Memory that the fabric accesses is such as peers can map, where the domain has it (shm). The bare loop is then a copy
+/// within one process, to or from shared memory, and a fence. That of TCP is half of a round trip of the socket with the
+/// bytes and half of one with 8 bytes, as if to ask or to answer; and where many are in flight the same stream as for
+/// messages.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct Arguments {
     /// The domain that is measured.
     #[arg(short, long, value_name = "NAME", value_enum, default_value_t = Choice::All)]
     domain: Choice,
-    /// The sizes of messages in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
+    /// Measure this alone.
+    #[arg(long, value_name = "KIND", value_enum)]
+    only: Option<Kind>,
+    /// The sizes of messages and accesses in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
     #[arg(long, value_name = "LIST", default_value = "8,64,512,4K,16K,64K,256K,1M,4M")]
     sizes: Sizes,
     /// How many rounds the medians are over [default: 9; with --quick 3].
@@ -87,19 +97,27 @@ The columns:
   bare MB/s    10^6 bytes a second one way through the bare loop
   ratio        the fabric's rate by that of the bare loop: 1 is as good, less is slower
   memcpy MB/s  copies from shared to private memory within one process, for comparison
-  bare loop    which one it is";
+  bare loop    which one it is
+
+Where memory is accessed they mean the same, but:
+  operation    write or read: what is done to memory of the other process
+  latency us   from the post of an access to its completion, one at a time
+  bare us      a copy and a fence (memcpy), or half of a round trip with the bytes and half of one with 8 bytes (socket)
+  M op/s       millions of accesses a second, many of them in flight";
 
 const JSON: &str = "\
 The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains; each of these
-has domain, cross_memory_copy, cross_memory_copy_refusal and sizes; each of these has size_bytes, bare_loop (ring,
-process_vm_readv, socket), latency_us, bare_latency_us, latency_ratio, messages_per_s, bare_messages_per_s,
-message_rate_ratio, bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. What means nothing for a size or a
-domain is null.";
+has domain, cross_memory_copy, cross_memory_copy_refusal, sizes and accesses; each of sizes has size_bytes, bare_loop
+(ring, process_vm_readv, socket), latency_us, bare_latency_us, latency_ratio, messages_per_s, bare_messages_per_s,
+message_rate_ratio, bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. Each of accesses has operation (write,
+read) and the same fields, of accesses in place of messages; bare_loop is memcpy or socket, and latency is from post to
+completion. What means nothing for a size or a domain is null; what was not measured is an empty list.";
 
 const EXAMPLES: &str = "\
 Examples:
   homespun bench --quick                      every domain, roughly
-  homespun bench -d shm --sizes 8 --tagged    one size of tagged messages
+  homespun bench -d shm --sizes 8 --tagged    one size of tagged messages, and of accesses
+  homespun bench --only accesses --sizes 8    one size of writes and reads
   homespun bench --json > results.json        for a program to read
 
 Exit status: 0 if everything was measured, 1 if it could not be, 2 if the command was not understood.";
@@ -123,6 +141,7 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { ROUNDS_QUICK } else { ROUNDS });
     let survey = Survey {
         sizes: &arguments.sizes.0,
+        only: arguments.only,
         rounds,
         round_ms: if arguments.quick { ROUND_QUICK_MS } else { ROUND_MS },
         tagged: arguments.tagged,
@@ -154,13 +173,22 @@ fn print_tables(report: &Report, cores: &Cores, console: &Console) -> Result<(),
         Some([own, other]) => format!("{}; the two processes stay on cores {own} and {other}", cores.count()),
         None => format!("{}; the system chooses where the two processes run", cores.count()),
     })?;
-    console.line("latency: half of a round trip; a ratio above 1 is slower than the bare loop")?;
     console.line(
-        "M msg/s, MB/s: 10^6 messages and bytes a second one way; a ratio below 1 is slower than the bare loop",
+        "latency: half of a round trip, or all of an access; a ratio above 1 is slower than the bare loop",
+    )?;
+    console.line(
+        "M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way; a ratio below 1 is slower than the \
+         bare loop",
     )?;
     for domain in &report.domains {
-        console.line("")?;
-        console.line(Table(domain))?;
+        if !domain.sizes.is_empty() {
+            console.line("")?;
+            console.line(Table(domain))?;
+        }
+        if !domain.accesses.is_empty() {
+            console.line("")?;
+            console.line(AccessTable(domain))?;
+        }
     }
     Ok(())
 }

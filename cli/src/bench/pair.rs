@@ -4,6 +4,9 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use homespun::flags::Caps;
+
+use super::access;
 use super::bare::{self, Medium, Memory, Vigil};
 use super::follower::{self, ENDPOINT, PARTNER, READY, SOCKET};
 use super::step::{Step, Way};
@@ -11,6 +14,7 @@ use crate::cores;
 use crate::exchange::channel::{Channel, Settings};
 use crate::exchange::measure;
 use crate::exchange::pattern::Direction;
+use crate::exchange::place::Place;
 use crate::exchange::port::Port;
 use crate::exchange::target::Target;
 use crate::failure::Failure;
@@ -43,6 +47,8 @@ pub(super) struct Pair {
     vigil: Vigil,
     /// Why one of the two cannot read the memory of the other.
     readv_refusal: Option<io::Error>,
+    /// The memory of the other process that may be accessed, once its endpoint is known.
+    place: Option<Place>,
 }
 
 /// What an endpoint needs to be opened in both processes.
@@ -50,6 +56,8 @@ pub(super) struct Pair {
 pub(super) struct Fabric<'a> {
     pub(super) domain: &'a str,
     pub(super) tagged: bool,
+    /// How much memory of the other process may be accessed.
+    pub(super) region_bytes: usize,
 }
 
 impl Pair {
@@ -67,8 +75,9 @@ impl Pair {
         let path = memory.as_ref().map(Memory::path);
         let mut arguments = vec![FOLLOWER];
         arguments.extend(path.iter().flat_map(|path| ["--memory", path]));
-        if let Some(Fabric { domain, tagged }) = fabric {
-            arguments.extend(["--domain", domain]);
+        let region_bytes = fabric.map_or(0, |fabric| fabric.region_bytes).to_string();
+        if let Some(Fabric { domain, tagged, .. }) = fabric {
+            arguments.extend(["--domain", domain, "--region-bytes", &region_bytes]);
             arguments.extend(tagged.then_some("--tagged"));
         }
         let mut peer = PeerProcess::start(&arguments, cores.map(|(_, other)| other), timeout)?;
@@ -86,7 +95,7 @@ impl Pair {
                 (Medium::socket(TcpStream::connect(address))?, None)
             }
         };
-        Ok(Pair { peer, medium, vigil, readv_refusal })
+        Ok(Pair { peer, medium, vigil, readv_refusal, place: None })
     }
 
     /// Why one of the two processes cannot read the memory of the other. None if both can.
@@ -103,9 +112,11 @@ impl Pair {
     /// Opens the endpoint of this process, from which the one of the other is reached.
     pub(super) fn open_port(&mut self, domain: &str) -> Result<(Port, homespun::Address), Failure> {
         let line = self.peer.next_line()?;
-        let listening: SocketAddr =
-            follower::after(&line, ENDPOINT)?.parse().map_err(|_| Failure::PeerTalk)?;
-        let opened = Port::towards(&Target::from(homespun::Address::from(listening)), Some(domain))?;
+        let told = follower::after(&line, ENDPOINT)?.split_once(' ').ok_or(Failure::PeerTalk)?;
+        let listening: SocketAddr = told.0.parse().map_err(|_| Failure::PeerTalk)?;
+        self.place = Some(told.1.parse().map_err(|_| Failure::PeerTalk)?);
+        let target = Target::from(homespun::Address::from(listening));
+        let opened = Port::towards(&target, Some(domain), Caps::RMA)?;
         self.peer.tell(format_args!("{PARTNER} {}", opened.0.address()))?;
         Ok(opened)
     }
@@ -122,15 +133,24 @@ impl Pair {
     }
 
     fn try_lead(&mut self, step: &Step, channel: Option<&mut Channel<'_>>) -> Result<f64, Failure> {
-        let Pair { peer, medium, vigil, .. } = self;
-        if step.way == Way::Fabric {
-            let channel = channel.ok_or(Failure::PeerTalk)?;
-            begin(peer, step)?;
-            measure::lead(channel, step.metric, &step.run)
-        } else {
-            let mut end = medium.prepare(step, vigil)?;
-            begin(peer, step)?;
-            bare::lead(&mut *end, step)
+        let Pair { peer, medium, vigil, place, .. } = self;
+        let Step { way, metric, run } = step;
+        match way {
+            Way::Fabric => {
+                let channel = channel.ok_or(Failure::PeerTalk)?;
+                begin(peer, step)?;
+                measure::lead(channel, *metric, run)
+            }
+            Way::Access(operation) => {
+                let (channel, place) = channel.zip(*place).ok_or(Failure::PeerTalk)?;
+                begin(peer, step)?;
+                access::lead(channel, place, *operation, *metric, run)
+            }
+            Way::Ring | Way::Readv | Way::Socket => {
+                let mut end = medium.prepare(step, vigil)?;
+                begin(peer, step)?;
+                bare::lead(&mut *end, step)
+            }
         }
     }
 }

@@ -5,8 +5,6 @@
 
 use serde::Serialize;
 
-use super::step::Way;
-
 /// The whole document.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -31,8 +29,22 @@ pub(super) struct DomainReport {
     pub(super) cross_memory_copy: Option<bool>,
     /// Why not, in the words of the system.
     pub(super) cross_memory_copy_refusal: Option<String>,
-    /// What was measured of each size, in the order asked for.
+    /// What was measured of messages of each size, in the order asked for.
     pub(super) sizes: Vec<SizeReport>,
+    /// What was measured of access to memory: each operation in each size.
+    pub(super) accesses: Vec<AccessReport>,
+}
+
+/// What was measured of one operation on the memory of the other process, in one size.
+#[derive(Debug, Serialize)]
+pub(super) struct AccessReport {
+    /// Which one: `write` or `read`.
+    pub(super) operation: &'static str,
+    /// As of messages. But latency is the time from the post of an access to its completion; bare, that of a copy with a
+    /// fence (`memcpy`), or half of a round trip with the bytes and half of one of 8 bytes. And what is counted by the
+    /// second are accesses.
+    #[serde(flatten)]
+    pub(super) figures: SizeReport,
 }
 
 /// What was measured of messages of one size. Everything measured is a median over rounds.
@@ -40,7 +52,7 @@ pub(super) struct DomainReport {
 pub(super) struct SizeReport {
     /// The length of a message.
     pub(super) size_bytes: usize,
-    /// What the bare figures are of: `ring`, `process_vm_readv` or `socket`.
+    /// What the bare figures are of: `ring`, `process_vm_readv` or `socket`; of accesses `memcpy` or `socket`.
     pub(super) bare_loop: &'static str,
     /// Half the time of a round trip through the fabric.
     pub(super) latency_us: f64,
@@ -76,13 +88,13 @@ pub(super) struct Medians {
 }
 
 impl SizeReport {
-    pub(super) fn new(size_bytes: usize, bare: Way, medians: Medians) -> SizeReport {
+    pub(super) fn new(size_bytes: usize, bare_loop: &'static str, medians: Medians) -> SizeReport {
         let Medians { latency_us, bare_latency_us, message_us, bare_message_us, memcpy_us } = medians;
         // As many megabytes a second as bytes a microsecond.
         let mb_per_s = |each_us: f64| (size_bytes > 0).then(|| quotient(size_bytes as f64, each_us));
         SizeReport {
             size_bytes,
-            bare_loop: bare.name(),
+            bare_loop,
             latency_us,
             bare_latency_us,
             latency_ratio: quotient(latency_us, bare_latency_us),
@@ -103,6 +115,7 @@ fn quotient(dividend: f64, divisor_us: f64) -> f64 {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::step::Way;
     use super::*;
 
     pub(crate) fn size_report(size_bytes: usize, bare: Way) -> SizeReport {
@@ -113,7 +126,11 @@ pub(super) mod tests {
             bare_message_us: 0.25,
             memcpy_us: (bare == Way::Readv).then_some(0.125),
         };
-        SizeReport::new(size_bytes, bare, medians)
+        SizeReport::new(size_bytes, bare.name(), medians)
+    }
+
+    pub(crate) fn access_report(operation: &'static str, size_bytes: usize, bare: Way) -> AccessReport {
+        AccessReport { operation, figures: size_report(size_bytes, bare) }
     }
 
     #[test]
@@ -132,5 +149,15 @@ pub(super) mod tests {
         assert_eq!(report["bandwidth_mb_per_s"], serde_json::Value::Null);
         assert_eq!(report["memcpy_mb_per_s"], serde_json::Value::Null);
         assert_eq!(report["bare_loop"], "ring");
+    }
+
+    #[test]
+    fn an_access_has_the_fields_of_a_size() {
+        let access = serde_json::to_value(access_report("read", 64, Way::Socket)).unwrap();
+        let size = serde_json::to_value(size_report(64, Way::Socket)).unwrap();
+        assert_eq!(access["operation"], "read");
+        for (field, figure) in size.as_object().unwrap() {
+            assert_eq!(&access[field], figure, "{field}");
+        }
     }
 }

@@ -3,14 +3,17 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::access::Operation;
 use crate::exchange::measure::Metric;
 use crate::exchange::run::Run;
 
-/// What messages go through.
+/// What messages go through, or what there is in their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// The fabric.
     Fabric,
+    /// The fabric, with access to the memory of the process that follows in place of messages.
+    Access(Operation),
     /// A bare ring in shared memory.
     Ring,
     /// Bare cross-memory copies.
@@ -28,12 +31,17 @@ pub(super) struct Step {
 }
 
 impl Way {
-    const ALL: [Way; 4] = [Way::Fabric, Way::Ring, Way::Readv, Way::Socket];
+    /// All of them: those of messages, then each operation on memory.
+    fn all() -> impl Iterator<Item = Way> {
+        let messages = [Way::Fabric, Way::Ring, Way::Readv, Way::Socket];
+        messages.into_iter().chain(Operation::ALL.map(Way::Access))
+    }
 
     /// Its name, as results have it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Way::Fabric => "fabric",
+            Way::Access(operation) => operation.name(),
             Way::Ring => "ring",
             Way::Readv => "process_vm_readv",
             Way::Socket => "socket",
@@ -64,10 +72,10 @@ impl FromStr for Step {
         let [way, metric, run] = text.split(' ').collect::<Vec<_>>()[..] else {
             return Err("a step has three words");
         };
-        let way = Way::ALL.into_iter().find(|known| known.name() == way);
+        let way = Way::all().find(|known| known.name() == way);
         let metric = METRICS.into_iter().find(|known| name_of(*known) == metric);
         Ok(Step {
-            way: way.ok_or("messages cannot go that way")?,
+            way: way.ok_or("there is no such way")?,
             metric: metric.ok_or("that is not measured")?,
             run: run.parse()?,
         })
@@ -80,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_step_arrives_as_it_was_told() {
-        for way in Way::ALL {
+        for way in Way::all() {
             for metric in METRICS {
                 let step = Step { way, metric, run: Run::new(64, Some(10)) };
                 assert_eq!(step.to_string().parse(), Ok(step));

@@ -2,12 +2,16 @@
 
 use std::fmt;
 
-use super::report::{DomainReport, SizeReport};
+use super::report::{AccessReport, DomainReport, SizeReport};
 use crate::size;
 
-/// The table of a domain, with what has to be said of it.
+/// The messages of a domain, with what has to be said of it.
 #[derive(Debug)]
 pub(super) struct Table<'a>(pub(super) &'a DomainReport);
+
+/// The accesses to memory of a domain.
+#[derive(Debug)]
+pub(super) struct AccessTable<'a>(pub(super) &'a DomainReport);
 
 const HEADING: [&str; 10] = [
     "size",
@@ -24,14 +28,29 @@ const HEADING: [&str; 10] = [
 
 const WIDTHS: [usize; 9] = [5, 11, 10, 6, 9, 10, 10, 8, 12];
 
+const ACCESS_HEADING: [&str; 10] = [
+    "operation",
+    "size",
+    "latency us",
+    "bare us",
+    "ratio",
+    "M op/s",
+    "MB/s",
+    "bare MB/s",
+    "ratio",
+    "bare loop",
+];
+
+const ACCESS_WIDTHS: [usize; 9] = [9, 5, 11, 10, 6, 9, 10, 10, 8];
+
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DomainReport { domain, cross_memory_copy_refusal: refusal, sizes, .. } = self.0;
         writeln!(f, "domain {domain}")?;
-        line(f, HEADING.map(str::to_owned))?;
+        line(f, HEADING.map(str::to_owned), WIDTHS)?;
         for size in sizes {
             writeln!(f)?;
-            line(f, columns(size))?;
+            line(f, columns(size), WIDTHS)?;
         }
         if let Some(refusal) = refusal {
             write!(
@@ -41,6 +60,27 @@ impl fmt::Display for Table<'_> {
         }
         Ok(())
     }
+}
+
+impl fmt::Display for AccessTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DomainReport { domain, accesses, .. } = self.0;
+        writeln!(f, "domain {domain}, access to memory")?;
+        line(f, ACCESS_HEADING.map(str::to_owned), ACCESS_WIDTHS)?;
+        for access in accesses {
+            writeln!(f)?;
+            line(f, access_columns(access), ACCESS_WIDTHS)?;
+        }
+        Ok(())
+    }
+}
+
+/// As those of messages, without a comparison with copies.
+fn access_columns(report: &AccessReport) -> [String; 10] {
+    let [measured @ .., _, bare_loop] = columns(&report.figures);
+    let [size, latency, bare, latency_ratio, rate, bandwidth, bare_bandwidth, ratio] = measured;
+    let operation = report.operation.to_owned();
+    [operation, size, latency, bare, latency_ratio, rate, bandwidth, bare_bandwidth, ratio, bare_loop]
 }
 
 fn columns(report: &SizeReport) -> [String; 10] {
@@ -68,9 +108,9 @@ fn significant(number: f64) -> String {
 }
 
 /// Columns of at least these widths, never without a space between, and the last one to the left.
-fn line(f: &mut fmt::Formatter<'_>, columns: [String; 10]) -> fmt::Result {
+fn line(f: &mut fmt::Formatter<'_>, columns: [String; 10], widths: [usize; 9]) -> fmt::Result {
     let [columns @ .., bare_loop] = columns;
-    for (column, width) in columns.iter().zip(WIDTHS) {
+    for (column, width) in columns.iter().zip(widths) {
         write!(f, "{column:>width$} ")?;
     }
     write!(f, " {bare_loop}")
@@ -78,7 +118,7 @@ fn line(f: &mut fmt::Formatter<'_>, columns: [String; 10]) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::size_report;
+    use super::super::report::tests::{access_report, size_report};
     use super::super::step::Way;
     use super::*;
 
@@ -89,6 +129,7 @@ mod tests {
             cross_memory_copy: Some(true),
             cross_memory_copy_refusal: None,
             sizes: vec![size_report(8, Way::Ring), size_report(1 << 20, Way::Readv)],
+            accesses: Vec::new(),
         };
         let expected = "\
 domain shm
@@ -96,6 +137,26 @@ domain shm
     8       3.000      2.000   1.50      2.00       16.0       32.0    0.500            -  ring
    1M       3.000      2.000   1.50      2.00  2097152.0  4194304.0    0.500    8388608.0  process_vm_readv";
         assert_eq!(Table(&report).to_string(), expected);
+    }
+
+    #[test]
+    fn columns_of_accesses_are_aligned() {
+        let report = DomainReport {
+            domain: "tcp",
+            cross_memory_copy: None,
+            cross_memory_copy_refusal: None,
+            sizes: Vec::new(),
+            accesses: vec![
+                access_report("write", 8, Way::Socket),
+                access_report("read", 1 << 20, Way::Socket),
+            ],
+        };
+        let expected = "\
+domain tcp, access to memory
+operation  size  latency us    bare us  ratio    M op/s       MB/s  bare MB/s    ratio  bare loop
+    write     8       3.000      2.000   1.50      2.00       16.0       32.0    0.500  socket
+     read    1M       3.000      2.000   1.50      2.00  2097152.0  4194304.0    0.500  socket";
+        assert_eq!(AccessTable(&report).to_string(), expected);
     }
 
     #[test]
@@ -110,6 +171,7 @@ domain shm
             cross_memory_copy: None,
             cross_memory_copy_refusal: None,
             sizes: vec![size],
+            accesses: Vec::new(),
         };
         let text = Table(&report).to_string();
         assert_eq!(text.lines().last().unwrap().split_whitespace().count(), HEADING.len(), "{text}");
@@ -128,6 +190,7 @@ domain shm
             cross_memory_copy: Some(false),
             cross_memory_copy_refusal: Some("Operation not permitted".into()),
             sizes: vec![size_report(1 << 20, Way::Ring)],
+            accesses: Vec::new(),
         };
         let text = Table(&report).to_string();
         assert!(text.ends_with(

@@ -9,6 +9,7 @@ use homespun::flags::OpFlags;
 use homespun::{Address, CompletionError, Error, FabricAddress, Misuse, OperationError, Rejected};
 
 use super::pattern::{Direction, Pattern};
+use super::place::Place;
 use super::port::{Event, PROBE_TAG, Port};
 use crate::failure::Failure;
 
@@ -62,6 +63,9 @@ const PROBE: u64 = (1 << SEQUENCE_BITS) - 1;
 /// In place of a message's number, for messages that are not counted.
 const CONTROL: u64 = PROBE - 1;
 
+/// In place of a message's number, for access to the memory of the peer.
+const ACCESS: u64 = CONTROL - 1;
+
 impl Contexts {
     fn of(self, sequence: u64) -> u64 {
         self.conversation << SEQUENCE_BITS | sequence
@@ -94,6 +98,15 @@ pub(crate) enum Ended {
     Sent(Bytes),
     /// A message has come, with its number.
     Received(u64, BytesMut),
+}
+
+/// What an access to the memory of the peer needs at this side, which comes back when it has ended.
+#[derive(Debug)]
+pub(crate) enum Local {
+    /// What is written.
+    Write(Bytes),
+    /// Where what is read goes.
+    Read(BytesMut),
 }
 
 /// What messages are like, in words.
@@ -161,6 +174,18 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
+    /// Accesses the memory of the peer; [`wait_for_access`](Self::wait_for_access) tells of the end.
+    pub(crate) fn access(&mut self, local: Local, at: Place) -> Result<(), Failure> {
+        let Channel { port, peer, .. } = *self;
+        let (context, Place { key, address }) = (self.contexts.of(ACCESS), at);
+        // As with messages, there is room.
+        match local {
+            Local::Write(source) => port.endpoint.write(source, peer, address, key, context)?,
+            Local::Read(buffer) => port.endpoint.read(buffer, peer, address, key, context)?,
+        }
+        Ok(())
+    }
+
     /// Posts a buffer for the next message that is not waited for yet.
     pub(crate) fn receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
         let Channel { port, peer, posted, .. } = *self;
@@ -215,6 +240,21 @@ impl<'a> Channel<'a> {
                 Ok(Ended::Received(sequence, message))
             }
             Event::Failed(failed) => Err(self.failure(*failed)),
+        }
+    }
+
+    /// Waits until an access has ended, while no messages are under way.
+    pub(crate) fn wait_for_access(&mut self) -> Result<Local, Failure> {
+        loop {
+            let event = self.next()?;
+            if self.contexts.of(ACCESS) != event.context() {
+                continue;
+            }
+            return match event {
+                Event::Sent { message, .. } => Ok(Local::Write(message)),
+                Event::Received { message, .. } => Ok(Local::Read(message)),
+                Event::Failed(failed) => Err(self.failure(*failed)),
+            };
         }
     }
 

@@ -102,6 +102,14 @@ fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> 
 /// over batches.
 pub(crate) fn half_round_trip_us(
     run: &Run,
+    round_trip: impl FnMut() -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    Ok(round_trip_us(run, round_trip)? / 2.0)
+}
+
+/// As [`half_round_trip_us`], all of the time.
+pub(crate) fn round_trip_us(
+    run: &Run,
     mut round_trip: impl FnMut() -> Result<(), Failure>,
 ) -> Result<f64, Failure> {
     for _ in 0..run.warmup {
@@ -115,7 +123,7 @@ pub(crate) fn half_round_trip_us(
         for _ in 0..count {
             round_trip()?;
         }
-        times_us.push(each_us(start.elapsed(), count) / 2.0);
+        times_us.push(each_us(start.elapsed(), count));
     }
     Ok(median(times_us))
 }
@@ -304,7 +312,7 @@ impl Incoming {
 }
 
 /// A buffer whose pages are there, so that it is not part of what is measured how the kernel provides them.
-fn zeroed(size_bytes: usize) -> BytesMut {
+pub(crate) fn zeroed(size_bytes: usize) -> BytesMut {
     let mut buffer = BytesMut::with_capacity(size_bytes);
     buffer.resize(size_bytes, 0);
     buffer

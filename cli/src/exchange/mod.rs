@@ -3,6 +3,7 @@
 pub(crate) mod channel;
 pub(crate) mod measure;
 pub(crate) mod pattern;
+pub(crate) mod place;
 pub(crate) mod port;
 pub(crate) mod run;
 pub(crate) mod sizes;

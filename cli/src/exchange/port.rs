@@ -3,10 +3,10 @@
 use std::cell::Cell;
 
 use bytes::{Bytes, BytesMut};
-use homespun::flags::{BindFlags, Caps};
+use homespun::flags::{BindFlags, Caps, MrAccess};
 use homespun::{
-    Address, AddressVector, AvAttr, Buffer, Completion, CompletionError, CompletionQueue, CqAttr, Endpoint,
-    Error, Fabric, FabricAddress, Hints, Info, OperationError, ReadError,
+    Address, AddressVector, AvAttr, Buffer, Completion, CompletionError, CompletionQueue, CqAttr, Domain,
+    Endpoint, Error, Fabric, FabricAddress, Hints, Info, MemoryRegion, MrAttr, OperationError, ReadError,
 };
 
 use super::target::Target;
@@ -30,9 +30,13 @@ pub(crate) struct Port {
     pub(crate) endpoint: Endpoint,
     pub(crate) cq: CompletionQueue,
     pub(crate) av: AddressVector,
+    domain: Domain,
     address: Address,
     conversations: Cell<u64>,
 }
+
+/// The key of memory that is shared, where it can be chosen.
+const REGION_KEY: u64 = 1;
 
 /// How many conversations have numbers of their own; then the numbers begin again.
 const CONVERSATIONS: u64 = 0xfff0;
@@ -40,14 +44,14 @@ const CONVERSATIONS: u64 = 0xfff0;
 /// Something that a port's owner posted has ended.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The message was sent.
+    /// The message was sent, or written to the memory of a peer.
     Sent {
         /// The context of the send.
         context: u64,
         /// The message, on its way back.
         message: Bytes,
     },
-    /// A message has come.
+    /// A message has come, or was read from the memory of a peer.
     Received {
         /// The context of the receive.
         context: u64,
@@ -71,15 +75,19 @@ impl Event {
 }
 
 impl Port {
-    /// Opens an endpoint where peers are waited for.
-    pub(crate) fn listening(at: &Target, domain: Option<&str>) -> Result<Port, Failure> {
-        let info = Fabric::new().info(&hints(at, domain).source())?;
+    /// Opens an endpoint where peers are waited for, with these capabilities besides those that messages need.
+    pub(crate) fn listening(at: &Target, domain: Option<&str>, besides: Caps) -> Result<Port, Failure> {
+        let info = Fabric::new().info(&hints(at, domain, besides).source())?;
         Port::open(&info, &at.to_string())
     }
 
-    /// Opens an endpoint that can reach a peer, and says what the peer's address is.
-    pub(crate) fn towards(peer: &Target, domain: Option<&str>) -> Result<(Port, Address), Failure> {
-        let info = Fabric::new().info(&hints(peer, domain))?;
+    /// Opens an endpoint that can reach a peer, as [`listening`](Self::listening), and says what the peer's address is.
+    pub(crate) fn towards(
+        peer: &Target,
+        domain: Option<&str>,
+        besides: Caps,
+    ) -> Result<(Port, Address), Failure> {
+        let info = Fabric::new().info(&hints(peer, domain, besides))?;
         let address = info.dest_addr.ok_or(Failure::NoData("an address of the peer"))?;
         let at = info.src_addr.map_or_else(|| "any address".into(), |address| address.to_string());
         Ok((Port::open(&info, &at)?, address))
@@ -97,7 +105,7 @@ impl Port {
             error => error.into(),
         })?;
         endpoint.enable()?;
-        let port = Port { endpoint, cq, av, address, conversations: Cell::new(0) };
+        let port = Port { endpoint, cq, av, domain, address, conversations: Cell::new(0) };
         port.expect_probe()?;
         Ok(port)
     }
@@ -110,6 +118,13 @@ impl Port {
     /// The domain that the endpoint is in.
     pub(crate) fn domain(&self) -> &str {
         self.endpoint.info().domain.name.as_deref().unwrap_or("unnamed")
+    }
+
+    /// Registers memory that peers may read and write, and map where there is such memory. It has at least one byte.
+    pub(crate) fn share(&self, len_bytes: usize) -> Result<MemoryRegion, Failure> {
+        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+        let attr = MrAttr { access, requested_key: REGION_KEY, shareable: true, ..MrAttr::default() };
+        Ok(self.domain.register(len_bytes.max(1), &attr)?)
     }
 
     /// A number from 1 on, to tell the operations of one conversation from those of others.
@@ -195,11 +210,11 @@ pub(crate) fn require_domain_of(fabric: &Fabric, asked: Option<&str>) -> Result<
     }
 }
 
-fn hints(target: &Target, domain: Option<&str>) -> Hints {
+fn hints(target: &Target, domain: Option<&str>, besides: Caps) -> Hints {
     let hints = Hints::new()
         .node(&target.host)
         .service(target.port)
-        .caps(Caps::MSG | Caps::TAGGED | Caps::DIRECTED_RECV)
+        .caps(Caps::MSG | Caps::TAGGED | Caps::DIRECTED_RECV | besides)
         .tx_size_ops(DEPTH_OPS)
         .rx_size_ops(DEPTH_OPS);
     if let Some(domain) = domain { hints.domain(domain) } else { hints }

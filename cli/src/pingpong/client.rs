@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use homespun::flags::Caps;
+
 use super::plan::{Greeting, Plan};
 use super::server::READY;
 use super::table::{Heading, Row};
@@ -31,7 +33,7 @@ pub(super) struct Client<'a> {
 impl Client<'_> {
     /// Measures, and shows the table.
     pub(super) fn run(&self, console: &mut Console) -> Result<(), Failure> {
-        let (port, address) = Port::towards(&self.server, self.domain)?;
+        let (port, address) = Port::towards(&self.server, self.domain, Caps::empty())?;
         let Plan { tagged, check, ref runs } = *self.plan;
         let settings = Settings { direction: Direction::ToServer, tagged, check, timeout: self.timeout };
         let mut channel = Channel::open(&port, address, settings)?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use homespun::FabricAddress;
+use homespun::flags::Caps;
 
 use super::plan::{Greeting, Plan};
 use crate::console::Console;
@@ -39,7 +40,7 @@ pub(super) struct Server<'a> {
 impl Server<'_> {
     /// Says where it listens, and serves.
     pub(super) fn run(self, console: &Console) -> Result<(), Failure> {
-        let port = Port::listening(&self.at, self.domain)?;
+        let port = Port::listening(&self.at, self.domain, Caps::empty())?;
         // The rest of the line may grow; what comes before the first space after "at" is what programs read.
         console.line(format_args!("{LISTENING}{} (domain {})", port.address(), port.domain()))?;
         loop {

@@ -7,7 +7,10 @@ use crate::command::{Outcome, domains_there, kill, run, start};
 /// More round trips than any test waits for.
 const ENDLESS: &str = "1000000000";
 
-const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "2", "--sizes", "0,8,1000,64K,1M"];
+const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "2", "--sizes", "0,8,1000,64K"];
+
+/// What stands behind the name of a domain where its memory is accessed.
+const ACCESS: &str = ", access to memory";
 
 /// The rows of each table: the words of a line.
 fn tables(outcome: &Outcome) -> Vec<(String, Vec<Vec<String>>)> {
@@ -15,7 +18,8 @@ fn tables(outcome: &Outcome) -> Vec<(String, Vec<Vec<String>>)> {
     let parsed = blocks.map(|block| {
         let mut lines = block.lines();
         let domain = lines.next().expect("a name").to_owned();
-        assert!(lines.next().expect("a heading").trim_start().starts_with("size"), "{outcome:?}");
+        let first = if domain.ends_with(ACCESS) { "operation" } else { "size" };
+        assert!(lines.next().expect("a heading").trim_start().starts_with(first), "{outcome:?}");
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
         (domain, lines.filter(|line| !line.starts_with("process_vm_readv")).map(words).collect())
     });
@@ -23,17 +27,32 @@ fn tables(outcome: &Outcome) -> Vec<(String, Vec<Vec<String>>)> {
 }
 
 #[test]
-fn every_domain_has_a_table_with_every_size() {
+fn every_domain_has_tables_with_every_size() {
     for more in [["--tagged"].as_slice(), &["--no-pin"]] {
         let outcome = run(&[&QUICK, more].concat());
         assert!(outcome.status.success(), "{outcome:?}");
         assert_eq!(outcome.stderr, "");
         let tables = tables(&outcome);
         let names: Vec<&str> = tables.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, domains_there(), "{outcome:?}");
-        for (domain, rows) in tables {
-            let sizes: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
-            assert_eq!(sizes, ["0", "8", "1000", "64K", "1M"], "{outcome:?}");
+        let expected: Vec<String> =
+            domains_there().iter().flat_map(|name| [name.to_string(), format!("{name}{ACCESS}")]).collect();
+        assert_eq!(names, expected, "{outcome:?}");
+        for (domain, mut rows) in tables {
+            let asked = ["0", "8", "1000", "64K"];
+            if domain.ends_with(ACCESS) {
+                let what: Vec<[&str; 2]> =
+                    rows.iter().map(|row| [row[0].as_str(), row[1].as_str()]).collect();
+                let each = |operation| asked.map(|size| [operation, size]);
+                assert_eq!(what, [each("write"), each("read")].concat(), "{outcome:?}");
+                for row in &mut rows {
+                    row.remove(0);
+                    // Only messages are compared with copies besides.
+                    row.insert(8, "-".into());
+                }
+            } else {
+                let sizes: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+                assert_eq!(sizes, asked, "{outcome:?}");
+            }
             for row in rows {
                 let measured = row[1..5].iter().chain(&row[7..8]);
                 let numbers: Vec<f64> = measured.map(|word| word.parse().expect("a number")).collect();
@@ -58,8 +77,19 @@ fn the_json_document_is_all_that_is_printed() {
     for domain in measured {
         let sizes = domain["sizes"].as_array().expect("a list");
         let lengths: Vec<u64> = sizes.iter().filter_map(|size| size["size_bytes"].as_u64()).collect();
-        assert_eq!(lengths, [0, 8, 1000, 65_536, 1 << 20]);
-        for size in sizes {
+        assert_eq!(lengths, [0, 8, 1000, 65_536]);
+        let accesses = domain["accesses"].as_array().expect("a list");
+        let operations: Vec<_> = accesses
+            .iter()
+            .filter_map(|access| Some((access["operation"].as_str()?, &access["size_bytes"])))
+            .collect();
+        let each = |operation| sizes.iter().map(move |size| (operation, &size["size_bytes"]));
+        assert_eq!(operations, each("write").chain(each("read")).collect::<Vec<_>>());
+        let bare_loop = if domain["domain"] == "shm" { "memcpy" } else { "socket" };
+        for access in accesses {
+            assert_eq!(access["bare_loop"], bare_loop, "{access}");
+        }
+        for size in sizes.iter().chain(accesses) {
             for field in [
                 "latency_us",
                 "bare_latency_us",
@@ -73,7 +103,9 @@ fn the_json_document_is_all_that_is_printed() {
             let has_bytes = size["size_bytes"] != 0;
             assert_eq!(size["bandwidth_mb_per_s"].is_f64(), has_bytes, "{size}");
             assert_eq!(size["bare_bandwidth_mb_per_s"].is_f64(), has_bytes, "{size}");
-            let is_large_on_shm = domain["domain"] == "shm" && size["size_bytes"].as_u64() >= Some(16 * 1024);
+            let is_large_on_shm = size["operation"].is_null()
+                && domain["domain"] == "shm"
+                && size["size_bytes"].as_u64() >= Some(16 * 1024);
             assert_eq!(size["memcpy_mb_per_s"].is_f64(), is_large_on_shm, "{size}");
         }
     }
@@ -84,13 +116,25 @@ fn one_domain_is_measured_alone() {
     let outcome = run(&["bench", "--quick", "--rounds", "1", "--sizes", "8", "--domain", "tcp"]);
     assert!(outcome.status.success(), "{outcome:?}");
     let names: Vec<String> = tables(&outcome).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["tcp"]);
+    assert_eq!(names, ["tcp", "tcp, access to memory"]);
+}
+
+#[test]
+fn messages_and_accesses_are_measured_alone() {
+    for (kind, more) in [("messages", ""), ("accesses", ACCESS)] {
+        let outcome = run(&["bench", "--quick", "--rounds", "1", "--sizes", "8,1M", "--only", kind]);
+        assert!(outcome.status.success(), "{outcome:?}");
+        let names: Vec<String> = tables(&outcome).into_iter().map(|(name, _)| name).collect();
+        let expected: Vec<String> = domains_there().iter().map(|name| format!("{name}{more}")).collect();
+        assert_eq!(names, expected);
+    }
 }
 
 #[test]
 fn commands_that_make_no_sense_are_refused() {
     for arguments in [
         ["--domain", "token-ring"].as_slice(),
+        &["--only", "gossip"],
         &["--sizes", "1X"],
         &["--sizes", "65M"],
         &["--sizes", ""],

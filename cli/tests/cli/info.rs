@@ -6,9 +6,11 @@ use crate::command::{run, run_in};
 fn without_arguments_every_address_format_is_shown() {
     let outcome = run(&["info"]);
     assert!(outcome.status.success(), "{outcome:?}");
-    for part in
-        ["tcp: reliable messages (FI_EP_RDM) over IPv4", "FI_MSG FI_RMA FI_TAGGED", "4 KiB if injected"]
-    {
+    for part in [
+        "tcp: reliable messages (FI_EP_RDM) over IPv4",
+        "FI_MSG FI_RMA FI_TAGGED FI_ATOMIC",
+        "4 KiB if injected",
+    ] {
         assert!(outcome.stdout.contains(part), "{part:?} is not in:\n{}", outcome.stdout);
     }
     assert_eq!(outcome.stderr, "");

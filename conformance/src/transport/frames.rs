@@ -4,9 +4,12 @@ use std::array;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::{Provider, Transport};
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown};
+use homespun_engine::wire::{
+    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown,
+};
 
 use crate::transport::{BUDGET_FRAMES, Deadline, Event, Party, SIZES, drive, linked, message, payload};
 
@@ -56,9 +59,28 @@ pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
             let header = Header::ReadData { op: number, len_bytes: len_bytes as u64 };
             frames.push((header, payload(len_bytes, number)));
         }
+        for (kind, op, datatype, count) in [
+            (AtomicKind::Base, AtomicOp::Sum, Datatype::Uint64, 1),
+            (AtomicKind::Base, AtomicOp::Band, Datatype::Uint8, 25),
+            (AtomicKind::Fetch, AtomicOp::Read, Datatype::DoubleComplex, 7),
+            (AtomicKind::Fetch, AtomicOp::Write, Datatype::Int16, Datatype::Int16.count_max()),
+            (AtomicKind::Compare, AtomicOp::Cswap, Datatype::Uint64, 1),
+            (AtomicKind::Compare, AtomicOp::CswapGt, Datatype::Float, Datatype::Float.count_max()),
+        ] {
+            let form = AtomicForm::new(kind, op, datatype, count).expect("there is such an operation");
+            let header = Header::Atomic(Atomic { op: number, key: !number, address: number, form });
+            frames.push((header, payload(form.payload_len_bytes(), number)));
+        }
         for data in [None, Some(number)] {
             let rma = |kind, len_bytes| {
-                Header::Rma(Rma { op: number, key: !number, address: number, len_bytes, kind })
+                Header::Rma(Rma {
+                    op: number,
+                    key: !number,
+                    address: number,
+                    len_bytes,
+                    kind,
+                    durable: Durable::Nothing,
+                })
             };
             frames.push((rma(RmaKind::Read, number & 0xff_ffff), Vec::new()));
             for len_bytes in [0, 1, 16, 17, 5000] {

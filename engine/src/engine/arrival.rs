@@ -2,12 +2,13 @@
 
 use super::Engine;
 use super::credit::eager_cost_bytes;
-use super::incoming::{Described, Filling, Incoming, PartialRequest, Place};
+use super::incoming::{Described, Filling, Incoming, PartialAtomic, PartialRequest, Place};
 use super::links::Link;
 use smallvec::SmallVec;
 
 use crate::completion::{Failure, Sink};
 use crate::error::OperationError;
+use crate::flags::CounterEvents;
 use crate::operation::{Receive, ReceiveId, Role};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkEvent, LinkId, Receiver, Space};
@@ -56,9 +57,10 @@ impl Engine {
         if message.len_bytes > receive.destination.len_bytes() as u64 {
             return self.received_too_much_at(id, source, message, sink);
         }
+        self.reports.count(CounterEvents::RECV, sink);
         if receive.signalled {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.reports.completed(completion, &self.peers, sink);
+            self.reports.tell(completion, &self.peers, sink);
         } else if receive.role == Role::Part {
             return self.part_received(id, source, message, sink);
         }
@@ -74,10 +76,12 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         if message.len_bytes > receive.destination.len_bytes() as u64 {
-            self.received_too_much(receive, source, message, sink);
-        } else if receive.signalled {
+            return self.received_too_much(receive, source, message, sink);
+        }
+        self.reports.count(CounterEvents::RECV, sink);
+        if receive.signalled {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.reports.completed(completion, &self.peers, sink);
+            self.reports.tell(completion, &self.peers, sink);
         }
     }
 
@@ -198,10 +202,8 @@ impl Engine {
         let Some(send) = link.awaiting_match.remove(&number) else {
             return self.condemn(id, "has matched what does not wait for it", sink);
         };
-        if let Some(send) = self.sends.remove(send)
-            && send.signalled
-        {
-            self.reports.completed(send.completion(), &self.peers, sink);
+        if let Some(send) = self.sends.remove(send) {
+            self.reports.send_completed(send, &self.peers, sink);
         }
     }
 
@@ -234,10 +236,8 @@ impl Engine {
             && count <= received
         {
             link.awaiting_ack.pop_front();
-            if let Some(send) = self.sends.remove(send)
-                && send.signalled
-            {
-                self.reports.completed(send.completion(), &self.peers, sink);
+            if let Some(send) = self.sends.remove(send) {
+                self.reports.send_completed(send, &self.peers, sink);
             }
         }
     }
@@ -307,8 +307,10 @@ impl<S: Sink> Arrivals<'_, S> {
                 if let Some((_, read_bytes)) = engine.reading(send) {
                     *read_bytes = arrived_bytes;
                 }
+                engine.fetched_atomically(id, send, self.sink);
             }
-            Some(Incoming::Request(_) | Incoming::Described(_) | Incoming::Read(_)) | None => {}
+            Some(Incoming::Request(_) | Incoming::Described(_) | Incoming::Read(_) | Incoming::Atomic(_))
+            | None => {}
         }
     }
 
@@ -356,6 +358,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             Header::Fence { matched } => engine.fence_asked(id, *matched, self.sink),
             Header::Fenced => engine.fence_answered(id, self.sink),
             Header::Rma(rma) => engine.rma_arrived(id, rma, payload, self.sink),
+            Header::Atomic(atomic) => engine.atomic_arrived(id, atomic, payload, self.sink),
             Header::ReadData { op, len_bytes } => {
                 engine.begin_read_data(id, *op, *len_bytes, self.sink);
                 self.put(id, payload);
@@ -397,6 +400,10 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             }
             Header::Data { op, len_bytes } => self.begin_data(id, op, len_bytes),
             Header::Rma(rma) => engine.begin_rma(id, &rma, self.sink),
+            Header::Atomic(atomic) => {
+                let partial = PartialAtomic { atomic, payload: Vec::new() };
+                link.incoming = Some(Incoming::Atomic(Box::new(partial)));
+            }
             Header::ReadData { op, len_bytes } => engine.begin_read_data(id, op, len_bytes, self.sink),
             Header::Shown(shown) => {
                 engine.begin_description(id, Described::Region(shown), shown.remote_bytes);
@@ -446,6 +453,7 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         let is_described = match &mut link.incoming {
             Some(Incoming::Request(partial)) => partial.complete(bytes),
             Some(Incoming::Described(partial)) => partial.complete(bytes),
+            Some(Incoming::Atomic(partial)) => partial.complete(bytes),
             _ => return self.put(id, bytes),
         };
         if !is_described {
@@ -459,6 +467,9 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
                 Described::Offer(rma) => engine.write_offered(id, &rma, &partial.remote, self.sink),
                 Described::Region(shown) => engine.region_shown(id, shown, &partial.remote, self.sink),
             },
+            Some(Incoming::Atomic(partial)) => {
+                engine.atomic_arrived(id, &partial.atomic, &partial.payload, self.sink);
+            }
             _ => {}
         }
     }

@@ -22,9 +22,9 @@ use std::sync::{Arc, Weak};
 use super::Engine;
 use super::links::Link;
 use crate::completion::Sink;
-use crate::flags::MrAccess;
+use crate::flags::{MrAccess, Order};
 use crate::limits::{REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
-use crate::operation::{RmaLocal, RmaRequest};
+use crate::operation::{Level, RmaLocal, RmaRequest};
 use crate::peer_id::PeerId;
 use crate::region::{Region, Window, words};
 use crate::transport::{LinkCaps, LinkId, Remote, SharedMemory, Transport};
@@ -94,9 +94,10 @@ impl Engine {
 
     /// Whether an access was carried out at once. Then it is over; otherwise nothing has happened.
     pub(super) fn has_gone_directly(&mut self, request: &mut RmaRequest) -> bool {
-        let RmaRequest { to, ref mut local, key, address, fence, .. } = *request;
-        let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. });
-        let Some(direct) = self.unhindered(to).filter(|_| !fence && !is_seen) else { return false };
+        let RmaRequest { to, ref mut local, key, address, fence, level, .. } = *request;
+        let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. }) || level == Level::Commit;
+        let is_read = matches!(local, RmaLocal::Read(_));
+        let Some(direct) = self.unhindered(to, is_read).filter(|_| !fence && !is_seen) else { return false };
         let Some(mapped) = direct.mapped.iter().find(|mapped| mapped.key == key) else { return false };
         let words = mapped.memory.words();
         match local {
@@ -105,6 +106,10 @@ impl Engine {
                 let Some(mut place) = mapped.place(address, len_bytes, MrAccess::REMOTE_WRITE) else {
                     return false;
                 };
+                if let Some(bytes) = source.contiguous() {
+                    words::store(words, place, bytes);
+                    return true;
+                }
                 for slice in source.slices(0) {
                     words::store(words, place, &slice);
                     place += slice.len();
@@ -115,6 +120,10 @@ impl Engine {
                 let Some(mut place) = mapped.place(address, len_bytes as u64, MrAccess::REMOTE_READ) else {
                     return false;
                 };
+                if let Some(buffer) = destination.contiguous_mut() {
+                    words::load(words, place, buffer);
+                    return true;
+                }
                 for mut slice in destination.space(0, len_bytes) {
                     words::load(words, place, &mut slice);
                     place += slice.len();
@@ -125,16 +134,21 @@ impl Engine {
     }
 
     /// What may be accessed directly of a peer, if nothing on the way to it is to be waited for.
-    fn unhindered(&self, to: PeerId) -> Option<&Direct> {
+    fn unhindered(&self, to: PeerId, is_read: bool) -> Option<&Direct> {
         let peer = self.peers.of(to);
         let link = self.links.get(peer.transmit?)?;
-        let is_unhindered = peer.queue.is_empty() && link.rma.outstanding_ops == 0;
+        let order = if is_read { Order::RAS } else { Order::WAS };
+        let may_overtake = !self.config.transmit_order.contains(order) || link.has_told_all();
+        let is_unhindered = peer.queue.is_empty() && link.rma.outstanding_ops == 0 && may_overtake;
         (is_unhindered && !link.direct.mapped.is_empty()).then_some(&link.direct)
     }
 
     /// Tells a peer that it may map a region which it has accessed.
     pub(super) fn show(&mut self, id: LinkId, window: &Window) {
         let region = window.region();
+        if self.sees_accesses {
+            return;
+        }
         let Some(memory) = region.shareable_memory() else { return };
         let access = region.access() & self.config.remote_access;
         let Some(link) = self.links.of(id) else { return };

@@ -91,6 +91,7 @@ impl Progress {
             Some(Incoming::Message { filling, .. } | Incoming::Write(filling) | Incoming::Read(filling)) => {
                 filling.arrived_bytes
             }
+            Some(Incoming::Atomic(partial)) => partial.payload.len() as u64,
             Some(Incoming::Data(_) | Incoming::Request(_) | Incoming::Described(_)) | None => 0,
         };
         let arriving = link.fetches.values().filter_map(|fetch| fetches.get(*fetch));

@@ -6,7 +6,7 @@ use super::Engine;
 use crate::limits::REMOTE_MAX_BYTES;
 use crate::operation::{FetchId, InboundId, ReceiveId, SendId, UnexpectedId};
 use crate::transport::LinkId;
-use crate::wire::{Message, Rma, Shown};
+use crate::wire::{Atomic, Message, Rma, Shown};
 
 /// The frame of a link that has arrived in part.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) enum Incoming {
     Described(Box<PartialDescription>),
     /// A piece of what this side reads of the peer's memory.
     Read(Filling),
+    /// An atomic operation whose operands are not all there.
+    Atomic(Box<PartialAtomic>),
 }
 
 /// A message on its way into the memory where it belongs.
@@ -62,6 +64,13 @@ pub(super) struct PartialDescription {
     pub(super) remote: SmallVec<[u8; REMOTE_MAX_BYTES]>,
 }
 
+#[derive(Debug)]
+pub(super) struct PartialAtomic {
+    pub(super) atomic: Atomic,
+    /// As much as has arrived of the payload, which has a limit.
+    pub(super) payload: Vec<u8>,
+}
+
 impl Filling {
     pub(super) fn left_bytes(&self) -> u64 {
         self.message.len_bytes - self.arrived_bytes
@@ -89,6 +98,16 @@ impl PartialDescription {
     }
 }
 
+impl PartialAtomic {
+    /// Takes as much of `bytes` as is missing. Returns whether that is all of it.
+    pub(super) fn complete(&mut self, bytes: &[u8]) -> bool {
+        let len_bytes = self.atomic.form.payload_len_bytes();
+        let missing_bytes = len_bytes - self.payload.len();
+        self.payload.extend_from_slice(&bytes[..bytes.len().min(missing_bytes)]);
+        self.payload.len() == len_bytes
+    }
+}
+
 fn complete(remote: &mut SmallVec<[u8; REMOTE_MAX_BYTES]>, remote_bytes: u8, bytes: &[u8]) -> bool {
     let missing = usize::from(remote_bytes) - remote.len();
     remote.extend_from_slice(&bytes[..bytes.len().min(missing)]);
@@ -103,7 +122,7 @@ impl Engine {
                 Some(filling)
             }
             Incoming::Data(fetch) => self.fetches.get_mut(*fetch).map(|fetch| &mut fetch.filling),
-            Incoming::Request(_) | Incoming::Described(_) => None,
+            Incoming::Request(_) | Incoming::Described(_) | Incoming::Atomic(_) => None,
         }
     }
 }

@@ -14,6 +14,7 @@ use super::credit::{Allowance, Grant};
 use super::direct::Direct;
 use super::fences::Fence;
 use super::incoming::{Filling, Incoming, Place};
+use super::ordering::Deferred;
 use super::requests::Requests;
 use super::targets::RmaOfLink;
 use crate::address::Address;
@@ -58,6 +59,8 @@ pub(super) struct Link {
     pub(super) rma: RmaOfLink,
     /// What there is of access without frames, in both directions.
     pub(super) direct: Direct,
+    /// What holds up operations that must not overtake it.
+    pub(super) deferred: Deferred,
     /// The frame that has arrived in part.
     pub(super) incoming: Option<Incoming>,
     /// How many eager messages have arrived in whole.
@@ -181,6 +184,7 @@ impl Links {
             requests: Requests::default(),
             rma: RmaOfLink::default(),
             direct: Direct::default(),
+            deferred: Deferred::default(),
             incoming: None,
             received_messages: 0,
             fetches: BTreeMap::new(),

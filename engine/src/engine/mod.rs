@@ -1,14 +1,18 @@
 //! The protocol engine of one endpoint.
 
 mod arrival;
+mod atomic_targets;
+mod atomics;
 mod credit;
 mod direct;
+mod durability;
 mod fences;
 mod fetches;
 mod former;
 mod incoming;
 mod links;
 mod multi_receive;
+mod ordering;
 mod peeks;
 mod remote_events;
 mod reports;
@@ -18,6 +22,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod transmit;
+mod turns;
 mod unexpected;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -35,12 +40,13 @@ use self::peeks::Claimed;
 use self::remote_events::RemoteEvents;
 use self::reports::Reports;
 use self::targets::Inbound;
+pub(crate) use self::turns::Turn;
 use self::unexpected::Unexpected;
 use crate::address::Address;
 use crate::buffer::Destination;
 use crate::completion::Sink;
 use crate::error::{Again, Error, Misuse, OperationError};
-use crate::flags::MrAccess;
+use crate::flags::{MrAccess, Order};
 use crate::limits;
 use crate::matching::{Criteria, Matching};
 use crate::operation::{
@@ -70,6 +76,17 @@ pub struct Config {
     /// What peers may do with regions through this endpoint; each region says besides what may be done with it. Only
     /// [`MrAccess::REMOTE_READ`] and [`MrAccess::REMOTE_WRITE`] matter.
     pub remote_access: MrAccess,
+    /// The same of atomic operations.
+    pub remote_atomics: MrAccess,
+    /// Whether what peers do with regions through this endpoint is counted (`FI_RMA_EVENT`).
+    pub rma_events: bool,
+    /// Which of this side's operations the same peer must not do in another order than they were posted in. Messages keep
+    /// theirs always, and so do reads.
+    pub transmit_order: Order,
+    /// Whether the completions of sends and accesses to one peer keep the order of posting.
+    pub completes_in_order: bool,
+    /// Which operations of one peer must not be done in another order than that in which they arrive.
+    pub receive_order: Order,
 }
 
 impl Default for Config {
@@ -81,6 +98,11 @@ impl Default for Config {
             unexpected_budget_bytes: limits::UNEXPECTED_BUDGET_DEFAULT_BYTES,
             eager_max_bytes: limits::EAGER_MAX_BYTES,
             remote_access: MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE,
+            remote_atomics: MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE,
+            rma_events: true,
+            transmit_order: Order::SAS,
+            completes_in_order: false,
+            receive_order: Order::SAS,
         }
     }
 }
@@ -92,7 +114,7 @@ impl Default for Config {
 /// - getters;
 /// - commands of the application: [`peer`](Self::peer), [`post_send`](Self::post_send),
 ///   [`post_receive`](Self::post_receive), [`post_multi_receive`](Self::post_multi_receive),
-///   [`post_rma`](Self::post_rma), [`peek`](Self::peek),
+///   [`post_rma`](Self::post_rma), [`post_atomic`](Self::post_atomic), [`peek`](Self::peek),
 ///   [`cancel`](Self::cancel);
 /// - input: what a transport reports to [`arrivals`](Self::arrivals);
 /// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any of these takes
@@ -125,6 +147,8 @@ pub struct Engine {
     inbounds: SlotMap<InboundId, Box<Inbound>>,
     /// What peers may access.
     regions: Arc<Regions>,
+    /// Whether peers are to access regions by frames alone.
+    sees_accesses: bool,
     /// What unexpected messages take, and may take.
     budget: Budget,
     /// Requests that nobody has asked for and that the budget had no room for, in the order of their arrival. Some may
@@ -167,6 +191,7 @@ impl Engine {
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         Engine {
             budget: Budget::new(config.unexpected_budget_bytes),
+            reports: Reports::new(config.completes_in_order),
             config,
             peers: Peers::default(),
             links: Links::default(),
@@ -176,13 +201,13 @@ impl Engine {
             fetches: SlotMap::with_key(),
             inbounds: SlotMap::with_key(),
             regions,
+            sees_accesses: false,
             deferred: VecDeque::new(),
             peeks: VecDeque::new(),
             claimed: HashMap::new(),
             untagged: Matching::new(),
             tagged: Matching::new(),
             multi_receives: MultiReceives::default(),
-            reports: Reports::default(),
             remote_events: RemoteEvents::default(),
             active: VecDeque::new(),
             owing: Vec::new(),
@@ -198,6 +223,12 @@ impl Engine {
     /// The endpoints that this one knows.
     pub fn peers(&self) -> &Peers {
         &self.peers
+    }
+
+    /// Has peers access all regions by frames, so that every access through this endpoint can be counted. To be called before
+    /// there is a link.
+    pub fn see_accesses(&mut self) {
+        self.sees_accesses = true;
     }
 
     /// Whether something still has to leave: sends and answers that wait for a link to take them, and sends that a peer

@@ -246,7 +246,7 @@ impl Engine {
         self.take_no_more(id, End::Failed { source: Some(peer), error: error.clone() }, sink);
     }
 
-    /// All of a message is in its place within a buffer.
+    /// All of a message is in its place within a buffer, and was counted.
     #[cold]
     pub(super) fn part_received(
         &mut self,
@@ -265,7 +265,7 @@ impl Engine {
                 completion.flags |= CompletionFlags::MULTI_RECV;
                 completion.buffer = with_unused(completion.buffer, self.forget_buffer(buffer_id));
             }
-            self.reports.completed(completion, &self.peers, sink);
+            self.reports.tell(completion, &self.peers, sink);
         }
         self.end_part(id, sink);
     }
@@ -374,7 +374,7 @@ impl Engine {
                 let completion = Completion { flags, source, ..completion };
                 self.reports.failed(Failure { completion, error }, &self.peers, sink);
             }
-            Some(End::Consumed) | None => self.reports.completed(completion, &self.peers, sink),
+            Some(End::Consumed) | None => self.reports.tell(completion, &self.peers, sink),
         }
     }
 

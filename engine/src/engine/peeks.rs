@@ -83,7 +83,7 @@ impl Engine {
         match self.claimed.remove(&key) {
             Some(Ok(message)) => {
                 if let Some((source, message)) = self.discard(message) {
-                    self.reports.completed(seen(context, source, &message), &self.peers, sink);
+                    self.reports.tell(seen(context, source, &message), &self.peers, sink);
                 }
             }
             Some(Err(error)) => self.peek_failed(tagged, context, error, sink),
@@ -145,13 +145,13 @@ impl Engine {
                 self.discard(id);
             }
         }
-        self.reports.completed(completion, &self.peers, sink);
+        self.reports.tell(completion, &self.peers, sink);
         true
     }
 
     fn peek_failed(&mut self, tagged: bool, context: u64, error: OperationError, sink: &mut impl Sink) {
         let receive = Receive { tagged, context, ..Receive::vacant() };
-        self.reports.failed(receive.failure(None, 0, error), &self.peers, sink);
+        self.reports.tell_failed(receive.failure(None, 0, error), &self.peers, sink);
     }
 }
 

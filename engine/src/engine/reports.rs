@@ -1,36 +1,111 @@
-//! The way of completions to the sink, and their waiting room when the sink is full.
+//! The way of completions to the sink, and their waiting room when the sink is full. Here operations that have ended are
+//! counted, those too of which nothing is told.
 
 use std::collections::VecDeque;
 
+use super::turns::{Ending, Turn, Turns};
 use crate::completion::{Completion, Failure, Sink};
 use crate::error::OperationError;
-use crate::flags::CompletionFlags;
-use crate::operation::Send;
+use crate::flags::{CompletionFlags, CounterEvents};
+use crate::operation::{RmaRequest, Send};
+use crate::peer_id::PeerId;
 use crate::peers::Peers;
 
 /// Keeps what the sink had no room for, in order, so that nothing is lost and no link has to wait.
 ///
 /// Sends and receives wait apart, since they may report to different queues. Both are bounded by the depths of the
-/// endpoint: what waits here still counts as outstanding.
+/// endpoint: what waits here still counts as outstanding. So does what waits for its turn.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     held_sends: VecDeque<Outcome>,
     held_receives: VecDeque<Outcome>,
+    /// Where sends are to be told of in the order of their posting.
+    turns: Option<Box<Turns>>,
 }
 
 type Outcome = Result<Completion, Box<Failure>>;
 
 impl Reports {
+    /// As the default, or with sends told of in the order of their posting.
+    pub(super) fn new(are_in_order: bool) -> Reports {
+        Reports { turns: are_in_order.then(Box::default), ..Reports::default() }
+    }
+
+    #[inline(always)]
     pub(super) fn held_sends(&self) -> usize {
-        self.held_sends.len()
+        self.held_sends.len() + self.turns.as_ref().map_or(0, |turns| turns.waiting_ops())
     }
 
     pub(super) fn held_receives(&self) -> usize {
         self.held_receives.len()
     }
 
+    /// An operation of this kind has succeeded, whether it is told of or not.
+    // Before there is a completion, which would be moved once more.
     #[inline(always)]
-    pub(super) fn completed(&mut self, completion: Completion, peers: &Peers, sink: &mut impl Sink) {
+    pub(super) fn count(&self, event: CounterEvents, sink: &mut impl Sink) {
+        if sink.counts() {
+            sink.count(event);
+        }
+    }
+
+    /// As [`count`](Self::count), for a send or an access to a peer's region.
+    #[inline(always)]
+    pub(super) fn count_send(&self, send: &Send, sink: &mut impl Sink) {
+        if sink.counts() {
+            sink.count(send.event());
+        }
+    }
+
+    /// A send or an access to a peer's region has succeeded. It is told of if it is signalled, and in its turn if it has one.
+    #[inline(always)]
+    pub(super) fn send_completed(&mut self, send: Send, peers: &Peers, sink: &mut impl Sink) {
+        if let Some(turn) = send.turn {
+            let ending = match send.signalled {
+                true => Ending::Completed(send.completion()),
+                false => Ending::Silently(send.event()),
+            };
+            return self.ended_in_order(turn, ending, peers, sink);
+        }
+        self.count_send(&send, sink);
+        if send.signalled {
+            self.tell(send.completion(), peers, sink);
+        }
+    }
+
+    /// An access has succeeded that never was under way; otherwise as [`send_completed`](Self::send_completed).
+    pub(super) fn completed_at_once(&mut self, request: RmaRequest, peers: &Peers, sink: &mut impl Sink) {
+        let event = CounterEvents::of(request.flags());
+        if let Some(turn) = self.take_turn(request.to) {
+            let ending = match request.signalled {
+                true => Ending::Completed(request.completion()),
+                false => Ending::Silently(event),
+            };
+            return self.ended_in_order(turn, ending, peers, sink);
+        }
+        self.count(event, sink);
+        if request.signalled {
+            self.tell(request.completion(), peers, sink);
+        }
+    }
+
+    /// The turn of a send or an access that is posted now, if it has one.
+    #[inline(always)]
+    pub(super) fn take_turn(&mut self, to: PeerId) -> Option<Turn> {
+        self.turns.as_mut().map(|turns| turns.take(to))
+    }
+
+    /// An operation has failed.
+    pub(super) fn failed(&mut self, failure: Failure, peers: &Peers, sink: &mut impl Sink) {
+        if sink.counts() {
+            sink.count_error(CounterEvents::of(failure.completion.flags));
+        }
+        self.tell_failed(failure, peers, sink);
+    }
+
+    /// Tells of what has succeeded. Whoever ends an operation so [counts](Self::count) it first; a look at a message is none.
+    #[inline(always)]
+    pub(super) fn tell(&mut self, completion: Completion, peers: &Peers, sink: &mut impl Sink) {
         let held = self.held_for(&completion);
         if held.is_empty() {
             if let Err(refused) = sink.complete(completion, peers) {
@@ -41,7 +116,8 @@ impl Reports {
         }
     }
 
-    pub(super) fn failed(&mut self, failure: Failure, peers: &Peers, sink: &mut impl Sink) {
+    /// As [`tell`](Self::tell), of a failure.
+    pub(super) fn tell_failed(&mut self, failure: Failure, peers: &Peers, sink: &mut impl Sink) {
         let held = self.held_for(&failure.completion);
         if held.is_empty() {
             if let Err(refused) = sink.fail(failure, peers) {
@@ -59,7 +135,29 @@ impl Reports {
         peers: &Peers,
         sink: &mut impl Sink,
     ) {
-        self.failed(Failure { completion: send.completion(), error }, peers, sink);
+        let turn = send.turn;
+        let failure = Failure { completion: send.completion(), error };
+        match turn {
+            Some(turn) => self.ended_in_order(turn, Ending::Failed(Box::new(failure)), peers, sink),
+            None => self.failed(failure, peers, sink),
+        }
+    }
+
+    /// A send or an access has ended, and is told of when all before it to its peer have.
+    #[cold]
+    fn ended_in_order(&mut self, turn: Turn, ending: Ending, peers: &Peers, sink: &mut impl Sink) {
+        let Some(turns) = &mut self.turns else { return };
+        let peer = turns.ended(turn, ending);
+        while let Some(ending) = self.turns.as_mut().and_then(|turns| turns.next(peer)) {
+            match ending {
+                Ending::Silently(event) => self.count(event, sink),
+                Ending::Completed(completion) => {
+                    self.count(CounterEvents::of(completion.flags), sink);
+                    self.tell(completion, peers, sink);
+                }
+                Ending::Failed(failure) => self.failed(*failure, peers, sink),
+            }
+        }
     }
 
     #[inline]

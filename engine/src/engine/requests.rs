@@ -238,8 +238,8 @@ impl Engine {
         let Some(send) = self.sends.remove(request.send) else { return };
         if fault {
             self.reports.send_failed(send, OperationError::Fault, &self.peers, sink);
-        } else if send.signalled {
-            self.reports.completed(send.completion(), &self.peers, sink);
+        } else {
+            self.reports.send_completed(send, &self.peers, sink);
         }
     }
 
@@ -282,10 +282,8 @@ impl Engine {
             return;
         }
         link.requests.begun.remove(place);
-        if let Some(send) = self.sends.remove(send_id)
-            && send.signalled
-        {
-            self.reports.completed(send.completion(), &self.peers, sink);
+        if let Some(send) = self.sends.remove(send_id) {
+            self.reports.send_completed(send, &self.peers, sink);
         }
     }
 }

@@ -17,15 +17,16 @@
 use super::Engine;
 use super::incoming::{Filling, Incoming, Place};
 use super::links::{Frame, Writing};
+use super::ordering::Effect;
 use super::requests::{Stage, op_of};
 use crate::buffer::{Destination, Source};
 use crate::completion::Sink;
 use crate::error::{Again, Misuse, OperationError};
 use crate::limits::{MESSAGE_COST_BYTES, RMA_LINK_MAX_OPS};
-use crate::operation::{OneSided, RmaLocal, RmaRequest, Send, SendId};
+use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
 use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
-use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind};
+use crate::wire::{Awaits, Durable, Header, Message, Outcome, Rma, RmaKind};
 
 /// What became of an access that was offered to a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,15 +64,18 @@ impl Engine {
             return Err(Rejected { error: Again::QueueFull.into(), buffer: request.local });
         }
         if self.has_gone_directly(&mut request) {
-            if request.signalled {
-                self.reports.completed(request.completion(), &self.peers, sink);
-            }
+            self.reports.completed_at_once(request, &self.peers, sink);
             return Ok(());
         }
         let RmaRequest { to, local, key, address, context, level, signalled, inject, fence } = request;
         let (source, data, read) = match local {
             RmaLocal::Write { source, data } => (source, data, None),
             RmaLocal::Read(destination) => (Source::nothing(), None, Some((destination, 0))),
+        };
+        let durable = match (level, &read) {
+            (Level::Commit, None) if fence => Durable::Everything,
+            (Level::Commit, None) => Durable::Written,
+            _ => Durable::Nothing,
         };
         let id = self.sends.insert(Send {
             source,
@@ -80,7 +84,15 @@ impl Engine {
             signalled,
             may_be_fetched: !inject,
             fence,
-            one_sided: Some(Box::new(OneSided { key, address, read })),
+            turn: self.reports.take_turn(to),
+            one_sided: Some(Box::new(OneSided {
+                key,
+                address,
+                read,
+                atomic: None,
+                durable,
+                is_deferred: false,
+            })),
         });
         self.peers.of_mut(to).queue.push_back(id);
         if self.transmit_to(to, transport, sink) {
@@ -103,14 +115,19 @@ impl Engine {
         let (Some(send), Some(link)) = (self.sends.get_mut(send_id), self.links.of(id)) else {
             return Given::Nothing;
         };
-        let Some(one_sided) = &send.one_sided else { return Given::Nothing };
+        let effect = Effect::of(send);
+        let Some(one_sided) = &mut send.one_sided else { return Given::Nothing };
+        if let Some(form) = one_sided.atomic {
+            return self.transmit_atomic(id, send_id, form, caps, transport);
+        }
         let Message { len_bytes, data, .. } = send.message;
         let cost_bytes = if data.is_some() { MESSAGE_COST_BYTES } else { 0 };
         if link.rma.outstanding_ops >= RMA_LINK_MAX_OPS || link.allowance.left_bytes() < cost_bytes {
             return Given::Nothing;
         }
-        let OneSided { key, address, .. } = **one_sided;
-        let header = |kind: RmaKind| Header::Rma(Rma { op: op_of(send_id), key, address, len_bytes, kind });
+        let OneSided { key, address, durable, .. } = **one_sided;
+        let op = op_of(send_id);
+        let header = |kind: RmaKind| Header::Rma(Rma { op, key, address, len_bytes, kind, durable });
         let exposed_before = link.requests.take_exposed(send_id);
         let is_read = one_sided.read.is_some();
         let is_offered = !is_read
@@ -164,17 +181,27 @@ impl Engine {
         link.taken_frames += 1;
         link.rma.outstanding_ops += 1;
         link.requests.begin(send_id, stage);
+        one_sided.is_deferred = link.deferred.defers(effect, stage == Stage::Exposed, len_bytes);
+        if one_sided.is_deferred {
+            link.deferred.begin(effect, self.config.transmit_order);
+        }
         if sent == Sent::Whole { Given::Whole } else { Given::Partly }
     }
 
     /// A piece of what is read begins to arrive, or the peer has broken the protocol.
     pub(super) fn begin_read_data(&mut self, id: LinkId, op: u64, len_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        let asked = link.requests.stage_of(op).filter(|(_, stage)| *stage == Stage::Asked);
+        // An atomic operation that fetches was sent with its operands.
+        let is_asked = |stage| matches!(stage, Stage::Asked | Stage::Sent);
+        let asked = link.requests.stage_of(op).filter(|(_, stage)| is_asked(*stage));
         let reading = asked.and_then(|(send_id, _)| {
             let send = self.sends.get(send_id)?;
-            let (_, arrived_bytes) = send.one_sided.as_ref()?.read.as_ref()?;
+            let one_sided = send.one_sided.as_ref()?;
+            let (_, arrived_bytes) = one_sided.read.as_ref()?;
             let end = arrived_bytes.checked_add(len_bytes).filter(|end| *end <= send.message.len_bytes)?;
+            if one_sided.atomic.is_some() && len_bytes != send.message.len_bytes {
+                return None;
+            }
             let message = Message { len_bytes: end, tag: None, data: None, awaits: Awaits::Nothing };
             Some(Filling { message, arrived_bytes: *arrived_bytes, place: Place::Read(send_id) })
         });
@@ -196,13 +223,14 @@ impl Engine {
             let send = self.sends.get(send_id)?;
             let one_sided = send.one_sided.as_ref()?;
             let is_due = match (&one_sided.read, stage, outcome) {
+                (_, _, Outcome::NotDurable) if one_sided.durable == Durable::Nothing => false,
                 (None, Stage::Exposed, _) => true,
                 (_, _, Outcome::Fault) => false,
                 (None, Stage::Sent, _) => true,
                 (Some((_, arrived_bytes)), Stage::Asked, Outcome::Done) => {
                     *arrived_bytes == send.message.len_bytes
                 }
-                (Some(_), Stage::Asked, Outcome::Refused(_)) => true,
+                (Some(_), Stage::Asked | Stage::Sent, Outcome::Refused(_)) => true,
                 _ => false,
             };
             is_due.then_some(send_id)
@@ -213,20 +241,24 @@ impl Engine {
         link.requests.end(send_id);
         link.rma.outstanding_ops -= 1;
         let Some(send) = self.sends.remove(send_id) else { return };
+        link.rma.outstanding_bytes -= send.fetched_bytes();
+        if send.one_sided.as_ref().is_some_and(|one_sided| one_sided.is_deferred) {
+            link.deferred.end(Effect::of(&send), self.config.transmit_order);
+        }
         match outcome {
-            Outcome::Done if send.signalled => {
-                self.reports.completed(send.completion(), &self.peers, sink);
-            }
-            Outcome::Done => {}
+            Outcome::Done => self.reports.send_completed(send, &self.peers, sink),
             Outcome::Refused(refusal) => {
                 self.reports.send_failed(send, OperationError::Refused(refusal), &self.peers, sink);
             }
             Outcome::Fault => self.reports.send_failed(send, OperationError::Fault, &self.peers, sink),
+            Outcome::NotDurable => {
+                self.reports.send_failed(send, OperationError::NotDurable, &self.peers, sink);
+            }
         }
     }
 }
 
-fn whole(sent: Result<(), Full>) -> Sent {
+pub(super) fn whole(sent: Result<(), Full>) -> Sent {
     match sent {
         Ok(()) => Sent::Whole,
         Err(Full) => Sent::Full,

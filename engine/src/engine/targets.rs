@@ -8,6 +8,8 @@
 //!  Read  --> ReadData, piece by piece --> Answer
 //! ```
 //!
+//! The results of [atomic operations](super::atomic_targets) leave with what is read; they are answered by it.
+//!
 //! A key that is unknown, a right that is missing or a range that is too long is answered, and what comes of the payload goes
 //! nowhere. The same becomes of an access whose region is closed in the middle of it.
 
@@ -18,27 +20,37 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Engine;
 use super::arrival::clamp;
+use super::durability::Unpersisted;
 use super::incoming::{Described, Filling, Incoming, PartialDescription, Place};
 use super::links::{Frame, Link, Writing};
+use super::ordering::copies_reads;
 use crate::completion::Sink;
-use crate::flags::MrAccess;
-use crate::limits::{IOV_LIMIT, MESSAGE_COST_BYTES, READ_PIECE_MAX_BYTES, RMA_LINK_MAX_OPS};
+use crate::flags::{CounterEvents, MrAccess};
+use crate::limits::{
+    IOV_LIMIT, MESSAGE_COST_BYTES, READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES, RMA_LINK_MAX_OPS,
+};
 use crate::operation::{InboundId, SendId};
 use crate::region::Window;
 use crate::transport::{LinkId, Pull, Remote, Sent, Space, Transport};
-use crate::wire::{Awaits, Header, Message, Outcome, Refusal, Rma, RmaKind};
+use crate::wire::{Awaits, Durable, Header, Message, Outcome, Refusal, Rma, RmaKind};
 
 /// What a link has to do with access to regions.
 #[derive(Debug, Default)]
 pub(super) struct RmaOfLink {
     /// How many accesses of this side the peer has not answered.
     pub(super) outstanding_ops: usize,
+    /// How much of the peer's memory those of them that are atomic operations fetch.
+    pub(super) outstanding_bytes: usize,
     /// How many accesses of the peer this side has not answered.
     pub(super) unanswered_ops: usize,
+    /// How much of this side's memory atomic operations have fetched that the link has not taken.
+    pub(super) unanswered_bytes: usize,
     /// What the peer reads, in the order in which it has asked.
     reads: VecDeque<Reading>,
     /// Whether more of that could have been sent, but it was the turn of others.
     has_paused: bool,
+    /// What the peer has written to persistent memory without waiting for it to be durable.
+    pub(super) unpersisted: Unpersisted,
 }
 
 /// What a peer writes to a region.
@@ -46,6 +58,7 @@ pub(super) struct RmaOfLink {
 pub(super) struct Inbound {
     op: u64,
     data: Option<u64>,
+    durable: Durable,
     /// Where it goes, or why it goes nowhere.
     window: Result<Window, Refusal>,
 }
@@ -57,10 +70,12 @@ struct Reading {
     len_bytes: u64,
     /// How much of it the link has, in whole pieces.
     sent_bytes: u64,
-    /// Where it is, or why no more of it is sent.
-    window: Result<Window, Refusal>,
+    /// Where it is, or why no more of it is sent. `None` for what an atomic operation has fetched, which is one piece.
+    window: Option<Result<Window, Refusal>>,
     /// The payload of the piece that is being sent, if that is not the region's memory.
     copy: Vec<u8>,
+    /// Whether all of it was copied when it was asked for.
+    is_copied: bool,
 }
 
 impl RmaOfLink {
@@ -87,6 +102,9 @@ impl Engine {
             return Err(Refusal::Access);
         }
         let window = self.regions.window(rma.key, rma.address, rma.len_bytes, access)?;
+        if rma.durable != Durable::Nothing && !window.region().is_persistent() {
+            return Err(Refusal::Volatile);
+        }
         self.show(id, &window);
         Ok(window)
     }
@@ -100,7 +118,8 @@ impl Engine {
                 if self.admit_rma(id, rma, sink) {
                     let mut window = self.window(id, rma, MrAccess::REMOTE_WRITE);
                     put(&mut window, 0, payload);
-                    self.written(id, Inbound { op: rma.op, data, window }, rma.len_bytes, sink);
+                    let inbound = Inbound { op: rma.op, data, durable: rma.durable, window };
+                    self.written(id, inbound, rma.len_bytes, sink);
                 }
             }
         }
@@ -135,7 +154,8 @@ impl Engine {
     /// Makes a place for what a peer writes.
     fn inbound(&mut self, id: LinkId, rma: &Rma, data: Option<u64>) -> Filling {
         let window = self.window(id, rma, MrAccess::REMOTE_WRITE);
-        let inbound = self.inbounds.insert(Box::new(Inbound { op: rma.op, data, window }));
+        let inbound = Inbound { op: rma.op, data, durable: rma.durable, window };
+        let inbound = self.inbounds.insert(Box::new(inbound));
         let message = Message { len_bytes: rma.len_bytes, tag: None, data, awaits: Awaits::Nothing };
         Filling { message, arrived_bytes: 0, place: Place::Inbound(inbound) }
     }
@@ -194,9 +214,16 @@ impl Engine {
     }
 
     fn written(&mut self, id: LinkId, inbound: Inbound, len_bytes: u64, sink: &mut impl Sink) {
-        let Inbound { op, data, window } = inbound;
+        let Inbound { op, data, durable, window } = inbound;
+        if let Ok(window) = &window
+            && !self.persisted(id, window, durable, len_bytes)
+        {
+            self.rma_ended(id, op, Outcome::NotDurable);
+            return self.event_spared(id, data);
+        }
         match window {
-            Ok(_) => {
+            Ok(window) => {
+                accessed(&window, CounterEvents::REMOTE_WRITE, self.config.rma_events, sink);
                 self.rma_ended(id, op, Outcome::Done);
                 if let Some(data) = data {
                     self.remotely_written(id, data, clamp(len_bytes), sink);
@@ -216,21 +243,43 @@ impl Engine {
         }
     }
 
-    fn rma_ended(&mut self, id: LinkId, op: u64, outcome: Outcome) {
+    pub(super) fn rma_ended(&mut self, id: LinkId, op: u64, outcome: Outcome) {
         self.owe(id, Header::Answer { op, outcome });
+    }
+
+    /// An atomic operation has fetched something, which is to be sent.
+    pub(super) fn results_fetched(&mut self, id: LinkId, op: u64, results: Vec<u8>) {
+        if let Some(link) = self.links.of(id) {
+            link.rma.unanswered_bytes += results.len();
+        }
+        let len_bytes = results.len() as u64;
+        let reading = Reading { op, len_bytes, sent_bytes: 0, window: None, copy: results, is_copied: true };
+        self.owe_reading(id, reading);
     }
 
     fn read_asked(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) {
         if !self.admit_rma(id, rma, sink) {
             return;
         }
-        let window = self.window(id, rma, MrAccess::REMOTE_READ);
+        let window = Some(self.window(id, rma, MrAccess::REMOTE_READ));
+        let is_to_be_copied = copies_reads(self.config.receive_order);
+        let Some(link) = self.links.of(id) else { return };
+        let Rma { op, len_bytes, .. } = *rma;
+        let mut reading =
+            Reading { op, len_bytes, sent_bytes: 0, window, copy: Vec::new(), is_copied: false };
+        // Nor may it be read before what comes before it.
+        let is_next = link.rma.reads.back().is_none_or(|before| before.is_copied);
+        if is_to_be_copied && is_next && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
+            reading.copy_all();
+        }
+        self.owe_reading(id, reading);
+    }
+
+    fn owe_reading(&mut self, id: LinkId, reading: Reading) {
         let Some(link) = self.links.of(id) else { return };
         if !link.is_owing() {
             self.owing.push(id);
         }
-        let reading =
-            Reading { op: rma.op, len_bytes: rma.len_bytes, sent_bytes: 0, window, copy: Vec::new() };
         link.rma.reads.push_back(reading);
     }
 }
@@ -275,7 +324,13 @@ impl Link {
 
     /// Sends what the peer reads, and the answers: as much as makes a piece at most, so that others have their turn, or no
     /// more than the rest of a piece that the link has taken in part. The link is not in the middle of another frame.
-    pub(super) fn answer_reads(&mut self, id: LinkId, transport: &mut impl Transport) {
+    pub(super) fn answer_reads(
+        &mut self,
+        id: LinkId,
+        transport: &mut impl Transport,
+        rma_events: bool,
+        sink: &mut impl Sink,
+    ) {
         let mut left_bytes = READ_PIECE_MAX_BYTES as u64;
         self.rma.has_paused = false;
         while let Some(reading) = self.rma.reads.front_mut() {
@@ -295,9 +350,16 @@ impl Link {
                 }
             }
             if !reading.is_to_go_on() {
-                let answer = Header::Answer { op: reading.op, outcome: reading.outcome() };
-                if transport.send_inline(id, &answer, &[]).is_err() {
-                    return;
+                if let Some(outcome) = reading.outcome() {
+                    let answer = Header::Answer { op: reading.op, outcome };
+                    if transport.send_inline(id, &answer, &[]).is_err() {
+                        return;
+                    }
+                } else {
+                    self.rma.unanswered_bytes -= clamp(reading.len_bytes);
+                }
+                if let Some(Ok(window)) = &reading.window {
+                    accessed(window, CounterEvents::REMOTE_READ, rma_events, sink);
                 }
                 self.rma.reads.pop_front();
                 self.rma.unanswered_ops -= 1;
@@ -333,15 +395,34 @@ impl Reading {
     /// Whether there is another piece to be sent.
     fn is_to_go_on(&mut self) -> bool {
         let is_left = self.sent_bytes < self.len_bytes;
-        if is_left && self.window.as_ref().is_ok_and(|window| !window.is_open()) {
-            self.window = Err(Refusal::Key);
+        if is_left {
+            self.look_for_region();
         }
-        is_left && self.window.is_ok()
+        is_left && !matches!(self.window, Some(Err(_)))
+    }
+
+    /// Finds out whether the region is still there.
+    fn look_for_region(&mut self) {
+        if let Some(Ok(window)) = &self.window
+            && !window.is_open()
+        {
+            self.window = Some(Err(Refusal::Key));
+        }
+    }
+
+    /// Takes all of it, which is no more than a piece.
+    fn copy_all(&mut self) {
+        self.is_copied = true;
+        if let Some(Ok(window)) = &self.window {
+            self.copy.resize(clamp(self.len_bytes), 0);
+            window.copy_out(0, &mut self.copy);
+        }
     }
 
     /// Takes what cannot be sent from where it is.
     fn begin_piece(&mut self) {
-        if let Ok(window) = &self.window
+        if let Some(Ok(window)) = &self.window
+            && !self.is_copied
             && !window.is_direct()
         {
             self.copy.resize(clamp(self.piece_bytes()), 0);
@@ -353,14 +434,11 @@ impl Reading {
     /// back: what was begun has to be ended.
     fn piece(&mut self, taken_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let piece_bytes = clamp(self.piece_bytes());
-        if self.copy.is_empty()
-            && let Ok(window) = &self.window
-            && !window.is_open()
-        {
-            self.window = Err(Refusal::Key);
+        if self.copy.is_empty() {
+            self.look_for_region();
         }
         match &self.window {
-            Ok(window) if self.copy.is_empty() => {
+            Some(Ok(window)) if self.copy.is_empty() => {
                 window.slices(clamp(self.sent_bytes) + taken_bytes, piece_bytes - taken_bytes)
             }
             _ => {
@@ -375,11 +453,23 @@ impl Reading {
         self.copy.clear();
     }
 
-    fn outcome(&self) -> Outcome {
-        match self.window {
+    /// The answer to it, if it has one beside what was sent.
+    fn outcome(&self) -> Option<Outcome> {
+        self.window.as_ref().map(|window| match window {
             Ok(_) => Outcome::Done,
-            Err(refusal) => Outcome::Refused(refusal),
+            Err(refusal) => Outcome::Refused(*refusal),
+        })
+    }
+}
+
+/// A peer has done something with a region, which has succeeded: an event for the endpoint, if it has such, and for the
+/// region. What was refused is none; only its initiator did wrong.
+pub(super) fn accessed(window: &Window, event: CounterEvents, rma_events: bool, sink: &mut impl Sink) {
+    if rma_events {
+        if sink.counts() {
+            sink.count(event);
         }
+        window.count(event);
     }
 }
 

@@ -14,7 +14,7 @@ use super::*;
 use crate::buffer::{Buffer, Destination, Segment, Source};
 use crate::completion::{Completion, Failure};
 use crate::errno::Errno;
-use crate::flags::CompletionFlags;
+use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{
     CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_PASSES_MAX, MESSAGE_COST_BYTES,
 };
@@ -26,15 +26,19 @@ use crate::transport::{
 use crate::wire::{Awaits, Header, Message};
 
 mod anything;
+mod atomics;
 mod bounds;
+mod counting;
 mod credit;
 mod direct;
+mod durability;
 mod fences;
 mod fetches;
 mod levels;
 mod linking;
 mod multi_receive;
 mod nonsense;
+mod ordering;
 mod over_loopback;
 mod peeks;
 mod receiving;
@@ -171,11 +175,13 @@ impl Transport for Scripted {
 struct Recorder {
     room: usize,
     ended: Vec<Result<Completion, Failure>>,
+    /// What was counted, and whether it has succeeded.
+    counted: Vec<(CounterEvents, bool)>,
 }
 
 impl Default for Recorder {
     fn default() -> Self {
-        Recorder { room: usize::MAX, ended: Vec::new() }
+        Recorder { room: usize::MAX, ended: Vec::new(), counted: Vec::new() }
     }
 }
 
@@ -210,6 +216,18 @@ impl Sink for Recorder {
         }
         self.ended.push(Err(failure));
         Ok(())
+    }
+
+    fn counts(&self) -> bool {
+        true
+    }
+
+    fn count(&mut self, events: CounterEvents) {
+        self.counted.push((events, true));
+    }
+
+    fn count_error(&mut self, events: CounterEvents) {
+        self.counted.push((events, false));
     }
 }
 

@@ -38,13 +38,26 @@ impl Engine {
             return Err(Rejected { error: Again::QueueFull.into(), buffer: source });
         }
         let message = Message { len_bytes, tag, data, awaits: level.awaits() };
-        let mut send =
-            Send { source, message, context, signalled, may_be_fetched: !inject, fence, one_sided: None };
+        let turn = self.reports.take_turn(to);
+        let mut send = Send {
+            source,
+            message,
+            context,
+            signalled,
+            may_be_fetched: !inject,
+            fence,
+            turn,
+            one_sided: None,
+        };
 
         let link_id = self.transmit_link(to, transport);
         let caps = transport.caps(link_id);
         let way = match self.links.get(link_id) {
-            Some(link) if self.peers.of(to).queue.is_empty() && link.writing.is_none() => {
+            Some(link)
+                if self.peers.of(to).queue.is_empty()
+                    && link.writing.is_none()
+                    && !link.deferred.holds_sends() =>
+            {
                 link.way_of(&send, &caps, self.config.eager_max_bytes)
             }
             _ => Way::Waiting,
@@ -89,8 +102,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a small message at once, if nothing is in its way. It is neither entered anywhere nor reported. Whether it was
-    /// sent; if not, nothing has happened, and it is to be posted.
+    /// Sends a small message at once, if nothing is in its way. It is neither entered anywhere nor reported, and the caller's to
+    /// count. Whether it was sent; if not, nothing has happened, and it is to be posted.
     #[inline]
     pub fn inject(
         &mut self,
@@ -109,6 +122,7 @@ impl Engine {
         let header = Message { len_bytes: message.len() as u64, tag, data, awaits: Awaits::Nothing };
         let cost_bytes = eager_cost_bytes(&header);
         if link.writing.is_some()
+            || link.deferred.holds_sends()
             || message.len() > transport.caps(id).inline_max_bytes
             || cost_bytes > link.allowance.left_bytes()
         {
@@ -148,7 +162,7 @@ impl Engine {
             self.feed_starved();
         }
         if !self.owing.is_empty() {
-            self.pay_debts(transport);
+            self.pay_debts(transport, sink);
         }
         for _ in 0..self.active.len() {
             let Some(peer) = self.active.pop_front() else { break };
@@ -180,6 +194,10 @@ impl Engine {
                 continue;
             };
             if self.links.is_held_by_fence(link, &self.peers.of(peer).links, send, transport) {
+                return true;
+            }
+            let order = self.config.transmit_order;
+            if self.links.get(link).is_some_and(|link| link.is_held_by_order(send, order)) {
                 return true;
             }
             if send.one_sided.is_some() {
@@ -237,7 +255,7 @@ impl Engine {
         let Some(link) = self.links.of(id) else { return true };
         let Some(Writing { frame, send: send_id, taken_bytes }) = &mut link.writing else { return true };
         if *frame == Frame::ReadData {
-            return self.pay_debts_of(id, transport);
+            return self.pay_debts_of(id, transport, sink);
         }
         let Some(send) = self.sends.get(*send_id) else { return true };
         let sent = transport.resume(id, &send.source.slices(*taken_bytes));
@@ -257,13 +275,14 @@ impl Engine {
             Frame::ReadData => {}
         }
         // Frame after frame may be partly written; what the peer waits to hear must not wait for the last of them.
-        self.pay_debts_of(id, transport)
+        self.pay_debts_of(id, transport, sink)
     }
 
     /// Tells the peer of one link what it waits to hear. Returns whether the link is free for the next frame.
-    fn pay_debts_of(&mut self, id: LinkId, transport: &mut impl Transport) -> bool {
+    fn pay_debts_of(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
+        let rma_events = self.config.rma_events;
         let Some(link) = self.links.of(id).filter(|link| link.is_owing()) else { return true };
-        let is_paid = link.pay_debts(id, transport);
+        let is_paid = link.pay_debts(id, transport, rma_events, sink);
         // What the peer reads lets others have their turn.
         let is_free = is_paid || link.owes_only_reads() && link.writing.is_none();
         if is_paid {
@@ -272,9 +291,10 @@ impl Engine {
         is_free
     }
 
-    fn pay_debts(&mut self, transport: &mut impl Transport) {
-        let links = &mut self.links;
-        self.owing.retain(|id| links.of(*id).is_some_and(|link| !link.pay_debts(*id, transport)));
+    fn pay_debts(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        let (links, rma_events) = (&mut self.links, self.config.rma_events);
+        self.owing
+            .retain(|id| links.of(*id).is_some_and(|link| !link.pay_debts(*id, transport, rma_events, sink)));
     }
 
     /// A link has begun to take an eager message.
@@ -305,8 +325,8 @@ impl Engine {
             let awaits = send.message.awaits;
             let send = self.sends.insert(send);
             self.await_peer(link, send, awaits);
-        } else if send.signalled {
-            self.reports.completed(send.completion(), &self.peers, sink);
+        } else {
+            self.reports.send_completed(send, &self.peers, sink);
         }
     }
 
@@ -315,10 +335,8 @@ impl Engine {
         let awaits = self.sends.get(id).map_or(Awaits::Nothing, |send| send.message.awaits);
         if awaits != Awaits::Nothing {
             self.await_peer(link, id, awaits);
-        } else if let Some(send) = self.sends.remove(id)
-            && send.signalled
-        {
-            self.reports.completed(send.completion(), &self.peers, sink);
+        } else if let Some(send) = self.sends.remove(id) {
+            self.reports.send_completed(send, &self.peers, sink);
         }
     }
 
@@ -346,11 +364,17 @@ impl Link {
         !self.owes_ack && !self.owes_credit && self.owed.is_empty() && self.rma.is_owing()
     }
 
-    /// Tells the peer what it waits to hear. Returns whether it has been told everything.
-    fn pay_debts(&mut self, id: LinkId, transport: &mut impl Transport) -> bool {
+    /// Tells the peer what it waits to hear. Returns whether it has been told everything. What it has read may be an event.
+    fn pay_debts(
+        &mut self,
+        id: LinkId,
+        transport: &mut impl Transport,
+        rma_events: bool,
+        sink: &mut impl Sink,
+    ) -> bool {
         let is_reading = self.writing.as_ref().is_some_and(|writing| writing.frame == Frame::ReadData);
         if is_reading {
-            self.answer_reads(id, transport);
+            self.answer_reads(id, transport, rma_events, sink);
         }
         if self.writing.is_some() {
             return !self.is_owing();
@@ -378,7 +402,7 @@ impl Link {
             self.owes_credit = transport.send_inline(id, &credit, &[]).is_err();
         }
         if self.owes_only_reads() && !is_reading {
-            self.answer_reads(id, transport);
+            self.answer_reads(id, transport, rma_events, sink);
         }
         !self.is_owing()
     }

@@ -9,7 +9,7 @@
 //!  bytes   1      1        1       1       8        8         8 if      8 if      as long as
 //!                                                             TAGGED    DATA      the header says
 //!
-//!  rma and shown have key and address, 8 bytes each, in the place of the tag
+//!  rma, shown and atomic have key and address, 8 bytes each, in the place of the tag
 //!
 //!  form: kind, low 4 bits   and flags, high 4 bits   remote       value             op
 //!  1  message               TAGGED DATA and either   0            message length    -
@@ -23,11 +23,13 @@
 //!  8  credit                -                        0            limit in bytes    -
 //!  9  fence                 MATCH                    0            0                 -
 //! 10  fenced                -                        0            0                 -
-//! 11  rma                   READ, or                 its length   length            yes
-//!                           DATA OFFERED             if OFFERED
+//! 11  rma                   READ, or DATA OFFERED    its length   length            yes
+//!                           and DURABLE, with READ   if OFFERED
+//!                           for EVERYTHING
 //! 11  shown                 READ and OFFERED         its length   length            rights
 //! 12  read data             -                        0            length            yes
 //! 13  answer                a number: the outcome    0            op                -
+//! 14  atomic                -                        0            form              yes
 //! ```
 //!
 //! Every header has exactly one such form: what [`parse`] accepts is what [`emit`] writes, byte for byte.
@@ -40,7 +42,9 @@ use bitflags::bitflags;
 
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use crate::wire::check::Check;
-use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown, WireError};
+use crate::wire::{
+    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown, WireError,
+};
 
 /// The size of the largest header in bytes: a write with data.
 pub const HEADER_MAX_BYTES: usize = FIXED_BYTES + WORDS_MAX * WORD_BYTES;
@@ -93,6 +97,7 @@ mod kind {
     pub(super) const RMA: u8 = 11;
     pub(super) const READ_DATA: u8 = 12;
     pub(super) const ANSWER: u8 = 13;
+    pub(super) const ATOMIC: u8 = 14;
 }
 
 bitflags! {
@@ -115,6 +120,10 @@ bitflags! {
         const READ = 1 << 4;
         /// What is to be written is to be fetched.
         const OFFERED = 1 << 6;
+        /// What is written is to be durable.
+        const DURABLE = 1 << 7;
+        /// And so is everything before it.
+        const EVERYTHING = Flags::DURABLE.bits() | Flags::READ.bits();
         /// The bits of an outcome, which are a number.
         const OUTCOME = 0xf0;
     }
@@ -130,9 +139,13 @@ impl Flags {
         flags
     }
 
-    fn of_rma(kind: RmaKind) -> Flags {
-        let mut flags = Flags::empty();
-        flags.set(Flags::READ, kind == RmaKind::Read);
+    fn of_rma(kind: RmaKind, durable: Durable) -> Flags {
+        let mut flags = match durable {
+            Durable::Nothing => Flags::empty(),
+            Durable::Written => Flags::DURABLE,
+            Durable::Everything => Flags::EVERYTHING,
+        };
+        flags.set(Flags::READ, kind == RmaKind::Read || durable == Durable::Everything);
         flags.set(Flags::DATA, kind.data().is_some());
         flags.set(Flags::OFFERED, matches!(kind, RmaKind::Offer { .. }));
         flags
@@ -156,6 +169,16 @@ impl Flags {
         }
     }
 
+    fn durable(self) -> Durable {
+        if self.contains(Flags::EVERYTHING) {
+            Durable::Everything
+        } else if self.contains(Flags::DURABLE) {
+            Durable::Written
+        } else {
+            Durable::Nothing
+        }
+    }
+
     fn words(self) -> usize {
         usize::from(self.contains(Flags::TAGGED)) + usize::from(self.contains(Flags::DATA))
     }
@@ -165,7 +188,7 @@ impl Flags {
 const MESSAGE_FLAGS: Flags = Flags::TAGGED.union(Flags::DATA).union(AWAITS_FLAGS);
 
 /// The flags of an access to a region.
-const RMA_FLAGS: Flags = Flags::READ.union(Flags::DATA).union(Flags::OFFERED);
+const RMA_FLAGS: Flags = Flags::READ.union(Flags::DATA).union(Flags::OFFERED).union(Flags::DURABLE);
 
 /// The flags of a region that is shown: what is both read and offered.
 const SHOWN_FLAGS: Flags = Flags::READ.union(Flags::OFFERED);
@@ -182,7 +205,7 @@ pub fn header_len_bytes(header: &Header) -> usize {
         Header::Message(message) => Flags::of(message).words(),
         Header::Request { message, .. } => 1 + Flags::of(message).words(),
         Header::Rma(rma) => 3 + usize::from(rma.kind.data().is_some()),
-        Header::Shown(_) => 3,
+        Header::Shown(_) | Header::Atomic(_) => 3,
         Header::Data { .. } | Header::ReadData { .. } => 1,
         Header::Ack { .. }
         | Header::Clear { .. }
@@ -228,11 +251,12 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
             (kind::FENCE, if matched { Flags::MATCH } else { none }, 0, 0, [None; WORDS_MAX])
         }
         Header::Fenced => (kind::FENCED, none, 0, 0, [None; WORDS_MAX]),
-        Header::Rma(Rma { op, key, address, len_bytes, kind }) => {
+        Header::Rma(Rma { op, key, address, len_bytes, kind, durable }) => {
+            debug_assert!(durable == Durable::Nothing || kind != RmaKind::Read, "a read is not durable");
             debug_assert!(len_bytes <= MESSAGE_MAX_BYTES, "an access too long to be sent");
             let remote_bytes = if let RmaKind::Offer { remote_bytes, .. } = kind { remote_bytes } else { 0 };
             let words = [Some(op), Some(key), Some(address), kind.data()];
-            (kind::RMA, Flags::of_rma(kind), remote_bytes, len_bytes, words)
+            (kind::RMA, Flags::of_rma(kind, durable), remote_bytes, len_bytes, words)
         }
         Header::Shown(Shown { key, address, len_bytes, access, remote_bytes }) => {
             let words = [Some(access), Some(key), Some(address), None];
@@ -243,6 +267,9 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
         }
         Header::Answer { op, outcome } => {
             (kind::ANSWER, Flags::of_outcome(outcome), 0, op, [None; WORDS_MAX])
+        }
+        Header::Atomic(Atomic { op, key, address, form }) => {
+            (kind::ATOMIC, none, 0, form.number(), [Some(op), Some(key), Some(address), None])
         }
     };
     let form = kind | flags.bits();
@@ -267,13 +294,15 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
 /// # Errors
 ///
 /// Each byte is judged as soon as it is there, so an incomplete header that is bad is an error, not `None`. Only the check of
-/// the words has to wait for them.
+/// the words has to wait for them, and the form of an atomic operation for its last byte.
 pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     let Some((fixed, mut words)) = bytes.split_first_chunk() else {
         return refuse_early(bytes);
     };
     let fixed = Fixed::read(fixed);
     fixed.check()?;
+    // Only the whole number tells what is to be done. What any of its beginnings may become is not judged before.
+    let form = if fixed.kind == kind::ATOMIC { Some(AtomicForm::from_number(fixed.value)?) } else { None };
     let len_bytes = fixed.header_len_bytes();
     if bytes.len() < len_bytes {
         return Ok(None);
@@ -287,18 +316,21 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
         Some(word)
     };
     let op = if fixed.has_op() { word().unwrap_or_default() } else { 0 };
-    let is_rma = fixed.kind == kind::RMA;
+    let is_access = fixed.has_key();
     // The flags of an answer are a number.
     let has = |flag| fixed.flags.contains(flag) && fixed.kind != kind::ANSWER;
-    let [key, address] = if is_rma { [word(), word()].map(Option::unwrap_or_default) } else { [0; 2] };
+    let [key, address] = if is_access { [word(), word()].map(Option::unwrap_or_default) } else { [0; 2] };
     let message = Message {
         len_bytes: fixed.value,
-        tag: if has(Flags::TAGGED) && !is_rma { word() } else { None },
+        tag: if has(Flags::TAGGED) && !is_access { word() } else { None },
         data: if has(Flags::DATA) { word() } else { None },
         awaits: fixed.flags.awaits(),
     };
     if check.finish() != fixed.words_check {
         return Err(WireError::WrongCheck);
+    }
+    if let Some(form) = form {
+        return Ok(Some((Header::Atomic(Atomic { op, key, address, form }), len_bytes)));
     }
     let header = match fixed.kind {
         kind::ACK => Header::Ack { received: fixed.value },
@@ -317,14 +349,15 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
             Header::Shown(Shown { key, address, len_bytes, access: op, remote_bytes })
         }
         kind::RMA => {
-            let kind = if fixed.flags.contains(Flags::READ) {
+            let durable = fixed.flags.durable();
+            let kind = if durable == Durable::Nothing && fixed.flags.contains(Flags::READ) {
                 RmaKind::Read
             } else if fixed.flags.contains(Flags::OFFERED) {
                 RmaKind::Offer { data: message.data, remote_bytes: fixed.remote_bytes }
             } else {
                 RmaKind::Write { data: message.data }
             };
-            Header::Rma(Rma { op, key, address, len_bytes: fixed.value, kind })
+            Header::Rma(Rma { op, key, address, len_bytes: fixed.value, kind, durable })
         }
         kind::READ_DATA => Header::ReadData { op, len_bytes: fixed.value },
         kind::ANSWER => {
@@ -390,11 +423,13 @@ impl Fixed {
             kind::DONE => (Flags::FAULT, u64::MAX),
             kind::RMA => (RMA_FLAGS, MESSAGE_MAX_BYTES),
             kind::ANSWER => (Flags::OUTCOME, u64::MAX),
+            kind::ATOMIC => (Flags::empty(), u64::MAX),
             _ => return Err(WireError::UnknownKind),
         };
         let is_contradictory = match self.kind {
             kind::RMA => {
-                self.flags.contains(Flags::READ) && ![Flags::READ, SHOWN_FLAGS].contains(&self.flags)
+                let is_read = self.flags.contains(Flags::READ) && !self.flags.contains(Flags::DURABLE);
+                is_read && ![Flags::READ, SHOWN_FLAGS].contains(&self.flags)
             }
             kind::ANSWER => self.flags.outcome().is_none(),
             _ => self.flags.contains(AWAITS_FLAGS),
@@ -421,12 +456,18 @@ impl Fixed {
     }
 
     fn has_op(&self) -> bool {
-        matches!(self.kind, kind::REQUEST | kind::DATA | kind::RMA | kind::READ_DATA)
+        matches!(self.kind, kind::REQUEST | kind::DATA | kind::RMA | kind::READ_DATA | kind::ATOMIC)
+    }
+
+    /// Whether key and address of a region follow.
+    fn has_key(&self) -> bool {
+        matches!(self.kind, kind::RMA | kind::ATOMIC)
     }
 
     fn header_len_bytes(&self) -> usize {
         let words = match self.kind {
             kind::RMA => 2 + usize::from(self.flags.contains(Flags::DATA)),
+            kind::ATOMIC => 2,
             kind::ANSWER => 0,
             _ => self.flags.words(),
         };

@@ -4,12 +4,15 @@
 //! byte stream is the business of [`frame`], what the two sides of a stream say first of [`hello`], and
 //! taking a stream apart again of [`stream`].
 
+mod atomic;
 pub mod check;
 pub mod frame;
 pub mod hello;
 pub mod stream;
 #[cfg(test)]
 mod testing;
+
+pub use self::atomic::{Atomic, AtomicForm};
 
 /// The header of a frame.
 ///
@@ -41,6 +44,9 @@ mod testing;
 ///    Rma(op, read)  ---------------------->
 ///                 <------------------------  ReadData(op) + a piece, as often as needed
 ///                 <------------------------  Answer(op)
+///
+///    Atomic(op) + operands  -------------->   updates elements of the region
+///                 <------------------------  Answer(op), or if they are fetched ReadData(op) + results
 /// ```
 ///
 /// A region that the initiator can map is shown to it once it has accessed it. From then on there may be no frames at all.
@@ -118,7 +124,10 @@ pub enum Header {
     /// Access to a region of the receiver. No more than [`RMA_LINK_MAX_OPS`](crate::limits::RMA_LINK_MAX_OPS) of a link
     /// are unanswered at a time.
     Rma(Rma),
-    /// The next piece of what is read from a region.
+    /// An atomic operation on a region of the receiver. It counts as an access like the others. Those whose results are under
+    /// way bring no more than [`ATOMIC_LINK_MAX_BYTES`](crate::limits::ATOMIC_LINK_MAX_BYTES) together.
+    Atomic(Atomic),
+    /// The next piece of what is read from a region; or all that an atomic operation has fetched, which is answered by it.
     ReadData {
         /// The number in the request.
         op: u64,
@@ -149,6 +158,20 @@ pub struct Rma {
     pub len_bytes: u64,
     /// What is to be done.
     pub kind: RmaKind,
+    /// What is to be durable before it is answered. Nothing, for a read.
+    pub durable: Durable,
+}
+
+/// What an initiator waits for until it is durable: `FI_COMMIT_COMPLETE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durable {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What the access writes.
+    Written,
+    /// That, and whatever was written to persistent memory on this link before.
+    Everything,
 }
 
 /// What is to be done with a region.
@@ -206,6 +229,8 @@ pub enum Outcome {
     Refused(Refusal),
     /// What the initiator had offered was not readable ([`Pull::Fault`](crate::transport::Pull::Fault)).
     Fault,
+    /// It was written, and could not be made durable.
+    NotDurable,
 }
 
 /// Why a target refuses access to a region.
@@ -220,16 +245,21 @@ pub enum Refusal {
     /// Not all of it lies in the region.
     #[error("beyond the memory region")]
     Range,
+    /// It was to be durable, and the region is not of persistent memory.
+    #[error("the memory region is not persistent")]
+    Volatile,
 }
 
 impl Outcome {
     /// All of them, by the number that they travel as.
-    const ALL: [Outcome; 5] = [
+    pub(crate) const ALL: [Outcome; 7] = [
         Outcome::Done,
         Outcome::Refused(Refusal::Key),
         Outcome::Refused(Refusal::Access),
         Outcome::Refused(Refusal::Range),
         Outcome::Fault,
+        Outcome::Refused(Refusal::Volatile),
+        Outcome::NotDurable,
     ];
 
     /// The number that it travels as.
@@ -240,6 +270,8 @@ impl Outcome {
             Outcome::Refused(Refusal::Access) => 2,
             Outcome::Refused(Refusal::Range) => 3,
             Outcome::Fault => 4,
+            Outcome::Refused(Refusal::Volatile) => 5,
+            Outcome::NotDurable => 6,
         }
     }
 
@@ -283,6 +315,7 @@ impl Header {
             Header::Message(message) => message.len_bytes,
             Header::Data { len_bytes, .. } | Header::ReadData { len_bytes, .. } => *len_bytes,
             Header::Rma(Rma { kind: RmaKind::Write { .. }, len_bytes, .. }) => *len_bytes,
+            Header::Atomic(Atomic { form, .. }) => form.payload_len_bytes() as u64,
             Header::Rma(Rma { kind: RmaKind::Offer { remote_bytes, .. }, .. }) => u64::from(*remote_bytes),
             Header::Request { remote_bytes, .. } | Header::Shown(Shown { remote_bytes, .. }) => {
                 u64::from(*remote_bytes)
@@ -312,6 +345,8 @@ pub enum WireError {
     UnknownKind,
     /// A flag is set that does not exist or does not belong to the kind.
     UnknownFlag,
+    /// An atomic operation that there is not, or not for such elements.
+    UnknownOperation,
     /// Reserved bytes are not zero.
     ReservedNotZero,
     /// A length is larger than any message may be.
@@ -332,6 +367,7 @@ impl WireError {
             WireError::UnknownVersion => "unknown protocol version",
             WireError::UnknownKind => "unknown frame kind",
             WireError::UnknownFlag => "unknown flag",
+            WireError::UnknownOperation => "unknown atomic operation",
             WireError::ReservedNotZero => "reserved bytes are not zero",
             WireError::ImpossibleLength => "impossible length",
             WireError::WrongCheck => "a header that does not agree with its check",

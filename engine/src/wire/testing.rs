@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 
+use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use crate::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown};
+use crate::wire::{Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown};
 
 /// Any header that a correct peer may send.
 pub(super) fn any_header() -> impl Strategy<Value = Header> {
@@ -20,13 +21,14 @@ pub(super) fn any_header() -> impl Strategy<Value = Header> {
         1 => any::<bool>().prop_map(|matched| Header::Fence { matched }),
         1 => Just(Header::Fenced),
         2 => any_rma(0..=MESSAGE_MAX_BYTES).prop_map(Header::Rma),
+        2 => any_atomic(usize::MAX).prop_map(Header::Atomic),
         1 => (any::<u64>(), 0..=MESSAGE_MAX_BYTES).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
         1 => (any::<[u64; 3]>(), 0..=MESSAGE_MAX_BYTES, 0..=REMOTE_MAX_BYTES as u8).prop_map(
             |([key, address, access], len_bytes, remote_bytes)| {
                 Header::Shown(Shown { key, address, len_bytes, access, remote_bytes })
             },
         ),
-        1 => (any::<u64>(), 0..5_u8).prop_map(|(op, number)| {
+        1 => (any::<u64>(), 0..Outcome::ALL.len() as u8).prop_map(|(op, number)| {
             Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }
         }),
     ]
@@ -40,13 +42,33 @@ pub(super) fn any_rma(len_bytes: impl Strategy<Value = u64>) -> impl Strategy<Va
         (any::<Option<u64>>(), 0..=REMOTE_MAX_BYTES as u8)
             .prop_map(|(data, remote_bytes)| RmaKind::Offer { data, remote_bytes }),
     ];
-    (any::<[u64; 3]>(), len_bytes, kind).prop_map(|([op, key, address], len_bytes, kind)| Rma {
-        op,
-        key,
-        address,
-        len_bytes,
-        kind,
-    })
+    let durable = prop_oneof![Just(Durable::Nothing), Just(Durable::Written), Just(Durable::Everything)];
+    (any::<[u64; 3]>(), len_bytes, kind, durable).prop_map(
+        |([op, key, address], len_bytes, kind, durable)| {
+            let durable = if kind == RmaKind::Read { Durable::Nothing } else { durable };
+            Rma { op, key, address, len_bytes, kind, durable }
+        },
+    )
+}
+
+/// Any atomic operation on no more elements than this.
+pub(super) fn any_atomic(count_max: usize) -> impl Strategy<Value = Atomic> {
+    let what = || {
+        let kinds = prop::sample::select(AtomicKind::ALL.to_vec());
+        let ops = prop::sample::select(AtomicOp::ALL.to_vec());
+        (kinds, ops, prop::sample::select(Datatype::ALL.to_vec()))
+    };
+    let may_be = |(kind, op, datatype): &(AtomicKind, AtomicOp, Datatype)| kind.may(*op, *datatype);
+    (
+        any::<[u64; 3]>(),
+        what().prop_filter("there is no such operation", may_be),
+        any::<prop::sample::Index>(),
+    )
+        .prop_map(move |([op, key, address], (kind, what, datatype), count)| {
+            let count = 1 + count.index(datatype.count_max().min(count_max));
+            let form = AtomicForm::new(kind, what, datatype, count).unwrap();
+            Atomic { op, key, address, form }
+        })
 }
 
 /// Any message with a payload of this length.

@@ -45,6 +45,8 @@ c_constants! {
     "flags of one kind of call": u64 {
         FI_AFFINITY = 1 << 29,
         FI_SYNC_ERR = 1 << 58,
+        FI_FETCH_ATOMIC = 1 << 58,
+        FI_COMPARE_ATOMIC = 1 << 59,
     }
     "address formats": u32 {
         FI_SOCKADDR = 1,
@@ -70,6 +72,9 @@ c_constants! {
         FI_WAIT_MUTEX_COND = 4,
         FI_WAIT_YIELD = 5,
         FI_WAIT_POLLFD = 6,
+    }
+    "what counters count": u32 {
+        FI_CNTR_EVENTS_COMP = 0,
     }
     "conditions of waits": u32 {
         FI_CQ_COND_NONE = 0,

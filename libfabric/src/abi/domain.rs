@@ -2,6 +2,7 @@
 
 use libc::{c_char, c_int, c_void, iovec};
 
+use super::atomic::FiAtomicAttr;
 use super::c_structs;
 use super::endpoint::{FidEp, FidStx};
 use super::eq::{FiCntrAttr, FiCqAttr, FiPollAttr, FidCntr, FidCq, FidPoll};
@@ -25,7 +26,7 @@ c_structs! {
         poll_open: unsafe extern "C" fn(*mut FidDomain, *mut FiPollAttr, *mut *mut FidPoll) -> c_int,
         stx_ctx: unsafe extern "C" fn(*mut FidDomain, *mut FiTxAttr, *mut *mut FidStx, *mut c_void) -> c_int,
         srx_ctx: unsafe extern "C" fn(*mut FidDomain, *mut FiRxAttr, *mut *mut FidEp, *mut c_void) -> c_int,
-        query_atomic: unsafe extern "C" fn(*mut FidDomain, u32, u32, *mut c_void, u64) -> c_int,
+        query_atomic: unsafe extern "C" fn(*mut FidDomain, u32, u32, *mut FiAtomicAttr, u64) -> c_int,
         query_collective: unsafe extern "C" fn(*mut FidDomain, u32, *mut c_void, u64) -> c_int,
         endpoint2: unsafe extern "C" fn(*mut FidDomain, *mut FiInfo, *mut *mut FidEp, u64, *mut c_void) -> c_int,
         + since (2, 6) {

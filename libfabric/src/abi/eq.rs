@@ -156,6 +156,20 @@ c_structs! {
 
     struct FidCntr = "struct fid_cntr", 32 bytes {
         fid: Fid,
-        ops: *const c_void,
+        ops: *const FiOpsCntr,
+    }
+
+    struct FiOpsCntr = "struct fi_ops_cntr", 72 bytes {
+        size: usize,
+        read: unsafe extern "C" fn(*mut FidCntr) -> u64,
+        readerr: unsafe extern "C" fn(*mut FidCntr) -> u64,
+        add: unsafe extern "C" fn(*mut FidCntr, u64) -> c_int,
+        set: unsafe extern "C" fn(*mut FidCntr, u64) -> c_int,
+        wait: unsafe extern "C" fn(*mut FidCntr, u64, c_int) -> c_int,
+        adderr: unsafe extern "C" fn(*mut FidCntr, u64) -> c_int,
+        seterr: unsafe extern "C" fn(*mut FidCntr, u64) -> c_int,
+        + since (2, 6) {
+            export_xpu: unsafe extern "C" fn(*mut FidCntr, u64, *mut c_void) -> c_int,
+        }
     }
 }

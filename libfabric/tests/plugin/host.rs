@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 use homespun::info::{Progress, Threading};
 use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain};
 use homespun_fi::abi::endpoint::FidEp;
-use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCq, FidEq};
+use homespun_fi::abi::eq::{
+    FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCntr, FidCq, FidEq,
+};
 use homespun_fi::abi::fabric::{Fid, FidFabric};
 use homespun_fi::abi::info::FiInfo;
 use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{
-    FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED, FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_UNSPEC,
-    fi_version,
+    FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED, FI_TRANSMIT, FI_WAIT_NONE,
+    FI_WAIT_UNSPEC, fi_version,
 };
 use libc::{c_char, c_int, c_void};
 use libloading::Library;
@@ -241,6 +243,11 @@ impl Object<FidDomain> {
         Object::open(|cq| unsafe { ((*(*self.0).ops).cq_open)(self.0, attr, cq, ptr::null_mut()) })
     }
 
+    pub(crate) fn counter(&self, attr: &mut FiCntrAttr) -> Result<Object<FidCntr>, c_int> {
+        // SAFETY: the domain is open.
+        Object::open(|cntr| unsafe { ((*(*self.0).ops).cntr_open)(self.0, attr, cntr, ptr::null_mut()) })
+    }
+
     pub(crate) fn av(&self, attr: &mut FiAvAttr) -> Result<Object<FidAv>, c_int> {
         // SAFETY: the domain is open.
         Object::open(|av| unsafe { ((*(*self.0).ops).av_open)(self.0, attr, av, ptr::null_mut()) })
@@ -262,6 +269,10 @@ pub(crate) fn cq_attr(format: u32) -> FiCqAttr {
         wait_cond: 0,
         wait_set: ptr::null_mut(),
     }
+}
+
+pub(crate) fn counter_attr(wait_obj: u32) -> FiCntrAttr {
+    FiCntrAttr { events: FI_CNTR_EVENTS_COMP, wait_obj, wait_set: ptr::null_mut(), flags: 0 }
 }
 
 pub(crate) fn av_attr() -> FiAvAttr {
@@ -317,6 +328,19 @@ impl Node {
         Node::of(&infos, api_version, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
     }
 
+    /// An endpoint that lacks capabilities.
+    pub(crate) fn without(caps: u64) -> Node {
+        let infos = Plugin::get().loopback();
+        // SAFETY: answers have all their attributes, and nobody else uses these.
+        unsafe {
+            let info = &mut *infos.as_ptr();
+            info.caps &= !caps;
+            (*info.tx_attr).caps &= !caps;
+            (*info.rx_attr).caps &= !caps;
+        }
+        Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
+    }
+
     /// An endpoint whose completion queue is opened with these attributes.
     pub(crate) fn with_queue(cq_attr: &mut FiCqAttr) -> Node {
         Node::of(&Plugin::get().loopback(), API_VERSION, cq_attr).enabled()
@@ -346,7 +370,7 @@ impl Node {
     }
 
     /// Binds what an endpoint needs, and enables it.
-    fn enabled(self) -> Node {
+    pub(crate) fn enabled(self) -> Node {
         assert_eq!(self.ep.bind(&self.av, 0), 0);
         assert_eq!(self.ep.bind(&self.cq, FI_TRANSMIT | FI_RECV), 0);
         assert_eq!(self.ep.bind(&self.eq, 0), 0);

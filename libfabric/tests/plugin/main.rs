@@ -1,6 +1,8 @@
 //! Loads the plugin as a host does and drives it through its vtables.
 
+mod atomic;
 mod av;
+mod counters;
 mod eq;
 mod host;
 mod info;
@@ -24,6 +26,8 @@ fn messages_over_shared_memory_are_the_same() {
     let mut tests = Command::new(env::current_exe().expect("this test's path"));
     tests
         .args([
+            "atomic::",
+            "counters::",
             "messages::",
             "multi_receive::",
             "overrun::",

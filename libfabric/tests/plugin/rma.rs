@@ -1,6 +1,7 @@
 //! Memory regions, and access to those of a peer.
 
-use std::ptr;
+use std::os::fd::AsRawFd;
+use std::{fs, ptr, slice};
 
 use homespun_fi::abi::domain::{FiMrAttr, FidDomain, FidMr};
 use homespun_fi::abi::eq::{FiCqErrEntry, FiCqTaggedEntry};
@@ -19,6 +20,8 @@ const WRITE: u64 = 1 << 9;
 const REMOTE_READ: u64 = 1 << 12;
 const REMOTE_WRITE: u64 = 1 << 13;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
+const COMMIT_COMPLETE: u64 = 1 << 30;
+const RMA_PMEM: u64 = 1 << 49;
 
 const EAVAIL: isize = -259;
 const EBUSY: c_int = -16;
@@ -28,6 +31,7 @@ const ETOOSMALL: c_int = -257;
 const EBADFLAGS: c_int = -260;
 const ENOKEY: c_int = -266;
 const EKEYREJECTED: c_int = 129;
+const EOPNOTSUPP: c_int = 95;
 
 const KEY: u64 = 77;
 
@@ -36,7 +40,12 @@ fn pair() -> Pair {
 }
 
 /// `fi_mr_reg`, with a buffer that outlives the region.
-fn reg(domain: &Object<FidDomain>, buf: &mut [u8], key: u64, flags: u64) -> Result<Object<FidMr>, c_int> {
+pub(crate) fn reg(
+    domain: &Object<FidDomain>,
+    buf: &mut [u8],
+    key: u64,
+    flags: u64,
+) -> Result<Object<FidMr>, c_int> {
     let domain = domain.as_ptr();
     // SAFETY: the domain is open, and the buffer stays where it is until the region was closed.
     Object::open(|mr| unsafe {
@@ -178,6 +187,56 @@ fn what_the_target_refuses_is_an_error_entry() {
 }
 
 #[test]
+fn what_is_committed_is_in_the_file() {
+    let pair = pair();
+    let left = pair.left.ep.as_ptr();
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    file.as_file().set_len(8192).expect("room for it");
+    // SAFETY: the system chooses the place, where nothing was before; the mapping is never undone, and nothing but the region
+    // uses it.
+    let mapped = unsafe {
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        let address = libc::mmap(ptr::null_mut(), 8192, both, libc::MAP_SHARED, file.as_raw_fd(), 0);
+        assert_ne!(address, libc::MAP_FAILED);
+        slice::from_raw_parts_mut(address.cast(), 8192)
+    };
+    let _region = reg(&pair.right.domain, mapped, KEY, RMA_PMEM).expect("a region");
+    let mut other = [0u8; 8];
+    assert_eq!(reg(&pair.right.domain, &mut other, 1, RMA_PMEM).err(), Some(EINVAL), "no file's memory");
+    let _other = reg(&pair.right.domain, &mut other, 1, 0).expect("a region");
+    let mut bytes = *b"for good";
+    let parts = [iov(&mut bytes)];
+    let post = |addr, key, number| {
+        let target = FiRmaIov { addr, len: 8, key };
+        let msg = FiMsgRma {
+            msg_iov: parts.as_ptr(),
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: pair.to_right,
+            rma_iov: &raw const target,
+            rma_iov_count: 1,
+            context: context(number),
+            data: 0,
+        };
+        // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
+        assert_eq!(unsafe { ((*(*left).rma).writemsg)(left, &raw const msg, COMMIT_COMPLETE) }, 0);
+    };
+    post(4092, KEY, 1);
+    let [written, _] = pair.completions(1, 0);
+    assert_eq!(fields(&written[0].0), (1, RMA | WRITE, 0, 0));
+    assert_eq!(fs::read(file.path()).expect("the file")[4092..4100], *b"for good");
+    post(0, 1, 2);
+    pair.until(|pair| {
+        assert!(pair.right.try_read::<FiCqTaggedEntry>().is_err());
+        pair.left.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
+    });
+    // SAFETY: all fields are integers and pointers.
+    let mut failed: FiCqErrEntry = unsafe { std::mem::zeroed() };
+    assert_eq!(pair.left.read_error(&mut failed), 1);
+    assert_eq!((failed.op_context.addr(), failed.err, failed.flags), (2, EOPNOTSUPP, RMA | WRITE));
+}
+
+#[test]
 fn remote_segments_are_one_and_as_long_as_the_local_ones() {
     let node = Node::open();
     let own = node.insert(&node.name());
@@ -213,7 +272,7 @@ fn regions_are_registered_as_the_manual_page_has_it() {
     let mut memory = [0u8; 8];
     let region = reg(&node.domain, &mut memory, KEY, 0).expect("a region");
     assert_eq!(reg(&node.domain, &mut memory, KEY, 0).err(), Some(ENOKEY));
-    assert_eq!(reg(&node.domain, &mut memory, 1, 1 << 56).err(), Some(EBADFLAGS));
+    assert_eq!(reg(&node.domain, &mut memory, 1, 1 << 57).err(), Some(EBADFLAGS));
     assert_eq!(reg(&node.domain, &mut [], 1, 0).err(), Some(EINVAL));
 
     // By all attributes. The key of an authorization is not known before 1.5, and not supported since.

@@ -3,7 +3,7 @@
 use homespun_fi::abi::CONSTANTS;
 use homespun_fi::abi::fabric::FiOps;
 
-use crate::host::Node;
+use crate::host::{Node, counter_attr};
 
 const EINVAL: i64 = -22;
 const ENOSYS: i64 = -38;
@@ -26,6 +26,12 @@ trait Answer {
 impl Answer for i32 {
     fn number(self) -> i64 {
         self.into()
+    }
+}
+
+impl Answer for u64 {
+    fn number(self) -> i64 {
+        self.cast_signed()
     }
 }
 
@@ -89,6 +95,7 @@ unsafe fn assert_full<T>(ops: *const T) {
 #[test]
 fn no_slot_is_empty() {
     let node = Node::open();
+    let counter = node.domain.counter(&mut counter_attr(0)).expect("a counter");
     // SAFETY: the objects are open, and all these are their vtables.
     unsafe {
         for fid in
@@ -96,6 +103,8 @@ fn no_slot_is_empty() {
         {
             assert_full::<FiOps>((*fid).ops);
         }
+        assert_full::<FiOps>((*counter.fid()).ops);
+        assert_full((*counter.as_ptr()).ops);
         assert_full((*node.fabric.as_ptr()).ops);
         assert_full((*node.domain.as_ptr()).ops);
         assert_full((*node.domain.as_ptr()).mr);
@@ -120,9 +129,12 @@ fn what_is_not_supported_says_so() {
     assert_answers!((*fabric).ops, ENOSYS, passive_ep wait_open domain2);
     assert_answers!(
         (*domain).ops, ENOSYS,
-        scalable_ep cntr_open poll_open stx_ctx srx_ctx query_atomic query_collective endpoint2 xpu_ctx
+        scalable_ep poll_open stx_ctx srx_ctx query_collective endpoint2 xpu_ctx
     );
     assert_answers!((*node.cq.as_ptr()).ops, ENOSYS, export_xpu);
+    let counter = node.domain.counter(&mut counter_attr(0)).expect("a counter");
+    assert_answers!((*counter.as_ptr()).ops, ENOSYS, export_xpu);
+    assert_answers!((*counter.fid()).ops, ENOSYS, bind ops_open tostr ops_set);
     assert_answers!(
         (*node.av.as_ptr()).ops, ENOSYS,
         insertsym av_set insert_auth_key lookup_auth_key set_user_id lookup2
@@ -130,11 +142,6 @@ fn what_is_not_supported_says_so() {
     let ep = node.ep.as_ptr();
     assert_answers!((*ep).ops, ENOSYS, tx_ctx rx_ctx rx_size_left tx_size_left export_xpu);
     assert_answers!((*ep).cm, ENOSYS, getpeer connect listen accept reject shutdown join);
-    assert_answers!(
-        (*ep).atomic, ENOSYS,
-        write writev writemsg inject readwrite readwritev readwritemsg compwrite compwritev compwritemsg
-        writevalid readwritevalid compwritevalid
-    );
     assert_answers!(
         (*ep).collective, ENOSYS,
         barrier broadcast alltoall allreduce allgather reduce_scatter reduce scatter gather msg barrier2
@@ -165,12 +172,17 @@ fn null_is_refused_everywhere() {
     }
     assert_answers!((*node.ep.fid()).ops, EINVAL, bind);
     assert_answers!((*node.fabric.as_ptr()).ops, EINVAL, domain eq_open trywait);
-    assert_answers!((*node.domain.as_ptr()).ops, EINVAL, av_open cq_open endpoint);
+    assert_answers!((*node.domain.as_ptr()).ops, EINVAL, av_open cq_open cntr_open endpoint query_atomic);
     assert_answers!((*node.domain.as_ptr()).mr, EINVAL, reg regv regattr);
     assert_answers!((*node.eq.as_ptr()).ops, EINVAL, read readerr write sread);
     assert_answers!((*node.eq.as_ptr()).ops, 0, strerror);
     assert_answers!((*node.cq.as_ptr()).ops, EINVAL, read readfrom readerr sread sreadfrom signal);
     assert_answers!((*node.cq.as_ptr()).ops, 0, strerror);
+    let counter = node.domain.counter(&mut counter_attr(0)).expect("a counter");
+    assert_answers!((*counter.fid()).ops, EINVAL, close control);
+    assert_answers!((*counter.as_ptr()).ops, EINVAL, add adderr set seterr wait);
+    // They have no other way to say it.
+    assert_answers!((*counter.as_ptr()).ops, 0, read readerr);
     assert_answers!((*node.av.as_ptr()).ops, EINVAL, insert insertsvc remove lookup);
     assert_answers!((*node.av.as_ptr()).ops, 0, straddr);
     let ep = node.ep.as_ptr();
@@ -183,6 +195,11 @@ fn null_is_refused_everywhere() {
     assert_answers!(
         (*ep).rma, EINVAL,
         read readv readmsg write writev writemsg inject writedata injectdata
+    );
+    assert_answers!(
+        (*ep).atomic, EINVAL,
+        write writev writemsg inject readwrite readwritev readwritemsg compwrite compwritev compwritemsg
+        writevalid readwritevalid compwritevalid
     );
     assert_answers!(
         (*ep).tagged, EINVAL,

@@ -1,3 +1,5 @@
+use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun_engine::limits::ATOMIC_MAX_BYTES;
 use homespun_engine::wire::Header::{
     Ack, Answer, Clear, Credit, Data, Done, Fence, Fenced, Matched, ReadData, Request,
 };
@@ -49,7 +51,7 @@ fn found(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), W
 #[test]
 fn the_layout_is_what_the_documentation_says() {
     let both = message(10, Some(0x0304), Some(0x0506), Awaits::Arrival);
-    let cases: [(Header, Payload<'_>, &[u64]); 19] = [
+    let cases: [(Header, Payload<'_>, &[u64]); 23] = [
         (
             Header::Message(both),
             Payload::Inline(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
@@ -95,6 +97,16 @@ fn the_layout_is_what_the_documentation_says() {
             &[0x0001_000e_0000_beef, 9, 5, 6, 10, 7],
         ),
         (
+            durable(rma(2, RmaKind::Write { data: Some(3) }), Durable::Written),
+            Payload::Inline(&[7, 8]),
+            &[0x0002_0a0d_0000_beef, 9, 5, 6, 3, 0x0807],
+        ),
+        (
+            durable(rma(10, RmaKind::Offer { data: None, remote_bytes: 1 }), Durable::Everything),
+            Payload::Inline(&[7]),
+            &[0x0001_100e_0000_beef, 9, 5, 6, 10, 7],
+        ),
+        (
             Header::Shown(Shown { key: 5, address: 6, len_bytes: 10, access: 9, remote_bytes: 1 }),
             Payload::Inline(&[7]),
             &[0x0001_0028_0000_beef, 9, 5, 6, 10, 7],
@@ -104,6 +116,16 @@ fn the_layout_is_what_the_documentation_says() {
             Answer { op: 9, outcome: Outcome::Refused(Refusal::Access) },
             Payload::Inline(&[]),
             &[0x0000_0012_0000_beef, 9],
+        ),
+        (
+            atomic(AtomicKind::Fetch, AtomicOp::Prod, Datatype::Uint16, 1),
+            Payload::Inline(&[7, 8]),
+            &[0x0002_0020_0000_beef, 9, 5, 6, 0x0001_0303_0000_0001, 0x0807],
+        ),
+        (
+            atomic(AtomicKind::Base, AtomicOp::Write, Datatype::Int8, ATOMIC_MAX_BYTES),
+            Payload::Outside(PIECE_MIN_BYTES),
+            &[0x1000_6020_0000_beef, 9, 5, 6, 0x0000_0b00_0000_4000, 0x4000],
         ),
     ];
     for (header, payload, unchecked) in cases {
@@ -136,8 +158,24 @@ fn the_layout_is_what_the_documentation_says() {
     assert_eq!(sequence_of(piece), SEQUENCE);
 }
 
+fn atomic(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> Header {
+    let form = AtomicForm::new(kind, op, datatype, count).unwrap();
+    Header::Atomic(Atomic { op: 9, key: 5, address: 6, form })
+}
+
+#[test]
+fn two_operands_of_a_compare_and_swap_are_in_its_line() {
+    let swap = atomic(AtomicKind::Compare, AtomicOp::Cswap, Datatype::Uint64, 1);
+    assert_eq!((room_bytes(&swap), swap.payload_len_bytes()), (24, 16));
+}
+
 fn rma(len_bytes: u64, kind: RmaKind) -> Header {
-    Header::Rma(Rma { op: 9, key: 5, address: 6, len_bytes, kind })
+    Header::Rma(Rma { op: 9, key: 5, address: 6, len_bytes, kind, durable: Durable::Nothing })
+}
+
+fn durable(header: Header, durable: Durable) -> Header {
+    let Header::Rma(rma) = header else { panic!("{header:?} writes nothing") };
+    Header::Rma(Rma { durable, ..rma })
 }
 
 #[test]
@@ -150,10 +188,10 @@ fn a_tagged_message_leaves_room_for_48_bytes() {
 fn what_no_correct_producer_writes_is_refused() {
     let (least, most) = (PIECE_MIN_BYTES as u64, PIECE_MAX_BYTES as u64);
     let word = |len: u64, flags: u64, kind: u64| len << 48 | flags << 40 | kind << 32;
-    let cases: [(&[u64], WireError); 53] = [
+    let cases: [(&[u64], WireError); 67] = [
         (&[0], WireError::UnknownKind),
         (&[u64::MAX], WireError::UnknownKind),
-        (&[word(0, 0, 21)], WireError::UnknownKind),
+        (&[word(0, 0, 23)], WireError::UnknownKind),
         (&[word(0, 8, 1)], WireError::UnknownFlag),
         (&[word(0, 0x10, 1)], WireError::UnknownFlag),
         (&[word(0, 1, 2)], WireError::UnknownFlag),
@@ -181,6 +219,9 @@ fn what_no_correct_producer_writes_is_refused() {
         (&[word(100, 0xa4, 1)], WireError::UnknownFlag),
         (&[word(0, 0x84, 3), 0, 0], WireError::UnknownFlag),
         (&[word(0, 0x84, 9)], WireError::UnknownFlag),
+        // And so is there one thing to be durable.
+        (&[word(0, 0x18, 13)], WireError::UnknownFlag),
+        (&[word(0, 0x18, 14)], WireError::UnknownFlag),
         // There are further pieces only after a first.
         (&[word(8, 0x40, 1), 0], WireError::UnknownFlag),
         // Payload where there is none.
@@ -211,6 +252,19 @@ fn what_no_correct_producer_writes_is_refused() {
         (&[word(least, 0x60, 1), least], WireError::ImpossibleLength),
         // What is not payload is zero.
         (&[word(1, 0, 1), 0x0100], WireError::ReservedNotZero),
+        // Atomic operations that there are not, and such whose payload is of another length.
+        (&[word(0, 2, 32)], WireError::UnknownFlag),
+        (&[word(0, 0, 32), 0, 0, 0, 16 << 32 | 1], WireError::UnknownOperation),
+        (&[word(0, 0, 32), 0, 0, 0, 19 << 40 | 1], WireError::UnknownOperation),
+        (&[word(0, 0, 32), 0, 0, 0, 3 << 48 | 1], WireError::UnknownOperation),
+        (&[word(0, 0, 32), 0, 0, 0, 10 << 40 | 1], WireError::UnknownOperation),
+        (&[word(0, 0, 32), 0, 0, 0, 0], WireError::ImpossibleLength),
+        (&[word(0, 0, 32), 0, 0, 0, ATOMIC_MAX_BYTES as u64 + 1], WireError::ImpossibleLength),
+        (&[word(2, 0, 32), 0, 0, 0, 1], WireError::ImpossibleLength),
+        (&[word(1, 0, 32), 0, 0, 0, 1 << 48 | 10 << 40 | 1], WireError::ImpossibleLength),
+        (&[word(25, 0, 32), 0, 0, 0, 25], WireError::ImpossibleLength),
+        (&[word(24, 0x20, 32), 0, 0, 0, 24], WireError::ImpossibleLength),
+        (&[word(least, 0x60, 32), 0, 0, 0, least + 2, least + 1], WireError::ImpossibleLength),
     ];
     for (words, reason) in cases {
         // Not all of them have the words that they say they have.
@@ -240,13 +294,34 @@ fn any_header() -> impl Strategy<Value = Header> {
         1 => any::<u64>().prop_map(|granted_bytes| Credit { granted_bytes }),
         1 => any::<bool>().prop_map(|matched| Fence { matched }),
         1 => Just(Fenced),
-        3 => (any::<[u64; 3]>(), any_len(), any_rma_kind()).prop_map(|([op, key, address], len_bytes, kind)| {
-            Header::Rma(Rma { op, key, address, len_bytes, kind })
-        }),
+        3 => any_atomic(),
+        3 => (any::<[u64; 3]>(), any_len(), any_rma_kind(), any_durable()).prop_map(
+            |([op, key, address], len_bytes, kind, durable)| {
+                let durable = if kind == RmaKind::Read { Durable::Nothing } else { durable };
+                Header::Rma(Rma { op, key, address, len_bytes, kind, durable })
+            },
+        ),
         1 => (any::<u64>(), any_len()).prop_map(|(op, len_bytes)| ReadData { op, len_bytes }),
-        1 => (any::<u64>(), 0..5_u8)
+        1 => (any::<u64>(), 0..7_u8)
             .prop_map(|(op, number)| Answer { op, outcome: Outcome::from_number(number).unwrap() }),
     ]
+}
+
+fn any_atomic() -> impl Strategy<Value = Header> {
+    let may_be =
+        (any::<[u64; 3]>(), 0..3_u32, 0..19_u32, 0..16_u32, prop_oneof![1..4_usize, 1..=ATOMIC_MAX_BYTES]);
+    may_be.prop_filter_map(
+        "there is no such operation",
+        |([op, key, address], kind, what, datatype, count)| {
+            let (kind, what) = (AtomicKind::from_number(kind)?, AtomicOp::from_number(what)?);
+            let form = AtomicForm::new(kind, what, Datatype::from_number(datatype)?, count)?;
+            Some(Header::Atomic(Atomic { op, key, address, form }))
+        },
+    )
+}
+
+fn any_durable() -> impl Strategy<Value = Durable> {
+    prop_oneof![Just(Durable::Nothing), Just(Durable::Written), Just(Durable::Everything)]
 }
 
 fn any_rma_kind() -> impl Strategy<Value = RmaKind> {
@@ -282,6 +357,16 @@ fn samples() -> Vec<Vec<u64>> {
             add(Done { op: number, fault: is_so }, none);
             add(Fence { matched: is_so }, none);
         }
+        let mut atomic = |kind, what, datatype, count, payload| {
+            let form = AtomicForm::new(kind, what, datatype, count).unwrap();
+            add(Header::Atomic(Atomic { op: number, key: !number, address: number, form }), payload);
+        };
+        atomic(AtomicKind::Fetch, AtomicOp::Read, Datatype::LongDouble, 300, none);
+        atomic(AtomicKind::Base, AtomicOp::Sum, Datatype::Int16, 4, Payload::Inline(&SHORT));
+        atomic(AtomicKind::Compare, AtomicOp::Mswap, Datatype::Uint32, 1, Payload::Inline(&SHORT));
+        atomic(AtomicKind::Fetch, AtomicOp::Bxor, Datatype::Uint8, 100, Payload::Outside(100));
+        let halves = Payload::Outside(ATOMIC_MAX_BYTES);
+        atomic(AtomicKind::Compare, AtomicOp::CswapGe, Datatype::Double, ATOMIC_MAX_BYTES / 8, halves);
         for (len_bytes, payload) in [
             (0, none),
             (SHORT.len(), Payload::Inline(&SHORT)),
@@ -292,9 +377,11 @@ fn samples() -> Vec<Vec<u64>> {
             let len = len_bytes as u64;
             add(Data { op: number, len_bytes: len }, payload);
             add(ReadData { op: number, len_bytes: len }, payload);
-            let rma =
-                |kind| Header::Rma(Rma { op: number, key: !number, address: number, len_bytes: len, kind });
-            add(rma(RmaKind::Read), none);
+            let rma = |kind, durable| {
+                let [op, key, address] = [number, !number, number];
+                Header::Rma(Rma { op, key, address, len_bytes: len, kind, durable })
+            };
+            add(rma(RmaKind::Read, Durable::Nothing), none);
             let shown = |remote_bytes| {
                 Header::Shown(Shown {
                     key: !number,
@@ -306,10 +393,13 @@ fn samples() -> Vec<Vec<u64>> {
             };
             add(shown(8), Payload::Inline(&SHORT));
             add(shown(64), Payload::Outside(64));
-            for data in [None, Some(number)] {
-                add(rma(RmaKind::Write { data }), payload);
-                add(rma(RmaKind::Offer { data, remote_bytes: 8 }), Payload::Inline(&SHORT));
-                add(rma(RmaKind::Offer { data, remote_bytes: 64 }), Payload::Outside(64));
+            let durable = [Durable::Nothing, Durable::Written, Durable::Everything];
+            for (data, durable) in
+                [None, Some(number)].into_iter().flat_map(|data| durable.map(|it| (data, it)))
+            {
+                add(rma(RmaKind::Write { data }, durable), payload);
+                add(rma(RmaKind::Offer { data, remote_bytes: 8 }, durable), Payload::Inline(&SHORT));
+                add(rma(RmaKind::Offer { data, remote_bytes: 64 }, durable), Payload::Outside(64));
             }
             for awaits in [Awaits::Nothing, Awaits::Arrival, Awaits::Match] {
                 for (tag, data) in
@@ -397,7 +487,7 @@ proptest! {
     #[test]
     fn there_is_one_form_of_everything(
         words in prop::array::uniform8(prop_oneof![Just(0_u64), 0_u64..100, 0..=2 * PIECE_MAX_BYTES as u64, any::<u64>()]),
-        (kind, flags) in (1_u64..22, prop_oneof![Just(0_u64), Just(0x20), Just(0x60), Just(0x80), 0_u64..256]),
+        (kind, flags) in (prop_oneof![6 => 1_u64..22, 1 => Just(32)], prop_oneof![Just(0_u64), Just(0x20), Just(0x60), Just(0x80), 0_u64..256]),
         len in prop_oneof![0_u64..100, 0..=u64::from(u16::MAX)],
         is_sealed in prop_oneof![9 => Just(true), 1 => Just(false)],
     ) {

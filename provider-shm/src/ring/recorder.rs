@@ -3,7 +3,7 @@
 use std::io::IoSliceMut;
 use std::mem;
 
-use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use homespun_engine::limits::{ATOMIC_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{LinkEvent, LinkId, Receiver, Space};
 use homespun_engine::wire::{Header, Rma, Shown};
 
@@ -130,6 +130,7 @@ fn check(header: &Header) {
         Header::Data { len_bytes, .. }
         | Header::ReadData { len_bytes, .. }
         | Header::Rma(Rma { len_bytes, .. }) => assert!(*len_bytes <= MESSAGE_MAX_BYTES),
+        Header::Atomic(atomic) => assert!(atomic.form.len_bytes() <= ATOMIC_MAX_BYTES),
         Header::Ack { .. }
         | Header::Clear { .. }
         | Header::Done { .. }

@@ -2,9 +2,12 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::LazyLock;
 
+use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Full, Sent};
-use homespun_engine::wire::{Awaits, Header, Message, Outcome, Rma, RmaKind, Shown, WireError};
+use homespun_engine::wire::{
+    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown, WireError,
+};
 use proptest::prelude::*;
 
 use super::recorder::{LINK, Recorder};
@@ -134,6 +137,7 @@ fn any_rma() -> impl Strategy<Value = Rma> {
         address,
         len_bytes,
         kind,
+        durable: Durable::Nothing,
     })
 }
 
@@ -164,6 +168,14 @@ fn any_frame() -> impl Strategy<Value = (Header, usize)> {
         }),
         1 => (any::<u64>(), any_size())
             .prop_map(|(op, size)| (Header::ReadData { op, len_bytes: size as u64 }, size)),
+        1 => (any::<u64>(), 1..=Datatype::Int32.count_max(), any::<bool>()).prop_map(|(op, count, compares)| {
+            let (kind, what) = match compares {
+                true => (AtomicKind::Compare, AtomicOp::Cswap),
+                false => (AtomicKind::Fetch, AtomicOp::Sum),
+            };
+            let form = AtomicForm::new(kind, what, Datatype::Int32, count).unwrap();
+            (Header::Atomic(Atomic { op, key: !op, address: op, form }), form.payload_len_bytes())
+        }),
         1 => (any::<u64>(), 0..5_u8).prop_map(|(op, number)| {
             (Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }, 0)
         }),
@@ -260,7 +272,7 @@ proptest! {
 }
 
 fn rma(kind: RmaKind) -> Header {
-    Header::Rma(Rma { op: 5, key: 6, address: 7, len_bytes: 8, kind })
+    Header::Rma(Rma { op: 5, key: 6, address: 7, len_bytes: 8, kind, durable: Durable::Nothing })
 }
 
 #[test]
@@ -279,6 +291,15 @@ fn every_bit_of_a_first_word_matters() {
         (rma(RmaKind::Offer { data: None, remote_bytes: 16 }), 16),
         (Header::Shown(Shown { key: 5, address: 6, len_bytes: 7, access: 8, remote_bytes: 12 }), 12),
         (Header::ReadData { op: 5, len_bytes: 3 }, 3),
+        (
+            Header::Atomic(Atomic {
+                op: 5,
+                key: 6,
+                address: 7,
+                form: AtomicForm::new(AtomicKind::Fetch, AtomicOp::Sum, Datatype::Uint64, 1).unwrap(),
+            }),
+            8,
+        ),
         (Header::Answer { op: 5, outcome: Outcome::Fault }, 0),
     ] {
         for bit in 0..u64::BITS {

@@ -29,14 +29,16 @@ fn offered(ask: impl FnOnce(&mut Info)) -> Info {
 #[test]
 fn nothing_asked_for_is_everything_offered() {
     let info = offered(|_| {});
-    assert_eq!(info.caps, MESSAGE_CAPS | RMA_CAPS | Caps::LOCAL_COMM | Caps::REMOTE_COMM);
+    let caps = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | Caps::LOCAL_COMM | Caps::REMOTE_COMM;
+    assert_eq!(info.caps, caps);
     assert_eq!((info.tx.caps, info.rx.caps), (TX_CAPS, RX_CAPS - CAPS_IF_ASKED));
     assert_eq!((info.tx.rma_iov_limit, info.domain.mr_iov_limit), (1, IOV_LIMIT));
     assert_eq!(info.ep.ep_type, Some(EndpointType::Rdm));
     assert_eq!((info.ep.tx_ctx_cnt, info.ep.rx_ctx_cnt), (1, 1));
     assert_eq!(info.ep.max_msg_size_bytes, 1 << 20);
     assert_eq!(info.ep.mem_tag_format, TAG_GENERIC);
-    assert_eq!((info.tx.msg_order, info.rx.msg_order), (Order::SAS, Order::SAS));
+    assert_eq!((info.tx.msg_order, info.rx.msg_order), (ORDERS_FOR_FREE, ORDERS_FOR_FREE));
+    assert_eq!((info.tx.comp_order, info.rx.comp_order), (Order::empty(), Order::empty()));
     assert_eq!((info.tx.size_ops, info.rx.size_ops), (TX_DEPTH_DEFAULT_OPS, RX_DEPTH_DEFAULT_OPS));
     assert_eq!(info.tx.inject_size_bytes, INJECT_MAX_BYTES);
     assert_eq!(info.rx.total_buffered_recv_bytes, UNEXPECTED_BUDGET_DEFAULT_BYTES);
@@ -59,17 +61,20 @@ fn an_offer_given_back_as_hints_is_met_by_itself() {
 fn every_refusal_says_why() {
     type Ask = fn(&mut Info);
     let cases: &[(Ask, &str)] = &[
-        (|h| h.caps = Caps::ATOMIC, "FI_ATOMIC"),
+        (|h| h.caps = Caps::ATOMIC | Caps::HMEM, "FI_HMEM"),
         (|h| h.caps = Caps::TAGGED | Caps::MULTI_RECV, "FI_MULTI_RECV"),
         (|h| h.caps = Caps::MSG | Caps::SEND | Caps::MULTI_RECV, "FI_MULTI_RECV"),
         (|h| h.caps = Caps::MSG | Caps::HMEM, "FI_HMEM"),
+        (|h| h.caps = Caps::RMA_EVENT, "FI_RMA_EVENT"),
+        (|h| h.caps = Caps::MSG | Caps::RMA_EVENT, "FI_RMA_EVENT"),
+        (|h| h.caps = Caps::RMA | Caps::READ | Caps::WRITE | Caps::RMA_EVENT, "FI_RMA_EVENT"),
         (|h| h.caps = Caps::HMEM, "FI_HMEM"),
         (|h| h.rx.caps = Caps::HMEM, "receive capabilities"),
         (|h| h.caps = Caps::MSG | Caps::SOURCE_ERR, "FI_SOURCE_ERR without FI_SOURCE"),
         (|h| h.caps = Caps::SOURCE_ERR, "FI_SOURCE_ERR without FI_SOURCE"),
         (|h| h.caps = Caps::from_bits_retain(1 << 6), "a capability that is not known"),
         (|h| h.caps = Caps::MSG | Caps::from_bits_retain(1 << 63), "a capability that is not known"),
-        (|h| h.tx.caps = Caps::ATOMIC, "transmit capabilities"),
+        (|h| h.tx.caps = Caps::HMEM, "transmit capabilities"),
         (
             |h| {
                 h.caps = Caps::MSG;
@@ -84,7 +89,15 @@ fn every_refusal_says_why() {
             },
             "receive capabilities",
         ),
-        (|h| h.tx.op_flags = OpFlags::COMMIT_COMPLETE, "flags of transmit operations"),
+        (|h| h.caps = Caps::RMA_PMEM, "FI_RMA_PMEM without FI_RMA"),
+        (|h| h.caps = Caps::MSG | Caps::RMA_PMEM, "FI_RMA_PMEM without FI_RMA"),
+        (
+            |h| {
+                h.caps = Caps::MSG;
+                h.tx.op_flags = OpFlags::COMMIT_COMPLETE;
+            },
+            "FI_COMMIT_COMPLETE without FI_RMA_PMEM",
+        ),
         (|h| h.tx.op_flags = OpFlags::FENCE, "flags of transmit operations"),
         (
             |h| {
@@ -95,9 +108,11 @@ fn every_refusal_says_why() {
         ),
         (|h| h.rx.op_flags = OpFlags::PEEK, "flags of receives"),
         (|h| h.tx.op_flags = OpFlags::REMOTE_CQ_DATA, "flags of transmit operations"),
-        (|h| h.tx.msg_order = Order::SAS | Order::RAW, "a transmit order"),
-        (|h| h.rx.msg_order = Order::from_bits_retain(1 << 32), "a receive order"),
-        (|h| h.tx.comp_order = Order::SAS, "ordered transmit completions"),
+        (|h| h.tx.msg_order = Order::SAS | Order::from_bits_retain(1 << 9), "a message order"),
+        (|h| h.rx.msg_order = Order::from_bits_retain(1 << 40), "a message order"),
+        (|h| h.tx.comp_order = Order::from_bits_retain(1 << 16), "transmit completions"),
+        (|h| h.tx.comp_order = Order::RMA_RAW, "transmit completions"),
+        (|h| h.rx.comp_order = Order::STRICT, "ordered receive completions"),
         (|h| h.rx.comp_order = Order::from_bits_retain(1 << 16), "ordered receive completions"),
         (|h| h.tx.inject_size_bytes = INJECT_MAX_BYTES + 1, "inject size"),
         (|h| h.tx.size_ops = DEPTH_MAX_OPS + 1, "a deeper transmit queue"),
@@ -110,9 +125,6 @@ fn every_refusal_says_why() {
         (|h| h.ep.protocol = 6, "another protocol"),
         (|h| h.ep.protocol_version = PROTOCOL_VERSION + 1, "a later version of the protocol"),
         (|h| h.ep.max_msg_size_bytes = (1 << 20) + 1, "larger messages"),
-        (|h| h.ep.max_order_raw_size_bytes = 1, "remote memory"),
-        (|h| h.ep.max_order_war_size_bytes = 1, "remote memory"),
-        (|h| h.ep.max_order_waw_size_bytes = 1, "remote memory"),
         (|h| h.ep.tx_ctx_cnt = 2, "several contexts"),
         (|h| h.ep.rx_ctx_cnt = 2, "several contexts"),
         (|h| h.ep.tx_ctx_cnt = SHARED_CONTEXT, "contexts shared"),
@@ -130,7 +142,7 @@ fn every_refusal_says_why() {
         (|h| h.domain.max_ep_rx_ctx = 2, "several contexts"),
         (|h| h.domain.max_ep_stx_ctx = 1, "contexts shared"),
         (|h| h.domain.max_ep_srx_ctx = 1, "contexts shared"),
-        (|h| h.domain.cntr_cnt = 1, "counters"),
+        (|h| h.domain.cntr_cnt = COUNTER_COUNT + 1, "more counters"),
         (|h| h.domain.mr_iov_limit = IOV_LIMIT + 1, "memory regions"),
         (|h| h.domain.caps = Caps::from_bits_retain(1 << 53), "domain capabilities"),
         (|h| h.domain.max_err_data_bytes = 29, "more error data"),
@@ -153,7 +165,8 @@ fn what_can_be_met_is_granted() {
     let cases: &[(&str, Ask, Check)] = &[
         ("op flags", |h| h.tx.op_flags = TX_OP_FLAGS, |i| i.tx.op_flags == TX_OP_FLAGS),
         ("rx op flags", |h| h.rx.op_flags = RX_OP_FLAGS, |i| i.rx.op_flags == RX_OP_FLAGS),
-        ("order", |h| h.tx.msg_order = Order::SAS, |i| i.tx.msg_order == Order::SAS),
+        ("order", |h| h.tx.msg_order = Order::SAS, |i| i.tx.msg_order == ORDERS_FOR_FREE),
+        ("completion order", |h| h.tx.comp_order = Order::SAS, |i| i.tx.comp_order == Order::STRICT),
         ("inject", |h| h.tx.inject_size_bytes = 1, |i| i.tx.inject_size_bytes == INJECT_MAX_BYTES),
         ("shallow", |h| h.tx.size_ops = 2, |i| i.tx.size_ops == 2),
         ("deep", |h| h.rx.size_ops = DEPTH_MAX_OPS, |i| i.rx.size_ops == DEPTH_MAX_OPS),
@@ -279,9 +292,11 @@ fn what_can_be_met_is_granted() {
 #[test]
 fn only_the_primary_capabilities_asked_for_are_granted() {
     let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
-    // What sends can be fenced, and what receives messages can have buffers for many.
+    // What sends can be fenced, what receives messages can have buffers for many, and a target can have its accesses counted.
     let both = Caps::SEND | Caps::RECV | Caps::FENCE;
     let many = Caps::MULTI_RECV;
+    let rma = Caps::RMA | RMA_DIRECTIONS | Caps::RMA_EVENT | Caps::RMA_PMEM;
+    let atomic = Caps::ATOMIC | RMA_DIRECTIONS | Caps::RMA_EVENT;
     let cases = [
         (Caps::MSG, Caps::MSG | both | many | reach),
         (Caps::MSG | many, Caps::MSG | both | many | reach),
@@ -300,10 +315,26 @@ fn only_the_primary_capabilities_asked_for_are_granted() {
             Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR,
             Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR | both | many | reach,
         ),
-        (Caps::RMA, Caps::RMA | RMA_DIRECTIONS | Caps::FENCE | reach),
-        (Caps::MSG | Caps::RMA, Caps::MSG | Caps::RMA | RMA_DIRECTIONS | both | many | reach),
-        (Caps::MSG | Caps::RMA | Caps::WRITE, Caps::MSG | Caps::RMA | Caps::WRITE | both | many | reach),
-        (Caps::RMA | Caps::REMOTE_READ, Caps::RMA | Caps::REMOTE_READ | reach),
+        (Caps::RMA, rma | Caps::FENCE | reach),
+        (Caps::RMA | Caps::RMA_EVENT, rma | Caps::FENCE | reach),
+        (Caps::RMA | Caps::RMA_PMEM, rma | Caps::FENCE | reach),
+        (Caps::MSG | Caps::RMA, Caps::MSG | rma | both | many | reach),
+        (
+            Caps::MSG | Caps::RMA | Caps::WRITE,
+            Caps::MSG | Caps::RMA | Caps::RMA_PMEM | Caps::WRITE | both | many | reach,
+        ),
+        (
+            Caps::RMA | Caps::REMOTE_READ,
+            Caps::RMA | Caps::RMA_PMEM | Caps::REMOTE_READ | Caps::RMA_EVENT | reach,
+        ),
+        (Caps::ATOMIC, atomic | Caps::FENCE | reach),
+        (Caps::ATOMIC | Caps::FENCE, atomic | Caps::FENCE | reach),
+        (Caps::MSG | Caps::ATOMIC, Caps::MSG | atomic | both | many | reach),
+        (Caps::ATOMIC | Caps::READ, Caps::ATOMIC | Caps::READ | Caps::FENCE | reach),
+        (
+            Caps::RMA | Caps::ATOMIC | Caps::REMOTE_WRITE,
+            Caps::RMA | Caps::RMA_PMEM | Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::RMA_EVENT | reach,
+        ),
     ];
     for (asked, granted) in cases {
         assert_eq!(offered(|h| h.caps = asked).caps, granted, "{asked:?}");
@@ -320,7 +351,11 @@ fn each_side_has_what_concerns_it() {
     assert_eq!(receive_only.rx.caps, Caps::TAGGED | Caps::RECV | Caps::SOURCE);
     let target = offered(|h| h.caps = Caps::RMA | Caps::REMOTE_WRITE);
     assert_eq!((target.tx.caps, target.tx.rma_iov_limit), (Caps::empty(), 0));
-    assert_eq!(target.rx.caps, Caps::RMA | Caps::REMOTE_WRITE);
+    assert_eq!(target.rx.caps, Caps::RMA | Caps::REMOTE_WRITE | Caps::RMA_EVENT | Caps::RMA_PMEM);
+    let updated = offered(|h| h.caps = Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::WRITE);
+    assert_eq!(updated.tx.caps, Caps::ATOMIC | Caps::WRITE | Caps::FENCE);
+    let target = Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::RMA_EVENT;
+    assert_eq!((updated.rx.caps, updated.tx.rma_iov_limit), (target, 1));
     let narrowed = offered(|h| {
         h.caps = Caps::MSG | Caps::TAGGED;
         h.tx.caps = Caps::MSG;
@@ -374,4 +409,47 @@ fn nothing_larger_than_a_message_can_be_injected() {
     let info = offer(&small, &Info::default()).expect("an offer");
     assert_eq!(info.tx.inject_size_bytes, 100);
     assert!(offer(&small, &hints(|h| h.tx.inject_size_bytes = 101)).is_err());
+}
+
+#[test]
+fn every_order_is_granted_with_what_follows_from_it() {
+    for order in Order::all().iter() {
+        let transmitting = offered(|h| h.tx.msg_order = order);
+        assert!(transmitting.tx.msg_order.contains(order | ORDERS_FOR_FREE));
+        assert_eq!(transmitting.rx.msg_order, ORDERS_FOR_FREE, "{order:?}");
+        let receiving = offered(|h| h.rx.msg_order = order);
+        assert!(receiving.rx.msg_order.contains(order | ORDERS_FOR_FREE));
+        assert_eq!(receiving.tx.msg_order, ORDERS_FOR_FREE, "{order:?}");
+        for info in [transmitting, receiving] {
+            let [raw, war, waw] = [RAW_ORDERS, WAR_ORDERS, WAW_ORDERS].map(|orders| orders.contains(order));
+            let sizes = [raw, war, waw].map(|is_ordered| if is_ordered { usize::MAX } else { 0 });
+            let EpAttr {
+                max_order_raw_size_bytes, max_order_war_size_bytes, max_order_waw_size_bytes, ..
+            } = info.ep;
+            let granted = [max_order_raw_size_bytes, max_order_war_size_bytes, max_order_waw_size_bytes];
+            assert_eq!(granted, sizes, "{order:?}");
+            assert_eq!(offer(&provider(), &info), Ok(info));
+        }
+    }
+    let whole = offered(|h| h.tx.msg_order = Order::WAR).tx.msg_order;
+    assert_eq!(whole, ORDERS_FOR_FREE | Order::WAR | Order::RMA_WAR | Order::ATOMIC_WAR);
+    // A part is not the whole.
+    let parts = Order::RMA_WAR | Order::ATOMIC_WAR;
+    assert_eq!(offered(|h| h.tx.msg_order = parts).tx.msg_order, ORDERS_FOR_FREE | parts);
+}
+
+#[test]
+fn a_size_up_to_which_accesses_are_ordered_asks_for_the_order() {
+    let info = offered(|h| h.ep.max_order_raw_size_bytes = 8);
+    for granted in [info.tx.msg_order, info.rx.msg_order] {
+        assert_eq!(granted, ORDERS_FOR_FREE | RAW_ORDERS);
+    }
+    assert_eq!((info.ep.max_order_raw_size_bytes, info.ep.max_order_war_size_bytes), (usize::MAX, 0));
+    // Who says which order is meant gets that.
+    let info = offered(|h| {
+        h.tx.msg_order = Order::ATOMIC_WAW;
+        h.ep.max_order_waw_size_bytes = usize::MAX;
+    });
+    assert_eq!(info.tx.msg_order, ORDERS_FOR_FREE | Order::ATOMIC_WAW);
+    assert_eq!((info.rx.msg_order, info.ep.max_order_waw_size_bytes), (ORDERS_FOR_FREE, usize::MAX));
 }

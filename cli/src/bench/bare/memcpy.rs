@@ -1,20 +1,20 @@
-//! Copying within one process: the least that a message from shared memory costs.
+//! Copying within one process: the least that a message from shared memory costs, and access to memory of another process
+//! where it is mapped.
 
 use std::hint;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 use super::Buffers;
 use super::sys::Segment;
-use crate::exchange::measure;
+use crate::bench::access::Operation;
+use crate::exchange::measure::{self, Metric};
 use crate::exchange::run::Run;
 use crate::failure::Failure;
 
 /// Copies from shared to private memory, as often as the run has messages. Returns what one copy takes, in microseconds.
 pub(in crate::bench) fn memcpy_us(run: &Run) -> Result<f64, Failure> {
-    let making = |error| Failure::Bare { doing: "making shared memory", error };
-    let segment = Segment::create(run.size_bytes.max(1)).map_err(making)?;
-    // Pages that nobody has written to are all the same one.
-    segment.write(0, &vec![1; run.size_bytes]);
+    let segment = segment(run.size_bytes)?;
     let mut buffers = Buffers::new(run.size_bytes, run.window);
     measure::message_us(run, |count| {
         let start = Instant::now();
@@ -25,4 +25,71 @@ pub(in crate::bench) fn memcpy_us(run: &Run) -> Result<f64, Failure> {
         }
         Ok(start.elapsed())
     })
+}
+
+/// Copies to or from shared memory, each of which has been carried out for all to see before the next begins.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::bench) struct Copies {
+    pub(in crate::bench) operation: Operation,
+    pub(in crate::bench) metric: Metric,
+    pub(in crate::bench) run: Run,
+}
+
+/// Makes the copies. Returns what one takes, in microseconds.
+pub(in crate::bench) fn copies_us(copies: &Copies) -> Result<f64, Failure> {
+    let Copies { operation, metric, run } = copies;
+    let segment = segment(run.size_bytes)?;
+    let source = vec![1; run.size_bytes];
+    let count = match metric {
+        Metric::Latency => 1,
+        Metric::Bandwidth => run.window,
+    };
+    let mut buffers = Buffers::new(run.size_bytes, count);
+    let mut copy = || {
+        match operation {
+            Operation::Write => segment.write(0, &source),
+            Operation::Read => {
+                let buffer = buffers.next();
+                segment.read(0, buffer);
+                hint::black_box(buffer);
+            }
+        }
+        fence(Ordering::SeqCst);
+    };
+    match metric {
+        Metric::Latency => measure::round_trip_us(run, || {
+            copy();
+            Ok(())
+        }),
+        Metric::Bandwidth => measure::message_us(run, |count| {
+            let start = Instant::now();
+            (0..count).for_each(|_| copy());
+            Ok(start.elapsed())
+        }),
+    }
+}
+
+/// Shared memory whose pages are there: those that nobody has written to are all the same one.
+fn segment(size_bytes: usize) -> Result<Segment, Failure> {
+    let making = |error| Failure::Bare { doing: "making shared memory", error };
+    let segment = Segment::create(size_bytes.max(1)).map_err(making)?;
+    segment.write(0, &vec![1; size_bytes]);
+    Ok(segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_is_copied_both_ways() {
+        for operation in Operation::ALL {
+            for metric in [Metric::Latency, Metric::Bandwidth] {
+                for size_bytes in [0, 1, 8, 1000, 300_000] {
+                    let run = Run::new(size_bytes, Some(200));
+                    assert!(copies_us(&Copies { operation, metric, run }).unwrap() > 0.0);
+                }
+            }
+        }
+    }
 }

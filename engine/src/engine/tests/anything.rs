@@ -5,12 +5,14 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::atomics::update;
 use super::rma::{access, raw_region};
 use super::*;
+use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
-use crate::operation::{Found, PeekRequest, RmaLocal, RmaRequest};
+use crate::operation::{AtomicLocal, AtomicRequest, Found, PeekRequest, RmaLocal, RmaRequest};
 use crate::region::{Region, RegionAttr};
-use crate::wire::{Outcome, Rma, RmaKind, Shown};
+use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Rma, RmaKind, Shown};
 
 const BUDGET_BYTES: usize = 200_000;
 
@@ -53,6 +55,13 @@ enum Step {
         /// What to write, or how much to read.
         is_write: bool,
         data: Option<u64>,
+        len_bytes: usize,
+        fence: bool,
+        inject: bool,
+    },
+    Atomic {
+        to: u16,
+        kind: AtomicKind,
         len_bytes: usize,
         fence: bool,
         inject: bool,
@@ -121,7 +130,9 @@ fn header() -> impl Strategy<Value = Header> {
         1 => any::<bool>().prop_map(|matched| Header::Fence { matched }),
         1 => Just(Header::Fenced),
         5 => (op(), 0..3_u64, 0..20_u64, 0..40_u64, rma_kind())
-            .prop_map(|(op, key, address, len_bytes, kind)| Header::Rma(Rma { op, key, address, len_bytes, kind })),
+            .prop_map(|(op, key, address, len_bytes, kind)| Header::Rma(Rma { op, key, address, len_bytes, kind, durable: Durable::Nothing })),
+        4 => (op(), 0..3_u64, 0..20_u64, atomic_form())
+            .prop_map(|(op, key, address, form)| Header::Atomic(Atomic { op, key, address, form })),
         2 => ([0..3_u64, 0..20, 0..40, 0..1 << 14], 0..=6_u8).prop_map(
             |([key, address, len_bytes, access], remote_bytes)| {
                 Header::Shown(Shown { key, address, len_bytes, access, remote_bytes })
@@ -140,6 +151,19 @@ fn rma_kind() -> impl Strategy<Value = RmaKind> {
         3 => data().prop_map(|data| RmaKind::Write { data }),
         2 => (data(), 0..=6_u8).prop_map(|(data, remote_bytes)| RmaKind::Offer { data, remote_bytes }),
     ]
+}
+
+fn atomic_form() -> impl Strategy<Value = AtomicForm> {
+    let count = prop_oneof![4 => 1..10_usize, 1 => 1..3000_usize];
+    let datatypes = prop::sample::select(vec![Datatype::Uint8, Datatype::Int64, Datatype::DoubleComplex]);
+    (atomic_kind(), prop::sample::select(AtomicOp::ALL.to_vec()), datatypes, count)
+        .prop_filter_map("there is no such operation", |(kind, op, datatype, count)| {
+            AtomicForm::new(kind, op, datatype, count)
+        })
+}
+
+fn atomic_kind() -> impl Strategy<Value = AtomicKind> {
+    prop::sample::select(AtomicKind::ALL.to_vec())
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -162,6 +186,8 @@ fn step() -> impl Strategy<Value = Step> {
                 Step::Access { to, is_write, data, len_bytes, fence, inject }
             }
         ),
+        4 => (2..4_u16, atomic_kind(), prop_oneof![4 => 1..20_usize, 1 => 1..10_000_usize], any::<bool>(), any::<bool>())
+            .prop_map(|(to, kind, len_bytes, fence, inject)| Step::Atomic { to, kind, len_bytes, fence, inject }),
         2 => (0..3_u64).prop_map(|key| Step::Register { key }),
         1 => Just(Step::CloseRegion),
         5 => (any::<bool>(), prop::option::of(2..4_u16), 0..20_usize)
@@ -253,6 +279,23 @@ impl Run {
                 };
                 let request = RmaRequest { fence, inject, ..access(peer, local, context) };
                 let posted = self.engine.post_rma(request, &mut self.transport, &mut self.sink);
+                self.accepted += usize::from(posted.is_ok());
+            }
+            Step::Atomic { to, kind, len_bytes, fence, inject } => {
+                let context = self.context();
+                let peer = self.engine.peer(address(to));
+                let source = || Source::owned(Bytes::from(vec![7; len_bytes]));
+                let result = Destination::owned(BytesMut::zeroed(len_bytes));
+                let (local, op) = match kind {
+                    AtomicKind::Base => (AtomicLocal::Base { operand: source() }, AtomicOp::Sum),
+                    AtomicKind::Fetch => (AtomicLocal::Fetch { operand: source(), result }, AtomicOp::Bxor),
+                    AtomicKind::Compare => (
+                        AtomicLocal::Compare { operand: source(), compare: source(), result },
+                        AtomicOp::Cswap,
+                    ),
+                };
+                let request = AtomicRequest { fence, inject, ..update(peer, local, op, context) };
+                let posted = self.engine.post_atomic(request, &mut self.transport, &mut self.sink);
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Register { key } => {

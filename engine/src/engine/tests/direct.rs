@@ -6,7 +6,7 @@ use crate::flags::MrAccess;
 use crate::limits::SHOWN_LINK_MAX_REGIONS;
 use crate::operation::RmaLocal;
 use crate::region::{Region, RegionAttr};
-use crate::wire::{Rma, RmaKind, Shown};
+use crate::wire::{Durable, Rma, RmaKind, Shown};
 
 const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
@@ -69,7 +69,16 @@ fn nobody_shows_more_than_may_be_mapped() {
 fn a_region_is_shown_once_to_whoever_has_accessed_it() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let region = engine.regions.add(shareable(KEY)).unwrap();
-    let read = |op| Header::Rma(Rma { op, key: KEY, address: 0, len_bytes: 0, kind: RmaKind::Read });
+    let read = |op| {
+        Header::Rma(Rma {
+            op,
+            key: KEY,
+            address: 0,
+            len_bytes: 0,
+            kind: RmaKind::Read,
+            durable: Durable::Nothing,
+        })
+    };
     for op in 1..3 {
         engine.arrivals(&mut sink).frame(LINK, &read(op), b"");
         engine.transmit(&mut transport, &mut sink);

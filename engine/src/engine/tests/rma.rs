@@ -8,10 +8,10 @@ use crate::flags::MrAccess;
 use crate::limits::{READ_PIECE_MAX_BYTES, RMA_LINK_MAX_OPS};
 use crate::operation::{RmaLocal, RmaRequest};
 use crate::region::{Region, RegionAttr};
-use crate::wire::{Outcome, Refusal, Rma, RmaKind};
+use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
 const LINK: LinkId = LinkId(7);
-const KEY: u64 = 77;
+pub(super) const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
 pub(super) fn access(to: PeerId, local: RmaLocal, context: u64) -> RmaRequest {
@@ -28,11 +28,11 @@ pub(super) fn access(to: PeerId, local: RmaLocal, context: u64) -> RmaRequest {
     }
 }
 
-fn write(bytes: &'static [u8]) -> RmaLocal {
+pub(super) fn write(bytes: &'static [u8]) -> RmaLocal {
     RmaLocal::Write { source: Source::owned(Bytes::from_static(bytes)), data: None }
 }
 
-fn read(len_bytes: usize) -> RmaLocal {
+pub(super) fn read(len_bytes: usize) -> RmaLocal {
     RmaLocal::Read(Destination::owned(BytesMut::zeroed(len_bytes)))
 }
 
@@ -52,19 +52,19 @@ fn target(len_bytes: usize) -> (Engine, Arc<Region>, Scripted, Recorder) {
     (engine, region, transport, sink)
 }
 
-fn rma(op: u64, address: u64, len_bytes: u64, kind: RmaKind) -> Header {
-    Header::Rma(Rma { op, key: KEY, address, len_bytes, kind })
+pub(super) fn rma(op: u64, address: u64, len_bytes: u64, kind: RmaKind) -> Header {
+    Header::Rma(Rma { op, key: KEY, address, len_bytes, kind, durable: Durable::Nothing })
 }
 
 const WRITE: RmaKind = RmaKind::Write { data: None };
 
-fn content(region: &Region) -> Vec<u8> {
+pub(super) fn content(region: &Region) -> Vec<u8> {
     let mut bytes = vec![0; region.len_bytes()];
     region.read_at(0, &mut bytes).unwrap();
     bytes
 }
 
-fn answers(transport: &Scripted) -> Vec<(u64, Outcome)> {
+pub(super) fn answers(transport: &Scripted) -> Vec<(u64, Outcome)> {
     let answer = |(_, header, _): &(LinkId, Header, Vec<u8>)| match header {
         Header::Answer { op, outcome } => Some((*op, *outcome)),
         _ => None,
@@ -101,7 +101,7 @@ fn what_is_written_to_raw_memory_is_read_into_place() {
     let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 1000 };
     let region = engine.regions.add(raw_region(&mut memory, attr).unwrap()).unwrap();
     let write = |op, address, len_bytes| {
-        Header::Rma(Rma { op, key: 1, address, len_bytes, kind: RmaKind::Write { data: None } })
+        Header::Rma(Rma { op, key: 1, address, len_bytes, kind: WRITE, durable: Durable::Nothing })
     };
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.begin(LINK, &write(1, 1004, 6));
@@ -126,7 +126,9 @@ fn what_is_not_allowed_is_refused_and_harms_nobody() {
     let (mut engine, region, mut transport, mut sink) = target(10);
     let attr = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
     engine.regions.add(Region::owned(10, attr).unwrap()).unwrap();
-    let with_key = |op, key, kind| Header::Rma(Rma { op, key, address: 0, len_bytes: 4, kind });
+    let with_key = |op, key, kind| {
+        Header::Rma(Rma { op, key, address: 0, len_bytes: 4, kind, durable: Durable::Nothing })
+    };
     let cases = [
         (with_key(1, KEY + 1, WRITE), Refusal::Key),
         (with_key(2, 1, WRITE), Refusal::Access),
@@ -201,7 +203,14 @@ fn a_region_that_is_closed_while_it_is_read_is_not_touched_again() {
     let mut memory = vec![b'a'; 20];
     let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 0 };
     let region = engine.regions.add(raw_region(&mut memory, attr).unwrap()).unwrap();
-    let read = Header::Rma(Rma { op: 5, key: 1, address: 0, len_bytes: 20, kind: RmaKind::Read });
+    let read = Header::Rma(Rma {
+        op: 5,
+        key: 1,
+        address: 0,
+        len_bytes: 20,
+        kind: RmaKind::Read,
+        durable: Durable::Nothing,
+    });
     engine.arrivals(&mut sink).frame(LINK, &read, b"");
     transport.answers = [Sent::Partial(4)].into();
     engine.transmit(&mut transport, &mut sink);
@@ -296,7 +305,7 @@ fn a_write_ends_with_its_answer() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     engine.post_rma(access(peer, write(b"small"), 1), &mut transport, &mut sink).unwrap();
     let op = op_of_last(&transport);
-    let sent = Header::Rma(Rma { op, key: KEY, address: 3, len_bytes: 5, kind: WRITE });
+    let sent = rma(op, 3, 5, WRITE);
     assert_eq!(transport.sent, [(LINK, sent, b"small".to_vec())]);
     assert!(sink.ended.is_empty() && engine.outstanding_sends() == 1);
     engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
@@ -349,7 +358,7 @@ fn a_long_write_is_offered_and_sent_if_the_peer_asks() {
         engine.post_rma(access(peer, write(b"0123456789"), 1), &mut transport, &mut sink).unwrap();
         let op = op_of_last(&transport);
         let kind = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
-        assert_eq!(transport.sent[0].1, Header::Rma(Rma { op, key: KEY, address: 3, len_bytes: 10, kind }));
+        assert_eq!(transport.sent[0].1, rma(op, 3, 10, kind));
         assert_eq!(transport.exposed, [(LINK, b"0123456789".to_vec())]);
         if asks {
             engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");

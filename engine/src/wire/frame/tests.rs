@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::wire::Refusal;
 use crate::wire::Shown;
 use crate::wire::testing::any_header;
@@ -17,7 +18,7 @@ fn the_layout_is_what_the_documentation_says() {
     let message =
         Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(0x0506 << 48), awaits: Awaits::Arrival };
     // The checks are in the place of the third and fourth byte: one over the two before, one over the words that follow.
-    let cases: [(Header, &[u8]); 13] = [
+    let cases: [(Header, &[u8]); 14] = [
         (
             Header::Message(message),
             &[
@@ -113,6 +114,7 @@ fn the_layout_is_what_the_documentation_says() {
                 address: 6,
                 len_bytes: 2,
                 kind: RmaKind::Offer { data: Some(7), remote_bytes: 16 },
+                durable: Durable::Nothing,
             }),
             &[
                 0x6b,
@@ -169,6 +171,52 @@ fn the_layout_is_what_the_documentation_says() {
             Header::Answer { op: 9, outcome: Outcome::Refused(Refusal::Range) },
             &[0x3d, 0, 0x98, 0x53, 9, 0, 0, 0, 0, 0, 0, 0],
         ),
+        (
+            Header::Atomic(Atomic {
+                op: 9,
+                key: 5,
+                address: 6,
+                form: AtomicForm::new(AtomicKind::Fetch, AtomicOp::Prod, Datatype::Uint16, 0x0102).unwrap(),
+            }),
+            &[
+                14,
+                0,
+                0xa5 ^ 14,
+                WORDS_OF_ATOMIC,
+                2,
+                1,
+                0,
+                0,
+                3,
+                3,
+                1,
+                0, // fixed
+                9,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // op
+                5,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // key
+                6,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0, // address
+            ],
+        ),
     ];
     for (header, bytes) in cases {
         assert_eq!(emitted(&header), bytes, "{header:?}");
@@ -177,6 +225,7 @@ fn the_layout_is_what_the_documentation_says() {
     const WORDS: u8 = 0x5a ^ 3_u8.rotate_left(6) ^ 7_u8.rotate_left(3) ^ 3;
     const WORDS_OF_RMA: u8 =
         0x5a ^ 2_u8.rotate_left(12) ^ 9_u8.rotate_left(9) ^ 5_u8.rotate_left(6) ^ 6_u8.rotate_left(3) ^ 7;
+    const WORDS_OF_ATOMIC: u8 = 0x5a ^ 2_u8.rotate_left(9) ^ 9_u8.rotate_left(6) ^ 5_u8.rotate_left(3) ^ 6;
     const WORDS_OF_REQUEST: u8 = 0x5a ^ 3_u8.rotate_left(9) ^ 9_u8.rotate_left(6) ^ 7_u8.rotate_left(3) ^ 3;
 }
 
@@ -193,7 +242,7 @@ fn with_check(start: &[u8]) -> Vec<u8> {
 fn what_no_correct_peer_sends_is_refused() {
     let cases: &[(&[u8], WireError)] = &[
         (&[0], WireError::UnknownKind),
-        (&[14], WireError::UnknownKind),
+        (&[15], WireError::UnknownKind),
         (&[0xff], WireError::UnknownKind),
         (&[0xc1], WireError::UnknownFlag),
         (&[0xc3], WireError::UnknownFlag),
@@ -207,12 +256,26 @@ fn what_no_correct_peer_sends_is_refused() {
         (&[0x87], WireError::UnknownFlag),
         (&[0x48], WireError::UnknownFlag),
         (&[0x8a], WireError::UnknownFlag),
-        (&[0x8b], WireError::UnknownFlag),
         (&[0x3b], WireError::UnknownFlag),
         (&[0x7b], WireError::UnknownFlag),
         (&[0x1c], WireError::UnknownFlag),
-        (&[0x5d], WireError::UnknownFlag),
+        (&[0x7d], WireError::UnknownFlag),
         (&[0x8d], WireError::UnknownFlag),
+        (&[0x1e], WireError::UnknownFlag),
+        (&[14, 1], WireError::ImpossibleLength),
+        // Of one byte each: a datatype, an operation and a kind that there is not, and bits that nothing has.
+        (&[14, 0, 0, 0, 1, 0, 0, 0, 16, 0, 0, 0], WireError::UnknownOperation),
+        (&[14, 0, 0, 0, 1, 0, 0, 0, 0, 19, 0, 0], WireError::UnknownOperation),
+        (&[14, 0, 0, 0, 1, 0, 0, 0, 0, 2, 3, 0], WireError::UnknownOperation),
+        (&[14, 0, 0, 0, 1, 0, 0, 0, 0, 2, 0, 1], WireError::UnknownOperation),
+        // The least complex number, a comparison that fetches nothing, and bits of a number that is no integer.
+        (&[14, 0, 0, 0, 1, 0, 0, 0, 10, 0, 0, 0], WireError::UnknownOperation),
+        (&[14, 0, 0, 0, 1, 0, 0, 0, 0, 12, 0, 0], WireError::UnknownOperation),
+        (&[14, 0, 0, 0, 1, 0, 0, 0, 8, 6, 0, 0], WireError::UnknownOperation),
+        // No element, and more than there may be.
+        (&[14, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0], WireError::ImpossibleLength),
+        (&[14, 0, 0, 0, 1, 8, 0, 0, 7, 2, 0, 0], WireError::ImpossibleLength),
+        (&[14, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 0], WireError::ImpossibleLength),
         (&[11, 1], WireError::ImpossibleLength),
         (&[0x4b, 65], WireError::ImpossibleLength),
         (&[0x5b, 65], WireError::ImpossibleLength),
@@ -254,6 +317,14 @@ fn samples() -> Vec<Header> {
             headers.push(Header::Done { op: number, fault: is_so });
             headers.push(Header::Fence { matched: is_so });
         }
+        for datatype in Datatype::ALL {
+            let ops = AtomicOp::ALL.into_iter().flat_map(|op| AtomicKind::ALL.map(|kind| (kind, op)));
+            let forms = ops.filter_map(|(kind, op)| AtomicForm::new(kind, op, datatype, 0x0102));
+            // A few of them: there are many.
+            for form in forms.step_by(5) {
+                headers.push(Header::Atomic(Atomic { op: number, key: !number, address: number, form }));
+            }
+        }
         for len_bytes in [0, 0x01_2345, MESSAGE_MAX_BYTES] {
             headers.push(Header::Data { op: number, len_bytes });
             headers.push(Header::ReadData { op: number, len_bytes });
@@ -268,7 +339,12 @@ fn samples() -> Vec<Header> {
                 headers.push(Header::Shown(Shown { key, address, len_bytes, access, remote_bytes }));
             }
             for kind in kinds {
-                headers.push(Header::Rma(Rma { op: number, key: !number, address: number, len_bytes, kind }));
+                let [op, key, address] = [number, !number, number];
+                for durable in [Durable::Nothing, Durable::Written, Durable::Everything] {
+                    if durable == Durable::Nothing || kind != RmaKind::Read {
+                        headers.push(Header::Rma(Rma { op, key, address, len_bytes, kind, durable }));
+                    }
+                }
             }
             for awaits in [Awaits::Nothing, Awaits::Arrival, Awaits::Match] {
                 for (tag, data) in
@@ -355,7 +431,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_judged_as_early_as_possible(
-        form in prop_oneof![4 => (kind::MESSAGE..=kind::ANSWER, 0_u8..16).prop_map(|(kind, flags)| kind | flags << 4), 1 => any::<u8>()],
+        form in prop_oneof![4 => (kind::MESSAGE..=kind::ATOMIC, 0_u8..16).prop_map(|(kind, flags)| kind | flags << 4), 1 => any::<u8>()],
         rest in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..48),
         is_checked: bool,
     ) {
@@ -369,6 +445,8 @@ proptest! {
         }
         for end in 0..bytes.len() {
             match parse(&bytes[..end]) {
+                // Of an atomic operation only the whole number says what it is.
+                Ok(None) if form & kind::MASK == kind::ATOMIC => {}
                 // All but the check of the words can be continued with zeros.
                 Ok(None) => {
                     let mut continued = bytes[..end].to_vec();

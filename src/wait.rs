@@ -1,23 +1,31 @@
-//! Sleeping until a completion queue has something to tell.
+//! Waiting: wait objects, and sleeping until a completion queue or a counter has something to tell. `fi_poll(3)`.
 //!
-//! A queue that can be slept on has one descriptor, an `epoll(7)` instance, in which everything is nested that can give
+//! What can be slept on has one descriptor, an `epoll(7)` instance, in which everything is nested that can give
 //! it something to tell: the descriptors of its endpoints' transports, its doorbell, and a timer. Going to sleep takes
 //! these steps, in this order, and whatever happens meanwhile is found by a later one or wakes the sleeper:
 //!
-//! 1. arm the doorbell: from now on whoever inserts an entry, or has the endpoints make progress, rings it;
+//! 1. arm the doorbell: from now on whoever inserts an entry, or counts, or has the endpoints make progress, rings it;
 //! 2. arm each endpoint, whose transport looks once more for frames;
-//! 3. look at the ring of entries;
+//! 3. look at the ring of entries, or at the counter;
 //! 4. sleep on the descriptor.
 //!
 //! To arm the doorbell is to silence it, so that it must not be done while others have not heard it yet. Whoever comes
-//! when others sleep finds it armed, and joins them; or finds that it was rung, and waits until they have woken.
+//! when others sleep finds it armed, and joins them; or finds that it was rung, and waits until they have woken. An application
+//! that sleeps by itself says nothing when it wakes, so it has a descriptor and a doorbell of its own, which those who sleep
+//! inside calls of this library leave alone.
+
+mod awaited;
+mod object;
+mod trywait;
+#[expect(unsafe_code, reason = "a mutex of the C library is used by its own functions; see watcher.rs")]
+mod watcher;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 use std::{mem, process};
 
-use homespun_engine::error::Error;
+use homespun_engine::error::{Error, Misuse};
 use homespun_engine::transport::Armed;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -26,8 +34,11 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-use super::WaitObject;
-use super::watcher::{MutexCond, Watcher};
+pub(crate) use self::awaited::{Awaited, Outlook, wait_until};
+pub use self::object::WaitObject;
+pub use self::trywait::Waitable;
+pub use self::watcher::MutexCond;
+use self::watcher::Watcher;
 use crate::doorbell::{Doorbell, system};
 use crate::pump::Drive;
 
@@ -47,16 +58,25 @@ pub(crate) struct Wait {
     watcher: OnceLock<Watcher>,
 }
 
-/// What a sleeper sleeps on.
+/// What sleepers sleep on.
 #[derive(Debug)]
 pub(crate) struct Bed {
-    epoll: OwnedFd,
-    doorbell: Doorbell,
+    /// For calls of this library.
+    own: Spot,
+    /// For an application that sleeps by itself.
+    application: Option<Spot>,
     /// For what announces itself to nobody, and is to be looked at after a while.
     timer: OwnedFd,
     occupancy: Mutex<Occupancy>,
     /// The process that it belongs to. A child has copies of the descriptors, and would turn them off for its parent.
     process: u32,
+}
+
+/// A descriptor to sleep on, and the doorbell that is nested in it.
+#[derive(Debug)]
+struct Spot {
+    epoll: OwnedFd,
+    doorbell: Doorbell,
 }
 
 #[derive(Debug, Default)]
@@ -68,25 +88,66 @@ struct Occupancy {
 
 /// Somebody who may sleep.
 #[derive(Debug)]
-pub(super) struct Sleeper<'a> {
+pub(crate) struct Sleeper<'a> {
     bed: &'a Bed,
 }
 
 impl Wait {
+    /// What it takes to wait so; nothing, where the application does not.
+    ///
     /// # Errors
     ///
-    /// What the system says: EMFILE, ENFILE, ENOMEM.
-    pub(super) fn new(object: WaitObject) -> Result<Wait, Error> {
-        let bed = if object == WaitObject::Yield { None } else { Some(Bed::new()?) };
-        Ok(Wait { object, signals: Signals::default(), bed, watcher: OnceLock::new() })
+    /// [`Misuse::NotSupported`] for the wait objects that are not there; what the system says: EMFILE, ENFILE, ENOMEM.
+    pub(crate) fn new(object: WaitObject) -> Result<Option<Wait>, Error> {
+        let bed = match object {
+            WaitObject::None => return Ok(None),
+            WaitObject::Yield => None,
+            WaitObject::Unspec => Some(Bed::new(false)?),
+            WaitObject::Fd | WaitObject::MutexCond => Some(Bed::new(true)?),
+            WaitObject::Set | WaitObject::PollFd => {
+                return Err(Misuse::NotSupported("this wait object").into());
+            }
+        };
+        Ok(Some(Wait { object, signals: Signals::default(), bed, watcher: OnceLock::new() }))
     }
 
-    pub(super) fn object(&self) -> WaitObject {
+    pub(crate) fn object(&self) -> WaitObject {
         self.object
     }
 
-    pub(super) fn bed(&self) -> Option<&Bed> {
+    pub(crate) fn bed(&self) -> Option<&Bed> {
         self.bed.as_ref()
+    }
+
+    /// The descriptor of [`WaitObject::Fd`].
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.applications_fd().filter(|_| self.object == WaitObject::Fd)
+    }
+
+    fn applications_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.bed.as_ref()?.application.as_ref()?.epoll.as_fd())
+    }
+
+    /// Whether somebody may be asleep.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.bed.as_ref().is_some_and(|bed| bed.doorbells().any(Doorbell::is_armed))
+    }
+
+    /// Wakes those who sleep, if there may be any.
+    // Not inlined: it is called where most queues have no wait object.
+    #[inline(never)]
+    pub(crate) fn ring(&self) {
+        if let Some(bed) = &self.bed {
+            bed.doorbells().for_each(Doorbell::ring);
+        }
+    }
+
+    /// As [`ring`](Self::ring), after something was done without a lock that whoever has gone to sleep takes for their look.
+    #[cold]
+    pub(crate) fn ring_after(&self) {
+        if let Some(bed) = &self.bed {
+            bed.doorbells().for_each(Doorbell::ring_after);
+        }
     }
 
     /// The mutex and the condition variable of [`WaitObject::MutexCond`].
@@ -94,14 +155,14 @@ impl Wait {
     /// # Errors
     ///
     /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
-    pub(super) fn mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
-        let Some(bed) = self.bed.as_ref().filter(|_| self.object == WaitObject::MutexCond) else {
+    pub(crate) fn mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+        let Some(fd) = self.applications_fd().filter(|_| self.object == WaitObject::MutexCond) else {
             return Ok(None);
         };
         if let Some(watcher) = self.watcher.get() {
             return Ok(Some(watcher.mutex_cond()));
         }
-        let watcher = Watcher::start(bed.as_fd())?;
+        let watcher = Watcher::start(fd)?;
         // If somebody else was faster, theirs is the one.
         let watcher = self.watcher.get_or_init(|| watcher);
         // Somebody may have been told that they may sleep before there was one.
@@ -110,37 +171,32 @@ impl Wait {
     }
 
     /// The application was told that it may sleep.
-    pub(super) fn attend(&self) {
+    pub(crate) fn attend(&self) {
         if let Some(watcher) = self.watcher.get() {
             watcher.attend();
         }
     }
 
     /// What unblocks readers that wait.
-    pub(super) fn signals(&self) -> &Signals {
+    pub(crate) fn signals(&self) -> &Signals {
         &self.signals
     }
 
     /// Unblocks the readers that wait, or if there are none, the next one that would.
-    pub(super) fn signal(&self) {
+    pub(crate) fn signal(&self) {
         self.signals.raise();
-        if let Some(bed) = &self.bed {
-            bed.doorbell.ring();
-        }
+        self.ring();
     }
 }
 
-impl Bed {
-    fn new() -> Result<Bed, Error> {
+impl Spot {
+    fn new(timer: &OwnedFd) -> Result<Spot, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| system("making an epoll descriptor", error))?;
-        let doorbell = Doorbell::new()?;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
-            .map_err(|error| system("making a timer", error))?;
-        let bed = Bed { epoll, doorbell, timer, occupancy: Mutex::default(), process: process::id() };
-        bed.add(bed.doorbell.as_fd())?;
-        bed.add(bed.timer.as_fd())?;
-        Ok(bed)
+        let spot = Spot { epoll, doorbell: Doorbell::new()? };
+        spot.add(spot.doorbell.as_fd())?;
+        spot.add(timer.as_fd())?;
+        Ok(spot)
     }
 
     /// Wakes sleepers for this descriptor too.
@@ -154,56 +210,95 @@ impl Bed {
         }
     }
 
+    fn remove(&self, fd: BorrowedFd<'_>) {
+        let _ = epoll::delete(&self.epoll, fd);
+    }
+}
+
+impl Bed {
+    fn new(has_application: bool) -> Result<Bed, Error> {
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
+            .map_err(|error| system("making a timer", error))?;
+        let application = if has_application { Some(Spot::new(&timer)?) } else { None };
+        let (own, occupancy) = (Spot::new(&timer)?, Mutex::default());
+        Ok(Bed { own, application, timer, occupancy, process: process::id() })
+    }
+
+    fn spots(&self) -> impl Iterator<Item = &Spot> {
+        [Some(&self.own), self.application.as_ref()].into_iter().flatten()
+    }
+
+    #[inline]
+    fn doorbells(&self) -> impl Iterator<Item = &Doorbell> {
+        self.spots().map(|spot| &spot.doorbell)
+    }
+
     /// Wakes sleepers for what happens at this endpoint.
     ///
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
-    pub(super) fn watch(&self, endpoint: &dyn Drive) -> Result<(), Error> {
+    pub(crate) fn watch(&self, endpoint: &dyn Drive) -> Result<(), Error> {
         // Nobody sleeps in a forked child, and the parent's sleepers would wake.
         if self.is_elsewhere() {
             return Ok(());
         }
         let mut added = Ok(());
-        endpoint.with_wake_fd(&mut |fd| added = self.add(fd));
+        endpoint.with_wake_fd(&mut |fd| added = self.spots().try_for_each(|spot| spot.add(fd)));
         added
     }
 
     /// No longer. A child process may have a copy of the descriptor, which would go on waking.
-    pub(super) fn unwatch(&self, endpoint: &dyn Drive) {
+    pub(crate) fn unwatch(&self, endpoint: &dyn Drive) {
         if self.is_elsewhere() {
             return;
         }
-        endpoint.with_wake_fd(&mut |fd| {
-            let _ = epoll::delete(&self.epoll, fd);
-        });
+        endpoint.with_wake_fd(&mut |fd| self.spots().for_each(|spot| spot.remove(fd)));
     }
 
-    pub(super) fn doorbell(&self) -> &Doorbell {
-        &self.doorbell
+    /// What wakes those who sleep inside calls of this library.
+    pub(crate) fn doorbell(&self) -> &Doorbell {
+        &self.own.doorbell
     }
 
-    /// Takes the first two steps towards sleep. `None` if there may be something to do, or others have not woken yet.
-    pub(super) fn prepare(&self, arm: impl FnOnce() -> Armed) -> Option<Sleeper<'_>> {
+    /// Takes the first two steps towards sleep, inside a call of this library. `None` if there may be something to do, or others have not woken yet.
+    pub(crate) fn prepare(&self, arm: impl FnOnce() -> Armed) -> Option<Sleeper<'_>> {
         if self.is_elsewhere() {
             return None;
         }
         // Held all the while, so that the timer is set as the one says who has looked last.
         let mut occupancy = self.occupancy.lock();
         if occupancy.sleepers == 0 {
-            self.doorbell.arm();
-        } else if !self.doorbell.is_armed() {
+            self.own.doorbell.arm();
+        } else if !self.own.doorbell.is_armed() {
             return None;
         }
         match arm() {
             Armed::Ready => {
-                self.doorbell.ring();
+                self.own.doorbell.ring();
                 None
             }
             Armed::Asleep { look_again_after } => {
                 self.set_timer(&mut occupancy, look_again_after);
                 occupancy.sleepers += 1;
                 Some(Sleeper { bed: self })
+            }
+        }
+    }
+
+    /// Takes the first two steps towards a sleep that is the application's. The doorbell to be rung if it is not to be.
+    pub(crate) fn prepare_application(&self, arm: impl FnOnce() -> Armed) -> Option<&Doorbell> {
+        let Spot { doorbell, .. } = self.application.as_ref().filter(|_| !self.is_elsewhere())?;
+        let mut occupancy = self.occupancy.lock();
+        doorbell.arm();
+        match arm() {
+            Armed::Ready => {
+                doorbell.ring();
+                None
+            }
+            Armed::Asleep { look_again_after } => {
+                self.set_timer(&mut occupancy, look_again_after);
+                Some(doorbell)
             }
         }
     }
@@ -229,9 +324,9 @@ impl Bed {
 
 impl Sleeper<'_> {
     /// Sleeps until something happens, or the time is over, or for no reason at all.
-    pub(super) fn sleep(self, at_most: Option<Duration>) {
+    pub(crate) fn sleep(self, at_most: Option<Duration>) {
         let at_most = timespec(at_most.map_or(NAP_MAX, |time| time.min(NAP_MAX)));
-        let mut fds = [PollFd::new(&self.bed.epoll, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.bed.own.epoll, PollFlags::IN)];
         // A signal of the system ends it early, which does no harm.
         let _ = poll(&mut fds, Some(&at_most));
     }
@@ -240,12 +335,6 @@ impl Sleeper<'_> {
 impl Drop for Sleeper<'_> {
     fn drop(&mut self) {
         self.bed.occupancy.lock().sleepers -= 1;
-    }
-}
-
-impl AsFd for Bed {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
     }
 }
 
@@ -258,7 +347,7 @@ fn timespec(time: Duration) -> Timespec {
 
 /// Who waits, and how often they were asked to stop waiting.
 #[derive(Debug, Default)]
-pub(super) struct Signals(Mutex<Raised>);
+pub(crate) struct Signals(Mutex<Raised>);
 
 #[derive(Debug, Default)]
 struct Raised {
@@ -281,12 +370,12 @@ impl Signals {
 
     /// How many wait.
     #[cfg(test)]
-    pub(super) fn waiters(&self) -> usize {
+    pub(crate) fn waiters(&self) -> usize {
         self.0.lock().waiters
     }
 
     /// Somebody waits from now on.
-    pub(super) fn enter(&self) -> Waiter<'_> {
+    pub(crate) fn enter(&self) -> Waiter<'_> {
         let mut raised = self.0.lock();
         raised.waiters += 1;
         Waiter { signals: self, seen: raised.count }
@@ -295,7 +384,7 @@ impl Signals {
 
 /// Somebody who waits.
 #[derive(Debug)]
-pub(super) struct Waiter<'a> {
+pub(crate) struct Waiter<'a> {
     signals: &'a Signals,
     /// How often others were signalled before it came.
     seen: u64,
@@ -303,7 +392,7 @@ pub(super) struct Waiter<'a> {
 
 impl Waiter<'_> {
     /// Whether it is to wait no longer.
-    pub(super) fn is_signalled(&self) -> bool {
+    pub(crate) fn is_signalled(&self) -> bool {
         let mut raised = self.signals.0.lock();
         mem::take(&mut raised.is_pending) || raised.count != self.seen
     }

@@ -1,7 +1,7 @@
 //! A mutex and a condition variable for applications that wait by those: `FI_WAIT_MUTEX_COND`.
 //!
-//! Nobody makes progress while the application sleeps on a condition, so a thread sleeps on the queue's descriptor for it.
-//! It touches neither the queue nor its endpoints: what it does is to tell the application, which makes progress itself.
+//! Nobody makes progress while the application sleeps on a condition, so a thread sleeps on the descriptor of the queue, or
+//! whatever is waited on, for it. It touches neither the queue nor its endpoints: what it does is to tell the application, which makes progress itself.
 //!
 //! The application asks `fi_trywait(3)` and then waits for the condition. If it holds the mutex all the while, the thread's
 //! broadcast comes before the first or after it sleeps. If not, a broadcast may come between the two, so the thread
@@ -35,7 +35,7 @@ const REPEAT_MAX: Duration = Duration::from_secs(1);
 const MUTEX_PATIENCE: Duration = Duration::from_millis(50);
 
 /// What an application waits by that asked for [`WaitObject::MutexCond`](super::WaitObject::MutexCond):
-/// `struct fi_mutex_cond`. Both live as long as the queue.
+/// `struct fi_mutex_cond`. Both live as long as what it was opened with.
 #[derive(Debug, Clone, Copy)]
 pub struct MutexCond {
     /// Held while the condition is broadcast.

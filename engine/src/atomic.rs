@@ -1,0 +1,364 @@
+//! Atomic operations: `fi_atomic(3)`.
+//!
+//! An atomic operation changes or reads an array of elements in a [region](crate::region) of a peer. It is always carried out
+//! by the engine of the target: whatever the transport, and however many initiators there are, each element is updated as
+//! if nobody else did so at the same time.
+//!
+//! # What is atomic
+//!
+//! One element is; the array is not. Of updates of one element none is lost and none is seen in part, wherever they come
+//! from: other endpoints, domains and transports of the target's process, other threads that move these on, and the process
+//! itself as a peer of its own. Two elements that are not the same, but share memory, exclude each other
+//!
+//! - if both have 1, 2, 4 or 8 bytes and are naturally aligned, or lie in one naturally aligned word of 8 bytes of a region
+//!   that owns its memory; these are updated by the processor's own atomic instructions, so that atomic instructions of the
+//!   application, and of other processes that share the memory, exclude them as well;
+//! - if neither is such an element: it is then too large, misaligned, or cut in two by the segments of its region, and
+//!   updated under a lock that the process has for its address.
+//!
+//! Reads and writes of a region (`fi_rma(3)`), and plain loads and stores, are not excluded by atomic operations.
+//!
+//! ```
+//! use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
+//!
+//! // fi_fetch_atomicvalid
+//! assert_eq!(AtomicKind::Fetch.count_max(AtomicOp::Sum, Datatype::Uint64), Some(2048));
+//! // What is smaller of two complex numbers?
+//! assert_eq!(AtomicKind::Fetch.count_max(AtomicOp::Min, Datatype::DoubleComplex), None);
+//! ```
+
+mod arithmetic;
+#[cfg(target_arch = "x86_64")]
+mod long_double;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub(crate) use self::arithmetic::Combine;
+use crate::limits::ATOMIC_MAX_BYTES;
+
+/// What the elements are: `enum fi_datatype`, with its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Datatype {
+    /// A signed integer of 8 bits.
+    Int8 = 0,
+    /// An unsigned integer of 8 bits.
+    Uint8 = 1,
+    /// A signed integer of 16 bits.
+    Int16 = 2,
+    /// An unsigned integer of 16 bits.
+    Uint16 = 3,
+    /// A signed integer of 32 bits.
+    Int32 = 4,
+    /// An unsigned integer of 32 bits.
+    Uint32 = 5,
+    /// A signed integer of 64 bits.
+    Int64 = 6,
+    /// An unsigned integer of 64 bits.
+    Uint64 = 7,
+    /// An IEEE 754 number of single precision.
+    Float = 8,
+    /// An IEEE 754 number of double precision.
+    Double = 9,
+    /// A complex number, of two [`Float`](Datatype::Float), the real part first.
+    FloatComplex = 10,
+    /// A complex number, of two [`Double`](Datatype::Double), the real part first.
+    DoubleComplex = 11,
+    /// C's `long double` as it is on x86-64: an extended number of 80 bits, in 16 bytes. Not offered elsewhere.
+    LongDouble = 12,
+    /// A complex number, of two [`LongDouble`](Datatype::LongDouble), the real part first. Not offered elsewhere either.
+    LongDoubleComplex = 13,
+    /// A signed integer of 128 bits.
+    Int128 = 14,
+    /// An unsigned integer of 128 bits.
+    Uint128 = 15,
+}
+
+/// What is done with each element: `enum fi_op`, with its numbers.
+///
+/// Integers wrap around. Numbers that are not integers are compared as C does it: a NaN is neither less than anything nor
+/// equal to it, and counts as true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum AtomicOp {
+    /// The smaller one of element and operand.
+    Min = 0,
+    /// The larger one of element and operand.
+    Max = 1,
+    /// Their sum.
+    Sum = 2,
+    /// Their product.
+    Prod = 3,
+    /// Whether one of them at least is not zero, as 1 or 0.
+    Lor = 4,
+    /// Whether both are not zero.
+    Land = 5,
+    /// The bits that either has.
+    Bor = 6,
+    /// The bits that both have.
+    Band = 7,
+    /// Whether exactly one of them is not zero.
+    Lxor = 8,
+    /// The bits that exactly one of them has.
+    Bxor = 9,
+    /// Nothing: the element is fetched (`FI_ATOMIC_READ`). There is no operand.
+    Read = 10,
+    /// The element becomes the operand (`FI_ATOMIC_WRITE`).
+    Write = 11,
+    /// The element becomes the operand if what it is compared with is equal to it.
+    Cswap = 12,
+    /// The same if they are not equal.
+    CswapNe = 13,
+    /// The same if what it is compared with is less than the element or equal.
+    CswapLe = 14,
+    /// The same if what it is compared with is less than the element.
+    CswapLt = 15,
+    /// The same if what it is compared with is greater than the element or equal.
+    CswapGe = 16,
+    /// The same if what it is compared with is greater than the element.
+    CswapGt = 17,
+    /// The bits that are set in what it is compared with become those of the operand.
+    Mswap = 18,
+}
+
+/// The three sets of calls that there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum AtomicKind {
+    /// `fi_atomic`: nothing comes back.
+    Base = 0,
+    /// `fi_fetch_atomic`: what the elements were before comes back (`FI_FETCH_ATOMIC`).
+    Fetch = 1,
+    /// `fi_compare_atomic`: the same, and there is something to compare them with (`FI_COMPARE_ATOMIC`).
+    Compare = 2,
+}
+
+/// The size of the largest element in bytes.
+pub(crate) const ELEMENT_MAX_BYTES: usize = 32;
+
+/// How operations treat a datatype.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Integer,
+    Real,
+    /// Complex numbers have no order.
+    Complex,
+}
+
+impl Datatype {
+    /// All of them, by their numbers.
+    pub const ALL: [Datatype; 16] = [
+        Datatype::Int8,
+        Datatype::Uint8,
+        Datatype::Int16,
+        Datatype::Uint16,
+        Datatype::Int32,
+        Datatype::Uint32,
+        Datatype::Int64,
+        Datatype::Uint64,
+        Datatype::Float,
+        Datatype::Double,
+        Datatype::FloatComplex,
+        Datatype::DoubleComplex,
+        Datatype::LongDouble,
+        Datatype::LongDoubleComplex,
+        Datatype::Int128,
+        Datatype::Uint128,
+    ];
+
+    /// The one of this number.
+    pub fn from_number(number: u32) -> Option<Datatype> {
+        Datatype::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// The size of an element in bytes, as C has it on x86-64.
+    pub const fn size_bytes(self) -> usize {
+        match self {
+            Datatype::Int8 | Datatype::Uint8 => 1,
+            Datatype::Int16 | Datatype::Uint16 => 2,
+            Datatype::Int32 | Datatype::Uint32 | Datatype::Float => 4,
+            Datatype::Int64 | Datatype::Uint64 | Datatype::Double | Datatype::FloatComplex => 8,
+            Datatype::DoubleComplex | Datatype::LongDouble | Datatype::Int128 | Datatype::Uint128 => 16,
+            Datatype::LongDoubleComplex => 32,
+        }
+    }
+
+    /// How many elements one operation covers at most.
+    pub const fn count_max(self) -> usize {
+        ATOMIC_MAX_BYTES / self.size_bytes()
+    }
+
+    fn class(self) -> Class {
+        match self {
+            Datatype::Float | Datatype::Double | Datatype::LongDouble => Class::Real,
+            Datatype::FloatComplex | Datatype::DoubleComplex | Datatype::LongDoubleComplex => Class::Complex,
+            _ => Class::Integer,
+        }
+    }
+
+    /// Whether this host can calculate with it.
+    fn is_native(self) -> bool {
+        cfg!(target_arch = "x86_64") || !matches!(self, Datatype::LongDouble | Datatype::LongDoubleComplex)
+    }
+}
+
+impl AtomicOp {
+    /// All of them, by their numbers.
+    pub const ALL: [AtomicOp; 19] = [
+        AtomicOp::Min,
+        AtomicOp::Max,
+        AtomicOp::Sum,
+        AtomicOp::Prod,
+        AtomicOp::Lor,
+        AtomicOp::Land,
+        AtomicOp::Bor,
+        AtomicOp::Band,
+        AtomicOp::Lxor,
+        AtomicOp::Bxor,
+        AtomicOp::Read,
+        AtomicOp::Write,
+        AtomicOp::Cswap,
+        AtomicOp::CswapNe,
+        AtomicOp::CswapLe,
+        AtomicOp::CswapLt,
+        AtomicOp::CswapGe,
+        AtomicOp::CswapGt,
+        AtomicOp::Mswap,
+    ];
+
+    /// The one of this number.
+    pub fn from_number(number: u32) -> Option<AtomicOp> {
+        AtomicOp::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Whether it may change elements.
+    pub fn writes(self) -> bool {
+        self != AtomicOp::Read
+    }
+
+    /// Whether there is an operand.
+    pub fn has_operand(self) -> bool {
+        self != AtomicOp::Read
+    }
+
+    /// Whether there is something to compare elements with.
+    pub fn compares(self) -> bool {
+        self as u8 >= AtomicOp::Cswap as u8
+    }
+
+    /// Whether it means something for such elements.
+    fn is_for(self, datatype: Datatype) -> bool {
+        match self {
+            AtomicOp::Sum
+            | AtomicOp::Prod
+            | AtomicOp::Lor
+            | AtomicOp::Land
+            | AtomicOp::Lxor
+            | AtomicOp::Read
+            | AtomicOp::Write
+            | AtomicOp::Cswap
+            | AtomicOp::CswapNe => true,
+            AtomicOp::Min
+            | AtomicOp::Max
+            | AtomicOp::CswapLe
+            | AtomicOp::CswapLt
+            | AtomicOp::CswapGe
+            | AtomicOp::CswapGt => datatype.class() != Class::Complex,
+            AtomicOp::Bor | AtomicOp::Band | AtomicOp::Bxor | AtomicOp::Mswap => {
+                datatype.class() == Class::Integer
+            }
+        }
+    }
+}
+
+impl AtomicKind {
+    /// All of them, by their numbers.
+    pub const ALL: [AtomicKind; 3] = [AtomicKind::Base, AtomicKind::Fetch, AtomicKind::Compare];
+
+    /// The one of this number.
+    pub fn from_number(number: u32) -> Option<AtomicKind> {
+        AtomicKind::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Whether something comes back.
+    pub fn fetches(self) -> bool {
+        self != AtomicKind::Base
+    }
+
+    /// How many elements such a call may cover, or `None` if it is not offered on this host: `fi_atomicvalid`,
+    /// `fi_fetch_atomicvalid`, `fi_compare_atomicvalid`.
+    pub fn count_max(self, op: AtomicOp, datatype: Datatype) -> Option<usize> {
+        (self.may(op, datatype) && datatype.is_native()).then(|| datatype.count_max())
+    }
+
+    /// Whether there is such a call on some host.
+    pub(crate) fn may(self, op: AtomicOp, datatype: Datatype) -> bool {
+        let is_of_kind = match self {
+            AtomicKind::Base => !op.compares() && op != AtomicOp::Read,
+            AtomicKind::Fetch => !op.compares(),
+            AtomicKind::Compare => op.compares(),
+        };
+        is_of_kind && op.is_for(datatype)
+    }
+}
+
+impl fmt::Display for AtomicKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AtomicKind::Base => "base",
+            AtomicKind::Fetch => "fetch",
+            AtomicKind::Compare => "compare",
+        })
+    }
+}
+
+impl fmt::Display for Datatype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Datatype::Int8 => "FI_INT8",
+            Datatype::Uint8 => "FI_UINT8",
+            Datatype::Int16 => "FI_INT16",
+            Datatype::Uint16 => "FI_UINT16",
+            Datatype::Int32 => "FI_INT32",
+            Datatype::Uint32 => "FI_UINT32",
+            Datatype::Int64 => "FI_INT64",
+            Datatype::Uint64 => "FI_UINT64",
+            Datatype::Float => "FI_FLOAT",
+            Datatype::Double => "FI_DOUBLE",
+            Datatype::FloatComplex => "FI_FLOAT_COMPLEX",
+            Datatype::DoubleComplex => "FI_DOUBLE_COMPLEX",
+            Datatype::LongDouble => "FI_LONG_DOUBLE",
+            Datatype::LongDoubleComplex => "FI_LONG_DOUBLE_COMPLEX",
+            Datatype::Int128 => "FI_INT128",
+            Datatype::Uint128 => "FI_UINT128",
+        })
+    }
+}
+
+impl fmt::Display for AtomicOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AtomicOp::Min => "FI_MIN",
+            AtomicOp::Max => "FI_MAX",
+            AtomicOp::Sum => "FI_SUM",
+            AtomicOp::Prod => "FI_PROD",
+            AtomicOp::Lor => "FI_LOR",
+            AtomicOp::Land => "FI_LAND",
+            AtomicOp::Bor => "FI_BOR",
+            AtomicOp::Band => "FI_BAND",
+            AtomicOp::Lxor => "FI_LXOR",
+            AtomicOp::Bxor => "FI_BXOR",
+            AtomicOp::Read => "FI_ATOMIC_READ",
+            AtomicOp::Write => "FI_ATOMIC_WRITE",
+            AtomicOp::Cswap => "FI_CSWAP",
+            AtomicOp::CswapNe => "FI_CSWAP_NE",
+            AtomicOp::CswapLe => "FI_CSWAP_LE",
+            AtomicOp::CswapLt => "FI_CSWAP_LT",
+            AtomicOp::CswapGe => "FI_CSWAP_GE",
+            AtomicOp::CswapGt => "FI_CSWAP_GT",
+            AtomicOp::Mswap => "FI_MSWAP",
+        })
+    }
+}

@@ -1,0 +1,316 @@
+//! What the operations make of one element.
+
+#![expect(clippy::host_endian_bytes, reason = "elements lie in memory as the application has them")]
+
+use std::ops::{BitAnd, BitOr, BitXor, Not};
+
+#[cfg(target_arch = "x86_64")]
+use super::long_double::LongDouble;
+use super::{AtomicOp, Datatype};
+
+/// Makes of an element, an operand and what the element is compared with the element that is to be in its place. Returns
+/// whether that is to be stored. The slices are as long as the datatype, but for those that the operation does not have,
+/// which it does not look at.
+pub(crate) type Combine = fn(element: &mut [u8], operand: &[u8], compare: &[u8]) -> bool;
+
+impl AtomicOp {
+    /// What it does with such elements. `None` for what no [`AtomicKind`](super::AtomicKind) offers.
+    pub(crate) fn combine(self, datatype: Datatype) -> Option<Combine> {
+        match datatype {
+            Datatype::Int8 => integer::<i8>(self),
+            Datatype::Uint8 => integer::<u8>(self),
+            Datatype::Int16 => integer::<i16>(self),
+            Datatype::Uint16 => integer::<u16>(self),
+            Datatype::Int32 => integer::<i32>(self),
+            Datatype::Uint32 => integer::<u32>(self),
+            Datatype::Int64 => integer::<i64>(self),
+            Datatype::Uint64 => integer::<u64>(self),
+            Datatype::Int128 => integer::<i128>(self),
+            Datatype::Uint128 => integer::<u128>(self),
+            Datatype::Float => ordered::<f32>(self),
+            Datatype::Double => ordered::<f64>(self),
+            Datatype::FloatComplex => number::<Complex<f32>>(self),
+            Datatype::DoubleComplex => number::<Complex<f64>>(self),
+            #[cfg(target_arch = "x86_64")]
+            Datatype::LongDouble => ordered::<LongDouble>(self),
+            #[cfg(target_arch = "x86_64")]
+            Datatype::LongDoubleComplex => number::<Complex<LongDouble>>(self),
+            #[cfg(not(target_arch = "x86_64"))]
+            Datatype::LongDouble | Datatype::LongDoubleComplex => None,
+        }
+    }
+}
+
+/// The operations that integers have.
+fn integer<T: Bits + PartialOrd>(op: AtomicOp) -> Option<Combine> {
+    let combine: Combine = match op {
+        AtomicOp::Bor => |e, o, _| replace::<T>(e, o, T::bitor),
+        AtomicOp::Band => |e, o, _| replace::<T>(e, o, T::bitand),
+        AtomicOp::Bxor => |e, o, _| replace::<T>(e, o, T::bitxor),
+        AtomicOp::Mswap => |e, o, c| {
+            let mask = T::read(c);
+            replace::<T>(e, o, |element, operand| operand & mask | element & !mask)
+        },
+        _ => return ordered::<T>(op),
+    };
+    Some(combine)
+}
+
+/// The operations that numbers have of which some are less than others.
+fn ordered<T: Number + PartialOrd>(op: AtomicOp) -> Option<Combine> {
+    let combine: Combine = match op {
+        AtomicOp::Min => |e, o, _| swap_if(e, o, T::read(o) < T::read(e)),
+        AtomicOp::Max => |e, o, _| swap_if(e, o, T::read(o) > T::read(e)),
+        AtomicOp::CswapLe => |e, o, c| swap_if(e, o, T::read(c) <= T::read(e)),
+        AtomicOp::CswapLt => |e, o, c| swap_if(e, o, T::read(c) < T::read(e)),
+        AtomicOp::CswapGe => |e, o, c| swap_if(e, o, T::read(c) >= T::read(e)),
+        AtomicOp::CswapGt => |e, o, c| swap_if(e, o, T::read(c) > T::read(e)),
+        _ => return number::<T>(op),
+    };
+    Some(combine)
+}
+
+/// The operations that all numbers have.
+fn number<T: Number>(op: AtomicOp) -> Option<Combine> {
+    let combine: Combine = match op {
+        AtomicOp::Sum => |e, o, _| replace::<T>(e, o, T::sum),
+        AtomicOp::Prod => |e, o, _| replace::<T>(e, o, T::product),
+        AtomicOp::Lor => |e, o, _| replace_by_truth::<T>(e, o, |element, operand| element | operand),
+        AtomicOp::Land => |e, o, _| replace_by_truth::<T>(e, o, |element, operand| element & operand),
+        AtomicOp::Lxor => |e, o, _| replace_by_truth::<T>(e, o, |element, operand| element ^ operand),
+        AtomicOp::Read => |_, _, _| false,
+        AtomicOp::Write => |e, o, _| swap_if(e, o, true),
+        AtomicOp::Cswap => |e, o, c| swap_if(e, o, T::read(c) == T::read(e)),
+        AtomicOp::CswapNe => |e, o, c| swap_if(e, o, T::read(c) != T::read(e)),
+        _ => return None,
+    };
+    Some(combine)
+}
+
+/// The operand takes the place of the element as it is, with what bits it may have beside its value.
+fn swap_if(element: &mut [u8], operand: &[u8], is_so: bool) -> bool {
+    if is_so {
+        element.copy_from_slice(operand);
+    }
+    is_so
+}
+
+fn replace<T: Number>(element: &mut [u8], operand: &[u8], by: impl Fn(T, T) -> T) -> bool {
+    by(T::read(element), T::read(operand)).write(element);
+    true
+}
+
+fn replace_by_truth<T: Number>(element: &mut [u8], operand: &[u8], by: fn(bool, bool) -> bool) -> bool {
+    replace::<T>(element, operand, |element, operand| T::truth(by(element.is_true(), operand.is_true())))
+}
+
+/// A datatype.
+pub(super) trait Number: Copy + PartialEq {
+    /// What it is in memory.
+    fn read(bytes: &[u8]) -> Self;
+    /// Puts it into memory. What the memory has beside its value stays.
+    fn write(self, bytes: &mut [u8]);
+    fn sum(self, other: Self) -> Self;
+    fn product(self, other: Self) -> Self;
+    /// Whether C takes it for true.
+    fn is_true(self) -> bool;
+    /// The number that C makes of a truth.
+    fn truth(is_so: bool) -> Self;
+}
+
+trait Bits:
+    Number + BitOr<Output = Self> + BitAnd<Output = Self> + BitXor<Output = Self> + Not<Output = Self>
+{
+}
+
+macro_rules! numbers {
+    ($($type:ty: $sum:expr, $product:expr;)*) => {
+        $(impl Number for $type {
+            #[inline]
+            fn read(bytes: &[u8]) -> $type {
+                let mut whole = [0; size_of::<$type>()];
+                whole.copy_from_slice(bytes);
+                <$type>::from_ne_bytes(whole)
+            }
+
+            #[inline]
+            fn write(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+
+            #[inline]
+            fn sum(self, other: $type) -> $type {
+                $sum(self, other)
+            }
+
+            #[inline]
+            fn product(self, other: $type) -> $type {
+                $product(self, other)
+            }
+
+            #[inline]
+            fn is_true(self) -> bool {
+                self != <$type>::default()
+            }
+
+            #[inline]
+            fn truth(is_so: bool) -> $type {
+                u8::from(is_so) as $type
+            }
+        })*
+    };
+}
+
+macro_rules! integers {
+    ($($type:ty)*) => {
+        numbers! { $($type: <$type>::wrapping_add, <$type>::wrapping_mul;)* }
+        $(impl Bits for $type {})*
+    };
+}
+
+integers! { i8 u8 i16 u16 i32 u32 i64 u64 i128 u128 }
+numbers! {
+    f32: |a, b| a + b, |a, b| a * b;
+    f64: |a, b| a + b, |a, b| a * b;
+}
+
+/// A real number, of two of which a complex one is made.
+pub(super) trait Real: Number + PartialOrd {
+    const ZERO: Self;
+    const ONE: Self;
+    const INFINITY: Self;
+    /// The size in memory.
+    const SIZE_BYTES: usize;
+
+    fn negated(self) -> Self;
+    fn is_nan(self) -> bool;
+    fn is_infinite(self) -> bool;
+    /// With the sign of another.
+    fn signed_as(self, other: Self) -> Self;
+}
+
+macro_rules! reals {
+    ($($type:ty)*) => {
+        $(impl Real for $type {
+            const ZERO: $type = 0.0;
+            const ONE: $type = 1.0;
+            const INFINITY: $type = <$type>::INFINITY;
+            const SIZE_BYTES: usize = size_of::<$type>();
+
+            fn negated(self) -> $type {
+                -self
+            }
+
+            fn is_nan(self) -> bool {
+                <$type>::is_nan(self)
+            }
+
+            fn is_infinite(self) -> bool {
+                <$type>::is_infinite(self)
+            }
+
+            fn signed_as(self, other: $type) -> $type {
+                self.copysign(other)
+            }
+        })*
+    };
+}
+
+reals! { f32 f64 }
+
+/// C's complex numbers.
+#[derive(Clone, Copy, PartialEq)]
+struct Complex<F> {
+    real: F,
+    imaginary: F,
+}
+
+impl<F: Real> Number for Complex<F> {
+    fn read(bytes: &[u8]) -> Complex<F> {
+        let (real, imaginary) = bytes.split_at(F::SIZE_BYTES);
+        Complex { real: F::read(real), imaginary: F::read(imaginary) }
+    }
+
+    fn write(self, bytes: &mut [u8]) {
+        let (real, imaginary) = bytes.split_at_mut(F::SIZE_BYTES);
+        self.real.write(real);
+        self.imaginary.write(imaginary);
+    }
+
+    fn sum(self, other: Complex<F>) -> Complex<F> {
+        Complex { real: self.real.sum(other.real), imaginary: self.imaginary.sum(other.imaginary) }
+    }
+
+    fn product(self, other: Complex<F>) -> Complex<F> {
+        let product = self.plain_product(other);
+        if product.real.is_nan() && product.imaginary.is_nan() {
+            self.product_in_the_infinite(other).unwrap_or(product)
+        } else {
+            product
+        }
+    }
+
+    fn is_true(self) -> bool {
+        self.real.is_true() || self.imaginary.is_true()
+    }
+
+    fn truth(is_so: bool) -> Complex<F> {
+        Complex { real: F::truth(is_so), imaginary: F::ZERO }
+    }
+}
+
+impl<F: Real> Complex<F> {
+    fn plain_product(self, other: Complex<F>) -> Complex<F> {
+        let of_imaginary = self.imaginary.product(other.imaginary);
+        Complex {
+            real: self.real.product(other.real).sum(of_imaginary.negated()),
+            imaginary: self.real.product(other.imaginary).sum(self.imaginary.product(other.real)),
+        }
+    }
+
+    /// The product of what has an infinite part: infinite as well, although its parts come out as NaN (C11, annex G.5.1).
+    /// `None` if it has none.
+    #[cold]
+    fn product_in_the_infinite(self, other: Complex<F>) -> Option<Complex<F>> {
+        let (mut left, mut right) = (self, other);
+        let mut is_infinite = false;
+        if left.is_infinite() {
+            (left, right) = (left.boxed(), right.without_nan());
+            is_infinite = true;
+        }
+        if right.is_infinite() {
+            (right, left) = (right.boxed(), left.without_nan());
+            is_infinite = true;
+        }
+        let parts = [
+            self.real.product(other.real),
+            self.imaginary.product(other.imaginary),
+            self.real.product(other.imaginary),
+            self.imaginary.product(other.real),
+        ];
+        if !is_infinite && parts.into_iter().any(F::is_infinite) {
+            (left, right) = (left.without_nan(), right.without_nan());
+            is_infinite = true;
+        }
+        let finite = left.plain_product(right);
+        is_infinite.then(|| Complex {
+            real: F::INFINITY.product(finite.real),
+            imaginary: F::INFINITY.product(finite.imaginary),
+        })
+    }
+
+    fn is_infinite(self) -> bool {
+        self.real.is_infinite() || self.imaginary.is_infinite()
+    }
+
+    /// The corner of the unit square that an infinite number lies behind.
+    fn boxed(self) -> Complex<F> {
+        let of = |part: F| if part.is_infinite() { F::ONE } else { F::ZERO }.signed_as(part);
+        Complex { real: of(self.real), imaginary: of(self.imaginary) }
+    }
+
+    fn without_nan(self) -> Complex<F> {
+        let of = |part: F| if part.is_nan() { F::ZERO.signed_as(part) } else { part };
+        Complex { real: of(self.real), imaginary: of(self.imaginary) }
+    }
+}

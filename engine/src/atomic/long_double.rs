@@ -1,0 +1,165 @@
+//! C's `long double` as it is on x86-64: the extended numbers of the processor's floating-point stack.
+
+use std::arch::asm;
+use std::cmp::Ordering;
+
+use super::arithmetic::{Number, Real};
+
+/// An extended number: 64 bits of significand, of which the first is the integer bit, 15 of exponent and one of sign. The 6
+/// bytes that follow in memory say nothing.
+#[derive(Clone, Copy)]
+pub(super) struct LongDouble([u8; VALUE_BYTES]);
+
+/// How much of the memory has the value.
+const VALUE_BYTES: usize = 10;
+
+const SIGN: u16 = 1 << 15;
+
+/// The exponent of infinities and of what is no number.
+const EXPONENT_MAX: u16 = SIGN - 1;
+
+/// The exponent of what is 1 or more and less than 2.
+const EXPONENT_OF_ONE: u16 = 16_383;
+
+const INTEGER_BIT: u64 = 1 << 63;
+
+/// Loads the two operands onto the empty stack, works on them, and takes the result off it, so that it is empty again.
+macro_rules! on_the_stack {
+    ($instruction:literal, $left:expr, $right:expr) => {{
+        let mut result = [0; VALUE_BYTES];
+        // SAFETY: 10 bytes are read from each operand and 10 are written to the result, which is as much as they have. All
+        // registers of the stack are said to be changed, so the stack is empty before, and so it is after two loads, an
+        // instruction that takes one off, and a store that takes the other. Nothing else is touched.
+        unsafe {
+            asm!(
+                "fld tbyte ptr [{left}]",
+                "fld tbyte ptr [{right}]",
+                $instruction,
+                "fstp tbyte ptr [{result}]",
+                left = in(reg) $left.0.as_ptr(),
+                right = in(reg) $right.0.as_ptr(),
+                result = in(reg) result.as_mut_ptr(),
+                out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                options(nostack),
+            );
+        }
+        LongDouble(result)
+    }};
+}
+
+impl LongDouble {
+    const fn new(sign_and_exponent: u16, significand: u64) -> LongDouble {
+        let mut bytes = [0; VALUE_BYTES];
+        let (significand, sign_and_exponent) = (significand.to_le_bytes(), sign_and_exponent.to_le_bytes());
+        let mut place = 0;
+        while place < significand.len() {
+            bytes[place] = significand[place];
+            place += 1;
+        }
+        bytes[8] = sign_and_exponent[0];
+        bytes[9] = sign_and_exponent[1];
+        LongDouble(bytes)
+    }
+
+    fn parts(self) -> (u16, u64) {
+        let [a, b, c, d, e, f, g, h, low, high] = self.0;
+        (u16::from_le_bytes([low, high]), u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    }
+}
+
+impl PartialEq for LongDouble {
+    fn eq(&self, other: &LongDouble) -> bool {
+        self.partial_cmp(other) == Some(Ordering::Equal)
+    }
+}
+
+impl PartialOrd for LongDouble {
+    fn partial_cmp(&self, other: &LongDouble) -> Option<Ordering> {
+        let (is_unordered, is_greater, is_less): (u8, u8, u8);
+        // SAFETY: 10 bytes are read from each operand, which is what they have. All registers of the stack are said to be
+        // changed, so the stack is empty before, and so it is after two loads, a comparison that takes one off, and a store
+        // to the register that it takes off. Nothing is written.
+        unsafe {
+            asm!(
+                "fld tbyte ptr [{right}]",
+                "fld tbyte ptr [{left}]",
+                "fucomip st, st(1)",
+                "fstp st(0)",
+                "setp {is_unordered}",
+                "seta {is_greater}",
+                "setb {is_less}",
+                left = in(reg) self.0.as_ptr(),
+                right = in(reg) other.0.as_ptr(),
+                is_unordered = lateout(reg_byte) is_unordered,
+                is_greater = lateout(reg_byte) is_greater,
+                is_less = lateout(reg_byte) is_less,
+                out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                options(nostack, readonly),
+            );
+        }
+        match (is_unordered, is_greater, is_less) {
+            (0, 0, 0) => Some(Ordering::Equal),
+            (0, 0, _) => Some(Ordering::Less),
+            (0, _, _) => Some(Ordering::Greater),
+            _ => None,
+        }
+    }
+}
+
+impl Number for LongDouble {
+    fn read(bytes: &[u8]) -> LongDouble {
+        let mut value = [0; VALUE_BYTES];
+        value.copy_from_slice(&bytes[..VALUE_BYTES]);
+        LongDouble(value)
+    }
+
+    fn write(self, bytes: &mut [u8]) {
+        bytes[..VALUE_BYTES].copy_from_slice(&self.0);
+    }
+
+    fn sum(self, other: LongDouble) -> LongDouble {
+        on_the_stack!("faddp st(1), st", self, other)
+    }
+
+    fn product(self, other: LongDouble) -> LongDouble {
+        on_the_stack!("fmulp st(1), st", self, other)
+    }
+
+    fn is_true(self) -> bool {
+        let (sign_and_exponent, significand) = self.parts();
+        sign_and_exponent & !SIGN != 0 || significand != 0
+    }
+
+    fn truth(is_so: bool) -> LongDouble {
+        if is_so { LongDouble::ONE } else { LongDouble::ZERO }
+    }
+}
+
+impl Real for LongDouble {
+    const ZERO: LongDouble = LongDouble::new(0, 0);
+    const ONE: LongDouble = LongDouble::new(EXPONENT_OF_ONE, INTEGER_BIT);
+    const INFINITY: LongDouble = LongDouble::new(EXPONENT_MAX, INTEGER_BIT);
+    const SIZE_BYTES: usize = 16;
+
+    fn negated(self) -> LongDouble {
+        let (sign_and_exponent, significand) = self.parts();
+        LongDouble::new(sign_and_exponent ^ SIGN, significand)
+    }
+
+    fn is_nan(self) -> bool {
+        let (sign_and_exponent, significand) = self.parts();
+        sign_and_exponent & !SIGN == EXPONENT_MAX && significand != INTEGER_BIT
+    }
+
+    fn is_infinite(self) -> bool {
+        let (sign_and_exponent, significand) = self.parts();
+        sign_and_exponent & !SIGN == EXPONENT_MAX && significand == INTEGER_BIT
+    }
+
+    fn signed_as(self, other: LongDouble) -> LongDouble {
+        let ((own, significand), (others, _)) = (self.parts(), other.parts());
+        LongDouble::new(own & !SIGN | others & SIGN, significand)
+    }
+}

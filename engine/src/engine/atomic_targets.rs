@@ -1,0 +1,91 @@
+//! The target's side of atomic operations: `fi_atomic(3)`.
+//!
+//! ```text
+//!  Atomic --> all there --> carried out --> owes Answer, or ReadData if it fetches
+//!                |
+//!                +--> refused --> owes Answer
+//! ```
+//!
+//! An operation is carried out in one go when its last operand has arrived, in the order in which operations and other frames
+//! of the link arrive.
+
+use super::Engine;
+use super::targets::accessed;
+use crate::completion::Sink;
+use crate::flags::{CounterEvents, MrAccess};
+use crate::limits::{ATOMIC_LINK_MAX_BYTES, RMA_LINK_MAX_OPS};
+use crate::region::{Elements, Window};
+use crate::transport::LinkId;
+use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Refusal};
+
+impl Engine {
+    /// A whole atomic operation has arrived.
+    pub(super) fn atomic_arrived(
+        &mut self,
+        id: LinkId,
+        atomic: &Atomic,
+        payload: &[u8],
+        sink: &mut impl Sink,
+    ) {
+        let Some(link) = self.links.of(id) else { return };
+        let fetches = atomic.form.kind().fetches();
+        let fetched_bytes = if fetches { atomic.form.len_bytes() } else { 0 };
+        if link.rma.unanswered_ops >= RMA_LINK_MAX_OPS
+            || link.rma.unanswered_bytes + fetched_bytes > ATOMIC_LINK_MAX_BYTES
+        {
+            return self.condemn(id, "has more accesses under way than it may", sink);
+        }
+        link.rma.unanswered_ops += 1;
+        let mut before = Vec::with_capacity(fetched_bytes);
+        match self.carry_out(atomic, payload, fetches.then_some(&mut before)) {
+            Ok(window) => {
+                let event = if fetches { CounterEvents::REMOTE_READ } else { CounterEvents::REMOTE_WRITE };
+                if atomic.form.op().writes() {
+                    self.persisted(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
+                }
+                accessed(&window, event, self.config.rma_events, sink);
+                if fetches {
+                    self.results_fetched(id, atomic.op, before);
+                } else {
+                    self.rma_ended(id, atomic.op, Outcome::Done);
+                }
+            }
+            Err(refusal) => self.rma_ended(id, atomic.op, Outcome::Refused(refusal)),
+        }
+    }
+
+    /// Updates the elements, if the peer may.
+    fn carry_out(
+        &self,
+        atomic: &Atomic,
+        payload: &[u8],
+        before: Option<&mut Vec<u8>>,
+    ) -> Result<Window, Refusal> {
+        let Atomic { key, address, form, .. } = *atomic;
+        let access = access_of(form);
+        if !self.config.remote_atomics.contains(access) {
+            return Err(Refusal::Access);
+        }
+        // What a peer of another architecture calculates with may be nothing here.
+        let combine = form.op().combine(form.datatype()).ok_or(Refusal::Access)?;
+        let window = self.regions.window(key, address, form.len_bytes() as u64, access)?;
+        let (operands, compares) =
+            payload.split_at_checked(form.operands_len_bytes()).ok_or(Refusal::Range)?;
+        let elements = Elements {
+            combine,
+            size_bytes: form.datatype().size_bytes(),
+            count: form.count(),
+            operands,
+            compares,
+        };
+        if window.update(&elements, before) { Ok(window) } else { Err(Refusal::Key) }
+    }
+}
+
+/// What has to be allowed for an operation.
+fn access_of(form: AtomicForm) -> MrAccess {
+    let mut access = MrAccess::empty();
+    access.set(MrAccess::REMOTE_READ, form.kind().fetches());
+    access.set(MrAccess::REMOTE_WRITE, form.op().writes());
+    access
+}

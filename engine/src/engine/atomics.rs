@@ -1,0 +1,156 @@
+//! The initiator's side of atomic operations: `fi_atomic(3)`.
+//!
+//! ```text
+//!  queued --Atomic--> (being taken) --> Sent --Answer--> ended
+//!                                         |
+//!                                         +--ReadData--> ended
+//! ```
+//!
+//! They wait and travel like [accesses](super::rma) to regions, of which they are, and are counted with them. Operands travel
+//! with the operation. What is fetched comes back in one frame, which says also that it was done.
+
+use smallvec::SmallVec;
+
+use super::Engine;
+use super::links::{Frame, Writing};
+use super::requests::{Stage, op_of};
+use super::rma::{Given, whole};
+use crate::buffer::Source;
+use crate::completion::Sink;
+use crate::error::Again;
+use crate::limits::{ATOMIC_LINK_MAX_BYTES, RMA_LINK_MAX_OPS};
+use crate::operation::{AtomicLocal, AtomicRequest, OneSided, Send, SendId};
+use crate::rejected::Rejected;
+use crate::transport::{LinkCaps, LinkId, Sent, Transport};
+use crate::wire::{Atomic, AtomicForm, Durable, Header, Message};
+
+/// Operands up to this length are put together without an allocation.
+const SMALL_MAX_BYTES: usize = 64;
+
+impl Engine {
+    /// Posts an atomic operation on a region of a peer. It is given to the transport at once if nothing is queued before it.
+    ///
+    /// # Errors
+    ///
+    /// [`Again::QueueFull`] as of [`post_send`](Self::post_send); [`Misuse::NoAtomic`](crate::error::Misuse::NoAtomic),
+    /// [`Misuse::TooLong`](crate::error::Misuse::TooLong) for more elements than
+    /// [`count_max`](crate::atomic::AtomicKind::count_max), and [`Misuse::Invalid`](crate::error::Misuse::Invalid) for no
+    /// element, a part of one, or lengths that differ.
+    pub fn post_atomic(
+        &mut self,
+        request: AtomicRequest,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Result<(), Rejected<Box<AtomicLocal>>> {
+        let AtomicRequest { to, local, op, datatype, key, address, context, level, signalled, inject, fence } =
+            request;
+        let form = match local.form(op, datatype) {
+            Ok(form) => form,
+            Err(misuse) => return Err(Rejected { error: misuse.into(), buffer: Box::new(local) }),
+        };
+        if self.outstanding_sends() >= self.config.tx_depth_ops {
+            return Err(Rejected { error: Again::QueueFull.into(), buffer: Box::new(local) });
+        }
+        let (source, read) = match local {
+            AtomicLocal::Base { operand } => (operand, None),
+            AtomicLocal::Fetch { operand, result } => (operand, Some((result, 0))),
+            AtomicLocal::Compare { operand, compare, result } => {
+                (Source::pair(operand, compare), Some((result, 0)))
+            }
+        };
+        let len_bytes = form.len_bytes() as u64;
+        let turn = self.reports.take_turn(to);
+        let id = self.sends.insert(Send {
+            source,
+            message: Message { len_bytes, tag: None, data: None, awaits: level.awaits() },
+            context,
+            signalled,
+            may_be_fetched: false,
+            fence,
+            turn,
+            one_sided: Some(Box::new(OneSided {
+                key,
+                address,
+                read,
+                atomic: Some(form),
+                durable: Durable::Nothing,
+                is_deferred: false,
+            })),
+        });
+        self.peers.of_mut(to).queue.push_back(id);
+        if self.transmit_to(to, transport, sink) {
+            self.activate(to);
+        }
+        if inject && let Some(send) = self.sends.get_mut(id) {
+            send.source.detach();
+        }
+        Ok(())
+    }
+
+    /// Gives a link the atomic operation that is its peer's first queued send.
+    pub(super) fn transmit_atomic(
+        &mut self,
+        id: LinkId,
+        send_id: SendId,
+        form: AtomicForm,
+        caps: &LinkCaps,
+        transport: &mut impl Transport,
+    ) -> Given {
+        let (Some(send), Some(link)) = (self.sends.get_mut(send_id), self.links.of(id)) else {
+            return Given::Nothing;
+        };
+        let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else { return Given::Nothing };
+        let fetched_bytes = send.fetched_bytes();
+        if link.rma.outstanding_ops >= RMA_LINK_MAX_OPS
+            || link.rma.outstanding_bytes + fetched_bytes > ATOMIC_LINK_MAX_BYTES
+        {
+            return Given::Nothing;
+        }
+        let header = Header::Atomic(Atomic { op: op_of(send_id), key: *key, address: *address, form });
+        let payload_bytes = form.payload_len_bytes();
+        let sent = if payload_bytes > caps.inline_max_bytes {
+            transport.send(id, &header, &send.source.slices(0))
+        } else if let Some(bytes) = send.source.contiguous().filter(|bytes| bytes.len() == payload_bytes) {
+            whole(transport.send_inline(id, &header, bytes))
+        } else {
+            let mut bytes = SmallVec::<[u8; SMALL_MAX_BYTES]>::new();
+            if payload_bytes > 0 {
+                send.source.slices(0).iter().for_each(|slice| bytes.extend_from_slice(slice));
+            }
+            whole(transport.send_inline(id, &header, &bytes))
+        };
+        let stage = match sent {
+            Sent::Full => return Given::Nothing,
+            Sent::Partial(taken_bytes) => {
+                link.writing = Some(Writing { frame: Frame::Data, send: send_id, taken_bytes });
+                // An answer before the end of the frame would be none.
+                Stage::Cleared
+            }
+            Sent::Whole => {
+                send.source.release();
+                Stage::Sent
+            }
+        };
+        link.taken_frames += 1;
+        link.rma.outstanding_ops += 1;
+        link.rma.outstanding_bytes += fetched_bytes;
+        link.requests.begin(send_id, stage);
+        if sent == Sent::Whole { Given::Whole } else { Given::Partly }
+    }
+
+    /// What a send has fetched is all there. If it is an atomic operation, it has ended.
+    pub(super) fn fetched_atomically(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
+        let is_atomic = |send: &&Send| send.one_sided.as_ref().is_some_and(|access| access.atomic.is_some());
+        let Some(fetched_bytes) = self.sends.get(send_id).filter(is_atomic).map(Send::fetched_bytes) else {
+            return;
+        };
+        if let Some(link) = self.links.of(id) {
+            link.requests.end(send_id);
+            link.rma.outstanding_ops -= 1;
+            link.rma.outstanding_bytes -= fetched_bytes;
+        }
+        if let Some(send) = self.sends.remove(send_id) {
+            self.reports.send_completed(send, &self.peers, sink);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`.
+//!
+//! A write that is to be durable is answered when its bytes are. Those of others stay where the processor or the system has
+//! them, until a write comes that is to be durable *and* fenced: then everything is that the link has brought before, for a
+//! fence promises that what is before it has reached its level. What that is, a link remembers.
+//!
+//! To make memory durable takes as long as the device does, and the endpoint does nothing else meanwhile.
+
+use std::sync::{Arc, Weak};
+
+use super::Engine;
+use super::arrival::clamp;
+use crate::region::{Region, Window};
+use crate::transport::LinkId;
+use crate::wire::Durable;
+
+/// What a link has brought to persistent memory and nobody has waited for: for each region, all between the first byte and the
+/// last.
+#[derive(Debug, Default)]
+pub(super) struct Unpersisted {
+    written: Vec<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    region: Weak<Region>,
+    begin_bytes: usize,
+    end_bytes: usize,
+}
+
+impl Engine {
+    /// All of a write is in its place. Sees to it that what is to be durable is. Returns whether it is.
+    pub(super) fn persisted(
+        &mut self,
+        id: LinkId,
+        window: &Window,
+        durable: Durable,
+        len_bytes: u64,
+    ) -> bool {
+        if !window.region().is_persistent() {
+            return true;
+        }
+        let Some(link) = self.links.of(id) else { return true };
+        let unpersisted = &mut link.rma.unpersisted;
+        match durable {
+            Durable::Nothing => {
+                unpersisted.note(window, clamp(len_bytes));
+                true
+            }
+            Durable::Written => window.persist(clamp(len_bytes)),
+            Durable::Everything => unpersisted.persist() & window.persist(clamp(len_bytes)),
+        }
+    }
+}
+
+impl Unpersisted {
+    /// So many bytes of a window were written.
+    fn note(&mut self, window: &Window, len_bytes: usize) {
+        let range = window.range(len_bytes);
+        if range.is_empty() {
+            return;
+        }
+        let is_same = |written: &&mut Written| written.region.as_ptr() == Arc::as_ptr(window.region());
+        match self.written.iter_mut().find(is_same) {
+            Some(written) => {
+                written.begin_bytes = written.begin_bytes.min(range.start);
+                written.end_bytes = written.end_bytes.max(range.end);
+            }
+            None => {
+                self.written.retain(|written| written.region.strong_count() > 0);
+                let region = Arc::downgrade(window.region());
+                self.written.push(Written { region, begin_bytes: range.start, end_bytes: range.end });
+            }
+        }
+    }
+
+    /// Makes it durable. Returns whether all of it is; what is not may be another time.
+    fn persist(&mut self) -> bool {
+        self.written.retain(|written| {
+            let region = written.region.upgrade();
+            let len_bytes = written.end_bytes - written.begin_bytes;
+            !region.is_some_and(|region| region.persist(written.begin_bytes, len_bytes))
+        });
+        self.written.is_empty()
+    }
+}

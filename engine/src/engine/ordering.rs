@@ -1,0 +1,138 @@
+//! Message order: `msg_order` of `fi_endpoint(3)`. What was posted later must not take effect earlier, where both ends have
+//! agreed to that.
+//!
+//! Frames arrive in the order in which they are sent, and almost everything is done as it arrives: messages are matched,
+//! small writes are written. Two things are done later: a write that is [offered](crate::wire::RmaKind::Offer) is fetched when
+//! its target comes to it, and a read is answered piece by piece. These are *deferred*, and what follows would overtake them.
+//! So the initiator holds back what must not, at the head of its peer's queue, until nothing deferred is in its way that has
+//! not been answered. There is nothing to it on the wire, and it costs those who have not asked for it nothing.
+//!
+//! What is [done without frames](super::direct) overtakes messages that are under way. Where it must not, it is done so only if
+//! the peer is known to have them all.
+//!
+//! A short read need not be deferred. A target that has agreed to an order copies it as it arrives, if nothing deferred is to
+//! be read before it; and an initiator relies on that.
+
+use super::links::Link;
+use crate::flags::Order;
+use crate::limits::READ_COPIED_MAX_BYTES;
+use crate::operation::Send;
+
+/// What an operation does at its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// A message is matched.
+    Send,
+    /// A region is read.
+    Read,
+    /// A region is written.
+    Write,
+    /// Elements of a region are changed.
+    Update,
+    /// The same, and what they were before is read.
+    Fetch,
+}
+
+/// What a link's peer was told of and may not have done yet, although it will do what comes after.
+#[derive(Debug, Default)]
+pub(super) struct Deferred {
+    /// How many reads.
+    read_ops: usize,
+    /// How many writes.
+    write_ops: usize,
+    /// Whether messages have to wait for these. Every message looks at it.
+    holds_sends: bool,
+}
+
+impl Effect {
+    pub(super) fn of(send: &Send) -> Effect {
+        match &send.one_sided {
+            None => Effect::Send,
+            Some(one_sided) if one_sided.atomic.is_some() => {
+                if one_sided.read.is_some() {
+                    Effect::Fetch
+                } else {
+                    Effect::Update
+                }
+            }
+            Some(one_sided) if one_sided.read.is_some() => Effect::Read,
+            Some(_) => Effect::Write,
+        }
+    }
+
+    /// The orders by which it waits for deferred reads, and those by which it waits for deferred writes. Reads are answered
+    /// one after the other, so no read overtakes another.
+    fn waits_by(self) -> [Order; 2] {
+        match self {
+            Effect::Send => [Order::SAR, Order::SAW],
+            Effect::Read => [Order::empty(), Order::RAW | Order::RMA_RAW],
+            Effect::Write => [Order::WAR | Order::RMA_WAR, Order::WAW | Order::RMA_WAW],
+            Effect::Update => [Order::WAR, Order::WAW],
+            Effect::Fetch => [Order::WAR, Order::RAW | Order::WAW],
+        }
+    }
+}
+
+impl Deferred {
+    /// Whether messages have to wait.
+    #[inline(always)]
+    pub(super) fn holds_sends(&self) -> bool {
+        self.holds_sends
+    }
+
+    /// Whether an operation has to wait.
+    pub(super) fn holds(&self, effect: Effect, order: Order) -> bool {
+        let [by_reads, by_writes] = effect.waits_by().map(|waits_by| order.intersects(waits_by));
+        self.read_ops > 0 && by_reads || self.write_ops > 0 && by_writes
+    }
+
+    /// Whether the peer will do an access later than what comes after it, as far as can be known.
+    pub(super) fn defers(&self, effect: Effect, is_offered: bool, len_bytes: u64) -> bool {
+        match effect {
+            // An atomic operation is carried out as it arrives.
+            Effect::Send | Effect::Update | Effect::Fetch => false,
+            // Behind a read that is deferred, also a short one is.
+            Effect::Read => self.read_ops > 0 || len_bytes > READ_COPIED_MAX_BYTES as u64,
+            Effect::Write => is_offered,
+        }
+    }
+
+    /// The peer was told of an access that it will do later.
+    pub(super) fn begin(&mut self, effect: Effect, order: Order) {
+        match effect {
+            Effect::Send | Effect::Update | Effect::Fetch => {}
+            Effect::Read => self.read_ops += 1,
+            Effect::Write => self.write_ops += 1,
+        }
+        self.holds_sends = self.holds(Effect::Send, order);
+    }
+
+    /// It has done it.
+    pub(super) fn end(&mut self, effect: Effect, order: Order) {
+        match effect {
+            Effect::Send | Effect::Update | Effect::Fetch => {}
+            Effect::Read => self.read_ops -= 1,
+            Effect::Write => self.write_ops -= 1,
+        }
+        self.holds_sends = self.holds(Effect::Send, order);
+    }
+}
+
+impl Link {
+    /// Whether a send or an access that is the next for the link's peer has to wait, for the sake of order.
+    pub(super) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
+        self.deferred.holds(Effect::of(send), order)
+    }
+
+    /// Whether the peer is known to have heard of every message that the link has taken. What needs no frame overtakes the
+    /// others.
+    pub(super) fn has_told_all(&self) -> bool {
+        self.requests.is_empty() && self.acked_messages == self.sent_messages
+    }
+}
+
+/// Whether a target that has agreed to these orders has to see to it that what comes after a read does not change what is
+/// read.
+pub(super) fn copies_reads(order: Order) -> bool {
+    order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR)
+}

@@ -1,0 +1,490 @@
+//! Atomic operations, from both sides.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::atomic::{AtomicKind, AtomicOp, Datatype};
+use crate::flags::MrAccess;
+use crate::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, RMA_LINK_MAX_OPS};
+use crate::operation::{AtomicLocal, AtomicRequest};
+use crate::region::{Region, RegionAttr};
+use crate::wire::{Atomic, AtomicForm, Outcome, Refusal};
+
+const LINK: LinkId = LinkId(7);
+const KEY: u64 = 77;
+const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+/// A region of an engine's with a peer, of this length.
+fn target(len_bytes: usize, access: MrAccess) -> (Engine, Arc<Region>, Scripted, Recorder) {
+    let (engine, _, transport, sink) = engine_with_peer();
+    let attr = RegionAttr { key: KEY, access, base_address: 0 };
+    let region = engine.regions.add(Region::owned(len_bytes, attr).unwrap()).unwrap();
+    (engine, region, transport, sink)
+}
+
+fn form(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> AtomicForm {
+    AtomicForm::new(kind, op, datatype, count).unwrap()
+}
+
+fn atomic(op: u64, address: u64, form: AtomicForm) -> Header {
+    Header::Atomic(Atomic { op, key: KEY, address, form })
+}
+
+fn content(region: &Region) -> Vec<u8> {
+    let mut bytes = vec![0; region.len_bytes()];
+    region.read_at(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn source(bytes: &'static [u8]) -> Source {
+    Source::owned(Bytes::from_static(bytes))
+}
+
+fn base(bytes: &'static [u8]) -> AtomicLocal {
+    AtomicLocal::Base { operand: source(bytes) }
+}
+
+fn fetch(bytes: &'static [u8]) -> AtomicLocal {
+    AtomicLocal::Fetch { operand: source(bytes), result: room(bytes.len()) }
+}
+
+fn compare(bytes: &'static [u8], compare: &'static [u8]) -> AtomicLocal {
+    AtomicLocal::Compare { operand: source(bytes), compare: source(compare), result: room(bytes.len()) }
+}
+
+fn room(len_bytes: usize) -> Destination {
+    Destination::owned(BytesMut::zeroed(len_bytes))
+}
+
+pub(super) fn update(to: PeerId, local: AtomicLocal, op: AtomicOp, context: u64) -> AtomicRequest {
+    AtomicRequest {
+        to,
+        local,
+        op,
+        datatype: Datatype::Uint8,
+        key: KEY,
+        address: 3,
+        context,
+        level: Level::Inject,
+        signalled: true,
+        inject: false,
+        fence: false,
+    }
+}
+
+fn op_of_last(transport: &Scripted) -> u64 {
+    match transport.sent.last() {
+        Some((_, Header::Atomic(atomic), _)) => atomic.op,
+        other => panic!("no atomic operation was sent last: {other:?}"),
+    }
+}
+
+/// What was sent in answer.
+fn answers(transport: &Scripted) -> Vec<(u64, Result<Vec<u8>, Outcome>)> {
+    let answer = |(_, header, payload): &(LinkId, Header, Vec<u8>)| match header {
+        Header::Answer { op, outcome } => Some((*op, Err(*outcome))),
+        Header::ReadData { op, .. } => Some((*op, Ok(payload.clone()))),
+        _ => None,
+    };
+    transport.sent.iter().filter_map(answer).collect()
+}
+
+#[test]
+fn elements_are_updated_and_answered_with_what_was_asked_for() {
+    let (mut engine, region, mut transport, mut sink) = target(8, ANYTHING);
+    region.write_at(0, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+    let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &atomic(1, 1, form(AtomicKind::Base, sum, Datatype::Uint8, 2)), &[10, 255]);
+    arrivals.frame(LINK, &atomic(2, 1, form(AtomicKind::Fetch, sum, Datatype::Uint8, 2)), &[1, 1]);
+    let read = form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint16, 4);
+    arrivals.frame(LINK, &atomic(3, 0, read), b"");
+    // One that arrives piece by piece, of which the second element is another than it is compared with.
+    arrivals.begin(LINK, &atomic(4, 5, form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
+    assert!(arrivals.space(LINK).is_empty(), "nothing is updated in part");
+    for byte in [60, 70, 6, 9] {
+        arrivals.chunk(LINK, &[byte]);
+    }
+    assert_eq!(content(&region), [1, 13, 3, 4, 5, 60, 7, 8]);
+    engine.transmit(&mut transport, &mut sink);
+    let expected = [
+        (1, Err(Outcome::Done)),
+        (2, Ok(vec![12, 2])),
+        (3, Ok(vec![1, 13, 3, 4, 5, 6, 7, 8])),
+        (4, Ok(vec![6, 7])),
+    ];
+    assert_eq!(answers(&transport), expected);
+    assert!(sink.ended.is_empty(), "the target hears nothing of it");
+    assert!(!engine.has_unsent());
+}
+
+#[test]
+fn what_is_not_allowed_is_refused_and_changes_nothing() {
+    let refused = |access, remote_atomics, header: Header| {
+        let (mut engine, region, mut transport, mut sink) = target(8, access);
+        engine.config.remote_atomics = remote_atomics;
+        let payload = vec![1; header.payload_len_bytes() as usize];
+        engine.arrivals(&mut sink).frame(LINK, &header, &payload);
+        engine.transmit(&mut transport, &mut sink);
+        assert!(transport.closed.is_empty());
+        match &answers(&transport)[..] {
+            [(5, Err(Outcome::Refused(refusal)))] => {
+                assert_eq!(content(&region), [0; 8]);
+                Some(*refusal)
+            }
+            [(5, _)] => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    let of = |kind, op| atomic(5, 0, form(kind, op, Datatype::Uint32, 2));
+    let (read, write) = (MrAccess::REMOTE_READ, MrAccess::REMOTE_WRITE);
+    let is_refused = Some(Refusal::Access);
+    for (header, needed) in [
+        (of(AtomicKind::Base, AtomicOp::Sum), write),
+        (of(AtomicKind::Fetch, AtomicOp::Sum), read | write),
+        (of(AtomicKind::Fetch, AtomicOp::Read), read),
+        (of(AtomicKind::Compare, AtomicOp::Cswap), read | write),
+    ] {
+        for access in [MrAccess::empty(), read, write, read | write] {
+            let expected = if access.contains(needed) { None } else { is_refused };
+            assert_eq!(refused(access, ANYTHING, header), expected, "{header:?} of a region of {access:?}");
+            assert_eq!(refused(ANYTHING, access, header), expected, "{header:?} by way of {access:?}");
+        }
+    }
+    let sum = form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint32, 2);
+    for address in [1, 8, u64::MAX] {
+        assert_eq!(refused(ANYTHING, ANYTHING, atomic(5, address, sum)), Some(Refusal::Range));
+    }
+    let unknown = Header::Atomic(Atomic { op: 5, key: KEY + 1, address: 0, form: sum });
+    assert_eq!(refused(ANYTHING, ANYTHING, unknown), Some(Refusal::Key));
+}
+
+#[test]
+fn a_region_that_is_closed_while_operands_arrive_is_not_touched() {
+    let (mut engine, region, mut transport, mut sink) = target(8, ANYTHING);
+    let header = atomic(5, 0, form(AtomicKind::Fetch, AtomicOp::Sum, Datatype::Uint8, 2));
+    engine.arrivals(&mut sink).begin(LINK, &header);
+    engine.arrivals(&mut sink).chunk(LINK, b"x");
+    engine.regions.close(&region);
+    engine.arrivals(&mut sink).chunk(LINK, b"y");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [(5, Err(Outcome::Refused(Refusal::Key)))]);
+    assert_eq!(content(&region), [0; 8]);
+    // What was fetched before it was closed was fetched.
+    let (mut engine, region, mut transport, mut sink) = target(8, ANYTHING);
+    engine.arrivals(&mut sink).frame(LINK, &header, b"xy");
+    engine.regions.close(&region);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [(5, Ok(vec![0, 0]))]);
+}
+
+#[test]
+fn results_travel_as_the_link_takes_them() {
+    let (mut engine, _, mut transport, mut sink) = target(100, ANYTHING);
+    let peer = engine.peer(address(2));
+    let header = |op| atomic(op, 0, form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, 50));
+    engine.arrivals(&mut sink).frame(LINK, &header(5), b"");
+    engine.arrivals(&mut sink).frame(LINK, &header(6), b"");
+    transport.answers = [Sent::Full, Sent::Partial(10), Sent::Full, Sent::Partial(7)].into();
+    for _ in 0..2 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    engine.post_send(send_to(peer, b"m", 1), &mut transport, &mut sink).unwrap();
+    for _ in 0..4 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(answers(&transport), [(5, Ok(vec![0; 50])), (6, Ok(vec![0; 50]))]);
+    assert!(headers_from(&transport, 0).contains(&untagged(1)) && !engine.has_unsent());
+    assert_eq!(engine.links.of(LINK).map(|link| link.rma.unanswered_bytes), Some(0));
+}
+
+#[test]
+fn a_peer_that_does_not_read_what_it_fetches_is_cut_off() {
+    let (mut engine, _, mut transport, mut sink) = target(ATOMIC_MAX_BYTES, ANYTHING);
+    let header = |op, count| atomic(op, 0, form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, count));
+    for op in 0..(ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES) as u64 {
+        engine.arrivals(&mut sink).frame(LINK, &header(op, ATOMIC_MAX_BYTES), b"");
+    }
+    assert!(engine.condemned.is_empty());
+    // One that the link takes makes room for one.
+    transport.answers = [Sent::Whole, Sent::Full, Sent::Full, Sent::Full].into();
+    engine.transmit(&mut transport, &mut sink);
+    engine.arrivals(&mut sink).frame(LINK, &header(99, ATOMIC_MAX_BYTES), b"");
+    assert!(engine.condemned.is_empty());
+    engine.arrivals(&mut sink).frame(LINK, &header(100, 1), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+
+    // Those that fetch nothing, or are refused, are counted.
+    let (mut engine, _, mut transport, mut sink) = target(8, ANYTHING);
+    let kinds = [form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint8, 1)];
+    for op in 0..=RMA_LINK_MAX_OPS as u64 {
+        assert!(engine.condemned.is_empty());
+        engine.arrivals(&mut sink).frame(LINK, &atomic(op, op % 2 * 100, kinds[0]), b"x");
+    }
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+}
+
+#[test]
+fn a_base_operation_ends_with_its_answer() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    engine.post_atomic(update(peer, base(b"ab"), AtomicOp::Bor, 1), &mut transport, &mut sink).unwrap();
+    let op = op_of_last(&transport);
+    let form = form(AtomicKind::Base, AtomicOp::Bor, Datatype::Uint8, 2);
+    assert_eq!(transport.sent, [(LINK, atomic(op, 3, form), b"ab".to_vec())]);
+    assert!(sink.ended.is_empty() && engine.outstanding_sends() == 1);
+    engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    let completion = sink.take().remove(0).unwrap();
+    assert_eq!((completion.context, completion.flags), (1, CompletionFlags::ATOMIC | CompletionFlags::WRITE));
+    assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"ab")));
+
+    let request = AtomicRequest { signalled: false, ..update(peer, base(b"x"), AtomicOp::Bor, 2) };
+    engine.post_atomic(request, &mut transport, &mut sink).unwrap();
+    let refused = Outcome::Refused(Refusal::Range);
+    let answer = Header::Answer { op: op_of_last(&transport), outcome: refused };
+    engine.arrivals(&mut sink).frame(LINK, &answer, b"");
+    let failure = sink.take().remove(0).unwrap_err();
+    assert_eq!((failure.error.errno(), failure.completion.context), (Errno::EINVAL, 2));
+    assert!(engine.outstanding_sends() == 0 && engine.condemned.is_empty());
+}
+
+#[test]
+fn what_is_fetched_comes_with_everything_that_was_posted() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let flags = CompletionFlags::ATOMIC | CompletionFlags::READ;
+    let sent = |bytes: &'static [u8]| Buffer::Sent(Bytes::from_static(bytes));
+    let received = |bytes: &'static [u8]| Buffer::Received(BytesMut::from(bytes));
+    for (context, local, op, payload, operand, compared) in [
+        (1, fetch(b"ab"), AtomicOp::Sum, &b"ab"[..], sent(b"ab"), Buffer::None),
+        (2, fetch(b"no"), AtomicOp::Read, b"", sent(b"no"), Buffer::None),
+        (3, compare(b"ab", b"cd"), AtomicOp::Cswap, b"abcd", sent(b"ab"), sent(b"cd")),
+    ] {
+        engine.post_atomic(update(peer, local, op, context), &mut transport, &mut sink).unwrap();
+        assert_eq!(transport.sent.last().unwrap().2, payload);
+        let op = op_of_last(&transport);
+        let data = Header::ReadData { op, len_bytes: 2 };
+        if context == 1 {
+            engine.arrivals(&mut sink).frame(LINK, &data, b"xy");
+        } else {
+            let mut arrivals = engine.arrivals(&mut sink);
+            arrivals.begin(LINK, &data);
+            arrivals.chunk(LINK, b"x");
+            arrivals.space(LINK)[0].copy_from_slice(b"y");
+            arrivals.placed(LINK, 1);
+        }
+        let completion = sink.take().remove(0).unwrap();
+        assert_eq!((completion.context, completion.flags), (context, flags));
+        let fetched = completion.buffer.into_fetched().unwrap();
+        assert_eq!((fetched.result, fetched.operand, fetched.compare), (received(b"xy"), operand, compared));
+    }
+    // Of what failed nothing was fetched.
+    engine
+        .post_atomic(update(peer, compare(b"ab", b"cd"), AtomicOp::Cswap, 4), &mut transport, &mut sink)
+        .unwrap();
+    let answer = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Refused(Refusal::Access) };
+    engine.arrivals(&mut sink).frame(LINK, &answer, b"");
+    let failure = sink.take().remove(0).unwrap_err();
+    assert_eq!((failure.error.errno(), failure.completion.flags), (Errno::EACCES, flags));
+    let fetched = failure.completion.buffer.into_fetched().unwrap();
+    assert_eq!((fetched.result, fetched.compare), (received(b""), sent(b"cd")));
+    let link = engine.links.of(LINK).unwrap();
+    assert_eq!((link.rma.outstanding_ops, link.rma.outstanding_bytes), (0, 0));
+}
+
+#[test]
+fn operands_are_written_on_from_where_they_lie_or_from_their_copies() {
+    for inject in [false, true] {
+        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        let (mut operand, mut compared) = (*b"0123456789", *b"abcdefghij");
+        let segments = |bytes: &[u8]| {
+            [
+                Segment { address: bytes.as_ptr(), len_bytes: 4 },
+                Segment { address: bytes[4..].as_ptr(), len_bytes: 6 },
+            ]
+        };
+        #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
+        // SAFETY: the engine copies what is injected before `post_atomic` returns, and has sent all else before it is changed.
+        let local = unsafe {
+            AtomicLocal::Compare {
+                operand: Source::raw(&segments(&operand)).unwrap(),
+                compare: Source::raw(&segments(&compared)).unwrap(),
+                result: room(10),
+            }
+        };
+        transport.answers = [Sent::Partial(7), Sent::Full, Sent::Partial(5)].into();
+        let request = AtomicRequest { inject, ..update(peer, local, AtomicOp::Cswap, 1) };
+        engine.post_atomic(request, &mut transport, &mut sink).unwrap();
+        let op = op_of_last(&transport);
+        if inject {
+            (operand, compared) = ([0; 10], [0; 10]);
+        }
+        engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+        for _ in 0..3 {
+            engine.transmit(&mut transport, &mut sink);
+        }
+        assert_eq!(transport.sent[0].2, b"0123456789abcdefghij", "injected: {inject}");
+        assert_eq!(headers_from(&transport, 1), [untagged(1)], "the message waits for its turn");
+        assert_eq!((operand[0], compared[0]), if inject { (0, 0) } else { (b'0', b'a') });
+        engine.arrivals(&mut sink).frame(LINK, &Header::ReadData { op, len_bytes: 10 }, &[7; 10]);
+        assert_eq!(sink.contexts(), [2, 1]);
+        assert!(engine.condemned.is_empty());
+    }
+}
+
+#[test]
+fn short_operands_in_pieces_are_sent_in_one() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let pieces = vec![Bytes::from_static(b"a"), Bytes::from_static(b"bc")];
+    let local = AtomicLocal::Base { operand: Source::owned_vector(pieces.clone()).unwrap() };
+    engine.post_atomic(update(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent[0].2, b"abc");
+    let done = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Done };
+    engine.arrivals(&mut sink).frame(LINK, &done, b"");
+    assert_eq!(sink.take().remove(0).unwrap().buffer, Buffer::SentVector(pieces));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_buffers() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let mut refused = |request: AtomicRequest| {
+        let rejected = engine.post_atomic(request, &mut transport, &mut sink).unwrap_err();
+        (rejected.errno(), rejected.buffer.into_buffer())
+    };
+    let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
+    let (errno, buffer) = refused(update(peer, base(b"ab"), swap, 1));
+    assert_eq!((errno, buffer), (Errno::EOPNOTSUPP, Buffer::Sent(Bytes::from_static(b"ab"))));
+    assert_eq!(refused(update(peer, base(b"ab"), AtomicOp::Read, 1)).0, Errno::EOPNOTSUPP);
+    assert_eq!(refused(update(peer, compare(b"a", b"b"), sum, 1)).0, Errno::EOPNOTSUPP);
+    let complex = AtomicRequest {
+        datatype: Datatype::FloatComplex,
+        ..update(peer, base(b"01234567"), AtomicOp::Max, 1)
+    };
+    assert_eq!(refused(complex).0, Errno::EOPNOTSUPP);
+    let part = AtomicRequest { datatype: Datatype::Uint16, ..update(peer, base(b"abc"), sum, 1) };
+    assert_eq!(refused(part).0, Errno::EINVAL);
+    assert_eq!(refused(update(peer, base(b""), sum, 1)).0, Errno::EINVAL);
+    let (errno, buffer) = refused(update(peer, compare(b"ab", b"c"), swap, 1));
+    let fetched = buffer.into_fetched().unwrap();
+    assert_eq!((errno, fetched.compare), (Errno::EINVAL, Buffer::Sent(Bytes::from_static(b"c"))));
+    let short = AtomicLocal::Fetch { operand: source(b"ab"), result: room(1) };
+    assert_eq!(refused(update(peer, short, sum, 1)).0, Errno::EINVAL);
+    let long: &'static [u8] = &[1; ATOMIC_MAX_BYTES + 1];
+    assert_eq!(refused(update(peer, fetch(long), sum, 1)).0, Errno::EMSGSIZE);
+    engine.config.tx_depth_ops = 0;
+    let rejected = engine.post_atomic(update(peer, fetch(b"ab"), sum, 1), &mut transport, &mut sink);
+    assert_eq!(rejected.unwrap_err().errno(), Errno::EAGAIN);
+    assert!(transport.sent.is_empty() && sink.ended.is_empty());
+}
+
+#[test]
+fn they_keep_their_place_in_the_queue_and_fences_wait_for_them() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.answers = [Sent::Full].into();
+    engine.post_atomic(update(peer, fetch(b"a"), AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    let fenced = AtomicRequest { fence: true, ..update(peer, base(b"b"), AtomicOp::Sum, 3) };
+    engine.post_atomic(fenced, &mut transport, &mut sink).unwrap();
+    engine.post_send(send_to(peer, b"n", 4), &mut transport, &mut sink).unwrap();
+    for _ in 0..3 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(transport.sent.len(), 2, "the fence holds");
+    let Header::Atomic(Atomic { op, .. }) = transport.sent[0].1 else { panic!("not the first") };
+    assert_eq!(transport.sent[1].1, untagged(1));
+    engine.arrivals(&mut sink).frame(LINK, &Header::ReadData { op, len_bytes: 1 }, b"x");
+    for _ in 0..2 {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    let op = match transport.sent[2].1 {
+        Header::Atomic(Atomic { op, .. }) => op,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(transport.sent[3].1, untagged(1));
+    engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    assert_eq!(sink.contexts(), [2, 1, 4, 3]);
+}
+
+#[test]
+fn so_much_is_fetched_at_a_time_and_no_more() {
+    static LONG: [u8; ATOMIC_MAX_BYTES] = [1; ATOMIC_MAX_BYTES];
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let count = ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES;
+    for context in 0..=count as u64 {
+        let request = update(peer, fetch(&LONG), AtomicOp::Sum, context);
+        engine.post_atomic(request, &mut transport, &mut sink).unwrap();
+    }
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.len(), count);
+    let Header::Atomic(first) = transport.sent[0].1 else { panic!("an atomic operation") };
+    let data = Header::ReadData { op: first.op, len_bytes: ATOMIC_MAX_BYTES as u64 };
+    engine.arrivals(&mut sink).frame(LINK, &data, &LONG);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.len(), count + 1);
+
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    for context in 0..=RMA_LINK_MAX_OPS as u64 {
+        let request = update(peer, base(b"x"), AtomicOp::Sum, context);
+        engine.post_atomic(request, &mut transport, &mut sink).unwrap();
+    }
+    assert_eq!(transport.sent.len(), RMA_LINK_MAX_OPS);
+}
+
+#[test]
+fn one_that_waits_can_be_cancelled_and_one_that_was_sent_ends_with_its_link() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.answers = [Sent::Whole, Sent::Full].into();
+    engine.post_atomic(update(peer, fetch(b"ab"), AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+    engine.post_atomic(update(peer, base(b"x"), AtomicOp::Sum, 2), &mut transport, &mut sink).unwrap();
+    assert!(engine.cancel(1, &mut sink).is_err());
+    engine.cancel(2, &mut sink).unwrap();
+    engine.arrivals(&mut sink).begin(LINK, &Header::ReadData { op: op_of_last(&transport), len_bytes: 2 });
+    engine.arrivals(&mut sink).chunk(LINK, b"x");
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    let errors: Vec<_> = sink.take().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
+    assert_eq!(errors, [Errno::ECANCELED, Errno::ECONNRESET]);
+    assert_eq!(engine.outstanding_sends(), 0);
+}
+
+#[test]
+fn answers_that_cannot_be_end_the_link() {
+    type Headers = fn(u64) -> Vec<Header>;
+    fn done(op: u64) -> Header {
+        Header::Answer { op, outcome: Outcome::Done }
+    }
+    fn data(op: u64, len_bytes: u64) -> Header {
+        Header::ReadData { op, len_bytes }
+    }
+    let cases: [(AtomicLocal, Headers); 10] = [
+        (base(b"xy"), |op| vec![done(op + 1)]),
+        (base(b"xy"), |op| vec![Header::Answer { op, outcome: Outcome::Fault }]),
+        (base(b"xy"), |op| vec![data(op, 2)]),
+        (base(b"xy"), |op| vec![Header::Clear { op, cannot_pull: false }]),
+        (base(b"xy"), |op| vec![Header::Done { op, fault: false }]),
+        (base(b"xy"), |op| vec![done(op), done(op)]),
+        (fetch(b"xy"), |op| vec![done(op)]),
+        (fetch(b"xy"), |op| vec![data(op, 1)]),
+        (fetch(b"xy"), |op| vec![data(op, 3)]),
+        (fetch(b"xy"), |op| vec![data(op, 2), done(op)]),
+    ];
+    for (local, headers) in cases {
+        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        engine.post_atomic(update(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+        for header in headers(op_of_last(&transport)) {
+            let payload = vec![b'x'; header.payload_len_bytes() as usize];
+            engine.arrivals(&mut sink).frame(LINK, &header, &payload);
+        }
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+        assert_eq!(sink.contexts(), [1]);
+    }
+    // An answer before the operands were sent is none.
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.answers = [Sent::Partial(3)].into();
+    let long = fetch(b"more than inline");
+    engine.post_atomic(update(peer, long, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
+    let early = data(op_of_last(&transport), 16);
+    engine.arrivals(&mut sink).frame(LINK, &early, b"more than inline");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+}

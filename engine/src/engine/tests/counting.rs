@@ -1,0 +1,266 @@
+//! What is counted, of what is told and of what is not.
+
+use std::sync::Mutex;
+
+use super::rma::{access, raw_region};
+use super::*;
+use crate::flags::MrAccess;
+use crate::operation::{Found, PeekRequest, RmaLocal};
+use crate::region::{CountAccess, Region, RegionAttr};
+use crate::wire::{Durable, Outcome, Rma, RmaKind};
+
+const LINK: LinkId = LinkId(7);
+const KEY: u64 = 77;
+
+const SENT: (CounterEvents, bool) = (CounterEvents::SEND, true);
+const RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, true);
+const NOT_RECEIVED: (CounterEvents, bool) = (CounterEvents::RECV, false);
+
+/// What was counted since it was asked last.
+fn counted(sink: &mut Recorder) -> Vec<(CounterEvents, bool)> {
+    std::mem::take(&mut sink.counted)
+}
+
+/// Counts what happens to a region.
+#[derive(Default)]
+struct Events(Mutex<Vec<CounterEvents>>);
+
+impl CountAccess for Events {
+    fn count(&self, event: CounterEvents) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+impl Events {
+    fn take(&self) -> Vec<CounterEvents> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+fn rma(op: u64, key: u64, len_bytes: u64, kind: RmaKind) -> Header {
+    Header::Rma(Rma { op, key, address: 0, len_bytes, kind, durable: Durable::Nothing })
+}
+
+#[test]
+fn sends_are_counted_when_they_end_told_of_or_not() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    for signalled in [true, false] {
+        for level in [Level::Inject, Level::Transmit, Level::Match] {
+            let send = SendRequest { signalled, level, ..send_to(peer, b"x", 1) };
+            engine.post_send(send, &mut transport, &mut sink).unwrap();
+        }
+        assert_eq!(counted(&mut sink), [SENT], "the others wait for the peer");
+        let received = if signalled { 2 } else { 5 };
+        engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received }, b"");
+        assert_eq!(counted(&mut sink), [SENT]);
+        engine.arrivals(&mut sink).frame(LINK, &Header::Matched { number: received + 1 }, b"");
+        assert_eq!(counted(&mut sink), [SENT]);
+    }
+    assert_eq!(sink.ended.len(), 3);
+    // One that the link takes only in part at first.
+    transport.answers = [Sent::Partial(2)].into();
+    let send = SendRequest { signalled: false, ..send_to(peer, b"0123456789", 1) };
+    engine.post_send(send, &mut transport, &mut sink).unwrap();
+    assert_eq!(counted(&mut sink), []);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(counted(&mut sink), [SENT]);
+}
+
+#[test]
+fn long_sends_are_counted_when_the_peer_has_them() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    transport.pull_min_bytes = Some(4);
+    for (number, signalled) in [true, false].into_iter().enumerate() {
+        let send = SendRequest { signalled, ..send_to(peer, b"long", 1) };
+        engine.post_send(send, &mut transport, &mut sink).unwrap();
+        let Header::Request { op, .. } = transport.sent[number].1 else { panic!("not a request") };
+        assert_eq!(counted(&mut sink), []);
+        engine.arrivals(&mut sink).frame(LINK, &Header::Done { op, fault: !signalled }, b"");
+        assert_eq!(counted(&mut sink), [(CounterEvents::SEND, signalled)]);
+    }
+    // One that is asked for.
+    let send = SendRequest { signalled: false, ..send_to(peer, b"long", 1) };
+    engine.post_send(send, &mut transport, &mut sink).unwrap();
+    let Header::Request { op, .. } = transport.sent[2].1 else { panic!("not a request") };
+    engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(counted(&mut sink), [SENT]);
+}
+
+#[test]
+fn received_messages_are_counted_and_what_did_not_become_one_is_an_error() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    for signalled in [true, false] {
+        let room = |len_bytes| ReceiveRequest { signalled, ..receive(len_bytes, 1) };
+        engine.post_receive(room(4), &mut sink).unwrap();
+        engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"take");
+        engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"that");
+        assert_eq!(counted(&mut sink), [RECEIVED], "nobody has received the second");
+        engine.post_receive(room(4), &mut sink).unwrap();
+        assert_eq!(counted(&mut sink), [RECEIVED]);
+        engine.post_receive(room(3), &mut sink).unwrap();
+        engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"long");
+        assert_eq!(counted(&mut sink), [NOT_RECEIVED]);
+        engine.post_receive(room(3), &mut sink).unwrap();
+        engine.cancel(1, &mut sink).unwrap();
+        assert_eq!(counted(&mut sink), [NOT_RECEIVED]);
+    }
+    assert_eq!(sink.ended.len(), 2 + 2 + 2);
+    // What is looked at is not received, until it is.
+    let peek = |then| PeekRequest { tagged: false, criteria: Criteria::any(), context: 5, then };
+    for then in [Found::Stays, Found::IsClaimed, Found::IsDiscarded] {
+        engine.arrivals(&mut sink).frame(LINK, &untagged(1), b"x");
+        engine.peek(peek(then), &mut sink).unwrap();
+        assert_eq!(counted(&mut sink), []);
+        match then {
+            Found::Stays => engine.post_receive(receive(1, 5), &mut sink).unwrap(),
+            Found::IsClaimed => engine.receive_claimed(receive(1, 5), &mut sink).unwrap(),
+            Found::IsDiscarded => continue,
+        }
+        assert_eq!(counted(&mut sink), [RECEIVED]);
+    }
+    engine.peek(peek(Found::Stays), &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(counted(&mut sink), [], "a look that has found nothing");
+}
+
+#[test]
+fn each_message_in_a_buffer_for_many_is_counted() {
+    for signalled in [true, false] {
+        let (mut engine, _, _, mut sink) = engine_with_peer();
+        let buffer = ReceiveRequest { signalled, ..receive(16, 1) };
+        engine.post_multi_receive(buffer, 1, &mut sink).unwrap();
+        for message in [b"12345678", b"abcdefgh"] {
+            engine.arrivals(&mut sink).frame(LINK, &untagged(8), message);
+            assert_eq!(counted(&mut sink), [RECEIVED]);
+        }
+        // Its release was told of with the last one, or by itself; it is no message.
+        assert_eq!(sink.ended.len(), if signalled { 2 } else { 1 });
+        engine.post_multi_receive(receive(16, 2), 1, &mut sink).unwrap();
+        engine.cancel(2, &mut sink).unwrap();
+        assert_eq!(counted(&mut sink), [NOT_RECEIVED]);
+    }
+}
+
+#[test]
+fn nothing_is_counted_twice_that_waits_for_room() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    sink.room = 1;
+    for context in 0..3 {
+        engine.post_send(send_to(peer, b"x", context), &mut transport, &mut sink).unwrap();
+    }
+    assert_eq!((sink.take().len(), counted(&mut sink)), (1, vec![SENT; 3]));
+    engine.deliver_held(&mut sink);
+    sink.take();
+    engine.deliver_held(&mut sink);
+    assert_eq!((sink.take().len(), counted(&mut sink)), (1, vec![]));
+}
+
+#[test]
+fn everything_that_ends_with_its_link_is_an_error() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let send = SendRequest { signalled: false, level: Level::Match, ..send_to(peer, b"x", 1) };
+    engine.post_send(send, &mut transport, &mut sink).unwrap();
+    let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(4)));
+    engine.post_rma(access(peer, read, 2), &mut transport, &mut sink).unwrap();
+    let write = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"x")), data: None };
+    engine.post_rma(access(peer, write, 3), &mut transport, &mut sink).unwrap();
+    engine.post_receive(receive(4, 4), &mut sink).unwrap();
+    engine.arrivals(&mut sink).begin(LINK, &untagged(4));
+    assert_eq!(counted(&mut sink), []);
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    engine.transmit(&mut transport, &mut sink);
+    let mut ended = counted(&mut sink);
+    ended.sort_by_key(|(events, _)| events.bits());
+    let kinds = [CounterEvents::READ, CounterEvents::WRITE, CounterEvents::RECV, CounterEvents::SEND];
+    assert_eq!(ended, kinds.map(|kind| (kind, false)));
+}
+
+#[test]
+fn accesses_are_counted_by_what_they_are() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    for signalled in [true, false] {
+        for is_read in [true, false] {
+            for outcome in [Outcome::Done, Outcome::Refused(crate::wire::Refusal::Key)] {
+                let local = if is_read {
+                    RmaLocal::Read(Destination::owned(BytesMut::zeroed(0)))
+                } else {
+                    RmaLocal::Write { source: Source::owned(Bytes::from_static(b"x")), data: None }
+                };
+                let request = crate::operation::RmaRequest { signalled, ..access(peer, local, 1) };
+                engine.post_rma(request, &mut transport, &mut sink).unwrap();
+                assert_eq!(counted(&mut sink), []);
+                let Some((_, Header::Rma(rma), _)) = transport.sent.last() else { panic!("no access") };
+                engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op: rma.op, outcome }, b"");
+                let kind = if is_read { CounterEvents::READ } else { CounterEvents::WRITE };
+                assert_eq!(counted(&mut sink), [(kind, outcome == Outcome::Done)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_peers_do_is_an_event_for_the_endpoint_and_for_the_region() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let attr = RegionAttr { key: KEY, access, base_address: 0 };
+    let mut memory = vec![0; 10];
+    let region = engine.regions.add(raw_region(&mut memory, attr).unwrap()).unwrap();
+    let events = Arc::new(Events::default());
+    let counter: Arc<dyn CountAccess> = events.clone();
+    region.bind_counter(CounterEvents::OF_REGION, &counter).unwrap();
+    for event in [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE] {
+        assert!(matches!(region.bind_counter(event, &counter), Err(Misuse::Busy(_))));
+    }
+    transport.memory = b"pulled".into();
+    let write = RmaKind::Write { data: None };
+    let offer = RmaKind::Offer { data: Some(9), remote_bytes: REMOTE.len() as u8 };
+    let cases = [
+        (rma(1, KEY, 4, write), &b"4444"[..], CounterEvents::REMOTE_WRITE),
+        (rma(2, KEY, 6, offer), REMOTE, CounterEvents::REMOTE_WRITE),
+        (rma(3, KEY, 6, RmaKind::Read), b"", CounterEvents::REMOTE_READ),
+        (rma(4, KEY, 0, RmaKind::Read), b"", CounterEvents::REMOTE_READ),
+    ];
+    for tells in [true, false] {
+        engine.config.rma_events = tells;
+        for (header, payload, event) in &cases {
+            engine.arrivals(&mut sink).frame(LINK, header, payload);
+            engine.transmit(&mut transport, &mut sink);
+            let expected = if tells { vec![*event] } else { vec![] };
+            assert_eq!(events.take(), expected);
+            let expected: Vec<_> = expected.into_iter().map(|event| (event, true)).collect();
+            assert_eq!(counted(&mut sink), expected);
+        }
+    }
+    // A read is one when all of it has left, and what is refused never is.
+    engine.config.rma_events = true;
+    transport.answers = [Sent::Partial(3), Sent::Full].into();
+    engine.arrivals(&mut sink).frame(LINK, &rma(5, KEY, 6, RmaKind::Read), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(events.take(), []);
+    engine.transmit(&mut transport, &mut sink);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(events.take(), [CounterEvents::REMOTE_READ]);
+    let refused = [rma(6, 1, 4, write), rma(7, KEY, 40, write), rma(8, KEY, 11, RmaKind::Read)];
+    for header in refused {
+        engine.arrivals(&mut sink).frame(LINK, &header, &vec![0; header.payload_len_bytes() as usize]);
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(events.take(), []);
+    assert_eq!(counted(&mut sink), [(CounterEvents::REMOTE_READ, true)]);
+    engine.regions.close(&region);
+}
+
+#[test]
+fn a_region_that_is_not_enabled_is_not_there_yet() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let attr = RegionAttr { key: KEY, access: MrAccess::REMOTE_WRITE, base_address: 0 };
+    let region = engine.regions.add(Region::owned(4, attr).unwrap().disabled()).unwrap();
+    for (op, outcome) in [(1, Outcome::Refused(crate::wire::Refusal::Key)), (2, Outcome::Done)] {
+        assert_eq!(region.is_enabled(), op == 2);
+        engine.arrivals(&mut sink).frame(LINK, &rma(op, KEY, 4, RmaKind::Write { data: None }), b"1234");
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.sent.last().unwrap().1, Header::Answer { op, outcome });
+        region.enable();
+    }
+}

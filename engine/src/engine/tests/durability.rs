@@ -1,0 +1,188 @@
+//! What is to be durable, from both sides, with a device that remembers what it was asked for.
+
+use std::sync::Mutex;
+
+use super::rma::{KEY, access, answers, write};
+use super::*;
+use crate::error::OperationError;
+use crate::operation::RmaRequest;
+use crate::region::{Persist, Region, RegionAttr};
+use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
+
+const LINK: LinkId = LinkId(7);
+
+/// What was made durable: where, and how many bytes. Or why nothing is.
+#[derive(Debug, Default)]
+struct Device {
+    persisted: Mutex<Vec<(usize, usize)>>,
+    broken: Mutex<bool>,
+}
+
+impl Persist for Arc<Device> {
+    fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
+        if *self.broken.lock().unwrap() {
+            return Err(Errno::EIO);
+        }
+        self.persisted.lock().unwrap().push((offset_bytes, len_bytes));
+        Ok(())
+    }
+}
+
+impl Device {
+    fn take(&self) -> Vec<(usize, usize)> {
+        std::mem::take(&mut *self.persisted.lock().unwrap())
+    }
+
+    fn set_broken(&self, is_broken: bool) {
+        *self.broken.lock().unwrap() = is_broken;
+    }
+}
+
+/// Enters a persistent region of 100 bytes.
+fn region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
+    let device = Arc::new(Device::default());
+    let attr = RegionAttr { key, access: MrAccess::all(), base_address: 1000 };
+    let region = Region::owned(100, attr).unwrap().persistent(Box::new(device.clone()));
+    (engine.regions.add(region).unwrap(), device)
+}
+
+fn writing(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> Header {
+    let kind = RmaKind::Write { data: None };
+    Header::Rma(Rma { op, key, address: 1000 + place, len_bytes, kind, durable })
+}
+
+#[test]
+fn what_is_to_be_durable_is_made_so_before_the_answer_and_nothing_else_is() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (_region, device) = region(&engine, KEY);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(1, KEY, 0, 4, Durable::Nothing), b"abcd");
+    assert_eq!(device.take(), []);
+    arrivals.frame(LINK, &writing(2, KEY, 10, 4, Durable::Written), b"efgh");
+    assert_eq!(device.take(), [(10, 4)]);
+    arrivals.begin(LINK, &writing(3, KEY, 20, 6, Durable::Written));
+    arrivals.chunk(LINK, b"123");
+    assert_eq!(device.take(), [], "not all of it is there");
+    arrivals.chunk(LINK, b"456");
+    assert_eq!(device.take(), [(20, 6)]);
+    // Of nothing there is nothing to be made durable.
+    arrivals.frame(LINK, &writing(4, KEY, 20, 0, Durable::Written), b"");
+    assert_eq!(device.take(), []);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
+}
+
+#[test]
+fn what_is_fetched_is_made_durable_when_all_of_it_is_there() {
+    for pulled in [Pull::Done, Pull::Refused] {
+        let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+        let (_region, device) = region(&engine, KEY);
+        transport.memory = b"hello".to_vec();
+        transport.pulls = [pulled].into();
+        let kind = RmaKind::Offer { data: Some(3), remote_bytes: REMOTE.len() as u8 };
+        let offer = Rma { op: 5, key: KEY, address: 1007, len_bytes: 5, kind, durable: Durable::Written };
+        engine.arrivals(&mut sink).frame(LINK, &Header::Rma(offer), REMOTE);
+        assert_eq!(device.take(), []);
+        engine.transmit(&mut transport, &mut sink);
+        if pulled == Pull::Refused {
+            engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 5, len_bytes: 5 }, b"hello");
+            engine.transmit(&mut transport, &mut sink);
+        }
+        assert_eq!(device.take(), [(7, 5)]);
+        assert_eq!(answers(&transport), [(5, Outcome::Done)]);
+        assert_eq!(sink.ended.len(), 1, "and then the target is told");
+    }
+}
+
+#[test]
+fn everything_is_what_the_link_has_brought_before() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let other = LinkId(8);
+    engine.arrivals(&mut sink).link(other, LinkEvent::Up { peer: address(3), instance: 1 });
+    let (_first, first_device) = region(&engine, 1);
+    let (_second, second_device) = region(&engine, 2);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(1, 1, 10, 2, Durable::Nothing), b"ab");
+    arrivals.frame(LINK, &writing(2, 1, 50, 3, Durable::Nothing), b"abc");
+    arrivals.frame(LINK, &writing(3, 2, 90, 0, Durable::Nothing), b"");
+    arrivals.frame(other, &writing(1, 2, 70, 4, Durable::Nothing), b"abcd");
+    arrivals.frame(LINK, &writing(4, 2, 0, 1, Durable::Everything), b"x");
+    assert_eq!((first_device.take(), second_device.take()), (vec![(10, 43)], vec![(0, 1)]));
+    // Once is enough.
+    arrivals.frame(LINK, &writing(5, 2, 0, 0, Durable::Everything), b"");
+    assert_eq!((first_device.take(), second_device.take()), (vec![], vec![]));
+    arrivals.frame(other, &writing(2, 1, 0, 0, Durable::Everything), b"");
+    assert_eq!((first_device.take(), second_device.take()), (vec![], vec![(70, 4)]));
+    engine.transmit(&mut transport, &mut sink);
+    assert!(answers(&transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
+}
+
+#[test]
+fn what_cannot_be_made_durable_is_said_to_be_so() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (_region, device) = region(&engine, KEY);
+    let (closed, _device) = region(&engine, 2);
+    device.set_broken(true);
+    let with_data = |op, durable| {
+        let kind = RmaKind::Write { data: Some(1) };
+        Header::Rma(Rma { op, key: KEY, address: 1000, len_bytes: 1, kind, durable })
+    };
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &with_data(1, Durable::Written), b"a");
+    arrivals.frame(LINK, &writing(2, KEY, 0, 1, Durable::Nothing), b"a");
+    arrivals.frame(LINK, &writing(3, KEY, 5, 0, Durable::Everything), b"");
+    device.set_broken(false);
+    arrivals.frame(LINK, &writing(4, KEY, 5, 0, Durable::Everything), b"");
+    assert_eq!(device.take(), [(0, 1)]);
+    // What was in a region that is gone is nobody's to make durable.
+    arrivals.frame(LINK, &writing(5, 2, 0, 1, Durable::Nothing), b"a");
+    engine.regions.close(&closed);
+    engine.arrivals(&mut sink).frame(LINK, &writing(6, KEY, 0, 0, Durable::Everything), b"");
+    drop(closed);
+    engine.arrivals(&mut sink).frame(LINK, &writing(7, KEY, 0, 0, Durable::Everything), b"");
+    engine.transmit(&mut transport, &mut sink);
+    let [done, not] = [Outcome::Done, Outcome::NotDurable];
+    let expected = [(1, not), (2, done), (3, not), (4, done), (5, done), (6, not), (7, not)];
+    assert_eq!(answers(&transport), expected);
+    assert!(sink.ended.is_empty(), "the target is told of nothing that failed");
+}
+
+#[test]
+fn memory_that_is_not_persistent_is_not_written_to_as_if_it_were() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
+    let region = engine.regions.add(Region::owned(4, attr).unwrap()).unwrap();
+    for (op, durable) in [(1, Durable::Written), (2, Durable::Everything)] {
+        engine.arrivals(&mut sink).frame(LINK, &writing(op, KEY, 0, 4, durable), b"abcd");
+    }
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [1, 2].map(|op| (op, Outcome::Refused(Refusal::Volatile))));
+    let mut content = [1; 4];
+    region.read_at(0, &mut content).unwrap();
+    assert_eq!(content, [0; 4]);
+}
+
+#[test]
+fn a_level_says_what_is_to_be_durable() {
+    for (level, fence, durable) in [
+        (Level::Delivery, false, Durable::Nothing),
+        (Level::Delivery, true, Durable::Nothing),
+        (Level::Commit, false, Durable::Written),
+        (Level::Commit, true, Durable::Everything),
+    ] {
+        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        let request = RmaRequest { level, fence, ..access(peer, write(b"abc"), 1) };
+        engine.post_rma(request, &mut transport, &mut sink).unwrap();
+        let Header::Rma(sent) = transport.sent[0].1 else { panic!("a write") };
+        assert_eq!(sent.durable, durable);
+        let answer = Header::Answer { op: sent.op, outcome: Outcome::NotDurable };
+        engine.arrivals(&mut sink).frame(LINK, &answer, b"");
+        engine.transmit(&mut transport, &mut sink);
+        let failure = sink.take().remove(0).unwrap_err();
+        if durable == Durable::Nothing {
+            assert_eq!(transport.closed, [(LINK, Close::Abort)], "that was not asked for");
+        } else {
+            assert_eq!((&failure.error, failure.error.errno()), (&OperationError::NotDurable, Errno::EIO));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Completion order: `comp_order` of `fi_endpoint(3)`. Operations that are sent to one peer end in different orders: what
+//! nobody waits to hear of ends when the link has it, what the peer answers ends then. Where their completions are to keep the
+//! order of posting (`FI_ORDER_STRICT`), each is given a *turn* when it is posted, and its end is kept until all turns before it
+//! to the same peer have come. Operations of which nothing is told have turns like others: a completion says that all before
+//! it have ended.
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU32;
+
+use crate::completion::{Completion, Failure};
+use crate::flags::CounterEvents;
+use crate::peer_id::PeerId;
+
+/// The turn of an operation. As small as it is, it finds room in an operation that has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn(NonZeroU32);
+
+/// How an operation has ended.
+#[derive(Debug)]
+pub(super) enum Ending {
+    /// By success of which nothing is told, but which is counted.
+    Silently(CounterEvents),
+    Completed(Completion),
+    Failed(Box<Failure>),
+}
+
+/// The turns that have not come.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// By number, from 1 on; those without a peer are free.
+    entries: Vec<Entry>,
+    free: Vec<NonZeroU32>,
+    /// The turns of each peer's operations, in order. Peers without one are left out.
+    by_peer: HashMap<PeerId, VecDeque<Turn>>,
+    /// How many operations have ended and wait for their turn.
+    waiting_ops: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    peer: PeerId,
+    ending: Option<Ending>,
+}
+
+impl Turns {
+    /// How many operations have ended and wait for their turn.
+    pub(super) fn waiting_ops(&self) -> usize {
+        self.waiting_ops
+    }
+
+    /// The turn of an operation that is posted to this peer now.
+    pub(super) fn take(&mut self, peer: PeerId) -> Turn {
+        let entry = Entry { peer, ending: None };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.entries[place(number)] = entry;
+                number
+            }
+            None => {
+                self.entries.push(entry);
+                // No more than there are operations, of which no endpoint has so many.
+                let count = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
+                NonZeroU32::new(count).unwrap_or(NonZeroU32::MAX)
+            }
+        };
+        let turn = Turn(number);
+        self.by_peer.entry(peer).or_default().push_back(turn);
+        turn
+    }
+
+    /// An operation has ended. What can be told by [`next`](Self::next) is that of the peer which is returned.
+    pub(super) fn ended(&mut self, turn: Turn, ending: Ending) -> PeerId {
+        let entry = &mut self.entries[place(turn.0)];
+        entry.ending = Some(ending);
+        self.waiting_ops += 1;
+        entry.peer
+    }
+
+    /// The end of the peer's operation whose turn it is, if it has ended.
+    pub(super) fn next(&mut self, peer: PeerId) -> Option<Ending> {
+        let turns = self.by_peer.get_mut(&peer)?;
+        let number = turns.front()?.0;
+        let ending = self.entries[place(number)].ending.take()?;
+        turns.pop_front();
+        if turns.is_empty() {
+            self.by_peer.remove(&peer);
+        }
+        self.free.push(number);
+        self.waiting_ops -= 1;
+        Some(ending)
+    }
+}
+
+fn place(number: NonZeroU32) -> usize {
+    number.get() as usize - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PEERS: [PeerId; 2] = [PeerId(0), PeerId(1)];
+
+    /// How many endings can be told.
+    fn due(turns: &mut Turns, peer: PeerId) -> usize {
+        std::iter::from_fn(|| turns.next(peer)).count()
+    }
+
+    #[test]
+    fn an_end_waits_for_those_before_it_to_the_same_peer() {
+        let mut turns = Turns::default();
+        let [first, second, third] = [0, 1, 0].map(|peer| turns.take(PEERS[peer]));
+        assert_eq!(turns.ended(third, Ending::Silently(CounterEvents::SEND)), PEERS[0]);
+        assert_eq!((due(&mut turns, PEERS[0]), turns.waiting_ops()), (0, 1));
+        assert_eq!(turns.ended(second, Ending::Silently(CounterEvents::SEND)), PEERS[1]);
+        assert_eq!((due(&mut turns, PEERS[1]), turns.waiting_ops()), (1, 1));
+        turns.ended(first, Ending::Silently(CounterEvents::SEND));
+        assert_eq!((due(&mut turns, PEERS[0]), turns.waiting_ops()), (2, 0));
+        assert!(turns.by_peer.is_empty());
+    }
+
+    #[test]
+    fn numbers_are_used_again() {
+        let mut turns = Turns::default();
+        for _ in 0..3 {
+            let two = [turns.take(PEERS[0]), turns.take(PEERS[1])];
+            for turn in two {
+                let peer = turns.ended(turn, Ending::Silently(CounterEvents::SEND));
+                assert_eq!(due(&mut turns, peer), 1);
+            }
+        }
+        assert_eq!((turns.entries.len(), turns.free.len()), (2, 2));
+    }
+}

@@ -1,0 +1,190 @@
+//! Atomic operations on the memory of a region. What excludes what is told in [`atomic`](crate::atomic).
+
+#![expect(clippy::host_endian_bytes, reason = "elements lie in memory as the application has them")]
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+
+use super::{Memory, Region, WORD_BYTES, Window, pieces};
+use crate::atomic::{Combine, ELEMENT_MAX_BYTES};
+use crate::buffer::SegmentMut;
+
+/// How many locks there are for elements that the processor cannot update.
+const LOCKS: usize = 128;
+
+/// How much memory in a row has one lock, in bytes. An element lies in two such pieces at most.
+const LOCKED_BYTES: usize = 64;
+
+const _: () = assert!(ELEMENT_MAX_BYTES <= LOCKED_BYTES);
+
+/// The locks of the process, by addresses: whatever regions and domains memory belongs to, there is one lock for it.
+static LOCKED: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
+
+/// An operation on an array of elements.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Elements<'a> {
+    pub(crate) combine: Combine,
+    /// The size of one.
+    pub(crate) size_bytes: usize,
+    pub(crate) count: usize,
+    /// The operands of all elements, or nothing if the operation has none.
+    pub(crate) operands: &'a [u8],
+    /// What they are compared with, or nothing.
+    pub(crate) compares: &'a [u8],
+}
+
+impl Window {
+    /// Carries out an operation on the elements that the window was made for. What they were before is appended to
+    /// `before`, if that is wanted. Returns whether the region is still there.
+    pub(crate) fn update(&self, elements: &Elements<'_>, mut before: Option<&mut Vec<u8>>) -> bool {
+        let is_open = self.is_open();
+        if is_open {
+            let Elements { combine, size_bytes, count, operands, compares } = *elements;
+            let mut of_operands = operands.chunks_exact(size_bytes);
+            let mut of_compares = compares.chunks_exact(size_bytes);
+            for number in 0..count {
+                let operand = of_operands.next().unwrap_or_default();
+                let compare = of_compares.next().unwrap_or_default();
+                let place_bytes = self.offset_bytes + number * size_bytes;
+                let mut element = [0; ELEMENT_MAX_BYTES];
+                let element = &mut element[..size_bytes];
+                self.region.update(place_bytes, element, |element| combine(element, operand, compare));
+                if let Some(before) = &mut before {
+                    before.extend_from_slice(element);
+                }
+            }
+        }
+        is_open
+    }
+}
+
+impl Region {
+    /// Updates the element at a place, if `combine` says so. What it was before is put into `before`.
+    fn update(&self, offset_bytes: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
+        match &self.memory {
+            Memory::Owned(words) => self.update_words(words, offset_bytes, before, combine),
+            Memory::Shared(memory) => self.update_words(memory.words(), offset_bytes, before, combine),
+            Memory::Kept(keeper) => self.update_words(keeper.words(), offset_bytes, before, combine),
+            Memory::Raw(segments) => {
+                let mut pieces = pieces(segments, offset_bytes, before.len());
+                if let Some(first) = pieces.next() {
+                    let is_whole = first.len_bytes == before.len();
+                    if is_whole && update_natively(first, before, &combine) {
+                        return;
+                    }
+                    let all = [first].into_iter().chain(pieces);
+                    let places = all.map(|piece| (piece.address.addr(), piece.len_bytes));
+                    self.update_locked(&lock(places), offset_bytes, before, combine);
+                }
+            }
+        }
+    }
+
+    fn update_words(
+        &self,
+        words: &[AtomicU64],
+        offset_bytes: usize,
+        before: &mut [u8],
+        combine: impl Fn(&mut [u8]) -> bool,
+    ) {
+        let (word, within) = (offset_bytes / WORD_BYTES, offset_bytes % WORD_BYTES);
+        if within + before.len() <= WORD_BYTES {
+            return update_in_word(&words[word], within, before, combine);
+        }
+        let address = words.as_ptr().addr() + offset_bytes;
+        self.update_locked(&lock([(address, before.len())]), offset_bytes, before, combine);
+    }
+
+    /// The same under the locks of the element's memory.
+    fn update_locked(
+        &self,
+        _locks: &Locks,
+        offset_bytes: usize,
+        before: &mut [u8],
+        combine: impl Fn(&mut [u8]) -> bool,
+    ) {
+        self.copy_out(offset_bytes, before);
+        let mut element = [0; ELEMENT_MAX_BYTES];
+        let element = &mut element[..before.len()];
+        element.copy_from_slice(before);
+        if combine(element) {
+            self.copy_in(offset_bytes, element);
+        }
+    }
+}
+
+type Locks = SmallVec<[MutexGuard<'static, ()>; 2]>;
+
+/// Takes the locks of places, given by address and length, in an order that is always the same.
+fn lock(places: impl IntoIterator<Item = (usize, usize)>) -> Locks {
+    let ends = |(address, len_bytes): (usize, usize)| [address, address + len_bytes - 1];
+    let mut numbers: SmallVec<[usize; 2]> =
+        places.into_iter().flat_map(ends).map(|address| address / LOCKED_BYTES % LOCKS).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers.into_iter().map(|number| LOCKED[number].lock().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+/// Updates an element that lies in a word of a region's own.
+fn update_in_word(word: &AtomicU64, within: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
+    let range = within..within + before.len();
+    let mut present = word.load(Ordering::Relaxed);
+    loop {
+        let mut bytes = present.to_le_bytes();
+        before.copy_from_slice(&bytes[range.clone()]);
+        if !combine(&mut bytes[range.clone()]) {
+            return fence(Ordering::Acquire);
+        }
+        let next = u64::from_le_bytes(bytes);
+        match word.compare_exchange_weak(present, next, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(found) => present = found,
+        }
+    }
+}
+
+/// Updates an element of raw memory with the processor's own instructions, if it has some for its size and place. Returns
+/// whether it has.
+fn update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) -> bool {
+    macro_rules! update {
+        ($atomic:ty, $number:ty) => {{
+            if !element.address.cast::<$atomic>().is_aligned() {
+                return false;
+            }
+            // SAFETY: it is aligned, and a piece of a segment, which has its length. The segment is initialised memory that
+            // is readable, and writable if peers may write, says the caller of `Region::raw`, and so it stays in this call
+            // of the engine, since the region was found open. Nobody has a reference to it other than to atomics and cells.
+            // Where peers may only read, nothing but a relaxed load is done, which is fit for memory that cannot be
+            // written. Other accesses at the same time are atomic ones of this size, or else such as are promised nothing
+            // in particular: copies on behalf of peers, and elements of another size.
+            let cell = unsafe { <$atomic>::from_ptr(element.address.cast::<$number>()) };
+            let mut present = cell.load(Ordering::Relaxed);
+            loop {
+                let mut bytes = present.to_ne_bytes();
+                before.copy_from_slice(&bytes);
+                if !combine(&mut bytes) {
+                    fence(Ordering::Acquire);
+                    break;
+                }
+                let next = <$number>::from_ne_bytes(bytes);
+                match cell.compare_exchange_weak(present, next, Ordering::AcqRel, Ordering::Relaxed) {
+                    Ok(_) => break,
+                    Err(found) => present = found,
+                }
+            }
+        }};
+    }
+    match before.len() {
+        1 => update!(AtomicU8, u8),
+        2 => update!(AtomicU16, u16),
+        4 => update!(AtomicU32, u32),
+        8 => update!(AtomicU64, u64),
+        _ => return false,
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+use std::sync::Arc;
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::super::{RegionAttr, Regions};
+use super::*;
+use crate::atomic::{AtomicOp, Datatype};
+use crate::flags::MrAccess;
+use crate::loopback::{Faults, Network};
+use crate::transport::Provider;
+
+const ACCESS: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+/// The key of the region that peers may map.
+const SHAREABLE: u64 = 9;
+
+fn attr(key: u64) -> RegionAttr {
+    RegionAttr { key, access: ACCESS, base_address: 0 }
+}
+
+/// Regions of a length, one for each way to update elements: one that owns its memory, raw ones of one segment at an aligned
+/// and at a misaligned address, and of three, and one that peers may map. The memory is not looked at before the regions have
+/// gone.
+struct Ways {
+    regions: Regions,
+    memory: Vec<Vec<u64>>,
+    keys: Vec<u64>,
+    /// Where the first of the memories starts.
+    start: SegmentMut,
+}
+
+impl Ways {
+    fn new(len_bytes: usize) -> Ways {
+        let regions = Regions::default();
+        regions.add(Region::owned(len_bytes, attr(0)).unwrap()).unwrap();
+        let mut memory: Vec<Vec<u64>> = (0..3).map(|_| vec![0; len_bytes / 8 + 3]).collect();
+        let at = |memory: &mut Vec<u64>, offset_bytes, len_bytes| {
+            let address = memory.as_mut_ptr().cast::<u8>().wrapping_add(offset_bytes);
+            SegmentMut { address, len_bytes }
+        };
+        let (first, second) = (len_bytes / 3, len_bytes / 2);
+        let segments = [
+            vec![at(&mut memory[0], 0, len_bytes)],
+            vec![at(&mut memory[1], 3, len_bytes)],
+            vec![
+                at(&mut memory[2], 0, first),
+                at(&mut memory[2], first + 1, second - first),
+                at(&mut memory[2], second + 2, len_bytes - second),
+            ],
+        ];
+        let shareable = Network::new(0, Faults::default()).allocate_shareable(len_bytes).unwrap();
+        let shareable = Region::shareable(shareable.unwrap(), len_bytes, attr(SHAREABLE));
+        regions.add(shareable.unwrap()).unwrap();
+        let start = segments[0][0];
+        for (key, segments) in (1..).zip(segments) {
+            // SAFETY: the memory is kept, and not looked at, as long as the regions.
+            regions.add(unsafe { Region::raw(&segments, attr(key)) }.unwrap()).unwrap();
+        }
+        Ways { regions, memory, keys: vec![0, 1, 2, 3, SHAREABLE], start }
+    }
+
+    fn window(&self, key: u64, offset_bytes: usize, len_bytes: usize) -> Window {
+        self.regions.window(key, offset_bytes as u64, len_bytes as u64, ACCESS).unwrap()
+    }
+}
+
+fn elements<'a>(
+    op: AtomicOp,
+    datatype: Datatype,
+    count: usize,
+    operands: &'a [u8],
+    compares: &'a [u8],
+) -> Elements<'a> {
+    let combine = op.combine(datatype).unwrap();
+    Elements { combine, size_bytes: datatype.size_bytes(), count, operands, compares }
+}
+
+proptest! {
+    /// Whatever the memory is, and wherever the elements lie, what happens to them is what happens to bytes in a vector.
+    #[test]
+    fn all_memory_is_alike(
+        len_bytes in 1_usize..200,
+        steps in prop::collection::vec(
+            (any::<prop::sample::Index>(), 0..AtomicOp::ALL.len(), 0..Datatype::ALL.len(), 1_usize..6, any::<[u64; 2]>()),
+            1..20,
+        ),
+    ) {
+        let ways = Ways::new(len_bytes);
+        let mut model = vec![0; len_bytes];
+        for (at, op, datatype, count, seeds) in steps {
+            let (op, datatype) = (AtomicOp::ALL[op], Datatype::ALL[datatype]);
+            let Some(combine) = op.combine(datatype) else { continue };
+            let size_bytes = datatype.size_bytes();
+            let count = count.min(len_bytes / size_bytes);
+            if count == 0 {
+                continue;
+            }
+            let place = at.index(len_bytes - count * size_bytes + 1);
+            let random = |seed: u64| -> Vec<u8> {
+                let mut random = fastrand::Rng::with_seed(seed);
+                (0..count * size_bytes).map(|_| random.u8(..)).collect()
+            };
+            let [operands, compares] = seeds.map(random);
+            let range = place..place + count * size_bytes;
+            let before = model[range.clone()].to_vec();
+            let parts = model[range].chunks_exact_mut(size_bytes);
+            for ((element, operand), compare) in
+                parts.zip(operands.chunks(size_bytes)).zip(compares.chunks(size_bytes))
+            {
+                combine(element, operand, compare);
+            }
+            for key in &ways.keys {
+                let mut fetched = Vec::new();
+                let window = ways.window(*key, place, count * size_bytes);
+                prop_assert!(window.update(&elements(op, datatype, count, &operands, &compares), Some(&mut fetched)));
+                prop_assert_eq!(&fetched, &before, "{} of {} in region {}", op, datatype, key);
+                let mut content = vec![0; len_bytes];
+                prop_assert!(ways.window(*key, 0, len_bytes).copy_out(0, &mut content));
+                prop_assert_eq!(&content, &model, "{} of {} in region {}", op, datatype, key);
+            }
+        }
+        let Ways { regions, memory, .. } = ways;
+        drop(regions);
+        // Nothing between the segments, or behind them, was touched.
+        let bytes: Vec<u8> = memory[2].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let (first, second) = (len_bytes / 3, len_bytes / 2);
+        prop_assert!(bytes[first] == 0 && bytes[second + 1] == 0 && bytes[len_bytes + 2..].iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn what_is_closed_is_not_touched() {
+    let mut memory = vec![7_u64; 2];
+    let regions = Regions::default();
+    let segment = SegmentMut { address: memory.as_mut_ptr().cast(), len_bytes: 16 };
+    // SAFETY: the memory is not looked at before the region has ended.
+    let region = regions.add(unsafe { Region::raw(&[segment], attr(1)) }.unwrap()).unwrap();
+    let window = regions.window(1, 0, 16, ACCESS).unwrap();
+    regions.close(&region);
+    let ones = 1_u64.to_ne_bytes().repeat(2);
+    let mut fetched = Vec::new();
+    assert!(!window.update(&elements(AtomicOp::Sum, Datatype::Uint64, 2, &ones, &[]), Some(&mut fetched)));
+    assert_eq!((memory, fetched), (vec![7; 2], vec![]));
+}
+
+/// Threads add to the same elements by way of several regions, two of them of the same memory. Nothing gets lost, whether the
+/// processor updates the elements or a lock is taken, and each value is fetched once.
+#[test]
+fn no_update_is_lost() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 2000;
+    for (datatype, offset_bytes) in [
+        (Datatype::Uint16, 0),
+        (Datatype::Uint16, 7),
+        (Datatype::Uint32, 4),
+        (Datatype::Uint32, 6),
+        (Datatype::Uint64, 0),
+        (Datatype::Uint64, 5),
+        (Datatype::Uint128, 0),
+        (Datatype::Uint128, 57),
+    ] {
+        let size_bytes = datatype.size_bytes();
+        let ways = Arc::new(Ways::new(96));
+        // The memory of the first raw region once more.
+        // SAFETY: as of the first region of this memory.
+        ways.regions.add(unsafe { Region::raw(&[ways.start], attr(4)) }.unwrap()).unwrap();
+        let mut one = vec![0; size_bytes];
+        one[if cfg!(target_endian = "big") { size_bytes - 1 } else { 0 }] = 1;
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (ways, one) = (ways.clone(), one.clone());
+                thread::spawn(move || {
+                    let mut fetched = [const { Vec::new() }; 4];
+                    for _ in 0..ROUNDS {
+                        for key in 0..4_u64 {
+                            // The memory of region 1 is reached by two keys.
+                            let by = if key == 1 && thread % 2 == 1 { 4 } else { key };
+                            let window = ways.window(by, offset_bytes, size_bytes);
+                            let adding = elements(AtomicOp::Sum, datatype, 1, &one, &[]);
+                            assert!(window.update(&adding, Some(&mut fetched[key as usize])));
+                        }
+                    }
+                    fetched
+                })
+            })
+            .collect();
+        let mut all = [const { Vec::new() }; 4];
+        for thread in threads {
+            for (all, fetched) in all.iter_mut().zip(thread.join().unwrap()) {
+                all.extend(fetched.chunks_exact(size_bytes).map(|bytes| {
+                    let mut whole = [0; 16];
+                    let place = if cfg!(target_endian = "big") { 16 - size_bytes } else { 0 };
+                    whole[place..place + size_bytes].copy_from_slice(bytes);
+                    u128::from_ne_bytes(whole)
+                }));
+            }
+        }
+        for all in &mut all {
+            all.sort_unstable();
+            let expected: Vec<u128> = (0..(THREADS * ROUNDS) as u128).collect();
+            assert!(*all == expected, "{datatype} at {offset_bytes}");
+        }
+    }
+}

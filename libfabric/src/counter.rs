@@ -1,0 +1,192 @@
+//! `fi_cntr(3)`.
+
+use std::time::Duration;
+
+use homespun::{Counter, CounterAttr, Errno, Misuse};
+use libc::{c_int, c_void};
+
+use crate::abi::domain::FidDomain;
+use crate::abi::eq::{FiCntrAttr, FiOpsCntr, FidCntr};
+use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::{
+    FI_CLASS_CNTR, FI_CNTR_EVENTS_COMP, FI_GETOPSFLAG, FI_GETWAIT, FI_GETWAITOBJ, FI_SETOPSFLAG,
+};
+use crate::domain::DomainState;
+use crate::edge::{Failure, enter};
+use crate::object::{self, InUse, Lease, State};
+use crate::unsupported::{Status, Unsupported};
+use crate::wait::{getwait, wait_object};
+
+/// What stands behind a `struct fid_cntr`.
+pub(crate) struct CounterState {
+    pub(crate) counter: Counter,
+    /// The `FI_WAIT_*` that it was opened with.
+    wait_obj: u32,
+    pub(crate) in_use: InUse,
+    _domain: Lease,
+}
+
+// SAFETY: `struct fid_cntr` begins with a `struct fid`.
+unsafe impl State for CounterState {
+    type Front = FidCntr;
+    const CLASS: usize = FI_CLASS_CNTR;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: Unsupported::STUB,
+    control,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsCntr = FiOpsCntr {
+    size: size_of::<FiOpsCntr>(),
+    read,
+    readerr,
+    add,
+    set,
+    wait,
+    adderr,
+    seterr,
+    export_xpu: Unsupported::STUB,
+};
+
+/// A value: of what is no counter, 0.
+impl Status for u64 {
+    fn failure(_: Errno) -> Self {
+        0
+    }
+}
+
+/// `fi_cntr_open`.
+pub(crate) unsafe extern "C" fn open_counter(
+    domain: *mut FidDomain,
+    attr: *mut FiCntrAttr,
+    cntr: *mut *mut FidCntr,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        let domain = unsafe { object::state::<DomainState>(domain.cast())? };
+        if attr.is_null() || cntr.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: not null, so valid; the fields exist in every version of the structure.
+        let (events, wait_obj, flags) = unsafe { ((*attr).events, (*attr).wait_obj, (*attr).flags) };
+        if events != FI_CNTR_EVENTS_COMP {
+            return Err(Misuse::NotSupported("counters of anything but completions").into());
+        }
+        if flags != 0 {
+            return Err(Misuse::Flags(flags).into());
+        }
+        let state = CounterState {
+            counter: domain.domain.open_counter(&CounterAttr { wait: wait_object(wait_obj)? })?,
+            wait_obj,
+            in_use: InUse::default(),
+            _domain: domain.in_use.lease(),
+        };
+        let front = FidCntr { fid: object::fid::<CounterState>(context, &FID_OPS), ops: &OPS };
+        // SAFETY: not null, so writable.
+        unsafe { cntr.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(cntr: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<CounterState>(cntr.cast(), |state| state.in_use.is_leased())? };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open counter.
+        let state = unsafe { object::state::<CounterState>(cntr.cast())? };
+        match command {
+            // SAFETY: for this command it points to what belongs to the counter's wait object.
+            FI_GETWAIT => unsafe { getwait(&state.counter, arg) },
+            FI_GETWAITOBJ | FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => Err(Errno::EINVAL.into()),
+            FI_GETWAITOBJ => {
+                // SAFETY: for this command it points to an `enum fi_wait_obj`.
+                unsafe { arg.cast::<u32>().write(state.wait_obj) };
+                Ok(0)
+            }
+            FI_GETOPSFLAG => {
+                // SAFETY: for this command it points to flags.
+                unsafe { arg.cast::<u64>().write(0) };
+                Ok(0)
+            }
+            // SAFETY: as above.
+            FI_SETOPSFLAG => match unsafe { arg.cast::<u64>().read() } {
+                0 => Ok(0),
+                flags => Err(Misuse::Flags(flags).into()),
+            },
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    })
+}
+
+/// # Safety
+///
+/// `cntr` is null or an open counter, and stays open.
+unsafe fn counter<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, Failure> {
+    // SAFETY: the caller says so.
+    Ok(&unsafe { object::state::<CounterState>(cntr.cast())? }.counter)
+}
+
+unsafe extern "C" fn read(cntr: *mut FidCntr) -> u64 {
+    // SAFETY: the caller passes an open counter.
+    enter(|| Ok(unsafe { counter(cntr)? }.read()))
+}
+
+unsafe extern "C" fn readerr(cntr: *mut FidCntr) -> u64 {
+    // SAFETY: as above.
+    enter(|| Ok(unsafe { counter(cntr)? }.read_error()))
+}
+
+unsafe extern "C" fn add(cntr: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe { change(cntr, |counter| counter.add(value)) }
+}
+
+unsafe extern "C" fn adderr(cntr: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe { change(cntr, |counter| counter.add_error(value)) }
+}
+
+unsafe extern "C" fn set(cntr: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe { change(cntr, |counter| counter.set(value)) }
+}
+
+unsafe extern "C" fn seterr(cntr: *mut FidCntr, value: u64) -> c_int {
+    // SAFETY: as above.
+    unsafe { change(cntr, |counter| counter.set_error(value)) }
+}
+
+/// # Safety
+///
+/// As [`counter`].
+unsafe fn change(cntr: *mut FidCntr, change: impl FnOnce(&Counter)) -> c_int {
+    enter(|| {
+        // SAFETY: the caller says so.
+        change(unsafe { counter(cntr)? });
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn wait(cntr: *mut FidCntr, threshold: u64, timeout: c_int) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open counter.
+        let counter = unsafe { counter(cntr)? };
+        // A negative timeout is none.
+        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+        counter.wait(threshold, timeout).map_err(|error| Failure(error.errno()))?;
+        Ok(0)
+    })
+}

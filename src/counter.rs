@@ -1,0 +1,395 @@
+//! Counters: `fi_cntr(3)`.
+
+mod bound;
+mod regional;
+mod ties;
+
+use std::cell::Cell;
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use homespun_engine::errno::Errno;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::CounterEvents;
+use homespun_engine::region::CountAccess;
+use homespun_engine::transport::Armed;
+
+pub(crate) use self::bound::BoundCounters;
+pub(crate) use self::regional::RegionalCounters;
+pub(crate) use self::ties::Reason;
+use self::ties::Ties;
+use crate::domain::DomainId;
+use crate::wait::{Awaited, MutexCond, Wait, WaitObject, wait_until};
+
+/// What a counter is opened with: `struct fi_cntr_attr`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
+pub struct CounterAttr {
+    /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
+    pub wait: WaitObject,
+}
+
+/// Why a wait for a counter has ended before the counter was high enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CounterWaitError {
+    /// The error value has changed. [`Counter::read_error`] reads it.
+    #[error("the error value of the counter has changed")]
+    ErrorAvailable,
+    /// The time is over.
+    #[error("the counter was not high enough in time")]
+    TimedOut,
+}
+
+impl CounterWaitError {
+    /// The error number that a C caller gets, positive.
+    pub fn errno(self) -> Errno {
+        match self {
+            CounterWaitError::ErrorAvailable => Errno::EAVAIL,
+            CounterWaitError::TimedOut => Errno::ETIMEDOUT,
+        }
+    }
+}
+
+/// Counts operations that have ended: `fi_cntr(3)`.
+///
+/// It has two values. Operations that succeed increment the one, operations that fail the other. They are counted whether
+/// their completions are reported or not, and do not wait for room in a completion queue. What is counted is up to the
+/// endpoints and memory regions that it is bound to ([`Endpoint::bind_counter`](crate::Endpoint::bind_counter),
+/// [`MemoryRegion::bind_counter`](crate::MemoryRegion::bind_counter)); one may serve any number of them.
+///
+/// Reading it and waiting for it drive those endpoints, like a read of a [completion queue](crate::CompletionQueue).
+///
+/// A handle may be cloned and used from any thread. A counter takes some 200 bytes; what it takes to sleep on it besides is
+/// told at [`WaitObject`].
+///
+/// ```
+/// use homespun::flags::CounterEvents;
+/// use homespun::{AvAttr, BindFlags, Bytes, BytesMut, CounterAttr, CqAttr, Fabric, FabricAddress, Hints};
+///
+/// # let fabric = Fabric::new();
+/// # let info = &fabric.info(&Hints::new().node("127.0.0.1").source())?;
+/// # let domain = fabric.domain(info)?;
+/// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
+/// let endpoint = domain.endpoint(info)?;
+/// # endpoint.bind_av(&av)?;
+/// // Successes are counted, and only failures are told of in the completion queue.
+/// let received = domain.open_counter(&CounterAttr::default())?;
+/// endpoint.bind_counter(&received, CounterEvents::RECV)?;
+/// let both = BindFlags::TRANSMIT | BindFlags::RECV;
+/// endpoint.bind_cq(&cq, both | BindFlags::SELECTIVE_COMPLETION)?;
+/// endpoint.enable()?;
+/// # let own = av.insert_one(endpoint.name()?)?;
+///
+/// for context in 0..3 {
+///     endpoint.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, context)?;
+///     endpoint.send(Bytes::from_static(b"hello"), own, context)?;
+/// }
+/// received.wait(3, None).expect("no operation fails");
+/// assert_eq!((received.read(), received.read_error()), (3, 0));
+/// # Ok::<(), homespun::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Counter {
+    shared: Arc<Shared>,
+}
+
+/// The counter as endpoints and regions see it.
+pub(crate) struct Shared {
+    domain: DomainId,
+    value: AtomicU64,
+    errors: AtomicU64,
+    /// What the application has seen of both, for those who sleep by themselves.
+    seen: [AtomicU64; 2],
+    /// How many endpoints and regions are bound, enabled or not.
+    users: AtomicUsize,
+    /// The endpoints that are driven.
+    ties: Ties,
+    /// `None` where the application does not wait, or polls.
+    wait: Option<Wait>,
+}
+
+impl Counter {
+    pub(crate) fn open(attr: &CounterAttr, domain: DomainId) -> Result<Counter, Error> {
+        Ok(Counter {
+            shared: Arc::new(Shared {
+                domain,
+                value: AtomicU64::new(0),
+                errors: AtomicU64::new(0),
+                seen: Default::default(),
+                users: AtomicUsize::new(0),
+                ties: Ties::default(),
+                wait: Wait::new(attr.wait)?,
+            }),
+        })
+    }
+
+    /// How many operations have succeeded, and what was added: `fi_cntr_read`.
+    pub fn read(&self) -> u64 {
+        self.progress();
+        let value = self.shared.value.load(Ordering::SeqCst);
+        self.shared.seen[0].store(value, Ordering::Relaxed);
+        value
+    }
+
+    /// How many operations have failed, and what was added: `fi_cntr_readerr`. Each of them is also told of in the completion
+    /// queue of its endpoint, if there is one for its direction.
+    pub fn read_error(&self) -> u64 {
+        self.progress();
+        let errors = self.shared.errors.load(Ordering::SeqCst);
+        self.shared.seen[1].store(errors, Ordering::Relaxed);
+        errors
+    }
+
+    /// Adds to the value, and wakes those who wait: `fi_cntr_add`. Beyond the largest number it goes on from 0.
+    pub fn add(&self, value: u64) {
+        self.shared.value.fetch_add(value, Ordering::SeqCst);
+        self.shared.changed();
+    }
+
+    /// Adds to the error value, which ends waits: `fi_cntr_adderr`.
+    pub fn add_error(&self, value: u64) {
+        self.shared.errors.fetch_add(value, Ordering::SeqCst);
+        self.shared.changed();
+    }
+
+    /// Changes the value, and wakes those who wait: `fi_cntr_set`. What is counted at the same moment may be lost.
+    pub fn set(&self, value: u64) {
+        self.shared.value.store(value, Ordering::SeqCst);
+        self.shared.changed();
+    }
+
+    /// Changes the error value, which ends waits: `fi_cntr_seterr`. What is counted at the same moment may be lost.
+    pub fn set_error(&self, value: u64) {
+        self.shared.errors.store(value, Ordering::SeqCst);
+        self.shared.changed();
+    }
+
+    /// Waits until the value is `threshold` or more, for ever if there is no timeout: `fi_cntr_wait`.
+    ///
+    /// The thread sleeps, and makes progress whenever something happens at an endpoint of the counter. A counter that was
+    /// opened without a wait object, for which `fi_cntr(3)` has no wait, can be waited for all the same; then the thread polls,
+    /// and yields the processor in between, as with [`WaitObject::Yield`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use homespun::counter::CounterWaitError;
+    /// use homespun::{CounterAttr, Fabric, Hints, WaitObject};
+    ///
+    /// # let fabric = Fabric::new();
+    /// # let domain = fabric.domain(&fabric.info(&Hints::new())?)?;
+    /// let counter = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec })?;
+    /// let waiter = std::thread::spawn({
+    ///     let counter = counter.clone();
+    ///     move || counter.wait(3, None)
+    /// });
+    /// counter.add(3);
+    /// assert_eq!(waiter.join().unwrap(), Ok(()));
+    /// assert_eq!(counter.wait(4, Some(Duration::from_millis(1))), Err(CounterWaitError::TimedOut));
+    /// # Ok::<(), homespun::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CounterWaitError::ErrorAvailable`] when the error value changes meanwhile, in whichever way; that it has done so before
+    /// does not count. [`CounterWaitError::TimedOut`].
+    pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
+        let errors_before = self.shared.errors.load(Ordering::SeqCst);
+        let goal = Goal { counter: &self.shared, threshold, errors_before, is_reached: Cell::new(false) };
+        if !wait_until(self.shared.wait.as_ref(), &goal, timeout) {
+            return Err(CounterWaitError::TimedOut);
+        }
+        // As it was found: by now the value may have been set to another.
+        if goal.is_reached.get() { Ok(()) } else { Err(CounterWaitError::ErrorAvailable) }
+    }
+
+    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
+    /// `fi_trywait(3)`. If not, one of the values may have changed since it was read last, by whichever thread. To be called
+    /// before each time; what happens after it wakes whoever sleeps. It drives the endpoints.
+    ///
+    /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`].
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for a counter that was opened without a wait object.
+    pub fn try_wait(&self) -> Result<bool, Error> {
+        let wait = self.shared.wait.as_ref().ok_or(NO_WAIT_OBJECT)?;
+        let is_quiet = wait.try_wait(&Change(&self.shared));
+        if !is_quiet {
+            // The application reads it next. If it reads the value alone, a change of the other is to be told of once.
+            self.shared.see();
+        }
+        Ok(is_quiet)
+    }
+
+    /// The descriptor to sleep on, for a counter that was opened with [`WaitObject::Fd`]: `FI_GETWAIT`. It becomes readable
+    /// when one of the values may have changed, provided that [`try_wait`](Self::try_wait) has just said that sleeping is
+    /// safe. Otherwise as [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
+    pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.shared.wait.as_ref().and_then(Wait::fd)
+    }
+
+    /// The mutex and the condition variable to sleep on, for a counter that was opened with [`WaitObject::MutexCond`]:
+    /// `FI_GETWAIT`. As [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond).
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+        self.shared.wait.as_ref().map_or(Ok(None), Wait::mutex_cond)
+    }
+
+    /// How the application waits.
+    pub fn wait_object(&self) -> WaitObject {
+        self.shared.wait.as_ref().map_or(WaitObject::None, Wait::object)
+    }
+
+    /// Drives the endpoints without reading anything.
+    pub fn progress(&self) {
+        self.shared.ties.progress();
+    }
+
+    /// Closes the counter.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`], with the counter, while an endpoint or a memory region is bound to it.
+    pub fn close(self) -> Result<(), (Counter, Error)> {
+        match self.shared.users.load(Ordering::Acquire) {
+            0 => Ok(()),
+            _ => Err((self, Misuse::Busy("endpoints or regions are bound to the counter").into())),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Shared {
+    pub(crate) fn domain(&self) -> DomainId {
+        self.domain
+    }
+
+    /// Counts a success. Whoever it is for finds it by reading; whoever sleeps is woken.
+    #[inline]
+    pub(crate) fn count(&self) {
+        self.value.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Counts a failure.
+    #[inline]
+    pub(crate) fn count_error(&self) {
+        self.errors.fetch_add(1, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Counts a user that is bound from now on.
+    pub(crate) fn bind(&self) {
+        self.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts a user that is bound no longer. To be called once for each [`bind`](Self::bind).
+    pub(crate) fn unbind(&self) {
+        self.users.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// What those who sleep until there is something to read are woken by.
+    #[inline]
+    pub(crate) fn sleepers(&self) -> Option<&Wait> {
+        self.wait.as_ref()
+    }
+
+    #[inline]
+    fn wake(&self) {
+        if let Some(wait) = &self.wait {
+            wait.ring();
+        }
+    }
+
+    /// The application has changed a value.
+    fn changed(&self) {
+        if let Some(wait) = &self.wait {
+            wait.ring_after();
+        }
+    }
+
+    fn values(&self) -> [u64; 2] {
+        [self.value.load(Ordering::SeqCst), self.errors.load(Ordering::SeqCst)]
+    }
+
+    /// The application has seen both values, or is about to.
+    fn see(&self) {
+        for (seen, value) in self.seen.iter().zip(self.values()) {
+            seen.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+impl CountAccess for Shared {
+    fn count(&self, _: CounterEvents) {
+        self.count();
+    }
+}
+
+/// That a counter has reached a threshold, or its error value has changed.
+struct Goal<'a> {
+    counter: &'a Shared,
+    threshold: u64,
+    errors_before: u64,
+    /// Whether the threshold was found to be reached.
+    is_reached: Cell<bool>,
+}
+
+impl Awaited for Goal<'_> {
+    fn progress(&self) {
+        self.counter.ties.progress();
+    }
+
+    fn arm(&self) -> Armed {
+        self.counter.ties.arm()
+    }
+
+    fn is_there(&self) -> bool {
+        let [value, errors] = self.counter.values();
+        self.is_reached.set(value >= self.threshold);
+        self.is_reached.get() || errors != self.errors_before
+    }
+}
+
+/// That one of a counter's values is not what the application has seen.
+struct Change<'a>(&'a Shared);
+
+impl Awaited for Change<'_> {
+    fn progress(&self) {
+        self.0.ties.progress();
+    }
+
+    fn arm(&self) -> Armed {
+        self.0.ties.arm()
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.values() != self.0.seen.each_ref().map(|seen| seen.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [value, errors] = self.shared.values();
+        f.debug_struct("Counter").field("value", &value).field("errors", &errors).finish_non_exhaustive()
+    }
+}
+
+const NO_WAIT_OBJECT: Error = Error::Misuse(Misuse::Invalid("the counter was opened without a wait object"));
+
+#[cfg(test)]
+mod tests;

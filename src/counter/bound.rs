@@ -1,0 +1,65 @@
+//! The counters of an endpoint.
+
+use std::sync::Arc;
+
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::CounterEvents;
+
+use super::{Counter, Shared};
+
+/// The counters that are bound to an endpoint, each with what it counts of it, which is nothing that another counts.
+#[derive(Default, Clone)]
+pub(crate) struct BoundCounters(Vec<(Arc<Shared>, CounterEvents)>);
+
+impl BoundCounters {
+    /// Adds one, or more events to one.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`] if one of these events is counted already.
+    pub(crate) fn bind(&mut self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
+        if self.events().intersects(events) {
+            return Err(Misuse::Busy("a counter is bound already").into());
+        }
+        match self.0.iter_mut().find(|(bound, _)| Arc::ptr_eq(bound, counter.shared())) {
+            Some((_, counted)) => *counted |= events,
+            None => {
+                counter.shared().bind();
+                self.0.push((counter.shared().clone(), events));
+            }
+        }
+        Ok(())
+    }
+
+    /// All that is counted.
+    pub(crate) fn events(&self) -> CounterEvents {
+        self.0.iter().fold(CounterEvents::empty(), |all, (_, events)| all | *events)
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Each of the counters, once.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Shared>> {
+        self.0.iter().map(|(counter, _)| counter)
+    }
+
+    /// Counts an event that has succeeded.
+    #[cold]
+    pub(crate) fn count(&self, events: CounterEvents) {
+        self.of(events).for_each(Shared::count);
+    }
+
+    /// Counts an operation that has failed.
+    #[cold]
+    pub(crate) fn count_error(&self, events: CounterEvents) {
+        self.of(events).for_each(Shared::count_error);
+    }
+
+    /// The counters of some events.
+    fn of(&self, events: CounterEvents) -> impl Iterator<Item = &Shared> {
+        self.0.iter().filter(move |(_, counted)| counted.intersects(events)).map(|(counter, _)| &**counter)
+    }
+}

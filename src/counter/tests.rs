@@ -1,0 +1,235 @@
+use std::thread;
+use std::time::Instant;
+
+use homespun_engine::flags::{BindFlags, Caps, MrAccess};
+
+use super::*;
+use crate::info::{Info, Progress};
+use crate::{Domain, Endpoint, Fabric, Hints, MrAttr};
+
+/// How long something may take that must happen. Nothing is concluded from how soon it does.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const OBJECTS: [WaitObject; 5] =
+    [WaitObject::None, WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
+
+fn open(wait: WaitObject) -> Counter {
+    Counter::open(&CounterAttr { wait }, DomainId::unused()).expect("a counter")
+}
+
+/// Waits until somebody sleeps, or would if there were anything to sleep on.
+fn let_sleep(counter: &Counter) {
+    match counter.shared.wait.as_ref().and_then(Wait::bed) {
+        Some(bed) => {
+            while !bed.doorbell().is_armed() {
+                thread::yield_now();
+            }
+        }
+        None => thread::yield_now(),
+    }
+}
+
+#[test]
+fn both_values_are_read_added_to_and_set() {
+    let counter = open(WaitObject::None);
+    assert_eq!((counter.read(), counter.read_error()), (0, 0));
+    counter.add(5);
+    counter.add(2);
+    counter.add_error(3);
+    assert_eq!((counter.read(), counter.read_error()), (7, 3));
+    counter.set(1);
+    counter.set_error(u64::MAX);
+    counter.add_error(2);
+    assert_eq!((counter.read(), counter.read_error()), (1, 1));
+    counter.shared.count();
+    counter.shared.count_error();
+    assert_eq!((counter.read(), counter.read_error()), (2, 2));
+    assert_eq!(format!("{counter:?}"), "Counter { value: 2, errors: 2, .. }");
+}
+
+#[test]
+fn a_wait_is_over_where_the_value_is_high_enough() {
+    for wait in OBJECTS {
+        let counter = open(wait);
+        counter.set(3);
+        counter.set_error(9);
+        for threshold in 0..=3 {
+            assert_eq!(counter.wait(threshold, None), Ok(()), "{wait:?}: an error of before does not count");
+        }
+        for millis in [0, 1, 20] {
+            let (begin, timeout) = (Instant::now(), Duration::from_millis(millis));
+            assert_eq!(counter.wait(4, Some(timeout)), Err(CounterWaitError::TimedOut));
+            assert!(begin.elapsed() >= timeout, "it has given up too soon");
+        }
+        assert_eq!(counter.read_error(), 9, "a timeout is no error");
+    }
+}
+
+#[test]
+fn whoever_changes_a_value_wakes_all_who_wait() {
+    type Change = fn(&Counter, u64);
+    const FAILED: Result<(), CounterWaitError> = Err(CounterWaitError::ErrorAvailable);
+    let changes: [(Change, Result<(), CounterWaitError>); 6] = [
+        (|counter, _| counter.add(10), Ok(())),
+        (|counter, _| counter.set(10), Ok(())),
+        (|counter, _| (0..10).for_each(|_| counter.shared.count()), Ok(())),
+        (|counter, _| counter.add_error(1), FAILED),
+        (|counter, round| counter.set_error(7 + round), FAILED),
+        (|counter, _| counter.shared.count_error(), FAILED),
+    ];
+    for wait in OBJECTS {
+        for (change, outcome) in changes {
+            let counter = open(wait);
+            thread::scope(|scope| {
+                let waits = [(); 3].map(|()| scope.spawn(|| counter.wait(10, Some(PATIENCE))));
+                let_sleep(&counter);
+                // Those who come later have the same errors before them.
+                let mut round = 0;
+                while !waits.iter().all(thread::ScopedJoinHandle::is_finished) {
+                    change(&counter, round);
+                    round += 1;
+                    thread::sleep(Duration::from_millis(1));
+                }
+                for waiting in waits {
+                    assert_eq!(waiting.join().expect("no panic"), outcome, "{wait:?}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_for_more_goes_on_waiting() {
+    let counter = open(WaitObject::Unspec);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| counter.wait(100, None));
+        for value in 1..=100 {
+            let_sleep(&counter);
+            assert!(!waits.is_finished(), "{value}");
+            counter.shared.count();
+        }
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
+    });
+}
+
+#[test]
+fn numbers_of_errors() {
+    assert_eq!(CounterWaitError::ErrorAvailable.errno(), Errno::EAVAIL);
+    assert_eq!(CounterWaitError::TimedOut.errno(), Errno::ETIMEDOUT);
+    for wait in [WaitObject::Set, WaitObject::PollFd] {
+        let refused = Counter::open(&CounterAttr { wait }, DomainId::unused()).expect_err("it is refused");
+        assert_eq!(refused.errno(), Errno::ENOSYS);
+    }
+    assert_eq!(open(WaitObject::None).try_wait().expect_err("it is refused").errno(), Errno::EINVAL);
+}
+
+#[test]
+fn an_application_sleeps_by_itself_until_a_value_changes() {
+    for wait in [WaitObject::Fd, WaitObject::MutexCond] {
+        let counter = open(wait);
+        assert_eq!(counter.try_wait(), Ok(true));
+        for change in [Counter::add, Counter::add_error, Counter::set, Counter::set_error] {
+            change(&counter, 7);
+            assert_eq!(counter.try_wait(), Ok(false), "it has not been read");
+            assert_eq!(counter.try_wait(), Ok(true), "it was told of");
+            change(&counter, 8);
+            counter.read();
+            counter.read_error();
+            assert_eq!(counter.try_wait(), Ok(true), "it was read");
+        }
+        assert_eq!(counter.wait_object(), wait);
+        assert_eq!(counter.wait_fd().is_some(), wait == WaitObject::Fd);
+        assert_eq!(
+            counter.wait_mutex_cond().expect("a thread at most").is_some(),
+            wait == WaitObject::MutexCond
+        );
+    }
+    for wait in [WaitObject::Unspec, WaitObject::Yield] {
+        assert_eq!(open(wait).try_wait(), Ok(false), "there is nothing to sleep on");
+    }
+    assert_eq!(open(WaitObject::None).wait_object(), WaitObject::None);
+}
+
+#[test]
+fn it_is_not_closed_while_it_is_used() {
+    let counter = open(WaitObject::None);
+    let mut bound = BoundCounters::default();
+    bound.bind(&counter, CounterEvents::SEND).expect("nothing counts it yet");
+    bound.bind(&counter, CounterEvents::RECV | CounterEvents::READ).expect("nothing counts them yet");
+    let other = open(WaitObject::None);
+    assert_eq!(
+        bound.bind(&other, CounterEvents::READ | CounterEvents::WRITE).expect_err("it is counted").errno(),
+        Errno::EBUSY
+    );
+    bound.bind(&other, CounterEvents::empty()).expect("it counts nothing");
+    assert_eq!(bound.events(), CounterEvents::SEND | CounterEvents::RECV | CounterEvents::READ);
+    for events in [CounterEvents::SEND, CounterEvents::RECV, CounterEvents::WRITE] {
+        bound.count(events);
+        bound.count_error(events);
+    }
+    assert_eq!((counter.shared.values(), other.shared.values()), ([2, 2], [0, 0]));
+    let (counter, error) = counter.close().expect_err("it is bound");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    bound.iter().for_each(|counter| counter.unbind());
+    assert!(counter.close().is_ok() && other.close().is_ok());
+}
+
+/// An endpoint of a domain, in service.
+fn endpoint(domain: &Domain, info: &Info, bound: Option<&Counter>) -> Endpoint {
+    let endpoint = domain.endpoint(info).expect("an endpoint");
+    let cq = domain.open_cq(&Default::default()).expect("a queue");
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
+    endpoint.bind_av(&domain.open_av(&Default::default()).expect("a vector")).expect("its first vector");
+    if let Some(counter) = bound {
+        endpoint.bind_counter(counter, CounterEvents::SEND).expect("its first counter");
+    }
+    endpoint.enable().expect("it has all that it needs");
+    endpoint
+}
+
+#[test]
+fn an_endpoint_is_driven_once_for_as_long_as_there_is_a_reason() {
+    for data_progress in [Progress::Manual, Progress::Auto] {
+        let fabric = Fabric::new();
+        let hints = Hints::new().domain("shm").node("127.0.0.1").source();
+        let hints = hints.with(|info| info.domain.data_progress = Some(data_progress));
+        let info = fabric.info(&hints).expect("an offer");
+        let domain = fabric.domain(&info).expect("a domain");
+        let counter = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec }).expect("a counter");
+        let driven = || counter.shared.ties.len();
+        let region = |key| {
+            let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+            let attr = MrAttr { access, requested_key: key, ..MrAttr::default() };
+            let region = domain.register(8, &attr).expect("a free key");
+            region.bind_counter(&counter, CounterEvents::REMOTE_WRITE).expect("its first counter");
+            region
+        };
+        let before = endpoint(&domain, &info, None);
+        assert_eq!(driven(), 0);
+        let bound = endpoint(&domain, &info, Some(&counter));
+        assert_eq!(driven(), 1);
+        let first = region(1);
+        assert_eq!(driven(), 2);
+        let second = region(2);
+        let after = endpoint(&domain, &info, None);
+        assert_eq!(driven(), 3);
+        let uncounted = endpoint(&domain, &Info { caps: Caps::MSG, ..info.clone() }, None);
+        assert_eq!(driven(), 3, "it is the target of nothing");
+        drop(before);
+        assert_eq!(driven(), 2);
+        second.bind_counter(&counter, CounterEvents::REMOTE_READ).expect("reads are not counted yet");
+        drop(second);
+        assert_eq!(driven(), 2, "there is another region");
+        drop(first);
+        assert_eq!(driven(), 1, "one is bound itself");
+        let third = region(3);
+        assert_eq!(driven(), 2);
+        drop(bound);
+        assert_eq!(driven(), 1);
+        let (_, error) = counter.clone().close().expect_err("a region is bound");
+        assert_eq!(error.errno(), Errno::EBUSY);
+        drop((third, after, uncounted));
+        assert_eq!(driven(), 0);
+        counter.close().map_err(|(_, error)| error).expect("nothing is bound");
+    }
+}

@@ -1,0 +1,104 @@
+//! The endpoints that a counter drives.
+
+use std::sync::Arc;
+
+use bitflags::bitflags;
+use homespun_engine::error::Error;
+use homespun_engine::transport::Armed;
+use parking_lot::Mutex;
+
+use super::Shared;
+use crate::driven::Driven;
+use crate::pump::Drive;
+use crate::wait::Wait;
+
+bitflags! {
+    /// Why an endpoint is driven.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct Reason: u8 {
+        /// It is bound to the counter.
+        const BOUND = 1 << 0;
+        /// A region is bound to the counter, which peers access through the endpoint.
+        const REGION = 1 << 1;
+    }
+}
+
+/// The endpoints that a counter drives, each once, however many reasons there are for it.
+#[derive(Default)]
+pub(super) struct Ties {
+    driven: Driven,
+    known: Mutex<Vec<Tie>>,
+}
+
+struct Tie {
+    endpoint: Arc<dyn Drive>,
+    reasons: Reason,
+}
+
+impl Ties {
+    /// Makes progress at all of them.
+    #[inline]
+    pub(super) fn progress(&self) {
+        self.driven.progress_aside();
+    }
+
+    /// Arms all of them, for somebody who is about to sleep.
+    pub(super) fn arm(&self) -> Armed {
+        self.driven.arm()
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.known.lock().len()
+    }
+}
+
+impl Shared {
+    /// Has those who wait wake for this endpoint, before any counter drives it. They need not where a thread moves it on.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: ENOMEM, ENOSPC.
+    pub(crate) fn watch(
+        &self,
+        endpoint: &Arc<dyn Drive>,
+        reason: Reason,
+        by_itself: bool,
+    ) -> Result<(), Error> {
+        let mut known = self.ties.known.lock();
+        if let Some(tie) = known.iter_mut().find(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) {
+            tie.reasons |= reason;
+            return Ok(());
+        }
+        if let Some(bed) = self.wait.as_ref().and_then(Wait::bed)
+            && !by_itself
+        {
+            bed.watch(&**endpoint)?;
+        }
+        known.push(Tie { endpoint: endpoint.clone(), reasons: reason });
+        Ok(())
+    }
+
+    /// Drives this endpoint from now on, which is watched and enabled.
+    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
+        let _known = self.ties.known.lock();
+        self.ties.driven.remove(endpoint);
+        self.ties.driven.add(endpoint.clone());
+        self.changed();
+    }
+
+    /// Undoes [`watch`](Self::watch) and [`join`](Self::join), unless there is another reason to drive it.
+    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>, reason: Reason) {
+        let mut known = self.ties.known.lock();
+        let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };
+        known[place].reasons -= reason;
+        if known[place].reasons.is_empty() {
+            if let Some(bed) = self.wait.as_ref().and_then(Wait::bed) {
+                bed.unwatch(&**endpoint);
+            }
+            known.swap_remove(place);
+            self.ties.driven.remove(endpoint);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Regions that are files.
+
+use std::fs::File;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use homespun_engine::buffer::SegmentMut;
+use homespun_engine::errno::Errno;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::region::{Persist, Words};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::param::page_size;
+use tracing::warn;
+
+use super::persistent::Persistent;
+
+/// A part of a file in this process's memory.
+#[derive(Debug)]
+pub(super) struct MappedFile {
+    /// Where it begins, at the beginning of a page.
+    address: NonNull<u8>,
+    /// How long the file's part is. There is memory up to the end of the page.
+    len_bytes: usize,
+    is_direct: bool,
+}
+
+// SAFETY: an address and a length, which stay; the memory is used as atomic words alone.
+unsafe impl Send for MappedFile {}
+// SAFETY: as above.
+unsafe impl Sync for MappedFile {}
+
+impl MappedFile {
+    /// Maps so many bytes of a file from a place on, directly if its device is memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for a length of 0, a place that is not a multiple of the size of a page, or more than the file has;
+    /// what the system says, such as EACCES for a file that is not open for reading and writing.
+    pub(super) fn map(file: &File, offset_bytes: u64, len_bytes: usize) -> Result<MappedFile, Error> {
+        let refused = |errno: Errno| Error::System { call: "mapping a file", errno };
+        let metadata =
+            file.metadata().map_err(|error| refused(error.raw_os_error().map_or(Errno::EIO, Errno::new)))?;
+        if len_bytes == 0 {
+            return Err(Misuse::Invalid("a memory region without a byte").into());
+        }
+        if !offset_bytes.is_multiple_of(page_size() as u64) {
+            return Err(Misuse::Invalid("a place in a file where no page begins").into());
+        }
+        let end_bytes = offset_bytes.checked_add(len_bytes as u64);
+        if end_bytes.is_none_or(|end_bytes| end_bytes > metadata.len()) {
+            return Err(Misuse::Invalid("a memory region larger than its file").into());
+        }
+        // SAFETY: the system chooses the place, where nothing was before.
+        let map = |flags| unsafe {
+            mmap(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, flags, file, offset_bytes)
+        };
+        // Only files whose device is memory can be mapped in the first way.
+        let (mapped, is_direct) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
+            Ok(address) => (Ok(address), true),
+            Err(_) => (map(MapFlags::SHARED), false),
+        };
+        let mapped = mapped.map_err(|errno| refused(Errno::new(errno.raw_os_error())))?;
+        let address = NonNull::new(mapped.cast()).ok_or(refused(Errno::ENOMEM))?;
+        Ok(MappedFile { address, len_bytes, is_direct })
+    }
+}
+
+/// A mapping that several have.
+#[derive(Debug, Clone)]
+pub(super) struct Shared(pub(super) Arc<MappedFile>);
+
+impl Words for Shared {
+    fn words(&self) -> &[AtomicU64] {
+        let MappedFile { address, len_bytes, .. } = *self.0;
+        // SAFETY: the memory is mapped for as long as there is a handle of it, readable and writable, and nobody refers to it in
+        // another way. It begins with a page, and goes on to the end of one, so there are whole words. Whoever else has mapped
+        // the file writes to it as another thread might. If the file has been cut short meanwhile the system ends the process
+        // with a signal, and nothing is read.
+        unsafe { slice::from_raw_parts(address.as_ptr().cast(), len_bytes.div_ceil(size_of::<u64>())) }
+    }
+}
+
+impl Persist for Shared {
+    fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
+        let memory = SegmentMut { address: self.0.address.as_ptr(), len_bytes: self.0.len_bytes };
+        // SAFETY: it is mapped for as long as there is a handle of it, and as it was said to be.
+        let persistent = unsafe { Persistent::mapped(memory, self.0.is_direct) };
+        persistent.persist(offset_bytes, len_bytes)
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped like this, and nobody has a handle of it any more.
+        if let Err(errno) = unsafe { munmap(self.address.as_ptr().cast(), self.len_bytes) } {
+            warn!(%errno, "a file stays mapped");
+        }
+    }
+}

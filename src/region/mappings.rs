@@ -1,0 +1,119 @@
+//! What the system says of this process's memory: `/proc/self/smaps`, `proc(5)`.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+
+use homespun_engine::errno::Errno;
+use homespun_engine::error::Error;
+
+/// A piece of the address space that is mapped in one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mapping {
+    pub(super) addresses: Range<usize>,
+    /// Whether what is written there is written to a file that has a name somewhere.
+    pub(super) is_of_file: bool,
+    /// Whether the file's device is memory, and what the processor's caches give back is durable: `MAP_SYNC` of `mmap(2)`, and
+    /// devices of `ndctl`.
+    pub(super) is_direct: bool,
+}
+
+/// Files that are mapped and are not on any device: what is shared without a file, in its several ways.
+const NO_FILES: [&str; 3] = ["/dev/zero ", "/memfd:", "/SYSV"];
+
+/// Devices that are memory through and through.
+const MEMORY_DEVICES: &str = "/dev/dax";
+
+/// How this process's memory is mapped now, in the order of addresses.
+///
+/// # Errors
+///
+/// What the system says.
+pub(super) fn mappings() -> Result<Vec<Mapping>, Error> {
+    // Without the details there are only files, which is safe: to flush them goes down to the device in any case.
+    let text = fs::read_to_string("/proc/self/smaps").or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => fs::read_to_string("/proc/self/maps"),
+        _ => Err(error),
+    });
+    let text = text.map_err(|error| Error::System {
+        call: "reading how memory is mapped",
+        errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
+    })?;
+    Ok(parsed(&text))
+}
+
+fn parsed(text: &str) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for line in text.lines() {
+        if let Some(mapping) = parsed_head(line) {
+            mappings.push(mapping);
+        } else if let Some(flags) = line.strip_prefix("VmFlags:")
+            && flags.split_whitespace().any(|flag| flag == "sy")
+            && let Some(mapping) = mappings.last_mut()
+        {
+            mapping.is_direct = true;
+        }
+    }
+    mappings
+}
+
+/// Reads the first line about a mapping: addresses, permissions, offset, device, inode, and perhaps a name.
+fn parsed_head(line: &str) -> Option<Mapping> {
+    let mut rest = line;
+    let mut next = || {
+        let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+        rest = after;
+        word
+    };
+    let (begin, end) = next().split_once('-')?;
+    let [begin, end] = [begin, end].map(|address| usize::from_str_radix(address, 16).ok());
+    let permissions = next();
+    let [_offset, _device, inode] = [next(), next(), next()];
+    let name = rest.trim_start();
+    let is_named = name.starts_with('/') && !NO_FILES.iter().any(|prefix| name.starts_with(prefix));
+    let is_of_file = permissions.ends_with('s') && inode.parse::<u64>().ok()? != 0 && is_named;
+    let is_direct = is_of_file && name.starts_with(MEMORY_DEVICES);
+    Some(Mapping { addresses: begin?..end?, is_of_file, is_direct })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "\
+55d0c8a00000-55d0c8a02000 r--p 00000000 fe:00 1234                       /usr/bin/cat
+Size:                  8 kB
+VmFlags: rd mr mw me sd
+7f0000000000-7f0000010000 rw-s 00001000 fe:00 77                         /srv/a log.bin
+Size:                 64 kB
+VmFlags: rd wr sh mr mw me ms sd
+7f0000010000-7f0000020000 rw-s 00000000 103:01 78                        /mnt/pmem/pool
+VmFlags: rd wr sh mr mw me ms sy sd
+7f0000020000-7f0000030000 rw-s 00000000 00:06 79                         /dev/dax0.0
+VmFlags: rd wr sh mr mw me ms
+7f0000030000-7f0000040000 rw-p 00000000 fe:00 80                         /srv/private
+7f0000040000-7f0000050000 rw-s 00000000 00:01 81                         /dev/zero (deleted)
+7f0000050000-7f0000060000 rw-s 00000000 00:01 82                         /memfd:shared (deleted)
+7f0000060000-7f0000070000 rw-s 00000000 00:01 83                         /SYSV00000000 (deleted)
+7f0000070000-7f0000080000 rw-p 00000000 00:00 0
+7f0000080000-7f0000090000 rw-p 00000000 00:00 0                          [heap]
+7f0000090000-7f00000a0000 rw-s 00000000 fe:00 84                         /srv/gone (deleted)
+";
+
+    #[test]
+    fn what_is_mapped_is_told_apart() {
+        let found: Vec<(bool, bool)> =
+            parsed(SMAPS).iter().map(|mapping| (mapping.is_of_file, mapping.is_direct)).collect();
+        let [file, direct, no] = [(true, false), (true, true), (false, false)];
+        assert_eq!(found, [no, file, direct, direct, no, no, no, no, no, no, file]);
+        assert_eq!(parsed(SMAPS)[1].addresses, 0x7f00_0000_0000..0x7f00_0001_0000);
+    }
+
+    #[test]
+    fn this_process_is_mapped() {
+        let on_the_stack = 0_u8;
+        let address = std::ptr::from_ref(&on_the_stack).addr();
+        let found = mappings().unwrap();
+        assert!(found.iter().any(|mapping| mapping.addresses.contains(&address) && !mapping.is_of_file));
+    }
+}

@@ -1,0 +1,152 @@
+//! Persistent memory: what makes it durable, `FI_RMA_PMEM` of `fi_mr(3)`.
+//!
+//! Memory is persistent if it is a shared mapping of a file. Where the file's device is memory too, and was mapped so that what
+//! leaves the processor's caches is durable (`MAP_SYNC`), cache lines are flushed. Anywhere else the system is asked
+//! (`msync(2)`), which takes as long as the device does. What a file system that keeps its files in ordinary memory makes of it
+//! is up to whoever has put the file there.
+
+use homespun_engine::buffer::SegmentMut;
+use homespun_engine::errno::Errno;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::region::Persist;
+use rustix::mm::{MsyncFlags, msync};
+use rustix::param::page_size;
+use smallvec::SmallVec;
+
+#[cfg(target_arch = "x86_64")]
+use super::cache_lines;
+use super::mappings::{Mapping, mappings};
+
+/// The persistent memory of a region, in the order of its bytes.
+#[derive(Debug, Clone)]
+pub(super) struct Persistent {
+    pieces: SmallVec<[Piece; 1]>,
+}
+
+/// A piece of it that is made durable in one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    memory: SegmentMut,
+    is_direct: bool,
+}
+
+impl Persistent {
+    /// Finds out how the caller's memory is made durable.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for memory that is not all that of shared mappings of files; what the system says when it is asked.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays mapped as it is for as long as the result is used.
+    pub(super) unsafe fn of(segments: &[SegmentMut]) -> Result<Persistent, Error> {
+        Ok(Persistent { pieces: pieces(segments, &mappings()?)? })
+    }
+
+    /// One mapping of a file.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays mapped for as long as the result is used. It is direct only if it was mapped so.
+    pub(super) unsafe fn mapped(memory: SegmentMut, is_direct: bool) -> Persistent {
+        Persistent { pieces: SmallVec::from_slice(&[Piece { memory, is_direct }]) }
+    }
+}
+
+impl Persist for Persistent {
+    fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
+        let (mut skip_bytes, mut left_bytes) = (offset_bytes, len_bytes);
+        for piece in &self.pieces {
+            let Piece { memory: SegmentMut { address, len_bytes }, is_direct } = *piece;
+            let skipped_bytes = skip_bytes.min(len_bytes);
+            let here_bytes = left_bytes.min(len_bytes - skipped_bytes);
+            skip_bytes -= skipped_bytes;
+            left_bytes -= here_bytes;
+            if here_bytes > 0 {
+                let memory =
+                    SegmentMut { address: address.wrapping_add(skipped_bytes), len_bytes: here_bytes };
+                // SAFETY: whoever made this has promised that the memory stays mapped, and so as was said.
+                unsafe { persist(memory, is_direct)? };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+///
+/// The memory is mapped; it is direct only if it was mapped so.
+unsafe fn persist(memory: SegmentMut, is_direct: bool) -> Result<(), Errno> {
+    let SegmentMut { address, len_bytes } = memory;
+    #[cfg(target_arch = "x86_64")]
+    if is_direct {
+        // SAFETY: the caller says so.
+        unsafe { cache_lines::give_back(address, len_bytes) };
+        return Ok(());
+    }
+    // Elsewhere the system knows how to do either.
+    let _ = is_direct;
+    let within_page_bytes = address.addr() % page_size();
+    let page = address.wrapping_sub(within_page_bytes);
+    // SAFETY: the caller says that it is mapped, so its first page is, too. What is in memory does not change.
+    unsafe { msync(page.cast(), within_page_bytes + len_bytes, MsyncFlags::SYNC) }
+        .map_err(|errno| Errno::new(errno.raw_os_error()))
+}
+
+/// The pieces of which segments are made, if all of them are of files.
+fn pieces(segments: &[SegmentMut], mappings: &[Mapping]) -> Result<SmallVec<[Piece; 1]>, Misuse> {
+    const NOT_OF_FILES: Misuse =
+        Misuse::Invalid("memory as persistent that is not a shared mapping of a file");
+    let mut pieces: SmallVec<[Piece; 1]> = SmallVec::new();
+    for segment in segments {
+        let (mut address, mut left_bytes) = (segment.address, segment.len_bytes);
+        while left_bytes > 0 {
+            let found = mappings.iter().find(|mapping| mapping.addresses.contains(&address.addr()));
+            let mapping = found.filter(|mapping| mapping.is_of_file).ok_or(NOT_OF_FILES)?;
+            let len_bytes = left_bytes.min(mapping.addresses.end - address.addr());
+            pieces.push(Piece { memory: SegmentMut { address, len_bytes }, is_direct: mapping.is_direct });
+            address = address.wrapping_add(len_bytes);
+            left_bytes -= len_bytes;
+        }
+    }
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::without_provenance_mut;
+
+    use super::*;
+
+    fn segment(address: usize, len_bytes: usize) -> SegmentMut {
+        SegmentMut { address: without_provenance_mut(address), len_bytes }
+    }
+
+    fn mapping(addresses: std::ops::Range<usize>, is_of_file: bool, is_direct: bool) -> Mapping {
+        Mapping { addresses, is_of_file, is_direct }
+    }
+
+    #[test]
+    fn memory_is_made_durable_as_it_is_mapped() {
+        let mappings = [
+            mapping(100..200, true, false),
+            mapping(200..300, true, true),
+            mapping(300..400, false, false),
+            mapping(500..600, true, false),
+        ];
+        let of = |segments: &[SegmentMut]| {
+            let pieces = pieces(segments, &mappings).map_err(|misuse| misuse.errno())?;
+            let piece = |piece: Piece| (piece.memory.address.addr(), piece.memory.len_bytes, piece.is_direct);
+            Ok(pieces.into_iter().map(piece).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[segment(110, 90)]), Ok(vec![(110, 90, false)]));
+        assert_eq!(of(&[segment(110, 91)]), Ok(vec![(110, 90, false), (200, 1, true)]));
+        let two = [segment(599, 1), segment(0, 0), segment(250, 50)];
+        assert_eq!(of(&two), Ok(vec![(599, 1, false), (250, 50, true)]));
+        for other in [segment(99, 1), segment(250, 51), segment(300, 1), segment(599, 2), segment(450, 1)] {
+            assert_eq!(of(&[other]), Err(Errno::EINVAL), "{other:?}");
+        }
+        assert_eq!(of(&[segment(usize::MAX, 1)]), Err(Errno::EINVAL));
+    }
+}

@@ -1,0 +1,30 @@
+//! What an application waits by: `enum fi_wait_obj`.
+
+/// How an application may wait on a queue or a counter: `enum fi_wait_obj`.
+///
+/// Whoever waits takes no processor time, except under [`Yield`](Self::Yield), and for transports that have to be polled. What
+/// can be slept on costs three file descriptors, and two more where the application sleeps by itself;
+/// [`MutexCond`](Self::MutexCond), once the pair is asked for, two more and a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "SCREAMING_SNAKE_CASE")
+)]
+pub enum WaitObject {
+    /// It does not wait: it polls.
+    #[default]
+    None,
+    /// By blocking calls of this library, which choose the means.
+    Unspec,
+    /// Through a wait set. Not supported.
+    Set,
+    /// By a file descriptor, or by blocking calls.
+    Fd,
+    /// By a mutex and a condition variable, or by blocking calls.
+    MutexCond,
+    /// By blocking calls that yield the processor between polls.
+    Yield,
+    /// By a set of file descriptors. Not supported.
+    PollFd,
+}

@@ -1,0 +1,95 @@
+//! Whether an application may sleep by itself: `fi_trywait(3)`.
+
+use std::os::fd::BorrowedFd;
+
+use homespun_engine::error::Error;
+
+use super::{MutexCond, WaitObject};
+use crate::counter::Counter;
+use crate::cq::CompletionQueue;
+use crate::fabric::Fabric;
+
+/// What an application can sleep on that has a wait object of its own: a [`CompletionQueue`] or a [`Counter`].
+pub trait Waitable: sealed::Sealed {
+    /// Whether the application may now sleep on the wait object: `fi_trywait(3)`. If not, there may be something to read. To
+    /// be called before each time.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for what was opened without a wait object.
+    fn try_wait(&self) -> Result<bool, Error>;
+
+    /// The descriptor to sleep on, for what was opened with [`WaitObject::Fd`]: `FI_GETWAIT`.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The mutex and the condition variable to sleep on, for what was opened with [`WaitObject::MutexCond`]: `FI_GETWAIT`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error>;
+
+    /// How the application waits.
+    fn wait_object(&self) -> WaitObject;
+}
+
+impl Waitable for CompletionQueue {
+    fn try_wait(&self) -> Result<bool, Error> {
+        self.try_wait()
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.wait_fd()
+    }
+
+    fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+        self.wait_mutex_cond()
+    }
+
+    fn wait_object(&self) -> WaitObject {
+        self.wait_object()
+    }
+}
+
+impl Waitable for Counter {
+    fn try_wait(&self) -> Result<bool, Error> {
+        self.try_wait()
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.wait_fd()
+    }
+
+    fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+        self.wait_mutex_cond()
+    }
+
+    fn wait_object(&self) -> WaitObject {
+        self.wait_object()
+    }
+}
+
+impl Fabric {
+    /// Whether the application may now sleep until one of these queues and counters, each with a wait object of its own, has
+    /// something to read: `fi_trywait(3)`. As [`CompletionQueue::try_wait`] and [`Counter::try_wait`], for all of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`](homespun_engine::error::Misuse::Invalid) for one that was opened without a wait object.
+    pub fn try_wait(&self, objects: &[&dyn Waitable]) -> Result<bool, Error> {
+        for object in objects {
+            if !object.try_wait()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What can be slept on is for the library to say.
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for crate::counter::Counter {}
+    impl Sealed for crate::cq::CompletionQueue {}
+}

@@ -1,0 +1,109 @@
+//! Targets of persistent memory that are killed in the moment in which a write to them completes as committed: the bytes are in
+//! the file, and on the device as far as the system tells.
+
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use homespun::OperationError;
+use homespun::flags::{MrAccess, OpFlags};
+
+use crate::suite::files::Named;
+use crate::suite::payload::payload;
+use crate::suite::{FileKind, Kind, Memory, Net, RmaBy, RmaCall, Transport, Turns};
+
+const REGION_BYTES: usize = 1 << 20;
+
+const TRANSPORTS: [Transport; 4] = [Transport::Shm4, Transport::Tcp4, Transport::Shm6, Transport::Tcp6];
+
+/// Writes to a process, kills it when the write has completed, and looks for the bytes.
+fn is_there_after_a_kill(transport: &Transport, is_raw: bool, len_bytes: usize) {
+    let net = Net::new(transport, Turns::Processes);
+    let (alice, bob) = net.pair();
+    let file = Named::unused();
+    let kind = Kind::File(FileKind { is_raw, number: Some(file.number) });
+    let region = bob
+        .register(Memory {
+            len_bytes: REGION_BYTES,
+            kind,
+            access: MrAccess::REMOTE_WRITE,
+            key: 1,
+            is_counted: false,
+        })
+        .expect("a file is persistent");
+    let place = 4000;
+    let call = |context, flags, place, bytes| {
+        let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &region, context);
+        RmaCall { address: region.at(place), flags, ..call }
+    };
+    // What the process itself has put there is to be on the device first, so that there is nothing else to be seen.
+    let all = payload(7, REGION_BYTES);
+    alice.endpoint.rma(call(1, OpFlags::COMMIT_COMPLETE, 0, all.clone())).unwrap();
+    assert_eq!(alice.completion().context, 1);
+    let bytes = payload(8, len_bytes);
+    alice.endpoint.rma(call(2, OpFlags::COMMIT_COMPLETE, place, bytes.clone())).unwrap();
+    assert_eq!(alice.completion().context, 2);
+    bob.stop();
+    assert_eq!(file.dirty_bytes(bob.process_id()).unwrap_or(0), 0);
+    bob.kill();
+    let expected = [&all[..place], &bytes, &all[place + len_bytes..]].concat();
+    assert!(file.content() == expected, "{len_bytes} bytes over {transport:?}");
+    // A write that was not answered may be there or not, and is no success.
+    alice.endpoint.rma(call(3, OpFlags::COMMIT_COMPLETE, 0, payload(9, 8))).unwrap();
+    let failed = alice.failure();
+    assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+}
+
+#[test]
+fn what_was_committed_is_there_when_its_target_was_killed() {
+    for transport in &TRANSPORTS {
+        for is_raw in [false, true] {
+            for len_bytes in [1, 8, 4096, 300_000] {
+                is_there_after_a_kill(transport, is_raw, len_bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_fence_has_passed_is_there_when_its_target_was_killed() {
+    for transport in &TRANSPORTS {
+        let net = Net::new(transport, Turns::Processes);
+        let (alice, bob) = net.pair();
+        let files = [Named::unused(), Named::unused()];
+        let regions = [0, 1].map(|n| {
+            let kind = Kind::File(FileKind { is_raw: n == 1, number: Some(files[n].number) });
+            let access = MrAccess::REMOTE_WRITE;
+            bob.register(Memory { len_bytes: REGION_BYTES, kind, access, key: n as u64, is_counted: false })
+                .unwrap()
+        });
+        let call = |n: usize, context, flags, place: usize, bytes| {
+            let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &regions[n], context);
+            RmaCall { address: regions[n].at(place), flags, ..call }
+        };
+        for n in [0, 1] {
+            let all = payload(7, REGION_BYTES);
+            alice.endpoint.rma(call(n, 1, OpFlags::COMMIT_COMPLETE, 0, all)).unwrap();
+            assert_eq!(alice.completion().context, 1);
+        }
+        for n in 0..40_usize {
+            let bytes = payload(n as u64, [8, 30_000][n % 2]);
+            alice.endpoint.rma(call(n / 2 % 2, 2, OpFlags::empty(), n * 20_000, bytes)).unwrap();
+        }
+        let last = call(0, 3, OpFlags::COMMIT_COMPLETE | OpFlags::FENCE, 0, payload(0, 0));
+        alice.endpoint.rma(last).unwrap();
+        let contexts: Vec<u64> = (0..41).map(|_| alice.completion().context).collect();
+        assert_eq!(contexts.last(), Some(&3));
+        bob.stop();
+        for file in &files {
+            assert_eq!(file.dirty_bytes(bob.process_id()).unwrap_or(0), 0);
+        }
+        bob.kill();
+        let contents = [files[0].content(), files[1].content()];
+        let mut expected = [payload(7, REGION_BYTES).to_vec(), payload(7, REGION_BYTES).to_vec()];
+        for n in 0..40_usize {
+            let bytes = payload(n as u64, [8, 30_000][n % 2]);
+            expected[n / 2 % 2][n * 20_000..n * 20_000 + bytes.len()].copy_from_slice(&bytes);
+        }
+        assert!(contents == expected, "over {transport:?}");
+    }
+}

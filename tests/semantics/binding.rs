@@ -1,0 +1,186 @@
+//! How counters are bound to endpoints and regions: `fi_endpoint(3)`, `fi_mr(3)`.
+
+use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
+use homespun::{
+    AvAttr, Counter, CounterAttr, CounterEvents, CqAttr, Domain, Errno, Error, MemoryRegion, MrAttr,
+    WaitObject,
+};
+
+use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
+use crate::suite::payload::{payload, room};
+use crate::suite::sleeping::PATIENCE;
+use crate::suite::{Deadline, Net, RmaBy, RmaCall};
+
+fn errno<T>(result: Result<T, Error>) -> Errno {
+    result.err().expect("it is refused").errno()
+}
+
+/// A counter of this domain, by this wait object.
+pub(crate) fn open(domain: &Domain, wait: WaitObject) -> Counter {
+    domain.open_counter(&CounterAttr { wait }).expect("a counter")
+}
+
+pub(crate) fn register(domain: &Domain, key: u64, flags: MrFlags) -> MemoryRegion {
+    let attr = MrAttr { access: EVERYTHING, requested_key: key, flags, ..MrAttr::default() };
+    domain.register(64, &attr).expect("a region")
+}
+
+pub(crate) fn counters_take_the_place_of_queues(net: &Net) {
+    let (domain, av_attr) = (net.domain(), AvAttr::default());
+    let mut messages = net.info().clone();
+    messages.caps = Caps::MSG | Caps::SEND | Caps::RECV;
+    let bound = |info: &homespun::Info, events: CounterEvents| {
+        let endpoint = domain.endpoint(info).unwrap();
+        let av = domain.open_av(&av_attr).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        let counter = open(&domain, WaitObject::Unspec);
+        endpoint.bind_counter(&counter, events).unwrap();
+        (endpoint, av, counter)
+    };
+    // Everything that is begun has to be heard of.
+    for (info, events) in [
+        (&messages, CounterEvents::empty()),
+        (&messages, SEND),
+        (&messages, RECV),
+        (&messages, RECV | READ | WRITE),
+        (net.info(), SEND | RECV | READ),
+        (net.info(), SEND | RECV | REMOTE_READ | REMOTE_WRITE),
+    ] {
+        let (endpoint, _av, _counter) = bound(info, events);
+        assert_eq!(errno(endpoint.enable()), Errno::ENOCQ, "{events:?}");
+        // A queue for the other direction does not help, and one for this does.
+        let cq = domain.open_cq(&CqAttr::default()).unwrap();
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.enable().unwrap();
+    }
+    let (endpoint, av, counter) = bound(&messages, SEND | RECV);
+    endpoint.enable().unwrap();
+    let own = av.insert_one(endpoint.name().unwrap()).unwrap();
+    const COUNT: u64 = 20;
+    for context in 0..COUNT {
+        for len_bytes in [8, 100_000] {
+            endpoint.recv(room(len_bytes), ANY, context).unwrap();
+            endpoint.send(payload(context, len_bytes), own, context).unwrap();
+        }
+    }
+    assert_eq!(counter.wait(4 * COUNT, Some(PATIENCE)), Ok(()));
+    // Who is not told of failures can see that there are some.
+    endpoint.recv(room(4), ANY, 1).unwrap();
+    endpoint.send(payload(1, 8), own, 2).unwrap();
+    let deadline = Deadline::new();
+    while (counter.read(), counter.read_error()) != (4 * COUNT + 1, 1) {
+        deadline.pause("a failure that nobody is told of");
+    }
+}
+
+pub(crate) fn one_counter_serves_several_endpoints_and_regions(net: &Net) {
+    let domain = net.domain();
+    let counter = open(&domain, WaitObject::Unspec);
+    let av = domain.open_av(&AvAttr::default()).unwrap();
+    let cq = domain.open_cq(&CqAttr { size_entries: 4096, ..CqAttr::default() }).unwrap();
+    let endpoints = [(); 3].map(|()| {
+        let endpoint = domain.endpoint(net.info()).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.bind_counter(&counter, SEND | WRITE).unwrap();
+        endpoint.bind_counter(&counter, RECV).unwrap();
+        endpoint.enable().unwrap();
+        endpoint
+    });
+    let regions = [1, 2].map(|key| register(&domain, key, MrFlags::empty()));
+    regions[0].bind_counter(&counter, REMOTE_WRITE).unwrap();
+    regions[1].bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
+    let mut events = 0;
+    for endpoint in &endpoints {
+        let to = av.insert_one(endpoint.name().unwrap()).unwrap();
+        for from in &endpoints {
+            endpoint.recv(room(8), ANY, 1).unwrap();
+            from.send(payload(1, 8), to, 2).unwrap();
+            for region in &regions {
+                from.write(payload(1, 8), to, region.address(), region.key(), 3).unwrap();
+                from.read(room(8), to, region.address(), region.key(), 4).unwrap();
+            }
+            // A send and a receive; and of each region a write, twice; and of one a read, at its target.
+            events += 2 + 2 * 2 + 1;
+        }
+    }
+    assert_eq!(counter.wait(events, Some(PATIENCE)), Ok(()));
+    let (counter, error) = counter.close().unwrap_err();
+    assert_eq!(error.errno(), Errno::EBUSY);
+    drop(endpoints);
+    assert_eq!((counter.read(), counter.read_error()), (events, 0));
+    let (counter, _) = counter.close().unwrap_err();
+    drop(regions);
+    counter.close().map_err(|(_, error)| error).unwrap();
+}
+
+pub(crate) fn what_cannot_be_bound_is_refused(net: &Net) {
+    let (domain, other_domain) = (net.domain(), net.domain());
+    let (counter, foreign) = (open(&domain, WaitObject::None), open(&other_domain, WaitObject::None));
+    let unknown = CounterEvents::from_bits_retain(1 << 40 | SEND.bits());
+    let endpoint = domain.endpoint(net.info()).unwrap();
+    assert_eq!(errno(endpoint.bind_counter(&foreign, SEND)), Errno::EDOMAIN);
+    assert_eq!(errno(endpoint.bind_counter(&counter, unknown)), Errno::EBADFLAGS);
+    endpoint.bind_counter(&counter, SEND | READ | REMOTE_WRITE).unwrap();
+    let second = open(&domain, WaitObject::None);
+    for events in [SEND, READ | WRITE, REMOTE_WRITE | REMOTE_READ] {
+        assert_eq!(errno(endpoint.bind_counter(&second, events)), Errno::EBUSY);
+    }
+    endpoint.bind_counter(&second, RECV | WRITE | REMOTE_READ).unwrap();
+    endpoint.bind_av(&domain.open_av(&AvAttr::default()).unwrap()).unwrap();
+    endpoint.enable().unwrap();
+    assert_eq!(errno(endpoint.bind_counter(&open(&domain, WaitObject::None), SEND)), Errno::EOPBADSTATE);
+
+    // What peers do is an event only for a target that asks for it.
+    let mut messages = net.info().clone();
+    messages.caps = Caps::MSG;
+    let no_target = domain.endpoint(&messages).unwrap();
+    for events in [REMOTE_READ, SEND | REMOTE_WRITE] {
+        assert_eq!(errno(no_target.bind_counter(&counter, events)), Errno::EOPNOTSUPP);
+    }
+    no_target.bind_counter(&counter, SEND | RECV | READ | WRITE).unwrap();
+
+    let region = register(&domain, 1, MrFlags::empty());
+    assert_eq!(errno(region.bind_counter(&foreign, REMOTE_WRITE)), Errno::EDOMAIN);
+    for events in [CounterEvents::empty(), SEND, REMOTE_WRITE | WRITE, unknown] {
+        assert_eq!(errno(region.bind_counter(&counter, events)), Errno::EBADFLAGS);
+    }
+    region.bind_counter(&counter, REMOTE_WRITE).unwrap();
+    assert_eq!(errno(region.bind_counter(&second, REMOTE_WRITE | REMOTE_READ)), Errno::EBUSY);
+    region.bind_counter(&second, REMOTE_READ).unwrap();
+    region.bind_endpoint(&endpoint).unwrap();
+    let elsewhere = other_domain.endpoint(net.info()).unwrap();
+    assert_eq!(errno(region.bind_endpoint(&elsewhere)), Errno::EDOMAIN);
+    for wait in [WaitObject::Set, WaitObject::PollFd] {
+        assert_eq!(errno(domain.open_counter(&CounterAttr { wait })), Errno::ENOSYS);
+    }
+}
+
+pub(crate) fn a_region_is_enabled_when_it_has_its_counters(net: &Net) {
+    let (alice, bob) = net.pair();
+    let domain = bob.domain_here();
+    let region = register(domain, KEY, MrFlags::RMA_EVENT);
+    let call = || RmaCall {
+        by: RmaBy::Write,
+        buffers: vec![payload(1, 8)],
+        peer: alice.peer(),
+        address: region.address(),
+        key: region.key(),
+        data: None,
+        context: 1,
+        flags: OpFlags::empty(),
+    };
+    alice.endpoint.rma(call()).unwrap();
+    assert_eq!(alice.failure().errno(), Errno::EKEYREJECTED, "it is not enabled");
+    let counter = open(domain, WaitObject::None);
+    region.bind_counter(&counter, REMOTE_WRITE).unwrap();
+    region.bind_endpoint(bob.endpoint.as_here()).unwrap();
+    region.enable();
+    region.enable();
+    alice.endpoint.rma(call()).unwrap();
+    assert_eq!(alice.completion().context, 1);
+    assert_eq!((counter.read(), counter.read_error()), (1, 0));
+    // It is as it is from now on.
+    assert_eq!(errno(region.bind_counter(&counter, REMOTE_READ)), Errno::EOPBADSTATE);
+    assert_eq!(errno(region.bind_endpoint(bob.endpoint.as_here())), Errno::EOPBADSTATE);
+}

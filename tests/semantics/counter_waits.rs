@@ -1,0 +1,225 @@
+//! Waiting for counters: `fi_cntr(3)`, `fi_poll(3)`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use homespun::WaitObject;
+use homespun::counter::CounterWaitError;
+use homespun::flags::{MrFlags, OpFlags};
+use homespun::wait::Waitable;
+
+use crate::binding::{open, register};
+use crate::counters::{
+    ANY, KEY, LENS_BYTES, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE, access, counting, memory,
+    message,
+};
+use crate::suite::payload::{payload, room};
+use crate::suite::sleeping::{self, OBJECTS, PATIENCE, let_sleep, reach};
+use crate::suite::{Deadline, Kind, Net, Party, RmaBy, Setup};
+
+/// Everything that a counter can be waited for by.
+fn every_object() -> impl Iterator<Item = WaitObject> {
+    OBJECTS.into_iter().chain([WaitObject::None])
+}
+
+/// Two parties that count, and that nobody drives but whoever waits.
+fn sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
+    let setup = || Setup { asleep: true, wait, ..counting() };
+    net.pair_of(setup(), setup())
+}
+
+/// Two parties have ended what they had to do; one that closes may need the other's progress.
+fn wake(net: &Net, parties: [&Party; 2]) {
+    parties.into_iter().for_each(|party| net.wake(party));
+}
+
+/// Both wait for counters alone: of sends, which for some need the peer's answers, of receives, and of what peers do.
+pub(crate) fn events_wake_whoever_waits(net: &Net) {
+    for wait in every_object() {
+        let (alice, bob) = sleepers(net, wait);
+        let region = bob.register(memory(1 << 21, Kind::Raw)).unwrap();
+        let lens_bytes = if net.can_sleep() { &LENS_BYTES[..] } else { &LENS_BYTES[..5] };
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for (number, &len_bytes) in (1..).zip(lens_bytes) {
+                    bob.endpoint.recv(room(len_bytes), ANY, number).unwrap();
+                    reach(bob.counter_here(RECV), number);
+                    reach(bob.counter_here(REMOTE_WRITE), number);
+                    reach(bob.counter_here(REMOTE_READ), number);
+                    bob.endpoint.send(payload(number, 8), bob.peer(), number).unwrap();
+                    reach(bob.counter_here(SEND), number);
+                }
+                // What is still asked is answered.
+                while !is_over.load(Ordering::SeqCst) {
+                    let _ = bob.counter_here(RECV).wait(u64::MAX, Some(Duration::from_millis(1)));
+                }
+            });
+            for (number, &len_bytes) in (1..).zip(lens_bytes) {
+                let_sleep();
+                alice.endpoint.recv(room(8), ANY, number).unwrap();
+                alice.endpoint.sendmsg(message(&alice, number, len_bytes, OpFlags::MATCH_COMPLETE)).unwrap();
+                reach(alice.counter_here(SEND), number);
+                alice.endpoint.rma(access(RmaBy::Write, &alice, &region, number, len_bytes)).unwrap();
+                reach(alice.counter_here(WRITE), number);
+                alice.endpoint.rma(access(RmaBy::Read, &alice, &region, number, len_bytes)).unwrap();
+                reach(alice.counter_here(READ), number);
+                reach(alice.counter_here(RECV), number);
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        wake(net, [&alice, &bob]);
+        for party in [&alice, &bob] {
+            assert!(no_failure(party), "{wait:?}");
+        }
+    }
+}
+
+fn no_failure(party: &Party) -> bool {
+    [SEND, RECV, READ, WRITE].iter().all(|event| party.counted(*event).1 == 0)
+}
+
+/// The target waits for nothing but the counter of its region, to which no endpoint is bound.
+pub(crate) fn what_peers_do_to_a_region_wakes_whoever_waits(net: &Net) {
+    for wait in every_object() {
+        let setup = |wait| Setup { asleep: true, wait, ..Setup::default() };
+        let (alice, bob) = net.pair_of(setup(WaitObject::Unspec), setup(wait));
+        let region = register(bob.domain_here(), KEY, MrFlags::empty());
+        let counter = open(bob.domain_here(), wait);
+        region.bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| reach(&counter, 10));
+            for context in 0..5 {
+                let_sleep();
+                let endpoint = alice.endpoint.as_here();
+                let (to, address, key) = (alice.peer(), region.address(), region.key());
+                endpoint.write(payload(context, 8), to, address, key, context).unwrap();
+                endpoint.read(room(8), to, address, key, context).unwrap();
+                for _ in 0..2 {
+                    sleeping::next(alice.cq_here()).expect("no failure");
+                }
+            }
+        });
+        assert_eq!((counter.read(), counter.read_error()), (10, 0));
+        wake(net, [&alice, &bob]);
+    }
+}
+
+pub(crate) fn failures_end_waits(net: &Net) {
+    for wait in every_object() {
+        let (alice, bob) = sleepers(net, wait);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| bob.counter_here(RECV).wait(1, Some(PATIENCE)));
+            let_sleep();
+            // Until the wait has begun a failure does not concern it.
+            let deadline = Deadline::new();
+            while !waits.is_finished() {
+                bob.endpoint.recv(room(4), ANY, 1).unwrap();
+                bob.endpoint.cancel(1).unwrap();
+                thread::sleep(Duration::from_millis(1));
+                deadline.pause("a wait to end");
+            }
+            assert_eq!(waits.join().expect("no panic"), Err(CounterWaitError::ErrorAvailable));
+        });
+        assert!(bob.counted(RECV).1 > 0);
+        // Nobody listens.
+        let vacancy = net.vacancy();
+        let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        alice.endpoint.send(payload(1, 8), nobody, 1).unwrap();
+        let waited = alice.counter_here(SEND).wait(1, Some(PATIENCE));
+        assert_eq!(waited, Err(CounterWaitError::ErrorAvailable));
+        wake(net, [&alice, &bob]);
+    }
+}
+
+pub(crate) fn a_counter_and_a_queue_are_slept_on_at_once(net: &Net) {
+    let (alice, bob) = sleepers(net, WaitObject::Fd);
+    let both: [&dyn Waitable; 2] = [bob.cq_here(), bob.counter_here(RECV)];
+    let deadline = Deadline::new();
+    if net.can_sleep() {
+        while net.fabric.try_wait(&both) != Ok(true) {
+            deadline.pause("an idle queue and an idle counter");
+        }
+        bob.counter_here(RECV).add(1);
+        assert_eq!(net.fabric.try_wait(&both), Ok(false));
+        assert_eq!(net.fabric.try_wait(&both), Ok(true), "it was told of");
+        bob.counter_here(RECV).add_error(1);
+        assert_eq!(net.fabric.try_wait(&both[1..]), Ok(false));
+        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        bob.endpoint.cancel(1).unwrap();
+        assert_eq!(net.fabric.try_wait(&both), Ok(false), "there is an entry");
+        assert!(sleeping::next(bob.cq_here()).is_err());
+    } else {
+        assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
+    }
+    assert_eq!(both.map(Waitable::wait_object), [WaitObject::Fd; 2]);
+    wake(net, [&alice, &bob]);
+}
+
+pub(crate) fn one_thread_waits_for_a_counter_while_another_polls(net: &Net) {
+    const MESSAGES: u64 = 200;
+    for wait in [WaitObject::Unspec, WaitObject::Fd] {
+        let (alice, bob) = sleepers(net, wait);
+        for context in 0..MESSAGES {
+            bob.endpoint.recv(room(8), ANY, context).unwrap();
+        }
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // It drives the endpoint, and does what it can to find everything first.
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    bob.poll();
+                    thread::yield_now();
+                }
+            });
+            let waits = scope.spawn(|| {
+                for number in 1..=MESSAGES {
+                    reach(bob.counter_here(RECV), number);
+                }
+            });
+            for context in 0..MESSAGES {
+                alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+                if context % 50 == 0 {
+                    let_sleep();
+                }
+                reach(alice.counter_here(SEND), context + 1);
+            }
+            let deadline = Deadline::new();
+            while !waits.is_finished() {
+                alice.poll();
+                deadline.pause("all to be counted");
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        wake(net, [&alice, &bob]);
+    }
+}
+
+pub(crate) fn endpoints_and_regions_come_and_go_while_a_thread_waits(net: &Net) {
+    const ROUNDS: u64 = 10;
+    let bob = net.open(Setup { asleep: true, ..Setup::default() });
+    let domain = bob.domain_here();
+    let counter = open(domain, WaitObject::Unspec);
+    let always = register(domain, 1, MrFlags::empty());
+    always.bind_counter(&counter, REMOTE_WRITE).unwrap();
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| counter.wait(2 * ROUNDS, Some(PATIENCE)));
+        for _ in 0..ROUNDS {
+            // An endpoint that is there only for these two accesses, and a region for one of them.
+            let target = net.open(Setup { asleep: true, ..Setup::default() });
+            let alice = net.open(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+            let to = alice.meet(&target);
+            let region = register(domain, 2, MrFlags::empty());
+            region.bind_counter(&counter, REMOTE_WRITE).unwrap();
+            for region in [&always, &region] {
+                let endpoint = alice.endpoint.as_here();
+                endpoint.write(payload(1, 8), to, region.address(), region.key(), 1).unwrap();
+                sleeping::next(alice.cq_here()).expect("no failure");
+            }
+            wake(net, [&target, &alice]);
+        }
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
+    });
+    assert_eq!(counter.read(), 2 * ROUNDS);
+}

@@ -1,0 +1,317 @@
+//! What counters count: `fi_cntr(3)`.
+
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{MrAccess, OpFlags};
+use homespun::{CounterEvents, Errno, FabricAddress};
+
+use crate::suite::payload::{payload, room};
+use crate::suite::{Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+
+pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+pub(crate) const KEY: u64 = 0xc0_0c;
+pub(crate) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+pub(crate) const SEND: CounterEvents = CounterEvents::SEND;
+pub(crate) const RECV: CounterEvents = CounterEvents::RECV;
+pub(crate) const READ: CounterEvents = CounterEvents::READ;
+pub(crate) const WRITE: CounterEvents = CounterEvents::WRITE;
+pub(crate) const REMOTE_READ: CounterEvents = CounterEvents::REMOTE_READ;
+pub(crate) const REMOTE_WRITE: CounterEvents = CounterEvents::REMOTE_WRITE;
+
+/// Lengths of what travels in every way that there is.
+pub(crate) const LENS_BYTES: [usize; 7] = [0, 8, 3000, 20_000, 100_000, 300_000, (1 << 20) + 5];
+
+const LEVELS: [OpFlags; 4] = [
+    OpFlags::INJECT_COMPLETE,
+    OpFlags::TRANSMIT_COMPLETE,
+    OpFlags::DELIVERY_COMPLETE,
+    OpFlags::MATCH_COMPLETE,
+];
+
+pub(crate) fn counting() -> Setup {
+    Setup { counts: true, ..Setup::default() }
+}
+
+pub(crate) fn memory(len_bytes: usize, kind: Kind) -> Memory {
+    Memory { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: true }
+}
+
+pub(crate) fn access(by: RmaBy, party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
+    RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context)
+}
+
+pub(crate) fn message(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) -> SendMsg {
+    let buffers = vec![payload(context, len_bytes)];
+    SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() }
+}
+
+/// Waits until a region has seen so many accesses. Drives everybody meanwhile.
+#[track_caller]
+fn region_counts(party: &Party, region: &Region, reads: u64, writes: u64) {
+    let deadline = Deadline::new();
+    while [REMOTE_READ, REMOTE_WRITE].map(|event| region.counted(event)) != [(reads, 0), (writes, 0)] {
+        party.progress_all();
+        deadline.pause("accesses to a region");
+    }
+}
+
+pub(crate) fn messages_are_counted_at_both_ends(net: &Net) {
+    let (alice, bob) = net.pair_of(counting(), counting());
+    let mut sent = 0;
+    for flags in LEVELS {
+        for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+            let tag = (context % 2 == 0).then_some(context);
+            let tagged = tag.map(|tag| (tag, 0));
+            let receive = RecvMsg { buffers: vec![room(len_bytes)], tagged, context, ..RecvMsg::default() };
+            bob.endpoint.recvmsg(receive).unwrap();
+            alice.endpoint.sendmsg(SendMsg { tag, ..message(&alice, context, len_bytes, flags) }).unwrap();
+            assert_eq!((bob.completion().context, alice.completion().context), (context, context));
+            sent += 1;
+            // What was told of has been counted.
+            assert_eq!((alice.counted(SEND), bob.counted(RECV)), ((sent, 0), (sent, 0)));
+        }
+    }
+    alice.counts(&[(SEND, (sent, 0))]);
+    bob.counts(&[(RECV, (sent, 0))]);
+}
+
+pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
+    const LEN_BYTES: usize = 1 << 21;
+    for kind in Kind::ALL {
+        let (alice, bob) = net.pair_of(counting(), counting());
+        let region = bob.register(memory(LEN_BYTES, kind)).unwrap();
+        let mut done = 0;
+        for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+            alice.endpoint.rma(access(RmaBy::Write, &alice, &region, context, len_bytes)).unwrap();
+            alice.endpoint.rma(access(RmaBy::Read, &alice, &region, context, len_bytes)).unwrap();
+            let _both = [alice.completion(), alice.completion()];
+            done += 1;
+            // What has completed at its initiator has been counted at its target.
+            assert_eq!((bob.counted(REMOTE_WRITE), region.counted(REMOTE_WRITE)), ((done, 0), (done, 0)));
+            bob.counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (done, 0))]);
+            region_counts(&bob, &region, done, done);
+        }
+        // Data makes a completion besides.
+        for by in [RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite] {
+            let call = RmaCall { data: Some(7), ..access(by, &alice, &region, 9, 8) };
+            alice.endpoint.rma(call).unwrap();
+            assert_eq!(bob.completion().data, 7);
+            done += 1;
+        }
+        let reads = LENS_BYTES.len() as u64;
+        bob.counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (reads, 0))]);
+        region_counts(&bob, &region, reads, done);
+        alice.counts(&[(WRITE, (done, 0)), (READ, (reads, 0))]);
+    }
+}
+
+pub(crate) fn whoever_has_mapped_a_region_is_counted_all_the_same(net: &Net) {
+    let (alice, bob) = net.pair_of(counting(), Setup::default());
+    let mut region = bob.register(Memory { is_counted: false, ..memory(64, Kind::Shareable) }).unwrap();
+    let mut written = 0;
+    let mut write = |region: &Region| {
+        for context in 0..10 {
+            alice.endpoint.rma(access(RmaBy::Write, &alice, region, context, 8)).unwrap();
+            assert_eq!(alice.completion().context, context);
+            alice.endpoint.rma(access(RmaBy::InjectWrite, &alice, region, context, 8)).unwrap();
+            written += 2;
+            alice.counts(&[(WRITE, (written, 0))]);
+        }
+    };
+    write(&region);
+    // By now it is mapped, where that can be.
+    region.count();
+    write(&region);
+    region_counts(&alice, &region, 0, 20);
+}
+
+pub(crate) fn what_is_silent_is_counted_like_the_rest(net: &Net) {
+    let silent = || Setup { selective: true, ..counting() };
+    let (alice, bob) = net.pair_of(silent(), silent());
+    let region = bob.register(memory(1 << 21, Kind::Raw)).unwrap();
+    let (mut sent, mut received, mut accessed) = (0, 0, 0);
+    for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+        for flags in LEVELS {
+            bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
+            alice.endpoint.sendmsg(message(&alice, context, len_bytes, flags)).unwrap();
+        }
+        bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
+        alice.endpoint.send(payload(context, len_bytes), alice.peer(), context).unwrap();
+        (sent, received) = (sent + 5, received + 5);
+        if len_bytes <= alice.endpoint.info().tx.inject_size_bytes {
+            bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
+            alice.endpoint.inject(&payload(context, len_bytes), alice.peer(), None, None).unwrap();
+            bob.endpoint.trecv(room(len_bytes), ANY, 5, 0, context).unwrap();
+            alice.endpoint.inject(&payload(context, len_bytes), alice.peer(), Some(5), Some(6)).unwrap();
+            alice.endpoint.rma(access(RmaBy::InjectWrite, &alice, &region, context, len_bytes)).unwrap();
+            (sent, received, accessed) = (sent + 2, received + 2, accessed + 1);
+        }
+        for by in [RmaBy::Write, RmaBy::Read] {
+            alice.endpoint.rma(access(by, &alice, &region, context, len_bytes)).unwrap();
+        }
+        accessed += 1;
+        let reads = context;
+        alice.counts(&[(SEND, (sent, 0)), (WRITE, (accessed, 0)), (READ, (reads, 0))]);
+        bob.counts(&[(RECV, (received, 0)), (REMOTE_WRITE, (accessed, 0)), (REMOTE_READ, (reads, 0))]);
+    }
+    alice.silence();
+    bob.silence();
+}
+
+pub(crate) fn failures_are_counted_apart(net: &Net) {
+    let silent = || Setup { selective: true, ..counting() };
+    let (alice, bob) = net.pair_of(silent(), silent());
+    // Cut, and taken back.
+    bob.endpoint.recv(room(4), ANY, 1).unwrap();
+    alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
+    assert_eq!(bob.failure().errno(), Errno::ETRUNC);
+    bob.endpoint.recv(room(4), ANY, 2).unwrap();
+    bob.endpoint.cancel(2).unwrap();
+    assert_eq!(bob.failure().errno(), Errno::ECANCELED);
+    bob.counts(&[(RECV, (0, 2))]);
+    alice.counts(&[(SEND, (1, 0))]);
+    // Refused, which is nothing to the target.
+    let region = bob.register(memory(10, Kind::Owned)).unwrap();
+    for by in [RmaBy::Write, RmaBy::InjectWrite, RmaBy::Read] {
+        let call = access(by, &alice, &region, 3, 8);
+        alice.endpoint.rma(RmaCall { key: KEY + 1, ..call.clone() }).unwrap();
+        assert_eq!(alice.failure().errno(), Errno::EKEYREJECTED);
+        alice.endpoint.rma(RmaCall { address: region.at(5), ..call }).unwrap();
+        assert_eq!(alice.failure().errno(), Errno::EINVAL);
+    }
+    alice.counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
+    bob.counts(&[(RECV, (0, 2))]);
+    region_counts(&bob, &region, 0, 0);
+    // What was not accepted never was an operation.
+    let unknown = FabricAddress(99);
+    assert!(alice.endpoint.send(payload(1, 8), unknown, 4).is_err());
+    assert!(alice.endpoint.inject(&payload(1, 8), unknown, None, None).is_err());
+    alice.counts(&[(SEND, (1, 0)), (WRITE, (0, 4)), (READ, (0, 2))]);
+}
+
+pub(crate) fn what_cannot_be_reached_is_counted_as_a_failure(net: &Net) {
+    let alice = net.open(counting());
+    let vacancy = net.vacancy();
+    let nobody = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    alice.endpoint.send(payload(1, 8), nobody, 1).unwrap();
+    assert_eq!(alice.failure().completion.context, 1);
+    alice.endpoint.inject(&payload(1, 8), nobody, None, None).unwrap();
+    alice.failure();
+    let call = RmaCall {
+        by: RmaBy::Write,
+        buffers: vec![payload(1, 8)],
+        peer: nobody,
+        address: 0,
+        key: KEY,
+        data: None,
+        context: 2,
+        flags: OpFlags::empty(),
+    };
+    alice.endpoint.rma(call.clone()).unwrap();
+    assert_eq!(alice.failure().completion.context, 2);
+    alice.endpoint.rma(RmaCall { by: RmaBy::Read, ..call }).unwrap();
+    alice.failure();
+    alice.counts(&[(SEND, (0, 2)), (WRITE, (0, 1)), (READ, (0, 1))]);
+}
+
+pub(crate) fn looks_are_no_receipts(net: &Net) {
+    let (alice, bob) = net.pair_of(counting(), counting());
+    let look = |flags| {
+        let receive = RecvMsg { tagged: Some((5, 0)), context: 7, flags, ..RecvMsg::default() };
+        bob.endpoint.recvmsg(receive).unwrap();
+    };
+    look(OpFlags::PEEK);
+    assert_eq!(bob.failure().errno(), Errno::ENOMSG);
+    for flags in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
+        let send = message(&alice, 1, 8, OpFlags::empty());
+        alice.send_and_wait(SendMsg { tag: Some(5), ..send });
+        look(OpFlags::PEEK | flags);
+        assert_eq!(bob.completion().context, 7);
+    }
+    bob.counts(&[]);
+    // One was only looked at, and one was claimed.
+    bob.endpoint.trecv(room(8), ANY, 5, 0, 8).unwrap();
+    assert_eq!(bob.completion().context, 8);
+    bob.counts(&[(RECV, (1, 0))]);
+    let receive = RecvMsg { buffers: vec![room(8)], tagged: Some((5, 0)), context: 7, ..RecvMsg::default() };
+    bob.endpoint.recvmsg(RecvMsg { flags: OpFlags::CLAIM, ..receive }).unwrap();
+    assert_eq!(bob.completion().context, 7);
+    bob.counts(&[(RECV, (2, 0))]);
+    alice.counts(&[(SEND, (3, 0))]);
+}
+
+pub(crate) fn each_message_in_a_buffer_is_counted(net: &Net) {
+    for selective in [false, true] {
+        let (alice, bob) = net.pair_of(counting(), Setup { selective, ..counting() });
+        bob.endpoint.set_min_multi_recv_bytes(64);
+        bob.endpoint.recv_multi(room(10 * 64), ANY, 1).unwrap();
+        for context in 0..10 {
+            alice.endpoint.send(payload(context, 64), alice.peer(), context).unwrap();
+            alice.completion();
+        }
+        bob.counts(&[(RECV, (10, 0))]);
+        // Its release is no message; that of one which was taken back is a failure.
+        bob.endpoint.recv_multi(room(100), ANY, 2).unwrap();
+        bob.endpoint.cancel(2).unwrap();
+        bob.counts(&[(RECV, (10, 1))]);
+        while bob.next().is_ok() {}
+    }
+}
+
+pub(crate) fn counting_waits_for_no_room(net: &Net) {
+    const COUNT: u64 = 100;
+    let setup = || Setup { cq_depth_entries: 2, ..counting() };
+    let (alice, bob) = net.pair_of(setup(), setup());
+    for context in 0..COUNT {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+    }
+    alice.counts(&[(SEND, (COUNT, 0))]);
+    bob.counts(&[(RECV, (COUNT, 0))]);
+    for _ in 0..COUNT {
+        alice.completion();
+        bob.completion();
+    }
+    assert_eq!((alice.counted(SEND), bob.counted(RECV)), ((COUNT, 0), (COUNT, 0)));
+}
+
+pub(crate) fn a_level_is_reached_before_it_is_counted(net: &Net) {
+    let silent = || Setup { selective: true, ..counting() };
+    let (alice, bob) = net.pair_of(silent(), silent());
+    alice.endpoint.sendmsg(message(&alice, 1, 8, OpFlags::MATCH_COMPLETE)).unwrap();
+    alice.endpoint.sendmsg(message(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE)).unwrap();
+    alice.counts(&[(SEND, (1, 0))]);
+    alice.silence();
+    alice.counts(&[(SEND, (1, 0))]);
+    bob.endpoint.recv(room(8), ANY, 3).unwrap();
+    alice.counts(&[(SEND, (2, 0))]);
+    bob.counts(&[(RECV, (1, 0))]);
+}
+
+pub(crate) fn what_an_endpoint_does_to_itself_is_counted_twice(net: &Net) {
+    let alice = net.open(counting());
+    alice.meet(&alice);
+    let region = alice.register(memory(100_000, Kind::Raw)).unwrap();
+    for (done, len_bytes) in (1..).zip([8, 100_000]) {
+        alice.endpoint.recv(room(len_bytes), ANY, 1).unwrap();
+        alice.endpoint.send(payload(1, len_bytes), alice.peer(), 2).unwrap();
+        alice.endpoint.rma(access(RmaBy::Write, &alice, &region, 3, len_bytes)).unwrap();
+        alice.endpoint.rma(access(RmaBy::Read, &alice, &region, 4, len_bytes)).unwrap();
+        let every = [SEND, RECV, WRITE, READ, REMOTE_WRITE, REMOTE_READ].map(|event| (event, (done, 0)));
+        alice.counts(&every);
+        region_counts(&alice, &region, done, done);
+    }
+}
+
+pub(crate) fn what_ends_with_its_peer_is_counted(net: &Net) {
+    let (alice, bob) = net.pair_of(counting(), counting());
+    alice.exchange(&bob);
+    alice.counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    alice.endpoint.sendmsg(message(&alice, 3, 8, OpFlags::MATCH_COMPLETE)).unwrap();
+    alice.endpoint.sendmsg(message(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE)).unwrap();
+    drop(bob);
+    alice.counts(&[(SEND, (1, 2)), (RECV, (1, 0))]);
+    let mut failed = [alice.failure().completion.context, alice.failure().completion.context];
+    failed.sort_unstable();
+    assert_eq!(failed, [3, 4]);
+}

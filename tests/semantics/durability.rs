@@ -1,0 +1,267 @@
+//! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`, `fi_mr(3)`.
+//!
+//! Whether something is on the device is not to be seen from a process that is killed: what it has written to a shared mapping
+//! survives it in any case. But the system tells which pages of a mapping have been changed and not been written back.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
+use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
+
+use crate::suite::files::Named;
+use crate::suite::payload::{payload, received, room};
+use crate::suite::raw::register_leaked;
+use crate::suite::{FileKind, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+const LEN_BYTES: usize = 400_000;
+
+/// A region that is a file, and the file.
+fn persistent(party: &Party, is_raw: bool, key: u64) -> (Region, Named) {
+    let file = Named::unused();
+    let kind = Kind::File(FileKind { is_raw, number: Some(file.number) });
+    (
+        party
+            .register(Memory { len_bytes: LEN_BYTES, kind, access: EVERYTHING, key, is_counted: false })
+            .unwrap(),
+        file,
+    )
+}
+
+/// Registers the party's regions, which begin as they are on the device.
+#[track_caller]
+fn begin(alice: &Party, regions: &[&Region]) {
+    for region in regions {
+        alice.endpoint.rma(committing(alice, region, 0, 0, 0)).unwrap();
+        assert_eq!(alice.completion().context, 0);
+        // What the party itself has written so far is nobody's write.
+        alice.endpoint.rma(committing(alice, region, 0, 0, LEN_BYTES)).unwrap();
+        assert_eq!(alice.completion().context, 0);
+    }
+}
+
+fn writing(
+    party: &Party,
+    region: &Region,
+    context: u64,
+    place: usize,
+    len_bytes: usize,
+    flags: OpFlags,
+) -> RmaCall {
+    let call = RmaCall::new(RmaBy::Writemsg, payload(context, len_bytes), party.peer(), region, context);
+    RmaCall { address: region.at(place), flags, ..call }
+}
+
+fn committing(party: &Party, region: &Region, context: u64, place: usize, len_bytes: usize) -> RmaCall {
+    writing(party, region, context, place, len_bytes, OpFlags::COMMIT_COMPLETE)
+}
+
+/// Makes sure that nothing of a file is left to be written, as far as that can be seen.
+#[track_caller]
+fn is_durable(party: &Party, file: &Named) {
+    assert_eq!(file.dirty_bytes(party.process_id()).unwrap_or(0), 0, "pages that are not on the device");
+}
+
+/// Makes sure that something is. If not, the test shows nothing.
+#[track_caller]
+fn is_not_durable(party: &Party, file: &Named) {
+    assert_ne!(file.dirty_bytes(party.process_id()).unwrap_or(1), 0, "nobody has asked for it to be durable");
+}
+
+pub(crate) fn what_completes_as_committed_is_durable(net: &Net) {
+    for is_raw in [false, true] {
+        let (alice, bob) = net.pair();
+        let (region, file) = persistent(&bob, is_raw, 1);
+        begin(&alice, &[&region]);
+        for (context, (place, len_bytes)) in
+            (1..).zip([(5, 1), (4090, 8), (100, 4096), (20_001, 20_000), (0, LEN_BYTES), (7, 0)])
+        {
+            for flags in [OpFlags::empty(), OpFlags::INJECT, OpFlags::FENCE] {
+                if flags == OpFlags::INJECT && len_bytes > 4096 {
+                    continue;
+                }
+                let write = committing(&alice, &region, context, place, len_bytes);
+                alice.endpoint.rma(RmaCall { flags: write.flags | flags, ..write }).unwrap();
+                let completion = alice.completion();
+                let expected = CompletionFlags::RMA | CompletionFlags::WRITE;
+                assert_eq!((completion.context, completion.flags), (context, expected));
+                is_durable(&bob, &file);
+                let content = file.content();
+                assert!(
+                    content[place..place + len_bytes] == payload(context, len_bytes),
+                    "{len_bytes} bytes"
+                );
+            }
+        }
+    }
+}
+
+pub(crate) fn what_is_not_committed_is_durable_when_a_fence_has_passed(net: &Net) {
+    let (alice, bob) = net.pair();
+    let [(first, first_file), (second, second_file)] =
+        [(false, 1), (true, 2)].map(|(is_raw, key)| persistent(&bob, is_raw, key));
+    begin(&alice, &[&first, &second]);
+    for round in 1..4 {
+        let delivery = OpFlags::DELIVERY_COMPLETE;
+        alice.endpoint.rma(writing(&alice, &first, round, 0, 8, delivery)).unwrap();
+        alice.endpoint.rma(writing(&alice, &first, round, 50_000, LEN_BYTES - 50_000, delivery)).unwrap();
+        assert_eq!([alice.completion().context, alice.completion().context], [round; 2]);
+        let inject = RmaCall::new(RmaBy::InjectWrite, payload(round, 8), alice.peer(), &second, 0);
+        alice.endpoint.rma(inject).unwrap();
+        is_not_durable(&bob, &first_file);
+        // One's own bytes alone, without a fence.
+        alice.endpoint.rma(committing(&alice, &second, round, 200_000, 100)).unwrap();
+        assert_eq!(alice.completion().context, round);
+        is_not_durable(&bob, &first_file);
+        // A write of nothing will do.
+        let flags = OpFlags::COMMIT_COMPLETE | OpFlags::FENCE;
+        alice.endpoint.rma(writing(&alice, &second, 9, 0, 0, flags)).unwrap();
+        assert_eq!(alice.completion().context, 9);
+        is_durable(&bob, &first_file);
+        is_durable(&bob, &second_file);
+        assert!(first_file.content()[50_000..] == payload(round, LEN_BYTES - 50_000));
+        assert!(second_file.content()[..8] == payload(round, 8));
+    }
+}
+
+pub(crate) fn the_target_is_told_of_what_is_durable(net: &Net) {
+    let (alice, bob) = net.pair();
+    let (region, file) = persistent(&bob, true, 1);
+    begin(&alice, &[&region]);
+    for (data, len_bytes) in (1..).zip([8, 100_000]) {
+        let write = RmaCall { data: Some(data), ..committing(&alice, &region, data, 0, len_bytes) };
+        alice.endpoint.rma(write).unwrap();
+        let completion = bob.completion();
+        assert_eq!((completion.data, completion.len_bytes), (data, len_bytes));
+        is_durable(&bob, &file);
+        assert_eq!(alice.completion().context, data);
+    }
+}
+
+pub(crate) fn writes_may_be_committed_by_default(net: &Net) {
+    let tx_op_flags = OpFlags::COMMIT_COMPLETE;
+    let (alice, bob) = net.pair_of(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
+    let (region, file) = persistent(&bob, false, 1);
+    begin(&alice, &[&region]);
+    let write = RmaCall::new(RmaBy::Write, payload(1, 1000), alice.peer(), &region, 1);
+    alice.endpoint.rma(write).unwrap();
+    assert_eq!(alice.completion().context, 1);
+    is_durable(&bob, &file);
+    // A level of its own takes the place of the default.
+    alice.endpoint.rma(writing(&alice, &region, 2, 0, 1000, OpFlags::DELIVERY_COMPLETE)).unwrap();
+    assert_eq!(alice.completion().context, 2);
+    is_not_durable(&bob, &file);
+    // To whatever else this has no meaning it makes no difference.
+    let read = RmaCall::new(RmaBy::Read, payload(0, 1000), alice.peer(), &region, 3);
+    alice.endpoint.rma(read).unwrap();
+    assert!(received(&alice.completion().buffer) == payload(2, 1000));
+    alice.endpoint.send(payload(4, 8), alice.peer(), 4).unwrap();
+    assert_eq!(alice.completion().context, 4);
+    bob.endpoint.recv(room(8), ANY, 5).unwrap();
+    assert!(received(&bob.completion().buffer) == payload(4, 8));
+    alice.endpoint.set_tx_op_flags(OpFlags::empty()).unwrap();
+    assert_eq!(alice.endpoint.set_tx_op_flags(tx_op_flags), Ok(()));
+    assert_eq!(alice.endpoint.tx_op_flags(), tx_op_flags);
+}
+
+pub(crate) fn memory_that_is_not_persistent_is_not_committed_to(net: &Net) {
+    let (alice, bob) = net.pair();
+    for kind in [Kind::Owned, Kind::Raw, Kind::Shareable] {
+        let region = bob
+            .register(Memory { len_bytes: 100_000, kind, access: EVERYTHING, key: 1, is_counted: false })
+            .unwrap();
+        for round in 0..2 {
+            for len_bytes in [0, 8, 100_000] {
+                alice.endpoint.rma(committing(&alice, &region, 1, 0, len_bytes)).unwrap();
+                let failed = alice.failure();
+                assert_eq!(failed.error, OperationError::Refused(Refusal::Volatile), "{kind:?}, {round}");
+                assert_eq!((failed.errno(), failed.completion.context), (Errno::EOPNOTSUPP, 1));
+            }
+            assert!(region.content() == room(100_000));
+            // Also when it is mapped.
+            alice.endpoint.rma(writing(&alice, &region, 2, 0, 8, OpFlags::empty())).unwrap();
+            assert_eq!(alice.completion().context, 2);
+            region.put(0, &room(8));
+        }
+    }
+    alice.exchange(&bob);
+}
+
+pub(crate) fn who_may_not_commit_is_told(net: &Net) {
+    let caps = Caps::MSG;
+    let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup::default());
+    let commit = OpFlags::COMMIT_COMPLETE;
+    assert_eq!(alice.endpoint.set_tx_op_flags(commit), Err(Misuse::NoCapability("RMA_PMEM").into()));
+    let (region, _file) = persistent(&bob, false, 1);
+    for party in [&alice, &bob] {
+        let send = SendMsg { to: party.peer(), flags: commit, ..SendMsg::default() };
+        assert_eq!(party.endpoint.sendmsg(send), Err(Misuse::Flags(commit.bits()).into()));
+        let read = RmaCall::new(RmaBy::Readmsg, payload(0, 8), party.peer(), &region, 1);
+        let refused = party.endpoint.rma(RmaCall { flags: commit, ..read });
+        assert_eq!(refused, Err(Misuse::Flags(commit.bits()).into()));
+    }
+    let refused = alice.endpoint.rma(committing(&alice, &region, 1, 0, 8));
+    assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
+}
+
+pub(crate) fn a_file_is_one_with_its_region(net: &Net) {
+    let domain = net.domain();
+    let named = Named::unused();
+    let mut file = File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();
+    file.set_len(3 * 4096 + 5).unwrap();
+    let attr = |requested_key| MrAttr { access: EVERYTHING, requested_key, ..MrAttr::default() };
+    let whole = domain.register_file(&file, 0, 3 * 4096 + 5, &attr(1)).unwrap();
+    let part = domain.register_file(&file, 8192, 4096 + 5, &attr(2)).unwrap();
+    assert_eq!((part.len_bytes(), part.address(), part.is_persistent()), (4096 + 5, 0, true));
+    part.write_at(4096, b"tail!").unwrap();
+    assert!(named.content().ends_with(b"tail!"));
+    file.seek(SeekFrom::Start(8192)).unwrap();
+    file.write_all(b"of the file").unwrap();
+    let mut bytes = [0; 11];
+    whole.read_at(8192, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"of the file");
+    part.read_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"of the file");
+    drop(file);
+    whole.write_at(0, b"still").unwrap();
+    assert!(named.content().starts_with(b"still"));
+    // A file that is nobody's region any more is mapped no more.
+    let is_mapped = || {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        maps.contains(named.path().file_name().unwrap().to_str().unwrap())
+    };
+    drop(part);
+    assert!(is_mapped());
+    drop(whole);
+    assert!(!is_mapped());
+}
+
+pub(crate) fn what_is_not_persistent_is_not_registered_as_such(net: &Net) {
+    let domain = net.domain();
+    let attr = MrAttr { access: EVERYTHING, flags: MrFlags::RMA_PMEM, ..MrAttr::default() };
+    let errno = |refused: Result<_, homespun::Error>| refused.map(|_| ()).unwrap_err().errno();
+    assert_eq!(errno(domain.register(8, &attr)), Errno::EINVAL);
+    let unknown = MrAttr { flags: MrFlags::from_bits_retain(1), ..attr };
+    assert_eq!(errno(domain.register(8, &unknown)), Errno::EBADFLAGS);
+    let memory = Box::leak(vec![0_u8; 10_000].into_boxed_slice());
+    assert_eq!(errno(register_leaked(&domain, memory, &attr)), Errno::EINVAL);
+    let named = Named::unused();
+    let file = File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();
+    file.set_len(10_000).unwrap();
+    let of_file = |offset_bytes, len_bytes, attr: MrAttr| {
+        errno(domain.register_file(&file, offset_bytes, len_bytes, &attr))
+    };
+    assert_eq!(of_file(0, 10_001, attr), Errno::EINVAL);
+    assert_eq!(of_file(8192, 1809, attr), Errno::EINVAL);
+    assert_eq!(of_file(1, 1, attr), Errno::EINVAL);
+    assert_eq!(of_file(0, 0, attr), Errno::EINVAL);
+    assert_eq!(of_file(u64::MAX - 4095, 8192, attr), Errno::EINVAL);
+    assert_eq!(of_file(0, 8, MrAttr { shareable: true, ..attr }), Errno::EINVAL);
+    assert_eq!(of_file(0, 8, MrAttr { offset: 1, ..attr }), Errno::EINVAL);
+    let readable = File::open(named.path()).unwrap();
+    assert_eq!(errno(domain.register_file(&readable, 0, 8, &attr)), Errno::EACCES);
+    domain.register_file(&file, 8192, 1808, &attr).unwrap();
+}

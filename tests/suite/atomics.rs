@@ -1,0 +1,115 @@
+//! Atomic operations on the regions of parties, wherever they live.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
+use homespun::flags::OpFlags;
+use homespun::{Bytes, BytesMut, Endpoint, Error, FabricAddress};
+use serde::{Deserialize, Serialize};
+
+use super::form;
+use super::payload::room;
+use super::raw::RawRoom;
+use super::regions::Region;
+
+/// The call that posts an atomic operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum AtomicBy {
+    /// `fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`.
+    Single,
+    /// `fi_atomicv` and its like.
+    Vector,
+    /// `fi_atomicmsg` and its like.
+    Message,
+    /// The same with raw memory.
+    Raw,
+    /// `fi_inject_atomic`.
+    Inject,
+}
+
+/// An atomic operation on a region.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AtomicCall {
+    pub(crate) by: AtomicBy,
+    #[serde(with = "form::atomic_kind")]
+    pub(crate) kind: AtomicKind,
+    pub(crate) operands: Vec<Bytes>,
+    pub(crate) compares: Vec<Bytes>,
+    /// How long the buffers for results are.
+    pub(crate) results_bytes: Vec<usize>,
+    #[serde(with = "form::atomic_target")]
+    pub(crate) target: AtomicTarget,
+    pub(crate) context: u64,
+    #[serde(with = "form::bits")]
+    pub(crate) flags: OpFlags,
+}
+
+impl AtomicCall {
+    /// An operation at the beginning of a region, by the simplest call. What there is to compare with says which.
+    pub(crate) fn new(
+        kind: AtomicKind,
+        (op, datatype): (AtomicOp, Datatype),
+        operand: Bytes,
+        peer: FabricAddress,
+        region: &Region,
+        context: u64,
+    ) -> AtomicCall {
+        let results_bytes = if kind.fetches() { vec![operand.len()] } else { Vec::new() };
+        let compares = if kind == AtomicKind::Compare { vec![operand.clone()] } else { Vec::new() };
+        AtomicCall {
+            by: AtomicBy::Single,
+            kind,
+            operands: vec![operand],
+            compares,
+            results_bytes,
+            target: AtomicTarget { peer, address: region.at(0), key: region.key(), datatype, op },
+            context,
+            flags: OpFlags::empty(),
+        }
+    }
+
+    /// The same elsewhere.
+    pub(crate) fn at(mut self, address: u64) -> AtomicCall {
+        self.target.address = address;
+        self
+    }
+
+    /// Posts it. Raw memory for results is returned, to be looked at when it has ended.
+    pub(super) fn post(self, endpoint: &Endpoint) -> Result<Option<RawRoom>, Error> {
+        if self.by == AtomicBy::Raw {
+            return RawRoom::fetch(endpoint, &self);
+        }
+        let AtomicCall { by, kind, operands, compares, results_bytes, target, context, flags } = self;
+        let results: Vec<_> = results_bytes.into_iter().map(room).collect();
+        let operand = || Bytes::from(operands.concat());
+        let compare = || Bytes::from(compares.concat());
+        let result = || room(results.iter().map(BytesMut::len).sum());
+        match (by, kind) {
+            (AtomicBy::Inject, _) => endpoint.inject_atomic(&operand(), target)?,
+            (AtomicBy::Single, AtomicKind::Base) => endpoint.atomic(operand(), target, context)?,
+            (AtomicBy::Vector, AtomicKind::Base) => endpoint.atomicv(operands, target, context)?,
+            (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Base) => {
+                endpoint.atomicmsg(AtomicMsg { operands, target, context, flags })?;
+            }
+            (AtomicBy::Single, AtomicKind::Fetch) => {
+                endpoint.fetch_atomic(operand(), result(), target, context)?;
+            }
+            (AtomicBy::Vector, AtomicKind::Fetch) => {
+                endpoint.fetch_atomicv(operands, results, target, context)?;
+            }
+            (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Fetch) => {
+                endpoint.fetch_atomicmsg(FetchAtomicMsg { operands, results, target, context, flags })?;
+            }
+            (AtomicBy::Single, AtomicKind::Compare) => {
+                endpoint.compare_atomic(operand(), compare(), result(), target, context)?;
+            }
+            (AtomicBy::Vector, AtomicKind::Compare) => {
+                endpoint.compare_atomicv(operands, compares, results, target, context)?;
+            }
+            (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Compare) => {
+                let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
+                endpoint.compare_atomicmsg(atomic)?;
+            }
+        }
+        Ok(None)
+    }
+}

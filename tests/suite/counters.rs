@@ -1,0 +1,106 @@
+//! The counters of a party and of its regions, wherever it lives.
+
+use std::sync::Arc;
+
+use homespun::{Counter, CounterAttr, CounterEvents, Domain, Endpoint, MemoryRegion, WaitObject};
+
+use super::call::{Answer, Call};
+use super::party::{Deadline, Party};
+use super::worker::Worker;
+
+/// Everything that can be counted of an endpoint.
+pub(crate) const EVENTS: [CounterEvents; 6] = [
+    CounterEvents::SEND,
+    CounterEvents::RECV,
+    CounterEvents::READ,
+    CounterEvents::WRITE,
+    CounterEvents::REMOTE_READ,
+    CounterEvents::REMOTE_WRITE,
+];
+
+/// A counter for each kind of event.
+pub(crate) enum Counters {
+    Here(Vec<(CounterEvents, Counter)>),
+    There(Arc<Worker>),
+}
+
+/// The value and the error value of a counter.
+pub(crate) type Counted = (u64, u64);
+
+impl Counters {
+    /// Counts everything of an endpoint that is not enabled yet.
+    pub(super) fn bind(domain: &Domain, endpoint: &Endpoint, wait: WaitObject) -> Counters {
+        let counters = EVENTS.map(|event| {
+            let counter = domain.open_counter(&CounterAttr { wait }).expect("a counter");
+            endpoint.bind_counter(&counter, event).expect("nothing is counted yet");
+            (event, counter)
+        });
+        Counters::Here(counters.into())
+    }
+
+    /// Counts what peers do with a region.
+    pub(super) fn of_region(domain: &Domain, region: &MemoryRegion) -> Counters {
+        let counters = [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE].map(|event| {
+            let counter = domain.open_counter(&CounterAttr::default()).expect("a counter");
+            region.bind_counter(&counter, event).expect("nothing is counted yet");
+            (event, counter)
+        });
+        Counters::Here(counters.into())
+    }
+
+    /// What was counted of this kind.
+    pub(super) fn of(&self, event: CounterEvents) -> Counted {
+        match self {
+            Counters::Here(counters) => {
+                let (_, counter) = counters.iter().find(|(counted, _)| *counted == event).expect("a counter");
+                (counter.read(), counter.read_error())
+            }
+            Counters::There(worker) => counted(worker.ask(&Call::Counted(event.bits()))),
+        }
+    }
+}
+
+/// What another process answers to being asked what it has counted.
+pub(super) fn counted(answer: Answer) -> Counted {
+    match answer {
+        Answer::Counted(value, errors) => (value, errors),
+        other => panic!("{other:?}"),
+    }
+}
+
+impl Party {
+    /// The counter of this kind, of a party in this process.
+    #[track_caller]
+    pub(crate) fn counter_here(&self, event: CounterEvents) -> &Counter {
+        match &self.counters {
+            Some(Counters::Here(counters)) => {
+                &counters.iter().find(|(counted, _)| *counted == event).expect("a counter").1
+            }
+            _ => panic!("the party has no counter in this process"),
+        }
+    }
+
+    /// What was counted of this kind.
+    #[track_caller]
+    pub(crate) fn counted(&self, event: CounterEvents) -> Counted {
+        self.counters.as_ref().expect("a party that counts").of(event)
+    }
+
+    /// Waits until so much was counted, and nothing of what is not mentioned. Drives everybody meanwhile.
+    #[track_caller]
+    pub(crate) fn counts(&self, expected: &[(CounterEvents, Counted)]) {
+        let deadline = Deadline::new();
+        let wanted = EVENTS.map(|event| {
+            let found = expected.iter().find(|(mentioned, _)| *mentioned == event);
+            found.map_or((0, 0), |(_, counted)| *counted)
+        });
+        loop {
+            let counted = EVENTS.map(|event| self.counted(event));
+            if counted == wanted {
+                return;
+            }
+            self.progress_all();
+            deadline.pause_for(|| format!("{wanted:?} of {EVENTS:?}, where there is {counted:?}"));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Files that are regions, and what the system says of their pages.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::statfs;
+
+/// The number of the file system that keeps its files in memory, `statfs(2)`.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// A file with a name that other processes know, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) number: u64,
+}
+
+impl Named {
+    /// A name that no other test has.
+    pub(crate) fn unused() -> Named {
+        Named { number: number() }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        path(self.number)
+    }
+
+    pub(crate) fn content(&self) -> Vec<u8> {
+        fs::read(self.path()).expect("the file is there")
+    }
+
+    /// How many bytes of the file's pages a process has changed that are not on the device yet; or `None` where there is no
+    /// device, and so nothing to be seen.
+    pub(crate) fn dirty_bytes(&self, process_id: u32) -> Option<u64> {
+        let path = self.path();
+        let is_in_memory = statfs(&path).expect("the file is there").f_type as i64 == TMPFS_MAGIC;
+        (!is_in_memory).then(|| dirty_bytes(process_id, &path))
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _may_never_have_been = fs::remove_file(self.path());
+    }
+}
+
+/// A file of this length, by its number if it has one, else without a name.
+pub(super) fn open(number: Option<u64>, len_bytes: usize) -> File {
+    let path = path(number.unwrap_or_else(self::number));
+    let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+    let file = options.expect("a file can be made here");
+    file.set_len(len_bytes as u64).expect("there is room for it");
+    if number.is_none() {
+        fs::remove_file(&path).expect("it is there");
+    }
+    file
+}
+
+fn number() -> u64 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    u64::from(process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn path(number: u64) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("region-{number:016x}"))
+}
+
+/// What `proc(5)` says of the mappings of a file, in a process.
+fn dirty_bytes(process_id: u32, path: &Path) -> u64 {
+    let smaps = fs::read_to_string(format!("/proc/{process_id}/smaps")).expect("a process of ours");
+    let name = path.to_str().expect("a name that is a text");
+    let mut is_of_file = false;
+    let mut dirty_kib = 0;
+    for line in smaps.lines() {
+        match line.split_once(':') {
+            Some(("Shared_Dirty" | "Private_Dirty", amount)) if is_of_file => {
+                let kib = amount.trim().strip_suffix(" kB").expect("an amount of memory");
+                dirty_kib += kib.trim().parse::<u64>().expect("a number");
+            }
+            // Only the first line about a mapping begins with anything else than a word.
+            Some((word, _)) if word.starts_with(|first: char| first.is_ascii_uppercase()) => {}
+            _ => is_of_file = line.ends_with(name),
+        }
+    }
+    dirty_kib << 10
+}
