@@ -167,8 +167,9 @@ impl Domain {
     /// while peers access it ends this process: the system sends it SIGBUS.
     ///
     /// ```
-    /// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags, MrAccess, OpFlags};
-    /// use homespun::{AvAttr, Bytes, CqAttr, Fabric, MrAttr, WriteMsg};
+    /// use homespun::flags::{BindFlags, InfoFlags, MrAccess, OpFlags};
+    /// use homespun::endpoint::WriteMsg;
+    /// use homespun::{AvAttr, Bytes, CqAttr, Fabric, MrAttr};
     ///
     /// # let fabric = Fabric::new();
     /// # let info = &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None)?[0];
