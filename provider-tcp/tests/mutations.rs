@@ -159,7 +159,7 @@ fn samples() -> Vec<Header> {
         Header::Shown(Shown {
             key: NUMBER,
             address: 1,
-            len_bytes: NUMBER >> 8,
+            len_bytes: 0x01_2345,
             access: NUMBER,
             remote_bytes: 9,
         }),
