@@ -109,7 +109,7 @@ pub struct TxAttr {
     /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or nothing. Completions
     /// wait for those before them then, and silent operations count like others.
     pub comp_order: Order,
-    /// The largest message that can be injected, in bytes.
+    /// The largest message that can be injected, in bytes; of an atomic operation, the largest operand.
     pub inject_size_bytes: usize,
     /// How many operations may be outstanding. 0 in hints: what [`TX_SIZE`](crate::params::TX_SIZE) says, else
     /// [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
