@@ -267,7 +267,6 @@ macro_rules! tests_of_parties {
                 nothing_touches_the_memory_of_a_closed_region
                 a_key_belongs_to_one_region_at_a_time
                 accesses_end_with_their_target
-                what_cannot_be_posted_is_refused
                 an_endpoint_without_the_capability_has_no_access;
             atomics:
                 every_call_reaches_the_region
@@ -357,7 +356,8 @@ macro_rules! tests_of_sleepers {
             failures:
                 the_peer_closes;
             rma:
-                an_access_waits_for_its_target;
+                an_access_waits_for_its_target
+                what_cannot_be_posted_is_refused;
             shareable:
                 what_is_mapped_is_accessed_without_its_owner;
             atomics:
