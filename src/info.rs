@@ -140,7 +140,8 @@ pub struct RxAttr {
     /// Which operations of one peer take effect in the order of their posting, if the peer's [`TxAttr::msg_order`]
     /// says so. Empty in hints: what costs nothing, which every answer has.
     pub msg_order: Order,
-    /// Which receives complete in the order of their posting.
+    /// Which receives complete in the order of their posting: none, since they complete as their messages come. Hints that ask
+    /// for it are not met.
     pub comp_order: Order,
     /// How many bytes the endpoint sets aside, at most, for messages that arrive before a receive for them was posted. Only
     /// what is waiting takes memory. Beyond it senders wait, and nothing is lost.
