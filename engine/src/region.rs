@@ -297,6 +297,23 @@ impl Region {
         self.base_address
     }
 
+    /// Where its memory begins in this process: that of the first segment, where it has several. Whoever accesses the memory
+    /// by it does so as peers do, at any time, until the region has [ended](self#how-a-region-ends).
+    pub fn as_ptr(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::Owned(words) => words.as_ptr().cast::<u8>().cast_mut(),
+            Memory::Shared(memory) => memory.words().as_ptr().cast::<u8>().cast_mut(),
+            Memory::Kept(keeper) => keeper.words().as_ptr().cast::<u8>().cast_mut(),
+            Memory::Raw(segments) => segments[0].address,
+        }
+    }
+
+    /// The region, which peers know by the [address](Self::as_ptr) of its memory.
+    #[must_use]
+    pub fn at_its_address(self) -> Region {
+        Region { base_address: self.as_ptr().expose_provenance() as u64, ..self }
+    }
+
     /// How long it is.
     pub fn len_bytes(&self) -> usize {
         self.len_bytes

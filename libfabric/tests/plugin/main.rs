@@ -7,6 +7,7 @@ mod counters;
 mod eq;
 mod host;
 mod info;
+mod memory;
 mod messages;
 mod multi_receive;
 mod objects;
@@ -30,6 +31,7 @@ fn messages_over_shared_memory_are_the_same() {
             "atomic::",
             "connections::",
             "counters::",
+            "memory::",
             "messages::",
             "multi_receive::",
             "overrun::",
