@@ -341,6 +341,14 @@ impl Node {
         Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
     }
 
+    /// An endpoint with these capabilities alone.
+    pub(crate) fn with_caps(caps: u64) -> Node {
+        let infos = Plugin::get().loopback();
+        // SAFETY: the answer is valid, and nobody else uses it.
+        unsafe { (*infos.as_ptr()).caps = caps };
+        Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
+    }
+
     /// An endpoint whose completion queue is opened with these attributes.
     pub(crate) fn with_queue(cq_attr: &mut FiCqAttr) -> Node {
         Node::of(&Plugin::get().loopback(), API_VERSION, cq_attr).enabled()

@@ -2,6 +2,7 @@
 
 mod atomic;
 mod av;
+mod capabilities;
 mod counters;
 mod eq;
 mod host;
@@ -27,6 +28,7 @@ fn messages_over_shared_memory_are_the_same() {
     tests
         .args([
             "atomic::",
+            "capabilities::",
             "counters::",
             "messages::",
             "multi_receive::",
