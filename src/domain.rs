@@ -14,14 +14,16 @@ use homespun_engine::transport::{ProviderAttr, SharedMemory};
 use parking_lot::Mutex;
 
 use crate::av::{AddressVector, AvAttr};
+use crate::connection::ConnectionRequest;
 use crate::counter::{Counter, CounterAttr, RegionalCounters};
 use crate::cq::{CompletionQueue, CqAttr};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Beginning, Endpoint};
 use crate::fabric::OpenPump;
 use crate::getinfo::{grant, with_preferences};
 use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 use crate::lock::Locking;
 use crate::params::Params;
+use crate::passive_endpoint::PassiveEndpoint;
 use crate::progress_thread::ProgressThread;
 use crate::pump::Drive;
 
@@ -76,8 +78,9 @@ pub(crate) struct Shared {
     threading: Threading,
     locking: Locking,
     control_progress: Progress,
-    /// With automatic data progress.
-    progress_thread: Option<ProgressThread>,
+    data_progress: Progress,
+    /// Has a thread only if an endpoint is to move on by itself.
+    progress_thread: ProgressThread,
     mr_mode: MrMode,
     params: Params,
     /// What peers may access through any endpoint of the domain.
@@ -107,7 +110,8 @@ impl Domain {
                 threading: info.domain.threading.unwrap_or(Threading::Safe),
                 locking,
                 control_progress: info.domain.control_progress.unwrap_or(Progress::Manual),
-                progress_thread: by_itself.then(ProgressThread::default),
+                data_progress: if by_itself { Progress::Auto } else { Progress::Manual },
+                progress_thread: ProgressThread::default(),
                 mr_mode: info.domain.mr_mode,
                 params: params.clone(),
                 regions: Arc::default(),
@@ -190,13 +194,64 @@ impl Domain {
     /// # Errors
     ///
     /// [`Misuse::Invalid`] if the info is not one that [`getinfo`](crate::getinfo()) answers for this domain: another
-    /// domain's name, endpoint type or address format, capabilities or sizes that it does not have.
+    /// domain's name, endpoint type or address format, capabilities or sizes that it does not have; and for
+    /// [`EndpointType::Msg`] in a domain [without locks](crate::Fabric::domain_unsynchronised).
     pub fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
+        Endpoint::open(self.shared.clone(), self.grant(info)?, Beginning::Alone)
+    }
+
+    /// Opens an endpoint that is to [accept](Endpoint::accept) a request, with the request's
+    /// [`info`](ConnectionRequest::info) or what was made of it: `fi_endpoint(3)` with its `handle`. If it is closed without
+    /// having accepted the request, another one may.
+    ///
+    /// # Errors
+    ///
+    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info is for endpoints of another type than
+    /// [`EndpointType::Msg`]; [`Misuse::State`] if the request was rejected, or an endpoint is or was open for it.
+    pub fn endpoint_for_request(&self, info: &Info, request: &ConnectionRequest) -> Result<Endpoint, Error> {
+        let granted = self.grant_connected(info)?;
+        if request.asked().info.domain.name.as_deref() != Some(self.name()) {
+            return Err(Misuse::Invalid("the request is for another domain").into());
+        }
+        request.take()?;
+        Endpoint::open(self.shared.clone(), granted, Beginning::Request(request.clone()))
+    }
+
+    /// Opens an endpoint at the address of a passive endpoint that does not listen, with its transport: `fi_endpoint(3)` with
+    /// a passive endpoint as its `handle`. The passive endpoint is of no use any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`endpoint`](Self::endpoint); [`Misuse::Invalid`] also if the info is for endpoints of another type than
+    /// [`EndpointType::Msg`], or the passive endpoint for another domain or address format; [`Misuse::State`] if it listens,
+    /// or another endpoint has taken over; and as [`PassiveEndpoint::name`].
+    pub fn endpoint_for_passive(&self, info: &Info, passive: &PassiveEndpoint) -> Result<Endpoint, Error> {
+        let granted = self.grant_connected(info)?;
+        let listener = passive.hand_over(self.name(), self.shared.format)?;
+        Endpoint::open(self.shared.clone(), granted, Beginning::TakenOver(listener))
+    }
+
+    /// What an endpoint for connections gets that is opened with an info.
+    fn grant_connected(&self, info: &Info) -> Result<Info, Error> {
+        if info.ep.ep_type != Some(EndpointType::Msg) {
+            return Err(Misuse::Invalid("connections of another endpoint type than FI_EP_MSG").into());
+        }
+        self.grant(info)
+    }
+
+    /// What an endpoint gets that is opened with an info.
+    fn grant(&self, info: &Info) -> Result<Info, Error> {
         if info.domain.name.as_deref() != Some(self.name()) {
             return Err(Misuse::Invalid("the info is for another domain").into());
         }
-        if info.ep.ep_type != Some(EndpointType::Rdm) {
-            return Err(Misuse::Invalid("the endpoint type is not one that the domain offers").into());
+        match info.ep.ep_type {
+            Some(EndpointType::Rdm) => {}
+            // Whoever reads their event queue drives them, and it belongs to no domain.
+            Some(EndpointType::Msg) if self.shared.locking != Locking::Taken => {
+                return Err(Misuse::Invalid("endpoints for connections in a domain without locks").into());
+            }
+            Some(EndpointType::Msg) => {}
+            _ => return Err(Misuse::Invalid("the endpoint type is not one that the domain offers").into()),
         }
         let formats = [info.addr_format, info.src_addr.map(|address| address.format())];
         if formats.into_iter().flatten().any(|format| format != self.shared.format) {
@@ -208,8 +263,8 @@ impl Domain {
         granted.domain.resource_mgmt = Some(self.shared.resource_mgmt);
         granted.domain.threading = Some(self.shared.threading);
         granted.domain.control_progress = Some(self.shared.control_progress);
-        granted.domain.data_progress = Some(self.shared.data_progress());
-        Ok(Endpoint::open(self.shared.clone(), granted))
+        granted.domain.data_progress = Some(self.shared.data_progress);
+        Ok(granted)
     }
 }
 
@@ -217,10 +272,21 @@ impl Shared {
     pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
         let pump =
             self.provider.open_pump(bind, self.params.ports, config, self.regions.clone(), self.locking)?;
+        self.list(&pump);
+        Ok(pump)
+    }
+
+    /// Makes the pump of a passive endpoint one of an endpoint of the domain.
+    pub(crate) fn adopt(&self, pump: &Arc<dyn Drive>, config: Config) -> Result<(), Error> {
+        pump.adopt(config, self.regions.clone())?;
+        self.list(pump);
+        Ok(())
+    }
+
+    fn list(&self, pump: &Arc<dyn Drive>) {
         let mut pumps = self.pumps.lock();
         pumps.retain(|pump| pump.strong_count() > 0);
-        pumps.push(Arc::downgrade(&pump));
-        Ok(pump)
+        pumps.push(Arc::downgrade(pump));
     }
 
     /// Memory that peers may map, if the provider has such memory.
@@ -252,13 +318,11 @@ impl Shared {
         pumps.iter().for_each(|pump| pump.settle());
     }
 
-    /// What moves endpoints on by itself, if anything does.
-    pub(crate) fn progress_thread(&self) -> Option<&ProgressThread> {
-        self.progress_thread.as_ref()
-    }
-
-    fn data_progress(&self) -> Progress {
-        if self.progress_thread.is_some() { Progress::Auto } else { Progress::Manual }
+    /// What moves an endpoint on by itself, if anything does. One for connections moves on as control operations do, too.
+    pub(crate) fn progress_thread(&self, is_connecting: bool) -> Option<&ProgressThread> {
+        let is_auto =
+            self.data_progress == Progress::Auto || is_connecting && self.control_progress == Progress::Auto;
+        is_auto.then_some(&self.progress_thread)
     }
 
     pub(crate) fn id(&self) -> DomainId {
@@ -286,7 +350,7 @@ impl fmt::Debug for Domain {
             .field("format", &self.shared.format)
             .field("resource_mgmt", &self.shared.resource_mgmt)
             .field("threading", &self.shared.threading)
-            .field("data_progress", &self.shared.data_progress())
+            .field("data_progress", &self.shared.data_progress)
             .finish()
     }
 }

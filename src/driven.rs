@@ -1,4 +1,4 @@
-//! The endpoints that a completion queue or a counter drives.
+//! The endpoints that a queue or a counter drives.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

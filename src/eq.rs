@@ -1,17 +1,26 @@
 //! Event queues: `fi_eq(3)`.
 
+mod reporter;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use bitflags::bitflags;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Again, Error, Misuse};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
-use crate::cq::WaitObject;
+pub(crate) use self::reporter::{Reporter, Subject};
+use crate::connection::{ConnectionEvent, Settlement};
+use crate::driven::Driven;
+use crate::pump::Drive;
+use crate::wait::{Wait, WaitObject};
 
 /// How many events a queue holds if its attributes do not say.
 pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
@@ -24,13 +33,13 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
     serde(default, deny_unknown_fields)
 )]
 pub struct EqAttr {
-    /// How many events it holds, and as many errors; 0 for [`EQ_DEPTH_DEFAULT_ENTRIES`]. Only what is in the queue
-    /// takes memory.
+    /// How many events of the application's own it holds, and as many errors; 0 for [`EQ_DEPTH_DEFAULT_ENTRIES`]. Those of
+    /// connections come on top, and always find room: an endpoint has two of them in its life, a passive endpoint no more
+    /// than its backlog says. Only what is in the queue takes memory.
     pub size_entries: usize,
     /// What the queue is used for.
     pub flags: EqFlags,
-    /// How the application waits: [`WaitObject::None`], not at all, or [`WaitObject::Unspec`], by
-    /// [`sread`](EventQueue::sread). Others cannot be had.
+    /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
     pub wait: WaitObject,
 }
 
@@ -46,29 +55,24 @@ bitflags! {
     }
 }
 
-bitflags! {
-    /// Flags of a read from an event queue.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-    pub struct EqReadFlags: u64 {
-        /// The event stays in the queue.
-        const PEEK = 1 << 19;
-    }
-}
-
-/// An event that was read; its data is in the buffer given to the read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
-    /// Which event it is.
-    pub number: u32,
-    /// How many bytes of the buffer it takes.
-    pub len_bytes: usize,
+/// Something that an event queue reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// What the application has written ([`EventQueue::write`]).
+    Written {
+        /// Which event it is.
+        number: u32,
+        /// What belongs to it.
+        data: Box<[u8]>,
+    },
+    /// Something has happened to a connection, or somebody asks for one.
+    Connection(ConnectionEvent),
 }
 
 /// A control operation that failed: `struct fi_eq_err_entry`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventError {
-    /// Whatever names the object that is concerned (`fid`).
+    /// Whatever names the object that is concerned (`fid`): for an endpoint what it was bound with.
     pub object: u64,
     /// The context of the operation that failed.
     pub context: u64,
@@ -78,7 +82,8 @@ pub struct EventError {
     pub errno: Errno,
     /// The same in terms of the provider (`prov_errno`), for [`EventQueue::strerror`].
     pub prov_errno: i32,
-    /// More about the error, as the operation defines it.
+    /// More about the error, as the operation defines it: of a connection that was rejected, what the peer's application
+    /// had to say.
     pub err_data: Vec<u8>,
 }
 
@@ -91,18 +96,9 @@ pub enum EqReadError {
     /// An error has to be read first, with [`EventQueue::read_error`].
     #[error("an error is to be read first")]
     ErrorAvailable,
-    /// The event does not fit into the buffer. It stays in the queue.
-    #[error("the event has {len_bytes} bytes, which the buffer has not")]
-    TooSmall {
-        /// The length of the event's data.
-        len_bytes: usize,
-    },
     /// The queue was opened with [`WaitObject::None`].
     #[error("the event queue was opened without a wait object")]
     NoWaitObject,
-    /// A flag that is not known.
-    #[error("flags {0:#x} are not supported here")]
-    Flags(u64),
 }
 
 impl EqReadError {
@@ -111,21 +107,22 @@ impl EqReadError {
         match self {
             EqReadError::Empty => Errno::EAGAIN,
             EqReadError::ErrorAvailable => Errno::EAVAIL,
-            EqReadError::TooSmall { .. } => Errno::ETOOSMALL,
             EqReadError::NoWaitObject => Errno::EINVAL,
-            EqReadError::Flags(_) => Errno::EBADFLAGS,
         }
     }
 }
 
-/// Reports control operations, and carries events of the application's own between its threads.
+/// Reports connections and control operations, and carries events of the application's own between its threads.
 ///
 /// A handle: clones refer to the same queue, which any thread may use at any time. Events come out in the order in
-/// which they went in; an error comes before all of them. The queue is bounded, and a write that does not fit is
-/// refused, so it is never overrun.
+/// which they went in; an error comes before all of them. It is never overrun: a write that does not fit is refused, and
+/// everything else has its room ([`EqAttr::size_entries`]).
+///
+/// Connections are made, and move on, while somebody reads a queue that their endpoint is bound to, be it an event queue or a
+/// completion queue; with automatic progress, by themselves.
 ///
 /// ```
-/// use homespun::eq::{EqAttr, EqFlags, EqReadFlags};
+/// use homespun::eq::{EqAttr, EqFlags, Event};
 /// use homespun::{Fabric, WaitObject};
 ///
 /// let attr = EqAttr { flags: EqFlags::WRITE, wait: WaitObject::Unspec, ..EqAttr::default() };
@@ -134,9 +131,8 @@ impl EqReadError {
 ///     let eq = eq.clone();
 ///     move || eq.write(7, b"done")
 /// });
-/// let mut data = [0; 16];
-/// let event = eq.sread(&mut data, None, EqReadFlags::empty()).expect("an event, since there is no timeout");
-/// assert_eq!((event.number, &data[..event.len_bytes]), (7, &b"done"[..]));
+/// let event = eq.sread(None).expect("an event, since there is no timeout");
+/// assert_eq!(event, Event::Written { number: 7, data: b"done"[..].into() });
 /// # other_thread.join().unwrap()?;
 /// # Ok::<(), homespun::Error>(())
 /// ```
@@ -145,26 +141,40 @@ pub struct EventQueue {
     shared: Arc<Shared>,
 }
 
-struct Shared {
+/// The queue as endpoints see it.
+pub(crate) struct Shared {
     size_entries: usize,
-    writable: bool,
-    waitable: bool,
+    is_writable: bool,
     queues: Mutex<Queues>,
-    /// Notified when something was put into `queues`.
-    filled: Condvar,
-    /// How many [`EqBinding`]s exist.
+    /// How many objects are bound.
     bound: AtomicUsize,
+    /// The endpoints that are enabled.
+    driven: Driven,
+    /// `None` where the application does not wait.
+    wait: Option<Wait>,
 }
 
 #[derive(Default)]
 struct Queues {
-    events: VecDeque<Entry>,
-    errors: VecDeque<EventError>,
+    events: VecDeque<Entry<Event>>,
+    errors: VecDeque<Entry<EventError>>,
+    /// How many of the events, and of the errors, are the application's own.
+    written_events: usize,
+    written_errors: usize,
+    /// What is over as soon as somebody comes by who has nothing locked.
+    settled: Vec<Settlement>,
 }
 
-struct Entry {
-    number: u32,
-    data: Box<[u8]>,
+/// Tells what one endpoint has reported from what others have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Origin(u64);
+
+struct Entry<T> {
+    what: T,
+    /// `None` for what the application has written.
+    origin: Option<Origin>,
+    /// What is over when the application has read it.
+    settlement: Option<Settlement>,
 }
 
 impl EventQueue {
@@ -172,23 +182,19 @@ impl EventQueue {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for a wait object other than [`EqAttr::wait`] names, [`Misuse::Flags`] for a flag that
-    /// is not known.
+    /// As [`Fabric::open_eq`](crate::Fabric::open_eq).
     pub(crate) fn open(attr: &EqAttr) -> Result<Self, Error> {
         let unknown = attr.flags.difference(EqFlags::all());
         if !unknown.is_empty() {
             return Err(Misuse::Flags(unknown.bits()).into());
         }
-        if !matches!(attr.wait, WaitObject::None | WaitObject::Unspec) {
-            return Err(Misuse::NotSupported("event queues with this wait object").into());
-        }
         let shared = Shared {
             size_entries: if attr.size_entries == 0 { EQ_DEPTH_DEFAULT_ENTRIES } else { attr.size_entries },
-            writable: attr.flags.contains(EqFlags::WRITE),
-            waitable: attr.wait == WaitObject::Unspec,
+            is_writable: attr.flags.contains(EqFlags::WRITE),
             queues: Mutex::default(),
-            filled: Condvar::new(),
             bound: AtomicUsize::new(0),
+            driven: Driven::default(),
+            wait: Wait::new(attr.wait)?,
         };
         Ok(EventQueue { shared: Arc::new(shared) })
     }
@@ -199,7 +205,15 @@ impl EventQueue {
     ///
     /// [`Misuse::State`] if the queue was opened without [`EqFlags::WRITE`], [`Again::QueueFull`] if it is full.
     pub fn write(&self, number: u32, data: &[u8]) -> Result<usize, Error> {
-        self.insert(|queues| &mut queues.events, Entry { number, data: data.into() })?;
+        self.shared.check_writable()?;
+        let mut queues = self.shared.queues.lock();
+        if queues.written_events >= self.shared.size_entries {
+            return Err(Again::QueueFull.into());
+        }
+        queues.written_events += 1;
+        queues.events.push_back(Entry::written(Event::Written { number, data: data.into() }));
+        drop(queues);
+        self.shared.ring();
         Ok(data.len())
     }
 
@@ -209,61 +223,74 @@ impl EventQueue {
     ///
     /// As [`write`](Self::write).
     pub fn write_error(&self, error: EventError) -> Result<(), Error> {
-        self.insert(|queues| &mut queues.errors, error)
-    }
-
-    /// Reads the oldest event into `buffer`, without waiting: `fi_eq_read(3)`.
-    ///
-    /// # Errors
-    ///
-    /// [`EqReadError::Empty`], [`EqReadError::ErrorAvailable`], [`EqReadError::TooSmall`], [`EqReadError::Flags`].
-    pub fn read(&self, buffer: &mut [u8], flags: EqReadFlags) -> Result<Event, EqReadError> {
-        let peek = is_peek(flags)?;
-        self.shared.queues.lock().read(buffer, peek)
-    }
-
-    /// Reads the oldest event into `buffer` and waits for one if need be, for ever if there is no timeout:
-    /// `fi_eq_sread(3)`.
-    ///
-    /// # Errors
-    ///
-    /// As [`read`](Self::read), [`EqReadError::Empty`] only after the timeout; and [`EqReadError::NoWaitObject`].
-    pub fn sread(
-        &self,
-        buffer: &mut [u8],
-        timeout: Option<Duration>,
-        flags: EqReadFlags,
-    ) -> Result<Event, EqReadError> {
-        let peek = is_peek(flags)?;
-        if !self.shared.waitable {
-            return Err(EqReadError::NoWaitObject);
-        }
-        // A timeout too long for the clock is no timeout.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.shared.check_writable()?;
         let mut queues = self.shared.queues.lock();
-        loop {
-            match (queues.read(buffer, peek), deadline) {
-                (Err(EqReadError::Empty), None) => self.shared.filled.wait(&mut queues),
-                (Err(EqReadError::Empty), Some(deadline)) => {
-                    if self.shared.filled.wait_until(&mut queues, deadline).timed_out() {
-                        return queues.read(buffer, peek);
-                    }
-                }
-                (result, _) => return result,
-            }
+        if queues.written_errors >= self.shared.size_entries {
+            return Err(Again::QueueFull.into());
         }
+        queues.written_errors += 1;
+        queues.errors.push_back(Entry::written(error));
+        drop(queues);
+        self.shared.ring();
+        Ok(())
     }
 
-    /// Reads the oldest error, without waiting: `fi_eq_readerr(3)`.
+    /// Reads the oldest event, without waiting: `fi_eq_read(3)`.
     ///
     /// # Errors
     ///
-    /// [`EqReadError::Empty`] if there is none, [`EqReadError::Flags`].
-    pub fn read_error(&self, flags: EqReadFlags) -> Result<EventError, EqReadError> {
-        let peek = is_peek(flags)?;
-        let errors = &mut self.shared.queues.lock().errors;
-        let error = if peek { errors.front().cloned() } else { errors.pop_front() };
-        error.ok_or(EqReadError::Empty)
+    /// [`EqReadError::Empty`], [`EqReadError::ErrorAvailable`].
+    pub fn read(&self) -> Result<Event, EqReadError> {
+        self.shared.poll(Queues::take)
+    }
+
+    /// As [`read`](Self::read), if the event is wanted; if not, it stays, and `None` is returned. The queue is locked while
+    /// it is looked at.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_if(&self, is_wanted: impl Fn(&Event) -> bool) -> Result<Option<Event>, EqReadError> {
+        self.shared.poll(|queues| queues.take_if(&is_wanted))
+    }
+
+    /// Looks at the oldest event, which stays in the queue: `fi_eq_read(3)` with `FI_PEEK`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn peek(&self) -> Result<Event, EqReadError> {
+        self.shared.poll(Queues::peek)
+    }
+
+    /// Reads the oldest error, without waiting: `fi_eq_readerr(3)`. Drives no progress.
+    ///
+    /// # Errors
+    ///
+    /// [`EqReadError::Empty`] if there is none.
+    pub fn read_error(&self) -> Result<EventError, EqReadError> {
+        let entry = {
+            let mut queues = self.shared.queues.lock();
+            let entry = queues.errors.pop_front().ok_or(EqReadError::Empty)?;
+            queues.written_errors -= usize::from(entry.origin.is_none());
+            entry
+        };
+        Ok(entry.what)
+    }
+
+    /// Looks at the oldest error, which stays in the queue: `fi_eq_readerr(3)` with `FI_PEEK`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_error`](Self::read_error).
+    pub fn peek_error(&self) -> Result<EventError, EqReadError> {
+        let queues = self.shared.queues.lock();
+        queues.errors.front().map(|entry| entry.what.clone()).ok_or(EqReadError::Empty)
+    }
+
+    /// Drives the bound endpoints without reading anything.
+    pub fn progress(&self) {
+        self.shared.driven.progress_aside();
     }
 
     /// What [`EventError::prov_errno`] means: `fi_eq_strerror(3)`. homespun's own are error numbers of the fabric.
@@ -283,72 +310,161 @@ impl EventQueue {
         Ok(())
     }
 
-    /// Binds an object to the queue, which cannot be closed while the binding exists. It is for the object to keep.
-    pub fn bind(&self) -> EqBinding {
-        self.shared.bound.fetch_add(1, Ordering::AcqRel);
-        EqBinding { eq: self.clone() }
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Shared {
+    /// Has reads drive this endpoint, and those who wait wake for it unless a thread moves it on.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: ENOMEM, ENOSPC.
+    pub(crate) fn watch(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
+        match self.wait.as_ref().and_then(Wait::bed) {
+            Some(bed) => bed.watch(&**endpoint),
+            None => Ok(()),
+        }
     }
 
-    fn insert<T>(&self, queue: impl FnOnce(&mut Queues) -> &mut VecDeque<T>, entry: T) -> Result<(), Error> {
-        if !self.shared.writable {
-            return Err(Misuse::State("the event queue was not opened for writing").into());
+    /// Has reads drive this endpoint.
+    pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
+        self.driven.add(endpoint.clone());
+        if let Some(wait) = &self.wait {
+            wait.ring_after();
         }
-        let mut queues = self.shared.queues.lock();
-        let queue = queue(&mut queues);
-        if queue.len() >= self.shared.size_entries {
-            return Err(Again::QueueFull.into());
+    }
+
+    /// Undoes [`watch`](Self::watch) and [`join`](Self::join). The endpoint must be closed next.
+    pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>) {
+        if let Some(bed) = self.wait.as_ref().and_then(Wait::bed) {
+            bed.unwatch(&**endpoint);
         }
-        queue.push_back(entry);
+        self.driven.remove(endpoint);
+    }
+
+    /// What those who sleep until there is something to read are woken by.
+    pub(crate) fn sleepers(&self) -> Option<&Wait> {
+        self.wait.as_ref()
+    }
+
+    /// Counts an object that is bound from now on.
+    pub(crate) fn bind(&self) {
+        self.bound.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts an object that is bound no longer. To be called once for each [`bind`](Self::bind).
+    pub(crate) fn unbind(&self) {
+        self.bound.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Reports an event, or an error, of an endpoint.
+    fn report(&self, outcome: Result<Event, EventError>, origin: Origin, settlement: Option<Settlement>) {
+        let origin = Some(origin);
+        let mut queues = self.queues.lock();
+        match outcome {
+            Ok(event) => queues.events.push_back(Entry { what: event, origin, settlement }),
+            Err(error) => queues.errors.push_back(Entry { what: error, origin, settlement }),
+        }
         drop(queues);
-        // One that only peeks leaves the event to the others, so all have to look.
-        self.shared.filled.notify_all();
-        Ok(())
+        self.ring();
     }
-}
 
-/// That an object is bound to an [`EventQueue`]. Dropping it unbinds the object.
-#[derive(Debug)]
-#[must_use = "the object is bound only as long as this exists"]
-pub struct EqBinding {
-    eq: EventQueue,
-}
-
-impl EqBinding {
-    /// The queue that the object is bound to.
-    pub fn event_queue(&self) -> &EventQueue {
-        &self.eq
+    /// Has something be over that the application need not hear of.
+    fn settle(&self, settlement: Option<Settlement>) {
+        self.queues.lock().settled.extend(settlement);
     }
-}
 
-impl Drop for EqBinding {
-    fn drop(&mut self) {
-        self.eq.shared.bound.fetch_sub(1, Ordering::AcqRel);
+    /// Forgets what an endpoint has reported, which is closed and reports nothing more.
+    fn forget(&self, origin: Origin) {
+        let mut queues = self.queues.lock();
+        let is_of_others = |of: Option<Origin>| of != Some(origin);
+        // Dropped when the lock is gone: requests reject themselves.
+        let (events, others) = queues.events.drain(..).partition(|entry| !is_of_others(entry.origin));
+        queues.events = others;
+        let (errors, others) = queues.errors.drain(..).partition(|entry| !is_of_others(entry.origin));
+        queues.errors = others;
+        drop(queues);
+        drop::<(VecDeque<_>, VecDeque<_>)>((events, errors));
+    }
+
+    /// Reads without waiting; if there is nothing, once more after the endpoints were driven.
+    fn poll<R>(
+        &self,
+        take: impl Fn(&mut Queues) -> Result<(R, Option<Settlement>), EqReadError>,
+    ) -> Result<R, EqReadError> {
+        let look = || {
+            let mut queues = self.queues.lock();
+            (take(&mut queues), mem::take(&mut queues.settled))
+        };
+        let (mut taken, mut settled) = look();
+        if matches!(taken, Err(EqReadError::Empty)) {
+            self.driven.progress_aside();
+            let (taken_now, settled_now) = look();
+            taken = taken_now;
+            settled.extend(settled_now);
+        }
+        // Whatever is settled now is so without the lock.
+        drop(settled);
+        taken.map(|(read, _)| read)
+    }
+
+    fn has_something(&self) -> bool {
+        let queues = self.queues.lock();
+        !queues.events.is_empty() || !queues.errors.is_empty()
+    }
+
+    fn check_writable(&self) -> Result<(), Error> {
+        if self.is_writable {
+            Ok(())
+        } else {
+            Err(Misuse::State("the event queue was not opened for writing").into())
+        }
+    }
+
+    /// Wakes those who sleep. One that only peeks leaves the event to the others, so all have to look.
+    fn ring(&self) {
+        if let Some(wait) = &self.wait {
+            wait.ring();
+        }
     }
 }
 
 impl Queues {
-    fn read(&mut self, buffer: &mut [u8], peek: bool) -> Result<Event, EqReadError> {
+    fn front(&self) -> Result<&Event, EqReadError> {
         if !self.errors.is_empty() {
             return Err(EqReadError::ErrorAvailable);
         }
-        let entry = self.events.front().ok_or(EqReadError::Empty)?;
-        let len_bytes = entry.data.len();
-        let place = buffer.get_mut(..len_bytes).ok_or(EqReadError::TooSmall { len_bytes })?;
-        place.copy_from_slice(&entry.data);
-        let event = Event { number: entry.number, len_bytes };
-        if !peek {
-            self.events.pop_front();
+        self.events.front().map(|entry| &entry.what).ok_or(EqReadError::Empty)
+    }
+
+    fn peek(&mut self) -> Result<(Event, Option<Settlement>), EqReadError> {
+        Ok((self.front()?.clone(), None))
+    }
+
+    fn take(&mut self) -> Result<(Event, Option<Settlement>), EqReadError> {
+        self.front()?;
+        let entry = self.events.pop_front().ok_or(EqReadError::Empty)?;
+        self.written_events -= usize::from(entry.origin.is_none());
+        Ok((entry.what, entry.settlement))
+    }
+
+    fn take_if(
+        &mut self,
+        is_wanted: impl Fn(&Event) -> bool,
+    ) -> Result<(Option<Event>, Option<Settlement>), EqReadError> {
+        if !is_wanted(self.front()?) {
+            return Ok((None, None));
         }
-        Ok(event)
+        let (event, settlement) = self.take()?;
+        Ok((Some(event), settlement))
     }
 }
 
-fn is_peek(flags: EqReadFlags) -> Result<bool, EqReadError> {
-    let unknown = flags.difference(EqReadFlags::all());
-    if unknown.is_empty() {
-        Ok(flags.contains(EqReadFlags::PEEK))
-    } else {
-        Err(EqReadError::Flags(unknown.bits()))
+impl<T> Entry<T> {
+    fn written(what: T) -> Entry<T> {
+        Entry { what, origin: None, settlement: None }
     }
 }
 
@@ -360,143 +476,5 @@ impl fmt::Debug for EventQueue {
             .field("events", &queues.events.len())
             .field("errors", &queues.errors.len())
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-    use std::thread;
-
-    use super::*;
-
-    const NOW: EqReadFlags = EqReadFlags::empty();
-
-    /// Longer than any wait that ends as it should, so that one that does not is a failure and no hang.
-    const PATIENCE: Duration = Duration::from_secs(30);
-
-    fn queue(size_entries: usize) -> EventQueue {
-        let attr = EqAttr { size_entries, flags: EqFlags::WRITE, wait: WaitObject::Unspec };
-        EventQueue::open(&attr).expect("a queue")
-    }
-
-    fn failure(context: u64) -> EventError {
-        EventError {
-            object: 1,
-            context,
-            data: 3,
-            errno: Errno::EADDRNOTAVAIL,
-            prov_errno: Errno::EADDRNOTAVAIL.raw(),
-            err_data: vec![4, 5],
-        }
-    }
-
-    #[test]
-    fn events_come_out_as_they_went_in() {
-        let eq = queue(0);
-        let mut buffer = [0; 8];
-        assert_eq!(eq.read(&mut buffer, NOW), Err(EqReadError::Empty));
-        assert_eq!(eq.write(7, b"seven"), Ok(5));
-        assert_eq!(eq.write(8, b""), Ok(0));
-        for _ in 0..2 {
-            assert_eq!(eq.read(&mut buffer, EqReadFlags::PEEK), Ok(Event { number: 7, len_bytes: 5 }));
-        }
-        assert_eq!(eq.read(&mut buffer, NOW), Ok(Event { number: 7, len_bytes: 5 }));
-        assert_eq!(&buffer[..5], b"seven");
-        assert_eq!(eq.read(&mut buffer, NOW), Ok(Event { number: 8, len_bytes: 0 }));
-        assert_eq!(eq.read(&mut buffer, NOW), Err(EqReadError::Empty));
-    }
-
-    #[test]
-    fn an_event_too_long_for_the_buffer_stays() {
-        let eq = queue(0);
-        eq.write(1, b"12345").expect("room");
-        let refused = eq.read(&mut [0; 4], NOW).unwrap_err();
-        assert_eq!((refused, refused.errno()), (EqReadError::TooSmall { len_bytes: 5 }, Errno::ETOOSMALL));
-        assert!(eq.read(&mut [0; 5], NOW).is_ok());
-    }
-
-    #[test]
-    fn a_full_queue_refuses_and_loses_nothing() {
-        let eq = queue(2);
-        eq.write(1, b"").expect("room");
-        eq.write(2, b"").expect("room");
-        assert_eq!(eq.write(3, b"").unwrap_err().errno(), Errno::EAGAIN);
-        assert!(eq.write_error(failure(1)).is_ok(), "errors have room of their own");
-        assert!(eq.read_error(NOW).is_ok());
-        assert_eq!(eq.read(&mut [], NOW).map(|event| event.number), Ok(1));
-        assert!(eq.write(3, b"").is_ok());
-        let rest = [(); 2].map(|()| eq.read(&mut [], NOW).map(|event| event.number));
-        assert_eq!(rest, [Ok(2), Ok(3)]);
-    }
-
-    #[test]
-    fn errors_are_read_before_events() {
-        let eq = queue(0);
-        eq.write(1, b"").expect("room");
-        assert_eq!(eq.read_error(NOW), Err(EqReadError::Empty));
-        eq.write_error(failure(1)).expect("room");
-        eq.write_error(failure(2)).expect("room");
-        assert_eq!(eq.read(&mut [], NOW).unwrap_err().errno(), Errno::EAVAIL);
-        assert_eq!(eq.sread(&mut [], None, NOW), Err(EqReadError::ErrorAvailable));
-        assert_eq!(eq.read_error(EqReadFlags::PEEK), Ok(failure(1)));
-        assert_eq!(eq.read_error(NOW), Ok(failure(1)));
-        assert_eq!(eq.read_error(NOW), Ok(failure(2)));
-        assert_eq!(eq.read(&mut [], NOW).map(|event| event.number), Ok(1));
-        assert_eq!(eq.strerror(failure(1).prov_errno), "Cannot assign requested address");
-    }
-
-    #[test]
-    fn a_reader_waits_for_a_writer() {
-        let eq = queue(0);
-        let reader = eq.clone();
-        let (ready, started) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            let mut buffer = [0; 4];
-            ready.send(()).expect("the test is there");
-            let peeked = reader.sread(&mut buffer, Some(PATIENCE), EqReadFlags::PEEK);
-            (peeked, reader.sread(&mut buffer, Some(PATIENCE), NOW), buffer)
-        });
-        started.recv().expect("the reader starts");
-        eq.write(9, b"nine").expect("room");
-        let event = Ok(Event { number: 9, len_bytes: 4 });
-        assert_eq!(thread.join().expect("the reader ends"), (event, event, *b"nine"));
-    }
-
-    #[test]
-    fn waiting_ends_with_the_timeout() {
-        let eq = queue(0);
-        assert_eq!(eq.sread(&mut [], Some(Duration::ZERO), NOW), Err(EqReadError::Empty));
-        assert_eq!(eq.sread(&mut [], Some(Duration::from_millis(1)), NOW), Err(EqReadError::Empty));
-        eq.write(1, b"").expect("room");
-        assert!(eq.sread(&mut [], Some(Duration::MAX), NOW).is_ok());
-    }
-
-    #[test]
-    fn what_the_queue_was_not_opened_for_is_refused() {
-        let plain = EventQueue::open(&EqAttr::default()).expect("a queue");
-        assert_eq!(plain.write(1, b"").unwrap_err().errno(), Errno::EOPBADSTATE);
-        assert_eq!(plain.write_error(failure(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
-        assert_eq!(plain.sread(&mut [], None, NOW), Err(EqReadError::NoWaitObject));
-        assert_eq!(plain.read(&mut [], EqReadFlags::from_bits_retain(1)), Err(EqReadError::Flags(1)));
-        for wait in [WaitObject::Set, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield] {
-            let refused = EventQueue::open(&EqAttr { wait, ..EqAttr::default() });
-            assert_eq!(refused.unwrap_err().errno(), Errno::ENOSYS, "{wait:?}");
-        }
-        let flags = EqFlags::from_bits_retain(1);
-        assert_eq!(
-            EventQueue::open(&EqAttr { flags, ..EqAttr::default() }).unwrap_err().errno(),
-            Errno::EBADFLAGS
-        );
-    }
-
-    #[test]
-    fn a_bound_queue_cannot_be_closed() {
-        let eq = queue(0);
-        let binding = eq.bind();
-        let (eq, error) = eq.close().expect_err("an object is bound");
-        assert_eq!(error.errno(), Errno::EBUSY);
-        drop(binding);
-        assert!(eq.close().is_ok());
     }
 }

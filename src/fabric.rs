@@ -19,6 +19,7 @@ use crate::getinfo::{getinfo_of, with_preferences};
 use crate::info::Info;
 use crate::lock::{Locking, look_for_threads};
 use crate::params::{Params, PortRange};
+use crate::passive_endpoint::PassiveEndpoint;
 use crate::pump::{Drive, Pump};
 
 /// The collection of everything that can reach each other: the root of the object model, `fi_fabric(3)`.
@@ -126,18 +127,33 @@ impl Fabric {
     }
 
     pub(crate) fn open_domain(&self, info: &Info, locking: Locking) -> Result<Domain, Error> {
+        Ok(Domain::open(self.provider(info)?.clone(), info, locking, &self.params))
+    }
+
+    /// The provider of the domain that an info names.
+    fn provider(&self, info: &Info) -> Result<&Arc<dyn OpenPump>, Error> {
         let name = info.domain.name.as_deref().ok_or(Misuse::NotFound("the info names no domain"))?;
         let provider = self.providers.iter().find(|provider| provider.attr().domain == name);
-        let provider = provider.ok_or(Misuse::NotFound("no domain of that name"))?;
-        Ok(Domain::open(provider.clone(), info, locking, &self.params))
+        Ok(provider.ok_or(Misuse::NotFound("no domain of that name"))?)
+    }
+
+    /// Opens a passive endpoint, which hears who asks for connections: `fi_passive_ep` of `fi_endpoint(3)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotFound`] if the info names no domain, or none that this fabric has; [`Misuse::Invalid`] if it is not one
+    /// that [`getinfo`](crate::getinfo()) answers for it, or for another endpoint type than
+    /// [`EndpointType::Msg`](crate::info::EndpointType::Msg).
+    pub fn passive_endpoint(&self, info: &Info) -> Result<PassiveEndpoint, Error> {
+        PassiveEndpoint::open(self.provider(info)?.clone(), info, &self.params)
     }
 
     /// Opens an event queue: `fi_eq_open(3)`.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for a wait object other than none and unspecified, [`Misuse::Flags`] for flags that are
-    /// not known.
+    /// [`Misuse::NotSupported`] for the wait objects `Set` and `PollFd`, [`Misuse::Flags`] for flags that are not known; what
+    /// the system says where a wait object needs descriptors: EMFILE, ENFILE, ENOMEM.
     pub fn open_eq(&self, attr: &EqAttr) -> Result<EventQueue, Error> {
         EventQueue::open(attr)
     }

@@ -12,7 +12,7 @@ use homespun_engine::transport::ProviderAttr;
 use tracing::warn;
 
 use crate::fabric::Fabric;
-use crate::info::{FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION};
+use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION};
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, Ends, ends};
 
@@ -20,7 +20,8 @@ use crate::resolve::{self, Ends, ends};
 ///
 /// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint that will be
 /// opened. A service alone is a port of this host: on every interface as a source, on the loopback interface as a
-/// peer. The other side's address comes from the hints; a source that nobody named is the address of the interface
+/// peer. If no type of endpoint is asked for, everything for unconnected ones comes first, and then the same for connected
+/// ones. The other side's address comes from the hints; a source that nobody named is the address of the interface
 /// that leads to the peer. With neither name nor address, each address format that the host has is answered once, with
 /// the wildcard as the source: an endpoint is reached on every interface.
 ///
@@ -81,7 +82,7 @@ pub(crate) fn getinfo_of(
         return Ok(vec![provider_only(hints)]);
     }
 
-    let offers = offers(providers, only, hints)?;
+    let offers = offers(providers, only, &negotiate::ep_types(hints)?, hints)?;
     let ends = ends(node, service, flags, hints)?;
     let mut infos = Vec::new();
     let mut lacking = "an address format that the domain has";
@@ -111,10 +112,13 @@ pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error>
     wanted.tx.caps = Caps::empty();
     wanted.rx.caps = Caps::empty();
     wanted.fabric = FabricAttr::default();
-    let granted = negotiate::offer(provider, &wanted).map_err(|refusal| match refusal {
+    let refuse = |refusal| match refusal {
         Misuse::NoData(lacking) => Misuse::Invalid(lacking),
         other => other,
-    })?;
+    };
+    let ep_types = negotiate::ep_types(&wanted).map_err(refuse)?;
+    let ep_type = ep_types.first().copied().unwrap_or(EndpointType::Rdm);
+    let granted = negotiate::offer(provider, ep_type, &wanted).map_err(refuse)?;
     Ok(Info {
         addr_format: info.addr_format,
         src_addr: info.src_addr,
@@ -157,11 +161,12 @@ struct Offer<'a> {
     info: Info,
 }
 
-/// What each of these providers offers. If none can meet the hints, the reason is that of the first whose domain was
-/// meant.
+/// What each of these providers offers for each of these types of endpoints. If none can meet the hints, the reason is that
+/// of the first type and the first provider whose domain was meant.
 fn offers<'a>(
     providers: &'a [ProviderAttr],
     only: Option<&str>,
+    ep_types: &[EndpointType],
     hints: &Info,
 ) -> Result<Vec<Offer<'a>>, Error> {
     let is_named =
@@ -178,13 +183,14 @@ fn offers<'a>(
             reason = Misuse::NoData("the domain that FI_HOMESPUN_DOMAIN names, and no other");
         }
     }
-    for provider in providers.iter().rev() {
+    let of_types = ep_types.iter().rev();
+    for (&ep_type, provider) in of_types.flat_map(|of| providers.iter().rev().map(move |by| (of, by))) {
         if !is_named(provider, only) || !is_named(provider, asked) {
             continue;
         }
         let offer = match only {
-            Some(_) => negotiate::offer(provider, &within_reach(provider, hints)),
-            None => negotiate::offer(provider, hints),
+            Some(_) => negotiate::offer(provider, ep_type, &within_reach(provider, hints)),
+            None => negotiate::offer(provider, ep_type, hints),
         };
         match offer {
             Ok(info) => offers.push(Offer { provider, info }),

@@ -251,7 +251,7 @@ pub struct DomainAttr {
     pub mode: Mode,
     /// The key that endpoints have by default; empty is none.
     pub auth_key: Vec<u8>,
-    /// The most bytes that an error entry carries as `err_data`: those of the longest address.
+    /// The most bytes that an error entry carries as `err_data`: those that come with a rejected connection.
     pub max_err_data_bytes: usize,
     /// A wish for the number of memory regions; it is not looked at, and answers say 0.
     pub mr_cnt: usize,

@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod av;
+mod connection;
 pub mod counter;
 pub mod cq;
 mod domain;
@@ -17,6 +18,7 @@ pub mod info;
 #[expect(unsafe_code, reason = "a lock is a promise to the compiler; see lock.rs")]
 mod lock;
 pub mod params;
+mod passive_endpoint;
 mod ports;
 mod progress_thread;
 mod pump;
@@ -42,6 +44,7 @@ pub use homespun_engine::wire::Refusal;
 pub use homespun_engine::{flags, limits};
 
 pub use self::av::{AddressVector, AvAttr, FabricAddress};
+pub use self::connection::{ConnectionEvent, ConnectionRequest};
 pub use self::counter::{Counter, CounterAttr};
 pub use self::cq::{Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, ReadError, WaitObject};
 pub use self::domain::{AtomicAttr, Domain};
@@ -51,4 +54,5 @@ pub use self::fabric::Fabric;
 pub use self::getinfo::getinfo;
 pub use self::hints::Hints;
 pub use self::info::Info;
+pub use self::passive_endpoint::PassiveEndpoint;
 pub use self::region::{MemoryRegion, MrAttr};

@@ -4,6 +4,7 @@
 //! frame. Its lock is taken before a completion queue's lock, never the other way.
 
 mod atomic;
+mod connections;
 mod names;
 mod queues;
 mod sleepers;
@@ -31,8 +32,10 @@ use crate::av::{AddressVector, FabricAddress};
 use crate::counter::{BoundCounters, RegionalCounters};
 use crate::cq::{Reader, Shared};
 use crate::doorbell::Doorbell;
+use crate::eq::Reporter;
 use crate::lock::{Lock, LockGuard, Locking};
 pub(crate) use crate::pump::atomic::AtomicPost;
+pub(crate) use crate::pump::connections::Connect;
 use crate::pump::names::{Sources, Targets};
 use crate::pump::queues::{Aside, Nobody, Queues};
 
@@ -44,7 +47,7 @@ const RECEIVE_BUDGET_FRAMES: u32 = 256;
 const CHANCE_POLLS_MAX: u32 = 4;
 
 /// A pump, whatever its transport: what endpoints and completion queues hold.
-pub(crate) trait Drive: Send + Sync {
+pub(crate) trait Drive: Connect + Send + Sync {
     fn address(&self) -> Address;
     fn enable(&self, wiring: Wiring) -> Result<(), Error>;
     fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>>;
@@ -81,7 +84,7 @@ pub(crate) trait Drive: Send + Sync {
     fn cancel(&self, context: u64) -> Result<(), Error>;
     /// Moves everything on as far as it goes, on behalf of somebody who reads a queue.
     fn progress(&self, reader: &mut Reader<'_>);
-    /// As [`progress`](Self::progress), on behalf of somebody who reads a counter.
+    /// As [`progress`](Self::progress), on behalf of somebody who reads a counter or an event queue.
     fn progress_aside(&self);
     /// To be called after a pass by somebody who has armed the doorbell of a queue and is about to sleep: whether the
     /// descriptor of [`with_wake_fd`](Self::with_wake_fd) tells of what happens next. Whoever uses the endpoint meanwhile
@@ -118,6 +121,8 @@ pub(crate) struct Wiring {
     pub(crate) counters: BoundCounters,
     /// Those of the regions that peers access through the endpoint, if they count what it does.
     pub(crate) regional_counters: Option<Arc<RegionalCounters>>,
+    /// Where it reports what happens to its connections.
+    pub(crate) reporter: Option<Arc<Reporter>>,
     /// Whether completions name their source.
     pub(crate) wants_source: bool,
     /// Whether a source that has no name makes an error of its completion.
@@ -576,8 +581,9 @@ impl<T: Transport> Drive for Pump<T> {
         let deadline = Instant::now() + linger;
         let mut guard = self.state.lock();
         // What is not there any more frees its memory, and its descriptors, whoever still knows the pump.
-        let Some(State { mut engine, mut transport, .. }) = guard.take() else { return };
+        let Some(state) = guard.take() else { return };
         drop(guard);
+        let State { mut engine, mut transport, .. } = state;
         transport.stop_accepting();
         let (mut nobody, mut patience) = (Nobody, Patience::default());
         while engine.has_unsent() && Instant::now() < deadline {

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
-use homespun::{CounterAttr, CounterEvents, FabricAddress, MrAttr, ReadError, WaitObject};
+use homespun::{ConnectionEvent, CounterAttr, CounterEvents, FabricAddress, MrAttr, ReadError, WaitObject};
 
+use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
 use crate::suite::payload::{payload, received, room};
 use crate::suite::sleeping::{self, ASLEEP, PATIENCE, next};
 use crate::suite::{Net, Party, Setup, Transport, Turns, posix};
@@ -311,5 +312,51 @@ fn a_sleeper_is_woken_by_what_comes_long_after() {
         bob.endpoint.recv(room(8), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
         assert_eq!(next(bob.cq_here()).unwrap().0.context, 1);
+    }
+}
+
+#[test]
+fn whoever_waits_for_an_event_uses_no_processor_time() {
+    wait_for_events_over(&TRANSPORTS, || Turns::Alternate);
+}
+
+#[test]
+fn whoever_waits_for_an_event_uses_no_processor_time_where_a_thread_makes_progress() {
+    wait_for_events_over(&[Transport::Tcp4, Transport::Shm4], || Turns::Nobody);
+}
+
+/// Those who listen, who have asked and who are connected sleep on their event queues.
+fn wait_for_events_over(transports: &[Transport], turns: impl Fn() -> Turns) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for transport in transports {
+        for wait in ASLEEP {
+            let net = Net::new(transport, turns());
+            let [client, server] = [(); 2].map(|()| Side::waiting_by(&net, wait, wait));
+            let heard = |sleeper: &Side, what: &str, other: &Side, then: &dyn Fn()| {
+                thread::scope(|scope| {
+                    let waits = scope.spawn(|| sleep_for_event(sleeper));
+                    assert_idle(&format!("{transport:?} {wait:?} {what}"), used());
+                    then();
+                    while !waits.is_finished() {
+                        other.progress();
+                        thread::yield_now();
+                    }
+                    waits.join().expect("no panic")
+                })
+            };
+            let listener = server.listener(LISTENER);
+            let connecting = client.endpoint(CLIENT);
+            let asked = heard(&server, "and listens", &client, &|| {
+                connecting.connect(listener.name().unwrap(), b"may I?").unwrap();
+            });
+            let Ok(ConnectionEvent::Request(request)) = asked else { panic!("{asked:?}") };
+            let accepting = server.endpoint_for(&request, SERVER);
+            let connected = heard(&client, "and has asked", &server, &|| accepting.accept(b"").unwrap());
+            assert_eq!(connected, Ok(ConnectionEvent::Connected { endpoint: CLIENT, data: Box::default() }));
+            assert!(matches!(sleep_for_event(&server), Ok(ConnectionEvent::Connected { .. })));
+            let shutdown = heard(&server, "and is connected", &client, &|| connecting.shutdown().unwrap());
+            assert_eq!(shutdown, Ok(ConnectionEvent::Shutdown { endpoint: SERVER }));
+            assert_eq!(sleep_for_event(&client), Ok(ConnectionEvent::Shutdown { endpoint: CLIENT }));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What the engine reports of operations that have ended.
 
 use crate::buffer::Buffer;
+use crate::connection::ConnectionEvent;
 use crate::error::OperationError;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::peer_id::PeerId;
@@ -34,7 +35,7 @@ pub struct Failure {
     pub error: OperationError,
 }
 
-/// Where completions go: the completion queues of an endpoint, and its counters.
+/// Where completions go: the completion queues of an endpoint, its counters, and its event queue.
 ///
 /// A sink without room hands the entry back, and the engine keeps it, in order, until
 /// [`Engine::deliver_held`](crate::Engine::deliver_held).
@@ -65,4 +66,10 @@ pub trait Sink {
 
     /// Counts an operation that has failed; otherwise as [`count`](Self::count).
     fn count_error(&mut self, _events: CounterEvents) {}
+
+    /// Takes what has happened to a connection. There is always room for it: an endpoint has few such events in its life,
+    /// and a passive endpoint no more of them unanswered than its backlog says. Endpoints without connections have none.
+    fn connection(&mut self, event: ConnectionEvent) {
+        let _ = event;
+    }
 }

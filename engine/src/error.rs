@@ -60,6 +60,12 @@ pub enum Misuse {
     /// An endpoint was enabled without an address vector.
     #[error("no address vector is bound")]
     NoAddressVector,
+    /// An endpoint was enabled without an event queue that it needs.
+    #[error("no event queue is bound")]
+    NoEventQueue,
+    /// The endpoint has no connection, or no longer.
+    #[error("the endpoint is not connected")]
+    NotConnected,
     /// The endpoint was opened without the capability that the call needs.
     #[error("the endpoint lacks the capability {0}")]
     NoCapability(&'static str),
@@ -126,6 +132,8 @@ impl Misuse {
             Misuse::State(_) => Errno::EOPBADSTATE,
             Misuse::NoCompletionQueue(_) => Errno::ENOCQ,
             Misuse::NoAddressVector => Errno::ENOAV,
+            Misuse::NoEventQueue => Errno::ENOEQ,
+            Misuse::NotConnected => Errno::ENOTCONN,
             Misuse::NoCapability(_) | Misuse::NoAtomic { .. } => Errno::EOPNOTSUPP,
             Misuse::OtherDomain => Errno::EDOMAIN,
             Misuse::Busy(_) => Errno::EBUSY,

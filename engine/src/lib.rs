@@ -30,6 +30,7 @@ pub mod atomic;
 #[expect(unsafe_code, reason = "turns the raw tier's addresses into slices")]
 pub mod buffer;
 pub mod completion;
+pub mod connection;
 pub mod engine;
 pub mod errno;
 pub mod error;

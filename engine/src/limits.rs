@@ -87,6 +87,14 @@ pub const ATOMIC_LINK_MAX_BYTES: usize = 16 * ATOMIC_MAX_BYTES;
 /// copies of one link take no more than [`RMA_LINK_MAX_OPS`] times this.
 pub const READ_COPIED_MAX_BYTES: usize = 4096;
 
+/// How much data of the application's travels with a request for a connection, and with its answer, in bytes
+/// (`FI_OPT_CM_DATA_SIZE`).
+pub const CONNECTION_DATA_MAX_BYTES: usize = 256;
+
+/// How many requests for a connection wait for an answer at a passive endpoint by default (`FI_BACKLOG`). Those beyond are
+/// rejected. Each takes some 300 bytes, and its data, beside what its link takes.
+pub const BACKLOG_DEFAULT_REQUESTS: usize = 1024;
+
 /// How often a connection attempt that was cut short is repeated before what waits for it fails.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 

@@ -1,6 +1,6 @@
 //! `fi_domain(3)`.
 
-use homespun::info::{Info, Progress, Threading, Version};
+use homespun::info::{EndpointType, Info, Progress, Threading, Version};
 use homespun::{Domain, Errno, Error, Fabric};
 use libc::{c_int, c_void};
 
@@ -79,25 +79,33 @@ pub(crate) unsafe extern "C" fn open_domain(
         // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
         let info = unsafe { read(info, Extent::Application { api_version })? };
         let front = FidDomain { fid: object::fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &mr::OPS };
+        let is_locked = needs_locks(&info);
         let state = DomainState {
-            domain: open(&fabric.fabric, &info)?,
+            domain: open(&fabric.fabric, &info, is_locked)?,
             api_version,
             in_use: InUse::default(),
             _fabric: fabric.in_use.lease(),
         };
         let native = state.domain.clone();
         let opened = object::open(front, state);
-        opened::add_domain(opened, &native, &info);
+        opened::add_domain(opened, &native, &info, is_locked);
         // SAFETY: not null, so writable.
         unsafe { domain.write(opened) };
         Ok(0)
     })
 }
 
+/// Whether more than one thread may use the objects of a domain at a time. Those who read the event queues of connected
+/// endpoints do, since these queues belong to the fabric.
+fn needs_locks(info: &Info) -> bool {
+    info.domain.threading != Some(Threading::Domain)
+        || info.domain.data_progress == Some(Progress::Auto)
+        || info.ep.ep_type == Some(EndpointType::Msg)
+}
+
 /// Opens a domain with no more locks than its application needs.
-fn open(fabric: &Fabric, info: &Info) -> Result<Domain, Error> {
-    let is_serialised = info.domain.threading == Some(Threading::Domain);
-    if is_serialised && info.domain.data_progress != Some(Progress::Auto) {
+fn open(fabric: &Fabric, info: &Info, is_locked: bool) -> Result<Domain, Error> {
+    if !is_locked {
         // SAFETY: whoever opens a domain with `FI_THREAD_DOMAIN` serialises all access to what is opened from it
         // (`fi_domain(3)`); it is answered only to those who ask for it. Of
         // the plugin's own threads, that of `FI_WAIT_MUTEX_COND` touches neither queues nor endpoints, and that of automatic

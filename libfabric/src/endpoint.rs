@@ -1,14 +1,15 @@
-//! `fi_endpoint(3)` and the part of `fi_cm(3)` that unconnected endpoints have. Messages are in
-//! [`message`](crate::message) and [`tagged`](crate::tagged).
+//! `fi_endpoint(3)`, and the names of endpoints, `fi_cm(3)`. Connections are in [`connection`](crate::connection), messages
+//! in [`message`](crate::message) and [`tagged`](crate::tagged).
 
 use homespun::flags::{BindFlags, CounterEvents, OpFlags};
-use homespun::{Endpoint, Errno, Misuse};
+use homespun::info::EndpointType;
+use homespun::{ConnectionRequest, Endpoint, Errno, Misuse};
 use libc::{c_int, c_void};
 use parking_lot::Mutex;
 
 use crate::abi::collective::FiOpsCollective;
 use crate::abi::domain::FidDomain;
-use crate::abi::endpoint::{FiOpsCm, FiOpsEp, FidEp};
+use crate::abi::endpoint::{FiOpsEp, FidEp};
 use crate::abi::fabric::{FiOps, Fid};
 use crate::abi::info::FiInfo;
 use crate::abi::{
@@ -21,17 +22,20 @@ use crate::cq::CqState;
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::eq::EqState;
+use crate::handles::{self, Handle};
 use crate::info::{Extent, read};
 use crate::object::{self, Lease, State};
 use crate::sockaddr::{self, CAddress};
 use crate::unsupported::Unsupported;
-use crate::{atomic, message, options, rma, tagged};
+use crate::{atomic, connection, message, options, rma, tagged};
 
 /// What stands behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
     /// The only handle: dropping it closes the endpoint. Comes first, so that it goes before what it depends
     /// on.
     pub(crate) endpoint: Endpoint,
+    /// The request that it was opened for, as long as it was not accepted.
+    pub(crate) request: Mutex<Option<ConnectionRequest>>,
     /// What is bound to it.
     bound: Mutex<Vec<Lease>>,
     _domain: Lease,
@@ -65,19 +69,6 @@ static OPS: FiOpsEp = FiOpsEp {
     export_xpu: Unsupported::STUB,
 };
 
-static CM_OPS: FiOpsCm = FiOpsCm {
-    size: size_of::<FiOpsCm>(),
-    setname,
-    getname,
-    getpeer: Unsupported::STUB,
-    connect: Unsupported::STUB,
-    listen: Unsupported::STUB,
-    accept: Unsupported::STUB,
-    reject: Unsupported::STUB,
-    shutdown: Unsupported::STUB,
-    join: Unsupported::STUB,
-};
-
 static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective {
     size: size_of::<FiOpsCollective>(),
     barrier: Unsupported::STUB,
@@ -107,17 +98,31 @@ pub(crate) unsafe extern "C" fn open_endpoint(
             return Err(Errno::EINVAL.into());
         }
         let api_version = domain.api_version;
+        // SAFETY: not null, so valid; the field exists in every version of the structure.
+        let handle = unsafe { (*info).handle };
         // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
         let info = unsafe { read(info, Extent::Application { api_version })? };
+        let (endpoint, request) = match handles::named(handle) {
+            _ if info.ep.ep_type != Some(EndpointType::Msg) => (domain.domain.endpoint(&info)?, None),
+            None if handle.is_null() => (domain.domain.endpoint(&info)?, None),
+            None => return Err(Misuse::Invalid("a handle that names nothing").into()),
+            Some(Handle::PassiveEndpoint(passive)) => {
+                (domain.domain.endpoint_for_passive(&info, &passive)?, None)
+            }
+            Some(Handle::Request(request)) => {
+                (domain.domain.endpoint_for_request(&info, &request)?, Some(request))
+            }
+        };
         let state = EndpointState {
-            endpoint: domain.domain.endpoint(&info)?,
+            endpoint,
+            request: Mutex::new(request),
             bound: Mutex::default(),
             _domain: domain.in_use.lease(),
         };
         let front = FidEp {
             fid: object::fid::<EndpointState>(context, &FID_OPS),
             ops: &OPS,
-            cm: &CM_OPS,
+            cm: &connection::OPS,
             msg: &message::OPS,
             rma: &rma::OPS,
             tagged: &tagged::OPS,
@@ -143,7 +148,7 @@ unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         // SAFETY: the caller passes an open endpoint.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: the caller passes an open object of the same fabric, and so of this plugin.
-        let lease = unsafe { attach(&state.endpoint, other, flags)? };
+        let lease = unsafe { attach(&state.endpoint, ep, other, flags)? };
         state.bound.lock().push(lease);
         Ok(0)
     })
@@ -152,7 +157,7 @@ unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
 /// # Safety
 ///
 /// `other` is null or an open object of this plugin.
-unsafe fn attach(endpoint: &Endpoint, other: *mut Fid, flags: u64) -> Result<Lease, Failure> {
+unsafe fn attach(endpoint: &Endpoint, ep: *mut Fid, other: *mut Fid, flags: u64) -> Result<Lease, Failure> {
     if other.is_null() {
         return Err(Errno::EINVAL.into());
     }
@@ -170,8 +175,11 @@ unsafe fn attach(endpoint: &Endpoint, other: *mut Fid, flags: u64) -> Result<Lea
                 endpoint.bind_av(&av.av)?;
                 Ok(av.in_use.lease())
             }
-            // An endpoint without connections has no events to report, but may be told where to.
-            FI_CLASS_EQ => Ok(object::state::<EqState>(other.cast())?.in_use.lease()),
+            FI_CLASS_EQ => {
+                let eq = object::state::<EqState>(other.cast())?;
+                endpoint.bind_eq(&eq.eq, ep.expose_provenance() as u64)?;
+                Ok(eq.in_use.lease())
+            }
             FI_CLASS_CNTR => {
                 let counter = object::state::<CounterState>(other.cast())?;
                 endpoint.bind_counter(&counter.counter, CounterEvents::from_bits_retain(flags))?;
@@ -249,7 +257,7 @@ unsafe extern "C" fn cancel(ep: *mut Fid, context: *mut c_void) -> isize {
     })
 }
 
-unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {
+pub(crate) unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {
     enter(|| {
         // SAFETY: the caller passes an open endpoint and an address of this length.
         unsafe {
@@ -260,7 +268,7 @@ unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) ->
     })
 }
 
-unsafe extern "C" fn getname(ep: *mut Fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
+pub(crate) unsafe extern "C" fn getname(ep: *mut Fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
     enter(|| {
         // SAFETY: the caller passes an open endpoint.
         let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };

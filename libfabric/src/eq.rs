@@ -3,25 +3,32 @@
 use std::time::Duration;
 use std::{ptr, slice};
 
-use homespun::eq::{EqFlags, EqReadError, EqReadFlags, Event};
+use homespun::eq::{EqFlags, EqReadError, Event};
 use homespun::info::Version;
-use homespun::{EqAttr, Errno, EventQueue};
+use homespun::{EqAttr, Errno, EventQueue, Misuse};
 use libc::{c_char, c_int, c_void};
+use parking_lot::Mutex;
 
 use crate::abi::eq::{FiEqAttr, FiEqErrEntry, FiOpsEq, FidEq};
 use crate::abi::fabric::{FiOps, Fid, FidFabric};
-use crate::abi::{FI_CLASS_EQ, FI_GETWAITOBJ};
+use crate::abi::{FI_CLASS_EQ, FI_GETWAIT, FI_GETWAITOBJ, FI_PEEK};
+use crate::connection::{CmEvent, ENTRY_BYTES};
 use crate::edge::{Failure, enter};
 use crate::error_data::ErrorData;
 use crate::fabric::FabricState;
+use crate::info::InfoList;
 use crate::object::{self, InUse, Lease, State};
 use crate::text;
 use crate::unsupported::Unsupported;
-use crate::wait::wait_object;
+use crate::wait::{getwait, wait_object};
 
 /// What stands behind a `struct fid_eq`.
 pub(crate) struct EqState {
-    eq: EventQueue,
+    pub(crate) eq: EventQueue,
+    /// Where the fabric is.
+    fabric: usize,
+    /// The handle of a request that the application has seen and not taken, and the info that it was shown.
+    told: Mutex<Option<(usize, InfoList)>>,
     /// The `FI_WAIT_*` that it was opened with.
     wait_obj: u32,
     err_data: ErrorData,
@@ -56,6 +63,7 @@ pub(crate) unsafe extern "C" fn open_eq(
     context: *mut c_void,
 ) -> c_int {
     enter(|| {
+        let at = fabric;
         // SAFETY: the caller passes an open fabric.
         let fabric = unsafe { object::state::<FabricState>(fabric.cast())? };
         if attr.is_null() || eq.is_null() {
@@ -67,6 +75,8 @@ pub(crate) unsafe extern "C" fn open_eq(
             EqAttr { size_entries, flags: EqFlags::from_bits_retain(flags), wait: wait_object(wait_obj)? };
         let state = EqState {
             eq: fabric.fabric.open_eq(&attr)?,
+            fabric: at.expose_provenance(),
+            told: Mutex::default(),
             wait_obj,
             err_data: ErrorData::default(),
             api_version: fabric.api_version,
@@ -93,6 +103,8 @@ unsafe extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> 
         // SAFETY: the caller passes an open event queue.
         let state = unsafe { object::state::<EqState>(eq.cast())? };
         match command {
+            // SAFETY: for this command it points to what belongs to the queue's wait object.
+            FI_GETWAIT => unsafe { getwait(&state.eq, arg) },
             FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
             FI_GETWAITOBJ => {
                 // SAFETY: for this command it points to an `enum fi_wait_obj`.
@@ -112,7 +124,7 @@ unsafe extern "C" fn read(
     flags: u64,
 ) -> isize {
     // SAFETY: the caller keeps to `fi_eq(3)`.
-    enter(|| unsafe { read_event(eq, event, buf, len, |eq, buffer| eq.read(buffer, read_flags(flags))) })
+    enter(|| unsafe { read_event(eq, event, buf, len, flags, Patience::None) })
 }
 
 unsafe extern "C" fn sread(
@@ -126,13 +138,20 @@ unsafe extern "C" fn sread(
     // A negative timeout is none.
     let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
     // SAFETY: the caller keeps to `fi_eq(3)`.
-    enter(|| unsafe {
-        read_event(eq, event, buf, len, |eq, buffer| eq.sread(buffer, timeout, read_flags(flags)))
-    })
+    enter(|| unsafe { read_event(eq, event, buf, len, flags, Patience::Until(timeout)) })
 }
 
-fn read_flags(flags: u64) -> EqReadFlags {
-    EqReadFlags::from_bits_retain(flags)
+/// Whether a read waits, and how long.
+enum Patience {
+    None,
+    /// `None` for ever.
+    Until(Option<Duration>),
+}
+
+/// Whether a read is a look.
+fn is_peek(flags: u64) -> Result<bool, Failure> {
+    let unknown = flags & !FI_PEEK;
+    if unknown == 0 { Ok(flags != 0) } else { Err(Misuse::Flags(unknown).into()) }
 }
 
 /// # Safety
@@ -143,24 +162,47 @@ unsafe fn read_event(
     event: *mut u32,
     buf: *mut c_void,
     len: usize,
-    read: impl FnOnce(&EventQueue, &mut [u8]) -> Result<Event, EqReadError>,
+    flags: u64,
+    patience: Patience,
 ) -> Result<isize, Failure> {
     // SAFETY: the caller says so.
     let state = unsafe { object::state::<EqState>(eq.cast())? };
-    if event.is_null() {
+    let is_peek = is_peek(flags)?;
+    if event.is_null() || buf.is_null() && len > 0 {
         return Err(Errno::EINVAL.into());
     }
-    let buffer = match (buf.is_null(), len) {
-        (_, 0) => &mut [],
-        (true, _) => return Err(Errno::EINVAL.into()),
-        // SAFETY: the caller says so.
-        (false, _) => unsafe { slice::from_raw_parts_mut(buf.cast(), len) },
+    // Data of connections is cut, that of the application's own events is not.
+    let fits = |event: &Event| match event {
+        Event::Written { data, .. } => data.len() <= len,
+        Event::Connection(_) => ENTRY_BYTES <= len,
     };
-    let found = read(&state.eq, buffer).map_err(|error| Failure(error.errno()))?;
+    let found = match (is_peek, patience) {
+        (true, Patience::None) => state.eq.peek().map(|event| Some(event).filter(fits)),
+        (true, Patience::Until(timeout)) => state.eq.speek(timeout).map(|event| Some(event).filter(fits)),
+        (false, Patience::None) => state.eq.read_if(fits),
+        (false, Patience::Until(timeout)) => state.eq.sread_if(timeout, fits),
+    };
+    let found = found.map_err(|error: EqReadError| Failure(error.errno()))?.ok_or(Errno::ETOOSMALL)?;
+    let (number, len_bytes) = match found {
+        Event::Written { number, data } => {
+            // SAFETY: it fits.
+            unsafe { ptr::copy_nonoverlapping(data.as_ptr(), buf.cast(), data.len()) };
+            (number, data.len())
+        }
+        Event::Connection(of) => {
+            let mut told = state.told.lock();
+            let of = CmEvent::new(of, ptr::with_exposed_provenance(state.fabric), told.take())?;
+            let number = of.number;
+            // SAFETY: the entry fits.
+            let (len_bytes, told_again) = unsafe { of.write(buf, len, is_peek) };
+            *told = told_again;
+            (number, len_bytes)
+        }
+    };
     // SAFETY: not null, so writable.
-    unsafe { event.write(found.number) };
+    unsafe { event.write(number) };
     // It is at most the length of a slice.
-    Ok(found.len_bytes.cast_signed())
+    Ok(len_bytes.cast_signed())
 }
 
 unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64) -> isize {
@@ -170,12 +212,15 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
         if buf.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        let error = state.eq.read_error(read_flags(flags)).map_err(|error| Failure(error.errno()))?;
+        let error = if is_peek(flags)? { state.eq.peek_error() } else { state.eq.read_error() };
+        let error = error.map_err(|error| Failure(error.errno()))?;
         let has_size = state.api_version >= Version::new(1, 5);
-        // SAFETY: the entry is writable as far as the application's headers have it.
+        let fid: *mut Fid = ptr::with_exposed_provenance_mut(error.object as usize);
+        // SAFETY: the entry is writable as far as the application's headers have it. What the error is about is an endpoint
+        // that is open: those that are closed take along what they have reported.
         unsafe {
-            (*buf).fid = ptr::with_exposed_provenance_mut(error.object as usize);
-            (*buf).context = ptr::with_exposed_provenance_mut(error.context as usize);
+            (*buf).fid = fid;
+            (*buf).context = if fid.is_null() { ptr::null_mut() } else { (*fid).context };
             (*buf).data = error.data;
             (*buf).err = error.errno.raw();
             (*buf).prov_errno = error.prov_errno;

@@ -14,6 +14,7 @@ use crate::host;
 use crate::info::string;
 use crate::object::{self, InUse, State};
 use crate::opened;
+use crate::passive_endpoint::open_passive;
 use crate::unsupported::Unsupported;
 use crate::wait::trywait;
 
@@ -44,7 +45,7 @@ static FID_OPS: FiOps = FiOps {
 static OPS: FiOpsFabric = FiOpsFabric {
     size: size_of::<FiOpsFabric>(),
     domain: open_domain,
-    passive_ep: Unsupported::STUB,
+    passive_ep: open_passive,
     eq_open: open_eq,
     wait_open: Unsupported::STUB,
     trywait,

@@ -6,13 +6,14 @@
 
 use std::ptr;
 
-use homespun::info::{FABRIC_NAME, Info, Progress, ResourceManagement, Threading};
-use homespun::{AddressFormat, Domain, Misuse};
+use homespun::info::{EndpointType, FABRIC_NAME, Info, Progress, ResourceManagement, Threading};
+use homespun::{AddressFormat, Domain, Misuse, PassiveEndpoint};
 use libc::c_void;
 use parking_lot::Mutex;
 
 use crate::abi::info::FiInfo;
 use crate::edge::Failure;
+use crate::handles::{self, Handle};
 
 /// The open objects of each kind, in the order of their opening.
 struct Opened {
@@ -28,6 +29,8 @@ struct OpenDomain {
     resource_mgmt: ResourceManagement,
     threading: Threading,
     data_progress: Progress,
+    /// Whether it can have endpoints for connections, which takes locks.
+    connects: bool,
 }
 
 static OPENED: Mutex<Opened> = Mutex::new(Opened { fabrics: Vec::new(), domains: Vec::new() });
@@ -42,8 +45,8 @@ pub(crate) fn remove_fabric<T>(fabric: *const T) {
     OPENED.lock().fabrics.retain(|&at| at != fabric.addr());
 }
 
-/// A domain was opened with this info.
-pub(crate) fn add_domain<T>(at: *const T, domain: &Domain, info: &Info) {
+/// A domain was opened with this info, with locks or without.
+pub(crate) fn add_domain<T>(at: *const T, domain: &Domain, info: &Info, is_locked: bool) {
     OPENED.lock().domains.push(OpenDomain {
         at: at.expose_provenance(),
         name: domain.name().to_owned(),
@@ -51,6 +54,7 @@ pub(crate) fn add_domain<T>(at: *const T, domain: &Domain, info: &Info) {
         resource_mgmt: domain.resource_mgmt(),
         threading: info.domain.threading.unwrap_or(Threading::Safe),
         data_progress: info.domain.data_progress.unwrap_or(Progress::Manual),
+        connects: is_locked,
     });
 }
 
@@ -59,11 +63,24 @@ pub(crate) fn remove_domain<T>(domain: *const T) {
     OPENED.lock().domains.retain(|open| open.at != domain.addr());
 }
 
+/// Puts the open objects into the info of a request for a connection: its fabric, and the first domain that it belongs to.
+///
+/// # Safety
+///
+/// `written` is what was made of `info`, and nobody else has it yet.
+pub(crate) unsafe fn answer_of_fabric(fabric: *const c_void, info: &Info, written: *mut FiInfo) {
+    let named = Named { fabric: fabric.addr(), ..Named::default() };
+    // SAFETY: the caller says so.
+    unsafe { named.answer(std::slice::from_ref(info), written) };
+}
+
 /// The objects that hints name, by where they are.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Named {
     fabric: usize,
     domain: usize,
+    /// A passive endpoint, whose address the answer is to be used with.
+    handle: usize,
 }
 
 impl Named {
@@ -77,6 +94,7 @@ impl Named {
             Named {
                 fabric: hints.fabric_attr.as_ref().map_or(0, |attr| attr.fabric.addr()),
                 domain: hints.domain_attr.as_ref().map_or(0, |attr| attr.domain.addr()),
+                handle: hints.handle.addr(),
             }
         }
     }
@@ -87,6 +105,9 @@ impl Named {
     ///
     /// ENODATA for an object that is not open, and for hints that ask for something else as well.
     pub(crate) fn restrict(self, hints: &mut Info) -> Result<(), Failure> {
+        if let Some(passive) = self.passive() {
+            restrict_to_passive(passive.info(), hints)?;
+        }
         let opened = OPENED.lock();
         if self.fabric != 0 && !opened.fabrics.contains(&self.fabric) {
             return Err(Misuse::NoData("the open fabric that the hints name").into());
@@ -101,7 +122,8 @@ impl Named {
             || hints.addr_format.is_some_and(|format| format != domain.format)
             || hints.domain.resource_mgmt.is_some_and(|asked| asked != domain.resource_mgmt)
             || hints.domain.threading.is_some_and(|asked| !domain.serves(asked))
-            || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress);
+            || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress)
+            || hints.ep.ep_type.is_some_and(|asked| asked == EndpointType::Msg && !domain.connects);
         if is_another {
             return Err(Misuse::NoData("something else than the open domain that the hints name").into());
         }
@@ -110,7 +132,18 @@ impl Named {
         hints.domain.resource_mgmt = Some(domain.resource_mgmt);
         hints.domain.threading.get_or_insert(domain.threading);
         hints.domain.data_progress = Some(domain.data_progress);
+        if !domain.connects {
+            hints.ep.ep_type = Some(EndpointType::Rdm);
+        }
         Ok(())
+    }
+
+    /// The passive endpoint that hints name; other handles mean nothing here.
+    fn passive(self) -> Option<PassiveEndpoint> {
+        match handles::named(ptr::without_provenance(self.handle)) {
+            Some(Handle::PassiveEndpoint(passive)) => Some(passive),
+            _ => None,
+        }
     }
 
     /// Puts the open objects into an answer: those that were named, else the first ones.
@@ -119,6 +152,7 @@ impl Named {
     ///
     /// `list` is what was made of `infos`, and nobody else has it yet.
     pub(crate) unsafe fn answer(self, infos: &[Info], list: *mut FiInfo) {
+        let handle = self.passive().map(|_| self.handle);
         let opened = OPENED.lock();
         let mut next = list;
         for info in infos {
@@ -132,10 +166,30 @@ impl Named {
             unsafe {
                 (*(*next).fabric_attr).fabric = pointer(fabric.filter(|_| is_our_fabric));
                 (*(*next).domain_attr).domain = pointer(domain.map(|open| open.at));
+                (*next).handle = pointer(handle).cast();
                 next = (*next).next;
             }
         }
     }
+}
+
+/// Has hints ask for what an endpoint can be opened with that takes over from a passive endpoint.
+///
+/// # Errors
+///
+/// ENODATA for hints that ask for something else as well.
+fn restrict_to_passive(passive: &Info, hints: &mut Info) -> Result<(), Failure> {
+    let is_another = hints.ep.ep_type.is_some_and(|asked| asked != EndpointType::Msg)
+        || hints.domain.name.is_some() && hints.domain.name != passive.domain.name
+        || hints.addr_format.is_some() && hints.addr_format != passive.addr_format;
+    if is_another {
+        let why = "something else than what the passive endpoint is for that the hints name";
+        return Err(Misuse::NoData(why).into());
+    }
+    hints.ep.ep_type = Some(EndpointType::Msg);
+    hints.domain.name.clone_from(&passive.domain.name);
+    hints.addr_format = passive.addr_format;
+    Ok(())
 }
 
 impl OpenDomain {
@@ -146,6 +200,7 @@ impl OpenDomain {
             && info.domain.resource_mgmt == Some(self.resource_mgmt)
             && info.domain.threading.is_some_and(|threading| self.serves(threading))
             && info.domain.data_progress == Some(self.data_progress)
+            && (self.connects || info.ep.ep_type != Some(EndpointType::Msg))
     }
 
     /// Whether the domain may be used so. One without locks serves only those who promise to need none.

@@ -1,14 +1,16 @@
 //! The options of an endpoint: `fi_getopt` and `fi_setopt` of `fi_endpoint(3)`.
 //!
-//! There is one, of the level FI_OPT_ENDPOINT: FI_OPT_MIN_MULTI_RECV, a `size_t`. The others of that level concern
-//! connections, buffered receives and devices, which endpoints here do not have; ENOPROTOOPT says so, and to an application
-//! that asks that is not a failure.
+//! Those of the level FI_OPT_ENDPOINT that there are, each a `size_t`: FI_OPT_MIN_MULTI_RECV, and where there are connections
+//! FI_OPT_CM_DATA_SIZE, which is read only. The others of that level concern buffered receives and devices, which endpoints
+//! here do not have; ENOPROTOOPT says so, and to an application that asks that is not a failure.
 
+use homespun::info::EndpointType;
+use homespun::limits::CONNECTION_DATA_MAX_BYTES;
 use homespun::{Endpoint, Errno};
 use libc::{c_int, c_void};
 
 use crate::abi::fabric::Fid;
-use crate::abi::{FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV};
+use crate::abi::{FI_CLASS_PEP, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV};
 use crate::edge::{Failure, enter};
 use crate::endpoint::EndpointState;
 use crate::object;
@@ -24,8 +26,11 @@ pub(crate) unsafe extern "C" fn getopt(
     len: *mut usize,
 ) -> c_int {
     enter(|| {
-        // SAFETY: the caller passes an open endpoint.
-        let endpoint = unsafe { option_of(ep, level, name)? };
+        // SAFETY: the caller passes an open endpoint, active or passive.
+        let current = match unsafe { option_of(ep, level, name)? } {
+            Setting::MinMultiRecv(endpoint) => endpoint.min_multi_recv_bytes(),
+            Setting::CmDataSize => CONNECTION_DATA_MAX_BYTES,
+        };
         if value.is_null() || len.is_null() {
             return Err(Errno::EINVAL.into());
         }
@@ -35,7 +40,7 @@ pub(crate) unsafe extern "C" fn getopt(
             return Err(Errno::ETOOSMALL.into());
         }
         // SAFETY: there is room for it; options need not be aligned.
-        unsafe { value.cast::<usize>().write_unaligned(endpoint.min_multi_recv_bytes()) };
+        unsafe { value.cast::<usize>().write_unaligned(current) };
         Ok(0)
     })
 }
@@ -48,8 +53,10 @@ pub(crate) unsafe extern "C" fn setopt(
     len: usize,
 ) -> c_int {
     enter(|| {
-        // SAFETY: the caller passes an open endpoint.
-        let endpoint = unsafe { option_of(ep, level, name)? };
+        // SAFETY: the caller passes an open endpoint, active or passive.
+        let Setting::MinMultiRecv(endpoint) = (unsafe { option_of(ep, level, name)? }) else {
+            return Err(Errno::ENOPROTOOPT.into());
+        };
         if value.is_null() || len != SIZE_BYTES {
             return Err(Errno::EINVAL.into());
         }
@@ -59,16 +66,35 @@ pub(crate) unsafe extern "C" fn setopt(
     })
 }
 
-/// The endpoint, if the option is the one that there is.
+/// An option that there is.
+enum Setting<'a> {
+    MinMultiRecv(&'a Endpoint),
+    CmDataSize,
+}
+
+/// The option that is meant, if the endpoint has it.
 ///
 /// # Safety
 ///
-/// `ep` is null or an open endpoint, for as long as the result is used.
-unsafe fn option_of<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<&'a Endpoint, Failure> {
+/// `ep` is null or an open endpoint, active or passive, for as long as the result is used.
+unsafe fn option_of<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Setting<'a>, Failure> {
+    if ep.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: not null, so an endpoint.
+    if unsafe { (*ep).fclass } == FI_CLASS_PEP {
+        return match (level, name) {
+            (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => Ok(Setting::CmDataSize),
+            _ => Err(Errno::ENOPROTOOPT.into()),
+        };
+    }
     // SAFETY: the caller says so.
     let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
     match (level, name) {
-        (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => Ok(endpoint),
+        (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => Ok(Setting::MinMultiRecv(endpoint)),
+        (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) if endpoint.info().ep.ep_type == Some(EndpointType::Msg) => {
+            Ok(Setting::CmDataSize)
+        }
         _ => Err(Errno::ENOPROTOOPT.into()),
     }
 }

@@ -11,12 +11,13 @@ use libc::{c_int, c_void};
 use crate::abi::eq::FiMutexCond;
 use crate::abi::fabric::{Fid, FidFabric};
 use crate::abi::{
-    FI_CLASS_CNTR, FI_CLASS_CQ, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_WAIT_FD, FI_WAIT_MUTEX_COND,
-    FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
+    FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_WAIT_FD,
+    FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
 };
 use crate::counter::CounterState;
 use crate::cq::CqState;
 use crate::edge::{Failure, enter};
+use crate::eq::EqState;
 use crate::fabric::FabricState;
 use crate::object;
 
@@ -75,7 +76,7 @@ impl WaitCondition {
     }
 }
 
-/// `FI_GETWAIT` of a completion queue or a counter.
+/// `FI_GETWAIT` of a queue or a counter.
 ///
 /// # Errors
 ///
@@ -122,7 +123,7 @@ pub(crate) unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut 
                 match (*fid).fclass {
                     FI_CLASS_CQ => &object::state::<CqState>(fid.cast())?.cq,
                     FI_CLASS_CNTR => &object::state::<CounterState>(fid.cast())?.counter,
-                    // An event queue has nothing that an application could sleep on.
+                    FI_CLASS_EQ => &object::state::<EqState>(fid.cast())?.eq,
                     _ => return Err(Errno::EINVAL.into()),
                 }
             };

@@ -28,7 +28,9 @@ fn fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
 #[test]
 fn the_host_offers_what_the_plugin_answers() {
     let Some(text) = fi_info(&["-p", "homespun"], &[]) else { return };
-    for line in ["provider: homespun", "fabric: homespun", "domain: tcp", "type: FI_EP_RDM"] {
+    for line in
+        ["provider: homespun", "fabric: homespun", "domain: tcp", "type: FI_EP_RDM", "type: FI_EP_MSG"]
+    {
         assert!(text.contains(line), "no {line:?} in:\n{text}");
     }
 }
@@ -44,10 +46,10 @@ fn a_parameter_says_what_an_application_leaves_open() {
 
 #[test]
 fn diagnostics_go_to_the_hosts_log() {
-    let arguments = ["-p", "homespun", "-t", "FI_EP_MSG"];
+    let arguments = ["-p", "homespun", "-t", "FI_EP_DGRAM"];
     let Some(text) = fi_info(&arguments, &[("FI_LOG_LEVEL", "debug")]) else { return };
     // The line that the host makes of what the plugin says.
-    let is_ours = |line: &str| line.contains(":homespun:core:homespun_fi::") && line.contains("FI_EP_MSG");
+    let is_ours = |line: &str| line.contains(":homespun:core:homespun_fi::") && line.contains("FI_EP_DGRAM");
     assert!(text.lines().any(is_ours), "no line of ours in:\n{text}");
     let Some(text) = fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
     assert!(!text.lines().any(is_ours), "not asked for:\n{text}");

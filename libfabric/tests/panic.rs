@@ -40,7 +40,7 @@ impl Subscriber for Bug {
 fn getinfo(provider: *const FiProvider) -> i32 {
     // SAFETY: all zeroes are hints that specify nothing.
     let (mut hints, mut ep): (FiInfo, FiEpAttr) = unsafe { std::mem::zeroed() };
-    ep.r#type = 1;
+    ep.r#type = 2;
     hints.ep_attr = &raw mut ep;
     let mut list = ptr::null_mut();
     // SAFETY: the provider is valid for ever, the hints are valid, and there is a place for the answer.

@@ -8,7 +8,8 @@ use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::Sent;
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown,
+    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
+    Shown,
 };
 
 use crate::line::{sealed, sequence};
@@ -140,7 +141,7 @@ impl Run {
         self.sent.push_back((header, payload));
     }
 
-    /// A frame of an access to a region.
+    /// A frame of an access to a region, or of a connection.
     fn one_sided(&self, op: u64, choice: u8) -> Header {
         let data = (choice & 8 != 0).then_some(7);
         let rma = |kind| {
@@ -158,7 +159,7 @@ impl Run {
         {
             return Header::Atomic(Atomic { op, key: !op, address: op << 8, form });
         }
-        match choice % 6 {
+        match choice % 7 {
             0 => rma(RmaKind::Read),
             1 => rma(RmaKind::Write { data }),
             2 => rma(RmaKind::Offer { data, remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8 }),
@@ -170,8 +171,13 @@ impl Run {
                 access: op,
                 remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8,
             }),
+            5 => {
+                Header::Answer { op, outcome: Outcome::from_number(choice / 7 % 5).unwrap_or(Outcome::Done) }
+            }
             _ => {
-                Header::Answer { op, outcome: Outcome::from_number(choice / 6 % 5).unwrap_or(Outcome::Done) }
+                let step = HandshakeStep::from_number(choice / 7 % 5).unwrap_or(HandshakeStep::Request);
+                let data_bytes = (op % (step.data_max_bytes() as u64 + 1)) as u16;
+                Header::Connection(Handshake { step, number: op, data_bytes })
             }
         }
     }

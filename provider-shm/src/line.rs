@@ -35,10 +35,12 @@
 //! 16  answer   -                               op               -
 //! 32  atomic   OUTSIDE LONG                    op               if LONG
 //! 40  shown    OUTSIDE                         rights           yes
+//! 48  connection  OUTSIDE                      number           -
 //! ```
 //!
 //! Those of kinds 12 to 14, 32 and 40 have key and address, a word each, in the place of the tag; those of kind 32 have their
-//! form in the place of the data. An answer's kind has the number of the outcome added.
+//! form in the place of the data. An answer's kind has the number of the outcome added, that of a connection the number of
+//! the step.
 //!
 //! `len` is the length of the payload in this line, or with `OUTSIDE`, that of the piece of it which lies in the data
 //! area. That is all of the payload unless the header says `LONG`: then `length` is what all pieces make together, and lines
@@ -57,10 +59,11 @@
 mod tests;
 
 use bitflags::bitflags;
-use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use homespun_engine::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::wire::check::{Check, fold};
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown, WireError,
+    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
+    Shown, WireError,
 };
 
 use crate::segment::{LINE_WORDS, LINES};
@@ -97,8 +100,9 @@ const _: () = assert!(PIECE_MAX_BYTES <= u16::MAX as usize && PIECE_MIN_BYTES < 
 // A message whose payload is in the line spends 24 bytes on its header at most, a request 40, a write 40, and an atomic
 // operation 40 as well, so that it has room for the two operands that a compare-and-swap of 8 bytes brings.
 const _: () = assert!(ROOM_MAX_BYTES == 56);
-// The description of a request is one piece.
+// The description of a request is one piece, and so is the data of a connection.
 const _: () = assert!(cfg!(loom) || REMOTE_MAX_BYTES < PIECE_MIN_BYTES);
+const _: () = assert!(cfg!(loom) || CONNECTION_DATA_MAX_BYTES < PIECE_MIN_BYTES);
 // A line of zeros is refused.
 const _: () = assert!(kind::MESSAGE != 0);
 
@@ -122,6 +126,8 @@ mod kind {
     pub(super) const ANSWER: u8 = 16;
     pub(super) const ATOMIC: u8 = 32;
     pub(super) const SHOWN: u8 = 40;
+    /// With the number of the step added.
+    pub(super) const CONNECTION: u8 = 48;
 }
 
 bitflags! {
@@ -287,7 +293,8 @@ pub(crate) fn room_bytes(header: &Header) -> usize {
         | Header::Matched { .. }
         | Header::Credit { .. }
         | Header::ReadData { .. }
-        | Header::Answer { .. } => 1,
+        | Header::Answer { .. }
+        | Header::Connection(_) => 1,
         Header::Fence { .. } | Header::Fenced => 0,
     };
     ROOM_MAX_BYTES - words * WORD_BYTES
@@ -347,6 +354,9 @@ pub(crate) fn emit(
         Header::ReadData { op, .. } => (kind::READ_DATA, none, Some(*op), None),
         Header::Answer { op, outcome } => (kind::ANSWER + outcome.number(), none, Some(*op), None),
         Header::Atomic(Atomic { op, .. }) => (kind::ATOMIC, none, Some(*op), None),
+        Header::Connection(Handshake { step, number, .. }) => {
+            (kind::CONNECTION + step.number(), none, Some(*number), None)
+        }
     };
     if let Some(value) = value {
         push_checked(value);
@@ -465,6 +475,11 @@ fn outcome_of(kind: u8) -> Option<Outcome> {
     Outcome::from_number(kind.checked_sub(kind::ANSWER)?)
 }
 
+/// The step in the kind of a connection.
+fn step_of(kind: u8) -> Option<HandshakeStep> {
+    HandshakeStep::from_number(kind.checked_sub(kind::CONNECTION)?)
+}
+
 /// Whether a correct producer may make a piece of this length where `left_bytes` of the payload are left.
 #[inline]
 pub(crate) fn is_piece(piece_bytes: usize, left_bytes: u64) -> bool {
@@ -511,6 +526,7 @@ pub(crate) fn parse(
         kind::PIECE if flags.is_empty() => return Ok(Parsed::Piece(here_bytes)),
         kind::PIECE => return Err(WireError::UnknownFlag),
         _ if outcome_of(kind).is_some() => Flags::empty(),
+        _ if step_of(kind).is_some() => Flags::OUTSIDE,
         _ => return Err(WireError::UnknownKind),
     };
     // Only where there is one piece can there be another.
@@ -575,6 +591,10 @@ pub(crate) fn parse(
             Header::Atomic(Atomic { op: value, key, address, form })
         }
         kind::MESSAGE => Header::Message(message),
+        kind::CONNECTION.. => {
+            let step = step_of(kind).ok_or(WireError::UnknownKind)?;
+            Header::Connection(Handshake { step, number: value, data_bytes: data_bytes(here_bytes, step)? })
+        }
         _ => Header::Answer { op: value, outcome: outcome_of(kind).ok_or(WireError::UnknownKind)? },
     };
     let len_bytes = header.payload_len_bytes();
@@ -631,6 +651,14 @@ fn parse_small(
 fn remote_bytes(len_bytes: usize) -> Result<u8, WireError> {
     match u8::try_from(len_bytes) {
         Ok(remote_bytes) if len_bytes <= REMOTE_MAX_BYTES => Ok(remote_bytes),
+        _ => Err(WireError::ImpossibleLength),
+    }
+}
+
+/// How much data of the application's comes with a step of a connection.
+fn data_bytes(len_bytes: usize, step: HandshakeStep) -> Result<u16, WireError> {
+    match u16::try_from(len_bytes) {
+        Ok(data_bytes) if len_bytes <= step.data_max_bytes() => Ok(data_bytes),
         _ => Err(WireError::ImpossibleLength),
     }
 }

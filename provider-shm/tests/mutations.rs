@@ -52,6 +52,7 @@ mod kind {
     pub(super) const OFFER: u8 = 14;
     pub(super) const READ_DATA: u8 = 15;
     pub(super) const ANSWER: u8 = 16;
+    pub(super) const CONNECTION: u8 = 32;
 }
 
 mod flag {
@@ -123,6 +124,9 @@ fn samples() -> Vec<Said> {
         Said(kind::READ_DATA, flag::OUTSIDE | flag::LONG, 0x1000, &[NUMBER, 0x1_0000]),
         Said(kind::ANSWER, 0, 0, &[1]),
         Said(kind::ANSWER + 4, 0, 0, &[NUMBER]),
+        Said(kind::CONNECTION, 0, 48, &[NUMBER]),
+        Said(kind::CONNECTION + 1, flag::OUTSIDE, 256, &[NUMBER]),
+        Said(kind::CONNECTION + 4, 0, 0, &[1]),
         Said(kind::FENCE, 0, 0, &[]),
         Said(kind::FENCE, flag::MATCH, 0, &[]),
         Said(kind::FENCED, 0, 0, &[]),

@@ -15,7 +15,8 @@ use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Provider, Receive
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Refusal, Rma, RmaKind, Shown,
+    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Refusal, Rma,
+    RmaKind, Shown,
 };
 use homespun_tcp::{TcpProvider, TcpTransport};
 use socket2::SockRef;
@@ -169,6 +170,8 @@ fn samples() -> Vec<Header> {
         atomic(AtomicKind::Compare, AtomicOp::CswapLe, Datatype::Int32, 0x0123),
         Header::Answer { op: 1, outcome: Outcome::Done },
         Header::Answer { op: NUMBER, outcome: Outcome::Refused(Refusal::Range) },
+        Header::Connection(Handshake { step: HandshakeStep::Request, number: NUMBER, data_bytes: 0x0100 }),
+        Header::Connection(Handshake { step: HandshakeStep::Shutdown, number: NUMBER, data_bytes: 0 }),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! Endpoints: `fi_endpoint(3)`.
 
 mod atomic;
+mod connecting;
 mod multi_receive;
 mod owned;
 mod peek;
@@ -24,14 +25,16 @@ pub use self::atomic::{
     AtomicMsg, AtomicMsgRaw, AtomicTarget, CompareAtomicMsg, CompareAtomicMsgRaw, FetchAtomicMsg,
     FetchAtomicMsgRaw,
 };
+pub(crate) use self::connecting::Beginning;
 pub use self::owned::{RecvMsg, SendMsg};
 use self::peek::ARRIVED_FLAGS;
 pub use self::raw::{RecvMsgRaw, SendMsgRaw};
 pub use self::rma::{ReadMsg, ReadMsgRaw, WriteMsg, WriteMsgRaw};
-use crate::av::{AddressVector, FabricAddress};
+use crate::av::{AddressVector, AvAttr, FabricAddress};
 use crate::counter::{BoundCounters, Counter, Reason};
 use crate::cq::CompletionQueue;
 use crate::domain::{self, DomainId};
+use crate::eq::{EventQueue, Reporter};
 use crate::info::Info;
 use crate::progress_thread::ProgressThread;
 use crate::pump::{Drive, Wiring};
@@ -62,11 +65,17 @@ const RECEIVE_FLAGS: OpFlags =
 /// messages.
 const RECEIVE_KINDS: OpFlags = ARRIVED_FLAGS.union(OpFlags::MULTI_RECV);
 
-/// Sends and receives messages: a reliable, unconnected endpoint (`FI_EP_RDM`).
+/// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
 /// An endpoint is opened from an [`Info`], bound to completion queues and an address vector, enabled, and then posts
 /// operations, whose completions its queues report. What moves them on is up to its domain: reads of those queues
 /// ([`CompletionQueue`]), or also a thread ([`Progress`](crate::info::Progress)).
+///
+/// One of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue instead of an address vector, asks
+/// for a [connection](Self::connect) or [accepts](Self::accept) one, and talks to the other end alone: the addresses that
+/// calls take are not looked at. Sends and accesses to memory are possible while it is connected
+/// ([`Misuse::NotConnected`]), receives from the moment it is enabled.
+/// [`PassiveEndpoint`](crate::PassiveEndpoint) has an example.
 ///
 /// A handle may be cloned and used from any thread. When the last one is dropped the endpoint is closed: what it has
 /// accepted for sending still goes out, within [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are
@@ -118,6 +127,7 @@ pub struct Endpoint {
 
 struct Shared {
     info: Info,
+    beginning: Beginning,
     domain: Arc<domain::Shared>,
     tx_op_flags: AtomicU64,
     rx_op_flags: AtomicU64,
@@ -127,6 +137,10 @@ struct Shared {
     pump: OnceLock<Arc<dyn Drive>>,
     /// Set when the endpoint is enabled, to what operations need to know.
     enabled: OnceLock<Enabled>,
+    /// Exists once an endpoint for connections is enabled.
+    reporter: OnceLock<Arc<Reporter>>,
+    /// The other end of the connection, once it was asked for or accepted.
+    peer: OnceLock<Address>,
 }
 
 #[derive(Default)]
@@ -137,6 +151,8 @@ struct Setup {
     receive_cq: Option<CompletionQueue>,
     counters: BoundCounters,
     av: Option<AddressVector>,
+    /// With what it calls the endpoint.
+    eq: Option<(EventQueue, u64)>,
     selective_transmit: bool,
     selective_receive: bool,
 }
@@ -148,19 +164,29 @@ struct Enabled {
 }
 
 impl Endpoint {
-    pub(crate) fn open(domain: Arc<domain::Shared>, info: Info) -> Endpoint {
-        Endpoint {
+    /// Opens an endpoint. A request must be [taken](crate::ConnectionRequest::take) for it.
+    pub(crate) fn open(
+        domain: Arc<domain::Shared>,
+        info: Info,
+        beginning: Beginning,
+    ) -> Result<Endpoint, Error> {
+        let endpoint = Endpoint {
             shared: Arc::new(Shared {
                 domain,
                 tx_op_flags: AtomicU64::new(info.tx.op_flags.bits()),
                 rx_op_flags: AtomicU64::new(info.rx.op_flags.bits()),
                 min_multi_recv_bytes: AtomicUsize::new(MIN_MULTI_RECV_DEFAULT_BYTES),
                 info,
+                beginning,
                 setup: Mutex::default(),
                 pump: OnceLock::new(),
                 enabled: OnceLock::new(),
+                reporter: OnceLock::new(),
+                peer: OnceLock::new(),
             }),
-        }
+        };
+        endpoint.shared.take_over()?;
+        Ok(endpoint)
     }
 
     /// What the endpoint was opened with.
@@ -224,7 +250,7 @@ impl Endpoint {
         setup.counters.bind(counter, events)
     }
 
-    /// Binds the address vector: `fi_ep_bind`.
+    /// Binds the address vector: `fi_ep_bind`. Endpoints for connections have no use for one.
     ///
     /// # Errors
     ///
@@ -247,11 +273,12 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for; [`Misuse::Invalid`]
-    /// for an address of another format than the domain's.
+    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for, and for one that has that of
+    /// a passive endpoint; [`Misuse::Invalid`] for an address of another format than the domain's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.setup()?;
-        if self.shared.pump.get().is_some() {
+        let has_name = matches!(self.shared.beginning, Beginning::Request(_));
+        if has_name || self.shared.pump.get().is_some() {
             return Err(Misuse::State("the endpoint has its address already").into());
         }
         if name.format() != self.shared.domain.format() {
@@ -262,13 +289,16 @@ impl Endpoint {
     }
 
     /// The address that peers reach the endpoint under: `fi_getname`. Fit to be given to them, also where the endpoint
-    /// is bound to every interface.
+    /// is bound to every interface. An endpoint that was opened to accept a request has the address that was asked.
     ///
     /// # Errors
     ///
     /// What the system says when the endpoint is bound, which the first call does: EADDRINUSE, EADDRNOTAVAIL, EACCES,
     /// EMFILE.
     pub fn name(&self) -> Result<Address, Error> {
+        if let Beginning::Request(request) = &self.shared.beginning {
+            return Ok(request.asked().name);
+        }
         if let Some(pump) = self.shared.pump.get() {
             return Ok(pump.address());
         }
@@ -283,13 +313,23 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAddressVector`] and [`Misuse::NoCompletionQueue`] when something is not bound that the endpoint's
-    /// capabilities need; [`Misuse::State`] if it is enabled already; and as [`name`](Self::name).
+    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] when something is not bound
+    /// that the endpoint's type and capabilities need; [`Misuse::State`] if it is enabled already; and as
+    /// [`name`](Self::name).
     /// [`Error::System`] also where a queue cannot be woken, or no thread be started, for want of descriptors or memory.
     pub fn enable(&self) -> Result<(), Error> {
         let setup = self.setup()?;
         let caps = self.shared.info.caps;
-        let av = setup.av.clone().ok_or(Misuse::NoAddressVector)?;
+        let av = match &setup.av {
+            // Nothing is looked up in it.
+            _ if self.shared.connects() => {
+                let format = self.shared.domain.format();
+                AddressVector::open(&AvAttr::default(), format, self.shared.domain.id())?
+            }
+            Some(av) => av.clone(),
+            None => return Err(Misuse::NoAddressVector.into()),
+        };
+        let reporter = self.shared.reporter(setup.eq.as_ref())?;
         // A capability to begin something has the bit of the event that it ends.
         let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
         let unheard = begun - setup.counters.events();
@@ -300,12 +340,15 @@ impl Endpoint {
             return Err(Misuse::NoCompletionQueue("receive").into());
         }
         let pump = self.shared.open_pump(&setup)?;
-        let progress_thread = self.shared.domain.progress_thread();
+        let progress_thread = self.shared.domain.progress_thread(self.shared.connects());
         let progress_doorbell = progress_thread.map(ProgressThread::start).transpose()?;
         // Whatever may fail, and whatever looks into the endpoint, comes before any queue drives it.
         match progress_thread {
             Some(progress_thread) => progress_thread.listen(pump)?,
-            None => setup.bound_cqs().try_for_each(|cq| cq.shared().watch(pump))?,
+            None => {
+                setup.bound_cqs().try_for_each(|cq| cq.shared().watch(pump))?;
+                reporter.iter().try_for_each(|reporter| reporter.eq().watch(pump))?;
+            }
         }
         let by_itself = progress_thread.is_some();
         setup.counters.iter().try_for_each(|counter| counter.watch(pump, Reason::BOUND, by_itself))?;
@@ -317,6 +360,7 @@ impl Endpoint {
             receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
             counters: setup.counters.clone(),
             regional_counters: regional_counters.clone(),
+            reporter: reporter.clone(),
             wants_source: caps.contains(Caps::SOURCE),
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
             progress_doorbell,
@@ -329,6 +373,9 @@ impl Endpoint {
             cq.shared().join(pump);
         }
         setup.counters.iter().for_each(|counter| counter.join(pump));
+        if let Some(reporter) = &reporter {
+            reporter.eq().join(pump);
+        }
         if let Some(progress_thread) = progress_thread {
             progress_thread.watch(pump);
         }
@@ -415,8 +462,27 @@ impl Shared {
             return Ok(pump);
         }
         let info = &self.info;
-        let bind = setup.name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard());
-        let config = Config {
+        let bind = match &self.beginning {
+            // What the application sees is the address that was asked; another one can have it only as a listener.
+            Beginning::Request(request) => request.asked().bind.with_port(0),
+            _ => setup.name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
+        };
+        let pump = self.domain.open_pump(bind, self.config())?;
+        Ok(self.pump.get_or_init(|| pump))
+    }
+
+    /// Makes the transport of a passive endpoint its own, if it was opened for that.
+    fn take_over(&self) -> Result<(), Error> {
+        if let Beginning::TakenOver(listener) = &self.beginning {
+            self.domain.adopt(&listener.pump, self.config())?;
+            self.pump.get_or_init(|| listener.pump.clone());
+        }
+        Ok(())
+    }
+
+    fn config(&self) -> Config {
+        let info = &self.info;
+        Config {
             tx_depth_ops: info.tx.size_ops,
             rx_depth_ops: info.rx.size_ops,
             message_max_bytes: info.ep.max_msg_size_bytes as u64,
@@ -428,9 +494,8 @@ impl Shared {
             transmit_order: info.tx.msg_order,
             completes_in_order: !info.tx.comp_order.is_empty(),
             receive_order: info.rx.msg_order,
-        };
-        let pump = self.domain.open_pump(bind, config)?;
-        Ok(self.pump.get_or_init(|| pump))
+            role: self.role(),
+        }
     }
 
     #[inline]
@@ -474,6 +539,7 @@ impl Setup {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        let is_connecting = self.connects();
         let setup = self.setup.get_mut();
         if let Some(pump) = self.pump.get() {
             for cq in setup.bound_cqs() {
@@ -483,10 +549,20 @@ impl Drop for Shared {
             if self.info.caps.contains(Caps::RMA_EVENT) {
                 self.domain.regional_counters().forget(pump);
             }
-            if let Some(progress_thread) = self.domain.progress_thread() {
+            if let Some(reporter) = self.reporter.get() {
+                reporter.eq().leave(pump);
+            }
+            if let Some(progress_thread) = self.domain.progress_thread(is_connecting) {
                 progress_thread.unwatch(pump);
             }
             pump.close(self.domain.close_linger());
+        }
+        if let Some(reporter) = self.reporter.get() {
+            reporter.forget();
+            drop(reporter.unsettled());
+        }
+        if let Some((eq, _)) = &setup.eq {
+            eq.shared().unbind();
         }
         for cq in setup.transmit_cq.iter().chain(&setup.receive_cq) {
             cq.shared().unbind();

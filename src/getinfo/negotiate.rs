@@ -7,8 +7,9 @@ use homespun_engine::address::AddressFormat;
 use homespun_engine::error::Misuse;
 use homespun_engine::flags::{Caps, Mode, OpFlags, Order};
 use homespun_engine::limits::{
-    DEPTH_MAX_OPS, INJECT_MAX_BYTES, IOV_LIMIT, RX_DEPTH_DEFAULT_OPS, TX_DEPTH_DEFAULT_OPS,
-    UNEXPECTED_BUDGET_DEFAULT_BYTES, UNEXPECTED_BUDGET_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES,
+    CONNECTION_DATA_MAX_BYTES, DEPTH_MAX_OPS, INJECT_MAX_BYTES, IOV_LIMIT, RX_DEPTH_DEFAULT_OPS,
+    TX_DEPTH_DEFAULT_OPS, UNEXPECTED_BUDGET_DEFAULT_BYTES, UNEXPECTED_BUDGET_MAX_BYTES,
+    UNEXPECTED_BUDGET_MIN_BYTES,
 };
 use homespun_engine::transport::ProviderAttr;
 
@@ -24,9 +25,10 @@ const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::SEND)
     .union(Caps::RECV)
     .union(Caps::FENCE)
-    .union(Caps::SOURCE)
-    .union(Caps::DIRECTED_RECV)
     .union(Caps::MULTI_RECV);
+
+/// The capabilities of unconnected endpoints: who the other end of a connection is need not be asked.
+const UNCONNECTED_CAPS: Caps = Caps::SOURCE.union(Caps::DIRECTED_RECV);
 
 /// What an endpoint has only if it is asked for: whoever does not know of it would take completions for failures.
 const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR;
@@ -92,8 +94,10 @@ const RX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
 /// The size of remote completion data in bytes.
 const CQ_DATA_BYTES: usize = 8;
 
-/// The most bytes that an error tells beside its numbers: the longest address, that of a source that is not known.
-const ERR_DATA_MAX_BYTES: usize = AddressFormat::SockaddrIn6.len_bytes();
+/// The most bytes that an error tells beside its numbers: the address of a source that is not known, or what the one who has
+/// rejected a connection had to say.
+const ERR_DATA_MAX_BYTES: usize = CONNECTION_DATA_MAX_BYTES;
+const _: () = assert!(AddressFormat::SockaddrIn6.len_bytes() <= ERR_DATA_MAX_BYTES);
 
 /// The size of a memory key in bytes.
 const MR_KEY_BYTES: usize = 8;
@@ -120,13 +124,29 @@ const RAW_ORDERS: Order = Order::RAW.union(Order::RMA_RAW).union(Order::ATOMIC_R
 const WAR_ORDERS: Order = Order::WAR.union(Order::RMA_WAR).union(Order::ATOMIC_WAR);
 const WAW_ORDERS: Order = Order::WAW.union(Order::RMA_WAW).union(Order::ATOMIC_WAW);
 
-/// What the provider offers to meet the hints, without addresses.
+/// The types of endpoints that every provider has, best first.
+const EP_TYPES: [EndpointType; 2] = [EndpointType::Rdm, EndpointType::Msg];
+
+/// The types of endpoints that can meet the hints, best first.
+///
+/// # Errors
+///
+/// [`Misuse::NoData`] if no provider has the type that they ask for.
+pub(super) fn ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misuse> {
+    match hints.ep.ep_type {
+        None => Ok(EP_TYPES.to_vec()),
+        Some(asked) if EP_TYPES.contains(&asked) => Ok(vec![asked]),
+        Some(_) => Err(Misuse::NoData("endpoints of type FI_EP_DGRAM")),
+    }
+}
+
+/// What the provider offers for endpoints of this type to meet the hints, without addresses.
 ///
 /// # Errors
 ///
 /// Always [`Misuse::NoData`], naming what could not be met.
-pub(super) fn offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misuse> {
-    let caps = caps(provider, hints.caps)?;
+pub(super) fn offer(provider: &ProviderAttr, ep_type: EndpointType, hints: &Info) -> Result<Info, Misuse> {
+    let caps = caps(provider, ep_type, hints.caps)?;
     let [tx_order, rx_order] = message_orders(hints)?;
     let tx = TxAttr { msg_order: tx_order, ..tx(&hints.tx, caps, provider)? };
     let rx = RxAttr { msg_order: rx_order, ..rx(&hints.rx, caps)? };
@@ -136,7 +156,7 @@ pub(super) fn offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misus
         addr_format: None,
         src_addr: None,
         dest_addr: None,
-        ep: ep(&hints.ep, &tx, &rx, provider)?,
+        ep: ep(&hints.ep, ep_type, &tx, &rx, provider)?,
         tx,
         rx,
         domain: domain(&hints.domain, hints.fabric.api_version, provider)?,
@@ -154,11 +174,15 @@ fn reach(provider: &ProviderAttr) -> Caps {
 
 /// Everything if nothing is asked for; else what is asked for, with the modifiers that this implies, and the
 /// secondary capabilities that cost nothing.
-fn caps(provider: &ProviderAttr, asked: Caps) -> Result<Caps, Misuse> {
+fn caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<Caps, Misuse> {
+    let is_connected = ep_type == EndpointType::Msg;
     let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | reach(provider);
+    let offered = if is_connected { offered } else { offered | UNCONNECTED_CAPS };
     if asked.is_empty() {
         return Ok(offered);
     }
+    let of_sources = asked & (UNCONNECTED_CAPS | CAPS_IF_ASKED);
+    require(of_sources.is_empty() || !is_connected, "sources of messages over a connection")?;
     let missing = asked.difference(offered | CAPS_IF_ASKED);
     require(missing.is_empty(), lacking(missing))?;
     let names_source = asked.contains(Caps::SOURCE) || !asked.contains(Caps::SOURCE_ERR);
@@ -298,12 +322,13 @@ fn side(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps
     with_directions(asked, directions & endpoint) & applicable
 }
 
-fn ep(asked: &EpAttr, tx: &TxAttr, rx: &RxAttr, provider: &ProviderAttr) -> Result<EpAttr, Misuse> {
-    match asked.ep_type {
-        None | Some(EndpointType::Rdm) => {}
-        Some(EndpointType::Msg) => return Err(Misuse::NoData("endpoints of type FI_EP_MSG")),
-        Some(EndpointType::Dgram) => return Err(Misuse::NoData("endpoints of type FI_EP_DGRAM")),
-    }
+fn ep(
+    asked: &EpAttr,
+    ep_type: EndpointType,
+    tx: &TxAttr,
+    rx: &RxAttr,
+    provider: &ProviderAttr,
+) -> Result<EpAttr, Misuse> {
     require(asked.protocol == 0 || asked.protocol == PROTOCOL, "another protocol")?;
     require(asked.protocol_version <= PROTOCOL_VERSION, "a later version of the protocol")?;
     require(asked.max_msg_size_bytes <= max_msg_size_bytes(provider), "larger messages")?;
@@ -315,7 +340,7 @@ fn ep(asked: &EpAttr, tx: &TxAttr, rx: &RxAttr, provider: &ProviderAttr) -> Resu
     let order = tx.msg_order | rx.msg_order;
     let ordered = |orders| if order.intersects(orders) { usize::MAX } else { 0 };
     Ok(EpAttr {
-        ep_type: Some(EndpointType::Rdm),
+        ep_type: Some(ep_type),
         protocol: PROTOCOL,
         protocol_version: PROTOCOL_VERSION,
         max_msg_size_bytes: max_msg_size_bytes(provider),

@@ -37,6 +37,10 @@ impl Targets {
         if let Some(Some(peer)) = self.peers.get(index) {
             return Ok(*peer);
         }
+        // Whatever the address is: a connection has one other end.
+        if let Some(connected) = engine.connected_peer() {
+            return connected;
+        }
         let peer = engine.peer(av.lookup(address)?);
         if self.peers.len() <= index {
             self.peers.resize(index + 1, None);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use homespun_engine::completion;
 use homespun_engine::completion::Sink;
+use homespun_engine::connection::ConnectionEvent;
 use homespun_engine::error::OperationError;
 use homespun_engine::flags::{CompletionFlags, CounterEvents};
 use homespun_engine::peer_id::PeerId;
@@ -172,6 +173,13 @@ impl Sink for Queues<'_, '_> {
     fn count_error(&mut self, events: CounterEvents) {
         self.wiring.counters.count_error(events);
     }
+
+    #[cold]
+    fn connection(&mut self, event: ConnectionEvent) {
+        if let Some(reporter) = &self.wiring.reporter {
+            reporter.report(event);
+        }
+    }
 }
 
 /// The queues, for what is done on nobody's behalf. It is a type of its own so that the compiler makes copies of the engine
@@ -202,6 +210,10 @@ impl Sink for Aside<'_> {
 
     fn count_error(&mut self, events: CounterEvents) {
         self.0.count_error(events);
+    }
+
+    fn connection(&mut self, event: ConnectionEvent) {
+        self.0.connection(event);
     }
 }
 

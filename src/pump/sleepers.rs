@@ -8,7 +8,8 @@ impl Wiring {
     /// what happens to regions are not among them.
     fn sleepers(&self) -> impl Iterator<Item = &Wait> {
         let queues = self.transmit_cq.iter().chain(&self.receive_cq).filter_map(|cq| cq.sleepers());
-        queues.chain(self.counters.iter().filter_map(|counter| counter.sleepers()))
+        let events = self.reporter.iter().filter_map(|reporter| reporter.sleepers());
+        queues.chain(events).chain(self.counters.iter().filter_map(|counter| counter.sleepers()))
     }
 
     /// Whether anybody may be asleep who relies on the transport to wake them: the progress thread, or if there is none, those

@@ -44,6 +44,7 @@ impl Alone {
             receive_cq: Some(cq.shared().clone()),
             counters: BoundCounters::default(),
             regional_counters: None,
+            reporter: None,
             wants_source: true,
             reports_unknown_sources: false,
             progress_doorbell: Some(doorbell.clone()),

@@ -7,9 +7,11 @@ use homespun_engine::error::Error;
 use super::{MutexCond, WaitObject};
 use crate::counter::Counter;
 use crate::cq::CompletionQueue;
+use crate::eq::EventQueue;
 use crate::fabric::Fabric;
 
-/// What an application can sleep on that has a wait object of its own: a [`CompletionQueue`] or a [`Counter`].
+/// What an application can sleep on that has a wait object of its own: a [`CompletionQueue`], a [`Counter`] or an
+/// [`EventQueue`].
 pub trait Waitable: sealed::Sealed {
     /// Whether the application may now sleep on the wait object: `fi_trywait(3)`. If not, there may be something to read. To
     /// be called before each time.
@@ -69,6 +71,24 @@ impl Waitable for Counter {
     }
 }
 
+impl Waitable for EventQueue {
+    fn try_wait(&self) -> Result<bool, Error> {
+        self.try_wait()
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.wait_fd()
+    }
+
+    fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+        self.wait_mutex_cond()
+    }
+
+    fn wait_object(&self) -> WaitObject {
+        self.wait_object()
+    }
+}
+
 impl Fabric {
     /// Whether the application may now sleep until one of these queues and counters, each with a wait object of its own, has
     /// something to read: `fi_trywait(3)`. As [`CompletionQueue::try_wait`] and [`Counter::try_wait`], for all of them.
@@ -92,4 +112,5 @@ mod sealed {
 
     impl Sealed for crate::counter::Counter {}
     impl Sealed for crate::cq::CompletionQueue {}
+    impl Sealed for crate::eq::EventQueue {}
 }

@@ -1,6 +1,9 @@
 //! The examples do what they say, each of their processes being one.
 
 #[allow(dead_code, reason = "its main function is another program's")]
+#[path = "../../examples/connected.rs"]
+mod connected;
+#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/hello.rs"]
 mod hello;
 #[allow(dead_code, reason = "its main function is another program's")]
@@ -31,6 +34,7 @@ const DOMAINS: [&str; 2] = ["tcp", "shm"];
 #[ignore = "a process that the tests start"]
 fn an_example_in_a_process_of_its_own() {
     program::run(|name, arguments| match name {
+        "connected" => connected::run(arguments),
         "hello" => hello::run(arguments),
         "multi_receive_server" => multi_receive_server::run(arguments),
         "tagged_client_server" => tagged_client_server::run(arguments),
@@ -86,6 +90,28 @@ fn tagged_client_server() {
         }
         assert_eq!(many.await_text("stop -> "), "good bye");
         many.finish();
+        server.finish();
+    }
+}
+
+#[test]
+fn connected() {
+    for domain in DOMAINS {
+        let mut server = Program::start("connected", domain, &[]);
+        let address = server.await_text("listening at ");
+        let mut rejected = Program::start("connected", domain, &[&address, "nobody", "hello"]);
+        assert_eq!(rejected.await_text("not connected: "), "nobody is not welcome");
+        assert_eq!(rejected.await_text(FAILED), "Connection refused");
+        assert!(!rejected.succeeds());
+        for (client, last) in [("ann", "two"), ("bob", "stop")] {
+            let mut program = Program::start("connected", domain, &[&address, client, "one", last]);
+            assert_eq!(program.await_text("connected: "), format!("welcome, {client}"));
+            assert_eq!(program.await_text("answer: "), "one");
+            assert_eq!(program.await_text("answer: "), last);
+            program.finish();
+            assert_eq!(server.await_text(&format!("{client} says: ")), "one");
+            assert_eq!(server.await_text(&format!("{client} says: ")), last);
+        }
         server.finish();
     }
 }

@@ -11,6 +11,7 @@ mod calls;
 mod cancel;
 mod closing;
 mod completion_order;
+mod connections;
 mod counter_waits;
 mod counters;
 mod cq_letter;
@@ -18,6 +19,7 @@ mod credit;
 mod directed;
 mod durability;
 mod entries;
+mod event_waiting;
 mod failures;
 mod fence;
 mod levels;
@@ -26,6 +28,7 @@ mod multi_receive;
 mod naming;
 mod ordering;
 mod overrun;
+mod partings;
 mod peek;
 mod rejected;
 mod restart;
@@ -470,6 +473,44 @@ macro_rules! tests_of_objects {
     };
 }
 
+/// The tests of endpoints with connections, which share a process.
+macro_rules! tests_of_connections {
+    ($net:expr) => {
+        tests! { $net;
+            connections:
+                a_request_is_accepted_and_both_are_connected
+                a_request_is_rejected
+                nobody_listens
+                messages_travel_both_ways_over_a_connection
+                memory_is_accessed_over_a_connection
+                nothing_is_sent_before_the_connection_and_receives_may_wait_for_it
+                the_requester_goes_before_it_is_accepted
+                who_waits_is_refused_when_the_listener_goes
+                another_endpoint_accepts_what_the_first_has_not
+                many_ask_at_once
+                the_backlog_is_limited
+                an_endpoint_takes_over_the_address_of_a_passive_one
+                a_name_is_chosen_before_it_is_needed
+                what_is_missing_or_too_much_is_refused
+                what_is_bound_keeps_the_event_queue
+                an_endpoint_reads_of_its_connection_through_its_completion_queue_too;
+            partings:
+                what_was_sent_arrives_before_the_end
+                everything_ends_with_the_connection
+                shutdowns_cross
+                a_long_message_that_is_under_way_ends_with_a_shutdown
+                what_was_accepted_is_connected_although_everything_is_closed_at_once
+                objects_go_in_any_order;
+            event_waiting:
+                events_wake_whoever_sleeps
+                failures_wake_whoever_sleeps
+                whoever_sleeps_on_a_completion_queue_is_connected
+                one_sleeps_on_each_queue
+                an_event_of_the_applications_own_wakes_everybody;
+        }
+    };
+}
+
 /// All tests over each transport, in modules of these names.
 macro_rules! all_tests_over {
     ($($transport:ident: $net:expr;)+) => {
@@ -483,7 +524,31 @@ macro_rules! all_tests_over {
             mod objects {
                 tests_of_objects! { $net }
             }
+            mod connected {
+                tests_of_connections! { $net }
+            }
         })+
+    };
+}
+
+/// The tests of endpoints with connections that move on by themselves.
+macro_rules! tests_of_connections_by_themselves {
+    ($net:expr) => {
+        tests! { $net;
+            connections:
+                connections_are_made_while_nobody_reads
+                a_request_is_accepted_and_both_are_connected
+                a_request_is_rejected
+                messages_travel_both_ways_over_a_connection
+                many_ask_at_once;
+            partings:
+                what_was_sent_arrives_before_the_end
+                shutdowns_cross
+                objects_go_in_any_order;
+            event_waiting:
+                events_wake_whoever_sleeps
+                one_sleeps_on_each_queue;
+        }
     };
 }
 
@@ -517,9 +582,11 @@ mod by_itself {
     }
     mod tcp4 {
         tests_of_parties! { crate::tcp4(crate::Turns::Nobody) }
+        tests_of_connections_by_themselves! { crate::tcp4(crate::Turns::Nobody) }
     }
     mod shm4 {
         tests_of_parties! { crate::shm4(crate::Turns::Nobody) }
+        tests_of_connections_by_themselves! { crate::shm4(crate::Turns::Nobody) }
     }
 }
 

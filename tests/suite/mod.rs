@@ -5,6 +5,7 @@ mod atomics;
 mod backend;
 mod call;
 mod child;
+pub(crate) mod connecting;
 mod counters;
 pub(crate) mod files;
 pub(crate) mod form;

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun_engine::limits::REMOTE_MAX_BYTES;
+use homespun_engine::limits::{CONNECTION_DATA_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Provider, Transport};
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown,
+    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
+    Shown,
 };
 
 use crate::transport::{BUDGET_FRAMES, Deadline, Event, Party, SIZES, drive, linked, message, payload};
@@ -47,6 +48,13 @@ pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
         frames.push((Header::Fenced, Vec::new()));
         for outcome in (0..).map_while(Outcome::from_number) {
             frames.push((Header::Answer { op: number, outcome }, Vec::new()));
+        }
+        for step in HandshakeStep::ALL {
+            for data_bytes in [0, 1, 100, CONNECTION_DATA_MAX_BYTES] {
+                let data_bytes = data_bytes.min(step.data_max_bytes());
+                let handshake = Handshake { step, number, data_bytes: data_bytes as u16 };
+                frames.push((Header::Connection(handshake), payload(data_bytes, number)));
+            }
         }
         for is_so in [false, true] {
             frames.push((Header::Clear { op: number, cannot_pull: is_so }, Vec::new()));

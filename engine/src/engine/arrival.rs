@@ -328,7 +328,9 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
     #[inline(always)]
     fn frame(&mut self, id: LinkId, header: &Header, payload: &[u8]) {
         let engine = &mut *self.engine;
-        let Some(link) = engine.links.of(id) else { return };
+        let Some(link) = engine.links.of(id) else {
+            return engine.stray_frame(id, header, payload, self.sink);
+        };
         let source = link.peer;
         match header {
             Header::Message(message) => {
@@ -365,12 +367,15 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             }
             Header::Shown(shown) => engine.region_shown(id, *shown, payload, self.sink),
             Header::Answer { op, outcome } => engine.rma_answered(id, *op, *outcome, self.sink),
+            Header::Connection(handshake) => engine.heard_among_messages(id, *handshake, self.sink),
         }
     }
 
     fn begin(&mut self, id: LinkId, header: &Header) {
         let engine = &mut *self.engine;
-        let Some(link) = engine.links.of(id) else { return };
+        let Some(link) = engine.links.of(id) else {
+            return engine.stray_begin(id, header, self.sink);
+        };
         let source = link.peer;
         match *header {
             Header::Message(message) => {
@@ -408,6 +413,8 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             Header::Shown(shown) => {
                 engine.begin_description(id, Described::Region(shown), shown.remote_bytes);
             }
+            // Whatever its data says.
+            Header::Connection(handshake) => engine.heard_among_messages(id, handshake, self.sink),
             // These have no payload.
             Header::Ack { .. }
             | Header::Clear { .. }
@@ -449,7 +456,9 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
 
     fn chunk(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
-        let Some(link) = engine.links.of(id) else { return };
+        let Some(link) = engine.links.of(id) else {
+            return engine.stray_chunk(id, bytes, self.sink);
+        };
         let is_described = match &mut link.incoming {
             Some(Incoming::Request(partial)) => partial.complete(bytes),
             Some(Incoming::Described(partial)) => partial.complete(bytes),
@@ -475,9 +484,17 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
     }
 
     fn link(&mut self, id: LinkId, event: LinkEvent) {
+        let engine = &mut *self.engine;
         match event {
-            LinkEvent::Up { peer, instance } => self.engine.link_up(id, peer, instance, self.sink),
-            LinkEvent::Down(error) => self.engine.link_lost(id, &error, self.sink),
+            LinkEvent::Up { peer, instance } if engine.has_connections() => {
+                engine.handshake_up(id, peer, instance, self.sink);
+            }
+            LinkEvent::Up { peer, instance } => engine.link_up(id, peer, instance, self.sink),
+            LinkEvent::Down(error) => {
+                if !engine.handshake_down(id, &error, self.sink) {
+                    engine.link_lost(id, &error, self.sink);
+                }
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use super::incoming::Incoming;
 use super::links::Link;
 use crate::completion::Sink;
 use crate::errno::Errno;
+use crate::error::OperationError;
 use crate::limits::FORMER_LINK_IDLE_PASSES_MAX;
 use crate::operation::FetchId;
 use crate::peer_id::PeerId;
@@ -59,7 +60,8 @@ impl Engine {
             };
             self.former.push(former);
             if self.peers.of(peer).transmit == Some(id) {
-                self.stop_sending_on(peer, &LinkError::System(Errno::ECONNRESET), sink);
+                let error = OperationError::Link(LinkError::System(Errno::ECONNRESET));
+                self.stop_sending_on(peer, &error, sink);
             }
         }
     }

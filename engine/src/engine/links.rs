@@ -13,6 +13,7 @@ use super::Engine;
 use super::credit::{Allowance, Grant};
 use super::direct::Direct;
 use super::fences::Fence;
+use super::handshakes::Standing;
 use super::incoming::{Filling, Incoming, Place};
 use super::ordering::Deferred;
 use super::requests::Requests;
@@ -109,9 +110,18 @@ pub(super) enum Frame {
 #[derive(Debug)]
 pub(super) struct Condemned {
     pub(super) link: LinkId,
+    pub(super) how: Close,
     error: OperationError,
     /// Sends that the peer can still read from their memory, so they must not end before the link does.
     exposed: Vec<SendId>,
+}
+
+impl Condemned {
+    /// A link that nothing hangs on.
+    pub(super) fn idle(link: LinkId, how: Close) -> Condemned {
+        let error = OperationError::Link(LinkError::Closed);
+        Condemned { link, how, error, exposed: Vec::new() }
+    }
 }
 
 impl Link {
@@ -122,8 +132,9 @@ impl Link {
 
     /// Whether another attempt to connect may go better: this one was cut short, as by an endpoint that closed while the
     /// connection waited to be accepted, and had taken nothing.
-    fn is_to_be_retried(&self, error: &LinkError) -> bool {
-        let is_cut_short = matches!(error, LinkError::Closed | LinkError::System(Errno::ECONNRESET));
+    fn is_to_be_retried(&self, error: &OperationError) -> bool {
+        let is_cut_short =
+            matches!(error, OperationError::Link(LinkError::Closed | LinkError::System(Errno::ECONNRESET)));
         is_cut_short && !self.is_up && self.taken_frames == 0
     }
 
@@ -268,11 +279,14 @@ impl Engine {
         // The number is free now; closing it later would hit another link.
         if let Some(place) = self.condemned.iter().position(|condemned| condemned.link == id) {
             let Condemned { error, exposed, .. } = self.condemned.swap_remove(place);
-            return self.fail_sends(exposed, &error, sink);
+            self.fail_sends(exposed, &error, sink);
+            return self.tell_lost(sink);
         }
         let peer = self.links.of(id).filter(|link| link.is_up && !link.is_former).map(|link| link.peer);
-        let exposed = self.end(id, error, sink);
-        self.fail_sends(exposed, &OperationError::Link(error.clone()), sink);
+        let operation_error = OperationError::Link(error.clone());
+        let exposed = self.end(id, &operation_error, sink);
+        self.fail_sends(exposed, &operation_error, sink);
+        self.tell_lost(sink);
         if let Some(peer) = peer.filter(|_| *error != LinkError::Closed) {
             for other in self.peers.of(peer).links.clone() {
                 if self.links.of(other).is_some_and(|link| link.is_up && !link.is_former) {
@@ -284,7 +298,7 @@ impl Engine {
 
     /// Ends everything that hangs on a link, except what the peer can still read: these sends are returned, to be ended
     /// when it no longer can.
-    fn end(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) -> Vec<SendId> {
+    pub(super) fn end(&mut self, id: LinkId, error: &OperationError, sink: &mut impl Sink) -> Vec<SendId> {
         let Some(link) = self.links.remove(id) else { return Vec::new() };
         let is_owing = link.is_owing();
         let may_be_retried = link.is_to_be_retried(error);
@@ -297,13 +311,12 @@ impl Engine {
         if state.links.is_empty() {
             state.instance = None;
         }
-        let operation_error = OperationError::Link(error.clone());
         let mut ended: Vec<SendId> = awaiting_ack.into_iter().map(|(_, send)| send).collect();
         ended.extend(awaiting_match.into_values());
         // Payload that the peer has asked for belongs to a request.
         let mid_message = writing.filter(|writing| writing.frame == Frame::Message);
         ended.extend(mid_message.map(|writing| writing.send));
-        self.fail_sends(ended, &operation_error, sink);
+        self.fail_sends(ended, error, sink);
         let state = self.peers.of_mut(peer);
         if state.transmit == Some(id) {
             if may_be_retried && state.connect_retries < CONNECT_RETRIES_MAX {
@@ -315,16 +328,21 @@ impl Engine {
         }
         grant.end(&mut self.budget);
         if let Some(Incoming::Message { filling, .. } | Incoming::Write(filling)) = &incoming {
-            self.abandon(peer, filling, &operation_error, sink);
+            self.abandon(peer, filling, error, sink);
         }
         for fetch in fetches.into_values() {
             if let Some(fetch) = self.fetches.remove(fetch) {
                 self.budget.free(fetch.held_bytes);
-                self.abandon(peer, &fetch.filling, &operation_error, sink);
+                self.abandon(peer, &fetch.filling, error, sink);
             }
         }
         if was_last_of_known {
-            self.fail_directed_receives(peer, &operation_error, sink);
+            self.fail_directed_receives(peer, error, sink);
+        }
+        if let Standing::Connected(connected) = &mut self.standing
+            && connected.ends_with(id)
+        {
+            self.fail_all_receives(Some(peer), error, sink);
         }
         if is_owing {
             self.owing.retain(|other| *other != id);
@@ -334,16 +352,16 @@ impl Engine {
     }
 
     /// The link that a peer's sends travel on can no longer be used. Those that wait for it fail.
-    pub(super) fn stop_sending_on(&mut self, peer: PeerId, error: &LinkError, sink: &mut impl Sink) {
+    pub(super) fn stop_sending_on(&mut self, peer: PeerId, error: &OperationError, sink: &mut impl Sink) {
         let state = self.peers.of_mut(peer);
         state.transmit = None;
         state.connect_retries = 0;
         // With its memory: the peer stays known, and may never be heard of again.
         let queue = mem::take(&mut state.queue);
-        self.fail_sends(queue, &OperationError::Link(error.clone()), sink);
+        self.fail_sends(queue, error, sink);
     }
 
-    fn fail_sends(
+    pub(super) fn fail_sends(
         &mut self,
         sends: impl IntoIterator<Item = SendId>,
         error: &OperationError,
@@ -362,26 +380,46 @@ impl Engine {
             self.fail_directed_later(peer, error);
         } else {
             for receive in self.untagged.take_posted_for(peer) {
-                self.fail_directed(receive, peer, error, sink);
+                self.fail_posted(receive, Some(peer), error, sink);
             }
         }
         for receive in self.tagged.take_posted_for(peer) {
-            self.fail_directed(receive, peer, error, sink);
+            self.fail_posted(receive, Some(peer), error, sink);
+        }
+    }
+
+    /// All receives fail: the connection has ended, or there will be none.
+    pub(super) fn fail_all_receives(
+        &mut self,
+        peer: Option<PeerId>,
+        error: &OperationError,
+        sink: &mut impl Sink,
+    ) {
+        self.over = Some(Box::new(error.clone()));
+        if self.is_set_aside(false) {
+            self.fail_all_later(peer, error);
+        } else {
+            for receive in self.untagged.drain_posted().collect::<Vec<_>>() {
+                self.fail_posted(receive, peer, error, sink);
+            }
+        }
+        for receive in self.tagged.drain_posted().collect::<Vec<_>>() {
+            self.fail_posted(receive, peer, error, sink);
         }
     }
 
     /// A receive that was taken out of matching fails with the only peer that it accepts messages of.
-    pub(super) fn fail_directed(
+    pub(super) fn fail_posted(
         &mut self,
         id: ReceiveId,
-        peer: PeerId,
+        peer: Option<PeerId>,
         error: &OperationError,
         sink: &mut impl Sink,
     ) {
         if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
             self.fail_buffer(id, peer, error, sink);
         } else if let Some(receive) = self.receives.remove(id) {
-            let failure = receive.failure(Some(peer), 0, error.clone());
+            let failure = receive.failure(peer, 0, error.clone());
             self.reports.failed(failure, &self.peers, sink);
         }
     }
@@ -423,14 +461,16 @@ impl Engine {
     /// Ends a link that has not ended by itself. The transport is told at the next [`transmit`](Engine::transmit); until
     /// then what it still reports of the link is ignored.
     pub(super) fn abort(&mut self, id: LinkId, error: &LinkError, sink: &mut impl Sink) {
-        let exposed = self.end(id, error, sink);
-        self.condemned.push(Condemned { link: id, error: OperationError::Link(error.clone()), exposed });
+        let error = OperationError::Link(error.clone());
+        let exposed = self.end(id, &error, sink);
+        self.condemned.push(Condemned { link: id, how: Close::Abort, error, exposed });
     }
 
     pub(super) fn close_condemned(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        for Condemned { link, error, exposed } in mem::take(&mut self.condemned) {
-            transport.close(link, Close::Abort);
+        for Condemned { link, how, error, exposed } in mem::take(&mut self.condemned) {
+            transport.close(link, how);
             self.fail_sends(exposed, &error, sink);
         }
+        self.tell_lost(sink);
     }
 }

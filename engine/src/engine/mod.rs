@@ -3,16 +3,19 @@
 mod arrival;
 mod atomic_targets;
 mod atomics;
+mod connected;
 mod credit;
 mod direct;
 mod durability;
 mod fences;
 mod fetches;
 mod former;
+mod handshakes;
 mod incoming;
 mod links;
 mod multi_receive;
 mod ordering;
+mod passive;
 mod peeks;
 mod remote_events;
 mod reports;
@@ -34,6 +37,7 @@ pub use self::arrival::Arrivals;
 use self::credit::Budget;
 use self::fetches::Fetch;
 use self::former::Former;
+use self::handshakes::{Handshakes, Standing};
 use self::links::{Condemned, Link, Links};
 use self::multi_receive::MultiReceives;
 use self::peeks::Claimed;
@@ -45,6 +49,7 @@ use self::unexpected::Unexpected;
 use crate::address::Address;
 use crate::buffer::Destination;
 use crate::completion::Sink;
+use crate::connection::EndpointRole;
 use crate::error::{Again, Error, Misuse, OperationError};
 use crate::flags::{MrAccess, Order};
 use crate::limits;
@@ -87,6 +92,8 @@ pub struct Config {
     pub completes_in_order: bool,
     /// Which operations of one peer must not be done in another order than that in which they arrive.
     pub receive_order: Order,
+    /// Whom it talks to.
+    pub role: EndpointRole,
 }
 
 impl Default for Config {
@@ -103,6 +110,7 @@ impl Default for Config {
             transmit_order: Order::SAS,
             completes_in_order: false,
             receive_order: Order::SAS,
+            role: EndpointRole::Unconnected,
         }
     }
 }
@@ -115,7 +123,8 @@ impl Default for Config {
 /// - commands of the application: [`peer`](Self::peer), [`post_send`](Self::post_send),
 ///   [`post_receive`](Self::post_receive), [`post_multi_receive`](Self::post_multi_receive),
 ///   [`post_rma`](Self::post_rma), [`post_atomic`](Self::post_atomic), [`peek`](Self::peek),
-///   [`cancel`](Self::cancel);
+///   [`cancel`](Self::cancel); and those that make and end connections, [`connect`](Self::connect),
+///   [`listen`](Self::listen), [`accept`](Self::accept), [`reject`](Self::reject), [`shutdown`](Self::shutdown);
 /// - input: what a transport reports to [`arrivals`](Self::arrivals);
 /// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any of these takes
 ///   completions.
@@ -179,6 +188,12 @@ pub struct Engine {
     condemned: Vec<Condemned>,
     /// Links to endpoints that were replaced, which are read to their end.
     former: Vec<Former>,
+    /// What there is of connections, if the endpoint is for them.
+    standing: Standing,
+    /// Links that carry no messages.
+    handshakes: Handshakes,
+    /// What receives end with that nothing can arrive for any more, once the connection has ended.
+    over: Option<Box<OperationError>>,
 }
 
 impl Engine {
@@ -192,6 +207,7 @@ impl Engine {
         Engine {
             budget: Budget::new(config.unexpected_budget_bytes),
             reports: Reports::new(config.completes_in_order),
+            standing: config.role.into(),
             config,
             peers: Peers::default(),
             links: Links::default(),
@@ -217,6 +233,8 @@ impl Engine {
             pull_step_max_bytes: limits::PULL_STEP_MAX_BYTES,
             condemned: Vec::new(),
             former: Vec::new(),
+            handshakes: Handshakes::default(),
+            over: None,
         }
     }
 
@@ -234,7 +252,10 @@ impl Engine {
     /// Whether something still has to leave: sends and answers that wait for a link to take them, and sends that a peer
     /// has not fetched yet, for which it needs this endpoint.
     pub fn has_unsent(&self) -> bool {
-        !self.active.is_empty() || !self.owing.is_empty() || self.links.have_unfetched()
+        !self.active.is_empty()
+            || !self.owing.is_empty()
+            || self.links.have_unfetched()
+            || self.handshakes.have_unsent()
     }
 
     /// Whether a pass would move something on although nothing has arrived: to be asked before sleeping, after a pass.
@@ -270,7 +291,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] when [`Config::rx_depth_ops`] receives are outstanding, with the destination of the receive.
+    /// With the destination of the receive: [`Again::QueueFull`] when [`Config::rx_depth_ops`] receives are outstanding;
+    /// [`Misuse::NotConnected`] if the connection has ended and nothing that has arrived before is left for it.
     #[inline(always)]
     pub fn post_receive(
         &mut self,
@@ -286,7 +308,8 @@ impl Engine {
         }
         if self.is_set_aside(tagged) {
             let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
-            self.post_behind(criteria, receive);
+            let id = self.post_behind(criteria, receive);
+            self.fail_if_over(id, sink);
             return Ok(());
         }
         let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
@@ -294,6 +317,9 @@ impl Engine {
             Some(found) => {
                 let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
                 self.receive_unexpected(receive, found, sink);
+            }
+            None if self.over.is_some() => {
+                return Err(Rejected { error: Misuse::NotConnected.into(), buffer: destination });
             }
             None => {
                 // Written where it stays: made elsewhere and moved, it would be read before its bytes have left the
@@ -372,10 +398,14 @@ impl Engine {
     /// the memory of a send.
     pub fn close_links(&mut self, transport: &mut impl Transport) {
         for condemned in self.condemned.drain(..) {
-            transport.close(condemned.link, Close::Abort);
+            transport.close(condemned.link, condemned.how);
         }
         for link in self.links.ids() {
             self.links.remove(link);
+            transport.close(link, Close::Drain);
+        }
+        for link in self.handshakes.ids() {
+            self.handshakes.remove(link);
             transport.close(link, Close::Drain);
         }
     }

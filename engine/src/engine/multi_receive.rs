@@ -50,7 +50,7 @@ pub(super) struct MultiReceives {
     /// Whether either is so: all that the way of an ordinary message looks at.
     are_concerned: bool,
     /// Receives whose only sender is gone, and that fail when they have taken what it has sent before.
-    orphans: SecondaryMap<ReceiveId, (PeerId, OperationError)>,
+    orphans: SecondaryMap<ReceiveId, (Option<PeerId>, OperationError)>,
 }
 
 #[derive(Debug)]
@@ -130,6 +130,7 @@ impl Engine {
         self.multi_receives.buffers.insert(id, Box::new(buffer));
         self.multi_receives.count_posted(self.multi_receives.posted + 1);
         self.fill_with_unexpected(id, &criteria, sink);
+        self.fail_if_over(id, sink);
         Ok(())
     }
 
@@ -215,7 +216,7 @@ impl Engine {
         for id in posted {
             self.untagged.remove_posted(id);
             if let Some((peer, error)) = orphans.remove(id) {
-                self.fail_directed(id, peer, &error, sink);
+                self.fail_posted(id, peer, &error, sink);
             }
         }
     }
@@ -224,7 +225,25 @@ impl Engine {
     /// set aside.
     pub(super) fn fail_directed_later(&mut self, peer: PeerId, error: &OperationError) {
         for id in self.untagged.posted_for(peer) {
+            self.multi_receives.orphans.insert(id, (Some(peer), error.clone()));
+        }
+    }
+
+    /// All untagged receives fail when they have taken what was set aside.
+    pub(super) fn fail_all_later(&mut self, peer: Option<PeerId>, error: &OperationError) {
+        for id in self.untagged.posted() {
             self.multi_receives.orphans.insert(id, (peer, error.clone()));
+        }
+    }
+
+    /// An untagged receive that was just posted fails if nothing can arrive for it any more, when it has taken what was set
+    /// aside.
+    pub(super) fn fail_if_over(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+        let Some(error) = self.over.as_deref().cloned() else { return };
+        if self.is_set_aside(false) {
+            self.multi_receives.orphans.insert(id, (None, error));
+        } else if self.untagged.remove_posted(id) {
+            self.fail_posted(id, None, &error, sink);
         }
     }
 
@@ -239,11 +258,11 @@ impl Engine {
     pub(super) fn fail_buffer(
         &mut self,
         id: ReceiveId,
-        peer: PeerId,
+        peer: Option<PeerId>,
         error: &OperationError,
         sink: &mut impl Sink,
     ) {
-        self.take_no_more(id, End::Failed { source: Some(peer), error: error.clone() }, sink);
+        self.take_no_more(id, End::Failed { source: peer, error: error.clone() }, sink);
     }
 
     /// All of a message is in its place within a buffer, and was counted.

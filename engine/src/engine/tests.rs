@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use super::*;
 use crate::buffer::{Buffer, Destination, Segment, Source};
 use crate::completion::{Completion, Failure};
+use crate::connection::ConnectionEvent;
 use crate::errno::Errno;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{
@@ -28,6 +29,7 @@ use crate::wire::{Awaits, Header, Message};
 mod anything;
 mod atomics;
 mod bounds;
+mod connections;
 mod counting;
 mod credit;
 mod direct;
@@ -177,11 +179,12 @@ struct Recorder {
     ended: Vec<Result<Completion, Failure>>,
     /// What was counted, and whether it has succeeded.
     counted: Vec<(CounterEvents, bool)>,
+    events: Vec<ConnectionEvent>,
 }
 
 impl Default for Recorder {
     fn default() -> Self {
-        Recorder { room: usize::MAX, ended: Vec::new(), counted: Vec::new() }
+        Recorder { room: usize::MAX, ended: Vec::new(), counted: Vec::new(), events: Vec::new() }
     }
 }
 
@@ -228,6 +231,10 @@ impl Sink for Recorder {
 
     fn count_error(&mut self, events: CounterEvents) {
         self.counted.push((events, false));
+    }
+
+    fn connection(&mut self, event: ConnectionEvent) {
+        self.events.push(event);
     }
 }
 

@@ -155,6 +155,9 @@ impl Engine {
         if !self.mapping.is_empty() {
             self.map_shown(transport);
         }
+        if self.handshakes.are_pending() {
+            self.transmit_handshakes(transport, sink);
+        }
         if !self.pulling.is_empty() {
             self.pull(transport, sink);
         }

@@ -9,7 +9,8 @@
 //!  bytes   1      1        1       1       8        8         8 if      8 if      as long as
 //!                                                             TAGGED    DATA      the header says
 //!
-//!  rma, shown and atomic have key and address, 8 bytes each, in the place of the tag
+//!  rma, shown and atomic have key and address, 8 bytes each, in the place of the tag; a connection has its number
+//!  in the place of op
 //!
 //!  form: kind, low 4 bits   and flags, high 4 bits   remote       value             op
 //!  1  message               TAGGED DATA and either   0            message length    -
@@ -30,6 +31,7 @@
 //! 12  read data             -                        0            length            yes
 //! 13  answer                a number: the outcome    0            op                -
 //! 14  atomic                -                        0            form              yes
+//! 15  connection            a number: the step       0            data length       yes
 //! ```
 //!
 //! Every header has exactly one such form: what [`parse`] accepts is what [`emit`] writes, byte for byte.
@@ -40,10 +42,11 @@
 
 use bitflags::bitflags;
 
-use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use crate::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use crate::wire::check::Check;
 use crate::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown, WireError,
+    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
+    Shown, WireError,
 };
 
 /// The size of the largest header in bytes: a write with data.
@@ -77,6 +80,7 @@ const _: () = assert!(field::WORDS_CHECK == 3 && field::VALUE.start == 4);
 const _: () = assert!(field::VALUE.end - field::VALUE.start == size_of::<u64>());
 const _: () = assert!(FIXED_BYTES == 12 && HEADER_MAX_BYTES == 44);
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
+const _: () = assert!(CONNECTION_DATA_MAX_BYTES <= u16::MAX as usize);
 // Zero is the kind of no frame, so a stream of zeros is refused at its first byte.
 const _: () = assert!(kind::MESSAGE != 0);
 
@@ -98,6 +102,7 @@ mod kind {
     pub(super) const READ_DATA: u8 = 12;
     pub(super) const ANSWER: u8 = 13;
     pub(super) const ATOMIC: u8 = 14;
+    pub(super) const CONNECTION: u8 = 15;
 }
 
 bitflags! {
@@ -124,8 +129,8 @@ bitflags! {
         const DURABLE = 1 << 7;
         /// And so is everything before it.
         const EVERYTHING = Flags::DURABLE.bits() | Flags::READ.bits();
-        /// The bits of an outcome, which are a number.
-        const OUTCOME = 0xf0;
+        /// The bits of an outcome, or of a step, which are a number.
+        const NUMBER = 0xf0;
     }
 }
 
@@ -152,11 +157,19 @@ impl Flags {
     }
 
     fn of_outcome(outcome: Outcome) -> Flags {
-        Flags::from_bits_retain(outcome.number() << OUTCOME_SHIFT)
+        Flags::from_bits_retain(outcome.number() << NUMBER_SHIFT)
     }
 
     fn outcome(self) -> Option<Outcome> {
-        Outcome::from_number(self.bits() >> OUTCOME_SHIFT)
+        Outcome::from_number(self.bits() >> NUMBER_SHIFT)
+    }
+
+    fn of_step(step: HandshakeStep) -> Flags {
+        Flags::from_bits_retain(step.number() << NUMBER_SHIFT)
+    }
+
+    fn step(self) -> Option<HandshakeStep> {
+        HandshakeStep::from_number(self.bits() >> NUMBER_SHIFT)
     }
 
     fn awaits(self) -> Awaits {
@@ -193,8 +206,8 @@ const RMA_FLAGS: Flags = Flags::READ.union(Flags::DATA).union(Flags::OFFERED).un
 /// The flags of a region that is shown: what is both read and offered.
 const SHOWN_FLAGS: Flags = Flags::READ.union(Flags::OFFERED);
 
-/// Where the number of an outcome starts among the flags.
-const OUTCOME_SHIFT: u32 = 4;
+/// Where the number of an outcome, or of a step, starts among the flags.
+const NUMBER_SHIFT: u32 = 4;
 
 /// What a sender waits for, of which there is one thing at most.
 const AWAITS_FLAGS: Flags = Flags::ARRIVAL.union(Flags::MATCH);
@@ -206,7 +219,7 @@ pub fn header_len_bytes(header: &Header) -> usize {
         Header::Request { message, .. } => 1 + Flags::of(message).words(),
         Header::Rma(rma) => 3 + usize::from(rma.kind.data().is_some()),
         Header::Shown(_) | Header::Atomic(_) => 3,
-        Header::Data { .. } | Header::ReadData { .. } => 1,
+        Header::Data { .. } | Header::ReadData { .. } | Header::Connection(_) => 1,
         Header::Ack { .. }
         | Header::Clear { .. }
         | Header::Done { .. }
@@ -271,6 +284,11 @@ pub fn emit(header: &Header, buffer: &mut [u8; HEADER_MAX_BYTES]) -> usize {
         Header::Atomic(Atomic { op, key, address, form }) => {
             (kind::ATOMIC, none, 0, form.number(), [Some(op), Some(key), Some(address), None])
         }
+        Header::Connection(Handshake { step, number, data_bytes }) => {
+            debug_assert!(usize::from(data_bytes) <= step.data_max_bytes(), "more data than a peer takes");
+            let words = [Some(number), None, None, None];
+            (kind::CONNECTION, Flags::of_step(step), 0, u64::from(data_bytes), words)
+        }
     };
     let form = kind | flags.bits();
     buffer[field::FORM] = form;
@@ -317,8 +335,8 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
     };
     let op = if fixed.has_op() { word().unwrap_or_default() } else { 0 };
     let is_access = fixed.has_key();
-    // The flags of an answer are a number.
-    let has = |flag| fixed.flags.contains(flag) && fixed.kind != kind::ANSWER;
+    // The flags of an answer and of a connection are a number.
+    let has = |flag| fixed.flags.contains(flag) && !matches!(fixed.kind, kind::ANSWER | kind::CONNECTION);
     let [key, address] = if is_access { [word(), word()].map(Option::unwrap_or_default) } else { [0; 2] };
     let message = Message {
         len_bytes: fixed.value,
@@ -363,6 +381,11 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Header, usize)>, WireError> {
         kind::ANSWER => {
             let outcome = fixed.flags.outcome().ok_or(WireError::UnknownFlag)?;
             Header::Answer { op: fixed.value, outcome }
+        }
+        kind::CONNECTION => {
+            let step = fixed.flags.step().ok_or(WireError::UnknownFlag)?;
+            let data_bytes = u16::try_from(fixed.value).map_err(|_| WireError::ImpossibleLength)?;
+            Header::Connection(Handshake { step, number: op, data_bytes })
         }
         _ => Header::Message(message),
     };
@@ -422,8 +445,12 @@ impl Fixed {
             kind::DATA | kind::READ_DATA => (Flags::empty(), MESSAGE_MAX_BYTES),
             kind::DONE => (Flags::FAULT, u64::MAX),
             kind::RMA => (RMA_FLAGS, MESSAGE_MAX_BYTES),
-            kind::ANSWER => (Flags::OUTCOME, u64::MAX),
+            kind::ANSWER => (Flags::NUMBER, u64::MAX),
             kind::ATOMIC => (Flags::empty(), u64::MAX),
+            kind::CONNECTION => {
+                let data_max_bytes = self.flags.step().map_or(0, HandshakeStep::data_max_bytes);
+                (Flags::NUMBER, data_max_bytes as u64)
+            }
             _ => return Err(WireError::UnknownKind),
         };
         let is_contradictory = match self.kind {
@@ -432,6 +459,7 @@ impl Fixed {
                 is_read && ![Flags::READ, SHOWN_FLAGS].contains(&self.flags)
             }
             kind::ANSWER => self.flags.outcome().is_none(),
+            kind::CONNECTION => self.flags.step().is_none(),
             _ => self.flags.contains(AWAITS_FLAGS),
         };
         if !known.contains(self.flags) || is_contradictory {
@@ -456,7 +484,10 @@ impl Fixed {
     }
 
     fn has_op(&self) -> bool {
-        matches!(self.kind, kind::REQUEST | kind::DATA | kind::RMA | kind::READ_DATA | kind::ATOMIC)
+        matches!(
+            self.kind,
+            kind::REQUEST | kind::DATA | kind::RMA | kind::READ_DATA | kind::ATOMIC | kind::CONNECTION
+        )
     }
 
     /// Whether key and address of a region follow.
@@ -468,7 +499,7 @@ impl Fixed {
         let words = match self.kind {
             kind::RMA => 2 + usize::from(self.flags.contains(Flags::DATA)),
             kind::ATOMIC => 2,
-            kind::ANSWER => 0,
+            kind::ANSWER | kind::CONNECTION => 0,
             _ => self.flags.words(),
         };
         FIXED_BYTES + (usize::from(self.has_op()) + words) * WORD_BYTES

@@ -13,6 +13,7 @@ pub mod stream;
 mod testing;
 
 pub use self::atomic::{Atomic, AtomicForm};
+use crate::limits::CONNECTION_DATA_MAX_BYTES;
 
 /// The header of a frame.
 ///
@@ -55,6 +56,21 @@ pub use self::atomic::{Atomic, AtomicForm};
 ///  initiator                                target
 ///                 <------------------------  Shown(key)
 ///    writes and reads
+/// ```
+///
+/// Endpoints of `FI_EP_MSG` talk to one peer only, with which they are connected first:
+///
+/// ```text
+///  requester                                passive endpoint
+///    Connection(request) + data  --------->
+///                 <------------------------  Connection(reject) + data
+///
+///  requester                                the endpoint that accepts, over a link of its own
+///                 <------------------------  Connection(accept) + data
+///       ... everything else, in both directions, and soon ...
+///    Connection(confirm)  ---------------->
+///       ...
+///    Connection(shutdown)  --------------->  ends the link
 /// ```
 ///
 /// Messages and requests cost the sender [credit](crate::limits::MESSAGE_COST_BYTES), which the receiver gives by
@@ -143,6 +159,67 @@ pub enum Header {
         /// What became of it.
         outcome: Outcome,
     },
+    /// What makes or ends a connection. The application's data follows as payload.
+    Connection(Handshake),
+}
+
+/// A step in the life of a connection: `fi_cm(3)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handshake {
+    /// Which step it is.
+    pub step: HandshakeStep,
+    /// The number that the requester has drawn at random. Whoever knows it was told by the requester, or by the passive
+    /// endpoint that it has asked.
+    pub number: u64,
+    /// How much data of the application's follows, at most
+    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES), and none but with a request and its answer.
+    pub data_bytes: u16,
+}
+
+/// The steps in the life of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandshakeStep {
+    /// "Connect to me", to a passive endpoint.
+    Request,
+    /// "This is the connection", to the requester, over the link that it is from now on. Anything may follow.
+    Accept,
+    /// "No", to the requester, over the link that the request came by.
+    Reject,
+    /// "So it is": the requester waits for nobody else any more. It is the first step that it takes on the connection.
+    Confirm,
+    /// "I send nothing more, and read nothing more." The other side ends the link.
+    Shutdown,
+}
+
+impl HandshakeStep {
+    /// All of them, by the number that they travel as.
+    pub const ALL: [HandshakeStep; 5] = [
+        HandshakeStep::Request,
+        HandshakeStep::Accept,
+        HandshakeStep::Reject,
+        HandshakeStep::Confirm,
+        HandshakeStep::Shutdown,
+    ];
+
+    /// The number that it travels as.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The step that travels as this number.
+    pub fn from_number(number: u8) -> Option<HandshakeStep> {
+        HandshakeStep::ALL.get(usize::from(number)).copied()
+    }
+
+    /// How much data of the application's may go with it.
+    pub fn data_max_bytes(self) -> usize {
+        match self {
+            HandshakeStep::Request | HandshakeStep::Accept | HandshakeStep::Reject => {
+                CONNECTION_DATA_MAX_BYTES
+            }
+            HandshakeStep::Confirm | HandshakeStep::Shutdown => 0,
+        }
+    }
 }
 
 /// Access to a region of the receiver: `fi_rma(3)`.
@@ -320,6 +397,7 @@ impl Header {
             Header::Request { remote_bytes, .. } | Header::Shown(Shown { remote_bytes, .. }) => {
                 u64::from(*remote_bytes)
             }
+            Header::Connection(Handshake { data_bytes, .. }) => u64::from(*data_bytes),
             Header::Ack { .. }
             | Header::Clear { .. }
             | Header::Done { .. }

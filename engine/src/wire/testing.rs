@@ -4,7 +4,10 @@ use proptest::prelude::*;
 
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use crate::wire::{Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown};
+use crate::wire::{
+    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
+    Shown,
+};
 
 /// Any header that a correct peer may send.
 pub(super) fn any_header() -> impl Strategy<Value = Header> {
@@ -31,7 +34,18 @@ pub(super) fn any_header() -> impl Strategy<Value = Header> {
         1 => (any::<u64>(), 0..Outcome::ALL.len() as u8).prop_map(|(op, number)| {
             Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }
         }),
+        1 => any_handshake().prop_map(Header::Connection),
     ]
+}
+
+/// Any step of a connection.
+pub(super) fn any_handshake() -> impl Strategy<Value = Handshake> {
+    (prop::sample::select(HandshakeStep::ALL.to_vec()), any::<u64>(), any::<u16>()).prop_map(
+        |(step, number, choice)| {
+            let data_bytes = choice % (step.data_max_bytes() as u16 + 1);
+            Handshake { step, number, data_bytes }
+        },
+    )
 }
 
 /// Any access of this length.

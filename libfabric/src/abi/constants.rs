@@ -15,11 +15,13 @@ c_constants! {
         FI_CLASS_FABRIC = 1,
         FI_CLASS_DOMAIN = 2,
         FI_CLASS_EP = 3,
+        FI_CLASS_PEP = 9,
         FI_CLASS_AV = 11,
         FI_CLASS_MR = 12,
         FI_CLASS_EQ = 13,
         FI_CLASS_CQ = 14,
         FI_CLASS_CNTR = 15,
+        FI_CLASS_CONNREQ = 18,
     }
     "the commands of fi_control": libc::c_int {
         FI_GETOPSFLAG = 2,
@@ -27,6 +29,7 @@ c_constants! {
         FI_ALIAS = 4,
         FI_GETWAIT = 5,
         FI_ENABLE = 6,
+        FI_BACKLOG = 7,
         FI_GET_RAW_MR = 8,
         FI_MAP_RAW_MR = 9,
         FI_UNMAP_KEY = 10,
@@ -42,7 +45,13 @@ c_constants! {
         FI_TRANSMIT = 1 << 11,
         FI_RECV = 1 << 10,
     }
+    "events": u32 {
+        FI_CONNREQ = 1,
+        FI_CONNECTED = 2,
+        FI_SHUTDOWN = 3,
+    }
     "flags of one kind of call": u64 {
+        FI_PEEK = 1 << 19,
         FI_AFFINITY = 1 << 29,
         FI_SYNC_ERR = 1 << 58,
         FI_FETCH_ATOMIC = 1 << 58,

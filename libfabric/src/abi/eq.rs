@@ -4,6 +4,7 @@ use libc::{c_char, c_int, c_void, pthread_cond_t, pthread_mutex_t};
 
 use super::c_structs;
 use super::fabric::Fid;
+use super::info::FiInfo;
 
 c_structs! {
     struct FiWaitAttr = "struct fi_wait_attr", 16 bytes {
@@ -42,6 +43,11 @@ c_structs! {
         fid: *mut Fid,
         context: *mut c_void,
         data: u64,
+    }
+
+    struct FiEqCmEntry = "struct fi_eq_cm_entry", 16 bytes {
+        fid: *mut Fid,
+        info: *mut FiInfo,
     }
 
     struct FiEqErrEntry = "struct fi_eq_err_entry", 48 bytes {

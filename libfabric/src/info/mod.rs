@@ -4,7 +4,7 @@ mod read;
 mod write;
 
 pub(crate) use read::{Extent, read, string};
-pub(crate) use write::write_list;
+pub(crate) use write::{InfoList, write_list, write_named};
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,8 @@
 use std::ptr::{self, NonNull};
 
 use homespun::info::{
-    AvType, DomainAttr, EndpointType, EpAttr, FabricAttr, Info, Progress, ResourceManagement, RxAttr,
-    Threading, TxAttr, address_format_raw,
+    AvType, DomainAttr, EndpointType, EpAttr, FabricAttr, Info, PROVIDER_NAME, Progress, ResourceManagement,
+    RxAttr, Threading, TxAttr, address_format_raw,
 };
 use homespun::{Address, Errno};
 use libc::{c_char, c_void};
@@ -24,7 +24,23 @@ const GROWTH_RESERVE_BYTES: usize = 256;
 ///
 /// ENODATA for an empty list, ENOMEM.
 pub(crate) fn write_list(infos: &[Info]) -> Result<*mut FiInfo, Failure> {
-    let mut list = List { head: ptr::null_mut() };
+    Ok(write_all(infos)?.release())
+}
+
+/// Writes the info of a request for a connection, which the host does not get to see: so it names the provider.
+///
+/// # Errors
+///
+/// ENOMEM.
+pub(crate) fn write_named(info: &Info) -> Result<InfoList, Failure> {
+    let list = write_all(std::slice::from_ref(info))?;
+    // SAFETY: the info was just made, with all attributes.
+    unsafe { (*(*list.head).fabric_attr).prov_name = string(Some(PROVIDER_NAME))? };
+    Ok(list)
+}
+
+fn write_all(infos: &[Info]) -> Result<InfoList, Failure> {
+    let mut list = InfoList { head: ptr::null_mut() };
     // From the end, so that each info is linked as soon as it exists and is freed with the list.
     for info in infos.iter().rev() {
         let entry: NonNull<FiInfo> = allocate()?;
@@ -37,21 +53,30 @@ pub(crate) fn write_list(infos: &[Info]) -> Result<*mut FiInfo, Failure> {
     if list.head.is_null() {
         return Err(Errno::ENODATA.into());
     }
-    Ok(list.release())
+    Ok(list)
 }
 
-/// Frees what was written so far when writing fails.
-struct List {
+/// Infos that nobody else has yet.
+pub(crate) struct InfoList {
     head: *mut FiInfo,
 }
 
-impl List {
-    fn release(mut self) -> *mut FiInfo {
+// SAFETY: it owns what it points to.
+unsafe impl Send for InfoList {}
+
+impl InfoList {
+    /// The first of them.
+    pub(crate) fn head(&self) -> *mut FiInfo {
+        self.head
+    }
+
+    /// Gives them to somebody who frees them by `fi_freeinfo`.
+    pub(crate) fn release(mut self) -> *mut FiInfo {
         std::mem::replace(&mut self.head, ptr::null_mut())
     }
 }
 
-impl Drop for List {
+impl Drop for InfoList {
     fn drop(&mut self) {
         while !self.head.is_null() {
             // SAFETY: the list consists of infos that `write_list` made: all their pointers are null or come
@@ -68,6 +93,7 @@ impl Drop for List {
                 }
                 if !(*info).fabric_attr.is_null() {
                     free((*(*info).fabric_attr).name);
+                    free((*(*info).fabric_attr).prov_name);
                 }
                 free((*info).src_addr);
                 free((*info).dest_addr);

@@ -107,6 +107,11 @@ fn ini(library: &Library) -> *mut FiProvider {
 pub(crate) struct InfoList(*mut FiInfo);
 
 impl InfoList {
+    /// The info of an event, if it has one.
+    pub(crate) fn of_event(info: *mut FiInfo) -> Option<InfoList> {
+        (!info.is_null()).then_some(InfoList(info))
+    }
+
     pub(crate) fn as_ptr(&self) -> *mut FiInfo {
         self.0
     }

@@ -3,6 +3,7 @@
 mod atomic;
 mod av;
 mod capabilities;
+mod connections;
 mod counters;
 mod eq;
 mod host;
@@ -29,6 +30,7 @@ fn messages_over_shared_memory_are_the_same() {
         .args([
             "atomic::",
             "capabilities::",
+            "connections::",
             "counters::",
             "messages::",
             "multi_receive::",

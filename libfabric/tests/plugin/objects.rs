@@ -4,7 +4,7 @@ use std::ptr;
 
 use homespun_fi::abi::{
     FI_AFFINITY, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_GETWAITOBJ, FI_RECV, FI_SETOPSFLAG,
-    FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_SET, FI_WAIT_UNSPEC,
+    FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_SET, FI_WAIT_UNSPEC,
 };
 use libc::{c_int, c_void};
 
@@ -125,8 +125,10 @@ fn attributes_that_cannot_be_had_are_refused() {
     assert_eq!(refused_av(|attr| attr.flags = 1 << 3), Some(EBADFLAGS));
 
     let mut attr = eq_attr(0);
-    attr.wait_obj = FI_WAIT_FD;
+    attr.wait_obj = FI_WAIT_SET;
     assert_eq!(node.fabric.eq(&mut attr).err(), Some(ENOSYS));
+    attr.wait_obj = 99;
+    assert_eq!(node.fabric.eq(&mut attr).err(), Some(EINVAL));
 }
 
 #[test]

@@ -279,9 +279,11 @@ fn trywait_looks_at_all_its_objects() {
     let polled = Node::open();
     assert_eq!(trywait(&node, &mut []), 0);
     until(|| trywait(&node, &mut [node.cq.fid(), node.cq.fid()]) == 0);
-    for wrong in [ptr::null_mut(), node.eq.fid(), node.ep.fid(), polled.cq.fid()] {
+    for wrong in [ptr::null_mut(), node.av.fid(), node.ep.fid(), polled.cq.fid()] {
         assert_eq!(trywait(&node, &mut [node.cq.fid(), wrong]), -22);
     }
+    // Nobody but the library sleeps on this one.
+    assert_eq!(trywait(&node, &mut [node.cq.fid(), node.eq.fid()]), -11);
     recv(&node, 1);
     cancel(&node, 1);
     assert_eq!(trywait(&node, &mut [node.cq.fid()]), -11, "there is an error to be read");

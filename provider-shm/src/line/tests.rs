@@ -1,7 +1,7 @@
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::ATOMIC_MAX_BYTES;
 use homespun_engine::wire::Header::{
-    Ack, Answer, Clear, Credit, Data, Done, Fence, Fenced, Matched, ReadData, Request,
+    Ack, Answer, Clear, Connection, Credit, Data, Done, Fence, Fenced, Matched, ReadData, Request,
 };
 use homespun_engine::wire::Refusal;
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn found(first: u64, word: impl Fn(usize) -> u64) -> Result<(Parsed, Vec<u8>), W
 #[test]
 fn the_layout_is_what_the_documentation_says() {
     let both = message(10, Some(0x0304), Some(0x0506), Awaits::Arrival);
-    let cases: [(Header, Payload<'_>, &[u64]); 23] = [
+    let cases: [(Header, Payload<'_>, &[u64]); 25] = [
         (
             Header::Message(both),
             Payload::Inline(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
@@ -127,6 +127,16 @@ fn the_layout_is_what_the_documentation_says() {
             Payload::Outside(PIECE_MIN_BYTES),
             &[0x1000_6020_0000_beef, 9, 5, 6, 0x0000_0b00_0000_4000, 0x4000],
         ),
+        (
+            Connection(Handshake { step: HandshakeStep::Reject, number: 9, data_bytes: 2 }),
+            Payload::Inline(&[7, 8]),
+            &[0x0002_0032_0000_beef, 9, 0x0807],
+        ),
+        (
+            Connection(Handshake { step: HandshakeStep::Request, number: 9, data_bytes: 256 }),
+            Payload::Outside(256),
+            &[0x0100_2030_0000_beef, 9],
+        ),
     ];
     for (header, payload, unchecked) in cases {
         let mut words = emitted(SEQUENCE, &header, payload);
@@ -188,10 +198,12 @@ fn a_tagged_message_leaves_room_for_48_bytes() {
 fn what_no_correct_producer_writes_is_refused() {
     let (least, most) = (PIECE_MIN_BYTES as u64, PIECE_MAX_BYTES as u64);
     let word = |len: u64, flags: u64, kind: u64| len << 48 | flags << 40 | kind << 32;
-    let cases: [(&[u64], WireError); 67] = [
+    let cases: [(&[u64], WireError); 74] = [
         (&[0], WireError::UnknownKind),
         (&[u64::MAX], WireError::UnknownKind),
         (&[word(0, 0, 23)], WireError::UnknownKind),
+        (&[word(0, 0, 47)], WireError::UnknownKind),
+        (&[word(0, 0, 53)], WireError::UnknownKind),
         (&[word(0, 8, 1)], WireError::UnknownFlag),
         (&[word(0, 0x10, 1)], WireError::UnknownFlag),
         (&[word(0, 1, 2)], WireError::UnknownFlag),
@@ -214,6 +226,8 @@ fn what_no_correct_producer_writes_is_refused() {
         (&[word(0, 2, 15)], WireError::UnknownFlag),
         (&[word(0, 2, 16)], WireError::UnknownFlag),
         (&[word(0, 0x20, 20)], WireError::UnknownFlag),
+        (&[word(0, 1, 48)], WireError::UnknownFlag),
+        (&[word(0, 0x40, 49)], WireError::UnknownFlag),
         // Who waits, waits for one thing.
         (&[word(0, 0x84, 1)], WireError::UnknownFlag),
         (&[word(100, 0xa4, 1)], WireError::UnknownFlag),
@@ -232,6 +246,9 @@ fn what_no_correct_producer_writes_is_refused() {
         (&[word(1, 0x80, 9), 0], WireError::ImpossibleLength),
         (&[word(1, 0, 12)], WireError::ImpossibleLength),
         (&[word(1, 0, 17)], WireError::ImpossibleLength),
+        (&[word(1, 0, 51), 0, 0], WireError::ImpossibleLength),
+        (&[word(1, 0, 52), 0, 0], WireError::ImpossibleLength),
+        (&[word(257, 0x20, 48), 0], WireError::ImpossibleLength),
         // More than there is room for, or outside although there is room.
         (&[word(57, 0, 1)], WireError::ImpossibleLength),
         (&[word(49, 0, 5), 0], WireError::ImpossibleLength),
@@ -304,6 +321,12 @@ fn any_header() -> impl Strategy<Value = Header> {
         1 => (any::<u64>(), any_len()).prop_map(|(op, len_bytes)| ReadData { op, len_bytes }),
         1 => (any::<u64>(), 0..7_u8)
             .prop_map(|(op, number)| Answer { op, outcome: Outcome::from_number(number).unwrap() }),
+        1 => (prop::sample::select(HandshakeStep::ALL.to_vec()), any::<u64>(), any::<u16>()).prop_map(
+            |(step, number, choice)| {
+                let data_bytes = choice % (step.data_max_bytes() as u16 + 1);
+                Connection(Handshake { step, number, data_bytes })
+            },
+        ),
     ]
 }
 
@@ -351,6 +374,14 @@ fn samples() -> Vec<Vec<u64>> {
         add(Credit { granted_bytes: number }, none);
         for outcome in (0..).map_while(Outcome::from_number) {
             add(Answer { op: number, outcome }, none);
+        }
+        for step in HandshakeStep::ALL {
+            add(Connection(Handshake { step, number, data_bytes: 0 }), none);
+            if step.data_max_bytes() > 0 {
+                let handshake = |data_bytes| Connection(Handshake { step, number, data_bytes });
+                add(handshake(8), Payload::Inline(&SHORT));
+                add(handshake(256), Payload::Outside(256));
+            }
         }
         for is_so in [false, true] {
             add(Clear { op: number, cannot_pull: is_so }, none);
@@ -487,7 +518,7 @@ proptest! {
     #[test]
     fn there_is_one_form_of_everything(
         words in prop::array::uniform8(prop_oneof![Just(0_u64), 0_u64..100, 0..=2 * PIECE_MAX_BYTES as u64, any::<u64>()]),
-        (kind, flags) in (prop_oneof![6 => 1_u64..22, 1 => Just(32)], prop_oneof![Just(0_u64), Just(0x20), Just(0x60), Just(0x80), 0_u64..256]),
+        (kind, flags) in (prop_oneof![6 => 1_u64..22, 1 => Just(32), 1 => 48_u64..54], prop_oneof![Just(0_u64), Just(0x20), Just(0x60), Just(0x80), 0_u64..256]),
         len in prop_oneof![0_u64..100, 0..=u64::from(u16::MAX)],
         is_sealed in prop_oneof![9 => Just(true), 1 => Just(false)],
     ) {

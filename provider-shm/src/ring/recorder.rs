@@ -139,5 +139,8 @@ fn check(header: &Header) {
         | Header::Fence { .. }
         | Header::Fenced
         | Header::Answer { .. } => {}
+        Header::Connection(handshake) => {
+            assert!(usize::from(handshake.data_bytes) <= handshake.step.data_max_bytes());
+        }
     }
 }

@@ -6,7 +6,8 @@ use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Header, Message, Outcome, Rma, RmaKind, Shown, WireError,
+    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
+    Shown, WireError,
 };
 use proptest::prelude::*;
 
@@ -179,6 +180,12 @@ fn any_frame() -> impl Strategy<Value = (Header, usize)> {
         1 => (any::<u64>(), 0..5_u8).prop_map(|(op, number)| {
             (Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }, 0)
         }),
+        1 => (prop::sample::select(HandshakeStep::ALL.to_vec()), any::<u64>(), any::<u16>()).prop_map(
+            |(step, number, choice)| {
+                let data_bytes = choice % (step.data_max_bytes() as u16 + 1);
+                (Header::Connection(Handshake { step, number, data_bytes }), usize::from(data_bytes))
+            },
+        ),
     ]
 }
 
@@ -301,6 +308,8 @@ fn every_bit_of_a_first_word_matters() {
             8,
         ),
         (Header::Answer { op: 5, outcome: Outcome::Fault }, 0),
+        (Header::Connection(Handshake { step: HandshakeStep::Accept, number: 5, data_bytes: 100 }), 100),
+        (Header::Connection(Handshake { step: HandshakeStep::Shutdown, number: 5, data_bytes: 0 }), 0),
     ] {
         for bit in 0..u64::BITS {
             let (mut producer, mut consumer) = ring();

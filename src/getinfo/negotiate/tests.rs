@@ -22,6 +22,11 @@ fn hints(ask: impl FnOnce(&mut Info)) -> Info {
     hints
 }
 
+/// The best offer.
+fn offer(provider: &ProviderAttr, hints: &Info) -> Result<Info, Misuse> {
+    super::offer(provider, ep_types(hints)?[0], hints)
+}
+
 fn offered(ask: impl FnOnce(&mut Info)) -> Info {
     offer(&provider(), &hints(ask)).expect("this can be met")
 }
@@ -29,7 +34,13 @@ fn offered(ask: impl FnOnce(&mut Info)) -> Info {
 #[test]
 fn nothing_asked_for_is_everything_offered() {
     let info = offered(|_| {});
-    let caps = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | Caps::LOCAL_COMM | Caps::REMOTE_COMM;
+    let caps = MESSAGE_CAPS
+        | UNCONNECTED_CAPS
+        | RMA_CAPS
+        | TARGET_CAPS
+        | RMA_EXTRAS
+        | Caps::LOCAL_COMM
+        | Caps::REMOTE_COMM;
     assert_eq!(info.caps, caps);
     assert_eq!((info.tx.caps, info.rx.caps), (TX_CAPS, RX_CAPS - CAPS_IF_ASKED));
     assert_eq!((info.tx.rma_iov_limit, info.domain.mr_iov_limit), (1, IOV_LIMIT));
@@ -55,6 +66,24 @@ fn nothing_asked_for_is_everything_offered() {
 fn an_offer_given_back_as_hints_is_met_by_itself() {
     let info = offered(|_| {});
     assert_eq!(offer(&provider(), &info), Ok(info));
+}
+
+#[test]
+fn connected_endpoints_have_all_but_sources() {
+    assert_eq!(ep_types(&Info::default()), Ok(vec![EndpointType::Rdm, EndpointType::Msg]));
+    let connected = |h: &mut Info| h.ep.ep_type = Some(EndpointType::Msg);
+    let (info, unconnected) = (offered(connected), offered(|_| {}));
+    assert_eq!(info.ep.ep_type, Some(EndpointType::Msg));
+    assert_eq!(info.caps, unconnected.caps - UNCONNECTED_CAPS);
+    assert_eq!(info.rx.caps, unconnected.rx.caps - UNCONNECTED_CAPS);
+    assert_eq!((info.tx, info.domain), (unconnected.tx, unconnected.domain));
+    for caps in [Caps::SOURCE, Caps::DIRECTED_RECV, Caps::SOURCE | Caps::SOURCE_ERR] {
+        let hints = hints(|h| {
+            connected(h);
+            h.caps = caps | Caps::MSG;
+        });
+        assert_eq!(offer(&provider(), &hints), Err(Misuse::NoData("sources of messages over a connection")));
+    }
 }
 
 #[test]
@@ -120,7 +149,6 @@ fn every_refusal_says_why() {
         (|h| h.tx.iov_limit = IOV_LIMIT + 1, "segments in a transmit"),
         (|h| h.rx.iov_limit = IOV_LIMIT + 1, "segments in a receive"),
         (|h| h.tx.rma_iov_limit = 2, "remote segments"),
-        (|h| h.ep.ep_type = Some(EndpointType::Msg), "FI_EP_MSG"),
         (|h| h.ep.ep_type = Some(EndpointType::Dgram), "FI_EP_DGRAM"),
         (|h| h.ep.protocol = 6, "another protocol"),
         (|h| h.ep.protocol_version = PROTOCOL_VERSION + 1, "a later version of the protocol"),
@@ -145,7 +173,7 @@ fn every_refusal_says_why() {
         (|h| h.domain.cntr_cnt = COUNTER_COUNT + 1, "more counters"),
         (|h| h.domain.mr_iov_limit = IOV_LIMIT + 1, "memory regions"),
         (|h| h.domain.caps = Caps::from_bits_retain(1 << 53), "domain capabilities"),
-        (|h| h.domain.max_err_data_bytes = 29, "more error data"),
+        (|h| h.domain.max_err_data_bytes = 257, "more error data"),
         (|h| h.fabric.name = Some("192.0.2.0/24".into()), "a fabric of that name"),
         (|h| h.fabric.prov_name = Some("tcp".into()), "a provider of that name"),
         (|h| h.fabric.prov_version = Version::new(u16::MAX, 0), "a later version of the provider"),
@@ -266,7 +294,7 @@ fn what_can_be_met_is_granted() {
         ),
         ("map", |h| h.domain.av_type = Some(AvType::Map), |i| i.domain.av_type == Some(AvType::Map)),
         ("table", |h| h.domain.av_type = Some(AvType::Table), |i| i.domain.av_type == Some(AvType::Table)),
-        ("error data", |h| h.domain.max_err_data_bytes = 1, |i| i.domain.max_err_data_bytes == 28),
+        ("error data", |h| h.domain.max_err_data_bytes = 1, |i| i.domain.max_err_data_bytes == 256),
         ("data", |h| h.domain.cq_data_size_bytes = 4, |i| i.domain.cq_data_size_bytes == 8),
         ("reach", |h| h.domain.caps = Caps::LOCAL_COMM, |i| i.domain.caps.contains(Caps::REMOTE_COMM)),
         (

@@ -18,7 +18,7 @@ use crate::region::{Region, RegionAttr};
 use crate::transport::{Provider, Transport};
 
 /// So many passes without an end mean that something hangs.
-const PASSES_MAX: usize = 200_000;
+pub(super) const PASSES_MAX: usize = 200_000;
 
 struct Node {
     engine: Engine,
@@ -112,11 +112,11 @@ fn pump(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
     panic!("no end in sight");
 }
 
-fn pattern(seed: u64, len_bytes: usize) -> Vec<u8> {
+pub(super) fn pattern(seed: u64, len_bytes: usize) -> Vec<u8> {
     (0..len_bytes as u64).map(|i| (i.wrapping_mul(31) ^ seed.wrapping_mul(131)) as u8).collect()
 }
 
-const SIZES: [usize; 9] = [0, 1, 8, 100, 1000, 4096, 20_000, 65_537, 300_000];
+pub(super) const SIZES: [usize; 9] = [0, 1, 8, 100, 1000, 4096, 20_000, 65_537, 300_000];
 
 #[test]
 fn messages_of_all_sizes_arrive_whole_and_in_order_over_a_choppy_network() {

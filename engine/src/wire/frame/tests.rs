@@ -18,7 +18,7 @@ fn the_layout_is_what_the_documentation_says() {
     let message =
         Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(0x0506 << 48), awaits: Awaits::Arrival };
     // The checks are in the place of the third and fourth byte: one over the two before, one over the words that follow.
-    let cases: [(Header, &[u8]); 14] = [
+    let cases: [(Header, &[u8]); 15] = [
         (
             Header::Message(message),
             &[
@@ -217,6 +217,10 @@ fn the_layout_is_what_the_documentation_says() {
                 0, // address
             ],
         ),
+        (
+            Header::Connection(Handshake { step: HandshakeStep::Reject, number: 9, data_bytes: 0x0100 }),
+            &[0x2f, 0, 0x8a, 0x5a ^ (1 << 3) ^ 9, 0, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0],
+        ),
     ];
     for (header, bytes) in cases {
         assert_eq!(emitted(&header), bytes, "{header:?}");
@@ -242,8 +246,6 @@ fn with_check(start: &[u8]) -> Vec<u8> {
 fn what_no_correct_peer_sends_is_refused() {
     let cases: &[(&[u8], WireError)] = &[
         (&[0], WireError::UnknownKind),
-        (&[15], WireError::UnknownKind),
-        (&[0xff], WireError::UnknownKind),
         (&[0xc1], WireError::UnknownFlag),
         (&[0xc3], WireError::UnknownFlag),
         (&[0x49], WireError::UnknownFlag),
@@ -261,6 +263,8 @@ fn what_no_correct_peer_sends_is_refused() {
         (&[0x1c], WireError::UnknownFlag),
         (&[0x7d], WireError::UnknownFlag),
         (&[0x8d], WireError::UnknownFlag),
+        (&[0x5f], WireError::UnknownFlag),
+        (&[0xff], WireError::UnknownFlag),
         (&[0x1e], WireError::UnknownFlag),
         (&[14, 1], WireError::ImpossibleLength),
         // Of one byte each: a datatype, an operation and a kind that there is not, and bits that nothing has.
@@ -283,6 +287,11 @@ fn what_no_correct_peer_sends_is_refused() {
         (&[11, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
         (&[12, 0, 0, 0, 0, 0, 0, 0, 0, 2], WireError::ImpossibleLength),
         (&[13, 1], WireError::ImpossibleLength),
+        (&[15, 1], WireError::ImpossibleLength),
+        (&[15, 0, 0, 0, 1, 1], WireError::ImpossibleLength),
+        (&[15, 0, 0, 0, 0, 0, 1], WireError::ImpossibleLength),
+        (&[0x3f, 0, 0, 0, 1], WireError::ImpossibleLength),
+        (&[0x4f, 0, 0, 0, 1], WireError::ImpossibleLength),
         (&[1, 1], WireError::ImpossibleLength),
         (&[3, 65], WireError::ImpossibleLength),
         (&[5, 1], WireError::ImpossibleLength),
@@ -312,6 +321,12 @@ fn samples() -> Vec<Header> {
         headers.extend(
             (0..).map_while(Outcome::from_number).map(|outcome| Header::Answer { op: number, outcome }),
         );
+        for step in HandshakeStep::ALL {
+            for data_bytes in [0, step.data_max_bytes() as u16 / 2 + 1, step.data_max_bytes() as u16] {
+                let data_bytes = data_bytes.min(step.data_max_bytes() as u16);
+                headers.push(Header::Connection(Handshake { step, number, data_bytes }));
+            }
+        }
         for is_so in [false, true] {
             headers.push(Header::Clear { op: number, cannot_pull: is_so });
             headers.push(Header::Done { op: number, fault: is_so });
@@ -431,7 +446,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_judged_as_early_as_possible(
-        form in prop_oneof![4 => (kind::MESSAGE..=kind::ATOMIC, 0_u8..16).prop_map(|(kind, flags)| kind | flags << 4), 1 => any::<u8>()],
+        form in prop_oneof![4 => (kind::MESSAGE..=kind::CONNECTION, 0_u8..16).prop_map(|(kind, flags)| kind | flags << 4), 1 => any::<u8>()],
         rest in proptest::collection::vec(prop_oneof![3 => Just(0), 1 => any::<u8>()], 0..48),
         is_checked: bool,
     ) {

@@ -182,7 +182,7 @@ fn a_split_header_does_not_split_the_payload() {
 fn nothing_is_reported_after_a_violation() {
     let ack = stream_of(&[(Header::Ack { received: 1 }, vec![])]);
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
-    let bad = [&ack[..], &[0xff], &ack[..]].concat();
+    let bad = [&ack[..], &[0xf0], &ack[..]].concat();
     assert_eq!(decoder.feed(LINK, &bad, &mut recorder), Err(WireError::UnknownKind));
     assert_eq!(decoder.feed(LINK, &ack, &mut recorder), Err(WireError::UnknownKind));
     assert_eq!(recorder.frames.len(), 1);

@@ -1,0 +1,579 @@
+//! Connections: how they are made and how they end, and what becomes of those who do not keep to the steps.
+
+mod anything;
+mod over_loopback;
+
+use std::mem;
+
+use super::*;
+use crate::connection::{ConnectionError, Request, RequestId, Requester};
+use crate::limits::CONNECTION_DATA_MAX_BYTES;
+use crate::wire::{Handshake, HandshakeStep};
+
+/// The number of the requests that are made here.
+const NUMBER: u64 = 0x5eed;
+
+const OWN: LinkId = LinkId(0);
+const OTHER: LinkId = LinkId(7);
+
+fn engine(role: EndpointRole) -> (Engine, Scripted, Recorder) {
+    let engine = Engine::new(Config { role, ..Config::default() });
+    (engine, Scripted::default(), Recorder::default())
+}
+
+fn step(step: HandshakeStep, number: u64, data: &[u8]) -> Header {
+    Header::Connection(Handshake { step, number, data_bytes: data.len() as u16 })
+}
+
+fn up(engine: &mut Engine, sink: &mut Recorder, id: LinkId, port: u16, instance: u64) {
+    engine.arrivals(sink).link(id, LinkEvent::Up { peer: address(port), instance });
+}
+
+fn hear(engine: &mut Engine, sink: &mut Recorder, id: LinkId, header: Header, data: &[u8]) {
+    engine.arrivals(sink).frame(id, &header, data);
+}
+
+/// An endpoint that has asked the passive endpoint at port 2, and whose request has left.
+fn asking() -> (Engine, Scripted, Recorder) {
+    let (mut engine, mut transport, mut sink) = engine(EndpointRole::Connected);
+    engine.connect(address(2), NUMBER, b"please", &mut transport, &mut sink).unwrap();
+    up(&mut engine, &mut sink, OWN, 2, 1);
+    (engine, transport, sink)
+}
+
+/// An endpoint that is connected by link 7 with the one at port 3.
+fn connected() -> (Engine, PeerId, Scripted, Recorder) {
+    let (mut engine, mut transport, mut sink) = asking();
+    up(&mut engine, &mut sink, OTHER, 3, 1);
+    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Accept, NUMBER, b"welcome"), b"welcome");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Connected { data: b"welcome"[..].into() }]);
+    assert_eq!(mem::take(&mut transport.closed), [(OWN, Close::Drain)]);
+    let peer = engine.connected_peer().expect("it is for connections").expect("it is connected");
+    transport.sent.clear();
+    (engine, peer, transport, sink)
+}
+
+/// An endpoint that accepts the request of the one at port 4.
+fn accepting() -> (Engine, Scripted, Recorder) {
+    let (mut engine, mut transport, mut sink) = engine(EndpointRole::Connected);
+    let requester = Requester { address: address(4), instance: 9, number: NUMBER };
+    engine.accept(requester, b"welcome", &mut transport).unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.sent.is_empty(), "it is not known who is there");
+    (engine, transport, sink)
+}
+
+/// A passive endpoint that listens, and has been asked by the endpoint at port 4 over link 7.
+fn asked() -> (Engine, Request, Scripted, Recorder) {
+    let (mut engine, transport, mut sink) = engine(EndpointRole::Passive);
+    engine.listen(Some(1)).unwrap();
+    up(&mut engine, &mut sink, OTHER, 4, 9);
+    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Request, NUMBER, b"please"), b"please");
+    let [ConnectionEvent::Requested(request)] = &mem::take(&mut sink.events)[..] else {
+        panic!("it was asked");
+    };
+    (engine, request.clone(), transport, sink)
+}
+
+fn failed(sink: &mut Recorder) -> ConnectionError {
+    match &mem::take(&mut sink.events)[..] {
+        [ConnectionEvent::Failed(error)] => error.clone(),
+        other => panic!("not one failure: {other:?}"),
+    }
+}
+
+#[test]
+fn a_requester_asks_hears_and_confirms() {
+    let (mut engine, mut transport, mut sink) = asking();
+    assert_eq!(transport.connected, [address(2)]);
+    assert_eq!(transport.sent, [(OWN, step(HandshakeStep::Request, NUMBER, b"please"), b"please".to_vec())]);
+    assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
+    up(&mut engine, &mut sink, OTHER, 3, 1);
+    let accept = step(HandshakeStep::Accept, NUMBER, b"welcome");
+    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    // In pieces, as over a stream; and what follows at once is heard.
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(OTHER, &accept);
+    arrivals.chunk(OTHER, b"wel");
+    assert!(arrivals.space(OTHER).is_empty());
+    arrivals.chunk(OTHER, b"come");
+    arrivals.frame(OTHER, &untagged(5), b"first");
+    assert_eq!(sink.events, [ConnectionEvent::Connected { data: b"welcome"[..].into() }]);
+    assert_eq!(received(&sink.ended[0]), b"first");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent.last(), Some(&(OTHER, step(HandshakeStep::Confirm, NUMBER, b""), vec![])));
+    assert_eq!(transport.closed, [(OWN, Close::Drain)]);
+    let peer = engine.connected_peer().unwrap().unwrap();
+    assert_eq!(engine.peers().address(peer), address(3));
+    engine.post_send(send_to(peer, b"x", 1), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.sent.last(), Some(&(OTHER, untagged(1), b"x".to_vec())));
+    assert_eq!(transport.connected.len(), 1);
+}
+
+#[test]
+fn who_accepts_is_connected_when_it_has_said_so() {
+    let (mut engine, mut transport, mut sink) = accepting();
+    assert_eq!(transport.connected, [address(4)]);
+    up(&mut engine, &mut sink, OWN, 4, 9);
+    transport.answers = [Sent::Partial(1)].into();
+    engine.transmit(&mut transport, &mut sink);
+    assert!(sink.events.is_empty());
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent, [(OWN, step(HandshakeStep::Accept, NUMBER, b"welcome"), b"welcome".to_vec())]);
+    assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Connected { data: Box::default() }]);
+    hear(&mut engine, &mut sink, OWN, step(HandshakeStep::Confirm, NUMBER, b""), b"");
+    assert_eq!(sink.events, [ConnectionEvent::Confirmed]);
+    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OWN, untagged(5), b"hello");
+    assert_eq!(received(&sink.ended[0]), b"hello");
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty());
+}
+
+#[test]
+fn a_request_is_heard_and_rejected() {
+    let (mut engine, request, mut transport, mut sink) = asked();
+    let from = Requester { address: address(4), instance: 9, number: NUMBER };
+    assert_eq!((request.from, &*request.data), (from, &b"please"[..]));
+    transport.answers = [Sent::Partial(1)].into();
+    engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
+    assert!(transport.closed.is_empty() && engine.has_unsent());
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.sent, [(OTHER, step(HandshakeStep::Reject, NUMBER, b"no"), b"no".to_vec())]);
+    assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
+    assert!(!engine.has_unsent());
+    // Once more is once too often, and does nothing.
+    engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
+    engine.settle(request.id, &mut transport, &mut sink);
+    assert_eq!((transport.sent.len(), transport.closed.len()), (1, 1));
+}
+
+#[test]
+fn the_rejected_hear_what_there_is_to_say() {
+    let (mut engine, mut transport, mut sink) = asking();
+    engine.post_receive(receive(8, 5), &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OWN, step(HandshakeStep::Reject, NUMBER, b"no"), b"no");
+    let error = failed(&mut sink);
+    assert_eq!(error, ConnectionError::Rejected { data: b"no"[..].into() });
+    assert_eq!(error.errno(), Errno::ECONNREFUSED);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(OWN, Close::Drain)]);
+    assert_eq!(sink.contexts(), [5], "nothing will ever arrive for it");
+    let again = engine.connect(address(2), 1, b"", &mut transport, &mut sink);
+    assert_eq!(again.unwrap_err().errno(), Errno::EOPBADSTATE);
+}
+
+#[test]
+fn whoever_does_not_listen_rejects() {
+    for backlog_requests in [None, Some(0)] {
+        let (mut engine, mut transport, mut sink) = engine(EndpointRole::Passive);
+        engine.listen(backlog_requests).unwrap();
+        up(&mut engine, &mut sink, OTHER, 4, 9);
+        hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Request, NUMBER, b""), b"");
+        engine.transmit(&mut transport, &mut sink);
+        assert!(sink.events.is_empty());
+        assert_eq!(headers_from(&transport, 0), [step(HandshakeStep::Reject, NUMBER, b"")]);
+        assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
+    }
+}
+
+#[test]
+fn an_endpoint_without_connections_rejects_and_goes_on() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let request = step(HandshakeStep::Request, NUMBER, b"please");
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.begin(OTHER, &request);
+    arrivals.chunk(OTHER, b"please");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(headers_from(&transport, 0), [step(HandshakeStep::Reject, NUMBER, b"")]);
+    assert!(transport.closed.is_empty());
+    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OTHER, untagged(5), b"still");
+    assert_eq!(received(&sink.ended[0]), b"still");
+    // Who does not listen to the answer does not get more and more of them.
+    hear(&mut engine, &mut sink, OTHER, request, b"please");
+    hear(&mut engine, &mut sink, OTHER, request, b"please");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
+}
+
+#[test]
+fn the_backlog_is_of_those_who_wait() {
+    let (mut engine, first, mut transport, mut sink) = asked();
+    let mut ask = |engine: &mut Engine, transport: &mut Scripted, link: u32| {
+        up(engine, &mut sink, LinkId(link), 100 + link as u16, 1);
+        hear(engine, &mut sink, LinkId(link), step(HandshakeStep::Request, u64::from(link), b""), b"");
+        engine.transmit(transport, &mut sink);
+        !mem::take(&mut sink.events).is_empty()
+    };
+    assert!(!ask(&mut engine, &mut transport, 20), "there is one already");
+    engine.begin_accepting(first.id);
+    assert!(ask(&mut engine, &mut transport, 21));
+    assert!(!ask(&mut engine, &mut transport, 22));
+    engine.arrivals(&mut Recorder::default()).link(LinkId(21), LinkEvent::Down(RESET));
+    assert!(ask(&mut engine, &mut transport, 23), "who is gone does not wait");
+    engine.listen(Some(2)).unwrap();
+    assert!(ask(&mut engine, &mut transport, 24));
+    engine.listen(None).unwrap();
+    assert!(!ask(&mut engine, &mut transport, 25));
+}
+
+#[test]
+fn the_requester_waits_until_it_is_settled() {
+    let (mut engine, request, mut transport, mut sink) = asked();
+    engine.begin_accepting(request.id);
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty());
+    engine.settle(request.id, &mut transport, &mut sink);
+    assert_eq!((transport.sent.len(), &transport.closed[..]), (0, &[(OTHER, Close::Drain)][..]));
+}
+
+#[test]
+fn an_attempt_ends_with_its_link() {
+    let cases = [
+        (LinkError::System(Errno::ECONNREFUSED), Errno::ECONNREFUSED),
+        (LinkError::System(Errno::ETIMEDOUT), Errno::ETIMEDOUT),
+        (LinkError::Closed, Errno::ECONNREFUSED),
+        (LinkError::Denied("not you"), Errno::EACCES),
+    ];
+    for (error, errno) in cases {
+        let (mut engine, _, mut sink) = asking();
+        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(error));
+        assert_eq!(failed(&mut sink).errno(), errno);
+    }
+    // Cut short before anybody has heard: nobody is there any more.
+    let (mut never_up, mut transport, mut sink) = engine(EndpointRole::Connected);
+    never_up.connect(address(2), NUMBER, b"", &mut transport, &mut sink).unwrap();
+    never_up.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
+    assert_eq!(failed(&mut sink), ConnectionError::NobodyListens);
+    let (mut engine, _, mut sink) = asking();
+    engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
+    assert_eq!(failed(&mut sink), ConnectionError::Link(RESET));
+    // Somebody who is there may be about to accept, and have nothing more to do with who was asked.
+    let (mut engine, mut transport, mut sink) = asking();
+    for (link, port) in [(LinkId(20), 20), (LinkId(21), 21)] {
+        up(&mut engine, &mut sink, link, port, 1);
+    }
+    engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(LinkError::Closed));
+    engine.arrivals(&mut sink).link(LinkId(20), LinkEvent::Down(RESET));
+    assert!(sink.events.is_empty());
+    // Numbers of links are used again.
+    up(&mut engine, &mut sink, OWN, 22, 1);
+    hear(&mut engine, &mut sink, LinkId(21), untagged(1), b"x");
+    assert!(sink.events.is_empty());
+    engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
+    assert_eq!(failed(&mut sink), ConnectionError::NobodyListens);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(LinkId(21), Close::Abort)]);
+    let (mut engine, _, mut sink) = asking();
+    up(&mut engine, &mut sink, OTHER, 3, 1);
+    engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(LinkError::Closed));
+    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Accept, NUMBER, b""), b"");
+    assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
+    for error in [LinkError::System(Errno::ECONNREFUSED), LinkError::Closed, RESET] {
+        let (mut engine, _, mut sink) = accepting();
+        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(error));
+        assert_eq!(failed(&mut sink), ConnectionError::RequesterGone);
+    }
+}
+
+#[test]
+fn another_instance_has_not_asked() {
+    let (mut engine, mut transport, mut sink) = accepting();
+    up(&mut engine, &mut sink, OWN, 4, 8);
+    assert_eq!(failed(&mut sink), ConnectionError::RequesterGone);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(OWN, Close::Abort)]);
+}
+
+#[test]
+fn nobody_is_heard_who_has_no_business_here() {
+    type Made = (Engine, Scripted, Recorder);
+    let all = |number: u64| {
+        HandshakeStep::ALL.map(|of| step(of, number, b"")).into_iter().chain([
+            untagged(0),
+            Header::Ack { received: 0 },
+            Header::Credit { granted_bytes: u64::MAX },
+            Header::Fence { matched: false },
+            Header::Data { op: 1, len_bytes: 0 },
+        ])
+    };
+    // A link that makes no connection, what may be said on it all the same, and whether an attempt ends with it.
+    type Case = (fn() -> Made, LinkId, Option<HandshakeStep>, bool);
+    let cases: [Case; 4] = [
+        (|| asking(), OWN, Some(HandshakeStep::Reject), true),
+        (
+            || {
+                let (mut engine, transport, mut sink) = asking();
+                up(&mut engine, &mut sink, OTHER, 3, 1);
+                (engine, transport, sink)
+            },
+            OTHER,
+            Some(HandshakeStep::Accept),
+            false,
+        ),
+        (
+            || {
+                let (mut engine, transport, mut sink) = accepting();
+                up(&mut engine, &mut sink, OWN, 4, 9);
+                (engine, transport, sink)
+            },
+            OWN,
+            None,
+            true,
+        ),
+        (
+            || {
+                let (engine, _, transport, sink) = asked();
+                (engine, transport, sink)
+            },
+            OTHER,
+            None,
+            false,
+        ),
+    ];
+    for (case, (make, link, proper, is_attempt)) in cases.into_iter().enumerate() {
+        for number in [NUMBER, NUMBER ^ 1, 0] {
+            for header in all(number) {
+                let is_proper = proper.is_some_and(|of| header == step(of, NUMBER, b""));
+                if is_proper {
+                    continue;
+                }
+                let (mut engine, mut transport, mut sink) = make();
+                hear(&mut engine, &mut sink, link, header, b"");
+                engine.transmit(&mut transport, &mut sink);
+                assert!(transport.closed.contains(&(link, Close::Abort)), "{case}: {header:?}");
+                let events = mem::take(&mut sink.events);
+                let is_failed = matches!(events[..], [ConnectionEvent::Failed(_)]);
+                assert!(is_failed == is_attempt && events.len() <= 1, "{case}: {header:?}: {events:?}");
+                // What still comes of the link is nobody's.
+                hear(&mut engine, &mut sink, link, untagged(1), b"x");
+                engine.arrivals(&mut sink).begin(link, &untagged(9));
+                engine.arrivals(&mut sink).chunk(link, b"abc");
+                engine.transmit(&mut transport, &mut sink);
+                assert!(sink.events.is_empty() && sink.ended.is_empty(), "{case}: {header:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn strangers_are_turned_away_from_those_who_expect_nobody() {
+    type Make = fn() -> (Engine, Scripted, Recorder);
+    let makes: [Make; 4] = [
+        || engine(EndpointRole::Connected),
+        || accepting(),
+        || {
+            let (engine, _, transport, sink) = connected();
+            (engine, transport, sink)
+        },
+        || {
+            let (mut engine, transport, mut sink) = asking();
+            engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(RESET));
+            sink.events.clear();
+            (engine, transport, sink)
+        },
+    ];
+    for make in makes {
+        let (mut engine, mut transport, mut sink) = make();
+        up(&mut engine, &mut sink, LinkId(30), 5, 1);
+        hear(&mut engine, &mut sink, LinkId(30), untagged(1), b"x");
+        hear(&mut engine, &mut sink, LinkId(30), step(HandshakeStep::Accept, NUMBER, b""), b"");
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(transport.closed, [(LinkId(30), Close::Abort)]);
+        assert!(sink.events.is_empty() && sink.ended.is_empty());
+    }
+}
+
+#[test]
+fn a_second_accept_and_the_strangers_beside_it_go() {
+    let (mut engine, mut transport, mut sink) = asking();
+    for link in [20, 21, 22] {
+        up(&mut engine, &mut sink, LinkId(link), link as u16, 1);
+    }
+    hear(&mut engine, &mut sink, LinkId(21), step(HandshakeStep::Accept, NUMBER, b""), b"");
+    hear(&mut engine, &mut sink, LinkId(20), step(HandshakeStep::Accept, NUMBER, b""), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
+    let peer = engine.connected_peer().unwrap().unwrap();
+    assert_eq!(engine.peers().address(peer), address(21));
+    transport.closed.sort_unstable_by_key(|(link, _)| *link);
+    let expected = [(OWN, Close::Drain), (LinkId(20), Close::Abort), (LinkId(22), Close::Drain)];
+    // Each of them is closed once.
+    assert_eq!(transport.closed, expected);
+}
+
+#[test]
+fn the_connection_ends_when_the_peer_says_so() {
+    let (mut engine, peer, mut transport, mut sink) = connected();
+    let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
+    engine.post_send(acked, &mut transport, &mut sink).unwrap();
+    transport.answers = [Sent::Full].into();
+    engine.post_send(send_to(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OTHER, untagged(5), b"early");
+    engine.post_receive(receive(8, 3), &mut sink).unwrap();
+    engine.post_receive(receive(8, 4), &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OTHER, untagged(6), b"before");
+    hear(&mut engine, &mut sink, OTHER, untagged(4), b"kept");
+    engine.post_receive(receive(8, 5), &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OTHER, untagged(4), b"left");
+    let tagged = ReceiveRequest { tagged: true, ..receive(8, 6) };
+    engine.post_receive(tagged, &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Shutdown, NUMBER, b""), b"");
+
+    assert_eq!(sink.contexts(), [3, 4, 5, 1, 2, 6]);
+    assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Shutdown]);
+    for ended in sink.take().iter().skip(3) {
+        let Err(failure) = ended else { panic!("{ended:?}") };
+        assert_eq!(failure.error, OperationError::Link(LinkError::Closed));
+    }
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
+    assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
+    // What had arrived is still there, and then nothing more.
+    engine.post_receive(receive(8, 7), &mut sink).unwrap();
+    assert_eq!(received(&sink.ended[0]), b"left");
+    let rejected = engine.post_receive(receive(8, 8), &mut sink).unwrap_err();
+    assert_eq!(rejected.error, Misuse::NotConnected.into());
+    assert_eq!(engine.shutdown(&mut transport, &mut sink), Ok(()), "there is nothing to end");
+    assert!(sink.events.is_empty());
+}
+
+#[test]
+fn whoever_shuts_down_has_cancelled_everything_and_hears_of_the_peer() {
+    let (mut engine, peer, mut transport, mut sink) = connected();
+    let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
+    engine.post_send(acked, &mut transport, &mut sink).unwrap();
+    engine.post_receive(receive(8, 2), &mut sink).unwrap();
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [1, 2]);
+    let is_cancelled = |ended: &Result<Completion, Failure>| {
+        matches!(ended, Err(Failure { error: OperationError::Cancelled, .. }))
+    };
+    assert!(sink.take().iter().all(is_cancelled));
+    assert_eq!(transport.sent.last().unwrap().1, step(HandshakeStep::Shutdown, NUMBER, b""));
+    assert!(transport.closed.is_empty() && sink.events.is_empty(), "the peer does not know yet");
+    // What the peer has sent before it knew is nobody's.
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(OTHER, &untagged(1), b"x");
+    arrivals.begin(OTHER, &untagged(9));
+    arrivals.chunk(OTHER, b"abc");
+    arrivals.frame(OTHER, &Header::Credit { granted_bytes: 1 << 20 }, b"");
+    assert_eq!(engine.shutdown(&mut transport, &mut sink), Ok(()));
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty() && sink.ended.is_empty() && sink.events.is_empty());
+    engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(LinkError::Closed));
+    assert_eq!(sink.events, [ConnectionEvent::Shutdown]);
+}
+
+#[test]
+fn shutdowns_that_cross_are_both_heard() {
+    let (mut engine, _, mut transport, mut sink) = connected();
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Shutdown, NUMBER, b""), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(sink.events, [ConnectionEvent::Shutdown]);
+    assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
+}
+
+#[test]
+fn what_the_peer_may_still_read_is_not_cancelled_before_the_link_is_closed() {
+    let (mut engine, peer, mut transport, mut sink) = connected();
+    transport.pull_min_bytes = Some(10);
+    engine.post_send(send_to(peer, b"stays where it is", 1), &mut transport, &mut sink).unwrap();
+    assert_eq!(transport.exposed.len(), 1);
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    assert_eq!((&transport.closed[..], sink.contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
+    assert_eq!(sink.events, [ConnectionEvent::Shutdown], "the peer can say nothing more");
+
+    let (mut engine, peer, mut transport, mut sink) = connected();
+    transport.answers = [Sent::Partial(1)].into();
+    engine.post_send(send_to(peer, b"half of a message", 1), &mut transport, &mut sink).unwrap();
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    assert_eq!((&transport.closed[..], sink.contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
+    assert_eq!(sink.events, [ConnectionEvent::Shutdown]);
+}
+
+#[test]
+fn a_lost_connection_is_over_too() {
+    let (mut engine, _, mut transport, mut sink) = connected();
+    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(RESET));
+    assert_eq!((sink.contexts(), &sink.events[..]), (vec![1], &[ConnectionEvent::Shutdown][..]));
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty());
+
+    // A peer that breaks the protocol is let go of in the next pass.
+    let (mut engine, _, mut transport, mut sink) = connected();
+    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OTHER, Header::Ack { received: 5 }, b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!((sink.contexts(), &sink.events[..]), (vec![1], &[ConnectionEvent::Shutdown][..]));
+    assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
+    // A step that is not its turn is such a breach.
+    for of in [HandshakeStep::Request, HandshakeStep::Accept, HandshakeStep::Reject, HandshakeStep::Confirm] {
+        let (mut engine, _, mut transport, mut sink) = connected();
+        hear(&mut engine, &mut sink, OTHER, step(of, NUMBER, b""), b"");
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(sink.events, [ConnectionEvent::Shutdown]);
+        assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
+    }
+}
+
+#[test]
+fn buffers_for_many_messages_end_with_the_connection() {
+    let (mut engine, _, _, mut sink) = connected();
+    engine.post_multi_receive(receive(64, 1), 8, &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OTHER, untagged(5), b"first");
+    sink.room = 1;
+    hear(&mut engine, &mut sink, OTHER, untagged(6), b"second");
+    hear(&mut engine, &mut sink, OTHER, untagged(5), b"third");
+    engine.post_receive(receive(8, 2), &mut sink).unwrap();
+    hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Shutdown, NUMBER, b""), b"");
+    engine.post_receive(receive(8, 3), &mut sink).unwrap();
+    engine.post_multi_receive(receive(8, 4), 8, &mut sink).unwrap();
+    sink.room = usize::MAX;
+    engine.deliver_held(&mut sink);
+    let ended: Vec<(u64, bool)> = sink
+        .ended
+        .iter()
+        .map(|ended| match ended {
+            Ok(completion) => (completion.context, true),
+            Err(failure) => (failure.completion.context, false),
+        })
+        .collect();
+    assert_eq!(ended, [(1, true), (1, true), (1, true), (1, false), (2, false), (3, false), (4, false)]);
+    assert_eq!(engine.outstanding_receives(), 0);
+    sink.take();
+    engine.post_multi_receive(receive(8, 5), 8, &mut sink).unwrap();
+    assert_eq!((sink.contexts(), engine.outstanding_receives()), (vec![5], 0));
+}
+
+#[test]
+fn what_the_application_may_not_do_changes_nothing() {
+    let too_much = [0; CONNECTION_DATA_MAX_BYTES + 1];
+    let (mut engine, mut transport, mut sink) = engine(EndpointRole::Connected);
+    let refused = engine.connect(address(2), 1, &too_much, &mut transport, &mut sink);
+    assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
+    let requester = Requester { address: address(4), instance: 9, number: 1 };
+    let refused = engine.accept(requester, &too_much, &mut transport);
+    assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
+    assert_eq!(engine.shutdown(&mut transport, &mut sink), Err(Misuse::NotConnected.into()));
+    assert_eq!(engine.listen(Some(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
+    let refused = engine.reject(RequestId(0), b"", &mut transport, &mut sink);
+    assert_eq!(refused.unwrap_err().errno(), Errno::EOPBADSTATE);
+    engine.connect(address(2), 1, &too_much[1..], &mut transport, &mut sink).unwrap();
+    assert_eq!(engine.shutdown(&mut transport, &mut sink), Err(Misuse::NotConnected.into()));
+    let refused = engine.accept(requester, b"", &mut transport);
+    assert_eq!(refused.unwrap_err().errno(), Errno::EOPBADSTATE);
+
+    let (mut engine, request, mut transport, mut sink) = asked();
+    let refused = engine.reject(request.id, &too_much, &mut transport, &mut sink);
+    assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
+    assert_eq!(engine.shutdown(&mut transport, &mut sink), Err(Misuse::NotConnected.into()));
+    assert_eq!(engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
+    assert!(transport.sent.is_empty() && transport.closed.is_empty());
+    let (engine, ..) = engine_with_peer();
+    assert_eq!(engine.connected_peer(), None);
+}

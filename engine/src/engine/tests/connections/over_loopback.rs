@@ -1,0 +1,255 @@
+//! Connections over links that split, delay, break and die.
+
+use std::sync::Arc;
+
+use super::super::over_loopback::{PASSES_MAX, SIZES, pattern};
+use super::super::rma::access;
+use super::*;
+use crate::address::AddressFormat;
+use crate::loopback::{Faults, LoopbackTransport, Network};
+use crate::operation::{RmaLocal, RmaRequest};
+use crate::region::{Region, RegionAttr};
+use crate::transport::Provider;
+
+/// An endpoint on a network inside the process.
+struct Node {
+    engine: Engine,
+    transport: LoopbackTransport,
+    sink: Recorder,
+}
+
+impl Node {
+    fn open(network: &Network, instance: u64, role: EndpointRole) -> Node {
+        Node {
+            engine: Engine::new(Config { role, ..Config::default() }),
+            transport: network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap(),
+            sink: Recorder::default(),
+        }
+    }
+
+    fn pass(&mut self) {
+        self.transport.receive(16, &mut self.engine.arrivals(&mut self.sink));
+        self.engine.transmit(&mut self.transport, &mut self.sink);
+        self.transport.flush();
+        self.engine.deliver_held(&mut self.sink);
+    }
+
+    fn connect(&mut self, to: Address, number: u64, data: &[u8]) {
+        let Node { engine, transport, sink } = self;
+        engine.connect(to, number, data, transport, sink).unwrap();
+        transport.flush();
+    }
+
+    fn accept(&mut self, request: &Request, data: &[u8]) {
+        self.engine.accept(request.from, data, &mut self.transport).unwrap();
+    }
+
+    fn shutdown(&mut self) {
+        let Node { engine, transport, sink } = self;
+        engine.shutdown(transport, sink).unwrap();
+        transport.flush();
+    }
+
+    fn send(&mut self, message: Vec<u8>, context: u64) {
+        let to = self.engine.connected_peer().unwrap().unwrap();
+        let source = Source::owned(Bytes::from(message));
+        let request = SendRequest { source, level: Level::Delivery, ..send_to(to, b"", context) };
+        let Node { engine, transport, sink } = self;
+        engine.post_send(request, transport, sink).unwrap();
+        transport.flush();
+    }
+
+    /// What has happened to the connection, once something has.
+    fn event(&mut self) -> ConnectionEvent {
+        self.sink.events.remove(0)
+    }
+}
+
+/// Makes passes over all nodes in turn until `done`.
+fn pump(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
+    for _ in 0..PASSES_MAX {
+        if done(nodes) {
+            return;
+        }
+        nodes.iter_mut().for_each(|node| node.pass());
+    }
+    panic!("no end in sight");
+}
+
+/// Until something has happened to the connections of these.
+fn pump_events(nodes: &mut [&mut Node], of: &[usize]) {
+    pump(nodes, |nodes| of.iter().all(|&node| !nodes[node].sink.events.is_empty()));
+}
+
+/// A requester and who has accepted it.
+fn pair(network: &Network, seed: u64) -> (Node, Node) {
+    let mut listener = Node::open(network, 1, EndpointRole::Passive);
+    let mut requester = Node::open(network, 2, EndpointRole::Connected);
+    let mut acceptor = Node::open(network, 3, EndpointRole::Connected);
+    listener.engine.listen(Some(4)).unwrap();
+    let (asks, answers) = (pattern(seed, 256), pattern(!seed, (seed % 257) as usize));
+    requester.connect(listener.transport.address(), seed, &asks);
+    pump_events(&mut [&mut listener, &mut requester, &mut acceptor], &[0]);
+    let ConnectionEvent::Requested(request) = listener.event() else { panic!("it was asked") };
+    assert_eq!((&*request.data, request.from.address), (&asks[..], requester.transport.address()));
+    listener.engine.begin_accepting(request.id);
+    acceptor.accept(&request, &answers);
+    pump_events(&mut [&mut listener, &mut requester, &mut acceptor], &[1, 2]);
+    assert_eq!(requester.event(), ConnectionEvent::Connected { data: answers.into() });
+    assert_eq!(acceptor.event(), ConnectionEvent::Connected { data: Box::default() });
+    pump_events(&mut [&mut listener, &mut requester, &mut acceptor], &[2]);
+    assert_eq!(acceptor.event(), ConnectionEvent::Confirmed);
+    listener.engine.settle(request.id, &mut listener.transport, &mut listener.sink);
+    (requester, acceptor)
+}
+
+#[test]
+fn a_connection_carries_messages_and_accesses_until_it_is_shut_down() {
+    for seed in 0..20 {
+        let network = Network::new(seed, Faults::choppy());
+        let (mut a, mut b) = pair(&network, seed);
+        let access_rights = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+        let attr = RegionAttr { key: 7, access: access_rights, base_address: 0 };
+        let region: Arc<Region> = b.engine.regions.add(Region::owned(8, attr).unwrap()).unwrap();
+        for (context, len) in (0..).zip(SIZES) {
+            a.send(pattern(context, len), context);
+            b.engine.post_receive(receive(len, 100 + context), &mut b.sink).unwrap();
+            b.send(pattern(context, len), 200 + context);
+            a.engine.post_receive(receive(len, 300 + context), &mut a.sink).unwrap();
+        }
+        let to = a.engine.connected_peer().unwrap().unwrap();
+        let local = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"directly")), data: None };
+        let request = RmaRequest { key: 7, address: 0, ..access(to, local, 99) };
+        a.engine.post_rma(request, &mut a.transport, &mut a.sink).unwrap();
+        a.transport.flush();
+        pump(&mut [&mut a, &mut b], |nodes| {
+            nodes[0].sink.ended.len() == 2 * SIZES.len() + 1 && nodes[1].sink.ended.len() == 2 * SIZES.len()
+        });
+        assert!(a.sink.take().iter().all(Result::is_ok) && b.sink.take().iter().all(Result::is_ok));
+        let mut written = [0; 8];
+        region.read_at(0, &mut written).unwrap();
+        assert_eq!(&written, b"directly");
+        // What was sent before the end arrives before it.
+        let to = b.engine.connected_peer().unwrap().unwrap();
+        b.engine.post_send(send_to(to, b"last words", 1), &mut b.transport, &mut b.sink).unwrap();
+        let was_taken = !b.sink.ended.is_empty();
+        b.shutdown();
+        if seed % 2 == 0 {
+            a.shutdown();
+        }
+        pump_events(&mut [&mut a, &mut b], &[0, 1]);
+        assert_eq!((a.event(), b.event()), (ConnectionEvent::Shutdown, ConnectionEvent::Shutdown));
+        if seed % 2 == 1 && was_taken {
+            a.engine.post_receive(receive(16, 2), &mut a.sink).unwrap();
+            assert_eq!(received(&a.sink.ended[0]), b"last words", "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn whatever_goes_wrong_every_attempt_comes_to_an_end_and_nobody_is_left_connected_alone() {
+    let mut connections = 0;
+    for seed in 0..300 {
+        let network = Network::new(seed, Faults::nasty());
+        let mut listener = Node::open(&network, 1, EndpointRole::Passive);
+        let mut requester = Node::open(&network, 2, EndpointRole::Connected);
+        let mut acceptor = Node::open(&network, 3, EndpointRole::Connected);
+        listener.engine.listen(Some(1)).unwrap();
+        requester.connect(listener.transport.address(), seed, &pattern(seed, 200));
+        let mut request = None;
+        let mut connected = [false; 2];
+        let mut ended = [false; 2];
+        for _ in 0..PASSES_MAX {
+            [&mut listener, &mut requester, &mut acceptor].into_iter().for_each(Node::pass);
+            if let Some(ConnectionEvent::Requested(asked)) = listener.sink.events.pop() {
+                listener.engine.begin_accepting(asked.id);
+                acceptor.accept(&asked, b"welcome");
+                request = Some(asked);
+            }
+            for (n, node) in [&mut requester, &mut acceptor].into_iter().enumerate() {
+                for event in node.sink.events.drain(..) {
+                    match event {
+                        ConnectionEvent::Connected { .. } => connected[n] = true,
+                        ConnectionEvent::Failed(_) | ConnectionEvent::Shutdown => ended[n] = true,
+                        ConnectionEvent::Confirmed => assert!(n == 1 && connected[1]),
+                        ConnectionEvent::Requested(_) => panic!("nobody asks it"),
+                    }
+                }
+            }
+            // Whatever is true of both is true in time; nobody need wait for it to be confirmed.
+            if (connected[1] || ended[1])
+                && let Some(request) = request.take()
+            {
+                listener.engine.settle(request.id, &mut listener.transport, &mut listener.sink);
+            }
+            let acceptor_is_fresh = !connected[1] && !ended[1];
+            if ended[0] && (ended[1] || acceptor_is_fresh && request.is_none()) {
+                break;
+            }
+            if connected == [true; 2] && ended == [false; 2] {
+                connections += 1;
+                network.break_link(requester.transport.address(), acceptor.transport.address());
+                network.set_faults(Faults::default());
+            }
+        }
+        assert!(ended[0], "seed {seed}: {connected:?} {ended:?}");
+        assert!(!connected[1] || ended[1], "seed {seed}: {connected:?} {ended:?}");
+    }
+    assert!(connections > 100, "{connections}");
+}
+
+#[test]
+fn who_is_killed_leaves_nobody_waiting() {
+    for (victim, stage) in (0..3).flat_map(|victim| (0..40).map(move |stage| (victim, stage))) {
+        let network = Network::new(stage, Faults::default());
+        let mut nodes = [
+            Node::open(&network, 1, EndpointRole::Passive),
+            Node::open(&network, 2, EndpointRole::Connected),
+            Node::open(&network, 3, EndpointRole::Connected),
+        ];
+        nodes[0].engine.listen(Some(1)).unwrap();
+        let to = nodes[0].transport.address();
+        nodes[1].connect(to, stage, b"please");
+        let mut is_accepting = None;
+        let mut events: [Vec<ConnectionEvent>; 3] = Default::default();
+        for turn in 0..500 {
+            if turn == stage {
+                network.kill(nodes[victim].transport.address());
+            }
+            let turns = turn as usize;
+            if turns % 3 != victim || turn < stage {
+                nodes[turns % 3].pass();
+            }
+            for (node, events) in nodes.iter_mut().zip(&mut events) {
+                events.append(&mut node.sink.events);
+            }
+            if is_accepting.is_none()
+                && let Some(ConnectionEvent::Requested(request)) = events[0].first().cloned()
+                && (victim != 2 || turn < stage)
+            {
+                nodes[2].accept(&request, b"");
+                is_accepting = Some(request);
+            }
+            let is_settled =
+                events[2].iter().any(|event| !matches!(event, ConnectionEvent::Connected { .. }))
+                    || victim == 2 && turn >= stage;
+            if is_settled && let Some(request) = &is_accepting {
+                let Node { engine, transport, sink } = &mut nodes[0];
+                engine.settle(request.id, transport, sink);
+            }
+        }
+        let ends = |events: &[ConnectionEvent]| {
+            matches!(events.last(), Some(ConnectionEvent::Failed(_) | ConnectionEvent::Shutdown))
+        };
+        let both_connected = events[1..]
+            .iter()
+            .all(|events| matches!(events.first(), Some(ConnectionEvent::Connected { .. })));
+        let is_fine = match victim {
+            // Whoever was asked is not needed any more once both are connected.
+            0 => both_connected || ends(&events[1]) && (is_accepting.is_none() || ends(&events[2])),
+            1 => is_accepting.is_none() || ends(&events[2]),
+            _ => ends(&events[1]) || is_accepting.is_none(),
+        };
+        assert!(is_fine, "victim {victim}, killed after {stage}: {events:?}");
+    }
+}

@@ -1,0 +1,172 @@
+//! A server with connections: each client gets an endpoint of the server's for itself, and its messages back.
+//!
+//! ```text
+//! cargo run --example connected                                      # says where: listening at 127.0.0.1:40123
+//! cargo run --example connected -- 127.0.0.1:40123 ann one two       # in another terminal
+//! ```
+//!
+//! A client says who it is as it asks for the connection, and whoever is called `nobody` is rejected. Clients are served one
+//! after another; a message that says `stop` ends the server.
+
+#![expect(clippy::print_stdout, reason = "an example shows what it received")]
+
+use std::env;
+use std::error::Error;
+use std::time::Duration;
+
+use homespun::eq::{EqAttr, Event};
+use homespun::info::EndpointType;
+use homespun::{
+    Address, BindFlags, Bytes, BytesMut, Caps, CompletionQueue, ConnectionEvent, CqAttr, Domain, Endpoint,
+    EqReadError, EventQueue, Fabric, FabricAddress, Hints, ReadError, WaitObject,
+};
+
+/// The longest message.
+const MESSAGE_MAX_BYTES: usize = 64;
+
+/// How long a client waits for its connection, and for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connected endpoint has one peer, so it needs no addresses.
+const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// What endpoints report in their events. There is never more than one that matters here.
+const ENDPOINT: u64 = 1;
+
+/// The contexts of operations.
+const RECEIVE: u64 = 1;
+const SEND: u64 = 2;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    run(env::args().skip(1))
+}
+
+pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    match arguments.next() {
+        None => listen(),
+        Some(server) => {
+            let name = arguments.next().ok_or("who are you?")?;
+            ask(server.parse()?, &name, arguments)
+        }
+    }
+}
+
+/// The queues, and the domain of the endpoints that report to them.
+struct Desk {
+    domain: Domain,
+    eq: EventQueue,
+    cq: CompletionQueue,
+}
+
+impl Desk {
+    fn open(fabric: &Fabric, info: &homespun::Info) -> Result<Desk, homespun::Error> {
+        let domain = fabric.domain(info)?;
+        let eq = fabric.open_eq(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() })?;
+        let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
+        Ok(Desk { domain, eq, cq })
+    }
+
+    fn bind(&self, endpoint: &Endpoint) -> Result<(), homespun::Error> {
+        endpoint.bind_eq(&self.eq, ENDPOINT)?;
+        endpoint.bind_cq(&self.cq, BindFlags::TRANSMIT | BindFlags::RECV)
+    }
+}
+
+fn listen() -> Result<(), Box<dyn Error>> {
+    let fabric = Fabric::new();
+    let hints = Hints::new().ep_type(EndpointType::Msg).caps(Caps::MSG).node("127.0.0.1").source();
+    let info = fabric.info(&hints)?;
+    let desk = Desk::open(&fabric, &info)?;
+    let passive = fabric.passive_endpoint(&info)?;
+    passive.bind_eq(&desk.eq, ENDPOINT)?;
+    passive.listen()?;
+    println!("listening at {}", passive.name()?);
+
+    loop {
+        let request = match desk.eq.sread(None) {
+            Ok(Event::Connection(ConnectionEvent::Request(request))) => request,
+            // A client that was served is gone, or one that was accepted was gone before.
+            Ok(_) => continue,
+            Err(EqReadError::ErrorAvailable) => {
+                println!("not connected: {}", desk.eq.read_error()?.errno);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let client = String::from_utf8_lossy(request.data()).into_owned();
+        if client == "nobody" {
+            println!("{client} is rejected");
+            request.reject(b"nobody is not welcome")?;
+            continue;
+        }
+        let endpoint = desk.domain.endpoint_for_request(&request.info(), &request)?;
+        desk.bind(&endpoint)?;
+        endpoint.accept(format!("welcome, {client}").as_bytes())?;
+        if !serve(&endpoint, &desk.cq, &client)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Answers until the client has ended the connection. Whether another one may come.
+fn serve(endpoint: &Endpoint, cq: &CompletionQueue, client: &str) -> Result<bool, Box<dyn Error>> {
+    endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
+    let mut is_last = false;
+    loop {
+        let completion = match cq.sread(None) {
+            Ok(completion) => completion,
+            // The receive that is posted ends with the connection.
+            Err(ReadError::ErrorAvailable) => {
+                cq.read_error()?;
+                println!("{client} is gone");
+                return Ok(!is_last);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if completion.context == RECEIVE {
+            let message = completion.buffer.into_received().unwrap_or_default().freeze();
+            println!("{client} says: {}", String::from_utf8_lossy(&message));
+            is_last |= &message[..] == b"stop";
+            endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
+            endpoint.send(message, PEER, SEND)?;
+        }
+    }
+}
+
+fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
+    let fabric = Fabric::new();
+    let info = fabric.info(&Hints::new().ep_type(EndpointType::Msg).caps(Caps::MSG))?;
+    let desk = Desk::open(&fabric, &info)?;
+    let endpoint = desk.domain.endpoint(&info)?;
+    desk.bind(&endpoint)?;
+    endpoint.connect(server, name.as_bytes())?;
+    match desk.eq.sread(Some(PATIENCE)) {
+        Ok(Event::Connection(ConnectionEvent::Connected { data, .. })) => {
+            println!("connected: {}", String::from_utf8_lossy(&data));
+        }
+        Err(EqReadError::ErrorAvailable) => {
+            let error = desk.eq.read_error()?;
+            println!("not connected: {}", String::from_utf8_lossy(&error.err_data));
+            return Err(error.errno.description().into());
+        }
+        other => return Err(format!("no connection: {other:?}").into()),
+    }
+    for message in messages {
+        endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
+        endpoint.send(Bytes::from(message), PEER, SEND)?;
+        for _ in 0..2 {
+            let completion = match desk.cq.sread(Some(PATIENCE)) {
+                Err(ReadError::ErrorAvailable) => return Err(desk.cq.read_error()?.error.into()),
+                completion => completion?,
+            };
+            if completion.context == RECEIVE {
+                let answer = completion.buffer.into_received().unwrap_or_default();
+                println!("answer: {}", String::from_utf8_lossy(&answer));
+            }
+        }
+    }
+    // What was sent arrives before the end, of which both sides hear.
+    endpoint.shutdown()?;
+    desk.eq.sread(Some(PATIENCE))?;
+    Ok(())
+}

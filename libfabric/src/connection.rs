@@ -1,0 +1,211 @@
+//! Connections of endpoints: `fi_cm(3)`, but for what passive endpoints do.
+
+use std::ptr;
+use std::slice;
+
+use homespun::{Address, ConnectionEvent, Errno};
+use libc::{c_int, c_void, sa_family_t, sockaddr_in, sockaddr_in6};
+
+use crate::abi::endpoint::{FiOpsCm, FidEp};
+use crate::abi::eq::FiEqCmEntry;
+use crate::abi::fabric::Fid;
+use crate::abi::{FI_CONNECTED, FI_CONNREQ, FI_SHUTDOWN};
+use crate::edge::{Failure, enter};
+use crate::endpoint::{EndpointState, getname, setname};
+use crate::handles;
+use crate::info::{InfoList, write_named};
+use crate::object;
+use crate::opened;
+use crate::sockaddr::{self, CAddress};
+use crate::unsupported::Unsupported;
+
+pub(crate) static OPS: FiOpsCm = FiOpsCm {
+    size: size_of::<FiOpsCm>(),
+    setname,
+    getname,
+    getpeer,
+    connect,
+    listen: Unsupported::STUB,
+    accept,
+    reject: Unsupported::STUB,
+    shutdown,
+    join: Unsupported::STUB,
+};
+
+unsafe extern "C" fn connect(
+    ep: *mut FidEp,
+    addr: *const c_void,
+    param: *const c_void,
+    paramlen: usize,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint, an address of its format, and data of this length.
+        unsafe {
+            let state = object::state::<EndpointState>(ep.cast())?;
+            state.endpoint.connect(peer_address(addr)?, data(param, paramlen)?)?;
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn accept(ep: *mut FidEp, param: *const c_void, paramlen: usize) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint, and data of this length.
+        let state = unsafe { object::state::<EndpointState>(ep.cast())? };
+        // SAFETY: as above.
+        state.endpoint.accept(unsafe { data(param, paramlen)? })?;
+        if let Some(request) = state.request.lock().take() {
+            handles::forget(&request);
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn shutdown(ep: *mut FidEp, flags: u64) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint.
+        let state = unsafe { object::state::<EndpointState>(ep.cast())? };
+        if flags != 0 {
+            return Err(Errno::EBADFLAGS.into());
+        }
+        state.endpoint.shutdown()?;
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn getpeer(ep: *mut FidEp, addr: *mut c_void, addrlen: *mut usize) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint.
+        let state = unsafe { object::state::<EndpointState>(ep.cast())? };
+        if addrlen.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let peer = CAddress::new(state.endpoint.peer()?);
+        // SAFETY: the caller says how much room there is.
+        if unsafe { peer.copy_to(addr, addrlen) } { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
+    })
+}
+
+/// The data that goes with a request for a connection, or with the answer.
+///
+/// # Errors
+///
+/// EINVAL for data that is nowhere.
+///
+/// # Safety
+///
+/// `param` is null or readable for `len_bytes` as long as the result is used.
+pub(crate) unsafe fn data<'a>(param: *const c_void, len_bytes: usize) -> Result<&'a [u8], Failure> {
+    match (param.is_null(), len_bytes) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Errno::EINVAL.into()),
+        // SAFETY: the caller says so.
+        (false, _) => Ok(unsafe { slice::from_raw_parts(param.cast(), len_bytes) }),
+    }
+}
+
+/// An address whose length nobody says, because its format does.
+///
+/// # Safety
+///
+/// `addr` is null or points to a socket address as long as its family says.
+unsafe fn peer_address(addr: *const c_void) -> Result<Address, Failure> {
+    if addr.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: not null, so there is a family, which may lie anywhere.
+    let family = c_int::from(unsafe { addr.cast::<sa_family_t>().read_unaligned() });
+    let len_bytes = match family {
+        libc::AF_INET => size_of::<sockaddr_in>(),
+        libc::AF_INET6 => size_of::<sockaddr_in6>(),
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    // SAFETY: the address is as long as its family says.
+    unsafe { sockaddr::read(addr, len_bytes) }
+}
+
+/// The header of an entry, behind which comes the application's data.
+pub(crate) const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
+
+/// An event of a connection in C's terms.
+pub(crate) struct CmEvent {
+    pub(crate) number: u32,
+    fid: *mut Fid,
+    /// Of a request; it becomes the application's.
+    info: Option<InfoList>,
+    handle: *mut Fid,
+    data: Box<[u8]>,
+}
+
+impl CmEvent {
+    /// Converts an event. `told` is the info that the application was given for the request before, and its handle.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM.
+    pub(crate) fn new(
+        event: ConnectionEvent,
+        fabric: *const c_void,
+        told: Option<(usize, InfoList)>,
+    ) -> Result<CmEvent, Failure> {
+        let fid = |object: u64| ptr::with_exposed_provenance_mut(object as usize);
+        Ok(match event {
+            ConnectionEvent::Request(request) => {
+                let handle = handles::of_request(&request);
+                let info = match told {
+                    Some((of, info)) if of == handle.addr() => info,
+                    _ => {
+                        let info = request.info();
+                        let list = write_named(&info)?;
+                        // SAFETY: the list was just made of it.
+                        unsafe { opened::answer_of_fabric(fabric, &info, list.head()) };
+                        // SAFETY: as above.
+                        unsafe { (*list.head()).handle = handle };
+                        list
+                    }
+                };
+                let (number, data) = (FI_CONNREQ, request.data().into());
+                CmEvent { number, fid: fid(request.passive_endpoint()), info: Some(info), handle, data }
+            }
+            ConnectionEvent::Connected { endpoint, data } => {
+                let (number, handle) = (FI_CONNECTED, ptr::null_mut());
+                CmEvent { number, fid: fid(endpoint), info: None, handle, data }
+            }
+            ConnectionEvent::Shutdown { endpoint } => {
+                let (number, handle) = (FI_SHUTDOWN, ptr::null_mut());
+                CmEvent { number, fid: fid(endpoint), info: None, handle, data: Box::default() }
+            }
+        })
+    }
+
+    /// Writes the entry, and as much of the data as fits. Returns how much was written, and what was told if it is to be told
+    /// once more.
+    ///
+    /// # Safety
+    ///
+    /// `buf` is writable for `len_bytes`, which are at least [`ENTRY_BYTES`].
+    pub(crate) unsafe fn write(
+        self,
+        buf: *mut c_void,
+        len_bytes: usize,
+        is_peek: bool,
+    ) -> (usize, Option<(usize, InfoList)>) {
+        let CmEvent { fid, info, handle, data, .. } = self;
+        let shown = info.as_ref().map_or(ptr::null_mut(), InfoList::head);
+        let data_bytes = data.len().min(len_bytes - ENTRY_BYTES);
+        // SAFETY: the caller says that there is room; entries need not be aligned.
+        unsafe {
+            buf.cast::<FiEqCmEntry>().write_unaligned(FiEqCmEntry { fid, info: shown });
+            ptr::copy_nonoverlapping(data.as_ptr(), buf.cast::<u8>().add(ENTRY_BYTES), data_bytes);
+        }
+        let told = match info {
+            Some(info) if is_peek => Some((handle.addr(), info)),
+            Some(info) => {
+                info.release();
+                None
+            }
+            None => None,
+        };
+        (ENTRY_BYTES + data_bytes, told)
+    }
+}

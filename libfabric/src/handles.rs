@@ -1,0 +1,106 @@
+//! What `fi_info::handle` may name: passive endpoints, and requests for connections.
+//!
+//! Handles are looked for by where they are and never looked into: an info may be older than the end of what it names.
+
+use std::collections::HashMap;
+use std::ptr;
+use std::sync::LazyLock;
+
+use homespun::{ConnectionRequest, PassiveEndpoint};
+use parking_lot::Mutex;
+
+use crate::abi::FI_CLASS_CONNREQ;
+use crate::abi::fabric::{FiOps, Fid};
+use crate::unsupported::Unsupported;
+
+static HANDLES: LazyLock<Mutex<Handles>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Handles {
+    passive: HashMap<usize, PassiveEndpoint>,
+    requests: HashMap<usize, Held>,
+}
+
+/// A request that was told to the application and is neither accepted nor rejected.
+struct Held {
+    request: ConnectionRequest,
+    /// Where the passive endpoint is that was asked.
+    passive: usize,
+    /// What the handle points to. Nobody reads it but an application that is curious.
+    _fid: Box<RequestFid>,
+}
+
+struct RequestFid(#[expect(dead_code, reason = "it is there for C")] Fid);
+
+// SAFETY: it holds no context, and its operations are constant.
+unsafe impl Send for RequestFid {}
+
+static REQUEST_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close: Unsupported::STUB,
+    bind: Unsupported::STUB,
+    control: Unsupported::STUB,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+/// What a handle names.
+pub(crate) enum Handle {
+    PassiveEndpoint(PassiveEndpoint),
+    Request(ConnectionRequest),
+}
+
+/// A passive endpoint was opened.
+pub(crate) fn add_passive<T>(at: *const T, passive: &PassiveEndpoint) {
+    HANDLES.lock().passive.insert(at.expose_provenance(), passive.clone());
+}
+
+/// A passive endpoint is about to be closed. What it was asked and nobody has decided ends with it.
+pub(crate) fn remove_passive<T>(at: *const T) {
+    let mut handles = HANDLES.lock();
+    let passive = handles.passive.remove(&at.addr());
+    let requests: Vec<Held> =
+        handles.requests.extract_if(|_, held| held.passive == at.addr()).map(|(_, held)| held).collect();
+    // Dropping them takes locks of endpoints.
+    drop(handles);
+    drop((requests, passive));
+}
+
+/// The handle of a request, the same whenever it is asked for. Until it is decided, the request is kept.
+pub(crate) fn of_request(request: &ConnectionRequest) -> *mut Fid {
+    let mut handles = HANDLES.lock();
+    let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);
+    let at = known.unwrap_or_else(|| {
+        let fid = Fid { fclass: FI_CLASS_CONNREQ, context: ptr::null_mut(), ops: &REQUEST_OPS };
+        let fid = Box::new(RequestFid(fid));
+        let at = ptr::from_ref(&*fid).expose_provenance();
+        let passive = request.passive_endpoint() as usize;
+        handles.requests.insert(at, Held { request: request.clone(), passive, _fid: fid });
+        at
+    });
+    ptr::with_exposed_provenance_mut(at)
+}
+
+/// What a handle names, if it is one.
+pub(crate) fn named(handle: *const Fid) -> Option<Handle> {
+    let handles = HANDLES.lock();
+    let passive = handles.passive.get(&handle.addr()).cloned().map(Handle::PassiveEndpoint);
+    passive.or_else(|| handles.requests.get(&handle.addr()).map(|held| Handle::Request(held.request.clone())))
+}
+
+/// The request that a handle names at this passive endpoint, which it has asked.
+pub(crate) fn request_at<T>(passive: *const T, handle: *const Fid) -> Option<ConnectionRequest> {
+    let handles = HANDLES.lock();
+    let held = handles.requests.get(&handle.addr()).filter(|held| held.passive == passive.addr())?;
+    Some(held.request.clone())
+}
+
+/// A request is decided, so its handle means nothing any more.
+pub(crate) fn forget(request: &ConnectionRequest) {
+    let mut handles = HANDLES.lock();
+    let found: Vec<Held> =
+        handles.requests.extract_if(|_, held| held.request == *request).map(|(_, held)| held).collect();
+    drop(handles);
+    drop(found);
+}

@@ -1,0 +1,198 @@
+//! Passive endpoints: `fi_passive_ep` of `fi_endpoint(3)`, and their part of `fi_cm(3)`.
+
+use homespun::{Errno, Misuse, PassiveEndpoint};
+use libc::{c_int, c_void};
+use parking_lot::Mutex;
+
+use crate::abi::endpoint::{FiOpsCm, FiOpsEp, FidPep};
+use crate::abi::fabric::{FiOps, Fid, FidFabric};
+use crate::abi::info::FiInfo;
+use crate::abi::{FI_BACKLOG, FI_CLASS_EQ, FI_CLASS_PEP};
+use crate::connection::data;
+use crate::edge::enter;
+use crate::eq::EqState;
+use crate::fabric::FabricState;
+use crate::info::{Extent, read};
+use crate::object::{self, Lease, State};
+use crate::sockaddr::{self, CAddress};
+use crate::unsupported::Unsupported;
+use crate::{handles, options};
+
+/// What stands behind a `struct fid_pep`.
+pub(crate) struct PassiveState {
+    passive: PassiveEndpoint,
+    /// What is bound to it.
+    bound: Mutex<Vec<Lease>>,
+    _fabric: Lease,
+}
+
+// SAFETY: `struct fid_pep` begins with a `struct fid`.
+unsafe impl State for PassiveState {
+    type Front = FidPep;
+    const CLASS: usize = FI_CLASS_PEP;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind,
+    control,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsEp = FiOpsEp {
+    size: size_of::<FiOpsEp>(),
+    cancel: Unsupported::STUB,
+    getopt: options::getopt,
+    setopt: options::setopt,
+    tx_ctx: Unsupported::STUB,
+    rx_ctx: Unsupported::STUB,
+    rx_size_left: Unsupported::STUB,
+    tx_size_left: Unsupported::STUB,
+    export_xpu: Unsupported::STUB,
+};
+
+static CM_OPS: FiOpsCm = FiOpsCm {
+    size: size_of::<FiOpsCm>(),
+    setname,
+    getname,
+    getpeer: Unsupported::STUB,
+    connect: Unsupported::STUB,
+    listen,
+    accept: Unsupported::STUB,
+    reject,
+    shutdown: Unsupported::STUB,
+    join: Unsupported::STUB,
+};
+
+/// `fi_passive_ep`.
+pub(crate) unsafe extern "C" fn open_passive(
+    fabric: *mut FidFabric,
+    info: *mut FiInfo,
+    pep: *mut *mut FidPep,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open fabric.
+        let fabric = unsafe { object::state::<FabricState>(fabric.cast())? };
+        if info.is_null() || pep.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let api_version = fabric.api_version;
+        // SAFETY: the info is as the application's headers have it, which are at least those it asked for.
+        let info = unsafe { read(info, Extent::Application { api_version })? };
+        let passive = fabric.fabric.passive_endpoint(&info)?;
+        let state = PassiveState {
+            passive: passive.clone(),
+            bound: Mutex::default(),
+            _fabric: fabric.in_use.lease(),
+        };
+        let front = FidPep { fid: object::fid::<PassiveState>(context, &FID_OPS), ops: &OPS, cm: &CM_OPS };
+        let opened = object::open(front, state);
+        handles::add_passive(opened, &passive);
+        // SAFETY: not null, so writable.
+        unsafe { pep.write(opened) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(pep: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::state::<PassiveState>(pep.cast())? };
+        // It is forgotten before another object may have its place.
+        handles::remove_passive(pep);
+        // SAFETY: as above.
+        unsafe { object::close::<PassiveState>(pep.cast(), |_| false)? };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn bind(pep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open passive endpoint.
+        let state = unsafe { object::state::<PassiveState>(pep.cast())? };
+        // SAFETY: the caller passes an open object of the same fabric, or null.
+        if other.is_null() || unsafe { (*other).fclass } != FI_CLASS_EQ {
+            return Err(Errno::EINVAL.into());
+        }
+        if flags != 0 {
+            return Err(Misuse::Flags(flags).into());
+        }
+        // SAFETY: it is an open event queue.
+        let eq = unsafe { object::state::<EqState>(other.cast())? };
+        state.passive.bind_eq(&eq.eq, pep.expose_provenance() as u64)?;
+        state.bound.lock().push(eq.in_use.lease());
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(pep: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open passive endpoint.
+        let state = unsafe { object::state::<PassiveState>(pep.cast())? };
+        match command {
+            FI_BACKLOG if arg.is_null() => Err(Errno::EINVAL.into()),
+            FI_BACKLOG => {
+                // SAFETY: for this command it points to an `int`.
+                let requests = unsafe { arg.cast::<c_int>().read() };
+                let requests = usize::try_from(requests).map_err(|_| Errno::EINVAL)?;
+                state.passive.set_backlog(requests)?;
+                Ok(0)
+            }
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    })
+}
+
+unsafe extern "C" fn setname(pep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open passive endpoint and an address of this length.
+        unsafe {
+            let passive = &object::state::<PassiveState>(pep.cast())?.passive;
+            passive.set_name(sockaddr::read(addr, addrlen)?)?;
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn getname(pep: *mut Fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open passive endpoint.
+        let passive = unsafe { &object::state::<PassiveState>(pep.cast())?.passive };
+        if addrlen.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let name = CAddress::new(passive.name()?);
+        // SAFETY: the caller says how much room there is.
+        if unsafe { name.copy_to(addr, addrlen) } { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
+    })
+}
+
+unsafe extern "C" fn listen(pep: *mut FidPep) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open passive endpoint.
+        unsafe { object::state::<PassiveState>(pep.cast())? }.passive.listen()?;
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn reject(
+    pep: *mut FidPep,
+    handle: *mut Fid,
+    param: *const c_void,
+    paramlen: usize,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open passive endpoint.
+        unsafe { object::state::<PassiveState>(pep.cast())? };
+        let request = handles::request_at(pep, handle)
+            .ok_or(Misuse::Invalid("a handle that names no request to this passive endpoint"))?;
+        // SAFETY: the caller passes data of this length.
+        request.reject(unsafe { data(param, paramlen)? })?;
+        handles::forget(&request);
+        Ok(0)
+    })
+}

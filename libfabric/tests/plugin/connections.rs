@@ -1,0 +1,596 @@
+//! Connections: passive endpoints, endpoints that connect, and what event queues tell of them.
+
+use std::mem::{self, MaybeUninit};
+use std::{ptr, slice, thread};
+
+use homespun_fi::abi::domain::FidDomain;
+use homespun_fi::abi::endpoint::{FidEp, FidPep};
+use homespun_fi::abi::eq::{FiCqTaggedEntry, FiEqAttr, FiEqCmEntry, FiEqErrEntry, FiMutexCond, FidCq, FidEq};
+use homespun_fi::abi::fabric::{Fid, FidFabric};
+use homespun_fi::abi::info::{FiEpAttr, FiInfo};
+use homespun_fi::abi::{
+    FI_BACKLOG, FI_CLASS_CONNREQ, FI_CONNECTED, FI_CONNREQ, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETWAIT,
+    FI_GETWAITOBJ, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_PEEK, FI_RECV, FI_SHUTDOWN, FI_TRANSMIT,
+    FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_UNSPEC,
+};
+use libc::{c_int, c_void};
+
+use crate::host::{
+    API_VERSION, CqEntry, InfoList, Node, Object, Plugin, context, cq_attr, eq_attr, open_fabric, until,
+};
+
+const FI_EP_MSG: u32 = 1;
+const FI_SOURCE: u64 = 1 << 57;
+
+const EAGAIN: isize = -11;
+const EBUSY: c_int = -16;
+const EINVAL: c_int = -22;
+const ENOSYS: c_int = -38;
+const ENODATA: c_int = -61;
+const ENOPROTOOPT: c_int = -92;
+const ENOTCONN: c_int = -107;
+const ECONNREFUSED: c_int = 111;
+const ETOOSMALL: c_int = -257;
+const EOPBADSTATE: c_int = -258;
+const EAVAIL: isize = -259;
+const EBADFLAGS: c_int = -260;
+const ENOEQ: c_int = -261;
+
+const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
+
+/// In milliseconds, and longer than anything takes that works.
+const PATIENCE_MS: c_int = 30_000;
+
+/// Infos for endpoints that connect, on the loopback interface.
+fn infos() -> InfoList {
+    // SAFETY: all zeroes are hints that specify nothing.
+    let (mut ep, mut hints): (FiEpAttr, FiInfo) = unsafe { (mem::zeroed(), mem::zeroed()) };
+    ep.r#type = FI_EP_MSG;
+    hints.ep_attr = &raw mut ep;
+    Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, &raw const hints).expect("they are offered")
+}
+
+/// Queues, and all that endpoints are opened with. Fields are closed in the order in which they stand here.
+struct Desk {
+    cq: Object<FidCq>,
+    eq: Object<FidEq>,
+    domain: Object<FidDomain>,
+    fabric: Object<FidFabric>,
+    infos: InfoList,
+}
+
+/// An event of a connection.
+struct Event {
+    number: u32,
+    fid: *mut Fid,
+    /// Of a request; it is the application's.
+    info: Option<InfoList>,
+    data: Vec<u8>,
+}
+
+impl Desk {
+    fn open() -> Desk {
+        Desk::waiting_by(FI_WAIT_NONE)
+    }
+
+    fn waiting_by(wait_obj: u32) -> Desk {
+        let infos = infos();
+        let fabric = open_fabric(infos.first(), API_VERSION);
+        let domain = fabric.domain(infos.as_ptr()).expect("a domain");
+        let eq = fabric.eq(&mut FiEqAttr { wait_obj, ..eq_attr(0) }).expect("an event queue");
+        let cq = domain.cq(&mut cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a completion queue");
+        Desk { cq, eq, domain, fabric, infos }
+    }
+
+    fn info(&self) -> *mut FiInfo {
+        self.infos.as_ptr()
+    }
+
+    fn passive(&self) -> Object<FidPep> {
+        passive(&self.fabric, self.info()).expect("a passive endpoint")
+    }
+
+    /// A passive endpoint that listens.
+    fn listener(&self) -> Object<FidPep> {
+        let listener = self.passive();
+        assert_eq!(listener.bind(&self.eq, 0), 0);
+        assert_eq!(listen(&listener), 0);
+        listener
+    }
+
+    /// An endpoint that is bound to both queues, and enabled.
+    fn endpoint(&self, info: *mut FiInfo) -> Object<FidEp> {
+        let endpoint = self.domain.endpoint(info).expect("an endpoint");
+        assert_eq!(endpoint.bind(&self.eq, 0), 0);
+        assert_eq!(endpoint.bind(&self.cq, FI_TRANSMIT | FI_RECV), 0);
+        assert_eq!(endpoint.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
+        endpoint
+    }
+
+    /// An endpoint that asks for a connection.
+    fn requester(&self, of: &Object<FidPep>, data: &[u8]) -> Object<FidEp> {
+        let endpoint = self.endpoint(self.info());
+        assert_eq!(connect(&endpoint, &name(of), data), 0);
+        endpoint
+    }
+
+    /// `fi_eq_read`.
+    fn read(&self, room: &mut [u8], flags: u64) -> (isize, u32) {
+        let (eq, mut number) = (self.eq.as_ptr(), 0);
+        // SAFETY: the queue is open, and there is as much room as is said.
+        let read =
+            unsafe { ((*(*eq).ops).read)(eq, &raw mut number, room.as_mut_ptr().cast(), room.len(), flags) };
+        (read, number)
+    }
+
+    /// The next event, within this room.
+    fn event_in(&self, room_bytes: usize, flags: u64) -> Event {
+        let mut room = vec![0; room_bytes];
+        let mut found = (EAGAIN, 0);
+        until(|| {
+            // What is under way may need the endpoints of the other queue.
+            let _ = self.completion();
+            found = self.read(&mut room, flags);
+            found.0 != EAGAIN
+        });
+        event(found, &room)
+    }
+
+    fn event(&self) -> Event {
+        self.event_in(1000, 0)
+    }
+
+    /// `fi_eq_readerr`, once there is an error.
+    fn error(&self, entry: &mut FiEqErrEntry) {
+        let mut room = [0; 1000];
+        until(|| {
+            let _ = self.completion();
+            let read = self.read(&mut room, 0).0;
+            assert!([EAGAIN, EAVAIL].contains(&read), "{read}");
+            read == EAVAIL
+        });
+        let eq = self.eq.as_ptr();
+        // SAFETY: the queue is open.
+        let read = unsafe { ((*(*eq).ops).readerr)(eq, entry, 0) };
+        assert_eq!(read, size_of::<FiEqErrEntry>().cast_signed());
+    }
+
+    /// The context of the next operation to complete, if one has.
+    fn completion(&self) -> Option<usize> {
+        let (cq, mut entry) = (self.cq.as_ptr(), FiCqTaggedEntry::EMPTY);
+        // SAFETY: the queue is open, and has this format.
+        match unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) } {
+            1 => Some(entry.op_context.addr()),
+            _ => None,
+        }
+    }
+
+    /// The endpoints of a connection: the one that asks, and the one that accepts.
+    fn pair(&self) -> (Object<FidEp>, Object<FidEp>) {
+        let listener = self.listener();
+        let requester = self.requester(&listener, b"");
+        let request = self.event().info.expect("a request");
+        let acceptor = self.endpoint(request.as_ptr());
+        assert_eq!(accept(&acceptor, b""), 0);
+        for _ in 0..2 {
+            assert_eq!(self.event().number, FI_CONNECTED);
+        }
+        (requester, acceptor)
+    }
+}
+
+/// An event that was read.
+fn event((read, number): (isize, u32), room: &[u8]) -> Event {
+    let len_bytes = usize::try_from(read).unwrap_or_else(|_| panic!("fi_eq_read says {read}"));
+    assert!(len_bytes >= ENTRY_BYTES && len_bytes <= room.len());
+    // SAFETY: an entry was written there.
+    let FiEqCmEntry { fid, info } = unsafe { room.as_ptr().cast::<FiEqCmEntry>().read_unaligned() };
+    Event { number, fid, info: InfoList::of_event(info), data: room[ENTRY_BYTES..len_bytes].to_vec() }
+}
+
+/// `fi_passive_ep`.
+fn passive(fabric: &Object<FidFabric>, info: *mut FiInfo) -> Result<Object<FidPep>, c_int> {
+    let fabric = fabric.as_ptr();
+    // SAFETY: the fabric is open and the info valid.
+    Object::open(|pep| unsafe { ((*(*fabric).ops).passive_ep)(fabric, info, pep, ptr::null_mut()) })
+}
+
+fn listen(passive: &Object<FidPep>) -> c_int {
+    let pep = passive.as_ptr();
+    // SAFETY: the passive endpoint is open.
+    unsafe { ((*(*pep).cm).listen)(pep) }
+}
+
+fn reject(passive: &Object<FidPep>, handle: *mut Fid, data: &[u8]) -> c_int {
+    let pep = passive.as_ptr();
+    // SAFETY: the passive endpoint is open, and the data as long as is said.
+    unsafe { ((*(*pep).cm).reject)(pep, handle, data.as_ptr().cast(), data.len()) }
+}
+
+fn connect(endpoint: &Object<FidEp>, to: &[u8; 16], data: &[u8]) -> c_int {
+    let ep = endpoint.as_ptr();
+    // SAFETY: the endpoint is open, and the data as long as is said.
+    unsafe { ((*(*ep).cm).connect)(ep, to.as_ptr().cast(), data.as_ptr().cast(), data.len()) }
+}
+
+fn accept(endpoint: &Object<FidEp>, data: &[u8]) -> c_int {
+    let ep = endpoint.as_ptr();
+    // SAFETY: the endpoint is open, and the data as long as is said.
+    unsafe { ((*(*ep).cm).accept)(ep, data.as_ptr().cast(), data.len()) }
+}
+
+fn shutdown(endpoint: &Object<FidEp>, flags: u64) -> c_int {
+    let ep = endpoint.as_ptr();
+    // SAFETY: the endpoint is open.
+    unsafe { ((*(*ep).cm).shutdown)(ep, flags) }
+}
+
+/// `fi_getpeer`.
+fn peer(endpoint: &Object<FidEp>) -> Result<[u8; 16], c_int> {
+    let (ep, mut name, mut len_bytes) = (endpoint.as_ptr(), [0; 16], 16);
+    // SAFETY: the endpoint is open, and there is as much room as is said.
+    match unsafe { ((*(*ep).cm).getpeer)(ep, name.as_mut_ptr().cast(), &raw mut len_bytes) } {
+        0 => Ok(name),
+        error => Err(error),
+    }
+}
+
+/// An object that has a name.
+trait Named {
+    fn name_into(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int;
+}
+
+impl Named for Object<FidEp> {
+    fn name_into(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int {
+        // SAFETY: the endpoint is open.
+        unsafe { ((*(*self.as_ptr()).cm).getname)(self.fid(), name, len_bytes) }
+    }
+}
+
+impl Named for Object<FidPep> {
+    fn name_into(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int {
+        // SAFETY: the endpoint is open.
+        unsafe { ((*(*self.as_ptr()).cm).getname)(self.fid(), name, len_bytes) }
+    }
+}
+
+/// `fi_getname`.
+fn name(object: &impl Named) -> [u8; 16] {
+    let (mut name, mut len_bytes) = ([0; 16], 16);
+    assert_eq!(object.name_into(name.as_mut_ptr().cast(), &raw mut len_bytes), 0);
+    name
+}
+
+/// The address of an info.
+fn address(at: *const c_void) -> [u8; 16] {
+    // SAFETY: infos of this format have addresses of this length.
+    unsafe { at.cast::<[u8; 16]>().read_unaligned() }
+}
+
+/// A message without payload.
+fn send(from: &Object<FidEp>, number: usize) -> isize {
+    let ep = from.as_ptr();
+    // SAFETY: the endpoint is open, and the message has no memory.
+    unsafe { ((*(*ep).msg).send)(ep, ptr::null(), 0, ptr::null_mut(), 0, context(number)) }
+}
+
+fn recv(at: &Object<FidEp>, number: usize) -> isize {
+    let ep = at.as_ptr();
+    // SAFETY: the endpoint is open, and the receive has no memory.
+    unsafe { ((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, ptr::null_mut(), 0, context(number)) }
+}
+
+#[test]
+fn a_request_is_accepted_and_used() {
+    let desk = Desk::open();
+    let listener = desk.listener();
+    let requester = desk.requester(&listener, b"may I?");
+
+    let seen = desk.event_in(1000, FI_PEEK);
+    let seen_at = seen.info.map(|info| {
+        let at = info.as_ptr();
+        // The one that is read is the same.
+        mem::forget(info);
+        at
+    });
+    let Event { number, fid, info, data } = desk.event();
+    let info = info.expect("a request has an info");
+    assert_eq!((number, fid, &data[..]), (FI_CONNREQ, listener.fid(), &b"may I?"[..]));
+    assert_eq!((seen.number, seen.fid, seen_at, seen.data), (number, fid, Some(info.as_ptr()), data));
+    // SAFETY: the info has all its attributes, and the request is open.
+    unsafe {
+        let info = info.first();
+        assert_eq!((*info.ep_attr).r#type, FI_EP_MSG);
+        assert_eq!((*info.handle).fclass, FI_CLASS_CONNREQ);
+        assert_eq!((*info.fabric_attr).fabric, desk.fabric.as_ptr().cast());
+        assert_eq!((address(info.src_addr), address(info.dest_addr)), (name(&listener), name(&requester)));
+    }
+
+    let acceptor = desk.endpoint(info.as_ptr());
+    assert_eq!(peer(&acceptor), Err(ENOTCONN));
+    assert_eq!(recv(&acceptor, 1), 0);
+    assert_eq!(send(&acceptor, 2), ENOTCONN as isize);
+    assert_eq!(accept(&acceptor, b"you may"), 0);
+    let mut connected = [desk.event(), desk.event()];
+    connected.sort_by_key(|event| event.fid == requester.fid());
+    for (event, (fid, data)) in
+        connected.iter().zip([(acceptor.fid(), &b""[..]), (requester.fid(), &b"you may"[..])])
+    {
+        assert_eq!((event.number, event.fid, &event.data[..]), (FI_CONNECTED, fid, data));
+        assert!(event.info.is_none());
+    }
+    assert_eq!((peer(&requester), peer(&acceptor)), (Ok(name(&listener)), Ok(name(&requester))));
+
+    assert_eq!(send(&requester, 3), 0);
+    let mut ended = Vec::new();
+    until(|| {
+        ended.extend(desk.completion());
+        ended.len() == 2
+    });
+    ended.sort_unstable();
+    assert_eq!(ended, [1, 3]);
+
+    assert_eq!(shutdown(&requester, 1), EBADFLAGS);
+    assert_eq!(shutdown(&requester, 0), 0);
+    let mut shut = [desk.event(), desk.event()];
+    shut.sort_by_key(|event| event.fid == requester.fid());
+    for (event, fid) in shut.iter().zip([acceptor.fid(), requester.fid()]) {
+        assert_eq!((event.number, event.fid, event.data.len()), (FI_SHUTDOWN, fid, 0));
+    }
+    assert_eq!(send(&requester, 4), ENOTCONN as isize);
+}
+
+#[test]
+fn a_request_is_rejected_with_data() {
+    let desk = Desk::open();
+    let (listener, other) = (desk.listener(), desk.listener());
+    // Into memory of the application's, of which there is less, and into the queue's.
+    for room_bytes in [3, 0] {
+        let requester = desk.requester(&listener, b"please");
+        // SAFETY: nobody else looks at it.
+        unsafe { (*requester.fid()).context = context(99) };
+        let request = desk.event().info.expect("a request");
+        let handle = request.first().handle;
+        assert_eq!(reject(&other, handle, b""), EINVAL, "that is another's");
+        assert_eq!(reject(&listener, ptr::null_mut(), b""), EINVAL);
+        assert_eq!(reject(&listener, handle, &[0; 1000]), EINVAL);
+        assert_eq!(reject(&listener, handle, b"never"), 0);
+        assert_eq!(reject(&listener, handle, b"never"), EINVAL, "it is decided");
+        assert_eq!(desk.domain.endpoint(request.as_ptr()).err(), Some(EINVAL));
+
+        let mut room = [0_u8; 3];
+        // SAFETY: all zeroes are an entry.
+        let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
+        (entry.err_data, entry.err_data_size) = (room.as_mut_ptr().cast(), room_bytes);
+        desk.error(&mut entry);
+        assert_eq!((entry.fid, entry.context), (requester.fid(), context(99)));
+        assert_eq!((entry.err, entry.prov_errno), (ECONNREFUSED, ECONNREFUSED));
+        // SAFETY: the queue says how much there is, until it is read again.
+        let data = unsafe { slice::from_raw_parts(entry.err_data.cast::<u8>(), entry.err_data_size) };
+        assert_eq!(data, if room_bytes == 0 { &b"never"[..] } else { b"nev" });
+    }
+}
+
+#[test]
+fn a_request_that_nobody_decides_is_rejected_with_its_passive_endpoint() {
+    let desk = Desk::open();
+    let listener = desk.listener();
+    let requester = desk.requester(&listener, b"");
+    let request = desk.event().info.expect("a request");
+    drop(listener);
+    assert_eq!(desk.domain.endpoint(request.as_ptr()).err(), Some(EINVAL));
+    // SAFETY: all zeroes are an entry.
+    let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
+    desk.error(&mut entry);
+    assert_eq!((entry.fid, entry.err), (requester.fid(), ECONNREFUSED));
+}
+
+#[test]
+fn data_is_cut_to_the_room_that_there_is() {
+    let desk = Desk::open();
+    let listener = desk.listener();
+    let _requester = desk.requester(&listener, b"please");
+    let mut room = [0; ENTRY_BYTES + 3];
+    until(|| desk.read(&mut [], FI_PEEK).0 != EAGAIN);
+    for short in [0, ENTRY_BYTES - 1] {
+        assert_eq!(desk.read(&mut room[..short], 0).0, ETOOSMALL as isize, "it stays");
+    }
+    assert_eq!(desk.read(&mut room, 1).0, EBADFLAGS as isize);
+    let read = event(desk.read(&mut room, 0), &room);
+    assert_eq!((read.number, &read.data[..]), (FI_CONNREQ, &b"ple"[..]));
+}
+
+#[test]
+fn an_endpoint_takes_over_the_address_of_a_passive_one() {
+    let desk = Desk::open();
+    let (listener, passive) = (desk.listener(), desk.passive());
+    let address_of_passive = name(&passive);
+    let infos = infos();
+    // SAFETY: nobody else uses the info, which does not own its handle.
+    unsafe { (*infos.as_ptr()).handle = passive.fid() };
+    let requester = desk.endpoint(infos.as_ptr());
+    assert_eq!(name(&requester), address_of_passive);
+    assert_eq!(passive.bind(&desk.eq, 0), EOPBADSTATE);
+    assert_eq!(desk.domain.endpoint(infos.as_ptr()).err(), Some(EOPBADSTATE), "there is one already");
+    drop(passive);
+    assert_eq!(desk.domain.endpoint(infos.as_ptr()).err(), Some(EINVAL), "the handle means nothing any more");
+    assert_eq!(connect(&requester, &name(&listener), b""), 0);
+    let request = desk.event().info.expect("a request");
+    assert_eq!(address(request.first().dest_addr), address_of_passive);
+}
+
+#[test]
+fn what_a_connection_needs() {
+    let desk = Desk::open();
+    let (listener, mute) = (desk.listener(), desk.passive());
+    assert_eq!(listen(&mute), ENOEQ);
+    assert_eq!(listen(&listener), EOPBADSTATE, "it does already");
+    assert_eq!(mute.bind(&desk.cq, 0), EINVAL);
+    assert_eq!(mute.bind(&desk.eq, 1), EBADFLAGS);
+    let unconnected = Plugin::get().loopback();
+    assert_eq!(passive(&desk.fabric, unconnected.as_ptr()).err(), Some(EINVAL), "of another type");
+
+    let endpoint = desk.domain.endpoint(desk.info()).expect("an endpoint");
+    assert_eq!(endpoint.bind(&desk.cq, FI_TRANSMIT | FI_RECV), 0);
+    assert_eq!(connect(&endpoint, &name(&listener), b""), ENOEQ);
+    assert_eq!(endpoint.bind(&desk.eq, 0), 0);
+    assert_eq!((peer(&endpoint), shutdown(&endpoint, 0)), (Err(ENOTCONN), ENOTCONN));
+    assert_eq!(accept(&endpoint, b""), EOPBADSTATE, "nobody has asked");
+    assert_eq!(connect(&endpoint, &[0; 16], b""), EINVAL);
+    assert_eq!(connect(&endpoint, &name(&listener), &[0; 257]), EINVAL);
+    assert_eq!(connect(&endpoint, &name(&listener), &[7; 256]), 0);
+    assert_eq!(connect(&endpoint, &name(&listener), b""), EOPBADSTATE, "it has asked");
+    assert_eq!(desk.event().data, [7; 256]);
+
+    let unconnected = Node::open();
+    assert_eq!(connect(&unconnected.ep, &name(&listener), b""), ENOSYS);
+    assert_eq!((accept(&unconnected.ep, b""), shutdown(&unconnected.ep, 0)), (ENOSYS, ENOSYS));
+}
+
+#[test]
+fn passive_endpoints_have_options_and_a_backlog() {
+    let desk = Desk::open();
+    let (listener, endpoint) = (desk.listener(), desk.endpoint(desk.info()));
+    let unconnected = Node::open();
+    // SAFETY: all of them are open.
+    let (of_passive, of_endpoint, of_unconnected) =
+        unsafe { ((*listener.as_ptr()).ops, (*endpoint.as_ptr()).ops, (*unconnected.ep.as_ptr()).ops) };
+    for (fid, ops, answer) in [
+        (listener.fid(), of_passive, 0),
+        (endpoint.fid(), of_endpoint, 0),
+        (unconnected.ep.fid(), of_unconnected, ENOPROTOOPT),
+    ] {
+        let (mut size_bytes, mut len_bytes) = (0_usize, size_of::<usize>());
+        // SAFETY: the object is open, and there is room for a number.
+        unsafe {
+            let at = (&raw mut size_bytes).cast();
+            assert_eq!(
+                ((*ops).getopt)(fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, at, &raw mut len_bytes),
+                answer
+            );
+            let set = ((*ops).setopt)(fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, at, len_bytes);
+            assert_eq!(set, ENOPROTOOPT);
+        }
+        assert_eq!(size_bytes, if answer == 0 { 256 } else { 0 });
+    }
+
+    for (mut requests, answer) in [(1, 0), (0, EINVAL), (-1, EINVAL)] {
+        assert_eq!(listener.control::<c_int>(FI_BACKLOG, &raw mut requests), answer);
+    }
+    assert_eq!(listener.control::<c_int>(FI_BACKLOG, ptr::null_mut()), EINVAL);
+    let first = desk.requester(&listener, b"first");
+    assert_eq!(desk.event().data, b"first");
+    // There is room for one that was not decided.
+    let second = desk.requester(&listener, b"second");
+    // SAFETY: all zeroes are an entry.
+    let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
+    desk.error(&mut entry);
+    assert_eq!((entry.fid, entry.err), (second.fid(), ECONNREFUSED));
+    drop(first);
+}
+
+#[test]
+fn nothing_is_closed_that_others_report_to() {
+    let Desk { cq, eq, domain, fabric, infos } = Desk::open();
+    let listener = passive(&fabric, infos.as_ptr()).expect("a passive endpoint");
+    assert_eq!(listener.bind(&eq, 0), 0);
+    let (eq, error) = eq.close().expect_err("a passive endpoint is bound to it");
+    assert_eq!(error, EBUSY);
+    drop(listener);
+    let endpoint = domain.endpoint(infos.as_ptr()).expect("an endpoint");
+    assert_eq!(endpoint.bind(&eq, 0), 0);
+    let (eq, error) = eq.close().expect_err("an endpoint is bound to it");
+    assert_eq!(error, EBUSY);
+    drop((endpoint, cq, eq, domain));
+    let listener = passive(&fabric, infos.as_ptr()).expect("a passive endpoint");
+    let (fabric, error) = fabric.close().expect_err("a passive endpoint is open");
+    assert_eq!(error, EBUSY);
+    drop((listener, fabric));
+}
+
+/// Something that another thread may use too.
+struct Shared<'a>(&'a Desk);
+
+// SAFETY: the plugin's functions may be called from any thread.
+unsafe impl Sync for Shared<'_> {}
+
+impl Shared<'_> {
+    /// `fi_eq_sread` of an event of a connection. Says which, or what the error is.
+    fn sread(&self, timeout_ms: c_int) -> Result<u32, isize> {
+        let (eq, mut number, mut room) = (self.0.eq.as_ptr(), 0, [0_u8; 1000]);
+        // SAFETY: the queue is open, and there is as much room as is said.
+        let read = unsafe {
+            let sread = (*(*eq).ops).sread;
+            sread(eq, &raw mut number, room.as_mut_ptr().cast(), room.len(), timeout_ms, 0)
+        };
+        if read < 0 {
+            return Err(read);
+        }
+        drop(event((read, number), &room));
+        Ok(number)
+    }
+}
+
+#[test]
+fn blocking_reads_wake_for_events() {
+    for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND] {
+        let desk = Desk::waiting_by(wait_obj);
+        let shared = Shared(&desk);
+        assert_eq!(shared.sread(1), Err(EAGAIN));
+        let (requester, _acceptor) = desk.pair();
+        thread::scope(|scope| {
+            let read = scope.spawn(|| shared.sread(PATIENCE_MS));
+            assert_eq!(shutdown(&requester, 0), 0);
+            assert_eq!(read.join().expect("no panic"), Ok(FI_SHUTDOWN));
+        });
+        assert_eq!(shared.sread(-1), Ok(FI_SHUTDOWN));
+    }
+    assert_eq!(Shared(&Desk::open()).sread(0), Err(EINVAL as isize), "nobody waits");
+}
+
+/// `fi_trywait` of the event queue.
+fn trywait(desk: &Desk) -> c_int {
+    let (fabric, mut fids) = (desk.fabric.as_ptr(), [desk.eq.fid()]);
+    // SAFETY: both objects are open.
+    unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), 1) }
+}
+
+#[test]
+fn a_descriptor_is_slept_on() {
+    let desk = Desk::waiting_by(FI_WAIT_FD);
+    let (requester, _acceptor) = desk.pair();
+    let mut fd: c_int = -1;
+    assert_eq!(desk.eq.control(FI_GETWAIT, &raw mut fd), 0);
+    let is_readable = |millis| {
+        let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor is asked about.
+        unsafe { libc::poll(&raw mut asked, 1, millis) > 0 }
+    };
+    until(|| trywait(&desk) == 0);
+    assert!(!is_readable(0), "nothing has happened");
+    assert_eq!(shutdown(&requester, 0), 0);
+    let mut room = [0; 1000];
+    for _ in 0..2 {
+        let mut read = desk.read(&mut room, 0);
+        while read.0 == EAGAIN {
+            if trywait(&desk) == 0 {
+                assert!(is_readable(PATIENCE_MS), "nobody has woken it");
+            }
+            read = desk.read(&mut room, 0);
+        }
+        assert_eq!(event(read, &room).number, FI_SHUTDOWN);
+    }
+}
+
+#[test]
+fn event_queues_hand_out_the_wait_object_that_they_have() {
+    for (wait_obj, answer) in [(FI_WAIT_FD, 0), (FI_WAIT_MUTEX_COND, 0), (FI_WAIT_UNSPEC, ENODATA)] {
+        let desk = Desk::waiting_by(wait_obj);
+        let mut of = MaybeUninit::<FiMutexCond>::uninit();
+        assert_eq!(desk.eq.control(FI_GETWAIT, of.as_mut_ptr()), answer);
+        assert_eq!(desk.eq.control::<c_void>(FI_GETWAIT, ptr::null_mut()), EINVAL);
+        let mut found = 99_u32;
+        assert_eq!((desk.eq.control(FI_GETWAITOBJ, &raw mut found), found), (0, wait_obj));
+    }
+    assert_eq!(trywait(&Desk::open()), EINVAL, "nobody waits");
+}

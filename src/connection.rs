@@ -1,0 +1,273 @@
+//! Connections between endpoints of [`EndpointType::Msg`](crate::info::EndpointType::Msg): `fi_cm(3)`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homespun_engine::address::Address;
+use homespun_engine::connection::{Request, RequestId, Requester};
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::limits::CONNECTION_DATA_MAX_BYTES;
+use parking_lot::Mutex;
+
+use crate::info::Info;
+use crate::pump::Drive;
+
+/// Something that has happened to a connection, as an [`EventQueue`](crate::EventQueue) reports it. An attempt that fails
+/// is reported as an [`EventError`](crate::EventError): ECONNREFUSED if nobody listens, or if it was rejected, with what the
+/// other application had to say as `err_data`; ECONNABORTED if whoever had asked was gone when it was accepted; otherwise
+/// what the system says.
+///
+/// An endpoint is called what it was [bound](crate::Endpoint::bind_eq) with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConnectionEvent {
+    /// Somebody asks a passive endpoint for a connection (`FI_CONNREQ`).
+    Request(ConnectionRequest),
+    /// An endpoint is connected (`FI_CONNECTED`): it can send from now on.
+    Connected {
+        /// The endpoint.
+        endpoint: u64,
+        /// At the one who has asked, what the one who has accepted had to say.
+        data: Box<[u8]>,
+    },
+    /// A connection has ended (`FI_SHUTDOWN`): the peer has shut it down, was closed, or is gone; or the peer knows that this
+    /// side has shut it down. Everything that had arrived before was reported, and operations that had not ended have failed.
+    /// Messages that have arrived and that nobody has received yet can still be received.
+    Shutdown {
+        /// The endpoint.
+        endpoint: u64,
+    },
+}
+
+/// Somebody asks a passive endpoint for a connection: `FI_CONNREQ`, and the `handle` of its info.
+///
+/// It is accepted by an endpoint of its own, which [`Domain::endpoint_for_request`](crate::Domain::endpoint_for_request)
+/// opens, or [rejected](Self::reject). A handle: clones refer to the same request, and when the last one is dropped, a
+/// request that nobody has accepted is rejected. It may be accepted also after its passive endpoint was closed, if it had been
+/// read from the event queue before.
+#[derive(Clone)]
+pub struct ConnectionRequest {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// What keeps the requester waiting. `None` when it need not wait any longer.
+    listener: Mutex<Option<Arc<Listener>>>,
+    asked: Arc<Asked>,
+    id: RequestId,
+    from: Requester,
+    data: Box<[u8]>,
+    passive_endpoint: u64,
+    decision: Mutex<Decision>,
+}
+
+/// What was decided about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    Open,
+    /// An endpoint was opened for it.
+    Taken,
+    Accepted,
+    Rejected,
+}
+
+impl ConnectionRequest {
+    pub(crate) fn new(listener: Arc<Listener>, request: Request, passive_endpoint: u64) -> ConnectionRequest {
+        let Request { id, from, data } = request;
+        let asked = listener.asked.clone();
+        let (listener, decision) = (Mutex::new(Some(listener)), Mutex::new(Decision::Open));
+        ConnectionRequest {
+            shared: Arc::new(Shared { listener, asked, id, from, data, passive_endpoint, decision }),
+        }
+    }
+
+    /// What an endpoint is to be opened with that accepts it: the info of the passive endpoint, whose address is the source,
+    /// with the requester as the destination.
+    pub fn info(&self) -> Info {
+        let Shared { asked, from, .. } = &*self.shared;
+        Info {
+            addr_format: Some(asked.name.format()),
+            src_addr: Some(asked.name),
+            dest_addr: Some(from.address),
+            ..asked.info.clone()
+        }
+    }
+
+    /// What the requester's application has to say.
+    pub fn data(&self) -> &[u8] {
+        &self.shared.data
+    }
+
+    /// The passive endpoint that was asked, by what it was [bound](crate::PassiveEndpoint::bind_eq) with.
+    pub fn passive_endpoint(&self) -> u64 {
+        self.shared.passive_endpoint
+    }
+
+    /// Rejects it: `fi_reject`. The requester gets an error event, ECONNREFUSED, with this data; if it is gone, nobody hears of
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] if it was rejected or accepted; [`Misuse::Invalid`] for more data than
+    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
+    pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
+        check_data(data)?;
+        let mut decision = self.shared.decision.lock();
+        if !matches!(*decision, Decision::Open | Decision::Taken) {
+            return Err(DECIDED);
+        }
+        *decision = Decision::Rejected;
+        drop(decision);
+        self.shared.reject(data);
+        Ok(())
+    }
+
+    /// Who asks.
+    pub(crate) fn from(&self) -> Requester {
+        self.shared.from
+    }
+
+    /// Who was asked.
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.shared.asked
+    }
+
+    /// An endpoint is opened for it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] if it was rejected or accepted, or another endpoint is open for it.
+    pub(crate) fn take(&self) -> Result<(), Error> {
+        self.change(Decision::Open, Decision::Taken)
+    }
+
+    /// The endpoint that was opened for it is closed, and has not accepted it.
+    pub(crate) fn give_back(&self) {
+        let _was_taken = self.change(Decision::Taken, Decision::Open);
+    }
+
+    /// The endpoint that was opened for it is about to accept it. What it returns is to be dropped when that has come to
+    /// an end: until then the requester waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] if it was accepted before.
+    pub(crate) fn accept(&self) -> Result<Settlement, Error> {
+        self.change(Decision::Taken, Decision::Accepted)?;
+        if let Some(listener) = &*self.shared.listener.lock() {
+            listener.pump.begin_accepting(self.shared.id);
+        }
+        Ok(Settlement { request: self.clone() })
+    }
+
+    fn change(&self, from: Decision, to: Decision) -> Result<(), Error> {
+        let mut decision = self.shared.decision.lock();
+        if *decision != from {
+            return Err(DECIDED);
+        }
+        *decision = to;
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn reject(&self, data: &[u8]) {
+        if let Some(listener) = self.no_longer_waits() {
+            // The data is not too much, and a requester that is gone need not hear.
+            let _ = listener.pump.reject(self.id, data);
+        }
+    }
+
+    fn settle(&self) {
+        if let Some(listener) = self.no_longer_waits() {
+            listener.pump.settle_request(self.id);
+        }
+    }
+
+    /// What has kept the requester waiting. To be dropped without any lock, since it may be the last that is left of a passive
+    /// endpoint.
+    fn no_longer_waits(&self) -> Option<Arc<Listener>> {
+        self.listener.lock().take()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        match *self.decision.get_mut() {
+            Decision::Open | Decision::Taken => self.reject(&[]),
+            Decision::Accepted => self.settle(),
+            Decision::Rejected => {}
+        }
+    }
+}
+
+/// Whether so much may be said with a request for a connection, or the answer to one.
+///
+/// # Errors
+///
+/// [`Misuse::Invalid`] if not.
+pub(crate) fn check_data(data: &[u8]) -> Result<(), Error> {
+    if data.len() > CONNECTION_DATA_MAX_BYTES {
+        return Err(Misuse::Invalid("more data than CONNECTION_DATA_MAX_BYTES with a connection").into());
+    }
+    Ok(())
+}
+
+const DECIDED: Error = Error::Misuse(Misuse::State("the request for a connection was decided already"));
+
+/// That a request was accepted, and it has not been heard yet what has come of it. Dropping it says that the requester need
+/// not wait any longer for it. Not to be dropped with any endpoint locked.
+pub(crate) struct Settlement {
+    request: ConnectionRequest,
+}
+
+impl Drop for Settlement {
+    fn drop(&mut self) {
+        self.request.shared.settle();
+    }
+}
+
+/// What a passive endpoint is when it has its address. Its requests keep it, so that those who have asked go on waiting when
+/// the passive endpoint itself is closed.
+pub(crate) struct Listener {
+    pub(crate) pump: Arc<dyn Drive>,
+    pub(crate) asked: Arc<Asked>,
+    pub(crate) close_linger: Duration,
+    /// Whether an endpoint has taken over, with which it is not this one's to close.
+    pub(crate) is_taken_over: Mutex<bool>,
+}
+
+/// Who is asked for connections.
+pub(crate) struct Asked {
+    /// Where peers reach it.
+    pub(crate) name: Address,
+    /// Where it was bound.
+    pub(crate) bind: Address,
+    pub(crate) info: Info,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if !*self.is_taken_over.get_mut() {
+            self.pump.close(self.close_linger);
+        }
+    }
+}
+
+impl PartialEq for ConnectionRequest {
+    /// Whether both refer to the same request.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for ConnectionRequest {}
+
+impl fmt::Debug for ConnectionRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionRequest")
+            .field("from", &self.shared.from.address)
+            .field("to", &self.shared.asked.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! Connections of endpoints: `fi_cm(3)`.
+
+use std::sync::Arc;
+
+use homespun_engine::address::Address;
+use homespun_engine::connection::EndpointRole;
+use homespun_engine::errno::Errno;
+use homespun_engine::error::{Error, Misuse};
+
+use super::{Endpoint, Shared};
+use crate::connection::{ConnectionRequest, Listener, check_data};
+use crate::eq::{EventQueue, Reporter, Subject};
+use crate::info::EndpointType;
+
+/// What an endpoint for connections begins with.
+pub(crate) enum Beginning {
+    /// Nothing: it asks for a connection, from an address of its own.
+    Alone,
+    /// A request, which it may accept.
+    Request(ConnectionRequest),
+    /// The address of a passive endpoint, which it has taken over.
+    TakenOver(Arc<Listener>),
+}
+
+impl Endpoint {
+    /// Binds the event queue that its connection is reported to: `fi_ep_bind`. `object` is what events call the endpoint.
+    /// Endpoints without connections have nothing to report.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Busy`] if it has a queue already.
+    pub fn bind_eq(&self, eq: &EventQueue, object: u64) -> Result<(), Error> {
+        let mut setup = self.setup()?;
+        if setup.eq.is_some() {
+            return Err(Misuse::Busy("an event queue is bound already").into());
+        }
+        eq.shared().bind();
+        setup.eq = Some((eq.clone(), object));
+        Ok(())
+    }
+
+    /// Asks the passive endpoint at `to` for a connection: `fi_connect`. Enables the endpoint if need be. Its event queue
+    /// tells what has become of it ([`ConnectionEvent`](crate::ConnectionEvent)); an endpoint asks once in its life.
+    ///
+    /// Receives may be posted before; what is to be sent only when the endpoint is connected.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`]; [`Misuse::State`] if it has asked
+    /// before, or was opened to accept a request; [`Misuse::Invalid`] for an address of another format, a wildcard, one
+    /// without a port, or more data than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES);
+    /// and as [`enable`](Self::enable).
+    pub fn connect(&self, to: Address, data: &[u8]) -> Result<(), Error> {
+        self.shared.check_connects()?;
+        if let Beginning::Request(_) = self.shared.beginning {
+            return Err(Misuse::State("the endpoint was opened to accept a request").into());
+        }
+        if to.format() != self.shared.domain.format() || !to.is_specific() || to.port() == 0 {
+            return Err(Misuse::Invalid("an address at which no passive endpoint can be").into());
+        }
+        let number = getrandom::u64().map_err(|error| Error::System {
+            call: "drawing a random number",
+            errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
+        })?;
+        self.enable_if_need_be()?;
+        self.shared.driven()?.0.connect(to, number, data)?;
+        self.shared.peer.get_or_init(|| to);
+        Ok(())
+    }
+
+    /// Accepts the request that the endpoint was opened for: `fi_accept`. Enables the endpoint if need be. Its event queue
+    /// tells when it is connected, or that whoever has asked is gone; the other side gets the data with its own event.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`]; [`Misuse::State`] if it was not
+    /// opened for a request, or has accepted it; [`Misuse::Invalid`] for more data than
+    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES); and as [`enable`](Self::enable).
+    pub fn accept(&self, data: &[u8]) -> Result<(), Error> {
+        self.shared.check_connects()?;
+        let Beginning::Request(request) = &self.shared.beginning else {
+            return Err(Misuse::State("the endpoint was not opened for a request").into());
+        };
+        check_data(data)?;
+        self.enable_if_need_be()?;
+        let reporter = self.shared.reporter.get().ok_or(Misuse::NoEventQueue)?;
+        reporter.settle_later(request.accept()?);
+        self.shared.driven()?.0.accept(request.from(), data)?;
+        self.shared.peer.get_or_init(|| request.from().address);
+        Ok(())
+    }
+
+    /// Ends the connection: `fi_shutdown`. What was completed still reaches the peer, which then gets
+    /// [`ConnectionEvent::Shutdown`](crate::ConnectionEvent::Shutdown); what has not ended here is cancelled, and has
+    /// completed so when this returns. This side gets the same event when the peer knows, or has ended the connection too.
+    /// Does nothing if it has ended already.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotConnected`] if there was no connection yet.
+    pub fn shutdown(&self) -> Result<(), Error> {
+        self.shared.check_connects()?;
+        match self.shared.driven() {
+            Ok((pump, _)) => pump.shut_down(),
+            Err(_) => Err(Misuse::NotConnected.into()),
+        }
+    }
+
+    /// The address of the other end: `fi_getpeer`. That of the passive endpoint that was asked, or of the endpoint that has
+    /// asked.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotConnected`] if no connection was asked for or accepted.
+    pub fn peer(&self) -> Result<Address, Error> {
+        self.shared.peer.get().copied().ok_or_else(|| Misuse::NotConnected.into())
+    }
+
+    fn enable_if_need_be(&self) -> Result<(), Error> {
+        if self.shared.enabled.get().is_some() {
+            return Ok(());
+        }
+        match self.enable() {
+            // Another thread was faster.
+            Err(_) if self.shared.enabled.get().is_some() => Ok(()),
+            enabled => enabled,
+        }
+    }
+}
+
+impl Shared {
+    /// Whether it is an endpoint for connections.
+    pub(super) fn connects(&self) -> bool {
+        self.info.ep.ep_type == Some(EndpointType::Msg)
+    }
+
+    pub(super) fn role(&self) -> EndpointRole {
+        if self.connects() { EndpointRole::Connected } else { EndpointRole::Unconnected }
+    }
+
+    fn check_connects(&self) -> Result<(), Error> {
+        if self.connects() {
+            Ok(())
+        } else {
+            Err(Misuse::NotSupported("connections of endpoints of another type than FI_EP_MSG").into())
+        }
+    }
+
+    /// What reports to the event queue, if there is something to report.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoEventQueue`] if there is, and no queue is bound.
+    pub(super) fn reporter(&self, eq: Option<&(EventQueue, u64)>) -> Result<Option<Arc<Reporter>>, Error> {
+        if !self.connects() {
+            return Ok(None);
+        }
+        let (eq, object) = eq.ok_or(Misuse::NoEventQueue)?;
+        let reporter = || Arc::new(Reporter::new(eq, *object, Subject::Endpoint));
+        Ok(Some(self.reporter.get_or_init(reporter).clone()))
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        if let Beginning::Request(request) = self {
+            request.give_back();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What an endpoint has to do with its event queue.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use homespun_engine::connection as engine;
+use homespun_engine::connection::ConnectionError;
+use homespun_engine::errno::Errno;
+use parking_lot::Mutex;
+
+use super::{Event, EventError, EventQueue, Origin, Shared};
+use crate::connection::{ConnectionEvent, ConnectionRequest, Listener, Settlement};
+use crate::wait::Wait;
+
+/// Reports what happens to the connections of one endpoint.
+pub(crate) struct Reporter {
+    eq: Arc<Shared>,
+    origin: Origin,
+    /// What the application calls the endpoint.
+    object: u64,
+    subject: Subject,
+    /// What is over when the requester has heard that it was accepted, or nothing comes of it.
+    unsettled: Mutex<Option<Settlement>>,
+}
+
+/// Whose connections they are.
+pub(crate) enum Subject {
+    Endpoint,
+    /// Requests of a passive endpoint refer to it, and it refers to this.
+    PassiveEndpoint(Weak<Listener>),
+}
+
+impl Origin {
+    fn unused() -> Origin {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Origin(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Reporter {
+    pub(crate) fn new(eq: &EventQueue, object: u64, subject: Subject) -> Reporter {
+        Reporter {
+            eq: eq.shared().clone(),
+            origin: Origin::unused(),
+            object,
+            subject,
+            unsettled: Mutex::default(),
+        }
+    }
+
+    /// Has this be over when the requester has heard, or nothing comes of it.
+    pub(crate) fn settle_later(&self, settlement: Settlement) {
+        *self.unsettled.lock() = Some(settlement);
+    }
+
+    /// What was to be over and is not yet.
+    pub(crate) fn unsettled(&self) -> Option<Settlement> {
+        self.unsettled.lock().take()
+    }
+
+    /// Forgets everything that was reported. The endpoint must be closed, so that nothing follows.
+    pub(crate) fn forget(&self) {
+        self.eq.forget(self.origin);
+    }
+
+    pub(crate) fn eq(&self) -> &Shared {
+        &self.eq
+    }
+
+    pub(crate) fn sleepers(&self) -> Option<&Wait> {
+        self.eq.sleepers()
+    }
+
+    /// Reports an event. To be called with the endpoint locked; nothing is dropped here that could need a lock.
+    pub(crate) fn report(&self, event: engine::ConnectionEvent) {
+        let endpoint = self.object;
+        let (outcome, settlement) = match event {
+            engine::ConnectionEvent::Requested(request) => {
+                let Subject::PassiveEndpoint(listener) = &self.subject else { return };
+                // It is there as long as it listens.
+                let Some(listener) = listener.upgrade() else { return };
+                let request = ConnectionRequest::new(listener, request, endpoint);
+                (Ok(ConnectionEvent::Request(request)), None)
+            }
+            engine::ConnectionEvent::Connected { data } => {
+                (Ok(ConnectionEvent::Connected { endpoint, data }), None)
+            }
+            engine::ConnectionEvent::Confirmed => return self.eq.settle(self.unsettled()),
+            engine::ConnectionEvent::Failed(error) => (Err(self.failure(error)), self.unsettled()),
+            engine::ConnectionEvent::Shutdown => {
+                (Ok(ConnectionEvent::Shutdown { endpoint }), self.unsettled())
+            }
+        };
+        self.eq.report(outcome.map(Event::Connection), self.origin, settlement);
+    }
+
+    fn failure(&self, error: ConnectionError) -> EventError {
+        let errno: Errno = error.errno();
+        let err_data = match error {
+            ConnectionError::Rejected { data } => data.into_vec(),
+            _ => Vec::new(),
+        };
+        EventError { object: self.object, context: 0, data: 0, errno, prov_errno: errno.raw(), err_data }
+    }
+}

@@ -1,0 +1,187 @@
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+/// Longer than any wait that ends as it should, so that one that does not is a failure and no hang.
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+
+const WAITABLE: [WaitObject; 4] =
+    [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
+
+fn queue(size_entries: usize) -> EventQueue {
+    let attr = EqAttr { size_entries, flags: EqFlags::WRITE, wait: WaitObject::Unspec };
+    EventQueue::open(&attr).expect("a queue")
+}
+
+fn event(number: u32, data: &[u8]) -> Event {
+    Event::Written { number, data: data.into() }
+}
+
+fn failure(context: u64) -> EventError {
+    EventError {
+        object: 1,
+        context,
+        data: 3,
+        errno: Errno::EADDRNOTAVAIL,
+        prov_errno: Errno::EADDRNOTAVAIL.raw(),
+        err_data: vec![4, 5],
+    }
+}
+
+#[test]
+fn events_come_out_as_they_went_in() {
+    let eq = queue(0);
+    assert_eq!(eq.read(), Err(EqReadError::Empty));
+    assert_eq!(eq.write(7, b"seven"), Ok(5));
+    assert_eq!(eq.write(8, b""), Ok(0));
+    for _ in 0..2 {
+        assert_eq!((eq.peek(), eq.speek(None)), (Ok(event(7, b"seven")), Ok(event(7, b"seven"))));
+    }
+    assert_eq!(eq.read(), Ok(event(7, b"seven")));
+    assert_eq!(eq.read(), Ok(event(8, b"")));
+    assert_eq!((eq.read(), eq.peek()), (Err(EqReadError::Empty), Err(EqReadError::Empty)));
+}
+
+#[test]
+fn an_event_that_is_not_wanted_stays() {
+    let eq = queue(0);
+    eq.write(1, b"12345").expect("room");
+    let is_short = |event: &Event| matches!(event, Event::Written { data, .. } if data.len() < 5);
+    assert_eq!((eq.read_if(is_short), eq.sread_if(None, is_short)), (Ok(None), Ok(None)));
+    assert_eq!(eq.read_if(|event| !is_short(event)), Ok(Some(event(1, b"12345"))));
+    assert_eq!(eq.read_if(|_| true), Err(EqReadError::Empty));
+}
+
+#[test]
+fn a_full_queue_refuses_and_loses_nothing() {
+    let eq = queue(2);
+    eq.write(1, b"").expect("room");
+    eq.write(2, b"").expect("room");
+    assert_eq!(eq.write(3, b"").unwrap_err().errno(), Errno::EAGAIN);
+    assert!(eq.write_error(failure(1)).is_ok(), "errors have room of their own");
+    assert!(eq.read_error().is_ok());
+    assert_eq!(eq.read(), Ok(event(1, b"")));
+    assert!(eq.write(3, b"").is_ok());
+    assert_eq!([(); 2].map(|()| eq.read()), [Ok(event(2, b"")), Ok(event(3, b""))]);
+}
+
+#[test]
+fn what_endpoints_report_always_finds_room() {
+    let eq = queue(1);
+    eq.write(1, b"").expect("room");
+    eq.write_error(failure(1)).expect("room");
+    let shutdown = |endpoint| Event::Connection(ConnectionEvent::Shutdown { endpoint });
+    for endpoint in 0..5 {
+        eq.shared().report(Ok(shutdown(endpoint)), Origin(endpoint), None);
+        eq.shared().report(Err(failure(10 + endpoint)), Origin(endpoint), None);
+    }
+    assert_eq!(eq.write(2, b"").unwrap_err().errno(), Errno::EAGAIN);
+    assert_eq!(eq.write_error(failure(2)).unwrap_err().errno(), Errno::EAGAIN);
+    // An endpoint that is closed takes its own along.
+    eq.shared().forget(Origin(3));
+    let errors: Vec<u64> = [(); 5].map(|()| eq.read_error().expect("an error").context).into();
+    assert_eq!(errors, [1, 10, 11, 12, 14]);
+    assert_eq!(eq.read(), Ok(event(1, b"")));
+    assert_eq!(eq.write(2, b""), Ok(0), "its own room is free");
+    assert_eq!([0, 1, 2, 4].map(|_| eq.read()), [0, 1, 2, 4].map(|endpoint| Ok(shutdown(endpoint))));
+    assert_eq!(eq.read(), Ok(event(2, b"")));
+}
+
+#[test]
+fn errors_are_read_before_events() {
+    let eq = queue(0);
+    eq.write(1, b"").expect("room");
+    assert_eq!(eq.read_error(), Err(EqReadError::Empty));
+    eq.write_error(failure(1)).expect("room");
+    eq.write_error(failure(2)).expect("room");
+    assert_eq!(eq.read().unwrap_err().errno(), Errno::EAVAIL);
+    assert_eq!(
+        (eq.sread(None), eq.peek()),
+        (Err(EqReadError::ErrorAvailable), Err(EqReadError::ErrorAvailable))
+    );
+    assert_eq!(eq.peek_error(), Ok(failure(1)));
+    assert_eq!(eq.read_error(), Ok(failure(1)));
+    assert_eq!(eq.read_error(), Ok(failure(2)));
+    assert_eq!(eq.read(), Ok(event(1, b"")));
+    assert_eq!(eq.strerror(failure(1).prov_errno), "Cannot assign requested address");
+}
+
+#[test]
+fn a_reader_waits_for_a_writer() {
+    for wait in WAITABLE {
+        let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
+        let eq = EventQueue::open(&attr).expect("a queue");
+        assert_eq!(eq.wait_object(), wait);
+        let reader = eq.clone();
+        let (ready, started) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            ready.send(()).expect("the test is there");
+            (reader.speek(PATIENCE), reader.sread(PATIENCE))
+        });
+        started.recv().expect("the reader starts");
+        eq.write(9, b"nine").expect("room");
+        let nine = Ok(event(9, b"nine"));
+        assert_eq!(thread.join().expect("the reader ends"), (nine.clone(), nine));
+    }
+}
+
+#[test]
+fn waiting_ends_with_the_timeout() {
+    for wait in WAITABLE {
+        let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
+        let eq = EventQueue::open(&attr).expect("a queue");
+        assert_eq!(eq.sread(Some(Duration::ZERO)), Err(EqReadError::Empty));
+        assert_eq!(eq.sread(Some(Duration::from_millis(1))), Err(EqReadError::Empty));
+        eq.write(1, b"").expect("room");
+        assert!(eq.sread(Some(Duration::MAX)).is_ok());
+    }
+}
+
+#[test]
+fn sleeping_is_safe_only_while_there_is_nothing() {
+    for wait in WAITABLE {
+        let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
+        let eq = EventQueue::open(&attr).expect("a queue");
+        let is_the_applications = matches!(wait, WaitObject::Fd | WaitObject::MutexCond);
+        assert_eq!(eq.try_wait(), Ok(is_the_applications));
+        eq.write(1, b"").expect("room");
+        assert_eq!(eq.try_wait(), Ok(false));
+        eq.write_error(failure(1)).expect("room");
+        assert!(eq.read_error().is_ok() && eq.read().is_ok());
+        assert_eq!(eq.try_wait(), Ok(is_the_applications));
+        assert_eq!(eq.wait_fd().is_some(), wait == WaitObject::Fd);
+        let pair = eq.wait_mutex_cond().expect("enough descriptors");
+        assert_eq!(pair.is_some(), wait == WaitObject::MutexCond);
+    }
+}
+
+#[test]
+fn what_the_queue_was_not_opened_for_is_refused() {
+    let plain = EventQueue::open(&EqAttr::default()).expect("a queue");
+    assert_eq!(plain.write(1, b"").unwrap_err().errno(), Errno::EOPBADSTATE);
+    assert_eq!(plain.write_error(failure(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
+    assert_eq!(plain.sread(None), Err(EqReadError::NoWaitObject));
+    assert_eq!(plain.try_wait().unwrap_err().errno(), Errno::EINVAL);
+    assert_eq!((plain.wait_object(), plain.wait_fd().is_none()), (WaitObject::None, true));
+    for wait in [WaitObject::Set, WaitObject::PollFd] {
+        let refused = EventQueue::open(&EqAttr { wait, ..EqAttr::default() });
+        assert_eq!(refused.unwrap_err().errno(), Errno::ENOSYS, "{wait:?}");
+    }
+    let flags = EqFlags::from_bits_retain(1);
+    assert_eq!(
+        EventQueue::open(&EqAttr { flags, ..EqAttr::default() }).unwrap_err().errno(),
+        Errno::EBADFLAGS
+    );
+}
+
+#[test]
+fn a_bound_queue_cannot_be_closed() {
+    let eq = queue(0);
+    eq.shared().bind();
+    let (eq, error) = eq.close().expect_err("an object is bound");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    eq.shared().unbind();
+    assert!(eq.close().is_ok());
+}

@@ -1,0 +1,128 @@
+//! Blocking reads of event queues, and what they and an application's own waiting are made of: `fi_eq_sread(3)`,
+//! `fi_trywait(3)`. It is as for completion queues: see [`wait`](crate::wait).
+
+use std::os::fd::BorrowedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::transport::Armed;
+
+use super::{EqReadError, Event, EventQueue, Queues, Shared};
+use crate::connection::Settlement;
+use crate::wait::{Awaited, MutexCond, Outlook, Wait, WaitObject};
+
+impl EventQueue {
+    /// Reads the oldest event and waits for one if need be, for ever if there is no timeout: `fi_eq_sread(3)`.
+    ///
+    /// The thread sleeps, and makes progress whenever something happens at an endpoint that is bound. A signal of the system
+    /// does not end the wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), [`EqReadError::Empty`] only after the timeout; and [`EqReadError::NoWaitObject`].
+    pub fn sread(&self, timeout: Option<Duration>) -> Result<Event, EqReadError> {
+        self.shared.wait_for(timeout, Queues::take)
+    }
+
+    /// As [`sread`](Self::sread) and [`read_if`](Self::read_if) together.
+    ///
+    /// # Errors
+    ///
+    /// As [`sread`](Self::sread).
+    pub fn sread_if(
+        &self,
+        timeout: Option<Duration>,
+        is_wanted: impl Fn(&Event) -> bool,
+    ) -> Result<Option<Event>, EqReadError> {
+        self.shared.wait_for(timeout, |queues| queues.take_if(&is_wanted))
+    }
+
+    /// As [`sread`](Self::sread), but the event stays in the queue: `fi_eq_sread(3)` with `FI_PEEK`.
+    ///
+    /// # Errors
+    ///
+    /// As [`sread`](Self::sread).
+    pub fn speek(&self, timeout: Option<Duration>) -> Result<Event, EqReadError> {
+        self.shared.wait_for(timeout, Queues::peek)
+    }
+
+    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond), as
+    /// [`CompletionQueue::try_wait`](crate::CompletionQueue::try_wait) says it of theirs: `fi_trywait(3)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
+    pub fn try_wait(&self) -> Result<bool, Error> {
+        let wait = self.shared.wait.as_ref().ok_or(NO_WAIT_OBJECT)?;
+        Ok(wait.try_wait(&*self.shared))
+    }
+
+    /// The descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`], as
+    /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd): `FI_GETWAIT`.
+    pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.shared.wait.as_ref().and_then(Wait::fd)
+    }
+
+    /// The mutex and the condition variable to sleep on, for a queue that was opened with [`WaitObject::MutexCond`], as
+    /// [`CompletionQueue::wait_mutex_cond`](crate::CompletionQueue::wait_mutex_cond): `FI_GETWAIT`.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+        self.shared.wait.as_ref().map_or(Ok(None), Wait::mutex_cond)
+    }
+
+    /// How the application waits.
+    pub fn wait_object(&self) -> WaitObject {
+        self.shared.wait.as_ref().map_or(WaitObject::None, Wait::object)
+    }
+}
+
+impl Shared {
+    /// Reads, and waits for something to read.
+    fn wait_for<R>(
+        &self,
+        timeout: Option<Duration>,
+        take: impl Fn(&mut Queues) -> Result<(R, Option<Settlement>), EqReadError>,
+    ) -> Result<R, EqReadError> {
+        let wait = self.wait.as_ref().ok_or(EqReadError::NoWaitObject)?;
+        // A timeout too long for the clock is no timeout.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            match self.poll(&take) {
+                Err(EqReadError::Empty) if !is_over => {}
+                read => return read,
+            }
+            match wait.bed().map_or(Outlook::Busy, |bed| bed.lie_down(self)) {
+                Outlook::Quiet(sleeper) => {
+                    sleeper
+                        .sleep(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
+                }
+                Outlook::Enough => {}
+                Outlook::Busy => thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// That there is an event, or an error.
+impl Awaited for Shared {
+    fn progress(&self) {
+        self.driven.progress_aside();
+    }
+
+    fn arm(&self) -> Armed {
+        self.driven.arm()
+    }
+
+    fn is_there(&self) -> bool {
+        self.has_something()
+    }
+}
+
+const NO_WAIT_OBJECT: Error =
+    Error::Misuse(Misuse::Invalid("the event queue was opened without a wait object"));

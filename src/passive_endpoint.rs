@@ -1,0 +1,311 @@
+//! Passive endpoints: `fi_passive_ep` of `fi_endpoint(3)`, and their part of `fi_cm(3)`.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use homespun_engine::address::{Address, AddressFormat};
+use homespun_engine::connection::EndpointRole;
+use homespun_engine::engine::Config;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::limits::BACKLOG_DEFAULT_REQUESTS;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::av::{AddressVector, AvAttr};
+use crate::connection::{Asked, Listener};
+use crate::counter::BoundCounters;
+use crate::domain::DomainId;
+use crate::eq::{EventQueue, Reporter, Subject};
+use crate::fabric::OpenPump;
+use crate::getinfo::grant;
+use crate::info::{EndpointType, Info};
+use crate::lock::Locking;
+use crate::params::Params;
+use crate::pump::Wiring;
+
+/// Hears who asks for a connection: `fi_passive_ep`. Or has an address until it is known on which side of a connection it is
+/// needed.
+///
+/// It belongs to the fabric, is bound to an event queue, and listens. Requests arrive while somebody reads that queue. A
+/// handle may be cloned and used from any thread; when the last one is dropped it is closed. Requests that nobody has read
+/// by then are rejected, and so are those that were read and are not accepted later.
+///
+/// It has a transport of its own, as an endpoint has: for `"tcp"` a socket, and a connection for each requester that waits. It
+/// has its address, and its peers are not refused, from the first call of [`name`](Self::name) or [`listen`](Self::listen)
+/// on; those who ask before it listens wait.
+///
+/// ```
+/// use homespun::eq::{EqAttr, Event};
+/// use homespun::info::EndpointType;
+/// use homespun::{Bytes, BytesMut, ConnectionEvent, CqAttr, Fabric, FabricAddress, Hints, WaitObject};
+/// # use homespun::BindFlags;
+///
+/// let fabric = Fabric::new();
+/// let info = fabric.info(&Hints::new().ep_type(EndpointType::Msg).node("127.0.0.1").source())?;
+/// let domain = fabric.domain(&info)?;
+/// let eq = fabric.open_eq(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() })?;
+/// let cq = domain.open_cq(&CqAttr::default())?;
+///
+/// let passive = fabric.passive_endpoint(&info)?;
+/// passive.bind_eq(&eq, 1)?;
+/// passive.listen()?;
+///
+/// // Both sides in one thread: one asks, and the other accepts.
+/// let both = BindFlags::TRANSMIT | BindFlags::RECV;
+/// let client = domain.endpoint(&info)?;
+/// client.bind_eq(&eq, 2)?;
+/// client.bind_cq(&cq, both)?;
+/// client.connect(passive.name()?, b"may I?")?;
+/// let Event::Connection(ConnectionEvent::Request(request)) = eq.sread(None).expect("it is asked") else {
+///     panic!("nothing else can have happened");
+/// };
+/// assert_eq!(request.data(), b"may I?");
+/// let server = domain.endpoint_for_request(&request.info(), &request)?;
+/// server.bind_eq(&eq, 3)?;
+/// server.bind_cq(&cq, both)?;
+/// server.accept(b"you may")?;
+/// for _ in 0..2 {
+///     match eq.sread(None).expect("nobody refuses") {
+///         Event::Connection(ConnectionEvent::Connected { endpoint: 2, data }) => assert_eq!(&*data, b"you may"),
+///         Event::Connection(ConnectionEvent::Connected { endpoint, .. }) => assert_eq!(endpoint, 3),
+///         other => panic!("{other:?}"),
+///     }
+/// }
+/// assert_eq!(client.peer()?, passive.name()?);
+///
+/// // Messages need no address.
+/// server.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, 1)?;
+/// client.send(Bytes::from_static(b"hello"), FabricAddress::UNSPECIFIED, 2)?;
+/// # let mut ended = Vec::new();
+/// # while ended.len() < 2 { ended.extend(cq.read().map(|completion| completion.context)); }
+/// # Ok::<(), homespun::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct PassiveEndpoint {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    info: Info,
+    provider: Arc<dyn OpenPump>,
+    format: AddressFormat,
+    params: Params,
+    setup: Mutex<Setup>,
+    /// Exists from the moment the address was asked for, or it listens.
+    listener: OnceLock<Arc<Listener>>,
+}
+
+struct Setup {
+    /// Where to bind, if not where the info says.
+    name: Option<Address>,
+    eq: Option<(EventQueue, u64)>,
+    backlog_requests: usize,
+    stage: Stage,
+}
+
+enum Stage {
+    Idle,
+    Listening(Arc<Reporter>),
+    /// An endpoint has taken over the address.
+    TakenOver,
+}
+
+impl PassiveEndpoint {
+    pub(crate) fn open(
+        provider: Arc<dyn OpenPump>,
+        info: &Info,
+        params: &Params,
+    ) -> Result<PassiveEndpoint, Error> {
+        if info.ep.ep_type != Some(EndpointType::Msg) {
+            return Err(Misuse::Invalid("a passive endpoint for another type than FI_EP_MSG").into());
+        }
+        let attr = provider.attr();
+        let info = grant(&attr, info)?;
+        let of_source = info.src_addr.map(|address| address.format());
+        let format = info.addr_format.or(of_source).unwrap_or_else(|| attr.preferred_format());
+        if of_source.is_some_and(|source| source != format) || !attr.formats.contains(&format) {
+            return Err(Misuse::Invalid("an address of another format than the info's").into());
+        }
+        let setup =
+            Setup { name: None, eq: None, backlog_requests: BACKLOG_DEFAULT_REQUESTS, stage: Stage::Idle };
+        Ok(PassiveEndpoint {
+            shared: Arc::new(Shared {
+                info,
+                provider,
+                format,
+                params: params.clone(),
+                setup: Mutex::new(setup),
+                listener: OnceLock::new(),
+            }),
+        })
+    }
+
+    /// What it was opened with.
+    pub fn info(&self) -> &Info {
+        &self.shared.info
+    }
+
+    /// Binds the event queue that requests are reported to: `fi_pep_bind`. `object` is what its events call the passive
+    /// endpoint.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] once it listens; [`Misuse::Busy`] if it has a queue already.
+    pub fn bind_eq(&self, eq: &EventQueue, object: u64) -> Result<(), Error> {
+        let mut setup = self.idle()?;
+        if setup.eq.is_some() {
+            return Err(Misuse::Busy("an event queue is bound already").into());
+        }
+        eq.shared().bind();
+        setup.eq = Some((eq.clone(), object));
+        Ok(())
+    }
+
+    /// Chooses where to bind, before it has an address: `fi_setname`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] once it listens or its [`name`](Self::name) was asked for; [`Misuse::Invalid`] for an address of
+    /// another format than the info's.
+    pub fn set_name(&self, name: Address) -> Result<(), Error> {
+        let mut setup = self.idle()?;
+        if self.shared.listener.get().is_some() {
+            return Err(Misuse::State("the passive endpoint has its address already").into());
+        }
+        if name.format() != self.shared.format {
+            return Err(Misuse::Invalid("address of another format than the info's").into());
+        }
+        setup.name = Some(name);
+        Ok(())
+    }
+
+    /// The address that others connect to: `fi_getname`. Fit to be given to them, also where it is bound to every interface.
+    ///
+    /// # Errors
+    ///
+    /// What the system says when it is bound, which the first call does: EADDRINUSE, EADDRNOTAVAIL, EACCES, EMFILE.
+    pub fn name(&self) -> Result<Address, Error> {
+        if let Some(listener) = self.shared.listener.get() {
+            return Ok(listener.asked.name);
+        }
+        let setup = self.shared.setup.lock();
+        Ok(self.shared.open_listener(&setup)?.asked.name)
+    }
+
+    /// Sets how many requests may wait for an answer (`FI_BACKLOG`), by default
+    /// [`BACKLOG_DEFAULT_REQUESTS`](crate::limits::BACKLOG_DEFAULT_REQUESTS). Those beyond are rejected.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for 0; [`Misuse::State`] if an endpoint has taken over the address.
+    pub fn set_backlog(&self, requests: usize) -> Result<(), Error> {
+        if requests == 0 {
+            return Err(Misuse::Invalid("a backlog without room").into());
+        }
+        let mut setup = self.shared.setup.lock();
+        if let Stage::TakenOver = setup.stage {
+            return Err(TAKEN_OVER);
+        }
+        setup.backlog_requests = requests;
+        match (&setup.stage, self.shared.listener.get()) {
+            (Stage::Listening(_), Some(listener)) => listener.pump.listen(requests),
+            _ => Ok(()),
+        }
+    }
+
+    /// Hears requests from now on: `fi_listen`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoEventQueue`] without an event queue; [`Misuse::State`] if it listens already, or an endpoint has taken
+    /// over the address; and as [`name`](Self::name). [`Error::System`] also where the queue cannot be woken, for want of
+    /// memory.
+    pub fn listen(&self) -> Result<(), Error> {
+        let mut setup = self.idle()?;
+        let (eq, object) = setup.eq.as_ref().ok_or(Misuse::NoEventQueue)?;
+        let listener = self.shared.open_listener(&setup)?;
+        let subject = Subject::PassiveEndpoint(Arc::downgrade(listener));
+        let reporter = Arc::new(Reporter::new(eq, *object, subject));
+        // Whatever may fail, and whatever looks into it, comes before any queue drives it.
+        eq.shared().watch(&listener.pump)?;
+        listener.pump.enable(Wiring {
+            av: AddressVector::open(&AvAttr::default(), self.shared.format, DomainId::unused())?,
+            transmit_cq: None,
+            receive_cq: None,
+            counters: BoundCounters::default(),
+            regional_counters: None,
+            reporter: Some(reporter.clone()),
+            wants_source: false,
+            reports_unknown_sources: false,
+            progress_doorbell: None,
+        })?;
+        listener.pump.listen(setup.backlog_requests)?;
+        eq.shared().join(&listener.pump);
+        setup.stage = Stage::Listening(reporter);
+        Ok(())
+    }
+
+    /// Gives its address and its transport to an endpoint of a domain of this name and format.
+    pub(crate) fn hand_over(&self, domain: &str, format: AddressFormat) -> Result<Arc<Listener>, Error> {
+        let mut setup = self.idle()?;
+        if self.shared.info.domain.name.as_deref() != Some(domain) || self.shared.format != format {
+            return Err(Misuse::Invalid("the passive endpoint is for another domain, or format").into());
+        }
+        let listener = self.shared.open_listener(&setup)?;
+        *listener.is_taken_over.lock() = true;
+        setup.stage = Stage::TakenOver;
+        Ok(listener.clone())
+    }
+
+    fn idle(&self) -> Result<MutexGuard<'_, Setup>, Error> {
+        let setup = self.shared.setup.lock();
+        match setup.stage {
+            Stage::Idle => Ok(setup),
+            Stage::Listening(_) => Err(Misuse::State("the passive endpoint listens").into()),
+            Stage::TakenOver => Err(TAKEN_OVER),
+        }
+    }
+}
+
+const TAKEN_OVER: Error = Error::Misuse(Misuse::State("an endpoint has taken over from the passive one"));
+
+impl Shared {
+    fn open_listener(&self, setup: &Setup) -> Result<&Arc<Listener>, Error> {
+        if let Some(listener) = self.listener.get() {
+            return Ok(listener);
+        }
+        let bind = setup.name.or(self.info.src_addr).unwrap_or_else(|| self.format.wildcard());
+        let config = Config { role: EndpointRole::Passive, ..Config::default() };
+        let pump =
+            self.provider.open_pump(bind, self.params.ports, config, Arc::default(), Locking::Taken)?;
+        let listener = Listener {
+            asked: Arc::new(Asked { name: pump.address(), bind, info: self.info.clone() }),
+            close_linger: self.params.close_linger,
+            is_taken_over: Mutex::new(false),
+            pump,
+        };
+        Ok(self.listener.get_or_init(|| Arc::new(listener)))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let setup = self.setup.get_mut();
+        if let (Stage::Listening(reporter), Some(listener)) = (&setup.stage, self.listener.get()) {
+            // Nobody else is heard, nobody drives it, and nobody reads what was heard.
+            listener.pump.stop_listening();
+            reporter.eq().leave(&listener.pump);
+            reporter.forget();
+        }
+        if let Some((eq, _)) = &setup.eq {
+            eq.shared().unbind();
+        }
+    }
+}
+
+impl fmt::Debug for PassiveEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PassiveEndpoint")
+            .field("address", &self.shared.listener.get().map(|listener| listener.asked.name))
+            .finish_non_exhaustive()
+    }
+}

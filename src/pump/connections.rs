@@ -1,0 +1,111 @@
+//! What pumps have to do with connections.
+
+use std::sync::Arc;
+
+use homespun_engine::address::Address;
+use homespun_engine::connection::{RequestId, Requester};
+use homespun_engine::engine::{Config, Engine};
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::region::Regions;
+use homespun_engine::transport::Transport;
+
+use super::queues::Nobody;
+use super::{NOT_ENABLED, Pump, State};
+
+/// A pump, as those see it who make and end connections.
+pub(crate) trait Connect {
+    /// Asks the passive endpoint at `to` for a connection.
+    fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error>;
+    /// Accepts a request that a passive endpoint has heard.
+    fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
+    /// Ends the connection. What is cancelled was reported when it returns.
+    fn shut_down(&self) -> Result<(), Error>;
+    /// Hears so many requests at a time.
+    fn listen(&self, backlog_requests: usize) -> Result<(), Error>;
+    /// Hears no more requests, and nobody can ask any more.
+    fn stop_listening(&self);
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error>;
+    /// Somebody is about to accept a request, so that it waits no longer.
+    fn begin_accepting(&self, request: RequestId);
+    /// A request was accepted, or nothing has come of it: who has asked need not wait any longer.
+    fn settle_request(&self, request: RequestId);
+    /// Makes of a passive endpoint that is not in use an endpoint of another kind, with the same address.
+    fn adopt(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error>;
+}
+
+impl<T: Transport> Connect for Pump<T> {
+    fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error> {
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = endpoint.enabled()?;
+        engine.connect(to, number, data, transport, &mut wired.queues())?;
+        transport.flush();
+        Ok(())
+    }
+
+    fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error> {
+        let mut endpoint = self.in_use();
+        let (engine, transport, _) = endpoint.enabled()?;
+        engine.accept(requester, data, transport)?;
+        transport.flush();
+        Ok(())
+    }
+
+    fn shut_down(&self) -> Result<(), Error> {
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = endpoint.enabled()?;
+        engine.shutdown(transport, &mut wired.queues())?;
+        transport.flush();
+        Ok(())
+    }
+
+    fn listen(&self, backlog_requests: usize) -> Result<(), Error> {
+        self.in_use().enabled()?.0.listen(Some(backlog_requests))
+    }
+
+    fn stop_listening(&self) {
+        let mut endpoint = self.in_use();
+        let Some(State { engine, transport, wired, .. }) = &mut *endpoint.0 else { return };
+        let _is_passive = engine.listen(None);
+        transport.stop_accepting();
+        // Requests that are open keep this pump, and the event queue may keep what keeps requests: nothing would go.
+        let reporter = wired.as_mut().and_then(|wired| wired.wiring.reporter.take());
+        drop(endpoint);
+        // It may be the last that knows the queue, whose content needs this lock.
+        drop(reporter);
+    }
+
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error> {
+        match &mut *self.in_use().0 {
+            Some(State { engine, transport, .. }) => {
+                // Nothing of a passive endpoint ends by it.
+                engine.reject(request, data, transport, &mut Nobody)?;
+                transport.flush();
+                Ok(())
+            }
+            None => Err(NOT_ENABLED),
+        }
+    }
+
+    fn begin_accepting(&self, request: RequestId) {
+        if let Some(State { engine, .. }) = &mut *self.in_use().0 {
+            engine.begin_accepting(request);
+        }
+    }
+
+    fn settle_request(&self, request: RequestId) {
+        if let Some(State { engine, transport, .. }) = &mut *self.in_use().0 {
+            engine.settle(request, transport, &mut Nobody);
+            transport.flush();
+        }
+    }
+
+    fn adopt(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error> {
+        let mut guard = self.state.lock();
+        let Some(State { engine, transport, wired: None, .. }) = &mut *guard else {
+            return Err(Misuse::State("the endpoint is in use").into());
+        };
+        engine.close_links(transport);
+        *engine = Engine::with_regions(config, regions);
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! Waiting for events of connections: `fi_eq(3)`, `fi_poll(3)`.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use homespun::eq::{EqAttr, EqFlags, Event};
+use homespun::{ConnectionEvent, Errno, FabricAddress, WaitObject};
+
+use crate::suite::Net;
+use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
+use crate::suite::payload::{payload, received, room};
+use crate::suite::sleeping::{ASLEEP, OBJECTS, PATIENCE, let_sleep, next};
+
+/// What posts are given in place of an address, which is not looked at.
+const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
+
+fn connected(endpoint: u64, data: &[u8]) -> ConnectionEvent {
+    ConnectionEvent::Connected { endpoint, data: data.into() }
+}
+
+fn shutdown(endpoint: u64) -> ConnectionEvent {
+    ConnectionEvent::Shutdown { endpoint }
+}
+
+#[track_caller]
+fn request(side: &Side) -> homespun::ConnectionRequest {
+    match sleep_for_event(side) {
+        Ok(ConnectionEvent::Request(request)) => request,
+        other => panic!("not a request: {other:?}"),
+    }
+}
+
+pub(crate) fn events_wake_whoever_sleeps(net: &Net) {
+    for wait in OBJECTS {
+        let side = || Side::waiting_by(net, wait, WaitObject::None);
+        let (client, server) = (side(), side());
+        let listener = server.listener(LISTENER);
+        let name = listener.name().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..3 {
+                    let request = request(&server);
+                    let_sleep();
+                    let accepting = server.endpoint_for(&request, SERVER);
+                    accepting.accept(b"welcome").unwrap();
+                    assert_eq!(sleep_for_event(&server), Ok(connected(SERVER, b"")));
+                    assert_eq!(sleep_for_event(&server), Ok(shutdown(SERVER)));
+                }
+            });
+            for _ in 0..3 {
+                let_sleep();
+                let connecting = client.endpoint(CLIENT);
+                connecting.connect(name, b"please").unwrap();
+                assert_eq!(sleep_for_event(&client), Ok(connected(CLIENT, b"welcome")));
+                let_sleep();
+                connecting.shutdown().unwrap();
+                assert_eq!(sleep_for_event(&client), Ok(shutdown(CLIENT)));
+            }
+        });
+    }
+}
+
+pub(crate) fn failures_wake_whoever_sleeps(net: &Net) {
+    for wait in ASLEEP {
+        let side = || Side::waiting_by(net, wait, WaitObject::None);
+        let (client, server) = (side(), side());
+        let listener = server.listener(LISTENER);
+        let name = listener.name().unwrap();
+        let vacancy = net.vacancy();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let rejected = request(&server);
+                let_sleep();
+                rejected.reject(b"no").unwrap();
+                let gone = request(&server);
+                let_sleep();
+                let accepting = server.endpoint_for(&gone, SERVER);
+                // Whoever asks goes as soon as it has asked.
+                thread::sleep(Duration::from_millis(20));
+                accepting.accept(b"").unwrap();
+                match sleep_for_event(&server) {
+                    Err(error) => assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNABORTED)),
+                    // It was there still.
+                    Ok(event) => {
+                        assert_eq!(event, connected(SERVER, b""));
+                        assert_eq!(sleep_for_event(&server), Ok(shutdown(SERVER)));
+                    }
+                }
+            });
+            for (to, said) in [(vacancy.address, &b""[..]), (name, b"no")] {
+                let connecting = client.endpoint(CLIENT);
+                connecting.connect(to, b"").unwrap();
+                let error = sleep_for_event(&client).expect_err("it is refused");
+                assert_eq!(
+                    (error.object, error.errno, &error.err_data[..]),
+                    (CLIENT, Errno::ECONNREFUSED, said)
+                );
+            }
+            let connecting = client.endpoint(CLIENT);
+            connecting.connect(name, b"").unwrap();
+            // Its request is sent while somebody waits for something else.
+            assert_eq!(client.eq.sread(Some(Duration::from_millis(10))), Err(homespun::EqReadError::Empty));
+        });
+    }
+}
+
+pub(crate) fn whoever_sleeps_on_a_completion_queue_is_connected(net: &Net) {
+    for wait in ASLEEP {
+        let client = Side::waiting_by(net, WaitObject::None, wait);
+        let server = Side::waiting_by(net, WaitObject::Unspec, wait);
+        let listener = server.listener(LISTENER);
+        let connecting = client.endpoint(CLIENT);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let accepting = server.endpoint_for(&request(&server), SERVER);
+                accepting.accept(b"").unwrap();
+                assert_eq!(sleep_for_event(&server), Ok(connected(SERVER, b"")));
+                accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
+                assert_eq!(next(&server.cq).unwrap().0.context, 1);
+                assert_eq!(sleep_for_event(&server), Ok(shutdown(SERVER)));
+            });
+            connecting.enable().unwrap();
+            connecting.recv(room(8), NOWHERE, 2).unwrap();
+            connecting.connect(listener.name().unwrap(), b"").unwrap();
+            // Nobody reads the event queue meanwhile.
+            let (completion, _) = next(&client.cq).unwrap();
+            assert_eq!(received(&completion.buffer), payload(1, 8));
+            drop(connecting);
+        });
+    }
+}
+
+pub(crate) fn one_sleeps_on_each_queue(net: &Net) {
+    const ROUNDS: u64 = 10;
+    let side = || Side::waiting_by(net, WaitObject::Unspec, WaitObject::Fd);
+    let (client, server) = (side(), side());
+    let listener = server.listener(LISTENER);
+    let name = listener.name().unwrap();
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        for side in [&client, &server] {
+            let done = done.clone();
+            scope.spawn(move || {
+                for _ in 0..2 * ROUNDS {
+                    done.send(next(&side.cq).is_ok()).unwrap();
+                }
+            });
+        }
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let accepting = server.endpoint_for(&request(&server), SERVER);
+                accepting.enable().unwrap();
+                accepting.recv(room(8), NOWHERE, round).unwrap();
+                accepting.accept(b"").unwrap();
+                assert_eq!(sleep_for_event(&server), Ok(connected(SERVER, b"")));
+                accepting.send(payload(round, 8), NOWHERE, round).unwrap();
+                assert_eq!(sleep_for_event(&server), Ok(shutdown(SERVER)));
+            }
+        });
+        for round in 0..ROUNDS {
+            let connecting = client.endpoint(CLIENT);
+            connecting.enable().unwrap();
+            connecting.recv(room(8), NOWHERE, round).unwrap();
+            connecting.connect(name, b"").unwrap();
+            assert_eq!(sleep_for_event(&client), Ok(connected(CLIENT, b"")));
+            connecting.send(payload(round, 8), NOWHERE, round).unwrap();
+            // Both messages were sent and received.
+            for _ in 0..4 {
+                assert!(is_done.recv_timeout(PATIENCE).expect("somebody was not woken"));
+            }
+            connecting.shutdown().unwrap();
+            assert_eq!(sleep_for_event(&client), Ok(shutdown(CLIENT)));
+        }
+    });
+}
+
+pub(crate) fn an_event_of_the_applications_own_wakes_everybody(net: &Net) {
+    for wait in OBJECTS {
+        let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
+        let eq = net.fabric.open_eq(&attr).unwrap();
+        let written = Event::Written { number: 7, data: b"wake up"[..].into() };
+        let (ready, is_ready) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                let ready = ready.clone();
+                scope.spawn(|| {
+                    let ready = ready;
+                    ready.send(()).unwrap();
+                    assert_eq!(eq.speek(Some(PATIENCE)), Ok(written.clone()));
+                });
+            }
+            for _ in 0..3 {
+                is_ready.recv().unwrap();
+            }
+            let_sleep();
+            eq.write(7, b"wake up").unwrap();
+        });
+        assert_eq!(eq.read(), Ok(written));
+    }
+}

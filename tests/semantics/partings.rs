@@ -1,0 +1,183 @@
+//! How connections end: `fi_shutdown`, and the end of an endpoint, `fi_cm(3)`.
+
+use std::thread;
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::OpFlags;
+use homespun::transport::LinkError;
+use homespun::{ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, OperationError};
+
+use crate::suite::Net;
+use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, completion, end, hear, pair, request};
+use crate::suite::payload::{payload, received, room};
+
+/// What posts are given in place of an address, which is not looked at.
+const NOWHERE: FabricAddress = FabricAddress(0x5eed);
+
+fn connected(endpoint: u64, data: &[u8]) -> ConnectionEvent {
+    ConnectionEvent::Connected { endpoint, data: data.into() }
+}
+
+fn shutdown(endpoint: u64) -> ConnectionEvent {
+    ConnectionEvent::Shutdown { endpoint }
+}
+
+#[track_caller]
+fn errno<T>(result: Result<T, Error>) -> Errno {
+    result.err().expect("it is refused").errno()
+}
+
+pub(crate) fn what_was_sent_arrives_before_the_end(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for (end_it, count) in [(Endpoint::shutdown as fn(&Endpoint) -> _, 5), (|_| Ok(()), 50)] {
+        let (one, other) = pair(&client, &server);
+        other.recv(room(100), NOWHERE, 1).unwrap();
+        for context in 0..count {
+            one.send(payload(context, 100), NOWHERE, context).unwrap();
+            assert_eq!(completion(&[&client, &server]).context, context);
+        }
+        end_it(&one).unwrap();
+        let mut one = Some(one);
+        if count > 5 {
+            one = None;
+        }
+        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+        assert_eq!(received(&completion(&[&server, &client]).buffer), payload(0, 100));
+        // The connection is over, but nothing of what has arrived is lost.
+        for context in 1..count {
+            other.recv(room(100), NOWHERE, context).unwrap();
+            assert_eq!(received(&completion(&[&server, &client]).buffer), payload(context, 100));
+        }
+        assert_eq!(errno(other.recv(room(100), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
+        assert_eq!(errno(other.send(payload(1, 8), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
+        if let Some(one) = one {
+            assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)), "the peer knows");
+            assert_eq!(one.shutdown(), Ok(()));
+        }
+        assert!(server.look().is_none() && client.look().is_none());
+    }
+}
+
+pub(crate) fn everything_ends_with_the_connection(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let (one, other) = pair(&client, &server);
+    other.recv(room(8), NOWHERE, 1).unwrap();
+    other.trecv(room(8), NOWHERE, 7, 0, 2).unwrap();
+    one.recv(room(8), NOWHERE, 3).unwrap();
+    // Nobody receives it.
+    let (buffers, flags) = (vec![payload(4, 8)], OpFlags::MATCH_COMPLETE);
+    let send = SendMsg { buffers, tag: Some(1), context: 4, flags, ..SendMsg::default() };
+    one.sendmsg(send).unwrap();
+    one.shutdown().unwrap();
+    let mut ended = Vec::new();
+    for _ in 0..2 {
+        // What is cancelled has ended when the call returns.
+        let failed = end(&[&client]).expect_err("it was cancelled");
+        assert_eq!(failed.error, OperationError::Cancelled);
+        ended.push(failed.completion.context);
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, [3, 4]);
+    for context in [1, 2] {
+        let failed = end(&[&server, &client]).expect_err("nobody sends any more");
+        assert_eq!(
+            (failed.completion.context, failed.error),
+            (context, OperationError::Link(LinkError::Closed))
+        );
+    }
+    assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+    assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
+}
+
+pub(crate) fn shutdowns_cross(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for _ in 0..10 {
+        let (one, other) = pair(&client, &server);
+        one.shutdown().unwrap();
+        other.shutdown().unwrap();
+        assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
+        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+        drop((one, other));
+        assert!(server.look().is_none() && client.look().is_none());
+    }
+}
+
+pub(crate) fn a_long_message_that_is_under_way_ends_with_a_shutdown(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for shuts_down in [0, 1] {
+        let (one, other) = pair(&client, &server);
+        other.recv(room(5 << 20), NOWHERE, 1).unwrap();
+        one.send(payload(1, 5 << 20), NOWHERE, 2).unwrap();
+        for _ in 0..3 {
+            server.progress();
+            client.progress();
+        }
+        [&one, &other][shuts_down].shutdown().unwrap();
+        // Whether it has succeeded is up to how fast it was. It ends, and the other side's is the same or has failed.
+        let sent = end(&[&client, &server]).is_ok();
+        let arrived = end(&[&server, &client]);
+        assert!(!sent || arrived.is_ok() || shuts_down == 1, "{arrived:?}");
+        if let Ok((completion, _)) = arrived {
+            assert!(received(&completion.buffer) == payload(1, 5 << 20));
+        }
+        assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
+        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+    }
+}
+
+pub(crate) fn what_was_accepted_is_connected_although_everything_is_closed_at_once(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for round in 0..10 {
+        let listener = server.listener(LISTENER);
+        let connecting = client.endpoint(CLIENT);
+        connecting.connect(listener.name().unwrap(), b"").unwrap();
+        let request = request(&[&server, &client]);
+        let accepting = server.endpoint_for(&request, SERVER);
+        accepting.accept(b"welcome").unwrap();
+        drop(request);
+        drop(listener);
+        assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")), "{round}");
+        accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
+        completion(&[&server]);
+        // The client has had no turn since; closing waits for what was sent.
+        thread::scope(|scope| {
+            scope.spawn(|| drop(accepting));
+            assert_eq!(hear(&[&client]), Ok(connected(CLIENT, b"welcome")), "{round}");
+            assert_eq!(hear(&[&client]), Ok(shutdown(CLIENT)), "{round}");
+        });
+        connecting.recv(room(8), NOWHERE, 2).unwrap();
+        assert_eq!(received(&completion(&[&client]).buffer), payload(1, 8), "{round}");
+    }
+}
+
+pub(crate) fn objects_go_in_any_order(net: &Net) {
+    for order in 0..6 {
+        let (client, server) = (Side::new(net), Side::new(net));
+        let listener = server.listener(LISTENER);
+        let connecting = client.endpoint(CLIENT);
+        connecting.connect(listener.name().unwrap(), b"").unwrap();
+        let request: ConnectionRequest = request(&[&server, &client]);
+        let accepting = server.endpoint_for(&request, SERVER);
+        if order % 2 == 0 {
+            accepting.accept(b"").unwrap();
+        }
+        match order / 2 {
+            0 => {
+                drop((server, client));
+                drop((request, accepting, listener, connecting));
+            }
+            1 => {
+                drop((connecting, listener, accepting, request));
+                drop((server, client));
+            }
+            _ => {
+                drop(listener);
+                drop(server);
+                drop(request);
+                drop(connecting);
+                drop(accepting);
+                drop(client);
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Endpoints with connections, and the queues that they report to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use homespun::eq::{EqAttr, Event};
+use homespun::flags::{BindFlags, InfoFlags};
+use homespun::info::{EndpointType, Info};
+use homespun::{
+    Completion, CompletionQueue, ConnectionEvent, ConnectionRequest, CqAttr, Domain, Endpoint, EqReadError,
+    EventError, EventQueue, Fabric, PassiveEndpoint, WaitObject,
+};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::net::{Net, Turns};
+use super::party::{Deadline, Ended, poll};
+use super::posix;
+use super::sleeping::PATIENCE;
+
+/// Somebody who has an event queue, a completion queue and a domain, and calls endpoints by numbers.
+pub(crate) struct Side {
+    pub(crate) fabric: Fabric,
+    pub(crate) domain: Domain,
+    /// What its endpoints are opened with.
+    pub(crate) info: Info,
+    pub(crate) eq: EventQueue,
+    pub(crate) cq: CompletionQueue,
+    /// Drives both queues all the time, where that is done.
+    driver: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+}
+
+/// What an event queue has told.
+pub(crate) type Heard = Result<ConnectionEvent, EventError>;
+
+const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
+
+impl Side {
+    pub(crate) fn new(net: &Net) -> Side {
+        Side::waiting_by(net, WaitObject::None, WaitObject::None)
+    }
+
+    /// With queues to wait for.
+    pub(crate) fn waiting_by(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
+        let fabric = net.fabric.clone();
+        let mut hints = net.info.clone();
+        hints.caps = homespun::Caps::empty();
+        (hints.tx.caps, hints.rx.caps) = (hints.caps, hints.caps);
+        hints.ep.ep_type = Some(EndpointType::Msg);
+        let found = fabric.getinfo(None, None, InfoFlags::empty(), Some(&hints)).expect("it is offered");
+        let info = found.into_iter().next().expect("an answer is never empty");
+        let domain = fabric.domain(&info).expect("the domain was offered");
+        let is_driven = net.turns == Turns::Threads && (eq, cq) == (WaitObject::None, WaitObject::None);
+        let eq = fabric.open_eq(&EqAttr { wait: eq, ..EqAttr::default() }).expect("an event queue");
+        let cq = domain.open_cq(&CqAttr { wait: cq, ..CqAttr::default() }).expect("a completion queue");
+        let driver = is_driven.then(|| drive(&eq, &cq));
+        Side { fabric, domain, info, eq, cq, driver }
+    }
+
+    /// An endpoint that is bound to both queues.
+    pub(crate) fn endpoint(&self, name: u64) -> Endpoint {
+        self.bound(self.domain.endpoint(&self.info).expect("an endpoint"), name)
+    }
+
+    /// An endpoint for a request.
+    pub(crate) fn endpoint_for(&self, request: &ConnectionRequest, name: u64) -> Endpoint {
+        let endpoint = self.domain.endpoint_for_request(&request.info(), request);
+        self.bound(endpoint.expect("the request is open"), name)
+    }
+
+    pub(crate) fn bound(&self, endpoint: Endpoint, name: u64) -> Endpoint {
+        endpoint.bind_eq(&self.eq, name).expect("its first event queue");
+        endpoint.bind_cq(&self.cq, BOTH).expect("its first queue");
+        endpoint
+    }
+
+    /// A passive endpoint that listens.
+    pub(crate) fn listener(&self, name: u64) -> PassiveEndpoint {
+        let passive = self.fabric.passive_endpoint(&self.info).expect("a passive endpoint");
+        passive.bind_eq(&self.eq, name).expect("its first event queue");
+        passive.listen().expect("it has all that it needs");
+        passive
+    }
+
+    /// What there is to hear, if there is something.
+    pub(crate) fn look(&self) -> Option<Heard> {
+        match self.eq.read() {
+            Ok(Event::Connection(event)) => Some(Ok(event)),
+            Ok(other) => panic!("nobody has written {other:?}"),
+            Err(EqReadError::Empty) => None,
+            Err(EqReadError::ErrorAvailable) => self.eq.read_error().ok().map(Err),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Moves everything on, and reads nothing.
+    pub(crate) fn progress(&self) {
+        self.eq.progress();
+        self.cq.progress();
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        if let Some((is_over, driver)) = self.driver.take() {
+            is_over.store(true, Ordering::Relaxed);
+            let ended = driver.join();
+            assert!(thread::panicking() || ended.is_ok(), "driving endpoints does not panic");
+        }
+    }
+}
+
+fn drive(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, JoinHandle<()>) {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (eq, cq, until) = (eq.clone(), cq.clone(), is_over.clone());
+    let driver = thread::spawn(move || {
+        while !until.load(Ordering::Relaxed) {
+            eq.progress();
+            cq.progress();
+            thread::yield_now();
+        }
+    });
+    (is_over, driver)
+}
+
+/// What the first of these hears next, while all of them go on.
+#[track_caller]
+pub(crate) fn hear(sides: &[&Side]) -> Heard {
+    let deadline = Deadline::new();
+    loop {
+        if let Some(heard) = sides[0].look() {
+            return heard;
+        }
+        sides.iter().skip(1).for_each(|side| side.progress());
+        deadline.pause("an event of a connection");
+    }
+}
+
+/// The next operation of the first of these to end, while all of them go on.
+#[track_caller]
+pub(crate) fn end(sides: &[&Side]) -> Ended {
+    let deadline = Deadline::new();
+    loop {
+        if let Some(ended) = poll(&sides[0].cq) {
+            return ended;
+        }
+        sides.iter().skip(1).for_each(|side| side.progress());
+        deadline.pause("the end of an operation");
+    }
+}
+
+/// The next operation of the first of these to complete, while all of them go on.
+#[track_caller]
+pub(crate) fn completion(sides: &[&Side]) -> Completion {
+    end(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
+}
+
+/// The request that the first of these hears of next, while all of them go on.
+#[track_caller]
+pub(crate) fn request(sides: &[&Side]) -> ConnectionRequest {
+    match hear(sides) {
+        Ok(ConnectionEvent::Request(request)) => request,
+        other => panic!("not a request: {other:?}"),
+    }
+}
+
+/// The names that endpoints of a [`pair`] have.
+pub(crate) const CLIENT: u64 = 1;
+pub(crate) const SERVER: u64 = 2;
+pub(crate) const LISTENER: u64 = 3;
+
+/// An endpoint of one side connected with one of the other.
+#[track_caller]
+pub(crate) fn pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
+    let listener = server.listener(LISTENER);
+    let connecting = client.endpoint(CLIENT);
+    connecting.connect(listener.name().expect("it listens"), b"may I?").expect("nobody was asked before");
+    let accepting = server.endpoint_for(&request(&[server, client]), SERVER);
+    accepting.accept(b"you may").expect("nobody has accepted before");
+    let connected = ConnectionEvent::Connected { endpoint: SERVER, data: Box::default() };
+    assert_eq!(hear(&[server, client]), Ok(connected));
+    let connected = ConnectionEvent::Connected { endpoint: CLIENT, data: b"you may"[..].into() };
+    assert_eq!(hear(&[client, server]), Ok(connected));
+    (connecting, accepting)
+}
+
+/// Closes endpoints while these go on, without whom some transports wait for what was sent.
+pub(crate) fn close<T: Send>(endpoints: T, sides: &[&Side]) {
+    thread::scope(|scope| {
+        let closing = scope.spawn(|| drop(endpoints));
+        while !closing.is_finished() {
+            sides.iter().for_each(|side| side.progress());
+            thread::yield_now();
+        }
+    });
+}
+
+/// What an event queue tells next, for which the application sleeps as the queue's wait object has it.
+#[track_caller]
+pub(crate) fn sleep_for_event(side: &Side) -> Heard {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let heard = match side.eq.wait_object() {
+            WaitObject::Fd | WaitObject::MutexCond => side.look().or_else(|| {
+                sleep(&side.eq, PATIENCE);
+                side.look()
+            }),
+            _ => match side.eq.speek(Some(PATIENCE)) {
+                Err(EqReadError::Empty) => None,
+                _ => side.look(),
+            },
+        };
+        match heard {
+            Some(heard) => return heard,
+            None => {
+                let is_in_time = Instant::now() < deadline;
+                assert!(is_in_time, "nobody has woken whoever waits by {:?}", side.eq.wait_object());
+            }
+        }
+    }
+}
+
+/// Sleeps as an application does that has a descriptor, or a condition variable, if the queue says that it may.
+fn sleep(eq: &EventQueue, at_most: Duration) {
+    let may_sleep = || {
+        let may = eq.try_wait().expect("a queue with a wait object");
+        if !may {
+            // Where endpoints cannot be slept on, this is a loop that polls.
+            thread::yield_now();
+        }
+        may
+    };
+    if let Some(of) = eq.wait_mutex_cond().expect("a thread") {
+        posix::wait_for_condition(of, at_most, may_sleep);
+    } else if may_sleep() {
+        let fd = eq.wait_fd().expect("a queue with a wait object of the application's");
+        let at_most = Timespec::try_from(at_most).expect("not so long");
+        // A signal ends it early, which does no harm.
+        let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&at_most));
+    }
+}
