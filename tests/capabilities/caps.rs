@@ -242,7 +242,7 @@ fn sources(info: &Info) {
     let stage = Stage::with_caps(info, Caps::MSG | Caps::SOURCE);
     let Stage { alice, bob, .. } = &stage;
     // Another name that comes later.
-    let own = bob.av.insert_one(bob.endpoint.name().unwrap()).unwrap();
+    let own = bob.av().insert_one(bob.endpoint.name().unwrap()).unwrap();
     for (from, name) in [(alice, bob.peer), (bob, own)] {
         bob.endpoint.recv(room(8), ANY, 1).unwrap();
         let to = if name == own { own } else { alice.peer };
@@ -255,7 +255,7 @@ fn sources(info: &Info) {
 fn unknown_sources(info: &Info) {
     let stage = Stage::with_caps(info, Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR);
     let Stage { alice, bob, .. } = &stage;
-    bob.av.remove(&[bob.peer]).unwrap();
+    bob.av().remove(&[bob.peer]).unwrap();
     bob.endpoint.recv(room(8), ANY, 1).unwrap();
     alice.endpoint.inject(b"message", alice.peer, None, None).unwrap();
     let failed = stage.ended(bob).expect_err("a source that is not known");
@@ -268,7 +268,7 @@ fn unknown_sources(info: &Info) {
 fn directed_receives(info: &Info) {
     let stage = Stage::with_caps(info, Caps::MSG | Caps::DIRECTED_RECV);
     let Stage { alice, bob, .. } = &stage;
-    let own = bob.av.insert_one(bob.endpoint.name().unwrap()).unwrap();
+    let own = bob.av().insert_one(bob.endpoint.name().unwrap()).unwrap();
     bob.endpoint.recv(room(8), own, 1).unwrap();
     bob.endpoint.recv(room(8), bob.peer, 2).unwrap();
     alice.endpoint.inject(b"alice's", alice.peer, None, None).unwrap();

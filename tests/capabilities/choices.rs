@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::info::{AvType, Info, MrMode, Progress, ResourceManagement, Threading};
+use homespun::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 use homespun::{Address, AvAttr, CqAttr, CqFormat, Errno, Fabric, FabricAddress, ReadError, WaitObject};
 
 use crate::granted;
@@ -152,6 +152,10 @@ pub(crate) fn resource_management(info: &Info) {
 
 /// The kinds of address vectors.
 pub(crate) fn address_vectors(info: &Info) {
+    if info.ep.ep_type == Some(EndpointType::Msg) {
+        // Over a connection nobody is named.
+        return;
+    }
     let kinds = (0..u32::from(u8::MAX)).filter_map(|raw| AvType::from_raw(raw).ok().flatten());
     for asked in kinds.map(Some).chain([None]) {
         let Some(granted) = granted(info, |hints| hints.domain.av_type = asked) else { continue };
@@ -163,7 +167,7 @@ pub(crate) fn address_vectors(info: &Info) {
         stage.exchange();
         if asked == Some(AvType::Table) {
             let next: Address = stage.alice.endpoint.name().unwrap();
-            let inserted = stage.alice.av.insert(&[next, next]);
+            let inserted = stage.alice.av().insert(&[next, next]);
             let before = stage.alice.peer.0;
             assert_eq!(inserted, [before + 1, before + 2].map(|index| Ok(FabricAddress(index))));
         }

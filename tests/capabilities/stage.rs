@@ -3,11 +3,13 @@
 use std::fs::File;
 
 use homespun::endpoint::WriteMsg;
+use homespun::eq::{EqAttr, Event};
 use homespun::flags::{BindFlags, MrAccess, OpFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
-    AddressVector, AvAttr, Bytes, Caps, Completion, CompletionError, CompletionQueue, CqAttr, Domain,
-    Endpoint, Fabric, FabricAddress, MemoryRegion, MrAttr, ReadError,
+    AddressVector, AvAttr, Bytes, Caps, Completion, CompletionError, CompletionQueue, ConnectionEvent,
+    CqAttr, Domain, Endpoint, EqReadError, EventQueue, Fabric, FabricAddress, MemoryRegion, MrAttr,
+    ReadError,
 };
 
 use crate::suite::Deadline;
@@ -35,9 +37,9 @@ pub(crate) struct Role {
 pub(crate) struct Actor {
     pub(crate) endpoint: Endpoint,
     pub(crate) cq: CompletionQueue,
-    /// What it calls the other one.
+    /// What it calls the other one; over a connection, nothing.
     pub(crate) peer: FabricAddress,
-    pub(crate) av: AddressVector,
+    av: Option<AddressVector>,
 }
 
 /// How an operation ended, and who sent what was received.
@@ -72,18 +74,26 @@ impl Stage {
 
     pub(crate) fn within(domain: Domain, alice: &Info, bob: &Info, role: &Role) -> Stage {
         let kind = alice.ep.ep_type.expect("an answer has a type");
-        let [mut alice, mut bob] = [alice, bob].map(|info| Actor::new(&domain, info, role));
-        match kind {
+        let (alice, bob) = match kind {
             EndpointType::Rdm => {
-                alice.endpoint.enable().expect("it has all that it needs");
-                bob.endpoint.enable().expect("it has all that it needs");
+                let open = |info| {
+                    let endpoint = domain.endpoint(info).expect("the endpoint was answered");
+                    let av = domain.open_av(&role.av).expect("an address vector");
+                    endpoint.bind_av(&av).expect("its first address vector");
+                    let actor = Actor::new(&domain, endpoint, Some(av), role);
+                    actor.endpoint.enable().expect("it has all that it needs");
+                    actor
+                };
+                let (mut alice, mut bob) = (open(alice), open(bob));
                 alice.meet(&bob);
                 bob.meet(&alice);
+                (alice, bob)
             }
-            EndpointType::Msg | EndpointType::Dgram => {
+            EndpointType::Msg => connected(&domain, alice, bob, role),
+            EndpointType::Dgram => {
                 panic!("endpoints of type {kind:?} are answered, and nobody brings two of them together")
             }
-        }
+        };
         Stage { alice, bob, domain }
     }
 
@@ -188,21 +198,58 @@ impl Stage {
     }
 }
 
+/// Alice asks bob for a connection, which he accepts.
+fn connected(domain: &Domain, alice: &Info, bob: &Info, role: &Role) -> (Actor, Actor) {
+    let fabric = Fabric::new();
+    let eq = fabric.open_eq(&EqAttr::default()).expect("an event queue");
+    let passive = fabric.passive_endpoint(bob).expect("the passive endpoint was answered");
+    passive.bind_eq(&eq, 0).expect("its first event queue");
+    passive.listen().expect("it has all that it needs");
+    let open = |endpoint: Endpoint| {
+        endpoint.bind_eq(&eq, 1).expect("its first event queue");
+        Actor::new(domain, endpoint, None, role)
+    };
+    let alice = open(domain.endpoint(alice).expect("the endpoint was answered"));
+    alice.endpoint.connect(passive.name().expect("it listens"), &[]).expect("nobody was asked before");
+    let ConnectionEvent::Request(request) = next_event(&eq) else { panic!("not a request") };
+    let bob = open(domain.endpoint_for_request(&request.info(), &request).expect("the request is open"));
+    bob.endpoint.accept(&[]).expect("nobody has accepted before");
+    for _ in 0..2 {
+        let event = next_event(&eq);
+        assert!(matches!(event, ConnectionEvent::Connected { .. }), "{event:?}");
+    }
+    (alice, bob)
+}
+
+fn next_event(eq: &EventQueue) -> ConnectionEvent {
+    let deadline = Deadline::new();
+    loop {
+        match eq.read() {
+            Ok(Event::Connection(event)) => return event,
+            Err(EqReadError::Empty) => deadline.pause("an event of a connection"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 impl Actor {
-    fn new(domain: &Domain, info: &Info, role: &Role) -> Actor {
+    /// An endpoint that is bound to a queue of its own.
+    fn new(domain: &Domain, endpoint: Endpoint, av: Option<AddressVector>, role: &Role) -> Actor {
         let cq = domain.open_cq(&role.cq).expect("a queue");
-        let av = domain.open_av(&role.av).expect("an address vector");
-        let endpoint = domain.endpoint(info).expect("the endpoint was answered");
         let mut directions = BindFlags::TRANSMIT | BindFlags::RECV;
         directions.set(BindFlags::SELECTIVE_COMPLETION, role.is_selective);
         endpoint.bind_cq(&cq, directions).expect("its first queue");
-        endpoint.bind_av(&av).expect("its first address vector");
         Actor { endpoint, cq, peer: ANY, av }
+    }
+
+    /// The vector of an actor without a connection.
+    pub(crate) fn av(&self) -> &AddressVector {
+        self.av.as_ref().expect("whoever has no connection has a vector")
     }
 
     fn meet(&mut self, other: &Actor) {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
-        self.peer = self.av.insert_one(name).expect("a name can be inserted");
+        self.peer = self.av().insert_one(name).expect("a name can be inserted");
     }
 
     /// What has ended, if that can be read.
