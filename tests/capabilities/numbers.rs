@@ -2,10 +2,10 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::info::{DomainAttr, EpAttr, Info, PROTOCOL, PROTOCOL_VERSION, RxAttr, TxAttr};
-use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Misuse};
+use homespun::info::{DomainAttr, EndpointType, EpAttr, Info, PROTOCOL, PROTOCOL_VERSION, RxAttr, TxAttr};
+use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse};
 
-use crate::stage::{ANY, Stage};
+use crate::stage::{ANY, Role, Stage, asked, next_event};
 use crate::suite::Deadline;
 use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
 
@@ -87,8 +87,8 @@ pub(crate) fn exercise(info: &Info) {
                 caps: _,
                 mode: _,
                 auth_key: domain_key,
-                // `caps.rs` compares it with the longest there is.
-                max_err_data_bytes: _,
+                // `caps.rs` compares it with the longest address too.
+                max_err_data_bytes,
                 mr_cnt: 0,
                 tclass: 0,
             },
@@ -109,6 +109,9 @@ pub(crate) fn exercise(info: &Info) {
     keys(info, *mr_key_size_bytes);
     remote_data(info, *cq_data_size_bytes);
     many_objects(info, *cq_cnt, *cntr_cnt, *ep_cnt);
+    if info.ep.ep_type == Some(EndpointType::Msg) {
+        rejections(info, *max_err_data_bytes);
+    }
 }
 
 /// The longest message that can be injected, and one that is longer.
@@ -233,6 +236,17 @@ fn remote_data(info: &Info, data_bytes: usize) {
         alice.endpoint.inject(b"message", alice.peer, None, Some(data)).unwrap();
         assert_eq!(stage.completion(bob).data, data);
     }
+}
+
+/// As much as an error may tell is what may be said to whoever is rejected.
+fn rejections(info: &Info, max_bytes: usize) {
+    let domain = Fabric::new().domain(info).unwrap();
+    let (_alice, eq, request) = asked(&domain, info, info, &Role::default());
+    let refused = request.reject(&payload(1, max_bytes + 1)).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EINVAL, "{refused}");
+    request.reject(&payload(1, max_bytes)).unwrap();
+    let rejected = next_event(&eq).unwrap_err();
+    assert_eq!((rejected.errno, &rejected.err_data[..]), (Errno::ECONNREFUSED, &payload(1, max_bytes)[..]));
 }
 
 /// Many queues, counters and endpoints at once.

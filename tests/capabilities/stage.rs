@@ -8,8 +8,8 @@ use homespun::flags::{BindFlags, MrAccess, OpFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
     AddressVector, AvAttr, Bytes, Caps, Completion, CompletionError, CompletionQueue, ConnectionEvent,
-    CqAttr, Domain, Endpoint, EqReadError, EventQueue, Fabric, FabricAddress, MemoryRegion, MrAttr,
-    ReadError,
+    ConnectionRequest, CqAttr, Domain, Endpoint, EqReadError, EventError, EventQueue, Fabric, FabricAddress,
+    MemoryRegion, MrAttr, ReadError,
 };
 
 use crate::suite::Deadline;
@@ -200,32 +200,45 @@ impl Stage {
 
 /// Alice asks bob for a connection, which he accepts.
 fn connected(domain: &Domain, alice: &Info, bob: &Info, role: &Role) -> (Actor, Actor) {
-    let fabric = Fabric::new();
-    let eq = fabric.open_eq(&EqAttr::default()).expect("an event queue");
-    let passive = fabric.passive_endpoint(bob).expect("the passive endpoint was answered");
-    passive.bind_eq(&eq, 0).expect("its first event queue");
-    passive.listen().expect("it has all that it needs");
-    let open = |endpoint: Endpoint| {
-        endpoint.bind_eq(&eq, 1).expect("its first event queue");
-        Actor::new(domain, endpoint, None, role)
-    };
-    let alice = open(domain.endpoint(alice).expect("the endpoint was answered"));
-    alice.endpoint.connect(passive.name().expect("it listens"), &[]).expect("nobody was asked before");
-    let ConnectionEvent::Request(request) = next_event(&eq) else { panic!("not a request") };
-    let bob = open(domain.endpoint_for_request(&request.info(), &request).expect("the request is open"));
+    let (alice, eq, request) = asked(domain, alice, bob, role);
+    let endpoint = domain.endpoint_for_request(&request.info(), &request).expect("the request is open");
+    let bob = Actor::reporting(domain, endpoint, &eq, role);
     bob.endpoint.accept(&[]).expect("nobody has accepted before");
     for _ in 0..2 {
-        let event = next_event(&eq);
+        let event = next_event(&eq).expect("success");
         assert!(matches!(event, ConnectionEvent::Connected { .. }), "{event:?}");
     }
     (alice, bob)
 }
 
-fn next_event(eq: &EventQueue) -> ConnectionEvent {
+/// Alice asks whoever listens with bob's info for a connection, and both have this event queue.
+pub(crate) fn asked(
+    domain: &Domain,
+    alice: &Info,
+    bob: &Info,
+    role: &Role,
+) -> (Actor, EventQueue, ConnectionRequest) {
+    let fabric = Fabric::new();
+    let eq = fabric.open_eq(&EqAttr::default()).expect("an event queue");
+    let passive = fabric.passive_endpoint(bob).expect("the passive endpoint was answered");
+    passive.bind_eq(&eq, 0).expect("its first event queue");
+    passive.listen().expect("it has all that it needs");
+    let endpoint = domain.endpoint(alice).expect("the endpoint was answered");
+    let alice = Actor::reporting(domain, endpoint, &eq, role);
+    alice.endpoint.connect(passive.name().expect("it listens"), &[]).expect("nobody was asked before");
+    match next_event(&eq) {
+        Ok(ConnectionEvent::Request(request)) => (alice, eq, request),
+        other => panic!("not a request: {other:?}"),
+    }
+}
+
+/// What becomes of connections next.
+pub(crate) fn next_event(eq: &EventQueue) -> Result<ConnectionEvent, EventError> {
     let deadline = Deadline::new();
     loop {
         match eq.read() {
-            Ok(Event::Connection(event)) => return event,
+            Ok(Event::Connection(event)) => return Ok(event),
+            Err(EqReadError::ErrorAvailable) => return Err(eq.read_error().expect("an error")),
             Err(EqReadError::Empty) => deadline.pause("an event of a connection"),
             other => panic!("{other:?}"),
         }
@@ -240,6 +253,12 @@ impl Actor {
         directions.set(BindFlags::SELECTIVE_COMPLETION, role.is_selective);
         endpoint.bind_cq(&cq, directions).expect("its first queue");
         Actor { endpoint, cq, peer: ANY, av }
+    }
+
+    /// The same, which tells of its connections there.
+    fn reporting(domain: &Domain, endpoint: Endpoint, eq: &EventQueue, role: &Role) -> Actor {
+        endpoint.bind_eq(eq, 1).expect("its first event queue");
+        Actor::new(domain, endpoint, None, role)
     }
 
     /// The vector of an actor without a connection.

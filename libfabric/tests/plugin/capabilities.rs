@@ -4,6 +4,7 @@
 //! A bit that is answered and is in no table fails the test.
 
 mod calls;
+mod connected;
 mod numbers;
 
 use std::{fs, ptr};
@@ -15,10 +16,10 @@ use homespun_fi::abi::{FI_ADDR_UNSPEC, FI_WAIT_NONE};
 use libc::c_void;
 
 use self::calls::{
-    Access, Answer, KEY, SUM, UINT64, able, fetch_and_add, inject, iov, pair, post_access, recv, regv, send,
+    Access, Answer, KEY, Kind, SUM, UINT64, fetch_and_add, inject, iov, post_access, recv, regv, send,
     sendmsg, tinject, trecv,
 };
-use crate::host::{Pair, context, counter_attr};
+use crate::host::{Pair, Plugin, context, counter_attr};
 use crate::rma::{mapped_file, reg};
 
 const MSG: u64 = 1 << 1;
@@ -49,48 +50,51 @@ const ORDER_ATOMIC_RAR: u64 = 1 << 36;
 const EAGAIN: isize = -11;
 const EOPNOTSUPP: isize = -95;
 
+/// What exercises something, between endpoints of this type.
+type Check = fn(Kind);
+
 /// What exercises each capability.
-const CAPABILITIES: &[(u64, fn())] = &[
-    (MSG, || a_message(MSG, MSG)),
+const CAPABILITIES: &[(u64, Check)] = &[
+    (MSG, |kind| a_message(kind, MSG, MSG)),
     (SEND, one_way),
     (RECV, one_way),
     (TAGGED, a_tagged_message),
-    (RMA, || access(RMA, RMA, &[Access::Write, Access::Read])),
-    (READ, || access(RMA | READ, RMA, &[Access::Read])),
-    (WRITE, || access(RMA | WRITE, RMA, &[Access::Write])),
-    (REMOTE_READ, || access(RMA, RMA | REMOTE_READ, &[Access::Read])),
-    (REMOTE_WRITE, || access(RMA, RMA | REMOTE_WRITE, &[Access::Write])),
+    (RMA, |kind| access(kind, RMA, RMA, &[Access::Write, Access::Read])),
+    (READ, |kind| access(kind, RMA | READ, RMA, &[Access::Read])),
+    (WRITE, |kind| access(kind, RMA | WRITE, RMA, &[Access::Write])),
+    (REMOTE_READ, |kind| access(kind, RMA, RMA | REMOTE_READ, &[Access::Read])),
+    (REMOTE_WRITE, |kind| access(kind, RMA, RMA | REMOTE_WRITE, &[Access::Write])),
     (ATOMIC, atomic_operations),
     (RMA_EVENT, accesses_that_are_counted),
     (RMA_PMEM, writes_that_are_durable),
     (MULTI_RECV, many_messages_in_a_buffer),
     (FENCE, a_fence),
-    (SOURCE, || a_message(MSG | SOURCE, MSG | SOURCE)),
+    (SOURCE, |kind| a_message(kind, MSG | SOURCE, MSG | SOURCE)),
     (DIRECTED_RECV, a_directed_receive),
-    (LOCAL_COMM, || a_message(MSG | LOCAL_COMM, MSG | LOCAL_COMM)),
+    (LOCAL_COMM, |kind| a_message(kind, MSG | LOCAL_COMM, MSG | LOCAL_COMM)),
     // Nobody is there on any other host.
-    (REMOTE_COMM, || a_message(MSG | REMOTE_COMM, MSG | REMOTE_COMM)),
+    (REMOTE_COMM, |kind| a_message(kind, MSG | REMOTE_COMM, MSG | REMOTE_COMM)),
 ];
 
 /// What exercises each order of messages.
-const ORDERS: &[(u64, fn())] = &[
+const ORDERS: &[(u64, Check)] = &[
     (ORDER_SAS, sends_after_sends),
     (ORDER_RMA_RAR, reads_after_reads),
     (ORDER_ATOMIC_RAR, fetches_after_fetches),
 ];
 
-fn exercise(what: &str, bits: u64, table: &[(u64, fn())]) {
+fn exercise(kind: Kind, what: &str, bits: u64, table: &[(u64, Check)]) {
     for bit in (0..u64::BITS).map(|place| 1 << place).filter(|bit| bits & bit != 0) {
         let entry = table.iter().find(|(flag, _)| *flag == bit);
-        let (_, check) =
-            entry.unwrap_or_else(|| panic!("the {what} {bit:#x} is there, and nothing exercises it"));
-        check();
+        let (_, check) = entry
+            .unwrap_or_else(|| panic!("the {what} {bit:#x} of {kind:?} is there, and nothing exercises it"));
+        check(kind);
     }
 }
 
 /// A message from the left to the right.
-fn a_message(left: u64, right: u64) {
-    let pair = pair(left, right);
+fn a_message(kind: Kind, left: u64, right: u64) {
+    let pair = kind.pair(left, right);
     let (message, mut buf) = (*b"message", [0; 7]);
     assert_eq!(recv(&pair.right, &mut buf, FI_ADDR_UNSPEC, 2), 0);
     assert_eq!(send(&pair.left, &message, pair.to_right, 1), 0);
@@ -101,15 +105,15 @@ fn a_message(left: u64, right: u64) {
     }
 }
 
-fn one_way() {
-    a_message(MSG | SEND, MSG | RECV);
-    let pair = pair(MSG | SEND, MSG | RECV);
+fn one_way(kind: Kind) {
+    a_message(kind, MSG | SEND, MSG | RECV);
+    let pair = kind.pair(MSG | SEND, MSG | RECV);
     assert_eq!(recv(&pair.left, &mut [0; 8], FI_ADDR_UNSPEC, 1), EOPNOTSUPP);
     assert_eq!(send(&pair.right, b"message", pair.to_left, 1), EOPNOTSUPP);
 }
 
-fn a_tagged_message() {
-    let pair = pair(TAGGED, TAGGED);
+fn a_tagged_message(kind: Kind) {
+    let pair = kind.pair(TAGGED, TAGGED);
     let mut bufs = [[0u8; 4]; 2];
     for (number, buf) in bufs.iter_mut().enumerate() {
         trecv(&pair.right, buf, number as u64, 0, number);
@@ -138,8 +142,8 @@ fn ended(pair: &Pair) -> bool {
 }
 
 /// These kinds of access go well; the other is refused by whoever lacks what it takes.
-fn access(left: u64, right: u64, allowed: &[Access]) {
-    let pair = pair(left, right);
+fn access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
+    let pair = kind.pair(left, right);
     let mut memory = *b"the memory";
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let mut buf = *b"other text";
@@ -161,8 +165,8 @@ fn access(left: u64, right: u64, allowed: &[Access]) {
 
 const CSWAP: u32 = 12;
 
-fn atomic_operations() {
-    let pair = pair(ATOMIC, ATOMIC);
+fn atomic_operations(kind: Kind) {
+    let pair = kind.pair(ATOMIC, ATOMIC);
     let mut memory = 40u64.to_le_bytes();
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let (two, five, mut fetched, mut compared) = (2u64, 5u64, 0u64, 0u64);
@@ -190,8 +194,8 @@ fn atomic_operations() {
     assert_eq!((fetched, compared, u64::from_le_bytes(memory)), (42, 44, 44));
 }
 
-fn accesses_that_are_counted() {
-    let pair = pair(RMA, RMA | RMA_EVENT);
+fn accesses_that_are_counted(kind: Kind) {
+    let pair = kind.pair(RMA, RMA | RMA_EVENT);
     let mut memory = *b"the memory";
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let counters = [REMOTE_WRITE, REMOTE_READ].map(|event| {
@@ -213,8 +217,8 @@ fn accesses_that_are_counted() {
     assert_eq!(values, [2, 1]);
 }
 
-fn writes_that_are_durable() {
-    let pair = pair(RMA | RMA_PMEM, RMA | RMA_PMEM);
+fn writes_that_are_durable(kind: Kind) {
+    let pair = kind.pair(RMA | RMA_PMEM, RMA | RMA_PMEM);
     let (file, mapped) = mapped_file(8192);
     let region = reg(&pair.right.domain, mapped, KEY, RMA_PMEM).expect("a region");
     let mut message = [7; 5000];
@@ -243,8 +247,8 @@ fn writes_that_are_durable() {
     drop(region);
 }
 
-fn reads_after_reads() {
-    let pair = able();
+fn reads_after_reads(kind: Kind) {
+    let pair = kind.able();
     let mut memory = [7u8; 100_000];
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let (mut long, mut short) = (vec![0; 100_000], [0; 8]);
@@ -255,8 +259,8 @@ fn reads_after_reads() {
     assert!(long == memory && short == memory[..8]);
 }
 
-fn fetches_after_fetches() {
-    let pair = able();
+fn fetches_after_fetches(kind: Kind) {
+    let pair = kind.able();
     let mut memory = [0u8; 8];
     let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
     let (one, mut fetched) = (1, [0; 20]);
@@ -268,8 +272,8 @@ fn fetches_after_fetches() {
     assert!(fetched.is_sorted() && fetched[19] == 19, "{fetched:?}");
 }
 
-fn many_messages_in_a_buffer() {
-    let pair = pair(MSG, MSG | MULTI_RECV);
+fn many_messages_in_a_buffer(kind: Kind) {
+    let pair = kind.pair(MSG, MSG | MULTI_RECV);
     let mut buf = [0u8; 128];
     let (ep, parts) = (pair.right.ep.as_ptr(), [iov(&mut buf)]);
     let msg = FiMsg {
@@ -292,8 +296,8 @@ fn many_messages_in_a_buffer() {
     assert_eq!((buf[0], buf[32], buf[64], buf[95]), (b'a', b'b', b'c', b'c'));
 }
 
-fn a_fence() {
-    let pair = pair(MSG | FENCE, MSG);
+fn a_fence(kind: Kind) {
+    let pair = kind.pair(MSG | FENCE, MSG);
     let (mut first, mut second, mut bufs) = (*b"first", *b"other", [[0u8; 5]; 2]);
     assert_eq!(sendmsg(&pair.left, &mut first, pair.to_right, 1, MATCH_COMPLETE), 0);
     assert_eq!(sendmsg(&pair.left, &mut second, pair.to_right, 2, MATCH_COMPLETE | FENCE), 0);
@@ -306,8 +310,8 @@ fn a_fence() {
     assert_eq!(bufs, [first, second]);
 }
 
-fn a_directed_receive() {
-    let pair = pair(MSG, MSG | DIRECTED_RECV);
+fn a_directed_receive(kind: Kind) {
+    let pair = kind.pair(MSG, MSG | DIRECTED_RECV);
     let own = pair.right.insert(&pair.right.name());
     let mut bufs = [[0u8; 5]; 2];
     let [from_own, from_left] = &mut bufs;
@@ -321,8 +325,8 @@ fn a_directed_receive() {
     assert_eq!((told[0].0.op_context.addr(), bufs), (1, [*b"right", *b"left!"]));
 }
 
-fn sends_after_sends() {
-    let pair = able();
+fn sends_after_sends(kind: Kind) {
+    let pair = kind.able();
     let messages = [vec![1u8; 300_000], vec![2; 8], vec![3; 20_000], vec![4; 1]];
     let mut bufs = messages.clone().map(|message| vec![0; message.len()]);
     for message in &messages {
@@ -336,20 +340,37 @@ fn sends_after_sends() {
 }
 
 #[test]
+fn every_type_of_endpoint_is_walked_over() {
+    let (infos, mut types) = (Plugin::get().loopback(), Vec::new());
+    for info in infos.iter() {
+        // SAFETY: answers have all their attributes.
+        types.push(unsafe { (*info.ep_attr).r#type });
+    }
+    types.sort_unstable();
+    types.dedup();
+    let walked = [Kind::Connected, Kind::Unconnected].map(|kind| Answer::get(kind).parts().2.r#type);
+    assert_eq!(types, walked);
+}
+
+#[test]
 fn every_capability_is_exercised() {
-    let answer = Answer::get();
-    let (tx, rx, _, domain) = answer.parts();
-    let caps = answer.info().caps;
-    assert_eq!((tx.caps | rx.caps | domain.caps) & !caps, 0);
-    exercise("capability", caps, CAPABILITIES);
-    assert_eq!([answer.info().mode, tx.mode, rx.mode, domain.mode], [0; 4], "nothing here heeds it");
-    assert_eq!([tx.op_flags, rx.op_flags], [0; 2], "who asks for none has none");
+    for kind in Kind::ALL {
+        let answer = Answer::get(kind);
+        let (tx, rx, _, domain) = answer.parts();
+        let caps = answer.info().caps;
+        assert_eq!((tx.caps | rx.caps | domain.caps) & !caps, 0);
+        exercise(kind, "capability", caps, CAPABILITIES);
+        assert_eq!([answer.info().mode, tx.mode, rx.mode, domain.mode], [0; 4], "nothing here heeds it");
+        assert_eq!([tx.op_flags, rx.op_flags], [0; 2], "who asks for none has none");
+    }
 }
 
 #[test]
 fn every_order_is_exercised() {
-    let answer = Answer::get();
-    let (tx, rx, ..) = answer.parts();
-    exercise("order", tx.msg_order | rx.msg_order, ORDERS);
-    exercise("order of completions", tx.comp_order | rx.comp_order, &[]);
+    for kind in Kind::ALL {
+        let answer = Answer::get(kind);
+        let (tx, rx, ..) = answer.parts();
+        exercise(kind, "order", tx.msg_order | rx.msg_order, ORDERS);
+        exercise(kind, "order of completions", tx.comp_order | rx.comp_order, &[]);
+    }
 }

@@ -8,6 +8,8 @@ use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiInfo, FiRxAttr, FiTxAttr}
 use homespun_fi::abi::{FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED};
 use libc::{c_int, c_void, iovec};
 
+use super::connected;
+use crate::connections;
 use crate::host::{API_VERSION, InfoList, Node, Object, Pair, Plugin, context};
 
 const REMOTE_READ: u64 = 1 << 12;
@@ -19,12 +21,42 @@ pub(super) const KEY: u64 = 0xfedc_ba98_7654_3210;
 pub(super) const UINT64: u32 = 7;
 pub(super) const SUM: u32 = 2;
 
+/// A type of endpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Unconnected,
+    Connected,
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 2] = [Kind::Unconnected, Kind::Connected];
+
+    /// Two endpoints with these capabilities.
+    pub(super) fn pair(self, left: u64, right: u64) -> Pair {
+        match self {
+            Kind::Unconnected => Pair::of(Node::with_caps(left), Node::with_caps(right)),
+            Kind::Connected => connected::pair(Some(left), Some(right)),
+        }
+    }
+
+    /// Two endpoints with everything that there is.
+    pub(super) fn able(self) -> Pair {
+        match self {
+            Kind::Unconnected => Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED),
+            Kind::Connected => connected::pair(None, None),
+        }
+    }
+}
+
 /// The first answer, in one list with others.
 pub(super) struct Answer(InfoList);
 
 impl Answer {
-    pub(super) fn get() -> Answer {
-        Answer(Plugin::get().loopback())
+    pub(super) fn get(kind: Kind) -> Answer {
+        Answer(match kind {
+            Kind::Unconnected => Plugin::get().loopback(),
+            Kind::Connected => connections::infos(),
+        })
     }
 
     pub(super) fn info(&self) -> &FiInfo {
@@ -36,16 +68,6 @@ impl Answer {
         // SAFETY: answers have all their attributes.
         unsafe { (&*info.tx_attr, &*info.rx_attr, &*info.ep_attr, &*info.domain_attr) }
     }
-}
-
-/// Two endpoints with these capabilities.
-pub(super) fn pair(left: u64, right: u64) -> Pair {
-    Pair::of(Node::with_caps(left), Node::with_caps(right))
-}
-
-/// Two endpoints with everything that there is.
-pub(super) fn able() -> Pair {
-    Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
 }
 
 pub(super) fn iov(part: &mut [u8]) -> iovec {
