@@ -105,7 +105,7 @@ pub(crate) struct Shared {
     domain: DomainId,
     value: AtomicU64,
     errors: AtomicU64,
-    /// What the application has seen of both, for those who sleep by themselves.
+    /// What whoever sleeps by themselves was last kept from sleeping for. What others read meanwhile does not count.
     seen: [AtomicU64; 2],
     /// How many endpoints and regions are bound, enabled or not.
     users: AtomicUsize,
@@ -133,18 +133,14 @@ impl Counter {
     /// How many operations have succeeded, and what was added: `fi_cntr_read`.
     pub fn read(&self) -> u64 {
         self.progress();
-        let value = self.shared.value.load(Ordering::SeqCst);
-        self.shared.seen[0].store(value, Ordering::Relaxed);
-        value
+        self.shared.value.load(Ordering::SeqCst)
     }
 
     /// How many operations have failed, and what was added: `fi_cntr_readerr`. Each of them is also told of in the completion
     /// queue of its endpoint, if there is one for its direction.
     pub fn read_error(&self) -> u64 {
         self.progress();
-        let errors = self.shared.errors.load(Ordering::SeqCst);
-        self.shared.seen[1].store(errors, Ordering::Relaxed);
-        errors
+        self.shared.errors.load(Ordering::SeqCst)
     }
 
     /// Adds to the value, and wakes those who wait: `fi_cntr_add`. Beyond the largest number it goes on from 0.
@@ -211,8 +207,9 @@ impl Counter {
     }
 
     /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
-    /// `fi_trywait(3)`. If not, one of the values may have changed since it was read last, by whichever thread. To be called
-    /// before each time; what happens after it wakes whoever sleeps. It drives the endpoints.
+    /// `fi_trywait(3)`. If not, one of the values has changed since that was said last, and is to be read; whether somebody
+    /// has read it makes no difference. To be called before each time; what happens after it wakes whoever sleeps. It drives
+    /// the endpoints. One thread at a time sleeps so.
     ///
     /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`].
     ///
@@ -223,7 +220,7 @@ impl Counter {
         let wait = self.shared.wait.as_ref().ok_or(NO_WAIT_OBJECT)?;
         let is_quiet = wait.try_wait(&Change(&self.shared));
         if !is_quiet {
-            // The application reads it next. If it reads the value alone, a change of the other is to be told of once.
+            // The application reads next. A change is to be told of once.
             self.shared.see();
         }
         Ok(is_quiet)
@@ -326,7 +323,7 @@ impl Shared {
         [self.value.load(Ordering::SeqCst), self.errors.load(Ordering::SeqCst)]
     }
 
-    /// The application has seen both values, or is about to.
+    /// The application is about to read both values.
     fn see(&self) {
         for (seen, value) in self.seen.iter().zip(self.values()) {
             seen.store(value, Ordering::Relaxed);
@@ -365,7 +362,7 @@ impl Awaited for Goal<'_> {
     }
 }
 
-/// That one of a counter's values is not what the application has seen.
+/// That one of a counter's values is not what the application was told of.
 struct Change<'a>(&'a Shared);
 
 impl Awaited for Change<'_> {

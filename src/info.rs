@@ -109,7 +109,7 @@ pub struct TxAttr {
     /// Whether operations to one peer complete in the order of their posting: [`Order::STRICT`], or nothing. Completions
     /// wait for those before them then, and silent operations count like others.
     pub comp_order: Order,
-    /// The largest message that can be injected, in bytes.
+    /// The largest message that can be injected, in bytes; of an atomic operation, the largest operand.
     pub inject_size_bytes: usize,
     /// How many operations may be outstanding. 0 in hints: what [`TX_SIZE`](crate::params::TX_SIZE) says, else
     /// [`TX_DEPTH_DEFAULT_OPS`](crate::limits::TX_DEPTH_DEFAULT_OPS).
@@ -140,7 +140,8 @@ pub struct RxAttr {
     /// Which operations of one peer take effect in the order of their posting, if the peer's [`TxAttr::msg_order`]
     /// says so. Empty in hints: what costs nothing, which every answer has.
     pub msg_order: Order,
-    /// Which receives complete in the order of their posting.
+    /// Which receives complete in the order of their posting: none, since they complete as their messages come. Hints that ask
+    /// for it are not met.
     pub comp_order: Order,
     /// How many bytes the endpoint sets aside, at most, for messages that arrive before a receive for them was posted. Only
     /// what is waiting takes memory. Beyond it senders wait, and nothing is lost.

@@ -37,9 +37,10 @@ pub struct MrAttr {
     /// Whether peers may map the memory, where they can: with [`Domain::register`], in a domain whose provider has such
     /// memory, which is shared memory. Whoever has accessed the region once then does so by plain copies, without the owner's
     /// help and without a system call; what brings remote data still goes through the owner, and so does what waits for a
-    /// fence, and what is [counted](MemoryRegion::bind_counter). The memory takes whole pages, as they are touched, and one more, and a descriptor; it is given back when no
-    /// peer has it mapped any more. It is ignored where there is no such memory: see
-    /// [`MemoryRegion::is_shareable`].
+    /// fence, and what is [counted](MemoryRegion::bind_counter). The rights of the region are kept by those who are honest: a
+    /// process of the same user that means harm writes what it has mapped. The memory takes whole pages, as they are touched,
+    /// and one more, and a descriptor; it is given back when no peer has it mapped any more. It is ignored where there is no
+    /// such memory: see [`MemoryRegion::is_shareable`].
     pub shareable: bool,
     /// What else is asked for.
     pub flags: MrFlags,
@@ -118,7 +119,8 @@ impl Domain {
     }
 
     /// Registers the caller's memory, in up to [`mr_iov_limit`](crate::info::DomainAttr::mr_iov_limit) segments, which
-    /// follow each other as if they were one: `fi_mr_reg`, `fi_mr_regv`.
+    /// follow each other as if they were one: `fi_mr_reg`, `fi_mr_regv`. They may be empty. One at the null address that is
+    /// the only one is the address space from its beginning on, where most addresses are nobody's.
     ///
     /// With [`MrFlags::RMA_PMEM`] the memory must be that of shared mappings of files, and peers may wait until what they write
     /// is durable ([`COMMIT_COMPLETE`](homespun_engine::flags::OpFlags::COMMIT_COMPLETE)). Where a file is mapped with
@@ -127,15 +129,17 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// As [`register`](Self::register); besides [`Misuse::TooManySegments`], and [`Misuse::Invalid`] for a null address with
-    /// a length, for memory that is to be [shareable](MrAttr::shareable), and for other memory than files' as persistent; what
-    /// the system says when it is asked how persistent memory is mapped.
+    /// As [`register`](Self::register), but for a length of 0; besides [`Misuse::TooManySegments`], and [`Misuse::Invalid`]
+    /// for no segment, for a null address with a length among others, for memory that is to be
+    /// [shareable](MrAttr::shareable), and for other memory than files' as persistent; what the system says when it is asked
+    /// how persistent memory is mapped.
     ///
     /// # Safety
     ///
     /// Every segment must be initialised memory that is readable, and writable if peers may write, from any thread, until the
     /// region was dropped. Until then nothing holds a Rust reference to it, other than to atomics or cells; what a peer
-    /// and somebody else access at the same time has no particular value. Persistent memory stays mapped as it is.
+    /// and somebody else access at the same time has no particular value. Persistent memory stays mapped as it is. Of the
+    /// address space that must hold, of all that peers access while they do.
     pub unsafe fn register_raw(&self, segments: &[SegmentMut], attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.shareable {
             return Err(Misuse::Invalid("memory of the caller's, to be mapped by peers").into());
@@ -261,13 +265,18 @@ impl Domain {
     }
 }
 
-/// A key that nobody guesses, and that is not the one which says that there is none (`FI_KEY_NOTAVAIL`).
+/// A key that nobody guesses, and that is not the one which says that there is none.
 fn random_key() -> Result<u64, Error> {
-    let key = getrandom::u64().map_err(|error| Error::System {
-        call: "drawing a random number",
-        errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
-    })?;
-    Ok(key & !(1 << 63))
+    const FI_KEY_NOTAVAIL: u64 = u64::MAX;
+    loop {
+        let key = getrandom::u64().map_err(|error| Error::System {
+            call: "drawing a random number",
+            errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
+        })?;
+        if key != FI_KEY_NOTAVAIL {
+            return Ok(key);
+        }
+    }
 }
 
 impl MemoryRegion {
@@ -308,7 +317,7 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far; nothing is copied then.
+    /// [`Misuse::Invalid`] if the region does not reach so far, or is the address space; nothing is copied then.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Error> {
         Ok(self.region.read_at(offset_bytes, into)?)
     }
@@ -318,7 +327,8 @@ impl MemoryRegion {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far; nothing is copied then.
+    /// [`Misuse::Invalid`] if the region does not reach so far, is the address space, or is the caller's memory that peers may
+    /// not write, and that need not be writable; nothing is copied then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Error> {
         Ok(self.region.write_at(offset_bytes, from)?)
     }

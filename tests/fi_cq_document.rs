@@ -64,7 +64,7 @@ fn rows() -> Vec<Row> {
 fn place(file: &str, function: &str, suite: &str) -> &'static str {
     if file.starts_with("libfabric/tests/") {
         "plugin"
-    } else if file == "tests/partings.rs" {
+    } else if ["tests/partings.rs", "tests/durability.rs"].contains(&file) {
         "processes"
     } else if file.starts_with("tests/semantics/") {
         let module = file.trim_start_matches("tests/semantics/").trim_end_matches(".rs");

@@ -218,13 +218,11 @@ impl AtomicLocal {
         }
     }
 
-    /// How much of it is read, in bytes.
-    pub fn source_len_bytes(&self) -> usize {
+    /// How long the longest buffer is that is read, in bytes.
+    pub fn source_max_bytes(&self) -> usize {
         match self {
             AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => operand.len_bytes(),
-            AtomicLocal::Compare { operand, compare, .. } => {
-                operand.len_bytes().saturating_add(compare.len_bytes())
-            }
+            AtomicLocal::Compare { operand, compare, .. } => operand.len_bytes().max(compare.len_bytes()),
         }
     }
 

@@ -131,32 +131,37 @@ impl Region {
             return Err(Misuse::Invalid("a memory region larger than the memory that there is"));
         }
         words.resize_with(count, AtomicU64::default);
-        Region::new(len_bytes, Memory::Owned(words.into()), attr)
+        Region::with_bytes(len_bytes, Memory::Owned(words.into()), attr)
     }
 
-    /// A region of the caller's memory. Several segments follow each other as if they were one.
+    /// A region of the caller's memory. Several segments follow each other as if they were one, and may be empty. One at the
+    /// null address that is the only one is the address space from its beginning on, where most addresses are nobody's.
     ///
     /// # Errors
     ///
-    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for a length of 0, a null address with a
-    /// length, or lengths that add up to more than the address space.
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for no segment, for a null address with a
+    /// length among others, or for lengths that add up to more than the address space.
     ///
     /// # Safety
     ///
     /// Every segment must be initialised memory that is readable, and writable if peers may write, from any thread, until
     /// the region has [ended](self#how-a-region-ends). Until then nothing holds a Rust reference to it, other than
-    /// to atomics or cells; what a peer and somebody else access at the same time has no particular value.
+    /// to atomics or cells; what a peer and somebody else access at the same time has no particular value. Of the address
+    /// space that must hold, of all that peers access while they do.
     pub unsafe fn raw(segments: &[SegmentMut], attr: RegionAttr) -> Result<Region, Misuse> {
         if segments.len() > IOV_LIMIT {
             return Err(Misuse::TooManySegments { count: segments.len(), max: IOV_LIMIT });
         }
         let is_null = |segment: &SegmentMut| segment.address.is_null() && segment.len_bytes > 0;
-        if segments.iter().any(is_null) {
+        if segments.len() > 1 && segments.iter().any(is_null) {
             return Err(Misuse::Invalid("a null address with a length"));
+        }
+        if segments.is_empty() {
+            return Err(Misuse::Invalid("a memory region without memory"));
         }
         let total = segments.iter().try_fold(0_usize, |sum, segment| sum.checked_add(segment.len_bytes));
         let len_bytes = total.ok_or(Misuse::Invalid("more bytes than there are addresses"))?;
-        Region::new(len_bytes, Memory::Raw(SmallVec::from_slice(segments)), attr)
+        Ok(Region::new(len_bytes, Memory::Raw(SmallVec::from_slice(segments)), attr))
     }
 
     /// A region of memory that peers may map, and access then without the help of an engine. It ends with the region.
@@ -172,7 +177,7 @@ impl Region {
         if len_bytes.div_ceil(WORD_BYTES) > memory.words().len() {
             return Err(Misuse::Invalid("a memory region larger than its memory"));
         }
-        Region::new(len_bytes, Memory::Shared(memory), attr)
+        Region::with_bytes(len_bytes, Memory::Shared(memory), attr)
     }
 
     /// A region of words that somebody else keeps, until it is dropped.
@@ -184,7 +189,7 @@ impl Region {
         if len_bytes.div_ceil(WORD_BYTES) > keeper.words().len() {
             return Err(Misuse::Invalid("a memory region larger than its memory"));
         }
-        Region::new(len_bytes, Memory::Kept(keeper), attr)
+        Region::with_bytes(len_bytes, Memory::Kept(keeper), attr)
     }
 
     /// The region, of memory that can be made durable.
@@ -198,12 +203,16 @@ impl Region {
         self.persistence.is_some()
     }
 
-    fn new(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Result<Region, Misuse> {
-        let RegionAttr { key, access, base_address } = attr;
+    fn with_bytes(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Result<Region, Misuse> {
         if len_bytes == 0 {
             return Err(Misuse::Invalid("a memory region without a byte"));
         }
-        Ok(Region {
+        Ok(Region::new(len_bytes, memory, attr))
+    }
+
+    fn new(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Region {
+        let RegionAttr { key, access, base_address } = attr;
+        Region {
             key,
             access,
             base_address,
@@ -213,7 +222,7 @@ impl Region {
             is_closed: AtomicBool::new(false),
             counters: Default::default(),
             persistence: None,
-        })
+        }
     }
 
     /// The region, which peers may access only once it was [enabled](Self::enable).
@@ -302,9 +311,12 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far. Nothing is copied then.
+    /// [`Misuse::Invalid`] if the region does not reach so far, or is the address space. Nothing is copied then.
     pub fn read_at(&self, offset_bytes: usize, into: &mut [u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, into.len())?;
+        if self.is_address_space() {
+            return Err(Misuse::Invalid("memory that need not be there"));
+        }
         self.copy_out(offset_bytes, into);
         Ok(())
     }
@@ -313,11 +325,21 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the region does not reach so far. Nothing is copied then.
+    /// [`Misuse::Invalid`] if the region does not reach so far, is the address space, or is the caller's memory that peers
+    /// may not write, and that need not be writable. Nothing is copied then.
     pub fn write_at(&self, offset_bytes: usize, from: &[u8]) -> Result<(), Misuse> {
         self.check_range(offset_bytes, from.len())?;
+        let is_raw = matches!(self.memory, Memory::Raw(_));
+        if self.is_address_space() || is_raw && !self.access.contains(MrAccess::REMOTE_WRITE) {
+            return Err(Misuse::Invalid("memory that need not be writable"));
+        }
         self.copy_in(offset_bytes, from);
         Ok(())
+    }
+
+    /// Whether most of its addresses are nobody's.
+    fn is_address_space(&self) -> bool {
+        matches!(&self.memory, Memory::Raw(segments) if segments[0].address.is_null() && self.len_bytes > 0)
     }
 
     fn check_range(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Misuse> {
@@ -338,8 +360,9 @@ impl Region {
             Memory::Raw(segments) => {
                 for piece in pieces(segments, offset_bytes, bytes.len()) {
                     let (here, rest) = bytes.split_at(piece.len_bytes);
-                    // SAFETY: a piece lies in a segment, which is writable, says the caller of `raw`. Nobody has a
-                    // reference to it, and `copy` minds no overlap.
+                    // SAFETY: a piece lies in a segment, which is writable, says the caller of `raw`, if peers may write: a
+                    // window was made for that, or `write_at` has checked it. Nobody has a reference to it, and `copy` minds
+                    // no overlap.
                     unsafe { ptr::copy(here.as_ptr(), piece.address, here.len()) };
                     bytes = rest;
                 }
@@ -536,8 +559,12 @@ fn pieces(
         skip -= skipped_bytes;
         let here_bytes = left.min(segment.len_bytes - skipped_bytes);
         left -= here_bytes;
-        // Within the segment, so the address does not wrap; and `wrapping_add` needs no promise for it.
-        let address = segment.address.wrapping_add(skipped_bytes);
+        // Within the segment, so the address does not wrap; and `wrapping_add` needs no promise for it. What is in the
+        // address space is reached by its address alone.
+        let address = match segment.address.is_null() {
+            true => ptr::with_exposed_provenance_mut(skipped_bytes),
+            false => segment.address.wrapping_add(skipped_bytes),
+        };
         (here_bytes > 0).then_some(SegmentMut { address, len_bytes: here_bytes })
     })
 }
@@ -603,9 +630,42 @@ mod tests {
         // SAFETY: all are refused, so nothing is ever read.
         unsafe {
             assert!(matches!(Region::raw(&[], ATTR), Err(Misuse::Invalid(_))));
-            assert!(matches!(Region::raw(&[null], ATTR), Err(Misuse::Invalid(_))));
+            assert!(matches!(Region::raw(&[null; 2], ATTR), Err(Misuse::Invalid(_))));
             assert!(matches!(Region::raw(&[null; IOV_LIMIT + 1], ATTR), Err(Misuse::TooManySegments { .. })));
         }
+    }
+
+    #[test]
+    fn memory_that_need_not_be_there_is_for_peers_alone() {
+        let word = AtomicU64::new(7);
+        let place = word.as_ptr().expose_provenance() as u64;
+        let all = SegmentMut { address: ptr::null_mut(), len_bytes: usize::MAX };
+        let regions = Regions::default();
+        // SAFETY: what is accessed is an atomic that outlives the region.
+        let region = regions.add(unsafe { Region::raw(&[all], ATTR).unwrap() }).unwrap();
+        assert!(region.read_at(1, &mut [0]).is_err() && region.write_at(1, &[0]).is_err());
+        let window = regions.window(7, place, 8, MrAccess::REMOTE_WRITE).unwrap();
+        assert!(window.copy_in(0, &[9; 8]));
+        assert_eq!(word.load(Ordering::Relaxed), 0x0909_0909_0909_0909);
+        let none = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
+        // SAFETY: there is no byte in it.
+        let empty = unsafe { Region::raw(&[none], RegionAttr { key: 8, ..ATTR }).unwrap() };
+        let _empty = regions.add(empty).unwrap();
+        assert!(regions.window(8, 0, 0, MrAccess::REMOTE_WRITE).is_ok());
+        assert_eq!(regions.window(8, 0, 1, MrAccess::REMOTE_WRITE).err(), Some(Refusal::Range));
+    }
+
+    #[test]
+    fn memory_that_need_not_be_writable_is_not_written() {
+        static BYTES: [u8; 4] = *b"read";
+        let segment = SegmentMut { address: BYTES.as_ptr().cast_mut(), len_bytes: BYTES.len() };
+        let attr = RegionAttr { access: MrAccess::REMOTE_READ, ..ATTR };
+        // SAFETY: it is readable for ever, and peers may not write.
+        let region = unsafe { Region::raw(&[segment], attr).unwrap() };
+        assert!(matches!(region.write_at(0, b"x"), Err(Misuse::Invalid(_))));
+        let mut bytes = [0; 4];
+        region.read_at(0, &mut bytes).unwrap();
+        assert_eq!(bytes, BYTES);
     }
 
     #[test]

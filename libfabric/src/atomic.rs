@@ -17,7 +17,7 @@ use crate::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::endpoint::EndpointState;
-use crate::message::context;
+use crate::message::{context, injected};
 use crate::object;
 
 pub(crate) static OPS: FiOpsAtomic = FiOpsAtomic {
@@ -287,14 +287,8 @@ unsafe extern "C" fn inject(
         let endpoint = unsafe { endpoint(ep)? };
         let (datatype, op) = named(AtomicKind::Base, datatype, op)?;
         let len_bytes = len_bytes(count, datatype)?;
-        let operand = match (buf.is_null(), len_bytes) {
-            (_, 0) => &[],
-            (true, _) => return Err(Errno::EINVAL.into()),
-            // No memory is longer than half of all addresses.
-            (false, len_bytes) if isize::try_from(len_bytes).is_err() => return Err(Errno::EMSGSIZE.into()),
-            // SAFETY: as above.
-            (false, len_bytes) => unsafe { slice::from_raw_parts(buf.cast(), len_bytes) },
-        };
+        // SAFETY: as above.
+        let operand = unsafe { injected(buf, len_bytes)? };
         let target = AtomicTarget { peer: FabricAddress(dest_addr), address: addr, key, datatype, op };
         endpoint.inject_atomic(operand, target)?;
         Ok(0)

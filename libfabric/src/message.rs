@@ -73,14 +73,30 @@ pub(crate) unsafe fn post_inject(
 ) -> Result<isize, Failure> {
     // SAFETY: the caller says so.
     let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
-    let message = match (buf.is_null(), len) {
-        (_, 0) => &[],
-        (true, _) => return Err(Errno::EINVAL.into()),
-        // SAFETY: the caller says so.
-        (false, _) => unsafe { slice::from_raw_parts(buf.cast(), len) },
-    };
+    // SAFETY: the caller says so.
+    let message = unsafe { injected(buf, len)? };
     endpoint.inject(message, FabricAddress(to), tag, data)?;
     Ok(0)
+}
+
+/// What is injected.
+///
+/// # Errors
+///
+/// EINVAL for a null address with a length, EMSGSIZE for a length that no memory has.
+///
+/// # Safety
+///
+/// `buf` is null or readable for `len` bytes, which nobody writes as long as the slice is used.
+pub(crate) unsafe fn injected<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
+    match (buf.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Errno::EINVAL.into()),
+        // No memory is longer than half of all addresses.
+        (false, _) if isize::try_from(len).is_err() => Err(Errno::EMSGSIZE.into()),
+        // SAFETY: the caller says so.
+        (false, _) => Ok(unsafe { slice::from_raw_parts(buf.cast(), len) }),
+    }
 }
 
 /// The one segment of a simple send.

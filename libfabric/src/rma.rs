@@ -1,7 +1,5 @@
 //! `fi_rma(3)`.
 
-use std::slice;
-
 use homespun::endpoint::{ReadMsgRaw, WriteMsgRaw};
 use homespun::flags::OpFlags;
 use homespun::{Errno, FabricAddress, Misuse};
@@ -11,7 +9,7 @@ use crate::abi::endpoint::FidEp;
 use crate::abi::rma::{FiMsgRma, FiOpsRma};
 use crate::edge::{Failure, enter};
 use crate::endpoint::EndpointState;
-use crate::message::{context, remote_data, segment, segment_mut, segments, segments_mut};
+use crate::message::{context, injected, remote_data, segment, segment_mut, segments, segments_mut};
 use crate::object;
 
 pub(crate) static OPS: FiOpsRma = FiOpsRma {
@@ -65,12 +63,8 @@ unsafe fn post_inject(
 ) -> Result<isize, Failure> {
     // SAFETY: the caller says so.
     let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
-    let bytes = match (buf.is_null(), len) {
-        (_, 0) => &[],
-        (true, _) => return Err(Errno::EINVAL.into()),
-        // SAFETY: the caller says so.
-        (false, _) => unsafe { slice::from_raw_parts(buf.cast(), len) },
-    };
+    // SAFETY: the caller says so.
+    let bytes = unsafe { injected(buf, len)? };
     endpoint.inject_write(bytes, FabricAddress(to), address, key, data)?;
     Ok(0)
 }

@@ -135,7 +135,8 @@ fn an_application_sleeps_by_itself_until_a_value_changes() {
             change(&counter, 8);
             counter.read();
             counter.read_error();
-            assert_eq!(counter.try_wait(), Ok(true), "it was read");
+            assert_eq!(counter.try_wait(), Ok(false), "others have read it");
+            assert_eq!(counter.try_wait(), Ok(true), "it was told of");
         }
         assert_eq!(counter.wait_object(), wait);
         assert_eq!(counter.wait_fd().is_some(), wait == WaitObject::Fd);

@@ -391,16 +391,18 @@ impl Endpoint {
         context: u64,
         flags: Option<OpFlags>,
     ) -> Result<(), Rejected<Box<AtomicLocal>>> {
-        let flags = flags.unwrap_or_else(|| self.tx_op_flags());
+        // Of the flags that are there by default some are for writes alone.
+        let default = self.tx_op_flags() & ATOMIC_FLAGS;
+        let flags = flags.unwrap_or(default);
         let inject = flags.contains(OpFlags::INJECT);
         let admitted = check_flags(flags, ATOMIC_FLAGS)
-            .and_then(|()| self.check_atomic(local.kind(), target.op, local.source_len_bytes(), inject))
+            .and_then(|()| self.check_atomic(local.kind(), target.op, local.source_max_bytes(), inject))
             .and_then(|()| self.shared.driven());
         let (pump, enabled) = match admitted {
             Ok(driven) => driven,
             Err(error) => return Err(Rejected { error, buffer: Box::new(local) }),
         };
-        let levels = if flags.intersects(SEND_LEVELS) { flags } else { self.tx_op_flags() };
+        let levels = if flags.intersects(SEND_LEVELS) { flags } else { default };
         pump.post_atomic(AtomicPost {
             target,
             local,
@@ -417,7 +419,7 @@ impl Endpoint {
         &self,
         kind: AtomicKind,
         op: AtomicOp,
-        source_len_bytes: usize,
+        source_max_bytes: usize,
         inject: bool,
     ) -> Result<(), Error> {
         let mut needed = Caps::ATOMIC;
@@ -425,8 +427,8 @@ impl Endpoint {
         needed.set(Caps::WRITE, op.writes());
         self.shared.check_caps(needed)?;
         let max_bytes = self.shared.info.tx.inject_size_bytes;
-        if inject && op.has_operand() && source_len_bytes > max_bytes {
-            let (len_bytes, max_bytes) = (source_len_bytes as u64, max_bytes as u64);
+        if inject && op.has_operand() && source_max_bytes > max_bytes {
+            let (len_bytes, max_bytes) = (source_max_bytes as u64, max_bytes as u64);
             return Err(Misuse::TooLong { len_bytes, max_bytes }.into());
         }
         Ok(())

@@ -19,9 +19,9 @@ pub enum WaitObject {
     Unspec,
     /// Through a wait set. Not supported.
     Set,
-    /// By a file descriptor, or by blocking calls.
+    /// By a file descriptor, on which one thread at a time sleeps, or by blocking calls.
     Fd,
-    /// By a mutex and a condition variable, or by blocking calls.
+    /// By a mutex and a condition variable, on which one thread at a time sleeps, or by blocking calls.
     MutexCond,
     /// By blocking calls that yield the processor between polls.
     Yield,

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
 use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
@@ -13,7 +14,7 @@ use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
 use crate::suite::files::Named;
 use crate::suite::payload::{payload, received, room};
 use crate::suite::raw::register_leaked;
-use crate::suite::{FileKind, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{AtomicCall, FileKind, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
@@ -158,6 +159,16 @@ pub(crate) fn writes_may_be_committed_by_default(net: &Net) {
     let read = RmaCall::new(RmaBy::Read, payload(0, 1000), alice.peer(), &region, 3);
     alice.endpoint.rma(read).unwrap();
     assert!(received(&alice.completion().buffer) == payload(2, 1000));
+    for kind in AtomicKind::ALL {
+        let sum = if kind == AtomicKind::Compare { AtomicOp::Cswap } else { AtomicOp::Sum };
+        let (what, operand) = ((sum, Datatype::Uint64), payload(3, 8));
+        let mut call = AtomicCall::new(kind, what, operand, alice.peer(), &region, 3);
+        if kind == AtomicKind::Compare {
+            call.compares = vec![payload(3, 8)];
+        }
+        alice.endpoint.atomic(call).unwrap();
+        assert_eq!(alice.completion().context, 3);
+    }
     alice.endpoint.send(payload(4, 8), alice.peer(), 4).unwrap();
     assert_eq!(alice.completion().context, 4);
     bob.endpoint.recv(room(8), ANY, 5).unwrap();

@@ -259,7 +259,6 @@ macro_rules! tests_of_parties {
                 an_endpoint_is_a_target_of_what_it_was_opened_for
                 remote_data_completes_at_the_target
                 remote_data_waits_for_room_at_the_target
-                an_access_waits_for_its_target
                 more_accesses_are_posted_than_a_target_takes_at_once
                 accesses_and_messages_go_both_ways_at_once
                 an_endpoint_accesses_its_own_memory
@@ -268,7 +267,6 @@ macro_rules! tests_of_parties {
                 nothing_touches_the_memory_of_a_closed_region
                 a_key_belongs_to_one_region_at_a_time
                 accesses_end_with_their_target
-                what_cannot_be_posted_is_refused
                 an_endpoint_without_the_capability_has_no_access;
             atomics:
                 every_call_reaches_the_region
@@ -357,6 +355,9 @@ macro_rules! tests_of_sleepers {
                 messages_that_wait_for_credit_end_when_the_receiver_does;
             failures:
                 the_peer_closes;
+            rma:
+                an_access_waits_for_its_target
+                what_cannot_be_posted_is_refused;
             shareable:
                 what_is_mapped_is_accessed_without_its_owner;
             atomics:

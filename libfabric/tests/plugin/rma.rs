@@ -71,6 +71,47 @@ pub(crate) fn mapped_file(len_bytes: usize) -> (NamedTempFile, &'static mut [u8]
     (file, mapped)
 }
 
+/// `fi_mr_reg`, of whatever is there.
+fn reg_at(
+    domain: &Object<FidDomain>,
+    address: *mut c_void,
+    len_bytes: usize,
+    key: u64,
+) -> Result<Object<FidMr>, c_int> {
+    let domain = domain.as_ptr();
+    // SAFETY: the domain is open, and who calls accesses through peers what is there alone.
+    Object::open(|mr| unsafe {
+        let reg = (*(*domain).mr).reg;
+        let access = REMOTE_READ | REMOTE_WRITE;
+        reg(domain.cast(), address, len_bytes, access, 0, key, 0, mr, ptr::null_mut())
+    })
+}
+
+/// As languages register them that share all memory there is (`FI_MR_ALLOCATED` is not asked for).
+#[test]
+fn all_addresses_are_a_region() {
+    let pair = pair();
+    let left = pair.left.ep.as_ptr();
+    let region = reg_at(&pair.right.domain, ptr::null_mut(), usize::MAX, KEY).expect("a region");
+    let mut memory = *b"here and now";
+    let (mut read, none) = ([0u8; 4], ptr::null_mut());
+    let place = memory.as_mut_ptr().expose_provenance() as u64;
+    // SAFETY: the endpoint is open, and all buffers live until the completions were read.
+    unsafe {
+        let rma = &*(*left).rma;
+        assert_eq!(
+            (rma.write)(left, b"then".as_ptr().cast(), 4, none, pair.to_right, place, KEY, context(1)),
+            0
+        );
+        assert_eq!(pair.completions(1, 0)[0].len(), 1);
+        let into = read.as_mut_ptr().cast();
+        assert_eq!((rma.read)(left, into, 4, none, pair.to_right, place + 5, KEY, context(2)), 0);
+    }
+    assert_eq!(pair.completions(1, 0)[0].len(), 1);
+    assert!(region.close().is_ok());
+    assert_eq!((&memory, &read), (b"then and now", b"and "));
+}
+
 fn iov(part: &mut [u8]) -> iovec {
     iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() }
 }
@@ -280,7 +321,9 @@ fn regions_are_registered_as_the_manual_page_has_it() {
     let region = reg(&node.domain, &mut memory, KEY, 0).expect("a region");
     assert_eq!(reg(&node.domain, &mut memory, KEY, 0).err(), Some(ENOKEY));
     assert_eq!(reg(&node.domain, &mut memory, 1, 1 << 57).err(), Some(EBADFLAGS));
-    assert_eq!(reg(&node.domain, &mut [], 1, 0).err(), Some(EINVAL));
+    // Of no byte, with an address and without one.
+    assert!(reg(&node.domain, &mut [], 1, 0).is_ok_and(|region| region.close().is_ok()));
+    assert!(reg_at(&node.domain, ptr::null_mut(), 0, 1).is_ok_and(|region| region.close().is_ok()));
 
     // By all attributes. The key of an authorization is not known before 1.5, and not supported since.
     let mut parts = [iov(&mut memory)];
