@@ -1,4 +1,4 @@
-//! The environment in which libfabric and Open MPI use homespun.
+//! The environment in which libfabric, Open MPI and MPICH use homespun.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -24,6 +24,10 @@ const OPEN_MPI: [(&str, &str); 5] = [
     // One-sided communication: made of messages; but where the ranks share the memory itself nothing is sent.
     ("OMPI_MCA_osc", "pt2pt,sm"),
 ];
+
+/// What sends MPICH's messages through libfabric: its other network stays unused, and ranks of one host are treated as
+/// if they were on several. Where libfabric has no other provider there is nothing to fall back to here either.
+const MPICH: [(&str, &str); 2] = [("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")];
 
 /// What would contradict it: lists of what to leave out, and other names of the same lists.
 const CONTRADICTIONS: [&str; 3] = [
@@ -54,7 +58,8 @@ impl Environment {
         ];
         set.extend(domain.map(|domain| (params::DOMAIN.variable(), domain.into())));
         let wish = (!is_set(OVERSUBSCRIBE.0.as_ref())).then_some(OVERSUBSCRIBE);
-        set.extend(OPEN_MPI.into_iter().chain(wish).map(|(name, value)| (name.to_owned(), value.into())));
+        let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(wish);
+        set.extend(mpi.map(|(name, value)| (name.to_owned(), value.into())));
         Environment { set }
     }
 
@@ -89,5 +94,6 @@ mod tests {
         assert_eq!(value(&of(true), OVERSUBSCRIBE.0), None);
         assert_eq!(value(&of(false), OVERSUBSCRIBE.0), Some("1".as_ref()));
         assert_eq!(value(&of(true), "OMPI_MCA_pml"), Some("cm".as_ref()));
+        assert_eq!(value(&of(true), "MPIR_CVAR_NOLOCAL"), Some("1".as_ref()));
     }
 }

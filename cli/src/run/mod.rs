@@ -1,4 +1,4 @@
-//! `homespun run`: a command whose libfabric, and whose Open MPI, use homespun.
+//! `homespun run`: a command whose libfabric, and whose Open MPI or MPICH, use homespun.
 
 mod environment;
 mod loader;
@@ -19,14 +19,15 @@ use crate::console::Console;
 use crate::exchange::port;
 use crate::failure::Failure;
 
-/// Run a command over homespun: any that uses libfabric, and mpirun of Open MPI.
+/// Run a command over homespun: any that uses libfabric, and mpirun of Open MPI or MPICH.
 ///
 /// Sets FI_PROVIDER_PATH and FI_PROVIDER, so that libfabric loads homespun and nothing else, and for Open MPI the
 /// variables that have its messages go through libfabric (OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and _osc) and
-/// let there be more ranks than cores (OMPI_MCA_rmaps_base_oversubscribe, unless it is set already). The command then
-/// takes the place of this one, so its exit status and what signals do to it are its own.
+/// let there be more ranks than cores (OMPI_MCA_rmaps_base_oversubscribe, unless it is set already), and for MPICH those
+/// that have all messages go through libfabric (MPIR_CVAR_CH4_NETMOD, MPIR_CVAR_NOLOCAL). The command then takes the place
+/// of this one, so its exit status and what signals do to it are its own.
 ///
-/// mpirun gives its environment to the ranks on this host. To those on other hosts it gives what its option -x names.
+/// Open MPI's mpirun gives its environment to the ranks on this host. To those on other hosts it gives what its option -x names.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {

@@ -17,7 +17,7 @@ fn complaints(outcome: &Outcome) -> Vec<&str> {
 }
 
 #[test]
-fn the_command_gets_an_environment_for_libfabric_and_open_mpi() {
+fn the_command_gets_an_environment_for_libfabric_and_mpi() {
     let outcome = run(&["run", "--domain", "shm", "--", "env"]);
     assert!(outcome.status.success(), "{outcome:?}");
     assert!(complaints(&outcome).is_empty(), "{outcome:?}");
@@ -32,6 +32,8 @@ fn the_command_gets_an_environment_for_libfabric_and_open_mpi() {
         ("OMPI_MCA_btl", "self"),
         ("OMPI_MCA_osc", "pt2pt,sm"),
         ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+        ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+        ("MPIR_CVAR_NOLOCAL", "1"),
     ] {
         assert_eq!(variable(&outcome, name), Some(value), "{name}: {outcome:?}");
     }

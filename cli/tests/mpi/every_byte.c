@@ -5,22 +5,10 @@
  * standard error, and ends all ranks.
  */
 
-#include <mpi.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define KIB ((size_t) 1024)
-#define MIB (1024 * KIB)
+#include "checking.h"
 
 /* The longest message. */
 #define MESSAGE_MAX_BYTES (8 * MIB)
-
-/* Behind each buffer of a receive, for what must not be written. */
-#define GUARD_BYTES ((size_t) 64)
-#define GUARD 0xA5
 
 /* Sizes around everything that could be a limit: of a line, a frame, a ring, a protocol, a socket's buffer. */
 static const size_t SIZES_BYTES[] = {
@@ -35,74 +23,6 @@ static const size_t SIZES_BYTES[] = {
 /* Those of them that are at most 16385 bytes, which many can be under way of at once. */
 #define SMALL_SIZES ((size_t) 45)
 
-static int rank, ranks;
-static uint64_t checked_messages, checked_bytes;
-
-/* Says what is wrong, and ends every rank. */
-static void fail(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "rank %d: ", rank);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-    abort();
-}
-
-#define REQUIRE(condition) \
-    do { \
-        if (!(condition)) fail("line %d: not so: %s", __LINE__, #condition); \
-    } while (0)
-
-/* Eight bytes of a message: those from byte 8 * `index` on. Every message has a seed of its own. */
-static uint64_t word(uint64_t seed, size_t index) {
-    uint64_t mixed = (seed + index + 1) * 0x9E3779B97F4A7C15u;
-    mixed ^= mixed >> 29;
-    return mixed * 0xBF58476D1CE4E5B9u;
-}
-
-static uint64_t seed_of(int source, int dest, int tag) {
-    return ((uint64_t) source << 52) ^ ((uint64_t) dest << 42) ^ ((uint64_t) tag << 24);
-}
-
-static void fill(unsigned char *buffer, size_t bytes, uint64_t seed) {
-    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-        uint64_t expected = word(seed, at / sizeof expected);
-        memcpy(buffer + at, &expected, bytes - at < sizeof expected ? bytes - at : sizeof expected);
-    }
-}
-
-/* Checks a message, and counts it. */
-static void check(const unsigned char *buffer, size_t bytes, uint64_t seed, const char *what) {
-    for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-        uint64_t expected = word(seed, at / sizeof expected);
-        size_t here_bytes = bytes - at < sizeof expected ? bytes - at : sizeof expected;
-        if (memcmp(buffer + at, &expected, here_bytes) != 0)
-            fail("%s: wrong data in the 8 bytes from byte %zu on, of %zu", what, at, bytes);
-    }
-    checked_messages++;
-    checked_bytes += bytes;
-}
-
-static unsigned char *allocate(size_t bytes) {
-    unsigned char *buffer = malloc(bytes > 0 ? bytes : 1);
-    if (buffer == NULL) fail("no memory for %zu bytes", bytes);
-    return buffer;
-}
-
-/* A buffer for a receive of up to so many bytes, none of which has the value that it will get. */
-static unsigned char *room(size_t bytes) {
-    unsigned char *buffer = allocate(bytes + GUARD_BYTES);
-    memset(buffer, GUARD, bytes + GUARD_BYTES);
-    return buffer;
-}
-
-/* Readies a buffer from `room` for another receive. */
-static void clear(unsigned char *buffer, size_t bytes) {
-    memset(buffer, GUARD, bytes + GUARD_BYTES);
-}
-
 /* Checks what a receive says about its message, the message itself, and that nothing was written behind it. */
 static void check_received(const unsigned char *buffer, const MPI_Status *status, int source, int tag, size_t bytes,
                            const char *what) {
@@ -115,18 +35,6 @@ static void check_received(const unsigned char *buffer, const MPI_Status *status
     for (size_t at = bytes; at < bytes + GUARD_BYTES; at++)
         if (buffer[at] != GUARD) fail("%s: byte %zu behind the message was written", what, at - bytes);
 }
-
-static unsigned char *message(int dest, int tag, size_t bytes) {
-    unsigned char *buffer = allocate(bytes);
-    fill(buffer, bytes, seed_of(rank, dest, tag));
-    return buffer;
-}
-
-static int next_rank(void) { return (rank + 1) % ranks; }
-static int previous_rank(void) { return (rank + ranks - 1) % ranks; }
-
-/* A small number that looks random, and is the same in every run. */
-static unsigned scramble(unsigned number) { return (unsigned) (word(0x5CA4B1E, number) >> 40); }
 
 typedef int send_function(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 

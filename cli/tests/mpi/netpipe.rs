@@ -1,7 +1,8 @@
 //! NetPIPE, an unmodified program that measures: messages to and fro between two ranks. It has no use for more.
 
 use crate::DOMAINS;
-use crate::launch::{Launch, installed};
+use crate::launch::Launch;
+use crate::mpi::{Mpi, installed};
 
 /// The longest message, in bytes, and how often one of each size goes to and fro.
 const LONGEST_BYTES: &str = "8388608";
@@ -16,15 +17,14 @@ const ROUND_SIZES: [&str; 2] = ["-p", "0"];
 
 /// Runs NetPIPE with these options over each domain. Each line about a size must end like this.
 fn netpipe(options: &[&str], verdict: &str) {
-    let (Some(_), Some(program)) =
-        (installed("mpirun", "openmpi-bin"), installed("NPopenmpi", "netpipe-openmpi"))
+    let (Some(_), Some(program)) = (Mpi::Open.command("mpirun"), installed("NPopenmpi", "netpipe-openmpi"))
     else {
         return;
     };
     for domain in DOMAINS {
         let bounds = ["-l", "1", "-u", LONGEST_BYTES, "-n", REPETITIONS, "-o", "np.out"];
-        let outcome = Launch::over(domain, 2).run(&program, &[&bounds, options].concat());
-        outcome.require_over(domain, 2);
+        let outcome = Launch::over(Mpi::Open, domain, 2).run(&program, &[&bounds, options].concat());
+        outcome.require_over(Mpi::Open, domain, 2);
         let said = format!("{}\n{}", outcome.stdout, outcome.stderr);
         let sizes: Vec<&str> = said.lines().filter(|line| line.contains(" times --> ")).collect();
         assert!(sizes.len() > 20 && sizes.iter().all(|line| line.trim_end().ends_with(verdict)), "{outcome}");

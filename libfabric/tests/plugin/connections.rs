@@ -42,7 +42,7 @@ const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 const PATIENCE_MS: c_int = 30_000;
 
 /// Infos for endpoints that connect, on the loopback interface.
-fn infos() -> InfoList {
+pub(crate) fn infos() -> InfoList {
     // SAFETY: all zeroes are hints that specify nothing.
     let (mut ep, mut hints): (FiEpAttr, FiInfo) = unsafe { (mem::zeroed(), mem::zeroed()) };
     ep.r#type = FI_EP_MSG;
@@ -60,11 +60,11 @@ struct Desk {
 }
 
 /// An event of a connection.
-struct Event {
-    number: u32,
+pub(crate) struct Event {
+    pub(crate) number: u32,
     fid: *mut Fid,
     /// Of a request; it is the application's.
-    info: Option<InfoList>,
+    pub(crate) info: Option<InfoList>,
     data: Vec<u8>,
 }
 
@@ -116,11 +116,7 @@ impl Desk {
 
     /// `fi_eq_read`.
     fn read(&self, room: &mut [u8], flags: u64) -> (isize, u32) {
-        let (eq, mut number) = (self.eq.as_ptr(), 0);
-        // SAFETY: the queue is open, and there is as much room as is said.
-        let read =
-            unsafe { ((*(*eq).ops).read)(eq, &raw mut number, room.as_mut_ptr().cast(), room.len(), flags) };
-        (read, number)
+        read(&self.eq, room, flags)
     }
 
     /// The next event, within this room.
@@ -179,8 +175,17 @@ impl Desk {
     }
 }
 
+/// `fi_eq_read`. How many bytes it has written, and the event's number.
+pub(crate) fn read(eq: &Object<FidEq>, room: &mut [u8], flags: u64) -> (isize, u32) {
+    let (eq, mut number) = (eq.as_ptr(), 0);
+    // SAFETY: the queue is open, and there is as much room as is said.
+    let read =
+        unsafe { ((*(*eq).ops).read)(eq, &raw mut number, room.as_mut_ptr().cast(), room.len(), flags) };
+    (read, number)
+}
+
 /// An event that was read.
-fn event((read, number): (isize, u32), room: &[u8]) -> Event {
+pub(crate) fn event((read, number): (isize, u32), room: &[u8]) -> Event {
     let len_bytes = usize::try_from(read).unwrap_or_else(|_| panic!("fi_eq_read says {read}"));
     assert!(len_bytes >= ENTRY_BYTES && len_bytes <= room.len());
     // SAFETY: an entry was written there.
@@ -189,13 +194,13 @@ fn event((read, number): (isize, u32), room: &[u8]) -> Event {
 }
 
 /// `fi_passive_ep`.
-fn passive(fabric: &Object<FidFabric>, info: *mut FiInfo) -> Result<Object<FidPep>, c_int> {
+pub(crate) fn passive(fabric: &Object<FidFabric>, info: *mut FiInfo) -> Result<Object<FidPep>, c_int> {
     let fabric = fabric.as_ptr();
     // SAFETY: the fabric is open and the info valid.
     Object::open(|pep| unsafe { ((*(*fabric).ops).passive_ep)(fabric, info, pep, ptr::null_mut()) })
 }
 
-fn listen(passive: &Object<FidPep>) -> c_int {
+pub(crate) fn listen(passive: &Object<FidPep>) -> c_int {
     let pep = passive.as_ptr();
     // SAFETY: the passive endpoint is open.
     unsafe { ((*(*pep).cm).listen)(pep) }
@@ -207,13 +212,13 @@ fn reject(passive: &Object<FidPep>, handle: *mut Fid, data: &[u8]) -> c_int {
     unsafe { ((*(*pep).cm).reject)(pep, handle, data.as_ptr().cast(), data.len()) }
 }
 
-fn connect(endpoint: &Object<FidEp>, to: &[u8; 16], data: &[u8]) -> c_int {
+pub(crate) fn connect(endpoint: &Object<FidEp>, to: &[u8; 16], data: &[u8]) -> c_int {
     let ep = endpoint.as_ptr();
     // SAFETY: the endpoint is open, and the data as long as is said.
     unsafe { ((*(*ep).cm).connect)(ep, to.as_ptr().cast(), data.as_ptr().cast(), data.len()) }
 }
 
-fn accept(endpoint: &Object<FidEp>, data: &[u8]) -> c_int {
+pub(crate) fn accept(endpoint: &Object<FidEp>, data: &[u8]) -> c_int {
     let ep = endpoint.as_ptr();
     // SAFETY: the endpoint is open, and the data as long as is said.
     unsafe { ((*(*ep).cm).accept)(ep, data.as_ptr().cast(), data.len()) }
@@ -236,7 +241,7 @@ fn peer(endpoint: &Object<FidEp>) -> Result<[u8; 16], c_int> {
 }
 
 /// An object that has a name.
-trait Named {
+pub(crate) trait Named {
     fn name_into(&self, name: *mut c_void, len_bytes: *mut usize) -> c_int;
 }
 
@@ -255,7 +260,7 @@ impl Named for Object<FidPep> {
 }
 
 /// `fi_getname`.
-fn name(object: &impl Named) -> [u8; 16] {
+pub(crate) fn name(object: &impl Named) -> [u8; 16] {
     let (mut name, mut len_bytes) = ([0; 16], 16);
     assert_eq!(object.name_into(name.as_mut_ptr().cast(), &raw mut len_bytes), 0);
     name

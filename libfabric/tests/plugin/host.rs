@@ -17,8 +17,8 @@ use homespun_fi::abi::fabric::{Fid, FidFabric};
 use homespun_fi::abi::info::FiInfo;
 use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{
-    FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED, FI_TRANSMIT, FI_WAIT_NONE,
-    FI_WAIT_UNSPEC, fi_version,
+    FI_ADDR_UNSPEC, FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED,
+    FI_TRANSMIT, FI_WAIT_NONE, FI_WAIT_UNSPEC, fi_version,
 };
 use libc::{c_char, c_int, c_void};
 use libloading::Library;
@@ -346,6 +346,14 @@ impl Node {
         Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
     }
 
+    /// An endpoint with these capabilities alone.
+    pub(crate) fn with_caps(caps: u64) -> Node {
+        let infos = Plugin::get().loopback();
+        // SAFETY: the answer is valid, and nobody else uses it.
+        unsafe { (*infos.as_ptr()).caps = caps };
+        Node::of(&infos, API_VERSION, &mut cq_attr(FI_CQ_FORMAT_TAGGED)).enabled()
+    }
+
     /// An endpoint whose completion queue is opened with these attributes.
     pub(crate) fn with_queue(cq_attr: &mut FiCqAttr) -> Node {
         Node::of(&Plugin::get().loopback(), API_VERSION, cq_attr).enabled()
@@ -480,9 +488,9 @@ impl CqEntry for FiCqTaggedEntry {
 pub(crate) struct Pair<E = FiCqTaggedEntry> {
     pub(crate) left: Node,
     pub(crate) right: Node,
-    /// The right one, in the left one's address vector.
+    /// The right one, in the left one's address vector if there is no connection.
     pub(crate) to_right: u64,
-    /// The left one, in the right one's address vector.
+    /// The left one, in the right one's address vector if there is no connection.
     pub(crate) to_left: u64,
     entry: PhantomData<E>,
 }
@@ -500,6 +508,11 @@ impl<E: CqEntry> Pair<E> {
         let to_right = left.insert(&right.name());
         let to_left = right.insert(&left.name());
         Pair { left, right, to_right, to_left, entry: PhantomData }
+    }
+
+    /// Two nodes that have a connection, over which nobody is named.
+    pub(crate) fn connected(left: Node, right: Node) -> Pair<E> {
+        Pair { left, right, to_right: FI_ADDR_UNSPEC, to_left: FI_ADDR_UNSPEC, entry: PhantomData }
     }
 
     /// Reads completions of both until each has as many as are expected, in the order in which they came.

@@ -2,6 +2,7 @@
 
 mod atomic;
 mod av;
+mod capabilities;
 mod connections;
 mod counters;
 mod eq;
@@ -29,6 +30,7 @@ fn messages_over_shared_memory_are_the_same() {
     tests
         .args([
             "atomic::",
+            "capabilities::",
             "connections::",
             "counters::",
             "memory::",

@@ -11,6 +11,7 @@ use homespun_fi::abi::{
     FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_REFRESH, FI_UNMAP_KEY,
 };
 use libc::{c_int, c_void, iovec};
+use tempfile::NamedTempFile;
 
 use crate::host::{API_VERSION, Node, Object, Pair, context};
 
@@ -53,6 +54,21 @@ pub(crate) fn reg(
         let access = REMOTE_READ | REMOTE_WRITE;
         reg(domain.cast(), buf.as_ptr().cast(), buf.len(), access, 0, key, flags, mr, ptr::null_mut())
     })
+}
+
+/// A file of so many bytes, and its mapping.
+pub(crate) fn mapped_file(len_bytes: usize) -> (NamedTempFile, &'static mut [u8]) {
+    let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
+    file.as_file().set_len(len_bytes as u64).expect("room for it");
+    // SAFETY: the system chooses the place, where nothing was before; the mapping is never undone, and nothing but a region
+    // uses it.
+    let mapped = unsafe {
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        let address = libc::mmap(ptr::null_mut(), len_bytes, both, libc::MAP_SHARED, file.as_raw_fd(), 0);
+        assert_ne!(address, libc::MAP_FAILED);
+        slice::from_raw_parts_mut(address.cast(), len_bytes)
+    };
+    (file, mapped)
 }
 
 /// `fi_mr_reg`, of whatever is there.
@@ -231,16 +247,7 @@ fn what_the_target_refuses_is_an_error_entry() {
 fn what_is_committed_is_in_the_file() {
     let pair = pair();
     let left = pair.left.ep.as_ptr();
-    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
-    file.as_file().set_len(8192).expect("room for it");
-    // SAFETY: the system chooses the place, where nothing was before; the mapping is never undone, and nothing but the region
-    // uses it.
-    let mapped = unsafe {
-        let both = libc::PROT_READ | libc::PROT_WRITE;
-        let address = libc::mmap(ptr::null_mut(), 8192, both, libc::MAP_SHARED, file.as_raw_fd(), 0);
-        assert_ne!(address, libc::MAP_FAILED);
-        slice::from_raw_parts_mut(address.cast(), 8192)
-    };
+    let (file, mapped) = mapped_file(8192);
     let _region = reg(&pair.right.domain, mapped, KEY, RMA_PMEM).expect("a region");
     let mut other = [0u8; 8];
     assert_eq!(reg(&pair.right.domain, &mut other, 1, RMA_PMEM).err(), Some(EINVAL), "no file's memory");

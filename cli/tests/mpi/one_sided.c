@@ -1,0 +1,426 @@
+/*
+ * Puts and gets in windows of every kind, with every way to synchronise, and with every byte checked.
+ *
+ * Runs with two ranks or more. Rank 0 ends with a line that begins "every access checked"; whatever is wrong is said on
+ * standard error, and ends all ranks.
+ */
+
+#include "windows.h"
+
+/* Sizes around everything that could be a limit: of an element, a line, an injected write, a ring, a protocol. */
+static const size_t SIZES_BYTES[] = {
+    1, 3, 8, 57, 64, 1024, 4095, 4096, 4097, 16384, 16385, 65537, 256 * KIB + 1, 1 * MIB,
+};
+#define SIZES (sizeof SIZES_BYTES / sizeof *SIZES_BYTES)
+
+/* Longer than what any MPI moves in one piece. */
+#define LONGEST_BYTES (20 * MIB + 3)
+
+/* What precedes an access in a window, so that little of it is aligned. */
+#define OFFSETS ((size_t) 9)
+
+/* Checks that a part of the own window was not written. */
+static void check_untouched(const struct window *window, size_t from, size_t to) {
+    for (size_t byte = from; byte < to; byte++)
+        if (window->memory[byte] != GUARD) fail("byte %zu of a window was written, from %zu on", byte, from);
+}
+
+/* One Put and one Get of so many bytes between neighbours. */
+static void put_and_get(const struct window *window, enum epoch how, size_t bytes, size_t offset, int tag) {
+    unsigned char *out = message(next_rank(), tag, bytes), *in = room(bytes);
+    memset(window->memory, GUARD, offset + bytes + GUARD_BYTES);
+    begin(how, window);
+    MPI_Put(out, (int) bytes, MPI_BYTE, next_rank(), at(window, next_rank(), offset), (int) bytes, MPI_BYTE, window->win);
+    end(how, window);
+    check(window->memory + offset, bytes, seed_of(previous_rank(), rank, tag), "Put");
+    check_untouched(window, 0, offset);
+    check_untouched(window, offset + bytes, offset + bytes + GUARD_BYTES);
+    begin(how, window);
+    MPI_Get(in, (int) bytes, MPI_BYTE, next_rank(), at(window, next_rank(), offset), (int) bytes, MPI_BYTE, window->win);
+    end(how, window);
+    check(in, bytes, seed_of(rank, next_rank(), tag), "Get");
+    for (size_t byte = bytes; byte < bytes + GUARD_BYTES; byte++) REQUIRE(in[byte] == GUARD);
+    seen_by_all();
+    free(out), free(in);
+}
+
+static void every_size(enum memory of, enum epoch how) {
+    struct window window = open_window(of, SIZES_BYTES[SIZES - 1] + OFFSETS + GUARD_BYTES);
+    for (size_t i = 0; i < SIZES; i++) put_and_get(&window, how, SIZES_BYTES[i], i % OFFSETS, (int) i);
+    close_window(&window);
+}
+
+static void the_longest(void) {
+    struct window window = open_window(OWN, LONGEST_BYTES + OFFSETS + GUARD_BYTES);
+    put_and_get(&window, FENCE, LONGEST_BYTES, 1, 100);
+    put_and_get(&window, LOCK_ALL, LONGEST_BYTES, 8, 101);
+    close_window(&window);
+}
+
+#define MANY 400
+
+/* Very many accesses in one epoch, of changing sizes, whose parts of the window touch each other. */
+static void many_at_once(enum epoch how) {
+    size_t offsets[MANY + 1] = { 0 };
+    for (unsigned i = 0; i < MANY; i++) offsets[i + 1] = offsets[i] + 1 + scramble(i) % (i % 50 == 49 ? 40000 : 300);
+    size_t bytes = offsets[MANY];
+    struct window window = open_window(ALLOCATED, bytes);
+    unsigned char *out = message(next_rank(), 200, bytes), *in = room(bytes);
+    begin(how, &window);
+    /* The last first. */
+    for (int i = MANY - 1; i >= 0; i--) {
+        int here_bytes = (int) (offsets[i + 1] - offsets[i]);
+        MPI_Put(out + offsets[i], here_bytes, MPI_BYTE, next_rank(), at(&window, next_rank(), offsets[i]), here_bytes,
+                MPI_BYTE, window.win);
+    }
+    end(how, &window);
+    check(window.memory, bytes, seed_of(previous_rank(), rank, 200), "many Puts");
+    begin(how, &window);
+    for (int i = 0; i < MANY; i++) {
+        int here_bytes = (int) (offsets[i + 1] - offsets[i]);
+        MPI_Get(in + offsets[i], here_bytes, MPI_BYTE, next_rank(), at(&window, next_rank(), offsets[i]), here_bytes,
+                MPI_BYTE, window.win);
+    }
+    end(how, &window);
+    check(in, bytes, seed_of(rank, next_rank(), 200), "many Gets");
+    seen_by_all();
+    close_window(&window);
+    free(out), free(in);
+}
+
+#define TURNS 60
+
+/* What was flushed is there when a message says so; what was flushed locally may be overwritten at once. */
+static void flushes(void) {
+    size_t slot = 700, bytes = TURNS * slot;
+    struct window window = open_window(OWN, bytes);
+    unsigned char *out = allocate(slot), *in = room(slot);
+    MPI_Win_lock_all(0, window.win);
+    for (int turn = 0; turn < TURNS; turn++) {
+        size_t here = slot * (size_t) turn;
+        fill(out, slot, seed_of(rank, next_rank(), 300 + turn));
+        MPI_Put(out, (int) slot, MPI_BYTE, next_rank(), at(&window, next_rank(), here), (int) slot, MPI_BYTE, window.win);
+        if (turn % 2 == 0)
+            MPI_Win_flush(next_rank(), window.win);
+        else
+            MPI_Win_flush_all(window.win);
+        MPI_Sendrecv(&turn, 1, MPI_INT, next_rank(), 1, &(int) { 0 }, 1, MPI_INT, previous_rank(), 1, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        MPI_Win_sync(window.win);
+        check(window.memory + here, slot, seed_of(previous_rank(), rank, 300 + turn), "flushed");
+        MPI_Get(in, (int) slot, MPI_BYTE, next_rank(), at(&window, next_rank(), here), (int) slot, MPI_BYTE, window.win);
+        MPI_Win_flush_local(next_rank(), window.win);
+        check(in, slot, seed_of(rank, next_rank(), 300 + turn), "a flushed Get");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int turn = 0; turn < TURNS; turn++) {
+        fill(out, slot, seed_of(rank, next_rank(), 400 + turn));
+        MPI_Put(out, (int) slot, MPI_BYTE, next_rank(), at(&window, next_rank(), slot * (size_t) turn), (int) slot,
+                MPI_BYTE, window.win);
+        if (turn % 2 == 0)
+            MPI_Win_flush_local(next_rank(), window.win);
+        else
+            MPI_Win_flush_local_all(window.win);
+    }
+    MPI_Win_unlock_all(window.win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int turn = 0; turn < TURNS; turn++)
+        check(window.memory + slot * (size_t) turn, slot, seed_of(previous_rank(), rank, 400 + turn), "flushed locally");
+    seen_by_all();
+    close_window(&window);
+    free(out), free(in);
+}
+
+/* Accesses with requests, which are waited for in another order. */
+static void requests(void) {
+    size_t slot = 5000, bytes = TURNS * slot;
+    struct window window = open_window(ALLOCATED, bytes);
+    unsigned char *out = message(next_rank(), 500, bytes), *in = room(bytes);
+    MPI_Request puts[TURNS], gets[TURNS];
+    MPI_Win_lock_all(0, window.win);
+    for (int i = 0; i < TURNS; i++) {
+        size_t here = slot * (size_t) i;
+        MPI_Rput(out + here, (int) slot, MPI_BYTE, next_rank(), at(&window, next_rank(), here), (int) slot, MPI_BYTE,
+                 window.win, &puts[i]);
+    }
+    for (int i = 0; i < TURNS; i++) {
+        int done;
+        MPI_Waitany(TURNS, puts, &done, MPI_STATUS_IGNORE);
+        REQUIRE(done != MPI_UNDEFINED);
+        /* The source may be overwritten; that what was put has arrived is not said by this. */
+        memset(out + slot * (size_t) done, GUARD, slot);
+    }
+    MPI_Win_flush(next_rank(), window.win);
+    for (int i = 0; i < TURNS; i++) {
+        size_t here = slot * (size_t) i;
+        MPI_Rget(in + here, (int) slot, MPI_BYTE, next_rank(), at(&window, next_rank(), here), (int) slot, MPI_BYTE,
+                 window.win, &gets[i]);
+    }
+    MPI_Waitall(TURNS, gets, MPI_STATUSES_IGNORE);
+    check(in, bytes, seed_of(rank, next_rank(), 500), "Rput and Rget");
+    MPI_Win_unlock_all(window.win);
+    seen_by_all();
+    close_window(&window);
+    free(out), free(in);
+}
+
+/* Integers that lie in pieces: where each of them is, counted in integers, and the datatype that says so. */
+struct layout {
+    MPI_Datatype type;
+    size_t *places, span;
+};
+
+enum layouts { CONTIGUOUS, STRIDED, IRREGULAR, BACKWARDS, LAYOUTS };
+
+static struct layout lay_out(enum layouts which, size_t count) {
+    struct layout layout = { .places = calloc(count, sizeof(size_t)) };
+    int blocks = (int) count / 4, *lengths = calloc(count, sizeof(int)), *places = calloc(count, sizeof(int));
+    REQUIRE(layout.places && lengths && places && count % 4 == 0);
+    switch (which) {
+    case CONTIGUOUS:
+        MPI_Type_contiguous((int) count, MPI_INT, &layout.type);
+        for (size_t i = 0; i < count; i++) layout.places[i] = i;
+        break;
+    case STRIDED:
+        MPI_Type_vector(blocks, 4, 7, MPI_INT, &layout.type);
+        for (size_t i = 0; i < count; i++) layout.places[i] = i / 4 * 7 + i % 4;
+        break;
+    case IRREGULAR:
+        for (int block = 0, place = 1; block < blocks; block++) {
+            /* 3 and 5 integers in turn. */
+            lengths[block] = blocks % 2 == 0 ? 3 + block % 2 * 2 : 4;
+            places[block] = place;
+            place += lengths[block] + 1 + block % 3;
+        }
+        MPI_Type_indexed(blocks, lengths, places, MPI_INT, &layout.type);
+        for (size_t i = 0, block = 0, within = 0; i < count; i++) {
+            layout.places[i] = (size_t) places[block] + within;
+            if (++within == (size_t) lengths[block]) within = 0, block++;
+        }
+        break;
+    default:
+        for (size_t i = 0; i < count; i++) layout.places[i] = 2 * (count - 1 - i), places[i] = (int) layout.places[i];
+        MPI_Type_create_indexed_block((int) count, 1, places, MPI_INT, &layout.type);
+        break;
+    }
+    MPI_Type_commit(&layout.type);
+    for (size_t i = 0; i < count; i++)
+        if (layout.places[i] >= layout.span) layout.span = layout.places[i] + 1;
+    free(lengths), free(places);
+    return layout;
+}
+
+static void forget(struct layout *layout) {
+    MPI_Type_free(&layout->type);
+    free(layout->places);
+}
+
+static int number(int from, size_t i) { return (int) (word(seed_of(from, 0, 600), i) >> 33); }
+
+/* Checks integers that lie in pieces, and that nothing between them was written. */
+static void check_laid_out(const int *memory, const struct layout *layout, size_t count, int from, const char *what) {
+    unsigned char *is_one = calloc(layout->span, 1);
+    REQUIRE(is_one);
+    for (size_t i = 0; i < count; i++) {
+        size_t place = layout->places[i];
+        is_one[place] = 1;
+        if (memory[place] != number(from, i)) fail("%s: wrong number at %zu of %zu, in place %zu", what, i, count, place);
+    }
+    for (size_t place = 0; place < layout->span; place++)
+        if (!is_one[place] && memory[place] != (int) 0xA5A5A5A5) fail("%s: place %zu was written", what, place);
+    checked_messages++;
+    checked_bytes += count * sizeof(int);
+    free(is_one);
+}
+
+/* From one layout to another, both ways. */
+static void laid_out(enum layouts here, enum layouts there, size_t count, enum epoch how) {
+    struct layout own = lay_out(here, count), other = lay_out(there, count);
+    struct window window = open_window(OWN, other.span * sizeof(int));
+    int *out = malloc(own.span * sizeof(int)), *in = malloc(own.span * sizeof(int));
+    REQUIRE(out && in);
+    memset(in, GUARD, own.span * sizeof(int));
+    memset(out, 0, own.span * sizeof(int));
+    for (size_t i = 0; i < count; i++) out[own.places[i]] = number(rank, i);
+    begin(how, &window);
+    MPI_Put(out, 1, own.type, next_rank(), at(&window, next_rank(), 0), 1, other.type, window.win);
+    end(how, &window);
+    check_laid_out((const int *) (void *) window.memory, &other, count, previous_rank(), "Put in pieces");
+    begin(how, &window);
+    MPI_Get(in, 1, own.type, next_rank(), at(&window, next_rank(), 0), 1, other.type, window.win);
+    end(how, &window);
+    check_laid_out(in, &own, count, rank, "Get in pieces");
+    seen_by_all();
+    close_window(&window);
+    free(out), free(in);
+    forget(&own), forget(&other);
+}
+
+/* A structure of elements that differ, several of them. */
+static void structures(void) {
+    struct record {
+        double first;
+        int32_t second;
+        unsigned char third[5];
+    } out[20], in[20];
+    const int lengths[] = { 1, 1, 5 };
+    const MPI_Aint places[] = { 0, (MPI_Aint) offsetof(struct record, second), (MPI_Aint) offsetof(struct record, third) };
+    const MPI_Datatype types[] = { MPI_DOUBLE, MPI_INT32_T, MPI_UNSIGNED_CHAR };
+    MPI_Datatype bare, type;
+    MPI_Type_create_struct(3, lengths, places, types, &bare);
+    MPI_Type_create_resized(bare, 0, sizeof(struct record), &type);
+    MPI_Type_commit(&type);
+    struct window window = open_window(OWN, sizeof out);
+    for (int i = 0; i < 20; i++) {
+        out[i].first = rank + i / 64.0;
+        out[i].second = 1000 * rank + i;
+        memset(out[i].third, rank + i, 5);
+    }
+    begin(LOCK_ALL, &window);
+    MPI_Put(out, 20, type, next_rank(), at(&window, next_rank(), 0), 20, type, window.win);
+    MPI_Win_flush(next_rank(), window.win);
+    MPI_Get(in, 20, type, next_rank(), at(&window, next_rank(), 0), 20, type, window.win);
+    end(LOCK_ALL, &window);
+    for (int i = 0; i < 20; i++) {
+        struct record there;
+        memcpy(&there, window.memory + (size_t) i * sizeof there, sizeof there);
+        REQUIRE(there.first == previous_rank() + i / 64.0 && there.second == 1000 * previous_rank() + i);
+        REQUIRE(there.third[0] == (unsigned char) (previous_rank() + i) && there.third[4] == there.third[0]);
+        REQUIRE(in[i].first == out[i].first && in[i].second == out[i].second);
+        REQUIRE(memcmp(in[i].third, out[i].third, 5) == 0);
+    }
+    checked_messages += 2;
+    checked_bytes += 2 * sizeof out;
+    seen_by_all();
+    close_window(&window);
+    MPI_Type_free(&bare);
+    MPI_Type_free(&type);
+}
+
+/* Under a lock that excludes others, reading and writing back loses nothing. */
+static void critical_sections(void) {
+    struct window window = open_window(ALLOCATED, sizeof(uint64_t));
+    uint64_t value = 0;
+    memcpy(window.memory, &value, sizeof value);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int turn = 0; turn < TURNS; turn++) {
+        int target = turn % ranks;
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window.win);
+        MPI_Get(&value, 8, MPI_BYTE, target, at(&window, target, 0), 8, MPI_BYTE, window.win);
+        MPI_Win_flush(target, window.win);
+        value += (uint64_t) (1 + rank);
+        MPI_Put(&value, 8, MPI_BYTE, target, at(&window, target, 0), 8, MPI_BYTE, window.win);
+        MPI_Win_unlock(target, window.win);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window.win);
+    memcpy(&value, window.memory, sizeof value);
+    MPI_Win_unlock(rank, window.win);
+    uint64_t turns = (uint64_t) (TURNS / ranks + (rank < TURNS % ranks)), each = (uint64_t) ranks * (uint64_t) (ranks + 1) / 2;
+    if (value != turns * each)
+        fail("critical sections: %llu, and not %llu", (unsigned long long) value, (unsigned long long) (turns * each));
+    checked_messages += TURNS;
+    checked_bytes += TURNS * sizeof value;
+    seen_by_all();
+    close_window(&window);
+}
+
+/* Everybody writes to one rank at once, and reads from it at once, as it exposes its window to a group of them. */
+static void everybody_at_one(void) {
+    size_t share = 30000;
+    struct window window = open_window(OWN, share * (size_t) ranks);
+    MPI_Group world, root, others;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    root = group_of(0);
+    MPI_Group_difference(world, root, &others);
+    MPI_Group_free(&world);
+    unsigned char *out = message(0, 700, share), *in = room(share);
+    for (int turn = 0; turn < 2; turn++) {
+        if (rank == 0) {
+            int done = 0;
+            MPI_Win_post(others, 0, window.win);
+            while (!done) MPI_Win_test(window.win, &done);
+            for (int from = 1; from < ranks; from++)
+                check(window.memory + share * (size_t) from, share, seed_of(from, 0, 700), "everybody's Put");
+            check_untouched(&window, 0, share);
+        } else {
+            MPI_Aint there = at(&window, 0, share * (size_t) rank);
+            MPI_Win_start(root, 0, window.win);
+            if (turn == 0)
+                MPI_Put(out, (int) share, MPI_BYTE, 0, there, (int) share, MPI_BYTE, window.win);
+            else
+                MPI_Get(in, (int) share, MPI_BYTE, 0, there, (int) share, MPI_BYTE, window.win);
+            MPI_Win_complete(window.win);
+            if (turn == 1) check(in, share, seed_of(rank, 0, 700), "everybody's Get");
+        }
+    }
+    seen_by_all();
+    MPI_Group_free(&root);
+    MPI_Group_free(&others);
+    close_window(&window);
+    free(out), free(in);
+}
+
+/* Accesses to nothing, and to nobody. */
+static void nothing(void) {
+    struct window window = open_window(OWN, 8);
+    begin(FENCE, &window);
+    MPI_Put(NULL, 0, MPI_BYTE, next_rank(), at(&window, next_rank(), 0), 0, MPI_BYTE, window.win);
+    MPI_Get(NULL, 0, MPI_BYTE, next_rank(), at(&window, next_rank(), 8), 0, MPI_BYTE, window.win);
+    MPI_Put(&rank, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, window.win);
+    end(FENCE, &window);
+    check_untouched(&window, 0, 8);
+    seen_by_all();
+    close_window(&window);
+}
+
+/* Windows of which each has an epoch of its own at the same time. */
+static void two_windows(void) {
+    struct window first = open_window(OWN, 1000), second = open_window(ALLOCATED, 1000);
+    unsigned char *out = message(next_rank(), 800, 1000), *more = message(next_rank(), 801, 1000);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, first.win);
+    begin(LOCK_SHARED, &second);
+    MPI_Put(out, 1000, MPI_BYTE, next_rank(), at(&first, next_rank(), 0), 1000, MPI_BYTE, first.win);
+    MPI_Put(more, 1000, MPI_BYTE, next_rank(), at(&second, next_rank(), 0), 1000, MPI_BYTE, second.win);
+    end(LOCK_SHARED, &second);
+    check(second.memory, 1000, seed_of(previous_rank(), rank, 801), "the second window");
+    MPI_Win_unlock_all(first.win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    check(first.memory, 1000, seed_of(previous_rank(), rank, 800), "the first window");
+    seen_by_all();
+    close_window(&first), close_window(&second);
+    free(out), free(more);
+}
+
+int main(int count, char **arguments) {
+    MPI_Init(&count, &arguments);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    REQUIRE(ranks > 1);
+
+    for (enum memory of = OWN; of < MEMORIES; of++)
+        for (enum epoch how = FENCE; how < EPOCHS; how++) every_size(of, how);
+    the_longest();
+    for (enum epoch how = FENCE; how < EPOCHS; how++) many_at_once(how);
+    flushes();
+    requests();
+    for (enum layouts here = CONTIGUOUS; here < LAYOUTS; here++)
+        for (enum layouts there = CONTIGUOUS; there < LAYOUTS; there++) {
+            laid_out(here, there, 24, FENCE);
+            laid_out(here, there, 24 * 200, LOCK_ALL);
+        }
+    structures();
+    critical_sections();
+    everybody_at_one();
+    nothing();
+    two_windows();
+
+    uint64_t own[] = { checked_messages, checked_bytes }, all[2];
+    MPI_Reduce(own, all, 2, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("every access checked: %d ranks, %llu accesses, %llu bytes\n", ranks, (unsigned long long) all[0],
+               (unsigned long long) all[1]);
+    MPI_Finalize();
+    return 0;
+}

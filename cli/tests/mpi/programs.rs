@@ -1,0 +1,75 @@
+//! Our own programs, and what they say when all is well.
+
+use std::collections::HashMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use crate::DOMAINS;
+use crate::launch::Launch;
+use crate::mpi::Mpi;
+
+/// A program of our own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Program {
+    /// Its source's name, without the ending.
+    name: &'static str,
+    /// How the line begins that it writes when all is well.
+    verdict: &'static str,
+}
+
+/// Messages of every kind and size.
+pub(crate) const EVERY_BYTE: Program = Program { name: "every_byte", verdict: "every byte checked" };
+
+/// Puts and gets, with every way to synchronise.
+pub(crate) const ONE_SIDED: Program = Program { name: "one_sided", verdict: "every access checked" };
+
+/// Accumulates, fetched values, counters and compare-and-swap.
+pub(crate) const ACCUMULATE: Program = Program { name: "accumulate", verdict: "every element checked" };
+
+/// Where programs are that could be compiled.
+type Compiled = HashMap<(&'static str, Mpi), Option<PathBuf>>;
+
+impl Program {
+    /// Where it is, compiled once for each MPI; `None` if that is not installed.
+    pub(crate) fn compiled(self, mpi: Mpi) -> Option<PathBuf> {
+        static PROGRAMS: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
+        let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.entry((self.name, mpi)).or_insert_with(|| self.compile(mpi)).clone()
+    }
+
+    fn compile(self, mpi: Mpi) -> Option<PathBuf> {
+        mpi.command("mpirun")?;
+        let compiler = mpi.command("mpicc")?;
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi");
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{mpi:?}", self.name));
+        // Another run of the tests may be using it.
+        let new = program.with_extension(process::id().to_string());
+        let mut command = Command::new(compiler);
+        command.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&new);
+        command.arg(sources.join(self.name).with_extension("c"));
+        let output = command.output().expect("the compiler starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::rename(new, &program).expect("both are in one directory");
+        Some(program)
+    }
+
+    /// Runs it over each domain, with these arguments and with these options of `mpirun`, and looks at what it says.
+    #[track_caller]
+    pub(crate) fn check(self, mpi: Mpi, ranks: usize, options: &'static [&'static str], arguments: &[&str]) {
+        let Some(program) = self.compiled(mpi) else { return };
+        for domain in DOMAINS {
+            let outcome = Launch::over(mpi, domain, ranks).options(options).run(&program, arguments);
+            outcome.require_over(mpi, domain, ranks);
+            assert!(outcome.line(&format!("{}: {ranks} ranks, ", self.verdict)).is_some(), "{outcome}");
+        }
+    }
+
+    /// Fails the test if the program has come to its end, or even only one of its ranks.
+    #[track_caller]
+    pub(crate) fn require_failure(self, outcome: &crate::launch::Outcome) {
+        assert!(!outcome.status.is_some_and(|status| status.success()), "{outcome}");
+        assert!(outcome.line(self.verdict).is_none(), "{outcome}");
+    }
+}

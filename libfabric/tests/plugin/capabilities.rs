@@ -1,0 +1,376 @@
+//! What `fi_info -v` prints, exercised by the calls of the C interface: each capability, flag and order by an entry of a
+//! table, and each number by what is within it and what is beyond.
+//!
+//! A bit that is answered and is in no table fails the test.
+
+mod calls;
+mod connected;
+mod numbers;
+
+use std::{fs, ptr};
+
+use homespun_fi::abi::endpoint::FiMsg;
+use homespun_fi::abi::eq::{FiCqErrEntry, FiCqTaggedEntry};
+use homespun_fi::abi::rma::{FiMsgRma, FiRmaIov};
+use homespun_fi::abi::{FI_ADDR_UNSPEC, FI_WAIT_NONE};
+use libc::c_void;
+
+use self::calls::{
+    Access, Answer, KEY, Kind, SUM, UINT64, fetch_and_add, inject, iov, post_access, recv, regv, send,
+    sendmsg, tinject, trecv,
+};
+use crate::host::{Pair, Plugin, context, counter_attr};
+use crate::rma::{mapped_file, reg};
+
+const MSG: u64 = 1 << 1;
+const RMA: u64 = 1 << 2;
+const TAGGED: u64 = 1 << 3;
+const ATOMIC: u64 = 1 << 4;
+const READ: u64 = 1 << 8;
+const WRITE: u64 = 1 << 9;
+const RECV: u64 = 1 << 10;
+const SEND: u64 = 1 << 11;
+const REMOTE_READ: u64 = 1 << 12;
+const REMOTE_WRITE: u64 = 1 << 13;
+const MULTI_RECV: u64 = 1 << 16;
+const FENCE: u64 = 1 << 21;
+const RMA_PMEM: u64 = 1 << 49;
+const LOCAL_COMM: u64 = 1 << 51;
+const REMOTE_COMM: u64 = 1 << 52;
+const RMA_EVENT: u64 = 1 << 56;
+const SOURCE: u64 = 1 << 57;
+const DIRECTED_RECV: u64 = 1 << 59;
+
+const COMMIT_COMPLETE: u64 = 1 << 30;
+const MATCH_COMPLETE: u64 = 1 << 31;
+const ORDER_SAS: u64 = 1 << 8;
+const ORDER_RMA_RAR: u64 = 1 << 32;
+const ORDER_ATOMIC_RAR: u64 = 1 << 36;
+
+const EAGAIN: isize = -11;
+const EOPNOTSUPP: isize = -95;
+
+/// What exercises something, between endpoints of this type.
+type Check = fn(Kind);
+
+/// What exercises each capability.
+const CAPABILITIES: &[(u64, Check)] = &[
+    (MSG, |kind| a_message(kind, MSG, MSG)),
+    (SEND, one_way),
+    (RECV, one_way),
+    (TAGGED, a_tagged_message),
+    (RMA, |kind| access(kind, RMA, RMA, &[Access::Write, Access::Read])),
+    (READ, |kind| access(kind, RMA | READ, RMA, &[Access::Read])),
+    (WRITE, |kind| access(kind, RMA | WRITE, RMA, &[Access::Write])),
+    (REMOTE_READ, |kind| access(kind, RMA, RMA | REMOTE_READ, &[Access::Read])),
+    (REMOTE_WRITE, |kind| access(kind, RMA, RMA | REMOTE_WRITE, &[Access::Write])),
+    (ATOMIC, atomic_operations),
+    (RMA_EVENT, accesses_that_are_counted),
+    (RMA_PMEM, writes_that_are_durable),
+    (MULTI_RECV, many_messages_in_a_buffer),
+    (FENCE, a_fence),
+    (SOURCE, |kind| a_message(kind, MSG | SOURCE, MSG | SOURCE)),
+    (DIRECTED_RECV, a_directed_receive),
+    (LOCAL_COMM, |kind| a_message(kind, MSG | LOCAL_COMM, MSG | LOCAL_COMM)),
+    // Nobody is there on any other host.
+    (REMOTE_COMM, |kind| a_message(kind, MSG | REMOTE_COMM, MSG | REMOTE_COMM)),
+];
+
+/// What exercises each order of messages.
+const ORDERS: &[(u64, Check)] = &[
+    (ORDER_SAS, sends_after_sends),
+    (ORDER_RMA_RAR, reads_after_reads),
+    (ORDER_ATOMIC_RAR, fetches_after_fetches),
+];
+
+fn exercise(kind: Kind, what: &str, bits: u64, table: &[(u64, Check)]) {
+    for bit in (0..u64::BITS).map(|place| 1 << place).filter(|bit| bits & bit != 0) {
+        let entry = table.iter().find(|(flag, _)| *flag == bit);
+        let (_, check) = entry
+            .unwrap_or_else(|| panic!("the {what} {bit:#x} of {kind:?} is there, and nothing exercises it"));
+        check(kind);
+    }
+}
+
+/// A message from the left to the right.
+fn a_message(kind: Kind, left: u64, right: u64) {
+    let pair = kind.pair(left, right);
+    let (message, mut buf) = (*b"message", [0; 7]);
+    assert_eq!(recv(&pair.right, &mut buf, FI_ADDR_UNSPEC, 2), 0);
+    assert_eq!(send(&pair.left, &message, pair.to_right, 1), 0);
+    let [sent, received] = pair.completions(1, 1);
+    assert_eq!((sent[0].0.op_context.addr(), received[0].0.op_context.addr(), buf), (1, 2, message));
+    if right & SOURCE != 0 {
+        assert_eq!(received[0].1, pair.to_left);
+    }
+}
+
+fn one_way(kind: Kind) {
+    a_message(kind, MSG | SEND, MSG | RECV);
+    let pair = kind.pair(MSG | SEND, MSG | RECV);
+    assert_eq!(recv(&pair.left, &mut [0; 8], FI_ADDR_UNSPEC, 1), EOPNOTSUPP);
+    assert_eq!(send(&pair.right, b"message", pair.to_left, 1), EOPNOTSUPP);
+}
+
+fn a_tagged_message(kind: Kind) {
+    let pair = kind.pair(TAGGED, TAGGED);
+    let mut bufs = [[0u8; 4]; 2];
+    for (number, buf) in bufs.iter_mut().enumerate() {
+        trecv(&pair.right, buf, number as u64, 0, number);
+    }
+    tinject(&pair.left, b"one!", pair.to_right, 1);
+    tinject(&pair.left, b"zero", pair.to_right, 0);
+    let [_, received] = pair.completions(0, 2);
+    let told: Vec<_> = received.iter().map(|(entry, _)| (entry.op_context.addr(), entry.tag)).collect();
+    assert_eq!((told, bufs), (vec![(1, 1), (0, 0)], [*b"zero", *b"one!"]));
+}
+
+/// Whether the next operation of the left one to end succeeds.
+fn ended(pair: &Pair) -> bool {
+    let mut read = Err(EAGAIN);
+    pair.until(|pair| {
+        assert!(pair.right.try_read::<FiCqTaggedEntry>().is_err());
+        read = pair.left.try_read::<FiCqTaggedEntry>();
+        !matches!(read, Err(EAGAIN))
+    });
+    if read.is_err() {
+        // SAFETY: all fields are integers and pointers.
+        let mut failed: FiCqErrEntry = unsafe { std::mem::zeroed() };
+        assert_eq!(pair.left.read_error(&mut failed), 1);
+    }
+    read.is_ok()
+}
+
+/// These kinds of access go well; the other is refused by whoever lacks what it takes.
+fn access(kind: Kind, left: u64, right: u64, allowed: &[Access]) {
+    let pair = kind.pair(left, right);
+    let mut memory = *b"the memory";
+    let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
+    let mut buf = *b"other text";
+    for how in [Access::Write, Access::Read] {
+        let is_allowed = allowed.contains(&how);
+        if post_access(&pair, how, &mut buf, 3) == EOPNOTSUPP {
+            assert!(!is_allowed, "refused by whoever begins it");
+        } else {
+            assert_eq!(ended(&pair), is_allowed, "what the target says");
+        }
+    }
+    drop(region);
+    if allowed.contains(&Access::Write) {
+        assert_eq!(&memory, b"other text");
+    } else {
+        assert_eq!((&memory, &buf), (b"the memory", b"the memory"));
+    }
+}
+
+const CSWAP: u32 = 12;
+
+fn atomic_operations(kind: Kind) {
+    let pair = kind.pair(ATOMIC, ATOMIC);
+    let mut memory = 40u64.to_le_bytes();
+    let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
+    let (two, five, mut fetched, mut compared) = (2u64, 5u64, 0u64, 0u64);
+    let (ep, to, none): (_, u64, *mut c_void) = (pair.left.ep.as_ptr(), pair.to_right, ptr::null_mut());
+    // SAFETY: the endpoint is open, and the number lives until the completion was read.
+    let posted = unsafe {
+        let update = (*(*ep).atomic).write;
+        update(ep, (&raw const two).cast(), 1, none, to, 0, KEY, UINT64, SUM, context(1))
+    };
+    assert_eq!(posted, 0);
+    pair.completions(1, 0);
+    fetch_and_add(&pair, &two, &mut fetched, 2);
+    pair.completions(1, 0);
+    // SAFETY: as above, of all three numbers.
+    let posted = unsafe {
+        let (operand, compare, result) =
+            ((&raw const five).cast(), (&raw const fetched).cast(), (&raw mut compared).cast());
+        let swap = (*(*ep).atomic).compwrite;
+        swap(ep, operand, 1, none, compare, none, result, none, to, 0, KEY, UINT64, CSWAP, context(3))
+    };
+    assert_eq!(posted, 0);
+    pair.completions(1, 0);
+    drop(region);
+    // What was fetched before the second addition is not what was there to be compared.
+    assert_eq!((fetched, compared, u64::from_le_bytes(memory)), (42, 44, 44));
+}
+
+fn accesses_that_are_counted(kind: Kind) {
+    let pair = kind.pair(RMA, RMA | RMA_EVENT);
+    let mut memory = *b"the memory";
+    let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
+    let counters = [REMOTE_WRITE, REMOTE_READ].map(|event| {
+        let counter = pair.right.domain.counter(&mut counter_attr(FI_WAIT_NONE)).expect("a counter");
+        assert_eq!(region.bind(&counter, event), 0);
+        counter
+    });
+    let mut buf = *b"other text";
+    for how in [Access::Write, Access::Write, Access::Read] {
+        assert_eq!(post_access(&pair, how, &mut buf, 1), 0);
+        pair.completions(1, 0);
+    }
+    drop(region);
+    let values = counters.map(|counter| {
+        let counter = counter.as_ptr();
+        // SAFETY: the counter is open until the end of this call.
+        unsafe { ((*(*counter).ops).read)(counter) }
+    });
+    assert_eq!(values, [2, 1]);
+}
+
+fn writes_that_are_durable(kind: Kind) {
+    let pair = kind.pair(RMA | RMA_PMEM, RMA | RMA_PMEM);
+    let (file, mapped) = mapped_file(8192);
+    let region = reg(&pair.right.domain, mapped, KEY, RMA_PMEM).expect("a region");
+    let mut message = [7; 5000];
+    let parts = [iov(&mut message)];
+    let target = FiRmaIov { addr: 3000, len: 5000, key: KEY };
+    let msg = FiMsgRma {
+        msg_iov: parts.as_ptr(),
+        desc: ptr::null_mut(),
+        iov_count: 1,
+        addr: pair.to_right,
+        rma_iov: &raw const target,
+        rma_iov_count: 1,
+        context: context(1),
+        data: 0,
+    };
+    let ep = pair.left.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the buffer lives until the completion was read.
+    assert_eq!(unsafe { ((*(*ep).rma).writemsg)(ep, &raw const msg, COMMIT_COMPLETE) }, 0);
+    pair.completions(1, 0);
+    // That it is on the device too is to be seen natively alone, `tests/capabilities`.
+    let content = fs::read(file.path()).expect("the file");
+    assert_eq!(
+        (&content[..3000], &content[3000..8000], &content[8000..]),
+        (&[0; 3000][..], &[7; 5000][..], &[0; 192][..])
+    );
+    drop(region);
+}
+
+fn reads_after_reads(kind: Kind) {
+    let pair = kind.able();
+    let mut memory = [7u8; 100_000];
+    let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
+    let (mut long, mut short) = (vec![0; 100_000], [0; 8]);
+    assert_eq!(post_access(&pair, Access::Read, &mut long, 1), 0);
+    assert_eq!(post_access(&pair, Access::Read, &mut short, 2), 0);
+    pair.completions(2, 0);
+    drop(region);
+    assert!(long == memory && short == memory[..8]);
+}
+
+fn fetches_after_fetches(kind: Kind) {
+    let pair = kind.able();
+    let mut memory = [0u8; 8];
+    let region = regv(&pair.right, &mut [iov(&mut memory)]).expect("a region");
+    let (one, mut fetched) = (1, [0; 20]);
+    for (number, result) in fetched.iter_mut().enumerate() {
+        fetch_and_add(&pair, &one, result, number);
+    }
+    pair.completions(20, 0);
+    drop(region);
+    assert!(fetched.is_sorted() && fetched[19] == 19, "{fetched:?}");
+}
+
+fn many_messages_in_a_buffer(kind: Kind) {
+    let pair = kind.pair(MSG, MSG | MULTI_RECV);
+    let mut buf = [0u8; 128];
+    let (ep, parts) = (pair.right.ep.as_ptr(), [iov(&mut buf)]);
+    let msg = FiMsg {
+        msg_iov: parts.as_ptr(),
+        desc: ptr::null_mut(),
+        iov_count: 1,
+        addr: FI_ADDR_UNSPEC,
+        context: context(9),
+        data: 0,
+    };
+    // SAFETY: the endpoint is open, and the buffer lives until it is released.
+    assert_eq!(unsafe { ((*(*ep).msg).recvmsg)(ep, &raw const msg, MULTI_RECV) }, 0);
+    for message in [[b'a'; 32], [b'b'; 32], [b'c'; 32]] {
+        assert_eq!(inject(&pair.left, &message, pair.to_right), 0);
+    }
+    let [_, told] = pair.completions(0, 3);
+    let released: Vec<_> = told.iter().map(|(entry, _)| entry.flags & MULTI_RECV != 0).collect();
+    // The third one leaves less than there must be, by default.
+    assert_eq!(released, [false, false, true]);
+    assert_eq!((buf[0], buf[32], buf[64], buf[95]), (b'a', b'b', b'c', b'c'));
+}
+
+fn a_fence(kind: Kind) {
+    let pair = kind.pair(MSG | FENCE, MSG);
+    let (mut first, mut second, mut bufs) = (*b"first", *b"other", [[0u8; 5]; 2]);
+    assert_eq!(sendmsg(&pair.left, &mut first, pair.to_right, 1, MATCH_COMPLETE), 0);
+    assert_eq!(sendmsg(&pair.left, &mut second, pair.to_right, 2, MATCH_COMPLETE | FENCE), 0);
+    for (number, buf) in bufs.iter_mut().enumerate() {
+        assert_eq!(recv(&pair.right, buf, FI_ADDR_UNSPEC, number), 0);
+    }
+    let [sent, _] = pair.completions(2, 2);
+    // Without the fence they could complete in any order.
+    assert_eq!([&sent[0], &sent[1]].map(|(entry, _)| entry.op_context.addr()), [1, 2]);
+    assert_eq!(bufs, [first, second]);
+}
+
+fn a_directed_receive(kind: Kind) {
+    let pair = kind.pair(MSG, MSG | DIRECTED_RECV);
+    let own = pair.right.insert(&pair.right.name());
+    let mut bufs = [[0u8; 5]; 2];
+    let [from_own, from_left] = &mut bufs;
+    assert_eq!(recv(&pair.right, from_own, own, 1), 0);
+    assert_eq!(recv(&pair.right, from_left, pair.to_left, 2), 0);
+    assert_eq!(inject(&pair.left, b"left!", pair.to_right), 0);
+    let [_, told] = pair.completions(0, 1);
+    assert_eq!(told[0].0.op_context.addr(), 2);
+    assert_eq!(inject(&pair.right, b"right", own), 0);
+    let [_, told] = pair.completions(0, 1);
+    assert_eq!((told[0].0.op_context.addr(), bufs), (1, [*b"right", *b"left!"]));
+}
+
+fn sends_after_sends(kind: Kind) {
+    let pair = kind.able();
+    let messages = [vec![1u8; 300_000], vec![2; 8], vec![3; 20_000], vec![4; 1]];
+    let mut bufs = messages.clone().map(|message| vec![0; message.len()]);
+    for message in &messages {
+        assert_eq!(send(&pair.left, message, pair.to_right, 1), 0);
+    }
+    for buf in &mut bufs {
+        assert_eq!(recv(&pair.right, buf, FI_ADDR_UNSPEC, 2), 0);
+    }
+    pair.completions(messages.len(), messages.len());
+    assert!(bufs == messages);
+}
+
+#[test]
+fn every_type_of_endpoint_is_walked_over() {
+    let (infos, mut types) = (Plugin::get().loopback(), Vec::new());
+    for info in infos.iter() {
+        // SAFETY: answers have all their attributes.
+        types.push(unsafe { (*info.ep_attr).r#type });
+    }
+    types.sort_unstable();
+    types.dedup();
+    let walked = [Kind::Connected, Kind::Unconnected].map(|kind| Answer::get(kind).parts().2.r#type);
+    assert_eq!(types, walked);
+}
+
+#[test]
+fn every_capability_is_exercised() {
+    for kind in Kind::ALL {
+        let answer = Answer::get(kind);
+        let (tx, rx, _, domain) = answer.parts();
+        let caps = answer.info().caps;
+        assert_eq!((tx.caps | rx.caps | domain.caps) & !caps, 0);
+        exercise(kind, "capability", caps, CAPABILITIES);
+        assert_eq!([answer.info().mode, tx.mode, rx.mode, domain.mode], [0; 4], "nothing here heeds it");
+        assert_eq!([tx.op_flags, rx.op_flags], [0; 2], "who asks for none has none");
+    }
+}
+
+#[test]
+fn every_order_is_exercised() {
+    for kind in Kind::ALL {
+        let answer = Answer::get(kind);
+        let (tx, rx, ..) = answer.parts();
+        exercise(kind, "order", tx.msg_order | rx.msg_order, ORDERS);
+        exercise(kind, "order of completions", tx.comp_order | rx.comp_order, &[]);
+    }
+}

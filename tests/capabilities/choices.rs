@@ -1,0 +1,245 @@
+//! What an application chooses for a domain and its objects: `fi_domain(3)`, `fi_av(3)`, `fi_cq(3)`, `fi_mr(3)`.
+
+use std::thread;
+use std::time::Duration;
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
+use homespun::{Address, AvAttr, CqAttr, CqFormat, Errno, Fabric, FabricAddress, ReadError, WaitObject};
+
+use crate::granted;
+use crate::stage::{ANY, Role, Stage};
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, sleeping};
+
+/// What the application keeps from happening at once. Whatever else may happen, happens.
+pub(crate) fn threading(info: &Info) {
+    for asked in (0..u32::from(u8::MAX)).filter_map(|raw| Threading::from_raw(raw).ok().flatten()) {
+        let granted = granted(info, |hints| hints.domain.threading = Some(asked));
+        let Some(granted) = granted else { continue };
+        assert_eq!(granted.domain.threading, Some(asked));
+        match asked {
+            Threading::Safe => the_same_objects_in_two_threads(&granted),
+            // Objects of their own for each thread, of one domain.
+            Threading::Fid | Threading::Completion | Threading::Endpoint => {
+                objects_of_their_own_in_two_threads(&granted);
+            }
+            // One thread after the other.
+            Threading::Domain => {
+                let stage = Stage::open(&granted);
+                stage.exchange();
+                thread::scope(|scope| scope.spawn(|| stage.exchange()).join().expect("it goes well"));
+            }
+        }
+    }
+}
+
+const PER_THREAD: u64 = 50;
+
+fn the_same_objects_in_two_threads(info: &Info) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    for context in 0..2 * PER_THREAD {
+        bob.endpoint.recv(room(100), ANY, context).unwrap();
+    }
+    let send = |first: u64| {
+        for identity in first..first + PER_THREAD {
+            alice.endpoint.inject(&payload(identity, 100), alice.peer, None, None).unwrap();
+        }
+    };
+    let receive = || {
+        let deadline = Deadline::new();
+        let mut messages = Vec::new();
+        while messages.len() < PER_THREAD as usize {
+            alice.cq.progress();
+            match bob.poll() {
+                Some(ended) => messages.push(received(&ended.expect("success").0.buffer)),
+                None => deadline.pause("a message for each thread"),
+            }
+        }
+        messages
+    };
+    let mut messages = thread::scope(|scope| {
+        let threads = [0, 1].map(|number| {
+            scope.spawn(move || {
+                send(number * PER_THREAD);
+                receive()
+            })
+        });
+        threads.map(|thread| thread.join().expect("it goes well")).concat()
+    });
+    messages.sort_unstable();
+    let mut expected: Vec<_> = (0..2 * PER_THREAD).map(|identity| payload(identity, 100).to_vec()).collect();
+    expected.sort_unstable();
+    assert!(messages == expected);
+}
+
+fn objects_of_their_own_in_two_threads(info: &Info) {
+    let domain = Fabric::new().domain(info).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let domain = domain.clone();
+            scope.spawn(|| Stage::within(domain, info, info, &Role::default()).exchange());
+        }
+    });
+}
+
+/// What drives control operations, and data.
+pub(crate) fn progress(info: &Info) {
+    let models = || (0..u32::from(u8::MAX)).filter_map(|raw| Progress::from_raw(raw).ok().flatten());
+    for asked in models() {
+        if let Some(granted) = granted(info, |hints| hints.domain.control_progress = Some(asked)) {
+            assert_eq!(granted.domain.control_progress, Some(asked));
+            // To open, bind and enable is all of it.
+            Stage::open(&granted).exchange();
+        }
+        let Some(granted) = granted(info, |hints| hints.domain.data_progress = Some(asked)) else { continue };
+        assert_eq!(granted.domain.data_progress, Some(asked));
+        match asked {
+            Progress::Manual => Stage::open(&granted).exchange(),
+            Progress::Auto => a_message_that_nobody_drives(&granted),
+            Progress::ControlUnified => panic!("{asked:?} is granted for data, and nothing exercises it"),
+        }
+    }
+}
+
+fn a_message_that_nobody_drives(info: &Info) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    bob.endpoint.recv(room(400_000), ANY, 1).unwrap();
+    let (buffers, flags) = (vec![payload(1, 400_000)], OpFlags::MATCH_COMPLETE);
+    alice.endpoint.sendmsg(SendMsg { buffers, to: alice.peer, flags, ..SendMsg::default() }).unwrap();
+    let deadline = Deadline::new();
+    // Of bob nothing is read.
+    while alice.poll().map(|ended| ended.expect("success")).is_none() {
+        deadline.pause("a message that is matched by itself");
+    }
+    assert!(received(&stage.completion(bob).buffer) == payload(1, 400_000));
+}
+
+/// Whether a queue can be overrun.
+pub(crate) fn resource_management(info: &Info) {
+    const COUNT: u64 = 10;
+    let depth = Role { cq: CqAttr { size_entries: 2, ..CqAttr::default() }, ..Role::default() };
+    for asked in (0..u32::from(u8::MAX)).filter_map(|raw| ResourceManagement::from_raw(raw).ok().flatten()) {
+        let granted = granted(info, |hints| hints.domain.resource_mgmt = Some(asked));
+        let Some(granted) = granted else { continue };
+        assert_eq!(granted.domain.resource_mgmt, Some(asked));
+        let stage = Stage::of(&granted, &depth);
+        let (alice, bob) = (&stage.alice, &stage.bob);
+        for identity in 0..COUNT {
+            bob.endpoint.recv(room(8), ANY, identity).unwrap();
+            alice.endpoint.inject(&payload(identity, 8), alice.peer, None, None).unwrap();
+        }
+        match asked {
+            ResourceManagement::Enabled => {
+                for identity in 0..COUNT {
+                    assert!(received(&stage.completion(bob).buffer) == payload(identity, 8));
+                }
+            }
+            ResourceManagement::Disabled => {
+                let deadline = Deadline::new();
+                while bob.cq.read().err() != Some(ReadError::Overrun) {
+                    // Progress without reading, so that there is no room.
+                    (0..20).for_each(|_| stage.progress());
+                    deadline.pause("an overrun");
+                }
+            }
+        }
+    }
+}
+
+/// The kinds of address vectors.
+pub(crate) fn address_vectors(info: &Info) {
+    if info.ep.ep_type == Some(EndpointType::Msg) {
+        // Over a connection nobody is named.
+        return;
+    }
+    let kinds = (0..u32::from(u8::MAX)).filter_map(|raw| AvType::from_raw(raw).ok().flatten());
+    for asked in kinds.map(Some).chain([None]) {
+        let Some(granted) = granted(info, |hints| hints.domain.av_type = asked) else { continue };
+        assert_eq!(granted.domain.av_type, asked);
+        let stage = Stage::of(
+            &granted,
+            &Role { av: AvAttr { av_type: asked, ..AvAttr::default() }, ..Role::default() },
+        );
+        stage.exchange();
+        if asked == Some(AvType::Table) {
+            let next: Address = stage.alice.endpoint.name().unwrap();
+            let inserted = stage.alice.av().insert(&[next, next]);
+            let before = stage.alice.peer.0;
+            assert_eq!(inserted, [before + 1, before + 2].map(|index| Ok(FabricAddress(index))));
+        }
+    }
+}
+
+/// What entries tell.
+pub(crate) fn completion_formats(info: &Info) {
+    for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
+        let has_message = match format {
+            CqFormat::Context => false,
+            CqFormat::Msg | CqFormat::Data | CqFormat::Tagged => true,
+        };
+        let cq = CqAttr { format: Some(format), ..CqAttr::default() };
+        let stage = Stage::of(info, &Role { cq, ..Role::default() });
+        let (alice, bob) = (&stage.alice, &stage.bob);
+        bob.endpoint.trecv(room(8), ANY, 7, 0, 3).unwrap();
+        alice.endpoint.inject(b"message", alice.peer, Some(7), Some(9)).unwrap();
+        let told = stage.completion(bob);
+        let flags = CompletionFlags::TAGGED | CompletionFlags::RECV | CompletionFlags::REMOTE_CQ_DATA;
+        let expected =
+            (if has_message { flags } else { CompletionFlags::empty() }, if has_message { 7 } else { 0 });
+        assert_eq!((told.context, (told.flags, told.len_bytes)), (3, expected), "{format:?}");
+        let has_data = matches!(format, CqFormat::Data | CqFormat::Tagged);
+        assert_eq!(
+            (told.data, told.tag),
+            (if has_data { 9 } else { 0 }, if format == CqFormat::Tagged { 7 } else { 0 })
+        );
+    }
+}
+
+/// How an application waits.
+pub(crate) fn wait_objects(info: &Info) {
+    use WaitObject::{Fd, MutexCond, None, PollFd, Set, Unspec, Yield};
+
+    let domain = Fabric::new().domain(info).unwrap();
+    for wait in [None, Unspec, Set, Fd, MutexCond, Yield, PollFd] {
+        let cq = CqAttr { wait, ..CqAttr::default() };
+        let opened = domain.open_cq(&cq).map(drop);
+        let is_there = match wait {
+            None | Unspec | Fd | MutexCond | Yield => true,
+            Set | PollFd => false,
+        };
+        if !is_there {
+            assert_eq!(opened.map_err(|error| error.errno()), Err(Errno::ENOSYS), "{wait:?}");
+            continue;
+        }
+        opened.unwrap_or_else(|error| panic!("{wait:?}: {error}"));
+        let stage = Stage::of(info, &Role { cq, ..Role::default() });
+        let (alice, bob) = (&stage.alice, &stage.bob);
+        bob.endpoint.recv(room(100), ANY, 1).unwrap();
+        if wait == None {
+            assert_eq!(bob.cq.sread(Some(Duration::ZERO)).unwrap_err(), ReadError::NoWaitObject);
+            continue;
+        }
+        let (completion, _) = thread::scope(|scope| {
+            let sleeper = scope.spawn(|| sleeping::next(&bob.cq));
+            sleeping::let_sleep();
+            alice.endpoint.send(payload(1, 100), alice.peer, 1).unwrap();
+            sleeping::next(&alice.cq).expect("success");
+            sleeper.join().expect("it is woken")
+        })
+        .expect("success");
+        assert!(received(&completion.buffer) == payload(1, 100));
+    }
+}
+
+/// Registers memory in a domain as this info has it, and accesses it.
+pub(crate) fn register(info: &Info) {
+    let picks_key = info.domain.mr_mode.intersects(MrMode::PROV_KEY | MrMode::BASIC);
+    let stage = Stage::open(info);
+    let region = stage.region(4096, 7);
+    assert_eq!(region.key() != 7, picks_key, "{:?}", info.domain.mr_mode);
+    stage.write_and_read(&region, &payload(1, 4096));
+}

@@ -1,0 +1,150 @@
+//! The flags that operations may have by default: `fi_endpoint(3)`, "op_flags".
+
+use homespun::flags::{CompletionFlags, OpFlags};
+use homespun::info::Info;
+use homespun::{BytesMut, Error, Misuse};
+
+use crate::Check;
+use crate::caps::is_written;
+use crate::stage::{ANY, Role, Stage};
+use crate::suite::payload::{payload, received, room};
+
+/// What exercises each flag of transmit operations. The info has it as the default.
+pub(crate) const TRANSMIT: &[(OpFlags, Check)] = &[
+    (OpFlags::COMPLETION, transmit_operations_that_are_told_of),
+    (OpFlags::INJECT, injection),
+    (OpFlags::MORE, more_to_come),
+    (OpFlags::INJECT_COMPLETE, sends_that_wait_for_nobody),
+    (OpFlags::TRANSMIT_COMPLETE, sends_that_wait_for_the_peer),
+    (OpFlags::DELIVERY_COMPLETE, sends_that_wait_for_the_peer),
+    (OpFlags::MATCH_COMPLETE, sends_that_wait_for_a_receive),
+    (OpFlags::COMMIT_COMPLETE, writes_that_wait_for_the_device),
+];
+
+/// What exercises each flag of receives. The info has it as the default.
+pub(crate) const RECEIVE: &[(OpFlags, Check)] = &[
+    (OpFlags::COMPLETION, receives_that_are_told_of),
+    (OpFlags::MORE, all_receives),
+    (OpFlags::MULTI_RECV, receives_of_many_messages),
+    // Host memory is visible to everybody at once.
+    (OpFlags::INJECT_COMPLETE, all_receives),
+    (OpFlags::TRANSMIT_COMPLETE, all_receives),
+    (OpFlags::DELIVERY_COMPLETE, all_receives),
+];
+
+/// Two whose queues tell only of what is flagged so.
+fn selective(info: &Info) -> Stage {
+    Stage::of(info, &Role { is_selective: true, ..Role::default() })
+}
+
+fn transmit_operations_that_are_told_of(info: &Info) {
+    let stage = selective(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    alice.endpoint.send(payload(1, 8), alice.peer, 1).unwrap();
+    assert_eq!(stage.completion(alice).context, 1);
+    alice.endpoint.set_tx_op_flags(OpFlags::empty()).unwrap();
+    alice.endpoint.send(payload(2, 8), alice.peer, 2).unwrap();
+    stage.silence(alice);
+    bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
+    for identity in [1, 2] {
+        bob.endpoint.recv(room(8), ANY, identity).unwrap();
+        assert!(received(&stage.completion(bob).buffer) == payload(identity, 8));
+    }
+}
+
+fn injection(info: &Info) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    let max_bytes = info.tx.inject_size_bytes;
+    stage.message(alice, bob, 1, max_bytes);
+    let refused = alice.endpoint.send(payload(2, max_bytes + 1), alice.peer, 2).unwrap_err();
+    assert!(matches!(refused.error, Error::Misuse(Misuse::TooLong { .. })), "{}", refused.error);
+}
+
+fn more_to_come(info: &Info) {
+    Stage::open(info).exchange();
+}
+
+fn sends_that_wait_for_nobody(info: &Info) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    // A message before it, so that there is a link.
+    stage.message(alice, bob, 1, 8);
+    alice.endpoint.send(payload(2, 8), alice.peer, 2).unwrap();
+    assert_eq!(alice.poll().expect("at once").expect("success").0.context, 2);
+    bob.endpoint.recv(room(8), ANY, 2).unwrap();
+    assert!(received(&stage.completion(bob).buffer) == payload(2, 8));
+}
+
+fn sends_that_wait_for_the_peer(info: &Info) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    stage.message(alice, bob, 1, 8);
+    alice.endpoint.send(payload(2, 8), alice.peer, 2).unwrap();
+    for _ in 0..20 {
+        assert!(alice.poll().is_none(), "bob has done nothing");
+    }
+    assert_eq!(stage.completion(alice).context, 2);
+    bob.endpoint.recv(room(8), ANY, 2).unwrap();
+    assert!(received(&stage.completion(bob).buffer) == payload(2, 8));
+}
+
+fn sends_that_wait_for_a_receive(info: &Info) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    for (identity, len_bytes) in [(1, 8), (2, 300_000)] {
+        alice.endpoint.send(payload(identity, len_bytes), alice.peer, identity).unwrap();
+        stage.silence(alice);
+        bob.endpoint.recv(room(len_bytes), ANY, identity).unwrap();
+        assert_eq!(stage.completion(alice).context, identity);
+        assert!(received(&stage.completion(bob).buffer) == payload(identity, len_bytes));
+    }
+}
+
+fn writes_that_wait_for_the_device(info: &Info) {
+    let stage = Stage::open(info);
+    let (alice, (region, file)) = (&stage.alice, stage.persistent_region(20_000, 7));
+    for (identity, len_bytes) in [(1, 8), (2, 20_000)] {
+        let message = payload(identity, len_bytes);
+        alice.endpoint.write(message.clone(), alice.peer, region.address(), region.key(), identity).unwrap();
+        assert_eq!(stage.completion(alice).context, identity);
+        is_written(&file);
+        assert!(file.content()[..len_bytes] == message);
+    }
+    // To messages it means nothing.
+    stage.exchange();
+}
+
+fn receives_that_are_told_of(info: &Info) {
+    let stage = selective(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    for identity in 1..=2 {
+        bob.endpoint.recv(room(8), ANY, identity).unwrap();
+        bob.endpoint.set_rx_op_flags(OpFlags::empty()).unwrap();
+        alice.endpoint.inject(&payload(identity, 8), alice.peer, None, None).unwrap();
+    }
+    assert_eq!(stage.completion(bob).context, 1);
+    stage.silence(bob);
+}
+
+fn all_receives(info: &Info) {
+    Stage::open(info).exchange();
+}
+
+fn receives_of_many_messages(info: &Info) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    bob.endpoint.recv(BytesMut::zeroed(80), ANY, 9).unwrap();
+    for identity in 1..=3 {
+        alice.endpoint.inject(&payload(identity, 8), alice.peer, None, None).unwrap();
+    }
+    // The third one leaves less than there must be, by default.
+    for identity in 1..=3 {
+        let completion = stage.completion(bob);
+        assert_eq!(
+            (completion.context, completion.flags.contains(CompletionFlags::MULTI_RECV)),
+            (9, identity == 3)
+        );
+        assert!(received(&completion.buffer) == payload(identity, 8));
+    }
+}

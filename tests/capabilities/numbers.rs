@@ -1,0 +1,264 @@
+//! The numbers of an answer: what is within them goes well, and what is beyond is refused.
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::OpFlags;
+use homespun::info::{DomainAttr, EndpointType, EpAttr, Info, PROTOCOL, PROTOCOL_VERSION, RxAttr, TxAttr};
+use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse};
+
+use crate::stage::{ANY, Role, Stage, asked, next_event};
+use crate::suite::Deadline;
+use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
+
+/// How many objects are opened at once where more are said to work well than a test has descriptors for.
+const OBJECTS_MAX: usize = 50;
+
+/// Exercises every number of an answer. All fields are named here, so that one which comes anew is thought of.
+pub(crate) fn exercise(info: &Info) {
+    let Info {
+        caps: _,
+        mode: _,
+        addr_format: _,
+        src_addr: _,
+        dest_addr: _,
+        tx:
+            TxAttr {
+                caps: _,
+                mode: _,
+                op_flags: _,
+                msg_order: _,
+                comp_order: _,
+                inject_size_bytes,
+                size_ops: tx_size_ops,
+                iov_limit: tx_iov_limit,
+                rma_iov_limit,
+                tclass: 0,
+            },
+        rx:
+            RxAttr {
+                caps: _,
+                mode: _,
+                op_flags: _,
+                msg_order: _,
+                comp_order: _,
+                // What exceeds it waits with its sender: `tests/flood.rs`.
+                total_buffered_recv_bytes: _,
+                size_ops: rx_size_ops,
+                iov_limit: rx_iov_limit,
+            },
+        ep:
+            EpAttr {
+                ep_type: _,
+                protocol: PROTOCOL,
+                protocol_version: PROTOCOL_VERSION,
+                // Refused beyond it in the tests of the plugin: no memory is so long.
+                max_msg_size_bytes,
+                msg_prefix_size_bytes: 0,
+                // They go with an order, whose check looks at them: `orders.rs`.
+                max_order_raw_size_bytes: _,
+                max_order_war_size_bytes: _,
+                max_order_waw_size_bytes: _,
+                mem_tag_format,
+                tx_ctx_cnt: 1,
+                rx_ctx_cnt: 1,
+                auth_key,
+            },
+        domain:
+            DomainAttr {
+                name: _,
+                threading: _,
+                control_progress: _,
+                data_progress: _,
+                resource_mgmt: _,
+                av_type: _,
+                mr_mode: _,
+                mr_key_size_bytes,
+                cq_data_size_bytes,
+                cq_cnt,
+                ep_cnt,
+                tx_ctx_cnt: 1,
+                rx_ctx_cnt: 1,
+                max_ep_tx_ctx: 1,
+                max_ep_rx_ctx: 1,
+                max_ep_stx_ctx: 0,
+                max_ep_srx_ctx: 0,
+                cntr_cnt,
+                // Accepted, and one more refused, in the tests of the plugin: what lies in pieces is raw memory.
+                mr_iov_limit: _,
+                caps: _,
+                mode: _,
+                auth_key: domain_key,
+                // `caps.rs` compares it with the longest address too.
+                max_err_data_bytes,
+                mr_cnt: 0,
+                tclass: 0,
+            },
+        fabric: _,
+    } = info
+    else {
+        panic!("a number that nothing exercises: {info:?}");
+    };
+    assert!(auth_key.is_empty() && domain_key.is_empty());
+
+    injected(info, *inject_size_bytes);
+    outstanding(info, *tx_size_ops, *rx_size_ops);
+    gathered_and_scattered(info, *tx_iov_limit, *rx_iov_limit);
+    // Calls have one remote segment each; those of the plugin are told how many.
+    assert_eq!(*rma_iov_limit, usize::from(info.caps.contains(Caps::RMA)));
+    long_messages(info, *max_msg_size_bytes);
+    tags(info, *mem_tag_format);
+    keys(info, *mr_key_size_bytes);
+    remote_data(info, *cq_data_size_bytes);
+    many_objects(info, *cq_cnt, *cntr_cnt, *ep_cnt);
+    if info.ep.ep_type == Some(EndpointType::Msg) {
+        rejections(info, *max_err_data_bytes);
+    }
+}
+
+/// The longest message that can be injected, and one that is longer.
+fn injected(info: &Info, max_bytes: usize) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    bob.endpoint.recv(room(max_bytes), ANY, 1).unwrap();
+    alice.endpoint.inject(&payload(1, max_bytes), alice.peer, None, None).unwrap();
+    assert!(received(&stage.completion(bob).buffer) == payload(1, max_bytes));
+    let refused = alice.endpoint.inject(&payload(1, max_bytes + 1), alice.peer, None, None).unwrap_err();
+    assert!(matches!(refused, Error::Misuse(Misuse::TooLong { .. })), "{refused}");
+    stage.silence(bob);
+}
+
+/// As many operations outstanding at once as there may be, and one more.
+fn outstanding(info: &Info, tx_size_ops: usize, rx_size_ops: usize) {
+    const FULL: Error = Error::Again(Again::QueueFull);
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    let send = |context| {
+        let (buffers, flags) = (vec![payload(context, 8)], OpFlags::MATCH_COMPLETE);
+        alice.endpoint.sendmsg(SendMsg { buffers, to: alice.peer, context, flags, ..SendMsg::default() })
+    };
+    for context in 0..tx_size_ops as u64 {
+        send(context).unwrap_or_else(|refused| panic!("send {context} of {tx_size_ops}: {}", refused.error));
+    }
+    assert_eq!(send(0).unwrap_err().error, FULL);
+    // Many at a time, since there are many.
+    let (mut posted, mut ended) = (0, [0; 2]);
+    let mut deadline = Deadline::new();
+    while ended != [tx_size_ops; 2] {
+        while posted < tx_size_ops && posted - ended[1] < rx_size_ops.min(1000) {
+            bob.endpoint.recv(room(8), ANY, posted as u64).unwrap();
+            posted += 1;
+        }
+        let received = bob.cq.read_each(1000, |completion, _| {
+            assert!(received(&completion.buffer) == payload(completion.context, 8));
+        });
+        let sent = alice.cq.read_each(1000, |_, _| {});
+        let now = [sent, received].map(|read| read.unwrap_or(0));
+        if now == [0; 2] {
+            deadline.pause("the rest of what is outstanding");
+        } else {
+            deadline = Deadline::new();
+        }
+        ended = [ended[0] + now[0], ended[1] + now[1]];
+    }
+    for context in 0..rx_size_ops as u64 {
+        bob.endpoint.recv(room(8), ANY, context).unwrap_or_else(|refused| {
+            panic!("receive {context} of {rx_size_ops}: {}", refused.error);
+        });
+    }
+    assert_eq!(bob.endpoint.recv(room(8), ANY, 0).unwrap_err().error, FULL);
+}
+
+/// Messages in as many pieces as there may be, and in one more.
+fn gathered_and_scattered(info: &Info, tx_iov_limit: usize, rx_iov_limit: usize) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    let message = payload(1, 50_000);
+    bob.endpoint.recvv(room_in_pieces(50_000, rx_iov_limit), ANY, 1).unwrap();
+    alice.endpoint.sendv(pieces(&message, tx_iov_limit), alice.peer, 2).unwrap();
+    assert!(received(&stage.completion(bob).buffer) == message);
+    assert_eq!(stage.completion(alice).context, 2);
+    let refused = alice.endpoint.sendv(pieces(&message, tx_iov_limit + 1), alice.peer, 3).unwrap_err();
+    assert!(matches!(refused.error, Error::Misuse(Misuse::TooManySegments { .. })), "{}", refused.error);
+    let refused = bob.endpoint.recvv(room_in_pieces(50_000, rx_iov_limit + 1), ANY, 3).unwrap_err();
+    assert!(matches!(refused.error, Error::Misuse(Misuse::TooManySegments { .. })), "{}", refused.error);
+    if info.caps.contains(Caps::RMA) {
+        let region = stage.region(50_000, 7);
+        let at = (region.address(), region.key());
+        alice.endpoint.writev(pieces(&message, tx_iov_limit), alice.peer, at.0, at.1, 4).unwrap();
+        assert_eq!(stage.completion(alice).context, 4);
+        alice.endpoint.readv(room_in_pieces(50_000, tx_iov_limit), alice.peer, at.0, at.1, 5).unwrap();
+        assert!(received(&stage.completion(alice).buffer) == message);
+        let refused = alice.endpoint.writev(pieces(&message, tx_iov_limit + 1), alice.peer, at.0, at.1, 6);
+        assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
+    }
+}
+
+fn long_messages(info: &Info, max_bytes: usize) {
+    let stage = Stage::open(info);
+    stage.message(&stage.alice, &stage.bob, 1, max_bytes.min(20 << 20));
+}
+
+/// Each bit of a tag counts, and comes back.
+fn tags(info: &Info, mem_tag_format: u64) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    // A format without a bit promises nothing about it. The generic one has fields of one bit each, up to the highest.
+    let bits = u64::BITS - mem_tag_format.leading_zeros();
+    for tag in (0..bits).map(|place| 1 << place).chain([0, u64::MAX >> (u64::BITS - bits)]) {
+        bob.endpoint.trecv(room(8), ANY, tag, 0, 1).unwrap();
+        // The same in every bit but one, for each of them, is not taken.
+        let other = tag ^ 1 << (tag.count_zeros() % bits);
+        alice.endpoint.inject(b"other", alice.peer, Some(other), None).unwrap();
+        alice.endpoint.inject(b"this", alice.peer, Some(tag), None).unwrap();
+        let completion = stage.completion(bob);
+        assert_eq!((completion.tag, received(&completion.buffer)), (tag, b"this".to_vec()));
+        bob.endpoint.trecv(room(8), ANY, 0, u64::MAX, 2).unwrap();
+        assert_eq!(stage.completion(bob).tag, other);
+    }
+}
+
+/// Keys that use all of their bytes.
+fn keys(info: &Info, key_bytes: usize) {
+    let highest = u64::MAX >> (u64::BITS - 8 * key_bytes as u32);
+    let stage = Stage::open(info);
+    for key in [0, 1, highest >> 1, highest - 1] {
+        let region = stage.region(64, key);
+        stage.write_and_read(&region, &payload(key, 64));
+    }
+}
+
+/// Remote data that uses all of its bytes.
+fn remote_data(info: &Info, data_bytes: usize) {
+    let highest = u64::MAX >> (u64::BITS - 8 * data_bytes as u32);
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    for data in [0, 1, highest, 0x0123_4567_89ab_cdef & highest] {
+        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        alice.endpoint.inject(b"message", alice.peer, None, Some(data)).unwrap();
+        assert_eq!(stage.completion(bob).data, data);
+    }
+}
+
+/// As much as an error may tell is what may be said to whoever is rejected.
+fn rejections(info: &Info, max_bytes: usize) {
+    let domain = Fabric::new().domain(info).unwrap();
+    let (_alice, eq, request) = asked(&domain, info, info, &Role::default());
+    let refused = request.reject(&payload(1, max_bytes + 1)).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EINVAL, "{refused}");
+    request.reject(&payload(1, max_bytes)).unwrap();
+    let rejected = next_event(&eq).unwrap_err();
+    assert_eq!((rejected.errno, &rejected.err_data[..]), (Errno::ECONNREFUSED, &payload(1, max_bytes)[..]));
+}
+
+/// Many queues, counters and endpoints at once.
+fn many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize) {
+    let stage = Stage::open(info);
+    let queues = (0..cq_cnt.min(OBJECTS_MAX)).map(|_| stage.domain.open_cq(&CqAttr::default()).unwrap());
+    let queues: Vec<_> = queues.collect();
+    let counters =
+        (0..cntr_cnt.min(OBJECTS_MAX)).map(|_| stage.domain.open_counter(&CounterAttr::default()).unwrap());
+    let counters: Vec<_> = counters.collect();
+    let endpoints = (0..ep_cnt.min(OBJECTS_MAX)).map(|_| stage.domain.endpoint(info).unwrap());
+    let endpoints: Vec<_> = endpoints.collect();
+    assert_eq!([queues.len(), counters.len(), endpoints.len()], [OBJECTS_MAX; 3]);
+    stage.exchange();
+}

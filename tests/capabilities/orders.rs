@@ -1,0 +1,312 @@
+//! Orders of messages, accesses and completions: `fi_endpoint(3)`.
+
+use homespun::atomic::{AtomicOp, Datatype};
+use homespun::endpoint::{AtomicTarget, SendMsg};
+use homespun::flags::{CompletionFlags, OpFlags, Order};
+use homespun::info::Info;
+use homespun::{Bytes, BytesMut, MemoryRegion};
+
+use crate::Check;
+use crate::stage::{ANY, Actor, Stage, content};
+use crate::suite::payload::{payload, received, room};
+
+/// What exercises each order of what is done to one peer. The info has it.
+pub(crate) const OF_MESSAGES: &[(Order, Check)] = &[
+    (Order::SAS, sends_after_sends),
+    (Order::SAW, |info| sends_after(info, Before::Write)),
+    (Order::SAR, |info| sends_after(info, Before::Read)),
+    (Order::WAS, |info| accesses_after_sends(info, Order::WAS)),
+    (Order::RAS, |info| accesses_after_sends(info, Order::RAS)),
+    (Order::RAR, |info| both(info, reads_after_reads, fetches_after_fetches)),
+    (Order::RAW, |info| both(info, reads_after_writes, fetches_after_updates)),
+    (Order::WAR, |info| both(info, writes_after_reads, updates_after_fetches)),
+    (Order::WAW, |info| both(info, writes_after_writes, updates_after_updates)),
+    (Order::RMA_RAR, reads_after_reads),
+    (Order::RMA_RAW, reads_after_writes),
+    (Order::RMA_WAR, writes_after_reads),
+    (Order::RMA_WAW, writes_after_writes),
+    (Order::ATOMIC_RAR, fetches_after_fetches),
+    (Order::ATOMIC_RAW, fetches_after_updates),
+    (Order::ATOMIC_WAR, updates_after_fetches),
+    (Order::ATOMIC_WAW, updates_after_updates),
+];
+
+/// What exercises each order of the completions of transmit operations. Whoever asks for one has all of them.
+pub(crate) const OF_TRANSMIT_COMPLETIONS: &[(Order, Check)] = &[
+    (Order::RAR, completions),
+    (Order::RAW, completions),
+    (Order::RAS, completions),
+    (Order::WAR, completions),
+    (Order::WAW, completions),
+    (Order::WAS, completions),
+    (Order::SAR, completions),
+    (Order::SAW, completions),
+    (Order::SAS, completions),
+];
+
+/// What exercises each order of the completions of receives.
+pub(crate) const OF_RECEIVE_COMPLETIONS: &[(Order, Check)] = &[];
+
+/// Lengths of messages that travel in different ways, so that one could overtake another.
+const LENS_BYTES: [usize; 5] = [300_000, 0, 20_000, 8, 3000];
+
+/// The length of an access that takes longer than what comes after it.
+const LONG_BYTES: usize = 300_000;
+
+/// How often something is tried that could go well by accident.
+const TURNS: u64 = 10;
+
+fn both(info: &Info, accesses: Check, atomics: Check) {
+    accesses(info);
+    atomics(info);
+}
+
+fn sends_after_sends(info: &Info) {
+    let stage = Stage::open(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    let count = 4 * LENS_BYTES.len() as u64;
+    let len_bytes = |number: u64| LENS_BYTES[number as usize % LENS_BYTES.len()];
+    for number in 0..count {
+        alice.endpoint.send(payload(number, len_bytes(number)), alice.peer, number).unwrap();
+    }
+    for number in 0..count {
+        bob.endpoint.recv(room(LENS_BYTES[0]), ANY, number).unwrap();
+    }
+    // In which order receives complete is another matter.
+    for _ in 0..count {
+        let completion = stage.completion(bob);
+        assert!(completion.flags.contains(CompletionFlags::RECV));
+        let number = completion.context;
+        assert!(received(&completion.buffer) == payload(number, len_bytes(number)), "message {number}");
+    }
+    for _ in 0..count {
+        stage.completion(alice);
+    }
+}
+
+/// Two, and a region of bob's.
+fn with_region(info: &Info) -> (Stage, MemoryRegion) {
+    let stage = Stage::open(info);
+    let region = stage.region(LONG_BYTES, 7);
+    (stage, region)
+}
+
+/// What alice does to the region. It completes later.
+fn write(stage: &Stage, region: &MemoryRegion, message: Bytes) {
+    let Actor { endpoint, peer, .. } = &stage.alice;
+    endpoint.write(message, *peer, region.address(), region.key(), 1).unwrap();
+}
+
+fn read(stage: &Stage, region: &MemoryRegion, len_bytes: usize, context: u64) {
+    let Actor { endpoint, peer, .. } = &stage.alice;
+    endpoint.read(room(len_bytes), *peer, region.address(), region.key(), context).unwrap();
+}
+
+/// What the next reads of alice's bring, in the order of their contexts, once all that she has begun has ended.
+fn brought(stage: &Stage, count: usize) -> Vec<Vec<u8>> {
+    let completions = (0..count).map(|_| stage.completion(&stage.alice));
+    let mut reads: Vec<_> =
+        completions.filter(|completion| completion.flags.contains(CompletionFlags::READ)).collect();
+    reads.sort_by_key(|completion| completion.context);
+    reads.iter().map(|completion| received(&completion.buffer)).collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Read,
+    Write,
+}
+
+/// When a message has arrived, what was begun before it has been done.
+fn sends_after(info: &Info, before: Before) {
+    let (stage, region) = with_region(info);
+    for turn in 0..TURNS {
+        let old = payload(turn, LONG_BYTES);
+        region.write_at(0, &old).unwrap();
+        match before {
+            Before::Read => read(&stage, &region, LONG_BYTES, 2),
+            Before::Write => write(&stage, &region, payload(turn + 1, LONG_BYTES)),
+        }
+        stage.bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        stage.alice.endpoint.inject(b"message", stage.alice.peer, None, None).unwrap();
+        stage.completion(&stage.bob);
+        if before == Before::Write {
+            assert!(content(&region, LONG_BYTES) == payload(turn + 1, LONG_BYTES));
+            brought(&stage, 1);
+        } else {
+            // Whatever is there from now on was not to be read.
+            region.write_at(0, &payload(turn + 1, LONG_BYTES)).unwrap();
+            assert!(brought(&stage, 1) == [old]);
+        }
+    }
+}
+
+/// What travels whole and was sent before an access has arrived when the access ends.
+fn accesses_after_sends(info: &Info, order: Order) {
+    const EACH: u64 = 5;
+    let (stage, region) = with_region(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    for _ in 0..TURNS {
+        for context in 0..EACH {
+            bob.endpoint.recv(room(3000), ANY, context).unwrap();
+            alice.endpoint.send(payload(context, 3000), alice.peer, context).unwrap();
+        }
+        if order == Order::RAS {
+            read(&stage, &region, 8, 2);
+        } else {
+            write(&stage, &region, payload(1, 8));
+        }
+        // The sends complete before or after it.
+        for _ in 0..=EACH {
+            let ended = stage.completion(alice);
+            if ended.flags.intersects(CompletionFlags::READ | CompletionFlags::WRITE) {
+                for _ in 0..EACH {
+                    let message = bob.poll().expect("the message has arrived").expect("success").0;
+                    assert!(received(&message.buffer) == payload(message.context, 3000));
+                }
+            }
+        }
+    }
+}
+
+/// Later reads do not see less than earlier ones.
+fn reads_after_reads(info: &Info) {
+    let (stage, region) = with_region(info);
+    for turn in 0..TURNS {
+        region.write_at(0, &turn.to_le_bytes()).unwrap();
+        read(&stage, &region, LONG_BYTES, 1);
+        read(&stage, &region, 8, 2);
+        stage.progress();
+        region.write_at(0, &(turn + 1).to_le_bytes()).unwrap();
+        let brought = brought(&stage, 2);
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        assert!(number(&brought[0]) <= number(&brought[1]) && number(&brought[0]) >= turn);
+    }
+}
+
+fn reads_after_writes(info: &Info) {
+    assert!(info.ep.max_order_raw_size_bytes >= LONG_BYTES);
+    let (stage, region) = with_region(info);
+    for turn in 0..TURNS {
+        write(&stage, &region, payload(turn, LONG_BYTES));
+        read(&stage, &region, LONG_BYTES, 2);
+        assert!(brought(&stage, 2) == [payload(turn, LONG_BYTES)]);
+    }
+}
+
+fn writes_after_reads(info: &Info) {
+    assert!(info.ep.max_order_war_size_bytes >= LONG_BYTES);
+    let (stage, region) = with_region(info);
+    region.write_at(0, &payload(0, LONG_BYTES)).unwrap();
+    for turn in 0..TURNS {
+        read(&stage, &region, LONG_BYTES, 2);
+        write(&stage, &region, payload(turn + 1, LONG_BYTES));
+        assert!(brought(&stage, 2) == [payload(turn, LONG_BYTES)]);
+    }
+}
+
+fn writes_after_writes(info: &Info) {
+    assert!(info.ep.max_order_waw_size_bytes >= LONG_BYTES);
+    let (stage, region) = with_region(info);
+    for turn in 0..TURNS {
+        write(&stage, &region, payload(turn, LONG_BYTES));
+        write(&stage, &region, payload(turn + 1, 3000));
+        brought(&stage, 2);
+        let mut expected = payload(turn, LONG_BYTES).to_vec();
+        expected[..3000].copy_from_slice(&payload(turn + 1, 3000));
+        assert!(content(&region, LONG_BYTES) == expected);
+    }
+}
+
+/// How many numbers an atomic operation is about.
+const NUMBERS: u64 = 100;
+
+fn target(stage: &Stage, region: &MemoryRegion, op: AtomicOp) -> AtomicTarget {
+    let (address, key) = (region.address(), region.key());
+    AtomicTarget { peer: stage.alice.peer, address, key, datatype: Datatype::Uint64, op }
+}
+
+fn numbers(number: u64) -> Bytes {
+    number.to_le_bytes().repeat(NUMBERS as usize).into()
+}
+
+fn update(stage: &Stage, region: &MemoryRegion, op: AtomicOp, number: u64) {
+    stage.alice.endpoint.atomic(numbers(number), target(stage, region, op), 1).unwrap();
+}
+
+fn fetch(stage: &Stage, region: &MemoryRegion, context: u64) {
+    let (room, target) = (BytesMut::zeroed(8 * NUMBERS as usize), target(stage, region, AtomicOp::Read));
+    stage.alice.endpoint.fetch_atomic(Bytes::new(), room, target, context).unwrap();
+}
+
+fn fetches_after_fetches(info: &Info) {
+    let (stage, region) = with_region(info);
+    for turn in 0..TURNS {
+        fetch(&stage, &region, 1);
+        fetch(&stage, &region, 2);
+        assert!(brought(&stage, 2) == [numbers(turn), numbers(turn)]);
+        update(&stage, &region, AtomicOp::Sum, 1);
+        brought(&stage, 1);
+    }
+}
+
+fn fetches_after_updates(info: &Info) {
+    assert!(info.ep.max_order_raw_size_bytes >= 8 * NUMBERS as usize);
+    let (stage, region) = with_region(info);
+    for turn in 0..TURNS {
+        update(&stage, &region, AtomicOp::Write, turn);
+        fetch(&stage, &region, 2);
+        assert!(brought(&stage, 2) == [numbers(turn)]);
+    }
+}
+
+fn updates_after_fetches(info: &Info) {
+    assert!(info.ep.max_order_war_size_bytes >= 8 * NUMBERS as usize);
+    let (stage, region) = with_region(info);
+    for turn in 0..TURNS {
+        fetch(&stage, &region, 2);
+        update(&stage, &region, AtomicOp::Write, turn + 1);
+        assert!(brought(&stage, 2) == [numbers(turn)]);
+    }
+}
+
+fn updates_after_updates(info: &Info) {
+    assert!(info.ep.max_order_waw_size_bytes >= 8 * NUMBERS as usize);
+    let (stage, region) = with_region(info);
+    for turn in 0..TURNS {
+        update(&stage, &region, AtomicOp::Write, turn);
+        update(&stage, &region, AtomicOp::Prod, 3);
+        update(&stage, &region, AtomicOp::Sum, 1);
+        brought(&stage, 3);
+        assert!(content(&region, 8 * NUMBERS as usize) == numbers(3 * turn + 1));
+    }
+}
+
+/// Whatever was posted, long or short, ends in the order of its posting.
+fn completions(info: &Info) {
+    let (stage, region) = with_region(info);
+    let (alice, bob) = (&stage.alice, &stage.bob);
+    let count = 6 * LENS_BYTES.len() as u64;
+    let at = (region.address(), region.key());
+    for context in 0..count {
+        let len_bytes = LENS_BYTES[context as usize % LENS_BYTES.len()];
+        let message = payload(context, len_bytes);
+        match context % 3 {
+            0 => {
+                bob.endpoint.recv(room(len_bytes), ANY, context).unwrap();
+                let flags =
+                    if context % 2 == 0 { OpFlags::DELIVERY_COMPLETE } else { OpFlags::INJECT_COMPLETE };
+                let (buffers, to) = (vec![message], alice.peer);
+                alice
+                    .endpoint
+                    .sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() })
+                    .unwrap();
+            }
+            1 => alice.endpoint.write(message, alice.peer, at.0, at.1, context).unwrap(),
+            _ => alice.endpoint.read(room(len_bytes), alice.peer, at.0, at.1, context).unwrap(),
+        }
+    }
+    for context in 0..count {
+        assert_eq!(stage.completion(alice).context, context);
+    }
+}
