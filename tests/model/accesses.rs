@@ -4,26 +4,36 @@
 use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Completion, CompletionError, FabricAddress, OperationError};
 
+use crate::atomics::came_back;
+use crate::elements::{ROWS, ROWS_END, array, operand};
 use crate::history::{Access, AccessOp, History, Level, Operation, Who};
 use crate::program::AccessCall;
 use crate::run::{Runner, broken, is_accepted};
 use crate::suite::payload::{payload, pieces, received};
 use crate::suite::{Ended, Memory, Party, Region, RmaBy, RmaCall};
 
-/// The length of every region: enough for accesses that travel in every way.
+/// The length of the part of every region that plain accesses use: enough for accesses that travel in every way. Behind it are
+/// [elements](crate::elements).
 pub(crate) const REGION_BYTES: usize = 70_000;
 
 /// What is written by an access, which no message has as its text.
-pub(crate) fn written(access: usize, len_bytes: usize) -> homespun::Bytes {
-    payload(1 << 40 | access as u64, len_bytes)
+pub(crate) fn written(access: usize, place: usize, len_bytes: usize) -> homespun::Bytes {
+    if place < REGION_BYTES {
+        payload(1 << 40 | access as u64, len_bytes)
+    } else {
+        array(operand, access, place, len_bytes)
+    }
 }
 
 impl Runner<'_> {
     /// Registers the region of a party at a place.
     pub(crate) fn open_region(&self, party: &Party, place: usize) -> Region {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let memory = Memory { len_bytes: REGION_BYTES, kind: self.program.memory, access, key: place as u64 };
-        party.register(memory).expect("no other region has the key")
+        let (kind, key) = (self.program.memory, place as u64);
+        let memory = Memory { len_bytes: ROWS_END, kind, access, key, is_counted: false };
+        let region = party.register(memory).expect("no other region has the key");
+        region.put(REGION_BYTES, &[0; ROWS_END - REGION_BYTES]);
+        region
     }
 
     /// Posts a write to the region at a place, or a read.
@@ -35,11 +45,37 @@ impl Runner<'_> {
         call: AccessCall,
         fenced: bool,
     ) {
+        let len_bytes = len_bytes.min(REGION_BYTES);
+        let place = place % (REGION_BYTES - len_bytes + 1);
+        self.post_access(from, to, (place, len_bytes), call, fenced);
+    }
+
+    /// What completes an access, by a call and with a fence if fences are fences, and the flags to ask for that.
+    pub(crate) fn level(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
+        let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
+        let fenced = fenced && self.program.with_fences;
+        let (level, mut flags) = if is_matched && self.program.with_matches {
+            (Level::Match, OpFlags::MATCH_COMPLETE)
+        } else {
+            (Level::Delivery, OpFlags::DELIVERY_COMPLETE)
+        };
+        flags.set(OpFlags::FENCE, fenced);
+        (level, flags, fenced)
+    }
+
+    /// Posts an access to just this part, or to the beginning of it if no more can be injected.
+    pub(crate) fn post_access(
+        &mut self,
+        from: usize,
+        to: usize,
+        (place, len_bytes): (usize, usize),
+        call: AccessCall,
+        fenced: bool,
+    ) {
         let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
         let is_injected = call == AccessCall::InjectWrite;
-        let most_bytes = if is_injected { party.endpoint.info().tx.inject_size_bytes } else { REGION_BYTES };
+        let most_bytes = if is_injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX };
         let len_bytes = len_bytes.min(most_bytes);
-        let place = place % (REGION_BYTES - len_bytes + 1);
         let identity = self.history.accesses.len();
         let (access, by) = match call {
             AccessCall::Write => (Access::Write, RmaBy::Writemsg),
@@ -47,16 +83,11 @@ impl Runner<'_> {
             AccessCall::Read | AccessCall::ReadMatched => (Access::Read, RmaBy::Readmsg),
             AccessCall::WriteData | AccessCall::WriteMatched => (Access::Write, RmaBy::Writemsg),
         };
-        let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
-        let level = if is_matched && self.program.with_matches { Level::Match } else { Level::Delivery };
-        let fenced = fenced && self.program.with_fences && !is_injected;
-        let mut flags =
-            if level == Level::Match { OpFlags::MATCH_COMPLETE } else { OpFlags::DELIVERY_COMPLETE };
-        flags.set(OpFlags::FENCE, fenced);
+        let (level, flags, fenced) = self.level(call, fenced && !is_injected);
         let has_data = call == AccessCall::WriteData;
         let call = RmaCall {
             by,
-            buffers: pieces(&written(identity, len_bytes), 1 + identity % 3),
+            buffers: pieces(&written(identity, place, len_bytes), 1 + identity % 3),
             peer: FabricAddress(to as u64),
             address: region.at(place),
             key: region.key(),
@@ -68,6 +99,19 @@ impl Runner<'_> {
             return;
         }
         self.injected[from] += usize::from(is_injected);
+        self.accepted((from, to), access, (place, len_bytes), (level, fenced), is_injected, has_data);
+    }
+
+    /// Notes an access that was accepted.
+    pub(crate) fn accepted(
+        &mut self,
+        (from, to): (usize, usize),
+        access: Access,
+        (place, len_bytes): (usize, usize),
+        (level, fenced): (Level, bool),
+        injected: bool,
+        has_data: bool,
+    ) {
         let (by, posted_at) = (self.history.who(from), self.tick());
         self.history.accesses.push(AccessOp {
             by,
@@ -77,7 +121,7 @@ impl Runner<'_> {
             len_bytes,
             level,
             fenced,
-            injected: is_injected,
+            injected,
             has_data,
             posted_at,
             cancelled: false,
@@ -90,14 +134,18 @@ impl Runner<'_> {
 
     /// An endpoint looks at its own region, or changes it.
     pub(crate) fn touch(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
-        let Some(region) = &self.regions[at] else { return };
         let len_bytes = len_bytes.min(REGION_BYTES);
-        let place = place % (REGION_BYTES - len_bytes + 1);
+        self.touch_part(at, (place % (REGION_BYTES - len_bytes + 1), len_bytes), access);
+    }
+
+    /// The same with just this part.
+    fn touch_part(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
+        let Some(region) = &self.regions[at] else { return };
         let identity = self.history.accesses.len();
         let found = match access {
             Access::Read => Some(region.part(place, len_bytes)),
-            Access::Write => {
-                region.put(place, &written(identity, len_bytes));
+            _ => {
+                region.put(place, &written(identity, place, len_bytes));
                 None
             }
         };
@@ -134,17 +182,24 @@ impl Runner<'_> {
             }
             Err(CompletionError { completion, error, .. }) => (completion, Err(refused(&error))),
         };
-        let direction = match access.access {
-            Access::Read => CompletionFlags::READ,
-            Access::Write => CompletionFlags::WRITE,
+        let flags = match access.access {
+            Access::Read => CompletionFlags::RMA | CompletionFlags::READ,
+            Access::Write => CompletionFlags::RMA | CompletionFlags::WRITE,
+            Access::Update(_) => CompletionFlags::ATOMIC | CompletionFlags::WRITE,
+            Access::Fetch(_) => CompletionFlags::ATOMIC | CompletionFlags::READ,
         };
-        assert_eq!(completion.flags, CompletionFlags::RMA | direction);
+        assert_eq!(completion.flags, flags);
         assert_eq!((completion.len_bytes, completion.data, completion.tag), (0, 0, 0));
-        if access.access == Access::Read {
-            access.found = result.is_ok().then(|| received(&completion.buffer));
-        } else {
-            let sent = completion.buffer.into_sent_vector().expect("a vector was handed over");
-            assert!(sent.concat() == written(identity, access.len_bytes), "another buffer comes back");
+        match access.access {
+            Access::Read => access.found = result.is_ok().then(|| received(&completion.buffer)),
+            Access::Write => {
+                let sent = completion.buffer.into_sent_vector().expect("a vector was handed over");
+                let expected = written(identity, access.place, access.len_bytes);
+                assert!(sent.concat() == expected, "another buffer comes back");
+            }
+            Access::Update(_) | Access::Fetch(_) => {
+                access.found = came_back(identity, access, result.is_ok(), completion.buffer);
+            }
         }
         access.ended_at = now;
         let before = access.ended.replace(result);
@@ -170,6 +225,7 @@ impl Runner<'_> {
         for place in 0..self.parties.len() {
             if self.parties[place].is_some() {
                 self.touch(place, (0, REGION_BYTES), Access::Read);
+                self.touch_part(place, (ROWS[0].place, ROWS_END - ROWS[0].place), Access::Read);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What a program did and was told.
 
+use homespun::atomic::AtomicOp;
 use homespun::{Errno, Error};
 
 use crate::program::Then;
@@ -183,7 +184,7 @@ pub(crate) struct AccessOp {
     pub(crate) ended_at: u64,
     /// When the target was told.
     pub(crate) told_at: Option<u64>,
-    /// What was read.
+    /// What was read or fetched.
     pub(crate) found: Option<Vec<u8>>,
 }
 
@@ -191,6 +192,10 @@ pub(crate) struct AccessOp {
 pub(crate) enum Access {
     Read,
     Write,
+    /// Elements are changed.
+    Update(AtomicOp),
+    /// What elements are comes back, and they may be changed.
+    Fetch(AtomicOp),
 }
 
 impl AccessOp {

@@ -1,13 +1,15 @@
-//! Random programs of posts, reads, peeks and cancellations, and of access to regions, over every transport, compared with what
-//! matching means and what memory keeps.
+//! Random programs of posts, reads, peeks and cancellations, of access to regions and of atomic operations there, over every
+//! transport, compared with what matching means, what memory keeps, and what becomes of elements.
 //!
 //! A [program](program) is run step by step; what it was told is its [history](history), which is then
 //! [checked](check). A failure prints the program, shrunk as far as it still fails; the transport's seed is part of it.
 //! The environment variable `PROPTEST_CASES` sets how many programs each test runs.
 
 mod accesses;
+mod atomics;
 mod buffers;
 mod check;
+mod elements;
 mod history;
 mod memory;
 mod program;
@@ -17,6 +19,7 @@ mod run;
 #[path = "../suite/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
+mod updates;
 
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;

@@ -5,8 +5,7 @@
 //! ordered behind accesses. Each byte that is read must be what some write has left there that may have come last: it does not
 //! come after the read, and no other is known to be between the two. Where nothing is known, any will do.
 //!
-//! For an access that depends on what is there, as an atomic one does, a set of values would have to be kept here for each
-//! element; everything else would stay as it is.
+//! What is there for atomic operations, which depend on what they find, is checked with [`updates`](crate::updates).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,7 +13,7 @@ use std::ops::Range;
 use homespun::Errno;
 use homespun::flags::Order;
 
-use crate::accesses::written;
+use crate::accesses::{REGION_BYTES, written};
 use crate::check::Promise;
 use crate::history::{Access, AccessOp, History, Level, SendOp, Who};
 use crate::suite::payload::room;
@@ -25,11 +24,13 @@ pub(crate) fn check(history: &History, promise: Promise, order: Order) {
         let known = Known::of(history, place, promise, order);
         for (node, event) in known.events.iter().enumerate() {
             if let Event::Access(number) = *event
+                && history.accesses[number].access == Access::Read
                 && let Some(found) = &history.accesses[number].found
             {
                 known.check_read(node, number, found);
             }
         }
+        known.check_elements();
     }
     nothing_passes_a_match_too_soon(history, promise);
 }
@@ -74,17 +75,17 @@ fn ends(history: &History, promise: Promise) {
 
 /// Something that happens to a region or its owner.
 #[derive(Debug, Clone, Copy)]
-enum Event {
+pub(crate) enum Event {
     Access(usize),
     Message(usize),
 }
 
 /// What is known of the order of what happens at one place.
-struct Known<'a> {
-    history: &'a History,
-    events: Vec<Event>,
+pub(crate) struct Known<'a> {
+    pub(crate) history: &'a History,
+    pub(crate) events: Vec<Event>,
     /// Whether the one comes before the other.
-    is_before: Vec<Vec<bool>>,
+    pub(crate) is_before: Vec<Vec<bool>>,
     /// Nothing that was injected has failed.
     is_safe: bool,
 }
@@ -166,25 +167,24 @@ impl<'a> Known<'a> {
             }
         }
         for middle in 0..count {
-            for first in 0..middle {
-                if is_before[first][middle] {
-                    for last in middle + 1..count {
-                        is_before[first][last] |= is_before[middle][last];
-                    }
-                }
+            let (before, others) = is_before.split_at_mut(middle);
+            for first in before.iter_mut().filter(|first| first[middle]) {
+                first.iter_mut().zip(&others[0]).for_each(|(is_before, is_later)| *is_before |= is_later);
             }
         }
         Known { history, events, is_before, is_safe: promise == Promise::Everything }
     }
 
     /// Whether an access is known to write so: it was not refused, and will not be.
-    fn is_sure(&self, access: &AccessOp) -> bool {
+    pub(crate) fn is_sure(&self, access: &AccessOp) -> bool {
         access.ended == Some(Ok(())) || access.told_at.is_some() || access.injected && self.is_safe
     }
 
     fn check_read(&self, read: usize, number: usize, found: &[u8]) {
         let AccessOp { place, len_bytes, .. } = self.history.accesses[number];
         assert_eq!(found.len(), len_bytes);
+        // Behind it are elements.
+        let len_bytes = len_bytes.min(REGION_BYTES.saturating_sub(place));
         let writes: Vec<(usize, usize, &AccessOp)> = self
             .events
             .iter()
@@ -215,7 +215,7 @@ impl<'a> Known<'a> {
             }
             for (node, write, access) in &here {
                 if !is_over_written(Some(*node)) {
-                    let bytes = written(*write, access.len_bytes);
+                    let bytes = written(*write, access.place, access.len_bytes);
                     let bytes = &bytes[range.start - access.place..range.end - access.place];
                     candidates.push((Some(*write), bytes.to_vec()));
                 }
@@ -243,26 +243,52 @@ impl Event {
 }
 
 impl AccessOp {
-    fn covers(&self, range: &Range<usize>) -> bool {
+    pub(crate) fn covers(&self, range: &Range<usize>) -> bool {
         self.place <= range.start && range.end <= self.place + self.len_bytes
+    }
+}
+
+/// What an operation is to those before it and after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Send,
+    Read,
+    Write,
+}
+
+/// What fetches elements and changes them is both a read and a write.
+fn roles(event: Event, history: &History) -> &'static [Role] {
+    match event.access(history).map(|access| access.access) {
+        None => &[Role::Send],
+        Some(Access::Read) => &[Role::Read],
+        Some(Access::Fetch(op)) if !op.writes() => &[Role::Read],
+        Some(Access::Write | Access::Update(_)) => &[Role::Write],
+        Some(Access::Fetch(_)) => &[Role::Read, Role::Write],
     }
 }
 
 /// Whether the later of two operations of one endpoint must not overtake the other.
 fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> bool {
-    let kind = |event: Event| event.access(history).map(|access| access.access);
-    let orders = match (kind(first), kind(second)) {
-        (None, None) => Order::SAS,
-        (None, Some(Access::Read)) => Order::RAS,
-        (None, Some(Access::Write)) => Order::WAS,
-        (Some(Access::Read), None) => Order::SAR,
-        (Some(Access::Write), None) => Order::SAW,
-        (Some(Access::Read), Some(Access::Read)) => Order::RAR | Order::RMA_RAR,
-        (Some(Access::Write), Some(Access::Read)) => Order::RAW | Order::RMA_RAW,
-        (Some(Access::Read), Some(Access::Write)) => Order::WAR | Order::RMA_WAR,
-        (Some(Access::Write), Some(Access::Write)) => Order::WAW | Order::RMA_WAW,
+    let is_atomic =
+        |event: Event| event.access(history).is_some_and(|access| access.access.atomic().is_some());
+    let are_alike = |rma: Order, atomic: Order| match (is_atomic(first), is_atomic(second)) {
+        (false, false) => rma,
+        (true, true) => atomic,
+        _ => Order::empty(),
     };
-    order.intersects(orders)
+    let orders = |first: Role, second: Role| match (first, second) {
+        (Role::Send, Role::Send) => Order::SAS,
+        (Role::Send, Role::Read) => Order::RAS,
+        (Role::Send, Role::Write) => Order::WAS,
+        (Role::Read, Role::Send) => Order::SAR,
+        (Role::Write, Role::Send) => Order::SAW,
+        (Role::Read, Role::Read) => Order::RAR | are_alike(Order::RMA_RAR, Order::ATOMIC_RAR),
+        (Role::Write, Role::Read) => Order::RAW | are_alike(Order::RMA_RAW, Order::ATOMIC_RAW),
+        (Role::Read, Role::Write) => Order::WAR | are_alike(Order::RMA_WAR, Order::ATOMIC_WAR),
+        (Role::Write, Role::Write) => Order::WAW | are_alike(Order::RMA_WAW, Order::ATOMIC_WAW),
+    };
+    let (firsts, seconds) = (roles(first, history), roles(second, history));
+    firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
 }
 
 /// When a fenced access is over, the messages before it have been matched of which that is to be known.

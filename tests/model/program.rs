@@ -7,6 +7,7 @@ use homespun::flags::Order;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::elements::ROWS;
 use crate::history::Access;
 use crate::suite::Kind;
 
@@ -90,6 +91,18 @@ pub(crate) enum Step {
         call: AccessCall,
         fenced: bool,
     },
+    /// Accesses elements of a region, atomically or not.
+    Elements {
+        from: usize,
+        to: usize,
+        row: usize,
+        /// The first one, and how many.
+        part: (usize, usize),
+        call: ElementsCall,
+        /// Which operation; without it the most usual one.
+        op: Option<usize>,
+        fenced: bool,
+    },
     /// Has an endpoint look at its own region, or change it.
     Touch {
         at: usize,
@@ -153,6 +166,20 @@ pub(crate) enum AccessCall {
     /// At a level that concerns those that a fence waits for.
     WriteMatched,
     ReadMatched,
+}
+
+/// How elements are accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ElementsCall {
+    Base,
+    Inject,
+    Fetch,
+    Compare,
+    /// Not atomically.
+    Write,
+    Read,
+    /// Those of all rows, together with what is before them.
+    ReadAll,
 }
 
 /// What becomes of a message that a peek has found.
@@ -233,6 +260,9 @@ fn step(accidents: Accidents) -> BoxedStrategy<Step> {
         7 => (at(), at(), part(), access_call(), prop::bool::weighted(0.1)).prop_map(
             |(from, to, part, call, fenced)| Step::Access { from, to, part, call, fenced }
         ),
+        9 => (at(), at(), elements(), elements_call(), prop::option::of(0..20_usize), prop::bool::weighted(0.1)).prop_map(
+            |(from, to, (row, part), call, op, fenced)| Step::Elements { from, to, row, part, call, op, fenced }
+        ),
         2 => (at(), part(), select(vec![Access::Read, Access::Read, Access::Write])).prop_map(
             |(at, part, access)| Step::Touch { at, part, access }
         ),
@@ -312,6 +342,29 @@ fn access_call() -> impl Strategy<Value = AccessCall> {
         AccessCall::Read,
         AccessCall::Read,
         AccessCall::ReadMatched,
+    ])
+}
+
+/// A row and a part of it. Few of them, so that accesses meet.
+fn elements() -> impl Strategy<Value = (usize, (usize, usize))> {
+    let row = prop_oneof![4 => Just(0), 5 => 0..ROWS.len()];
+    let count = prop_oneof![6 => 1..4_usize, 2 => 4..20_usize, 1 => 20..1100_usize];
+    (row, (select(vec![0, 0, 0, 1, 5]), count))
+}
+
+fn elements_call() -> impl Strategy<Value = ElementsCall> {
+    select(vec![
+        ElementsCall::Base,
+        ElementsCall::Base,
+        ElementsCall::Inject,
+        ElementsCall::Fetch,
+        ElementsCall::Fetch,
+        ElementsCall::Fetch,
+        ElementsCall::Compare,
+        ElementsCall::Compare,
+        ElementsCall::Read,
+        ElementsCall::ReadAll,
+        ElementsCall::Write,
     ])
 }
 

@@ -116,6 +116,7 @@ impl Runner<'_> {
             Step::Access { part, call, fenced, .. } if self.program.is_stream => {
                 self.access(0, 1, part, call, fenced);
             }
+            Step::Elements { .. } if self.program.is_stream => self.access_elements(0, 1, step),
             Step::Send { from, to, tag, len_bytes, call, fenced } => {
                 self.send(from % count, to % count, tag, len_bytes, call, fenced);
             }
@@ -137,6 +138,7 @@ impl Runner<'_> {
             Step::Access { from, to, part, call, fenced } => {
                 self.access(from % count, to % count, part, call, fenced);
             }
+            Step::Elements { from, to, .. } => self.access_elements(from % count, to % count, step),
             Step::Touch { at, part, access } => self.touch(at % count, part, access),
             Step::Drive { at, rounds } => {
                 if let Some(party) = &self.parties[at % count] {
