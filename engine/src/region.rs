@@ -407,10 +407,11 @@ impl Regions {
         if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
             by_key.remove(&region.key);
         }
-        region.is_closed.store(true, Ordering::Release);
+        // First, so that nobody who takes it for ended shows a peer another one while that still has this one.
         if let Some(memory) = region.shareable_memory() {
             memory.retire();
         }
+        region.is_closed.store(true, Ordering::Release);
     }
 
     /// What a peer names, if it may access it so.

@@ -67,12 +67,19 @@ impl Engine {
             return self.condemn(id, "describes its memory at too great a length", sink);
         };
         let direct = &mut link.direct;
-        direct.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
-        if direct.mapped.len() + direct.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
-            return self.condemn(id, "shows more regions than it may", sink);
-        }
         if direct.to_map.is_empty() {
             self.mapping.push(id);
+        }
+        direct.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
+        direct.to_map.retain(|(waiting, _)| waiting.key != shown.key);
+        // A peer shows no more than this at once, but what it has shown may have ended since: that cannot be seen of what is
+        // not mapped yet. So it is no offence, and for what is left out there are frames.
+        if direct.mapped.len() + direct.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
+            if direct.to_map.is_empty() {
+                return;
+            }
+            // Of these the oldest is the most likely to have ended.
+            direct.to_map.remove(0);
         }
         direct.to_map.push((shown, remote));
     }
@@ -84,7 +91,8 @@ impl Engine {
             let Some(Link { direct, .. }) = self.links.of(id) else { continue };
             for (Shown { key, address, len_bytes, access, .. }, remote) in direct.to_map.drain(..) {
                 // The address space may be full, or the peer out of reach: there are frames for that.
-                if let Some(memory) = transport.map(id, &remote, len_bytes) {
+                let memory = transport.map(id, &remote, len_bytes);
+                if let Some(memory) = memory.filter(|memory| !memory.is_retired()) {
                     let access = MrAccess::from_bits_truncate(access);
                     direct.mapped.push(Mapped { key, address, len_bytes, access, memory });
                 }
@@ -157,7 +165,8 @@ impl Engine {
         if shown.iter().any(is_same) {
             return;
         }
-        shown.retain(|region| region.upgrade().is_some_and(|region| region.is_open()));
+        // Nobody has those mapped any more that have ended, nor those whose accesses are counted since.
+        shown.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
         if shown.len() >= SHOWN_LINK_MAX_REGIONS {
             return;
         }
@@ -181,6 +190,11 @@ impl Direct {
     #[cfg(test)]
     pub(super) fn mapped_count(&self) -> usize {
         self.mapped.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn to_map_count(&self) -> usize {
+        self.to_map.len()
     }
 
     /// What goes with what a peer is told, or `None` if there is nothing left to tell it.

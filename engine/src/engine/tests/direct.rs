@@ -4,7 +4,7 @@ use super::rma::access;
 use super::*;
 use crate::flags::MrAccess;
 use crate::limits::SHOWN_LINK_MAX_REGIONS;
-use crate::operation::RmaLocal;
+use crate::operation::{RmaLocal, RmaRequest};
 use crate::region::{Region, RegionAttr};
 use crate::wire::{Durable, Rma, RmaKind, Shown};
 
@@ -49,8 +49,14 @@ fn what_was_shown_is_mapped_and_accessed_at_once() {
     assert_eq!(transport.sent.len(), 3, "it may only be written to");
 }
 
+/// How many regions an engine has mapped, and how many it is about to map.
+fn mapped(engine: &mut Engine) -> (usize, usize) {
+    let direct = &engine.links.of(LINK).unwrap().direct;
+    (direct.mapped_count(), direct.to_map_count())
+}
+
 #[test]
-fn nobody_shows_more_than_may_be_mapped() {
+fn no_more_is_mapped_than_may_be() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     for key in 0..SHOWN_LINK_MAX_REGIONS as u64 {
         engine.arrivals(&mut sink).frame(LINK, &shown(key, 100), REMOTE);
@@ -58,11 +64,28 @@ fn nobody_shows_more_than_may_be_mapped() {
     }
     // The same key again takes the place of the first.
     engine.arrivals(&mut sink).frame(LINK, &shown(3, 100), REMOTE);
+    assert_eq!(mapped(&mut engine), (SHOWN_LINK_MAX_REGIONS - 1, 1));
+    engine.transmit(&mut transport, &mut sink);
+    engine.arrivals(&mut sink).frame(LINK, &shown(1000, 100), REMOTE);
+    assert_eq!(mapped(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0), "there are frames");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
-    engine.arrivals(&mut sink).frame(LINK, &shown(1000, 100), REMOTE);
+}
+
+#[test]
+fn regions_may_be_shown_faster_than_they_are_mapped() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let last = 3 * SHOWN_LINK_MAX_REGIONS as u64;
+    for key in (0..=last).flat_map(|key| [key, key]) {
+        engine.arrivals(&mut sink).frame(LINK, &shown(key, 100), REMOTE);
+        assert!(mapped(&mut engine).1 <= SHOWN_LINK_MAX_REGIONS);
+    }
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+    assert!(transport.closed.is_empty(), "all of them but the last may have ended");
+    assert_eq!(mapped(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0));
+    let request = RmaRequest { key: last, ..access(peer, write(), 1) };
+    engine.post_rma(request, &mut transport, &mut sink).unwrap();
+    assert!(transport.sent.is_empty(), "the last one was mapped");
 }
 
 #[test]
