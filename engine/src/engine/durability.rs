@@ -2,7 +2,8 @@
 //!
 //! A write that is to be durable is answered when its bytes are. Those of others stay where the processor or the system has
 //! them, until a write comes that is to be durable *and* fenced: then everything is that the link has brought before, for a
-//! fence promises that what is before it has reached its level. What that is, a link remembers.
+//! fence promises that what is before it has reached its level. What that is, a link remembers. It is made durable before the
+//! first byte of that write is put anywhere, so that whoever finds the write after the power has failed finds the rest as well.
 //!
 //! To make memory durable takes as long as the device does, and the endpoint does nothing else meanwhile.
 
@@ -29,6 +30,12 @@ struct Written {
 }
 
 impl Engine {
+    /// Sees to it that everything is durable which a link has brought, before anything is written that is to be durable after
+    /// it. Returns whether it is.
+    pub(super) fn persist_before(&mut self, id: LinkId, durable: Durable) -> bool {
+        durable != Durable::Everything || self.links.of(id).is_none_or(|link| link.rma.unpersisted.persist())
+    }
+
     /// All of a write is in its place. Sees to it that what is to be durable is. Returns whether it is.
     pub(super) fn persisted(
         &mut self,
@@ -40,16 +47,13 @@ impl Engine {
         if !window.region().is_persistent() {
             return true;
         }
-        let Some(link) = self.links.of(id) else { return true };
-        let unpersisted = &mut link.rma.unpersisted;
-        match durable {
-            Durable::Nothing => {
-                unpersisted.note(window, clamp(len_bytes));
-                true
-            }
-            Durable::Written => window.persist(clamp(len_bytes)),
-            Durable::Everything => unpersisted.persist() & window.persist(clamp(len_bytes)),
+        if durable != Durable::Nothing {
+            return window.persist(clamp(len_bytes));
         }
+        if let Some(link) = self.links.of(id) {
+            link.rma.unpersisted.note(window, clamp(len_bytes));
+        }
+        true
     }
 }
 

@@ -1,8 +1,8 @@
 //! What is to be durable, from both sides, with a device that remembers what it was asked for.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, Weak};
 
-use super::rma::{KEY, access, answers, write};
+use super::rma::{KEY, access, answers, content, write};
 use super::*;
 use crate::error::OperationError;
 use crate::operation::RmaRequest;
@@ -115,6 +115,65 @@ fn everything_is_what_the_link_has_brought_before() {
     assert_eq!((first_device.take(), second_device.take()), (vec![], vec![(70, 4)]));
     engine.transmit(&mut transport, &mut sink);
     assert!(answers(&transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
+}
+
+/// A device that remembers what a region began with whenever it was asked to make something durable.
+#[derive(Default)]
+struct Observer {
+    region: Mutex<Weak<Region>>,
+    seen: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Persist for Arc<Observer> {
+    fn persist(&self, _: usize, _: usize) -> Result<(), Errno> {
+        let region = self.region.lock().unwrap().upgrade().expect("its region asks for it");
+        self.seen.lock().unwrap().push(content(&region)[..4].to_vec());
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_before_a_fence_is_durable_before_the_rest_is_written() {
+    let offer = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
+    for way in ["whole", "in parts", "fetched"] {
+        let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+        transport.memory = b"late".to_vec();
+        let observer = Arc::new(Observer::default());
+        let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
+        let region = Region::owned(100, attr).unwrap().persistent(Box::new(observer.clone()));
+        let region = engine.regions.add(region).unwrap();
+        *observer.region.lock().unwrap() = Arc::downgrade(&region);
+        let fenced = writing(2, KEY, 0, 4, Durable::Everything);
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.frame(LINK, &writing(1, KEY, 50, 4, Durable::Nothing), b"data");
+        match (way, fenced) {
+            ("whole", _) => arrivals.frame(LINK, &fenced, b"late"),
+            ("in parts", _) => {
+                arrivals.begin(LINK, &fenced);
+                arrivals.chunk(LINK, b"la");
+                arrivals.chunk(LINK, b"te");
+            }
+            (_, Header::Rma(rma)) => arrivals.frame(LINK, &Header::Rma(Rma { kind: offer, ..rma }), REMOTE),
+            (_, other) => panic!("a write: {other:?}"),
+        }
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(*observer.seen.lock().unwrap(), [vec![0; 4], b"late".to_vec()], "{way}");
+        assert_eq!(answers(&transport), [1, 2].map(|op| (op, Outcome::Done)));
+    }
+}
+
+#[test]
+fn nothing_is_written_behind_a_fence_that_does_not_hold() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (_broken, device) = region(&engine, 1);
+    let (sound, _device) = region(&engine, 2);
+    device.set_broken(true);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(1, 1, 0, 4, Durable::Nothing), b"data");
+    arrivals.frame(LINK, &writing(2, 2, 0, 4, Durable::Everything), b"late");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [(1, Outcome::Done), (2, Outcome::NotDurable)]);
+    assert_eq!(content(&sound), [0; 100]);
 }
 
 #[test]
