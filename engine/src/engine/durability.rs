@@ -1,12 +1,14 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`.
 //!
 //! A write that is to be durable is answered when its bytes are. Those of others stay where the processor or the system has
-//! them, until a write comes that is to be durable *and* fenced: then everything is that the link has brought before, for a
-//! fence promises that what is before it has reached its level. What that is, a link remembers. It is made durable before the
-//! first byte of that write is put anywhere, so that whoever finds the write after the power has failed finds the rest as well.
+//! them, until a write comes that is to be durable *and* fenced: then everything is that its peer has brought before, for a
+//! fence promises that what is before it has reached its level. What that is, is remembered for each peer, since a fence does
+//! not end with a link. It is made durable before the first byte of that write is put anywhere, so that whoever finds the
+//! write after the power has failed finds the rest as well.
 //!
 //! To make memory durable takes as long as the device does, and the endpoint does nothing else meanwhile.
 
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Weak};
 
 use super::Engine;
@@ -15,7 +17,7 @@ use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
 
-/// What a link has brought to persistent memory and nobody has waited for: for each region, all between the first byte and the
+/// What a peer has brought to persistent memory and nobody has waited for: for each region, all between the first byte and the
 /// last.
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
@@ -30,10 +32,19 @@ struct Written {
 }
 
 impl Engine {
-    /// Sees to it that everything is durable which a link has brought, before anything is written that is to be durable after
-    /// it. Returns whether it is.
+    /// Sees to it that everything is durable which a link's peer has brought, before anything is written that is to be durable
+    /// after it. Returns whether it is.
     pub(super) fn persist_before(&mut self, id: LinkId, durable: Durable) -> bool {
-        durable != Durable::Everything || self.links.of(id).is_none_or(|link| link.rma.unpersisted.persist())
+        if durable != Durable::Everything {
+            return true;
+        }
+        let Some(peer) = self.links.of(id).map(|link| link.peer) else { return true };
+        let Entry::Occupied(mut unpersisted) = self.unpersisted.entry(peer) else { return true };
+        let is_durable = unpersisted.get_mut().persist();
+        if unpersisted.get().written.is_empty() {
+            unpersisted.remove();
+        }
+        is_durable
     }
 
     /// All of a write is in its place. Sees to it that what is to be durable is. Returns whether it is.
@@ -50,8 +61,8 @@ impl Engine {
         if durable != Durable::Nothing {
             return window.persist(clamp(len_bytes));
         }
-        if let Some(link) = self.links.of(id) {
-            link.rma.unpersisted.note(window, clamp(len_bytes));
+        if let Some(peer) = self.links.of(id).map(|link| link.peer) {
+            self.unpersisted.entry(peer).or_default().note(window, clamp(len_bytes));
         }
         true
     }

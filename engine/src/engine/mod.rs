@@ -35,6 +35,7 @@ use slotmap::SlotMap;
 
 pub use self::arrival::Arrivals;
 use self::credit::Budget;
+use self::durability::Unpersisted;
 use self::fetches::Fetch;
 use self::former::Former;
 use self::handshakes::{Handshakes, Standing};
@@ -154,6 +155,8 @@ pub struct Engine {
     fetches: SlotMap<FetchId, Box<Fetch>>,
     /// What peers are writing to regions.
     inbounds: SlotMap<InboundId, Box<Inbound>>,
+    /// What peers have written to persistent memory without waiting for it to be durable.
+    unpersisted: HashMap<PeerId, Unpersisted>,
     /// What peers may access.
     regions: Arc<Regions>,
     /// Whether peers are to access regions by frames alone.
@@ -216,6 +219,7 @@ impl Engine {
             unexpected: SlotMap::with_key(),
             fetches: SlotMap::with_key(),
             inbounds: SlotMap::with_key(),
+            unpersisted: HashMap::new(),
             regions,
             sees_accesses: false,
             deferred: VecDeque::new(),

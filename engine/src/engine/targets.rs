@@ -20,7 +20,6 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Engine;
 use super::arrival::clamp;
-use super::durability::Unpersisted;
 use super::incoming::{Described, Filling, Incoming, PartialDescription, Place};
 use super::links::{Frame, Link, Writing};
 use super::ordering::copies_reads;
@@ -49,8 +48,6 @@ pub(super) struct RmaOfLink {
     reads: VecDeque<Reading>,
     /// Whether more of that could have been sent, but it was the turn of others.
     has_paused: bool,
-    /// What the peer has written to persistent memory without waiting for it to be durable.
-    pub(super) unpersisted: Unpersisted,
 }
 
 /// What a peer writes to a region.

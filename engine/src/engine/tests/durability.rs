@@ -95,7 +95,7 @@ fn what_is_fetched_is_made_durable_when_all_of_it_is_there() {
 }
 
 #[test]
-fn everything_is_what_the_link_has_brought_before() {
+fn everything_is_what_the_peer_has_brought_before() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let other = LinkId(8);
     engine.arrivals(&mut sink).link(other, LinkEvent::Up { peer: address(3), instance: 1 });
@@ -174,6 +174,22 @@ fn nothing_is_written_behind_a_fence_that_does_not_hold() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(answers(&transport), [(1, Outcome::Done), (2, Outcome::NotDurable)]);
     assert_eq!(content(&sound), [0; 100]);
+}
+
+#[test]
+fn a_fence_knows_of_what_came_over_an_earlier_link() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (_region, device) = region(&engine, KEY);
+    let next = LinkId(8);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(1, KEY, 10, 4, Durable::Nothing), b"data");
+    arrivals.link(LINK, LinkEvent::Down(LinkError::Closed));
+    arrivals.link(next, LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.frame(next, &writing(1, KEY, 0, 0, Durable::Everything), b"");
+    assert_eq!(device.take(), [(10, 4)]);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [(1, Outcome::Done)]);
+    assert!(engine.unpersisted.is_empty());
 }
 
 #[test]
