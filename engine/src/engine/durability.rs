@@ -9,6 +9,7 @@
 //! To make memory durable takes as long as the device does, and the endpoint does nothing else meanwhile.
 
 use std::collections::hash_map::Entry;
+use std::mem;
 use std::sync::{Arc, Weak};
 
 use super::Engine;
@@ -22,6 +23,8 @@ use crate::wire::Durable;
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
     written: Vec<Written>,
+    /// Whether some of it was in regions that have ended, and nobody was told.
+    is_incomplete: bool,
 }
 
 #[derive(Debug)]
@@ -82,20 +85,35 @@ impl Unpersisted {
                 written.end_bytes = written.end_bytes.max(range.end);
             }
             None => {
-                self.written.retain(|written| written.region.strong_count() > 0);
+                let count_before = self.written.len();
+                self.written.retain(|written| written.open_region().is_some());
+                self.is_incomplete |= self.written.len() < count_before;
                 let region = Arc::downgrade(window.region());
                 self.written.push(Written { region, begin_bytes: range.start, end_bytes: range.end });
             }
         }
     }
 
-    /// Makes it durable. Returns whether all of it is; what is not may be another time.
+    /// Makes it durable. Returns whether all of it is; what is not may be another time, but what was in regions that have ended.
+    /// That is said once, and then it is nobody's any more.
     fn persist(&mut self) -> bool {
+        let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {
-            let region = written.region.upgrade();
-            let len_bytes = written.end_bytes - written.begin_bytes;
-            !region.is_some_and(|region| region.persist(written.begin_bytes, len_bytes))
+            let Some(region) = written.open_region() else {
+                is_durable = false;
+                return false;
+            };
+            let is_now = region.persist(written.begin_bytes, written.end_bytes - written.begin_bytes);
+            is_durable &= is_now;
+            !is_now
         });
-        self.written.is_empty()
+        is_durable
+    }
+}
+
+impl Written {
+    /// The region, if it has not ended.
+    fn open_region(&self) -> Option<Arc<Region>> {
+        self.region.upgrade().filter(|region| region.is_open())
     }
 }

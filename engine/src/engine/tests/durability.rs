@@ -209,16 +209,25 @@ fn what_cannot_be_made_durable_is_said_to_be_so() {
     device.set_broken(false);
     arrivals.frame(LINK, &writing(4, KEY, 5, 0, Durable::Everything), b"");
     assert_eq!(device.take(), [(0, 1)]);
-    // What was in a region that is gone is nobody's to make durable.
+    // What was in a region that has ended is nobody's to make durable, and that is said once.
     arrivals.frame(LINK, &writing(5, 2, 0, 1, Durable::Nothing), b"a");
     engine.regions.close(&closed);
     engine.arrivals(&mut sink).frame(LINK, &writing(6, KEY, 0, 0, Durable::Everything), b"");
-    drop(closed);
     engine.arrivals(&mut sink).frame(LINK, &writing(7, KEY, 0, 0, Durable::Everything), b"");
+    // Also if it was forgotten before anybody asked.
+    let (dropped, _device) = region(&engine, 3);
+    let (_other, _device) = region(&engine, 4);
+    engine.arrivals(&mut sink).frame(LINK, &writing(8, 3, 0, 1, Durable::Nothing), b"a");
+    engine.regions.close(&dropped);
+    drop(dropped);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(9, 4, 0, 1, Durable::Nothing), b"a");
+    arrivals.frame(LINK, &writing(10, KEY, 0, 0, Durable::Everything), b"");
+    arrivals.frame(LINK, &writing(11, KEY, 0, 0, Durable::Everything), b"");
     engine.transmit(&mut transport, &mut sink);
     let [done, not] = [Outcome::Done, Outcome::NotDurable];
-    let expected = [(1, not), (2, done), (3, not), (4, done), (5, done), (6, not), (7, not)];
-    assert_eq!(answers(&transport), expected);
+    let expected = [not, done, not, done, done, not, done, done, done, not, done];
+    assert_eq!(answers(&transport).into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>(), expected);
     assert!(sink.ended.is_empty(), "the target is told of nothing that failed");
 }
 
