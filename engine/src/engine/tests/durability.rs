@@ -46,6 +46,10 @@ fn region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
     (engine.regions.add(region).unwrap(), device)
 }
 
+fn outcomes(transport: &Scripted) -> Vec<Outcome> {
+    answers(transport).into_iter().map(|(_, outcome)| outcome).collect()
+}
+
 fn writing(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> Header {
     let kind = RmaKind::Write { data: None };
     Header::Rma(Rma { op, key, address: 1000 + place, len_bytes, kind, durable })
@@ -195,8 +199,7 @@ fn a_fence_knows_of_what_came_over_an_earlier_link() {
 #[test]
 fn what_cannot_be_made_durable_is_said_to_be_so() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, device) = region(&engine, KEY);
-    let (closed, _device) = region(&engine, 2);
+    let (failed, device) = region(&engine, KEY);
     device.set_broken(true);
     let with_data = |op, durable| {
         let kind = RmaKind::Write { data: Some(1) };
@@ -206,10 +209,30 @@ fn what_cannot_be_made_durable_is_said_to_be_so() {
     arrivals.frame(LINK, &with_data(1, Durable::Written), b"a");
     arrivals.frame(LINK, &writing(2, KEY, 0, 1, Durable::Nothing), b"a");
     arrivals.frame(LINK, &writing(3, KEY, 5, 0, Durable::Everything), b"");
+    // Not another time either: the system tells of what it has lost once.
     device.set_broken(false);
-    arrivals.frame(LINK, &writing(4, KEY, 5, 0, Durable::Everything), b"");
-    assert_eq!(device.take(), [(0, 1)]);
-    // What was in a region that has ended is nobody's to make durable, and that is said once.
+    arrivals.frame(LINK, &writing(4, KEY, 5, 1, Durable::Written), b"a");
+    arrivals.frame(LINK, &writing(5, KEY, 5, 0, Durable::Everything), b"");
+    assert_eq!(device.take(), []);
+    engine.regions.close(&failed);
+    let (_anew, device) = region(&engine, KEY);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(6, KEY, 5, 1, Durable::Written), b"a");
+    assert_eq!(device.take(), [(5, 1)]);
+    arrivals.frame(LINK, &writing(7, KEY, 0, 0, Durable::Everything), b"");
+    arrivals.frame(LINK, &writing(8, KEY, 0, 0, Durable::Everything), b"");
+    engine.transmit(&mut transport, &mut sink);
+    let [done, not] = [Outcome::Done, Outcome::NotDurable];
+    assert_eq!(outcomes(&transport), [not, done, not, not, not, done, not, done]);
+    assert!(sink.ended.is_empty(), "the target is told of nothing that failed");
+}
+
+#[test]
+fn what_was_in_a_region_that_has_ended_is_said_once_not_to_be_durable() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (_region, _device) = region(&engine, KEY);
+    let (closed, _device) = region(&engine, 2);
+    let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &writing(5, 2, 0, 1, Durable::Nothing), b"a");
     engine.regions.close(&closed);
     engine.arrivals(&mut sink).frame(LINK, &writing(6, KEY, 0, 0, Durable::Everything), b"");
@@ -226,9 +249,7 @@ fn what_cannot_be_made_durable_is_said_to_be_so() {
     arrivals.frame(LINK, &writing(11, KEY, 0, 0, Durable::Everything), b"");
     engine.transmit(&mut transport, &mut sink);
     let [done, not] = [Outcome::Done, Outcome::NotDurable];
-    let expected = [not, done, not, done, done, not, done, done, done, not, done];
-    assert_eq!(answers(&transport).into_iter().map(|(_, outcome)| outcome).collect::<Vec<_>>(), expected);
-    assert!(sink.ended.is_empty(), "the target is told of nothing that failed");
+    assert_eq!(outcomes(&transport), [done, not, done, done, done, not, done]);
 }
 
 #[test]
