@@ -16,7 +16,12 @@
 //! ```
 //!
 //! What is copied while a region ends may still go to its pages, which are nobody's by then.
+//!
+//! A write has ended when its bytes have left for memory, in their order, and processors let what is read afterwards overtake
+//! them. Two peers that each write and then read could then both miss what the other has written, which could not be if these
+//! were answered. So a read waits for the writes before it to be seen by all, and so does a write that is to be delivered.
 
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use super::Engine;
@@ -102,6 +107,23 @@ impl Engine {
 
     /// Whether an access was carried out at once. Then it is over; otherwise nothing has happened.
     pub(super) fn has_gone_directly(&mut self, request: &mut RmaRequest) -> bool {
+        let is_read = matches!(request.local, RmaLocal::Read(_));
+        if is_read && self.has_unseen_stores {
+            fence(Ordering::SeqCst);
+            self.has_unseen_stores = false;
+        }
+        let has_gone = self.go_directly(request);
+        if has_gone && !is_read {
+            self.has_unseen_stores = !matches!(request.level, Level::Delivery | Level::Match);
+            if !self.has_unseen_stores {
+                fence(Ordering::SeqCst);
+            }
+        }
+        has_gone
+    }
+
+    #[inline(always)]
+    fn go_directly(&self, request: &mut RmaRequest) -> bool {
         let RmaRequest { to, ref mut local, key, address, fence, level, .. } = *request;
         let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. }) || level == Level::Commit;
         let is_read = matches!(local, RmaLocal::Read(_));

@@ -161,6 +161,8 @@ pub struct Engine {
     regions: Arc<Regions>,
     /// Whether peers are to access regions by frames alone.
     sees_accesses: bool,
+    /// Whether this side has written to peers' memory, and the processor may do what follows before that is seen by all.
+    has_unseen_stores: bool,
     /// What unexpected messages take, and may take.
     budget: Budget,
     /// Requests that nobody has asked for and that the budget had no room for, in the order of their arrival. Some may
@@ -222,6 +224,7 @@ impl Engine {
             unpersisted: HashMap::new(),
             regions,
             sees_accesses: false,
+            has_unseen_stores: false,
             deferred: VecDeque::new(),
             peeks: VecDeque::new(),
             claimed: HashMap::new(),

@@ -16,6 +16,14 @@ fn shown(key: u64, len_bytes: u64) -> Header {
     Header::Shown(Shown { key, address: 0, len_bytes, access, remote_bytes: REMOTE.len() as u8 })
 }
 
+/// Has a region mapped that may be written to and read.
+fn map_all(engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder) {
+    let access = (MrAccess::REMOTE_WRITE | MrAccess::REMOTE_READ).bits();
+    let shown = Shown { key: KEY, address: 0, len_bytes: 100, access, remote_bytes: REMOTE.len() as u8 };
+    engine.arrivals(sink).frame(LINK, &Header::Shown(shown), REMOTE);
+    engine.transmit(transport, sink);
+}
+
 fn write() -> RmaLocal {
     RmaLocal::Write { source: Source::owned(Bytes::from_static(b"hello")), data: None }
 }
@@ -127,6 +135,25 @@ fn a_region_is_shown_once_to_whoever_has_accessed_it() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(showings(&transport), 1);
     assert!(!engine.has_unsent());
+}
+
+#[test]
+fn a_read_waits_for_the_writes_before_it_to_be_seen() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    map_all(&mut engine, &mut transport, &mut sink);
+    let mut post = |local, level| {
+        let request = RmaRequest { level, ..access(peer, local, 1) };
+        engine.post_rma(request, &mut transport, &mut sink).unwrap();
+        assert!(transport.sent.is_empty());
+        engine.has_unseen_stores
+    };
+    let read = || RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
+    assert!(post(write(), Level::Inject), "a write waits for nothing");
+    assert!(!post(read(), Level::Inject));
+    assert!(!post(write(), Level::Delivery), "it is there");
+    assert!(post(write(), Level::Transmit) && post(write(), Level::Inject));
+    assert!(!post(read(), Level::Delivery));
+    assert_eq!(sink.ended.len(), 6);
 }
 
 #[test]
