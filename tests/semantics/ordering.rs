@@ -1,13 +1,14 @@
 //! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender are matched in the order of their sending; and
 //! whatever else was agreed on: read, write or send after read, write or send.
 
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, Order};
 use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
-use homespun::{Again, Error, FabricAddress};
+use homespun::{Again, Bytes, Error, FabricAddress};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{AtomicCall, Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -339,6 +340,24 @@ pub(crate) fn a_read_does_not_overtake_a_read(net: &Net) {
         };
         let [first, second] = [version_at(0, END), version_at(1, 0)];
         assert!(first <= second, "version {first} was read first, and then {second}");
+    }
+}
+
+pub(crate) fn a_fetch_does_not_overtake_a_read(net: &Net) {
+    let (alice, _bob, region) = agreed(net, Order::RAR, LONG_BYTES);
+    for (before, len_bytes) in (0..).zip([LONG_BYTES - END, READ_COPIED_MAX_BYTES + 1, LONG_BYTES]) {
+        region.put(END, &u64::to_le_bytes(before));
+        // What is read last of it is what the other changes as soon as it may.
+        let place = LONG_BYTES - len_bytes;
+        read(&alice, &region, place, 50, len_bytes);
+        let summand = Bytes::copy_from_slice(&1_u64.to_le_bytes());
+        let sum = (AtomicOp::Sum, Datatype::Uint64);
+        let call = AtomicCall::new(AtomicKind::Fetch, sum, summand, alice.peer(), &region, 51);
+        alice.endpoint.atomic(call.at(region.at(END))).unwrap();
+        let [read, fetched] = contents(&alice, &[50, 51], 2).try_into().expect("two that bring something");
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        assert_eq!(number(&fetched), before);
+        assert_eq!(number(&read[END - place..]), before, "{len_bytes} bytes: what came later was read");
     }
 }
 

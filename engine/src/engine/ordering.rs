@@ -61,14 +61,14 @@ impl Effect {
     }
 
     /// The orders by which it waits for deferred reads, and those by which it waits for deferred writes. Reads are answered
-    /// one after the other, so no read overtakes another.
+    /// one after the other, so no read overtakes another; but an atomic operation that fetches is carried out as it arrives.
     fn waits_by(self) -> [Order; 2] {
         match self {
             Effect::Send => [Order::SAR, Order::SAW],
             Effect::Read => [Order::empty(), Order::RAW | Order::RMA_RAW],
             Effect::Write => [Order::WAR | Order::RMA_WAR, Order::WAW | Order::RMA_WAW],
             Effect::Update => [Order::WAR, Order::WAW],
-            Effect::Fetch => [Order::WAR, Order::RAW | Order::WAW],
+            Effect::Fetch => [Order::WAR | Order::RAR, Order::RAW | Order::WAW],
         }
     }
 }
@@ -132,7 +132,7 @@ impl Link {
 }
 
 /// Whether a target that has agreed to these orders has to see to it that what comes after a read does not change what is
-/// read.
+/// read. What comes may also be an atomic operation that fetches, which is a read.
 pub(super) fn copies_reads(order: Order) -> bool {
-    order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR)
+    order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR)
 }
