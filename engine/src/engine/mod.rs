@@ -41,6 +41,7 @@ use self::former::Former;
 use self::handshakes::{Handshakes, Standing};
 use self::links::{Condemned, Link, Links};
 use self::multi_receive::MultiReceives;
+pub(crate) use self::ordering::Told;
 use self::peeks::Claimed;
 use self::remote_events::RemoteEvents;
 use self::reports::Reports;
