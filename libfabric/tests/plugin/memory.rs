@@ -73,7 +73,10 @@ fn memory_of_homespuns_is_read_and_written_where_it_is() {
         unsafe {
             let rma = &*(*left).rma;
             let bytes = [round, 1, 2, 3];
-            assert_eq!((rma.write)(left, bytes.as_ptr().cast(), 4, none, pair.to_right, 10, 7, context(1)), 0);
+            assert_eq!(
+                (rma.write)(left, bytes.as_ptr().cast(), 4, none, pair.to_right, 10, 7, context(1)),
+                0
+            );
             assert_eq!(pair.completions(1, 0)[0].len(), 1);
             assert_eq!(slice::from_raw_parts(memory.add(10), 4), bytes);
             let into = read.as_mut_ptr().cast();
