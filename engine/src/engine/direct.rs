@@ -122,6 +122,23 @@ impl Engine {
         has_gone
     }
 
+    /// Writes a few bytes, if that is possible at once. It is neither entered anywhere nor reported, and the caller's to count.
+    /// Whether they were written; if not, nothing has happened, and it is to be posted.
+    #[inline]
+    pub fn inject_write(&mut self, to: PeerId, bytes: &[u8], key: u64, address: u64) -> bool {
+        if self.config.completes_in_order || self.outstanding_sends() >= self.config.tx_depth_ops {
+            return false;
+        }
+        let Some(direct) = self.unhindered(to, false) else { return false };
+        let Some(mapped) = direct.mapped.iter().find(|mapped| mapped.key == key) else { return false };
+        let place = mapped.place(address, bytes.len() as u64, MrAccess::REMOTE_WRITE);
+        if let Some(place) = place {
+            words::store(mapped.memory.words(), place, bytes);
+            self.has_unseen_stores = true;
+        }
+        place.is_some()
+    }
+
     #[inline(always)]
     fn go_directly(&self, request: &mut RmaRequest) -> bool {
         let RmaRequest { to, ref mut local, key, address, fence, level, .. } = *request;

@@ -11,6 +11,11 @@ const WORD_BYTES: usize = size_of::<u64>();
 pub(crate) fn store(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
     fence(Ordering::Release);
     let within = offset_bytes % WORD_BYTES;
+    // Most that is written so is a number.
+    if let (0, &[a, b, c, d, e, f, g, h]) = (within, bytes) {
+        let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        return words[offset_bytes / WORD_BYTES].store(number, Ordering::Relaxed);
+    }
     let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
     let (head, rest) = bytes.split_at(head_bytes);
     let mut place = offset_bytes / WORD_BYTES;
