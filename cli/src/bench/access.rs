@@ -105,11 +105,11 @@ pub(super) fn lead(
     Ok(measured_us)
 }
 
-/// Does the part of the region's owner.
-pub(super) fn follow(channel: &mut Channel<'_>) -> Result<(), Failure> {
+/// Does the part of the region's owner, who may have a core of their own.
+pub(super) fn follow(channel: &mut Channel<'_>, has_own_core: bool) -> Result<(), Failure> {
     channel.receive(BytesMut::new())?;
     loop {
-        match channel.wait() {
+        match channel.wait_as_target(has_own_core) {
             Ok(Ended::Received(..)) => return Ok(()),
             // Nothing comes to this side while its memory is accessed, however long that takes. The other process minds
             // the time, and this one ends with it.
@@ -189,7 +189,7 @@ mod tests {
             let settings = settings(Direction::ToClient, owner_timeout);
             let mut channel = Channel::open(&port, answered.recv().unwrap(), settings).unwrap();
             for () in told {
-                follow(&mut channel).unwrap();
+                follow(&mut channel, false).unwrap();
             }
             let mut written = vec![0; largest];
             region.read_at(0, &mut written).unwrap();

@@ -76,7 +76,8 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
         // If the other process ends, so does this one, at once.
         let vigil = Vigil::new(Arc::new(AtomicBool::new(false)), timeout, arguments.core.is_some());
         let medium = open_medium(arguments, console)?;
-        let follower = Follower { console, lines: &lines, medium: &medium, vigil: &vigil };
+        let has_own_core = arguments.core.is_some();
+        let follower = Follower { console, lines: &lines, medium: &medium, vigil: &vigil, has_own_core };
         match &arguments.domain {
             Some(domain) => follower.follow_on_the_fabric(domain, arguments),
             None => follower.follow(None),
@@ -108,6 +109,7 @@ struct Follower<'a> {
     lines: &'a Receiver<String>,
     medium: &'a Medium,
     vigil: &'a Vigil,
+    has_own_core: bool,
 }
 
 impl Follower<'_> {
@@ -144,7 +146,7 @@ impl Follower<'_> {
                 let (_, channel) = fabric.as_mut().ok_or(Failure::PeerTalk)?;
                 self.console.line(READY)?;
                 match step.way {
-                    Way::Access(_) => access::follow(channel)?,
+                    Way::Access(_) => access::follow(channel, self.has_own_core)?,
                     _ => measure::follow(channel, step.metric, &step.run)?,
                 }
             } else {

@@ -237,8 +237,18 @@ impl<'a> Channel<'a> {
 
     /// Waits until something has ended.
     pub(crate) fn wait(&mut self) -> Result<Ended, Failure> {
+        self.wait_with(true)
+    }
+
+    /// The same while the peer accesses memory of this side, which does its part all the time without being told.
+    /// Other threads are let run meanwhile, unless this one `has_own_core`.
+    pub(crate) fn wait_as_target(&mut self, has_own_core: bool) -> Result<Ended, Failure> {
+        self.wait_with(!has_own_core)
+    }
+
+    fn wait_with(&mut self, yields: bool) -> Result<Ended, Failure> {
         loop {
-            return match self.next()? {
+            return match self.next_with(yields)? {
                 Event::Sent { message, .. } => Ok(Ended::Sent(message)),
                 Event::Received { context, tag, message } => {
                     let sequence = self.contexts.sequence(context).unwrap_or_default();
@@ -273,7 +283,11 @@ impl<'a> Channel<'a> {
 
     /// Waits until something of this conversation has ended.
     fn next(&self) -> Result<Event, Failure> {
-        let mut patience = Patience::new(self);
+        self.next_with(true)
+    }
+
+    fn next_with(&self, yields: bool) -> Result<Event, Failure> {
+        let mut patience = Patience { yields, ..Patience::new(self) };
         loop {
             let Some(event) = self.port.poll()? else {
                 patience.spin()?;
@@ -363,6 +377,8 @@ impl Drop for Channel<'_> {
 /// Waits without end only while something happens.
 struct Patience<'a> {
     channel: &'a Channel<'a>,
+    /// Whether other threads are let run at last.
+    yields: bool,
     spins: u32,
     since: Option<Instant>,
     probes: u32,
@@ -370,13 +386,13 @@ struct Patience<'a> {
 
 impl<'a> Patience<'a> {
     fn new(channel: &'a Channel<'a>) -> Patience<'a> {
-        Patience { channel, spins: 0, since: None, probes: 0 }
+        Patience { channel, yields: true, spins: 0, since: None, probes: 0 }
     }
 
     /// Nothing has happened once more.
     fn spin(&mut self) -> Result<(), Failure> {
         self.spins = self.spins.wrapping_add(1);
-        if self.spins > SPINS_BEFORE_YIELD {
+        if self.yields && self.spins > SPINS_BEFORE_YIELD {
             thread::yield_now();
         }
         if !self.spins.is_multiple_of(SPINS_PER_CLOCK) {
