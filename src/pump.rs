@@ -81,6 +81,8 @@ pub(crate) trait Drive: Connect + Send + Sync {
         data: Option<u64>,
         message: &[u8],
     ) -> Result<bool, Error>;
+    /// Writes a few bytes to a region, if that is possible at once. Whether they were written; if not, it is to be posted.
+    fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error>;
     fn cancel(&self, context: u64) -> Result<(), Error>;
     /// Moves everything on as far as it goes, on behalf of somebody who reads a queue.
     fn progress(&self, reader: &mut Reader<'_>);
@@ -499,6 +501,17 @@ impl<T: Transport> Drive for Pump<T> {
             transport.flush();
         }
         Ok(is_sent)
+    }
+
+    fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error> {
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = endpoint.enabled()?;
+        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+        let is_written = engine.inject_write(to, bytes, key, address);
+        if is_written && !wired.wiring.counters.is_empty() {
+            wired.wiring.counters.count(CounterEvents::WRITE);
+        }
+        Ok(is_written)
     }
 
     fn cancel(&self, context: u64) -> Result<(), Error> {

@@ -112,7 +112,7 @@ impl Domain {
         }
         let shared =
             if attr.shareable && len_bytes > 0 { self.shared.allocate_shareable(len_bytes)? } else { None };
-        self.enter(attr, 0, |attr| match &shared {
+        self.enter(attr, |attr| match &shared {
             Some(memory) => Region::shareable(memory.clone(), len_bytes, attr),
             None => Region::owned(len_bytes, attr),
         })
@@ -144,16 +144,13 @@ impl Domain {
         if attr.shareable {
             return Err(Misuse::Invalid("memory of the caller's, to be mapped by peers").into());
         }
-        let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC);
-        let first = segments.first().filter(|_| is_virtual);
-        let base_address = first.map_or(0, |segment| segment.address.expose_provenance() as u64);
         // SAFETY: the caller promises that it stays mapped as it is until the region is dropped.
         let persistent = attr
             .flags
             .contains(MrFlags::RMA_PMEM)
             .then(|| unsafe { Persistent::of(segments) })
             .transpose()?;
-        self.enter(attr, base_address, |attr| {
+        self.enter(attr, |attr| {
             // SAFETY: the caller promises the same until the region is dropped, and by the end of that it has ended.
             let region = unsafe { Region::raw(segments, attr)? };
             Ok(match &persistent {
@@ -223,7 +220,7 @@ impl Domain {
             return Err(Misuse::Invalid("a file, to be mapped by peers").into());
         }
         let mapped = file::Shared(Arc::new(MappedFile::map(file, offset_bytes, len_bytes)?));
-        self.enter(attr, 0, |attr| {
+        self.enter(attr, |attr| {
             let region = Region::kept(Box::new(mapped.clone()), len_bytes, attr)?;
             Ok(region.persistent(Box::new(mapped.clone())))
         })
@@ -232,7 +229,6 @@ impl Domain {
     fn enter(
         &self,
         attr: &MrAttr,
-        base_address: u64,
         make: impl Fn(RegionAttr) -> Result<Region, Misuse>,
     ) -> Result<MemoryRegion, Error> {
         let MrAttr { access, offset, requested_key, flags, .. } = *attr;
@@ -248,9 +244,11 @@ impl Domain {
         }
         let is_to_be_enabled = flags.contains(MrFlags::RMA_EVENT);
         let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);
+        let is_virtual = self.shared.mr_mode().intersects(MrMode::VIRT_ADDR | MrMode::BASIC);
         loop {
             let key = if picks_key { random_key()? } else { requested_key };
-            let region = make(RegionAttr { key, access, base_address })?;
+            let region = make(RegionAttr { key, access, base_address: 0 })?;
+            let region = if is_virtual { region.at_its_address() } else { region };
             let region = if is_to_be_enabled { region.disabled() } else { region };
             match self.shared.regions().add(region) {
                 Ok(region) => {
@@ -285,10 +283,16 @@ impl MemoryRegion {
         self.region.key()
     }
 
-    /// The address of the first byte, as peers name it: 0, but for raw memory in a domain that was opened with
-    /// [`MrMode::VIRT_ADDR`] or [`MrMode::BASIC`] its own address.
+    /// The address of the first byte, as peers name it: 0, but [its own](Self::as_ptr) in a domain that was opened with
+    /// [`MrMode::VIRT_ADDR`] or [`MrMode::BASIC`].
     pub fn address(&self) -> u64 {
         self.region.base_address()
+    }
+
+    /// Where the memory begins in this process: that of the first segment, where it has several. What is read and written there
+    /// may be what peers access at the same moment; it is not there any more when the region was dropped.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.region.as_ptr()
     }
 
     /// How long the region is, in bytes.

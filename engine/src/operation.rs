@@ -5,7 +5,7 @@ use slotmap::new_key_type;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::buffer::{Buffer, Destination, Fetched, Source};
 use crate::completion::{Completion, Failure};
-use crate::engine::Turn;
+use crate::engine::{Told, Turn};
 use crate::error::{Misuse, OperationError};
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::matching::Criteria;
@@ -346,6 +346,8 @@ pub(crate) struct OneSided {
     pub(crate) durable: Durable,
     /// Whether its target was told of it and will do it later than what comes after it.
     pub(crate) is_deferred: bool,
+    /// What the link had taken of messages before it.
+    pub(crate) after: Told,
 }
 
 /// A receive that has not ended.

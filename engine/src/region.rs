@@ -48,6 +48,8 @@ pub struct Region {
     counters: [OnceLock<Arc<dyn CountAccess>>; 2],
     /// What makes it durable, if the memory is persistent.
     persistence: Option<Box<dyn Persist>>,
+    /// Whether that has failed once.
+    has_failed: AtomicBool,
 }
 
 /// Makes what was written to persistent memory durable: `FI_RMA_PMEM`, `fi_mr(3)`. How is up to what the memory is.
@@ -57,7 +59,8 @@ pub trait Persist: Send + Sync {
     ///
     /// # Errors
     ///
-    /// What the system says. Nothing is known then of these bytes.
+    /// What the system says. Nothing is known then of these bytes, nor of others: the system may have given up pages that it
+    /// could not write, and says so once. So the region is not asked to persist again; nothing of it is durable any more.
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno>;
 }
 
@@ -222,6 +225,7 @@ impl Region {
             is_closed: AtomicBool::new(false),
             counters: Default::default(),
             persistence: None,
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -270,16 +274,21 @@ impl Region {
     }
 
     /// Makes so many bytes durable from a place on. Returns whether they are, which they are not if the region has ended
-    /// meanwhile.
+    /// meanwhile, nor if that has ever failed.
     pub(crate) fn persist(&self, offset_bytes: usize, len_bytes: usize) -> bool {
         let Some(persistence) = self.persistence.as_ref().filter(|_| self.is_open()) else { return false };
-        len_bytes == 0
-            || persistence
-                .persist(offset_bytes, len_bytes)
-                .inspect_err(
-                    |errno| warn!(key = self.key, %errno, "what was written could not be made durable"),
-                )
-                .is_ok()
+        if self.has_failed.load(Ordering::Acquire) {
+            return false;
+        }
+        if len_bytes == 0 {
+            return true;
+        }
+        let persisted = persistence.persist(offset_bytes, len_bytes);
+        if let Err(errno) = persisted {
+            warn!(key = self.key, %errno, "what was written could not be made durable, and nothing is from now on");
+            self.has_failed.store(true, Ordering::Release);
+        }
+        persisted.is_ok()
     }
 
     /// The key by which peers name it.
@@ -295,6 +304,23 @@ impl Region {
     /// The address of its first byte, as peers know it.
     pub fn base_address(&self) -> u64 {
         self.base_address
+    }
+
+    /// Where its memory begins in this process: that of the first segment, where it has several. Whoever accesses the memory
+    /// by it does so as peers do, at any time, until the region has [ended](self#how-a-region-ends).
+    pub fn as_ptr(&self) -> *mut u8 {
+        match &self.memory {
+            Memory::Owned(words) => words.as_ptr().cast::<u8>().cast_mut(),
+            Memory::Shared(memory) => memory.words().as_ptr().cast::<u8>().cast_mut(),
+            Memory::Kept(keeper) => keeper.words().as_ptr().cast::<u8>().cast_mut(),
+            Memory::Raw(segments) => segments[0].address,
+        }
+    }
+
+    /// The region, which peers know by the [address](Self::as_ptr) of its memory.
+    #[must_use]
+    pub fn at_its_address(self) -> Region {
+        Region { base_address: self.as_ptr().expose_provenance() as u64, ..self }
     }
 
     /// How long it is.
@@ -430,10 +456,11 @@ impl Regions {
         if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
             by_key.remove(&region.key);
         }
-        region.is_closed.store(true, Ordering::Release);
+        // First, so that nobody who takes it for ended shows a peer another one while that still has this one.
         if let Some(memory) = region.shareable_memory() {
             memory.retire();
         }
+        region.is_closed.store(true, Ordering::Release);
     }
 
     /// What a peer names, if it may access it so.

@@ -16,6 +16,7 @@ use crate::edge::enter;
 use crate::endpoint::open_endpoint;
 use crate::fabric::FabricState;
 use crate::info::{Extent, read};
+use crate::memory;
 use crate::mr;
 use crate::object::{self, InUse, Lease, State};
 use crate::opened;
@@ -41,7 +42,7 @@ static FID_OPS: FiOps = FiOps {
     close,
     bind: Unsupported::STUB,
     control: mr::control_domain,
-    ops_open: Unsupported::STUB,
+    ops_open: memory::ops_open,
     tostr: Unsupported::STUB,
     ops_set: Unsupported::STUB,
 };

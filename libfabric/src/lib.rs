@@ -31,6 +31,7 @@ mod handles;
 mod host;
 mod info;
 mod log;
+mod memory;
 mod message;
 mod mr;
 mod object;

@@ -116,7 +116,7 @@ unsafe extern "C" fn regattr(
     })
 }
 
-fn attr(access: u64, offset: u64, requested_key: u64, flags: u64) -> MrAttr {
+pub(crate) fn attr(access: u64, offset: u64, requested_key: u64, flags: u64) -> MrAttr {
     let (access, flags) = (MrAccess::from_bits_retain(access), MrFlags::from_bits_retain(flags));
     MrAttr { access, offset, requested_key, flags, ..MrAttr::default() }
 }
@@ -139,16 +139,20 @@ unsafe fn register(
     }
     // SAFETY: the caller says so. Only C code knows the memory, so nothing in Rust refers to it.
     let region = unsafe { domain.domain.register_raw(segments, attr)? };
+    // SAFETY: not null, so writable.
+    unsafe { mr.write(front(region, domain, context)) };
+    Ok(0)
+}
+
+/// What C code has of a region of this domain.
+pub(crate) fn front(region: MemoryRegion, domain: &DomainState, context: *mut c_void) -> *mut FidMr {
     let front = FidMr {
         fid: object::fid::<MrState>(context, &FID_OPS),
         // Nothing needs a descriptor.
         mem_desc: std::ptr::null_mut(),
         key: region.key(),
     };
-    let state = MrState { region, bound: Mutex::default(), _domain: domain.in_use.lease() };
-    // SAFETY: not null, so writable.
-    unsafe { mr.write(object::open(front, state)) };
-    Ok(0)
+    object::open(front, MrState { region, bound: Mutex::default(), _domain: domain.in_use.lease() })
 }
 
 unsafe extern "C" fn close(mr: *mut Fid) -> c_int {

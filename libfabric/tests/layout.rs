@@ -35,6 +35,7 @@ const INCLUDES: &str = "\
 #include <rdma/fi_tagged.h>
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
+#include <homespun.h>
 #define SHOW(name, value) printf(\"%s=%llu\\n\", name, (unsigned long long) (value));
 int main(void)
 {
@@ -135,7 +136,8 @@ fn program() -> String {
 /// Compiles a program, in a directory of its own. `None` if there is no compiler.
 fn compile(directory: &Path, source: &str) -> Option<Output> {
     fs::write(directory.join("layout.c"), source).expect("a temporary directory");
-    Command::new("cc").current_dir(directory).args(["-w", "-o", "layout", "layout.c"]).output().ok()
+    let own = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include");
+    Command::new("cc").current_dir(directory).args(["-w", own, "-o", "layout", "layout.c"]).output().ok()
 }
 
 /// Whether there is something to compare with.

@@ -213,6 +213,9 @@ impl Endpoint {
     ) -> Result<(), Error> {
         let (pump, _) = self.shared.driven()?;
         self.check_write(bytes.len(), true)?;
+        if data.is_none() && pump.inject_write(to, bytes, key, address)? {
+            return Ok(());
+        }
         let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };
         // SAFETY: `bytes` is borrowed for the length of this call, and the engine copies what is injected before
         // `post_rma` returns.

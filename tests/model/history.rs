@@ -1,5 +1,6 @@
 //! What a program did and was told.
 
+use homespun::atomic::AtomicOp;
 use homespun::{Errno, Error};
 
 use crate::program::Then;
@@ -12,6 +13,7 @@ pub(crate) struct History {
     pub(crate) sends: Vec<SendOp>,
     pub(crate) receives: Vec<ReceiveOp>,
     pub(crate) peeks: Vec<PeekOp>,
+    pub(crate) accesses: Vec<AccessOp>,
     /// Those that an endpoint has, each at an address of its own.
     pub(crate) places: Vec<Place>,
 }
@@ -58,6 +60,7 @@ pub(crate) struct SendOp {
     pub(crate) fenced: bool,
     /// Injected: success is silent, and failure is told without saying whose.
     pub(crate) injected: bool,
+    pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
     pub(crate) ended: Option<Result<(), Errno>>,
     pub(crate) ended_at: u64,
@@ -158,6 +161,50 @@ pub(crate) enum ClaimEnd {
     Broken(Errno),
 }
 
+/// An access to the region of an endpoint that was accepted, or what the endpoint itself has done with it. Its place in the
+/// history is its identity.
+#[derive(Debug)]
+pub(crate) struct AccessOp {
+    /// Whoever the region belongs to, if nobody else.
+    pub(crate) by: Who,
+    pub(crate) at: Who,
+    pub(crate) access: Access,
+    /// Where in the region.
+    pub(crate) place: usize,
+    pub(crate) len_bytes: usize,
+    /// What its fence waits for, if it has one.
+    pub(crate) level: Level,
+    pub(crate) fenced: bool,
+    pub(crate) injected: bool,
+    /// Whether the target is to be told.
+    pub(crate) has_data: bool,
+    pub(crate) posted_at: u64,
+    pub(crate) cancelled: bool,
+    pub(crate) ended: Option<Result<(), Errno>>,
+    pub(crate) ended_at: u64,
+    /// When the target was told.
+    pub(crate) told_at: Option<u64>,
+    /// What was read or fetched.
+    pub(crate) found: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    /// Elements are changed.
+    Update(AtomicOp),
+    /// What elements are comes back, and they may be changed.
+    Fetch(AtomicOp),
+}
+
+impl AccessOp {
+    /// Whether nothing was posted for it: the endpoint itself has looked at its region, or changed it.
+    pub(crate) fn is_ones_own(&self) -> bool {
+        self.posted_at == self.ended_at
+    }
+}
+
 impl SendOp {
     /// Whether success says that the receiver has it.
     pub(crate) fn is_acknowledged(&self) -> bool {
@@ -255,6 +302,10 @@ impl History {
                 let peek = &mut self.peeks[peek];
                 (&mut peek.cancelled, peek.ended.is_some())
             }
+            Operation::Access(access) => {
+                let access = &mut self.accesses[access];
+                (&mut access.cancelled, access.ended.is_some())
+            }
         };
         if result.is_ok() {
             assert!(!has_ended, "{operation:?} had ended, and was cancelled nevertheless");
@@ -271,24 +322,27 @@ pub(crate) enum Operation {
     Receive(usize),
     /// Or the receive of what it has claimed, whose context is the same.
     Peek(usize),
+    Access(usize),
 }
 
 impl Operation {
     /// The context that the operation is posted with. 0 is that of injected messages.
     pub(crate) fn context(self) -> u64 {
         match self {
-            Operation::Send(send) => 3 * send as u64 + 1,
-            Operation::Receive(receive) => 3 * receive as u64 + 2,
-            Operation::Peek(peek) => 3 * peek as u64 + 3,
+            Operation::Send(send) => 4 * send as u64 + 1,
+            Operation::Receive(receive) => 4 * receive as u64 + 2,
+            Operation::Peek(peek) => 4 * peek as u64 + 3,
+            Operation::Access(access) => 4 * access as u64 + 4,
         }
     }
 
     pub(crate) fn from_context(context: u64) -> Operation {
-        let number = (context as usize - 1) / 3;
-        match context % 3 {
+        let number = (context as usize - 1) / 4;
+        match context % 4 {
             1 => Operation::Send(number),
             2 => Operation::Receive(number),
-            _ => Operation::Peek(number),
+            3 => Operation::Peek(number),
+            _ => Operation::Access(number),
         }
     }
 }

@@ -1,12 +1,17 @@
-//! Random programs of posts, reads, peeks and cancellations, over every transport, compared with what matching means.
+//! Random programs of posts, reads, peeks and cancellations, of access to regions and of atomic operations there, over every
+//! transport, compared with what matching means, what memory keeps, and what becomes of elements.
 //!
 //! A [program](program) is run step by step; what it was told is its [history](history), which is then
 //! [checked](check). A failure prints the program, shrunk as far as it still fails; the transport's seed is part of it.
 //! The environment variable `PROPTEST_CASES` sets how many programs each test runs.
 
+mod accesses;
+mod atomics;
 mod buffers;
 mod check;
+mod elements;
 mod history;
+mod memory;
 mod program;
 mod reference;
 mod rest;
@@ -14,6 +19,7 @@ mod run;
 #[path = "../suite/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
+mod updates;
 
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
@@ -43,6 +49,10 @@ fn run_by(turns: Turns, transport: &Transport, program: &Program, promise: Promi
     let net = Net::new(transport, turns);
     let history = run::run(&net, program);
     check::check(&history, promise);
+    memory::check(&history, promise, program.order);
+    if program.completes_in_order {
+        memory::check_turns(&history);
+    }
 }
 
 fn loopback(program: &Program, faults: Faults) -> Transport {

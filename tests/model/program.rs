@@ -3,8 +3,13 @@
 //! Every operand is a number that is taken modulo what there is to choose from, so each part of a program is a program
 //! too, and a failing one shrinks well.
 
+use homespun::flags::Order;
 use proptest::prelude::*;
 use proptest::sample::select;
+
+use crate::elements::ROWS;
+use crate::history::Access;
+use crate::suite::Kind;
 
 /// The longest message, and room for any.
 pub(crate) const LEN_MAX_BYTES: usize = 100_000;
@@ -27,6 +32,12 @@ pub(crate) struct Program {
     pub(crate) with_matches: bool,
     /// Whether fences are fences.
     pub(crate) with_fences: bool,
+    /// The order that all endpoints agree on.
+    pub(crate) order: Order,
+    /// Whether sends and accesses complete in the order of their posting.
+    pub(crate) completes_in_order: bool,
+    /// What regions are made of.
+    pub(crate) memory: Kind,
     /// Whether all messages go from one endpoint to another, untagged, and no receive is cancelled: then there is only one
     /// way in which they can be matched.
     pub(crate) is_stream: bool,
@@ -70,6 +81,33 @@ pub(crate) enum Step {
         which: usize,
         len_bytes: usize,
         discards: bool,
+    },
+    /// Accesses the region of an endpoint.
+    Access {
+        from: usize,
+        to: usize,
+        /// Where, and how many bytes.
+        part: (usize, usize),
+        call: AccessCall,
+        fenced: bool,
+    },
+    /// Accesses elements of a region, atomically or not.
+    Elements {
+        from: usize,
+        to: usize,
+        row: usize,
+        /// The first one, and how many.
+        part: (usize, usize),
+        call: ElementsCall,
+        /// Which operation; without it the most usual one.
+        op: Option<usize>,
+        fenced: bool,
+    },
+    /// Has an endpoint look at its own region, or change it.
+    Touch {
+        at: usize,
+        part: (usize, usize),
+        access: Access,
     },
     /// Drives an endpoint without reading its queue.
     Drive {
@@ -117,6 +155,33 @@ pub(crate) enum SendCall {
     Match,
 }
 
+/// How a region is accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AccessCall {
+    Write,
+    /// With remote data, so that the target is told.
+    WriteData,
+    InjectWrite,
+    Read,
+    /// At a level that concerns those that a fence waits for.
+    WriteMatched,
+    ReadMatched,
+}
+
+/// How elements are accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ElementsCall {
+    Base,
+    Inject,
+    Fetch,
+    Compare,
+    /// Not atomically.
+    Write,
+    Read,
+    /// Those of all rows, together with what is before them.
+    ReadAll,
+}
+
 /// What becomes of a message that a peek has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
@@ -137,9 +202,11 @@ pub(crate) fn program(accidents: Accidents) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
     let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
     let steps = prop::collection::vec(step(accidents), 1..60);
-    (any::<u64>(), 2..=3_usize, kinds, depths, waits(accidents), steps).prop_map(
-        |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, steps)| {
+    let orders = (order(), any::<bool>(), memory());
+    (any::<u64>(), 2..=3_usize, kinds, depths, waits(accidents), orders, steps).prop_map(
+        |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, orders, steps)| {
             let (unexpected_bytes, with_matches, with_fences) = waits;
+            let (order, completes_in_order, memory) = orders;
             Program {
                 seed,
                 parties,
@@ -149,6 +216,9 @@ pub(crate) fn program(accidents: Accidents) -> impl Strategy<Value = Program> {
                 unexpected_bytes,
                 with_matches,
                 with_fences,
+                order,
+                completes_in_order,
+                memory,
                 is_stream,
                 steps,
             }
@@ -186,6 +256,15 @@ fn step(accidents: Accidents) -> BoxedStrategy<Step> {
         ),
         2 => (at(), any::<usize>(), len_bytes(), prop::bool::weighted(0.3)).prop_map(
             |(at, which, len_bytes, discards)| Step::Claim { at, which, len_bytes, discards }
+        ),
+        7 => (at(), at(), part(), access_call(), prop::bool::weighted(0.1)).prop_map(
+            |(from, to, part, call, fenced)| Step::Access { from, to, part, call, fenced }
+        ),
+        9 => (at(), at(), elements(), elements_call(), prop::option::of(0..20_usize), prop::bool::weighted(0.1)).prop_map(
+            |(from, to, (row, part), call, op, fenced)| Step::Elements { from, to, row, part, call, op, fenced }
+        ),
+        2 => (at(), part(), select(vec![Access::Read, Access::Read, Access::Write])).prop_map(
+            |(at, part, access)| Step::Touch { at, part, access }
         ),
         3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
         4 => (at(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),
@@ -232,6 +311,60 @@ fn call() -> impl Strategy<Value = SendCall> {
         SendCall::Delivery,
         SendCall::Match,
         SendCall::Match,
+    ])
+}
+
+/// All orders, none, or any.
+fn order() -> impl Strategy<Value = Order> {
+    prop_oneof![
+        2 => Just(Order::STRICT),
+        1 => Just(Order::empty()),
+        2 => any::<u64>().prop_map(Order::from_bits_truncate),
+    ]
+}
+
+fn memory() -> impl Strategy<Value = Kind> {
+    select([Kind::ALL.to_vec(), vec![Kind::Raw, Kind::Shareable]].concat())
+}
+
+/// A part of a region. Few places, so that accesses meet.
+fn part() -> impl Strategy<Value = (usize, usize)> {
+    (select(vec![0, 0, 8, 100, 3001, 20_000, 50_000]), len_bytes())
+}
+
+fn access_call() -> impl Strategy<Value = AccessCall> {
+    select(vec![
+        AccessCall::Write,
+        AccessCall::Write,
+        AccessCall::WriteData,
+        AccessCall::InjectWrite,
+        AccessCall::WriteMatched,
+        AccessCall::Read,
+        AccessCall::Read,
+        AccessCall::ReadMatched,
+    ])
+}
+
+/// A row and a part of it. Few of them, so that accesses meet.
+fn elements() -> impl Strategy<Value = (usize, (usize, usize))> {
+    let row = prop_oneof![4 => Just(0), 5 => 0..ROWS.len()];
+    let count = prop_oneof![6 => 1..4_usize, 2 => 4..20_usize, 1 => 20..1100_usize];
+    (row, (select(vec![0, 0, 0, 1, 5]), count))
+}
+
+fn elements_call() -> impl Strategy<Value = ElementsCall> {
+    select(vec![
+        ElementsCall::Base,
+        ElementsCall::Base,
+        ElementsCall::Inject,
+        ElementsCall::Fetch,
+        ElementsCall::Fetch,
+        ElementsCall::Fetch,
+        ElementsCall::Compare,
+        ElementsCall::Compare,
+        ElementsCall::Read,
+        ElementsCall::ReadAll,
+        ElementsCall::Write,
     ])
 }
 

@@ -6,7 +6,7 @@ use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{FabricAddress, OperationError};
 use homespun_engine::loopback::Network;
 
-use crate::history::{Arrived, ClaimOp, History, Operation, PeekOp, ReceiveEnd, SendOp, Who};
+use crate::history::{AccessOp, Arrived, ClaimOp, History, Operation, PeekOp, ReceiveEnd, SendOp, Who};
 use crate::program::LEN_MAX_BYTES;
 use crate::run::{Runner, broken, is_accepted};
 use crate::suite::payload::room;
@@ -87,7 +87,8 @@ impl Runner<'_> {
                     to: FabricAddress(to as u64),
                     tag: Some(RUNNERS_TAG),
                     context,
-                    flags: OpFlags::DELIVERY_COMPLETE,
+                    // What was injected before it is done then, too.
+                    flags: OpFlags::DELIVERY_COMPLETE | OpFlags::FENCE,
                     ..SendMsg::default()
                 };
                 let deadline = Deadline::new();
@@ -171,19 +172,22 @@ impl Runner<'_> {
     }
 
     fn what_is_missing(&self, network_is_quiet: bool) -> String {
-        let History { sends, peeks, .. } = &self.history;
+        let History { sends, peeks, accesses, .. } = &self.history;
+        let accesses: Vec<&AccessOp> =
+            accesses.iter().filter(|access| self.is_missing_access(access)).collect();
         let sends: Vec<&SendOp> = sends.iter().filter(|send| self.is_missing_send(send)).collect();
         let peeks: Vec<&PeekOp> = peeks.iter().filter(|peek| self.is_missing_peek(peek)).collect();
         let network = if network_is_quiet { "quiet" } else { "busy" };
         format!(
-            "the end of {sends:?} and {peeks:?} and the runner's own {:?}; the network is {network}",
+            "the end of {sends:?}, {accesses:?} and {peeks:?} and the runner's own {:?}; the network is {network}",
             self.own_pending
         )
     }
 
     fn everything_has_ended(&self) -> bool {
-        let History { sends, peeks, .. } = &self.history;
-        !sends.iter().any(|send| self.is_missing_send(send))
+        let History { sends, peeks, accesses, .. } = &self.history;
+        !accesses.iter().any(|access| self.is_missing_access(access))
+            && !sends.iter().any(|send| self.is_missing_send(send))
             && !peeks.iter().any(|peek| self.is_missing_peek(peek))
     }
 

@@ -11,27 +11,29 @@ use homespun::{
 };
 
 use crate::history::{
-    Arrived, ClaimEnd, ClaimOp, End, History, Level, Operation, PeekEnd, PeekOp, Place, ReceiveEnd,
+    AccessOp, Arrived, ClaimEnd, ClaimOp, End, History, Level, Operation, PeekEnd, PeekOp, Place, ReceiveEnd,
     ReceiveOp, SendOp, Who,
 };
 use crate::program::{Program, SendCall, Step, Then};
 use crate::rest::{Drain, RUNNERS_CONTEXT};
 use crate::suite::payload::{payload, pieces, received, room, room_in_pieces};
-use crate::suite::{Ended, Net, Party, Setup};
+use crate::suite::{Ended, Net, Party, Region, Setup};
 
 /// How many bytes a message needs to say who it is, if it carries no data.
 const IDENTITY_BYTES: usize = 8;
 
 pub(crate) struct Runner<'a> {
     pub(crate) net: &'a Net,
-    program: &'a Program,
+    pub(crate) program: &'a Program,
     /// Where the parties are.
     names: Vec<Address>,
+    /// Their regions.
+    pub(crate) regions: Vec<Option<Region>>,
     /// `None` for those that were closed or killed.
     pub(crate) parties: Vec<Option<Party>>,
     pub(crate) history: History,
-    /// How many injected messages of each party may still fail.
-    injected: Vec<usize>,
+    /// How many injected messages and writes of each party may still fail.
+    pub(crate) injected: Vec<usize>,
     /// Contexts of the runner's own sends that have not ended.
     pub(crate) own_pending: BTreeSet<u64>,
     pub(crate) next_own: u64,
@@ -55,6 +57,7 @@ pub(crate) fn run(net: &Net, program: &Program) -> History {
         program,
         names,
         injected: vec![0; parties.len()],
+        regions: Vec::new(),
         parties: parties.into_iter().map(Some).collect(),
         history: History { places, ..History::default() },
         own_pending: BTreeSet::new(),
@@ -64,10 +67,15 @@ pub(crate) fn run(net: &Net, program: &Program) -> History {
         events: 0,
         now: 0,
     };
+    runner.regions = (0..)
+        .zip(&runner.parties)
+        .map(|(at, party)| party.as_ref().map(|party| runner.open_region(party, at)))
+        .collect();
     for step in &program.steps {
         runner.step(step);
     }
     runner.come_to_rest();
+    runner.look_at_everything();
     runner.take_back_receives();
     runner.history
 }
@@ -78,6 +86,8 @@ fn setup(program: &Program) -> Setup {
         tx_depth_ops: program.depth_ops,
         rx_depth_ops: program.depth_ops,
         unexpected_bytes: program.unexpected_bytes,
+        order: program.order,
+        completes_in_order: program.completes_in_order,
         ..Setup::default()
     }
 }
@@ -103,6 +113,10 @@ impl Runner<'_> {
                 self.receive_many(1, None, len_bytes, min_free_bytes);
             }
             Step::Cancel { .. } if self.program.is_stream => {}
+            Step::Access { part, call, fenced, .. } if self.program.is_stream => {
+                self.access(0, 1, part, call, fenced);
+            }
+            Step::Elements { .. } if self.program.is_stream => self.access_elements(0, 1, step),
             Step::Send { from, to, tag, len_bytes, call, fenced } => {
                 self.send(from % count, to % count, tag, len_bytes, call, fenced);
             }
@@ -121,6 +135,11 @@ impl Runner<'_> {
                     self.claim(claiming[which % claiming.len()], len_bytes, discards);
                 }
             }
+            Step::Access { from, to, part, call, fenced } => {
+                self.access(from % count, to % count, part, call, fenced);
+            }
+            Step::Elements { from, to, .. } => self.access_elements(from % count, to % count, step),
+            Step::Touch { at, part, access } => self.touch(at % count, part, access),
             Step::Drive { at, rounds } => {
                 if let Some(party) = &self.parties[at % count] {
                     (0..rounds).for_each(|_| party.cq.progress());
@@ -194,7 +213,7 @@ impl Runner<'_> {
             return;
         }
         self.injected[from] += usize::from(injected);
-        let from = self.history.who(from);
+        let (from, posted_at) = (self.history.who(from), self.tick());
         self.history.sends.push(SendOp {
             from,
             to,
@@ -203,6 +222,7 @@ impl Runner<'_> {
             level,
             fenced,
             injected,
+            posted_at,
             cancelled: false,
             ended: None,
             ended_at: 0,
@@ -298,8 +318,10 @@ impl Runner<'_> {
 
     fn cancel(&mut self, at: usize, which: usize) {
         let Some(party) = &self.parties[at] else { return };
-        let History { sends, receives, peeks, .. } = &self.history;
+        let History { sends, receives, peeks, accesses, .. } = &self.history;
         let who = self.history.who(at);
+        let is_posted = |access: &AccessOp| access.by == who && !access.injected && !access.is_ones_own();
+        let accesses = (0..accesses.len()).filter(|&access| is_posted(&accesses[access]));
         let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
         let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
         // Its context is that of a claim as well, which is not posted.
@@ -308,6 +330,7 @@ impl Runner<'_> {
             .map(Operation::Send)
             .chain(receives.map(Operation::Receive))
             .chain(peeks.map(Operation::Peek))
+            .chain(accesses.map(Operation::Access))
             .collect();
         if posted.is_empty() {
             return;
@@ -334,6 +357,7 @@ impl Runner<'_> {
             }
         }
         self.history.end(at, End::Closed);
+        self.regions[at] = None;
     }
 
     fn kill(&mut self, at: usize) {
@@ -347,6 +371,7 @@ impl Runner<'_> {
             }
             None => party.kill(),
         }
+        self.regions[at] = None;
     }
 
     fn reopen(&mut self, at: usize) {
@@ -355,6 +380,7 @@ impl Runner<'_> {
         }
         let party = self.net.open(Setup { at: Some(self.names[at]), ..setup(self.program) });
         meet_all(&party, &self.names);
+        self.regions[at] = Some(self.open_region(&party, at));
         self.parties[at] = Some(party);
         self.history.places[at].is_vacant = false;
         self.injected[at] = 0;
@@ -382,16 +408,21 @@ impl Runner<'_> {
         if context >= RUNNERS_CONTEXT {
             return self.own_ended(at, context, &ended);
         }
+        let who = self.history.who(at);
         if context == 0 {
-            let failed = ended.expect_err("the success of an injected message is silent");
-            self.injected[at] = self.injected[at].checked_sub(1).expect("an injected message that failed");
-            assert!(failed.completion.flags.contains(CompletionFlags::SEND), "{failed:?}");
+            let failed = match ended {
+                Ok((completion, source)) => return self.told(who, &completion, source),
+                Err(failed) => failed,
+            };
+            self.injected[at] = self.injected[at].checked_sub(1).expect("something injected that failed");
+            let injected = CompletionFlags::SEND | CompletionFlags::WRITE;
+            assert!(failed.completion.flags.intersects(injected), "{failed:?}");
             return;
         }
-        let who = self.history.who(at);
         match Operation::from_context(context) {
             Operation::Send(send) => self.send_ended(who, send, ended),
             Operation::Receive(receive) => self.receive_ended(who, receive, &ended),
+            Operation::Access(access) => self.access_ended(who, access, ended),
             Operation::Peek(peek) => match self.history.peeks.get(peek) {
                 Some(posted) if posted.claim.is_some() => self.claim_ended(who, peek, &ended),
                 Some(_) => self.peek_ended(who, peek, &ended),

@@ -120,6 +120,7 @@ macro_rules! tests_of_parties {
                 a_write_does_not_overtake_a_read
                 a_message_does_not_overtake_a_read
                 a_read_does_not_overtake_a_read
+                a_fetch_does_not_overtake_a_read
                 an_access_does_not_overtake_messages
                 operations_of_all_kinds_are_done_as_if_one_by_one;
             completion_order:

@@ -1,13 +1,14 @@
 //! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender are matched in the order of their sending; and
 //! whatever else was agreed on: read, write or send after read, write or send.
 
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, Order};
 use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
-use homespun::{Again, Error, FabricAddress};
+use homespun::{Again, Bytes, Error, FabricAddress};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{AtomicCall, Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -339,6 +340,26 @@ pub(crate) fn a_read_does_not_overtake_a_read(net: &Net) {
         };
         let [first, second] = [version_at(0, END), version_at(1, 0)];
         assert!(first <= second, "version {first} was read first, and then {second}");
+    }
+}
+
+pub(crate) fn a_fetch_does_not_overtake_a_read(net: &Net) {
+    const LAST: usize = LONG_BYTES - 8;
+    let (alice, _bob, region) = agreed(net, Order::RAR, LONG_BYTES);
+    let what = (AtomicOp::Sum, Datatype::Uint64);
+    let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
+    for (number, len_bytes) in (1_u64..).zip(lens_bytes) {
+        region.put(LAST, &number.to_le_bytes());
+        // Behind the long ones a short one waits as well.
+        read(&alice, &region, LONG_BYTES - len_bytes, 50, len_bytes);
+        read(&alice, &region, LAST, 51, 8);
+        let hundred = Bytes::copy_from_slice(&100_u64.to_le_bytes());
+        let fetch = AtomicCall::new(AtomicKind::Fetch, what, hundred, alice.peer(), &region, 52);
+        alice.endpoint.atomic(fetch.at(region.at(LAST))).unwrap();
+        for found in contents(&alice, &[50, 51, 52], 3) {
+            assert_eq!(found[found.len() - 8..], number.to_le_bytes(), "{len_bytes} bytes");
+        }
+        assert_eq!(region.part(LAST, 8), (number + 100).to_le_bytes());
     }
 }
 

@@ -489,6 +489,7 @@ pub(crate) fn a_domain_may_pick_keys_and_count_from_addresses(net: &Net) {
         let raw = crate::suite::raw::RawMemory::register(&domain, 8, &MrAttr { requested_key: 6, ..attr });
         let (raw, memory) = raw.unwrap();
         assert_eq!([owned.key() != 5, raw.key() != 6], [picks; 2], "{mode:?}");
-        assert_eq!((owned.address(), raw.address()), (0, if counts { memory.address() } else { 0 }));
+        let own = owned.as_ptr().expose_provenance() as u64;
+        assert_eq!([owned.address(), raw.address()], if counts { [own, memory.address()] } else { [0; 2] });
     }
 }

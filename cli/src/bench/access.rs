@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use homespun::flags::Caps;
 
 use crate::exchange::channel::{Channel, Ended, Local};
 use crate::exchange::measure::{self, Metric};
@@ -20,16 +21,33 @@ pub(super) enum Operation {
     Write,
     /// Bytes are read.
     Read,
+    /// A number is added to an integer of 64 bits, and what it was before comes back.
+    FetchAdd,
 }
 
+/// What both endpoints need for that, besides what messages need.
+pub(super) const CAPS: Caps = Caps::RMA.union(Caps::ATOMIC);
+
+/// The length of an integer that is added to.
+const INTEGER_BYTES: usize = size_of::<u64>();
+
 impl Operation {
-    pub(super) const ALL: [Operation; 2] = [Operation::Write, Operation::Read];
+    pub(super) const ALL: [Operation; 3] = [Operation::Write, Operation::Read, Operation::FetchAdd];
 
     /// Its name, as results have it.
     pub(super) fn name(self) -> &'static str {
         match self {
             Operation::Write => "write",
             Operation::Read => "read",
+            Operation::FetchAdd => "fetch-add",
+        }
+    }
+
+    /// The sizes in which it is measured, where these are asked for.
+    pub(super) fn sizes(self, asked: &[usize]) -> &[usize] {
+        match self {
+            Operation::Write | Operation::Read => asked,
+            Operation::FetchAdd => &[INTEGER_BYTES],
         }
     }
 
@@ -41,6 +59,13 @@ impl Operation {
                 (0..count).map(|_| Local::Write(source.clone())).collect()
             }
             Operation::Read => (0..count).map(|_| Local::Read(measure::zeroed(size_bytes))).collect(),
+            Operation::FetchAdd => {
+                // To add nothing is as much work as to add something, and memory stays as it was written.
+                let nothing = Bytes::from_static(&[0; INTEGER_BYTES]);
+                let fetch_add =
+                    |_| Local::FetchAdd { operand: nothing.clone(), result: measure::zeroed(INTEGER_BYTES) };
+                (0..count).map(fetch_add).collect()
+            }
         }
     }
 }
@@ -136,7 +161,6 @@ mod tests {
     use std::time::Duration;
 
     use homespun::Address;
-    use homespun::flags::Caps;
 
     use super::*;
     use crate::exchange::channel::Settings;
@@ -159,7 +183,7 @@ mod tests {
         let largest = sizes.iter().copied().max().unwrap_or_default();
         let owner = thread::spawn(move || {
             let any = Target { host: "127.0.0.1".into(), port: 0 };
-            let port = Port::listening(&any, Some(&name), Caps::RMA).unwrap();
+            let port = Port::listening(&any, Some(&name), CAPS).unwrap();
             let region = port.share(largest).unwrap();
             say.send((port.address(), Place { key: region.key(), address: region.address() })).unwrap();
             let settings = settings(Direction::ToClient, owner_timeout);
@@ -172,11 +196,11 @@ mod tests {
             written
         });
         let (address, place) = said.recv().unwrap();
-        let (port, address) = Port::towards(&Target::from(address), Some(domain), Caps::RMA).unwrap();
+        let (port, address) = Port::towards(&Target::from(address), Some(domain), CAPS).unwrap();
         answer.send(port.address()).unwrap();
         let mut channel = Channel::open(&port, address, settings(Direction::ToServer, TIMEOUT)).unwrap();
         for operation in Operation::ALL {
-            for &size_bytes in sizes {
+            for &size_bytes in operation.sizes(sizes) {
                 for metric in [Metric::Latency, Metric::Bandwidth] {
                     steps.send(()).unwrap();
                     let run = Run::new(size_bytes, Some(70));
@@ -189,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_every_domain_is_written_and_read_in_every_size() {
+    fn memory_of_every_domain_is_accessed_in_every_way_and_size() {
         for domain in port::domains().unwrap() {
             measure_in(&domain, &[0, 1, 8, 1000, 100_000], TIMEOUT);
         }

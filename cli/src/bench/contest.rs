@@ -1,7 +1,7 @@
 //! One contest: the fabric and what it is measured against, in turns.
 
 use super::access::Operation;
-use super::bare::{self, Copies};
+use super::bare::{self, Copies, Copying};
 use super::pair::Pair;
 use super::report::Medians;
 use super::step::{Step, Way};
@@ -27,8 +27,8 @@ const ANSWER_BYTES: usize = 8;
 /// What access to memory is measured against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BareAccess {
-    /// Copies to and from shared memory.
-    Copies,
+    /// Copies to or from shared memory.
+    Copies(Copying),
     /// Messages: one with the bytes and one without, in opposite directions.
     Messages(Way),
 }
@@ -37,7 +37,7 @@ impl BareAccess {
     /// Its name, as results have it.
     pub(super) fn name(self) -> &'static str {
         match self {
-            BareAccess::Copies => "memcpy",
+            BareAccess::Copies(_) => "memcpy",
             BareAccess::Messages(way) => way.name(),
         }
     }
@@ -106,7 +106,7 @@ impl Contest {
     ) -> Result<Contest, Failure> {
         let fabric = |metric, run| Part::Step(Step { way: Way::Access(operation), metric, run });
         let bare = |metric, run: Run| match (bare, metric) {
-            (BareAccess::Copies, _) => Part::Copies(Copies { operation, metric, run }),
+            (BareAccess::Copies(copying), _) => Part::Copies(Copies { copying, metric, run }),
             (BareAccess::Messages(way), Metric::Bandwidth) => Part::Step(Step { way, metric, run }),
             (BareAccess::Messages(way), Metric::Latency) => {
                 let back = Run::new(ANSWER_BYTES, Some(run.round_trips));

@@ -9,7 +9,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use clap::Args;
-use homespun::flags::Caps;
 
 use super::access;
 use super::bare::{self, Medium, Memory, Vigil};
@@ -114,7 +113,7 @@ struct Follower<'a> {
 impl Follower<'_> {
     fn follow_on_the_fabric(&self, domain: &str, arguments: &Arguments) -> Result<(), Failure> {
         let any = Target { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
-        let port = Port::listening(&any, Some(domain), Caps::RMA)?;
+        let port = Port::listening(&any, Some(domain), access::CAPS)?;
         let region = port.share(arguments.region_bytes)?;
         let place = Place { key: region.key(), address: region.address() };
         self.console.line(format_args!("{ENDPOINT} {} {place}", port.address()))?;

@@ -39,8 +39,9 @@ const ROUNDS_MAX: u32 = 1_000;
 /// Compare the fabric with what is possible on this host.
 ///
 /// Two processes exchange messages, each on a core of its own: through the fabric, and by a bare loop that does nothing
-/// but move the bytes. Then one of them writes and reads memory of the other. For each size the two take turns in the same run, so that what else the host does hits both alike;
-/// what is shown are the medians over all rounds. Only ratios can be compared between hosts.
+/// but move the bytes. Then one of them writes and reads memory of the other, and adds to an integer there. For each size the
+/// two take turns in the same run, so that what else the host does hits both alike; what is shown are the medians over all
+/// rounds. Only ratios can be compared between hosts.
 ///
 /// The bare loop of shared memory (shm) is a ring whose lines carry their own sequence numbers, and from 16 KiB on one
 /// process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping. Messages one way are
@@ -49,7 +50,8 @@ const ROUNDS_MAX: u32 = 1_000;
 /// Memory that the fabric accesses is such as peers can map, where the domain has it (shm). The bare loop is then a copy
 /// within one process, to or from shared memory, and a fence. That of TCP is half of a round trip of the socket with the
 /// bytes and half of one with 8 bytes, as if to ask or to answer; and where many are in flight the same stream as for
-/// messages.
+/// messages. To fetch an integer and add to it is the target's work, so it is compared so over shared memory too, with the
+/// ring.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct Arguments {
@@ -59,7 +61,7 @@ pub(crate) struct Arguments {
     /// Measure this alone.
     #[arg(long, value_name = "KIND", value_enum)]
     only: Option<Kind>,
-    /// The sizes of messages and accesses in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
+    /// The sizes of messages, writes and reads in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
     #[arg(long, value_name = "LIST", default_value = "8,64,512,4K,16K,64K,256K,1M,4M")]
     sizes: Sizes,
     /// How many rounds the medians are over [default: 9; with --quick 3].
@@ -100,9 +102,10 @@ The columns:
   bare loop    which one it is
 
 Where memory is accessed they mean the same, but:
-  operation    write or read: what is done to memory of the other process
+  operation    what is done to memory of the other process: write, read or fetch-add (of an integer of 8 bytes)
   latency us   from the post of an access to its completion, one at a time
-  bare us      a copy and a fence (memcpy), or half of a round trip with the bytes and half of one with 8 bytes (socket)
+  bare us      a copy and a fence (memcpy), or half of a round trip with the bytes and half of one with 8 bytes (ring,
+               socket)
   M op/s       millions of accesses a second, many of them in flight";
 
 const JSON: &str = "\
@@ -110,14 +113,14 @@ The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null
 has domain, cross_memory_copy, cross_memory_copy_refusal, sizes and accesses; each of sizes has size_bytes, bare_loop
 (ring, process_vm_readv, socket), latency_us, bare_latency_us, latency_ratio, messages_per_s, bare_messages_per_s,
 message_rate_ratio, bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. Each of accesses has operation (write,
-read) and the same fields, of accesses in place of messages; bare_loop is memcpy or socket, and latency is from post to
-completion. What means nothing for a size or a domain is null; what was not measured is an empty list.";
+read, fetch-add) and the same fields, of accesses in place of messages; bare_loop is memcpy, ring or socket, and latency is
+from post to completion. What means nothing for a size or a domain is null; what was not measured is an empty list.";
 
 const EXAMPLES: &str = "\
 Examples:
   homespun bench --quick                      every domain, roughly
   homespun bench -d shm --sizes 8 --tagged    one size of tagged messages, and of accesses
-  homespun bench --only accesses --sizes 8    one size of writes and reads
+  homespun bench --only accesses --sizes 8    one size of writes and reads, and fetch-add
   homespun bench --json > results.json        for a program to read
 
 Exit status: 0 if everything was measured, 1 if it could not be, 2 if the command was not understood.";

@@ -4,8 +4,6 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use homespun::flags::Caps;
-
 use super::access;
 use super::bare::{self, Medium, Memory, Vigil};
 use super::follower::{self, ENDPOINT, PARTNER, READY, SOCKET};
@@ -116,7 +114,7 @@ impl Pair {
         let listening: SocketAddr = told.0.parse().map_err(|_| Failure::PeerTalk)?;
         self.place = Some(told.1.parse().map_err(|_| Failure::PeerTalk)?);
         let target = Target::from(homespun::Address::from(listening));
-        let opened = Port::towards(&target, Some(domain), Caps::RMA)?;
+        let opened = Port::towards(&target, Some(domain), access::CAPS)?;
         self.peer.tell(format_args!("{PARTNER} {}", opened.0.address()))?;
         Ok(opened)
     }

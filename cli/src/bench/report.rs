@@ -38,11 +38,11 @@ pub(super) struct DomainReport {
 /// What was measured of one operation on the memory of the other process, in one size.
 #[derive(Debug, Serialize)]
 pub(super) struct AccessReport {
-    /// Which one: `write` or `read`.
+    /// Which one: `write`, `read` or `fetch-add`.
     pub(super) operation: &'static str,
     /// As of messages. But latency is the time from the post of an access to its completion; bare, that of a copy with a
-    /// fence (`memcpy`), or half of a round trip with the bytes and half of one of 8 bytes. And what is counted by the
-    /// second are accesses.
+    /// fence (`memcpy`), or half of a round trip with the bytes and half of one of 8 bytes (`ring`, `socket`). And what is
+    /// counted by the second are accesses.
     #[serde(flatten)]
     pub(super) figures: SizeReport,
 }
@@ -52,7 +52,7 @@ pub(super) struct AccessReport {
 pub(super) struct SizeReport {
     /// The length of a message.
     pub(super) size_bytes: usize,
-    /// What the bare figures are of: `ring`, `process_vm_readv` or `socket`; of accesses `memcpy` or `socket`.
+    /// What the bare figures are of: `ring`, `process_vm_readv` or `socket`; of accesses `memcpy`, `ring` or `socket`.
     pub(super) bare_loop: &'static str,
     /// Half the time of a round trip through the fabric.
     pub(super) latency_us: f64,

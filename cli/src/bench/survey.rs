@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 
 use super::access::Operation;
+use super::bare::Copying;
 use super::contest::{BareAccess, Contest, Measuring, Rounds};
 use super::pair::{Fabric, MediumKind, Pair, Placement, settings};
 use super::report::{AccessReport, DomainReport, Medians, SizeReport};
@@ -74,7 +75,10 @@ impl Domain {
     /// What access to memory is measured against.
     fn bare_access(self, operation: Operation) -> BareAccess {
         match (self, operation) {
-            (Domain::Shm, Operation::Write | Operation::Read) => BareAccess::Copies,
+            (Domain::Shm, Operation::Write) => BareAccess::Copies(Copying::To),
+            (Domain::Shm, Operation::Read) => BareAccess::Copies(Copying::From),
+            // The target has its part in it, so what it takes is to tell it and to be answered.
+            (Domain::Shm, Operation::FetchAdd) => BareAccess::Messages(Way::Ring),
             (Domain::Tcp, _) => BareAccess::Messages(Way::Socket),
         }
     }
@@ -102,7 +106,10 @@ impl Survey<'_> {
     /// The operations on memory that are measured, with their sizes.
     fn accesses(&self) -> impl Iterator<Item = (Operation, usize)> {
         let operations = Operation::ALL.into_iter().filter(|_| self.only != Some(Kind::Messages));
-        operations.flat_map(|operation| self.sizes.iter().map(move |size_bytes| (operation, *size_bytes)))
+        operations.flat_map(|operation| {
+            let sizes = operation.sizes(self.sizes).iter();
+            sizes.map(move |size_bytes| (operation, *size_bytes))
+        })
     }
 
     fn measured_by(
@@ -176,9 +183,9 @@ mod tests {
                 Survey { sizes: &[8, 64, 512], only, rounds: 5, round_ms: 1, tagged: false, placement };
             survey.progress_steps()
         };
-        let operations = Operation::ALL.len();
         assert_eq!(steps(Some(Kind::Messages)), 15);
-        assert_eq!(steps(Some(Kind::Accesses)), 15 * operations);
-        assert_eq!(steps(None), 15 + 15 * operations);
+        // To write and to read in three sizes, and to fetch and add in one.
+        assert_eq!(steps(Some(Kind::Accesses)), 35);
+        assert_eq!(steps(None), 15 + 35);
     }
 }

@@ -4,7 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use homespun::endpoint::SendMsg;
+use homespun::atomic::{AtomicOp, Datatype};
+use homespun::endpoint::{AtomicTarget, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{Address, CompletionError, Error, FabricAddress, Misuse, OperationError, Rejected};
 
@@ -107,6 +108,8 @@ pub(crate) enum Local {
     Write(Bytes),
     /// Where what is read goes.
     Read(BytesMut),
+    /// What is added to an integer of 64 bits, and where goes what it was.
+    FetchAdd { operand: Bytes, result: BytesMut },
 }
 
 /// What messages are like, in words.
@@ -182,6 +185,11 @@ impl<'a> Channel<'a> {
         match local {
             Local::Write(source) => port.endpoint.write(source, peer, address, key, context)?,
             Local::Read(buffer) => port.endpoint.read(buffer, peer, address, key, context)?,
+            Local::FetchAdd { operand, result } => {
+                let (datatype, op) = (Datatype::Uint64, AtomicOp::Sum);
+                let target = AtomicTarget { peer, address, key, datatype, op };
+                port.endpoint.fetch_atomic(operand, result, target, context)?;
+            }
         }
         Ok(())
     }
@@ -216,7 +224,7 @@ impl<'a> Channel<'a> {
         loop {
             match self.next()? {
                 Event::Received { message, .. } => return Ok(message),
-                Event::Sent { .. } => {}
+                Event::Sent { .. } | Event::Fetched { .. } => {}
                 Event::Failed(failed) => return Err(Failure::unreachable(self.address, failed.error)),
             }
         }
@@ -229,17 +237,21 @@ impl<'a> Channel<'a> {
 
     /// Waits until something has ended.
     pub(crate) fn wait(&mut self) -> Result<Ended, Failure> {
-        match self.next()? {
-            Event::Sent { message, .. } => Ok(Ended::Sent(message)),
-            Event::Received { context, tag, message } => {
-                let sequence = self.contexts.sequence(context).unwrap_or_default();
-                if self.settings.tagged && tag != sequence {
-                    return Err(Failure::Tag { address: self.address, sequence, tag });
+        loop {
+            return match self.next()? {
+                Event::Sent { message, .. } => Ok(Ended::Sent(message)),
+                Event::Received { context, tag, message } => {
+                    let sequence = self.contexts.sequence(context).unwrap_or_default();
+                    if self.settings.tagged && tag != sequence {
+                        return Err(Failure::Tag { address: self.address, sequence, tag });
+                    }
+                    self.received += 1;
+                    Ok(Ended::Received(sequence, message))
                 }
-                self.received += 1;
-                Ok(Ended::Received(sequence, message))
-            }
-            Event::Failed(failed) => Err(self.failure(*failed)),
+                // Nobody waits for it any more.
+                Event::Fetched { .. } => continue,
+                Event::Failed(failed) => Err(self.failure(*failed)),
+            };
         }
     }
 
@@ -253,6 +265,7 @@ impl<'a> Channel<'a> {
             return match event {
                 Event::Sent { message, .. } => Ok(Local::Write(message)),
                 Event::Received { message, .. } => Ok(Local::Read(message)),
+                Event::Fetched { operand, result, .. } => Ok(Local::FetchAdd { operand, result }),
                 Event::Failed(failed) => Err(self.failure(*failed)),
             };
         }

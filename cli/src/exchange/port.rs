@@ -60,6 +60,15 @@ pub(crate) enum Event {
         /// The buffer of the receive, cut to the message.
         message: BytesMut,
     },
+    /// What an element of the memory of a peer was before it was changed has come.
+    Fetched {
+        /// The context of the operation.
+        context: u64,
+        /// What it was changed by, on its way back.
+        operand: Bytes,
+        /// What it was.
+        result: BytesMut,
+    },
     /// The operation failed.
     Failed(Box<CompletionError>),
 }
@@ -68,7 +77,9 @@ impl Event {
     /// The context of the operation that has ended.
     pub(crate) fn context(&self) -> u64 {
         match self {
-            Event::Sent { context, .. } | Event::Received { context, .. } => *context,
+            Event::Sent { context, .. }
+            | Event::Received { context, .. }
+            | Event::Fetched { context, .. } => *context,
             Event::Failed(failed) => failed.completion.context,
         }
     }
@@ -150,6 +161,12 @@ impl Port {
             }
             Buffer::Received(message) => Ok(Some(Event::Received { context, tag, message })),
             Buffer::Sent(message) => Ok(Some(Event::Sent { context, message })),
+            Buffer::Fetched(fetched) => match (fetched.operand, fetched.result) {
+                (Buffer::Sent(operand), Buffer::Received(result)) => {
+                    Ok(Some(Event::Fetched { context, operand, result }))
+                }
+                _ => unreachable!("each was handed over in one piece"),
+            },
             // Sends of a channel that are probes, or questions of which nothing is needed any more.
             _ => Ok(None),
         }

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::Engine;
 use super::links::{Frame, Writing};
+use super::ordering::Told;
 use super::requests::{Stage, op_of};
 use super::rma::{Given, whole};
 use crate::buffer::Source;
@@ -75,6 +76,7 @@ impl Engine {
                 atomic: Some(form),
                 durable: Durable::Nothing,
                 is_deferred: false,
+                after: Told::default(),
             })),
         });
         self.peers.of_mut(to).queue.push_back(id);
@@ -135,19 +137,24 @@ impl Engine {
         link.rma.outstanding_ops += 1;
         link.rma.outstanding_bytes += fetched_bytes;
         link.requests.begin(send_id, stage);
+        if let Some(one_sided) = &mut send.one_sided {
+            one_sided.after = link.taken();
+        }
         if sent == Sent::Whole { Given::Whole } else { Given::Partly }
     }
 
     /// What a send has fetched is all there. If it is an atomic operation, it has ended.
     pub(super) fn fetched_atomically(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
-        let is_atomic = |send: &&Send| send.one_sided.as_ref().is_some_and(|access| access.atomic.is_some());
-        let Some(fetched_bytes) = self.sends.get(send_id).filter(is_atomic).map(Send::fetched_bytes) else {
+        let Some(send) = self.sends.get(send_id) else { return };
+        let Some(one_sided) = send.one_sided.as_ref().filter(|access| access.atomic.is_some()) else {
             return;
         };
+        let (fetched_bytes, after) = (send.fetched_bytes(), one_sided.after);
         if let Some(link) = self.links.of(id) {
             link.requests.end(send_id);
             link.rma.outstanding_ops -= 1;
             link.rma.outstanding_bytes -= fetched_bytes;
+            link.has_answered(after);
         }
         if let Some(send) = self.sends.remove(send_id) {
             self.reports.send_completed(send, &self.peers, sink);

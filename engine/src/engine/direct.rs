@@ -16,7 +16,12 @@
 //! ```
 //!
 //! What is copied while a region ends may still go to its pages, which are nobody's by then.
+//!
+//! A write has ended when its bytes have left for memory, in their order, and processors let what is read afterwards overtake
+//! them. Two peers that each write and then read could then both miss what the other has written, which could not be if these
+//! were answered. So a read waits for the writes before it to be seen by all, and so does a write that is to be delivered.
 
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use super::Engine;
@@ -67,12 +72,19 @@ impl Engine {
             return self.condemn(id, "describes its memory at too great a length", sink);
         };
         let direct = &mut link.direct;
-        direct.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
-        if direct.mapped.len() + direct.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
-            return self.condemn(id, "shows more regions than it may", sink);
-        }
         if direct.to_map.is_empty() {
             self.mapping.push(id);
+        }
+        direct.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
+        direct.to_map.retain(|(waiting, _)| waiting.key != shown.key);
+        // A peer shows no more than this at once, but what it has shown may have ended since: that cannot be seen of what is
+        // not mapped yet. So it is no offence, and for what is left out there are frames.
+        if direct.mapped.len() + direct.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
+            if direct.to_map.is_empty() {
+                return;
+            }
+            // Of these the oldest is the most likely to have ended.
+            direct.to_map.remove(0);
         }
         direct.to_map.push((shown, remote));
     }
@@ -84,7 +96,8 @@ impl Engine {
             let Some(Link { direct, .. }) = self.links.of(id) else { continue };
             for (Shown { key, address, len_bytes, access, .. }, remote) in direct.to_map.drain(..) {
                 // The address space may be full, or the peer out of reach: there are frames for that.
-                if let Some(memory) = transport.map(id, &remote, len_bytes) {
+                let memory = transport.map(id, &remote, len_bytes);
+                if let Some(memory) = memory.filter(|memory| !memory.is_retired()) {
                     let access = MrAccess::from_bits_truncate(access);
                     direct.mapped.push(Mapped { key, address, len_bytes, access, memory });
                 }
@@ -94,6 +107,40 @@ impl Engine {
 
     /// Whether an access was carried out at once. Then it is over; otherwise nothing has happened.
     pub(super) fn has_gone_directly(&mut self, request: &mut RmaRequest) -> bool {
+        let is_read = matches!(request.local, RmaLocal::Read(_));
+        if is_read && self.has_unseen_stores {
+            fence(Ordering::SeqCst);
+            self.has_unseen_stores = false;
+        }
+        let has_gone = self.go_directly(request);
+        if has_gone && !is_read {
+            self.has_unseen_stores = !matches!(request.level, Level::Delivery | Level::Match);
+            if !self.has_unseen_stores {
+                fence(Ordering::SeqCst);
+            }
+        }
+        has_gone
+    }
+
+    /// Writes a few bytes, if that is possible at once. It is neither entered anywhere nor reported, and the caller's to count.
+    /// Whether they were written; if not, nothing has happened, and it is to be posted.
+    #[inline]
+    pub fn inject_write(&mut self, to: PeerId, bytes: &[u8], key: u64, address: u64) -> bool {
+        if self.config.completes_in_order || self.outstanding_sends() >= self.config.tx_depth_ops {
+            return false;
+        }
+        let Some(direct) = self.unhindered(to, false) else { return false };
+        let Some(mapped) = direct.mapped.iter().find(|mapped| mapped.key == key) else { return false };
+        let place = mapped.place(address, bytes.len() as u64, MrAccess::REMOTE_WRITE);
+        if let Some(place) = place {
+            words::store(mapped.memory.words(), place, bytes);
+            self.has_unseen_stores = true;
+        }
+        place.is_some()
+    }
+
+    #[inline(always)]
+    fn go_directly(&self, request: &mut RmaRequest) -> bool {
         let RmaRequest { to, ref mut local, key, address, fence, level, .. } = *request;
         let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. }) || level == Level::Commit;
         let is_read = matches!(local, RmaLocal::Read(_));
@@ -157,7 +204,8 @@ impl Engine {
         if shown.iter().any(is_same) {
             return;
         }
-        shown.retain(|region| region.upgrade().is_some_and(|region| region.is_open()));
+        // Nobody has those mapped any more that have ended, nor those whose accesses are counted since.
+        shown.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
         if shown.len() >= SHOWN_LINK_MAX_REGIONS {
             return;
         }
@@ -181,6 +229,11 @@ impl Direct {
     #[cfg(test)]
     pub(super) fn mapped_count(&self) -> usize {
         self.mapped.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn to_map_count(&self) -> usize {
+        self.to_map.len()
     }
 
     /// What goes with what a peer is told, or `None` if there is nothing left to tell it.

@@ -1,11 +1,15 @@
 //! Persistent memory: `FI_RMA_PMEM` and `FI_COMMIT_COMPLETE`, `fi_cq(3)`.
 //!
 //! A write that is to be durable is answered when its bytes are. Those of others stay where the processor or the system has
-//! them, until a write comes that is to be durable *and* fenced: then everything is that the link has brought before, for a
-//! fence promises that what is before it has reached its level. What that is, a link remembers.
+//! them, until a write comes that is to be durable *and* fenced: then everything is that its peer has brought before, for a
+//! fence promises that what is before it has reached its level. What that is, is remembered for each peer, since a fence does
+//! not end with a link. It is made durable before the first byte of that write is put anywhere, so that whoever finds the
+//! write after the power has failed finds the rest as well.
 //!
 //! To make memory durable takes as long as the device does, and the endpoint does nothing else meanwhile.
 
+use std::collections::hash_map::Entry;
+use std::mem;
 use std::sync::{Arc, Weak};
 
 use super::Engine;
@@ -14,11 +18,13 @@ use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
 
-/// What a link has brought to persistent memory and nobody has waited for: for each region, all between the first byte and the
+/// What a peer has brought to persistent memory and nobody has waited for: for each region, all between the first byte and the
 /// last.
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
     written: Vec<Written>,
+    /// Whether some of it was in regions that have ended, and nobody was told.
+    is_incomplete: bool,
 }
 
 #[derive(Debug)]
@@ -29,6 +35,21 @@ struct Written {
 }
 
 impl Engine {
+    /// Sees to it that everything is durable which a link's peer has brought, before anything is written that is to be durable
+    /// after it. Returns whether it is.
+    pub(super) fn persist_before(&mut self, id: LinkId, durable: Durable) -> bool {
+        if durable != Durable::Everything {
+            return true;
+        }
+        let Some(peer) = self.links.of(id).map(|link| link.peer) else { return true };
+        let Entry::Occupied(mut unpersisted) = self.unpersisted.entry(peer) else { return true };
+        let is_durable = unpersisted.get_mut().persist();
+        if unpersisted.get().written.is_empty() {
+            unpersisted.remove();
+        }
+        is_durable
+    }
+
     /// All of a write is in its place. Sees to it that what is to be durable is. Returns whether it is.
     pub(super) fn persisted(
         &mut self,
@@ -40,16 +61,13 @@ impl Engine {
         if !window.region().is_persistent() {
             return true;
         }
-        let Some(link) = self.links.of(id) else { return true };
-        let unpersisted = &mut link.rma.unpersisted;
-        match durable {
-            Durable::Nothing => {
-                unpersisted.note(window, clamp(len_bytes));
-                true
-            }
-            Durable::Written => window.persist(clamp(len_bytes)),
-            Durable::Everything => unpersisted.persist() & window.persist(clamp(len_bytes)),
+        if durable != Durable::Nothing {
+            return window.persist(clamp(len_bytes));
         }
+        if let Some(peer) = self.links.of(id).map(|link| link.peer) {
+            self.unpersisted.entry(peer).or_default().note(window, clamp(len_bytes));
+        }
+        true
     }
 }
 
@@ -67,20 +85,35 @@ impl Unpersisted {
                 written.end_bytes = written.end_bytes.max(range.end);
             }
             None => {
-                self.written.retain(|written| written.region.strong_count() > 0);
+                let count_before = self.written.len();
+                self.written.retain(|written| written.open_region().is_some());
+                self.is_incomplete |= self.written.len() < count_before;
                 let region = Arc::downgrade(window.region());
                 self.written.push(Written { region, begin_bytes: range.start, end_bytes: range.end });
             }
         }
     }
 
-    /// Makes it durable. Returns whether all of it is; what is not may be another time.
+    /// Makes it durable. Returns whether all of it is; what is not may be another time, but what was in regions that have ended.
+    /// That is said once, and then it is nobody's any more.
     fn persist(&mut self) -> bool {
+        let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {
-            let region = written.region.upgrade();
-            let len_bytes = written.end_bytes - written.begin_bytes;
-            !region.is_some_and(|region| region.persist(written.begin_bytes, len_bytes))
+            let Some(region) = written.open_region() else {
+                is_durable = false;
+                return false;
+            };
+            let is_now = region.persist(written.begin_bytes, written.end_bytes - written.begin_bytes);
+            is_durable &= is_now;
+            !is_now
         });
-        self.written.is_empty()
+        is_durable
+    }
+}
+
+impl Written {
+    /// The region, if it has not ended.
+    fn open_region(&self) -> Option<Arc<Region>> {
+        self.region.upgrade().filter(|region| region.is_open())
     }
 }

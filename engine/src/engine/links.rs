@@ -15,7 +15,7 @@ use super::direct::Direct;
 use super::fences::Fence;
 use super::handshakes::Standing;
 use super::incoming::{Filling, Incoming, Place};
-use super::ordering::Deferred;
+use super::ordering::{Deferred, Told};
 use super::requests::Requests;
 use super::targets::RmaOfLink;
 use crate::address::Address;
@@ -48,6 +48,10 @@ pub(super) struct Link {
     pub(super) awaiting_match: BTreeMap<u64, SendId>,
     /// The largest count that the peer has acknowledged.
     pub(super) acked_messages: u64,
+    /// How many payloads that the peer has asked for the link has taken, and nobody answers.
+    pub(super) unanswered_payloads: u64,
+    /// What of messages the peer has told to have by answering what came after.
+    pub(super) told: Told,
     /// What this side may send.
     pub(super) allowance: Allowance,
     /// How many messages were begun or offered on this link.
@@ -189,6 +193,8 @@ impl Links {
             awaiting_ack: VecDeque::new(),
             awaiting_match: BTreeMap::new(),
             acked_messages: 0,
+            unanswered_payloads: 0,
+            told: Told::default(),
             allowance: Allowance::initial(),
             taken_frames: 0,
             fence: Fence::Open,

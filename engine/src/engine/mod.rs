@@ -35,11 +35,13 @@ use slotmap::SlotMap;
 
 pub use self::arrival::Arrivals;
 use self::credit::Budget;
+use self::durability::Unpersisted;
 use self::fetches::Fetch;
 use self::former::Former;
 use self::handshakes::{Handshakes, Standing};
 use self::links::{Condemned, Link, Links};
 use self::multi_receive::MultiReceives;
+pub(crate) use self::ordering::Told;
 use self::peeks::Claimed;
 use self::remote_events::RemoteEvents;
 use self::reports::Reports;
@@ -154,10 +156,14 @@ pub struct Engine {
     fetches: SlotMap<FetchId, Box<Fetch>>,
     /// What peers are writing to regions.
     inbounds: SlotMap<InboundId, Box<Inbound>>,
+    /// What peers have written to persistent memory without waiting for it to be durable.
+    unpersisted: HashMap<PeerId, Unpersisted>,
     /// What peers may access.
     regions: Arc<Regions>,
     /// Whether peers are to access regions by frames alone.
     sees_accesses: bool,
+    /// Whether this side has written to peers' memory, and the processor may do what follows before that is seen by all.
+    has_unseen_stores: bool,
     /// What unexpected messages take, and may take.
     budget: Budget,
     /// Requests that nobody has asked for and that the budget had no room for, in the order of their arrival. Some may
@@ -216,8 +222,10 @@ impl Engine {
             unexpected: SlotMap::with_key(),
             fetches: SlotMap::with_key(),
             inbounds: SlotMap::with_key(),
+            unpersisted: HashMap::new(),
             regions,
             sees_accesses: false,
+            has_unseen_stores: false,
             deferred: VecDeque::new(),
             peeks: VecDeque::new(),
             claimed: HashMap::new(),

@@ -8,7 +8,8 @@
 //! not been answered. There is nothing to it on the wire, and it costs those who have not asked for it nothing.
 //!
 //! What is [done without frames](super::direct) overtakes messages that are under way. Where it must not, it is done so only if
-//! the peer is known to have them all.
+//! the peer is known to have them all: by acknowledgements, or since it has answered an access that was sent after them. So the
+//! first access after a message travels as a frame, and those that follow its answer do not.
 //!
 //! A short read need not be deferred. A target that has agreed to an order copies it as it arrives, if nothing deferred is to
 //! be read before it; and an initiator relies on that.
@@ -61,14 +62,14 @@ impl Effect {
     }
 
     /// The orders by which it waits for deferred reads, and those by which it waits for deferred writes. Reads are answered
-    /// one after the other, so no read overtakes another.
+    /// one after the other, so no read overtakes another; but an atomic operation that fetches is carried out as it arrives.
     fn waits_by(self) -> [Order; 2] {
         match self {
             Effect::Send => [Order::SAR, Order::SAW],
             Effect::Read => [Order::empty(), Order::RAW | Order::RMA_RAW],
             Effect::Write => [Order::WAR | Order::RMA_WAR, Order::WAW | Order::RMA_WAW],
             Effect::Update => [Order::WAR, Order::WAW],
-            Effect::Fetch => [Order::WAR, Order::RAW | Order::WAW],
+            Effect::Fetch => [Order::WAR | Order::RAR, Order::RAW | Order::WAW],
         }
     }
 }
@@ -118,21 +119,43 @@ impl Deferred {
     }
 }
 
+/// How much of what messages consist of a link has taken, or its peer is known to have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// How many eager messages.
+    messages: u64,
+    /// How many payloads that were asked for, and are not answered.
+    payloads: u64,
+}
+
 impl Link {
     /// Whether a send or an access that is the next for the link's peer has to wait, for the sake of order.
     pub(super) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
         self.deferred.holds(Effect::of(send), order)
     }
 
-    /// Whether the peer is known to have heard of every message that the link has taken. What needs no frame overtakes the
-    /// others.
+    /// What the link has taken of messages. It is not in the middle of one.
+    pub(super) fn taken(&self) -> Told {
+        Told { messages: self.sent_messages, payloads: self.unanswered_payloads }
+    }
+
+    /// The peer has answered what the link took when it had taken that much of messages, so all of it has arrived.
+    pub(super) fn has_answered(&mut self, taken: Told) {
+        // Answers come in another order than what they answer.
+        self.told.messages = self.told.messages.max(taken.messages);
+        self.told.payloads = self.told.payloads.max(taken.payloads);
+    }
+
+    /// Whether the peer is known to have heard of every message that the link has taken, and has all of it. What needs no
+    /// frame overtakes the others.
     pub(super) fn has_told_all(&self) -> bool {
-        self.requests.is_empty() && self.acked_messages == self.sent_messages
+        let is_told = self.told.messages.max(self.acked_messages) == self.sent_messages;
+        is_told && self.told.payloads == self.unanswered_payloads && self.requests.is_empty()
     }
 }
 
 /// Whether a target that has agreed to these orders has to see to it that what comes after a read does not change what is
-/// read.
+/// read. What comes may also be an atomic operation that fetches, which is a read.
 pub(super) fn copies_reads(order: Order) -> bool {
-    order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR)
+    order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR)
 }

@@ -282,6 +282,7 @@ impl Engine {
             return;
         }
         link.requests.begun.remove(place);
+        link.unanswered_payloads += 1;
         if let Some(send) = self.sends.remove(send_id) {
             self.reports.send_completed(send, &self.peers, sink);
         }

@@ -17,7 +17,7 @@
 use super::Engine;
 use super::incoming::{Filling, Incoming, Place};
 use super::links::{Frame, Writing};
-use super::ordering::Effect;
+use super::ordering::{Effect, Told};
 use super::requests::{Stage, op_of};
 use crate::buffer::{Destination, Source};
 use crate::completion::Sink;
@@ -92,6 +92,7 @@ impl Engine {
                 atomic: None,
                 durable,
                 is_deferred: false,
+                after: Told::default(),
             })),
         });
         self.peers.of_mut(to).queue.push_back(id);
@@ -181,6 +182,7 @@ impl Engine {
         link.taken_frames += 1;
         link.rma.outstanding_ops += 1;
         link.requests.begin(send_id, stage);
+        one_sided.after = link.taken();
         one_sided.is_deferred = link.deferred.defers(effect, stage == Stage::Exposed, len_bytes);
         if one_sided.is_deferred {
             link.deferred.begin(effect, self.config.transmit_order);
@@ -242,8 +244,11 @@ impl Engine {
         link.rma.outstanding_ops -= 1;
         let Some(send) = self.sends.remove(send_id) else { return };
         link.rma.outstanding_bytes -= send.fetched_bytes();
-        if send.one_sided.as_ref().is_some_and(|one_sided| one_sided.is_deferred) {
-            link.deferred.end(Effect::of(&send), self.config.transmit_order);
+        if let Some(one_sided) = &send.one_sided {
+            link.has_answered(one_sided.after);
+            if one_sided.is_deferred {
+                link.deferred.end(Effect::of(&send), self.config.transmit_order);
+            }
         }
         match outcome {
             Outcome::Done => self.reports.send_completed(send, &self.peers, sink),

@@ -20,7 +20,6 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Engine;
 use super::arrival::clamp;
-use super::durability::Unpersisted;
 use super::incoming::{Described, Filling, Incoming, PartialDescription, Place};
 use super::links::{Frame, Link, Writing};
 use super::ordering::copies_reads;
@@ -49,8 +48,6 @@ pub(super) struct RmaOfLink {
     reads: VecDeque<Reading>,
     /// Whether more of that could have been sent, but it was the turn of others.
     has_paused: bool,
-    /// What the peer has written to persistent memory without waiting for it to be durable.
-    pub(super) unpersisted: Unpersisted,
 }
 
 /// What a peer writes to a region.
@@ -59,8 +56,8 @@ pub(super) struct Inbound {
     op: u64,
     data: Option<u64>,
     durable: Durable,
-    /// Where it goes, or why it goes nowhere.
-    window: Result<Window, Refusal>,
+    /// Where it goes, or the answer if it goes nowhere.
+    window: Result<Window, Outcome>,
 }
 
 /// What a peer reads from a region.
@@ -109,6 +106,12 @@ impl Engine {
         Ok(window)
     }
 
+    /// The part of a region that a peer writes to, if it may be written to now.
+    fn window_to_write(&mut self, id: LinkId, rma: &Rma) -> Result<Window, Outcome> {
+        let window = self.window(id, rma, MrAccess::REMOTE_WRITE).map_err(Outcome::Refused)?;
+        if self.persist_before(id, rma.durable) { Ok(window) } else { Err(Outcome::NotDurable) }
+    }
+
     /// A whole frame that accesses a region has arrived.
     pub(super) fn rma_arrived(&mut self, id: LinkId, rma: &Rma, payload: &[u8], sink: &mut impl Sink) {
         match rma.kind {
@@ -116,7 +119,7 @@ impl Engine {
             RmaKind::Offer { .. } => self.write_offered(id, rma, payload, sink),
             RmaKind::Write { data } => {
                 if self.admit_rma(id, rma, sink) {
-                    let mut window = self.window(id, rma, MrAccess::REMOTE_WRITE);
+                    let mut window = self.window_to_write(id, rma);
                     put(&mut window, 0, payload);
                     let inbound = Inbound { op: rma.op, data, durable: rma.durable, window };
                     self.written(id, inbound, rma.len_bytes, sink);
@@ -153,7 +156,7 @@ impl Engine {
 
     /// Makes a place for what a peer writes.
     fn inbound(&mut self, id: LinkId, rma: &Rma, data: Option<u64>) -> Filling {
-        let window = self.window(id, rma, MrAccess::REMOTE_WRITE);
+        let window = self.window_to_write(id, rma);
         let inbound = Inbound { op: rma.op, data, durable: rma.durable, window };
         let inbound = self.inbounds.insert(Box::new(inbound));
         let message = Message { len_bytes: rma.len_bytes, tag: None, data, awaits: Awaits::Nothing };
@@ -229,8 +232,8 @@ impl Engine {
                     self.remotely_written(id, data, clamp(len_bytes), sink);
                 }
             }
-            Err(refusal) => {
-                self.rma_ended(id, op, Outcome::Refused(refusal));
+            Err(outcome) => {
+                self.rma_ended(id, op, outcome);
                 self.event_spared(id, data);
             }
         }
@@ -288,7 +291,7 @@ impl Inbound {
     /// Whether what comes goes anywhere.
     pub(super) fn is_wanted(&mut self) -> bool {
         if self.window.as_ref().is_ok_and(|window| !window.is_open()) {
-            self.window = Err(Refusal::Key);
+            self.window = Err(Outcome::Refused(Refusal::Key));
         }
         self.window.is_ok()
     }
@@ -474,10 +477,10 @@ pub(super) fn accessed(window: &Window, event: CounterEvents, rma_events: bool, 
 }
 
 /// Copies bytes to a place in a region, if that is still there.
-fn put(window: &mut Result<Window, Refusal>, at_bytes: u64, bytes: &[u8]) {
+fn put(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
     if let Ok(open) = window
         && !open.copy_in(clamp(at_bytes), bytes)
     {
-        *window = Err(Refusal::Key);
+        *window = Err(Outcome::Refused(Refusal::Key));
     }
 }

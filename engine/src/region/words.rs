@@ -1,12 +1,21 @@
 //! Bytes in words that others read and write at the same time.
+//!
+//! What is stored in one call is seen together with all that this thread has done or seen before, by whoever loads it in one
+//! call: an application may wait for a word to change, and look at what was written before.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const WORD_BYTES: usize = size_of::<u64>();
 
 /// Copies bytes into words, from a place on that has room for them.
 pub(crate) fn store(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
+    fence(Ordering::Release);
     let within = offset_bytes % WORD_BYTES;
+    // Most that is written so is a number.
+    if let (0, &[a, b, c, d, e, f, g, h]) = (within, bytes) {
+        let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        return words[offset_bytes / WORD_BYTES].store(number, Ordering::Relaxed);
+    }
     let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
     let (head, rest) = bytes.split_at(head_bytes);
     let mut place = offset_bytes / WORD_BYTES;
@@ -52,6 +61,7 @@ pub(crate) fn load(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     if !tail.is_empty() {
         load_part(&after[0], 0, tail);
     }
+    fence(Ordering::Acquire);
 }
 
 fn load_part(word: &AtomicU64, within: usize, bytes: &mut [u8]) {

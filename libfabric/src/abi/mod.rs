@@ -18,6 +18,7 @@ pub mod endpoint;
 pub mod eq;
 pub mod fabric;
 pub mod info;
+pub mod memory;
 pub mod provider;
 pub mod rma;
 pub mod tagged;
@@ -104,6 +105,7 @@ pub fn structs() -> impl Iterator<Item = &'static Layout> {
         eq::STRUCTS,
         fabric::STRUCTS,
         info::STRUCTS,
+        memory::STRUCTS,
         provider::STRUCTS,
         rma::STRUCTS,
         tagged::STRUCTS,

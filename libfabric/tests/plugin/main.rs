@@ -8,6 +8,7 @@ mod counters;
 mod eq;
 mod host;
 mod info;
+mod memory;
 mod messages;
 mod multi_receive;
 mod objects;
@@ -32,6 +33,7 @@ fn messages_over_shared_memory_are_the_same() {
             "capabilities::",
             "connections::",
             "counters::",
+            "memory::",
             "messages::",
             "multi_receive::",
             "overrun::",

@@ -149,7 +149,10 @@ fn what_is_not_supported_says_so() {
     for fid in
         [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()]
     {
-        assert_answers!((*fid).ops, ENOSYS, ops_open tostr ops_set);
+        assert_answers!((*fid).ops, ENOSYS, tostr ops_set);
+    }
+    for fid in [node.fabric.fid(), node.eq.fid(), node.cq.fid(), node.av.fid(), node.ep.fid()] {
+        assert_answers!((*fid).ops, ENOSYS, ops_open);
     }
     for fid in [node.fabric.fid(), node.domain.fid(), node.eq.fid(), node.cq.fid(), node.av.fid()] {
         assert_answers!((*fid).ops, ENOSYS, bind);
@@ -171,6 +174,7 @@ fn null_is_refused_everywhere() {
         assert_answers!((*fid).ops, EINVAL, control);
     }
     assert_answers!((*node.ep.fid()).ops, EINVAL, bind);
+    assert_answers!((*node.domain.fid()).ops, EINVAL, ops_open);
     assert_answers!((*node.fabric.as_ptr()).ops, EINVAL, domain passive_ep eq_open trywait);
     assert_answers!((*node.domain.as_ptr()).ops, EINVAL, av_open cq_open cntr_open endpoint query_atomic);
     assert_answers!((*node.domain.as_ptr()).mr, EINVAL, reg regv regattr);

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use super::Buffers;
 use super::sys::Segment;
-use crate::bench::access::Operation;
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::run::Run;
 use crate::failure::Failure;
@@ -27,17 +26,26 @@ pub(in crate::bench) fn memcpy_us(run: &Run) -> Result<f64, Failure> {
     })
 }
 
+/// Which way is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::bench) enum Copying {
+    /// To shared memory.
+    To,
+    /// From shared memory.
+    From,
+}
+
 /// Copies to or from shared memory, each of which has been carried out for all to see before the next begins.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::bench) struct Copies {
-    pub(in crate::bench) operation: Operation,
+    pub(in crate::bench) copying: Copying,
     pub(in crate::bench) metric: Metric,
     pub(in crate::bench) run: Run,
 }
 
 /// Makes the copies. Returns what one takes, in microseconds.
 pub(in crate::bench) fn copies_us(copies: &Copies) -> Result<f64, Failure> {
-    let Copies { operation, metric, run } = copies;
+    let Copies { copying, metric, run } = copies;
     let segment = segment(run.size_bytes)?;
     let source = vec![1; run.size_bytes];
     let count = match metric {
@@ -46,9 +54,9 @@ pub(in crate::bench) fn copies_us(copies: &Copies) -> Result<f64, Failure> {
     };
     let mut buffers = Buffers::new(run.size_bytes, count);
     let mut copy = || {
-        match operation {
-            Operation::Write => segment.write(0, &source),
-            Operation::Read => {
+        match copying {
+            Copying::To => segment.write(0, &source),
+            Copying::From => {
                 let buffer = buffers.next();
                 segment.read(0, buffer);
                 hint::black_box(buffer);
@@ -83,11 +91,11 @@ mod tests {
 
     #[test]
     fn every_size_is_copied_both_ways() {
-        for operation in Operation::ALL {
+        for copying in [Copying::To, Copying::From] {
             for metric in [Metric::Latency, Metric::Bandwidth] {
                 for size_bytes in [0, 1, 8, 1000, 300_000] {
                     let run = Run::new(size_bytes, Some(200));
-                    assert!(copies_us(&Copies { operation, metric, run }).unwrap() > 0.0);
+                    assert!(copies_us(&Copies { copying, metric, run }).unwrap() > 0.0);
                 }
             }
         }

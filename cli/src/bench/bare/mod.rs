@@ -17,7 +17,7 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Instant;
 
-pub(super) use self::memcpy::{Copies, copies_us, memcpy_us};
+pub(super) use self::memcpy::{Copies, Copying, copies_us, memcpy_us};
 pub(super) use self::memory::Memory;
 use self::readv::Readv;
 use self::ring::Ring;

@@ -40,11 +40,11 @@ fn source(bytes: &'static [u8]) -> Source {
     Source::owned(Bytes::from_static(bytes))
 }
 
-fn base(bytes: &'static [u8]) -> AtomicLocal {
+pub(super) fn base(bytes: &'static [u8]) -> AtomicLocal {
     AtomicLocal::Base { operand: source(bytes) }
 }
 
-fn fetch(bytes: &'static [u8]) -> AtomicLocal {
+pub(super) fn fetch(bytes: &'static [u8]) -> AtomicLocal {
     AtomicLocal::Fetch { operand: source(bytes), result: room(bytes.len()) }
 }
 

@@ -1,12 +1,14 @@
 //! Regions that are mapped, from both sides.
 
+use super::atomics::{fetch, update};
 use super::rma::access;
 use super::*;
-use crate::flags::MrAccess;
+use crate::atomic::AtomicOp;
+use crate::flags::{MrAccess, Order};
 use crate::limits::SHOWN_LINK_MAX_REGIONS;
-use crate::operation::RmaLocal;
+use crate::operation::{RmaLocal, RmaRequest};
 use crate::region::{Region, RegionAttr};
-use crate::wire::{Durable, Rma, RmaKind, Shown};
+use crate::wire::{Durable, Outcome, Rma, RmaKind, Shown};
 
 const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
@@ -14,6 +16,14 @@ const KEY: u64 = 77;
 fn shown(key: u64, len_bytes: u64) -> Header {
     let access = MrAccess::REMOTE_WRITE.bits();
     Header::Shown(Shown { key, address: 0, len_bytes, access, remote_bytes: REMOTE.len() as u8 })
+}
+
+/// Has a region mapped that may be written to and read.
+fn map_all(engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder) {
+    let access = (MrAccess::REMOTE_WRITE | MrAccess::REMOTE_READ).bits();
+    let shown = Shown { key: KEY, address: 0, len_bytes: 100, access, remote_bytes: REMOTE.len() as u8 };
+    engine.arrivals(sink).frame(LINK, &Header::Shown(shown), REMOTE);
+    engine.transmit(transport, sink);
 }
 
 fn write() -> RmaLocal {
@@ -39,7 +49,7 @@ fn what_was_shown_is_mapped_and_accessed_at_once() {
     assert_eq!(transport.sent.len(), 2, "one before it has not ended");
     for sent in 0..2 {
         let Header::Rma(Rma { op, .. }) = transport.sent[sent].1 else { panic!("an access was sent") };
-        let answer = Header::Answer { op, outcome: crate::wire::Outcome::Done };
+        let answer = Header::Answer { op, outcome: Outcome::Done };
         engine.arrivals(&mut sink).frame(LINK, &answer, b"");
     }
     engine.post_rma(access(peer, write(), 3), &mut transport, &mut sink).unwrap();
@@ -49,8 +59,14 @@ fn what_was_shown_is_mapped_and_accessed_at_once() {
     assert_eq!(transport.sent.len(), 3, "it may only be written to");
 }
 
+/// How many regions an engine has mapped, and how many it is about to map.
+fn mapped(engine: &mut Engine) -> (usize, usize) {
+    let direct = &engine.links.of(LINK).unwrap().direct;
+    (direct.mapped_count(), direct.to_map_count())
+}
+
 #[test]
-fn nobody_shows_more_than_may_be_mapped() {
+fn no_more_is_mapped_than_may_be() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     for key in 0..SHOWN_LINK_MAX_REGIONS as u64 {
         engine.arrivals(&mut sink).frame(LINK, &shown(key, 100), REMOTE);
@@ -58,11 +74,28 @@ fn nobody_shows_more_than_may_be_mapped() {
     }
     // The same key again takes the place of the first.
     engine.arrivals(&mut sink).frame(LINK, &shown(3, 100), REMOTE);
+    assert_eq!(mapped(&mut engine), (SHOWN_LINK_MAX_REGIONS - 1, 1));
+    engine.transmit(&mut transport, &mut sink);
+    engine.arrivals(&mut sink).frame(LINK, &shown(1000, 100), REMOTE);
+    assert_eq!(mapped(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0), "there are frames");
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
-    engine.arrivals(&mut sink).frame(LINK, &shown(1000, 100), REMOTE);
+}
+
+#[test]
+fn regions_may_be_shown_faster_than_they_are_mapped() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let last = 3 * SHOWN_LINK_MAX_REGIONS as u64;
+    for key in (0..=last).flat_map(|key| [key, key]) {
+        engine.arrivals(&mut sink).frame(LINK, &shown(key, 100), REMOTE);
+        assert!(mapped(&mut engine).1 <= SHOWN_LINK_MAX_REGIONS);
+    }
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+    assert!(transport.closed.is_empty(), "all of them but the last may have ended");
+    assert_eq!(mapped(&mut engine), (SHOWN_LINK_MAX_REGIONS, 0));
+    let request = RmaRequest { key: last, ..access(peer, write(), 1) };
+    engine.post_rma(request, &mut transport, &mut sink).unwrap();
+    assert!(transport.sent.is_empty(), "the last one was mapped");
 }
 
 #[test]
@@ -104,6 +137,86 @@ fn a_region_is_shown_once_to_whoever_has_accessed_it() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(showings(&transport), 1);
     assert!(!engine.has_unsent());
+}
+
+#[test]
+fn a_read_waits_for_the_writes_before_it_to_be_seen() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    map_all(&mut engine, &mut transport, &mut sink);
+    let mut post = |local, level| {
+        let request = RmaRequest { level, ..access(peer, local, 1) };
+        engine.post_rma(request, &mut transport, &mut sink).unwrap();
+        assert!(transport.sent.is_empty());
+        engine.has_unseen_stores
+    };
+    let read = || RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
+    assert!(post(write(), Level::Inject), "a write waits for nothing");
+    assert!(!post(read(), Level::Inject));
+    assert!(!post(write(), Level::Delivery), "it is there");
+    assert!(post(write(), Level::Transmit) && post(write(), Level::Inject));
+    assert!(!post(read(), Level::Delivery));
+    assert_eq!(sink.ended.len(), 6);
+}
+
+/// An engine whose accesses must not overtake messages, with a region mapped.
+fn keeping_order() -> (Engine, PeerId, Scripted, Recorder) {
+    let transmit_order = Order::WAS | Order::RAS;
+    let mut engine = Engine::new(Config { transmit_order, ..Config::default() });
+    let mut sink = Recorder::default();
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+    let peer = engine.peer(address(2));
+    let mut transport = Scripted::default();
+    map_all(&mut engine, &mut transport, &mut sink);
+    (engine, peer, transport, sink)
+}
+
+/// Writes. Returns whether that was done directly, and has it answered otherwise.
+fn has_gone(engine: &mut Engine, peer: PeerId, transport: &mut Scripted, sink: &mut Recorder) -> bool {
+    let before = transport.sent.len();
+    engine.post_rma(access(peer, write(), 1), transport, sink).unwrap();
+    let Some((_, header, _)) = transport.sent.get(before) else { return true };
+    let Header::Rma(Rma { op, .. }) = *header else { panic!("no access: {header:?}") };
+    engine.arrivals(sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    false
+}
+
+#[test]
+fn an_answer_tells_that_messages_before_it_have_arrived() {
+    let (mut engine, peer, mut transport, mut sink) = keeping_order();
+    let (transport, sink) = (&mut transport, &mut sink);
+    assert!(has_gone(&mut engine, peer, transport, sink));
+    for _ in 0..3 {
+        engine.post_send(send_to(peer, b"m", 9), transport, sink).unwrap();
+        assert!(engine.inject(peer, None, None, b"m", transport));
+        assert!(!has_gone(&mut engine, peer, transport, sink), "messages are under way");
+        assert!(has_gone(&mut engine, peer, transport, sink), "it was answered");
+    }
+    // So does what an atomic operation has fetched.
+    assert!(engine.inject(peer, None, None, b"m", transport));
+    engine.post_atomic(update(peer, fetch(&[1]), AtomicOp::Sum, 9), transport, sink).unwrap();
+    let Header::Atomic(atomic) = transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
+    let fetched = Header::ReadData { op: atomic.op, len_bytes: 1 };
+    engine.arrivals(sink).frame(LINK, &fetched, &[0]);
+    assert!(has_gone(&mut engine, peer, transport, sink));
+    assert!(engine.condemned.is_empty());
+}
+
+#[test]
+fn nothing_overtakes_the_end_of_a_message_that_was_asked_for() {
+    let (mut engine, peer, mut transport, mut sink) = keeping_order();
+    let (transport, sink) = (&mut transport, &mut sink);
+    let long = SendRequest {
+        source: Source::owned(Bytes::from(vec![0; crate::limits::EAGER_MAX_BYTES + 1])),
+        ..send_to(peer, b"", 9)
+    };
+    engine.post_send(long, transport, sink).unwrap();
+    let Header::Request { op, .. } = transport.sent.last().unwrap().1 else { panic!("a request") };
+    engine.arrivals(sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
+    engine.transmit(transport, sink);
+    assert!(matches!(transport.sent.last().unwrap().1, Header::Data { .. }));
+    assert_eq!(sink.take().len(), 1, "the link has all of it");
+    assert!(!has_gone(&mut engine, peer, transport, sink), "the peer may not have it");
+    assert!(has_gone(&mut engine, peer, transport, sink));
 }
 
 #[test]

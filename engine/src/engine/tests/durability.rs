@@ -1,8 +1,8 @@
 //! What is to be durable, from both sides, with a device that remembers what it was asked for.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, Weak};
 
-use super::rma::{KEY, access, answers, write};
+use super::rma::{KEY, access, answers, content, write};
 use super::*;
 use crate::error::OperationError;
 use crate::operation::RmaRequest;
@@ -44,6 +44,10 @@ fn region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
     let attr = RegionAttr { key, access: MrAccess::all(), base_address: 1000 };
     let region = Region::owned(100, attr).unwrap().persistent(Box::new(device.clone()));
     (engine.regions.add(region).unwrap(), device)
+}
+
+fn outcomes(transport: &Scripted) -> Vec<Outcome> {
+    answers(transport).into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 fn writing(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> Header {
@@ -95,7 +99,7 @@ fn what_is_fetched_is_made_durable_when_all_of_it_is_there() {
 }
 
 #[test]
-fn everything_is_what_the_link_has_brought_before() {
+fn everything_is_what_the_peer_has_brought_before() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let other = LinkId(8);
     engine.arrivals(&mut sink).link(other, LinkEvent::Up { peer: address(3), instance: 1 });
@@ -117,11 +121,85 @@ fn everything_is_what_the_link_has_brought_before() {
     assert!(answers(&transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
 }
 
+/// A device that remembers what a region began with whenever it was asked to make something durable.
+#[derive(Default)]
+struct Observer {
+    region: Mutex<Weak<Region>>,
+    seen: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Persist for Arc<Observer> {
+    fn persist(&self, _: usize, _: usize) -> Result<(), Errno> {
+        let region = self.region.lock().unwrap().upgrade().expect("its region asks for it");
+        self.seen.lock().unwrap().push(content(&region)[..4].to_vec());
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_before_a_fence_is_durable_before_the_rest_is_written() {
+    let offer = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
+    for way in ["whole", "in parts", "fetched"] {
+        let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+        transport.memory = b"late".to_vec();
+        let observer = Arc::new(Observer::default());
+        let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
+        let region = Region::owned(100, attr).unwrap().persistent(Box::new(observer.clone()));
+        let region = engine.regions.add(region).unwrap();
+        *observer.region.lock().unwrap() = Arc::downgrade(&region);
+        let fenced = writing(2, KEY, 0, 4, Durable::Everything);
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.frame(LINK, &writing(1, KEY, 50, 4, Durable::Nothing), b"data");
+        match (way, fenced) {
+            ("whole", _) => arrivals.frame(LINK, &fenced, b"late"),
+            ("in parts", _) => {
+                arrivals.begin(LINK, &fenced);
+                arrivals.chunk(LINK, b"la");
+                arrivals.chunk(LINK, b"te");
+            }
+            (_, Header::Rma(rma)) => arrivals.frame(LINK, &Header::Rma(Rma { kind: offer, ..rma }), REMOTE),
+            (_, other) => panic!("a write: {other:?}"),
+        }
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(*observer.seen.lock().unwrap(), [vec![0; 4], b"late".to_vec()], "{way}");
+        assert_eq!(answers(&transport), [1, 2].map(|op| (op, Outcome::Done)));
+    }
+}
+
+#[test]
+fn nothing_is_written_behind_a_fence_that_does_not_hold() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (_broken, device) = region(&engine, 1);
+    let (sound, _device) = region(&engine, 2);
+    device.set_broken(true);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(1, 1, 0, 4, Durable::Nothing), b"data");
+    arrivals.frame(LINK, &writing(2, 2, 0, 4, Durable::Everything), b"late");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [(1, Outcome::Done), (2, Outcome::NotDurable)]);
+    assert_eq!(content(&sound), [0; 100]);
+}
+
+#[test]
+fn a_fence_knows_of_what_came_over_an_earlier_link() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (_region, device) = region(&engine, KEY);
+    let next = LinkId(8);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(1, KEY, 10, 4, Durable::Nothing), b"data");
+    arrivals.link(LINK, LinkEvent::Down(LinkError::Closed));
+    arrivals.link(next, LinkEvent::Up { peer: address(2), instance: 1 });
+    arrivals.frame(next, &writing(1, KEY, 0, 0, Durable::Everything), b"");
+    assert_eq!(device.take(), [(10, 4)]);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(answers(&transport), [(1, Outcome::Done)]);
+    assert!(engine.unpersisted.is_empty());
+}
+
 #[test]
 fn what_cannot_be_made_durable_is_said_to_be_so() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, device) = region(&engine, KEY);
-    let (closed, _device) = region(&engine, 2);
+    let (failed, device) = region(&engine, KEY);
     device.set_broken(true);
     let with_data = |op, durable| {
         let kind = RmaKind::Write { data: Some(1) };
@@ -131,20 +209,47 @@ fn what_cannot_be_made_durable_is_said_to_be_so() {
     arrivals.frame(LINK, &with_data(1, Durable::Written), b"a");
     arrivals.frame(LINK, &writing(2, KEY, 0, 1, Durable::Nothing), b"a");
     arrivals.frame(LINK, &writing(3, KEY, 5, 0, Durable::Everything), b"");
+    // Not another time either: the system tells of what it has lost once.
     device.set_broken(false);
-    arrivals.frame(LINK, &writing(4, KEY, 5, 0, Durable::Everything), b"");
-    assert_eq!(device.take(), [(0, 1)]);
-    // What was in a region that is gone is nobody's to make durable.
+    arrivals.frame(LINK, &writing(4, KEY, 5, 1, Durable::Written), b"a");
+    arrivals.frame(LINK, &writing(5, KEY, 5, 0, Durable::Everything), b"");
+    assert_eq!(device.take(), []);
+    engine.regions.close(&failed);
+    let (_anew, device) = region(&engine, KEY);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(6, KEY, 5, 1, Durable::Written), b"a");
+    assert_eq!(device.take(), [(5, 1)]);
+    arrivals.frame(LINK, &writing(7, KEY, 0, 0, Durable::Everything), b"");
+    arrivals.frame(LINK, &writing(8, KEY, 0, 0, Durable::Everything), b"");
+    engine.transmit(&mut transport, &mut sink);
+    let [done, not] = [Outcome::Done, Outcome::NotDurable];
+    assert_eq!(outcomes(&transport), [not, done, not, not, not, done, not, done]);
+    assert!(sink.ended.is_empty(), "the target is told of nothing that failed");
+}
+
+#[test]
+fn what_was_in_a_region_that_has_ended_is_said_once_not_to_be_durable() {
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (_region, _device) = region(&engine, KEY);
+    let (closed, _device) = region(&engine, 2);
+    let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &writing(5, 2, 0, 1, Durable::Nothing), b"a");
     engine.regions.close(&closed);
     engine.arrivals(&mut sink).frame(LINK, &writing(6, KEY, 0, 0, Durable::Everything), b"");
-    drop(closed);
     engine.arrivals(&mut sink).frame(LINK, &writing(7, KEY, 0, 0, Durable::Everything), b"");
+    // Also if it was forgotten before anybody asked.
+    let (dropped, _device) = region(&engine, 3);
+    let (_other, _device) = region(&engine, 4);
+    engine.arrivals(&mut sink).frame(LINK, &writing(8, 3, 0, 1, Durable::Nothing), b"a");
+    engine.regions.close(&dropped);
+    drop(dropped);
+    let mut arrivals = engine.arrivals(&mut sink);
+    arrivals.frame(LINK, &writing(9, 4, 0, 1, Durable::Nothing), b"a");
+    arrivals.frame(LINK, &writing(10, KEY, 0, 0, Durable::Everything), b"");
+    arrivals.frame(LINK, &writing(11, KEY, 0, 0, Durable::Everything), b"");
     engine.transmit(&mut transport, &mut sink);
     let [done, not] = [Outcome::Done, Outcome::NotDurable];
-    let expected = [(1, not), (2, done), (3, not), (4, done), (5, done), (6, not), (7, not)];
-    assert_eq!(answers(&transport), expected);
-    assert!(sink.ended.is_empty(), "the target is told of nothing that failed");
+    assert_eq!(outcomes(&transport), [done, not, done, done, done, not, done]);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What must not overtake what, from both sides; and completions in the order of posting.
 
+use super::atomics::{base, fetch, update};
 use super::rma::{KEY, access, content, read, rma, write};
 use super::*;
+use crate::atomic::AtomicOp;
 use crate::error::OperationError;
 use crate::flags::Order;
 use crate::limits::READ_COPIED_MAX_BYTES;
@@ -36,6 +38,8 @@ enum Kind {
     LongRead,
     ShortWrite,
     OfferedWrite,
+    Update,
+    Fetch,
 }
 
 impl Kind {
@@ -48,6 +52,11 @@ impl Kind {
             Kind::LongRead => read(LONG_BYTES),
             Kind::ShortWrite => write(b"short"),
             Kind::OfferedWrite => write(b"0123456789"),
+            Kind::Update | Kind::Fetch => {
+                let local = if self == Kind::Update { base(&[1]) } else { fetch(&[1]) };
+                let request = update(peer, local, AtomicOp::Sum, 9);
+                return engine.post_atomic(request, transport, sink).unwrap();
+            }
         };
         engine.post_rma(access(peer, local, 9), transport, sink).unwrap();
     }
@@ -79,6 +88,15 @@ fn what_must_not_overtake_waits_for_the_answer_and_nothing_else_does() {
         (Kind::OfferedWrite, Kind::LongRead, Order::RAW | Order::RMA_RAW),
         (Kind::OfferedWrite, Kind::ShortWrite, Order::WAW | Order::RMA_WAW),
         (Kind::OfferedWrite, Kind::OfferedWrite, Order::WAW | Order::RMA_WAW),
+        (Kind::LongRead, Kind::Update, Order::WAR),
+        (Kind::LongRead, Kind::Fetch, Order::WAR | Order::RAR),
+        (Kind::OfferedWrite, Kind::Update, Order::WAW),
+        (Kind::OfferedWrite, Kind::Fetch, Order::RAW | Order::WAW),
+        (Kind::ShortRead, Kind::Fetch, nothing),
+        (Kind::Fetch, Kind::ShortRead, nothing),
+        (Kind::Fetch, Kind::OfferedWrite, nothing),
+        (Kind::Update, Kind::LongRead, nothing),
+        (Kind::Update, Kind::Fetch, nothing),
         (Kind::ShortRead, Kind::Send, nothing),
         (Kind::ShortRead, Kind::ShortWrite, nothing),
         (Kind::ShortWrite, Kind::Send, nothing),
@@ -183,7 +201,7 @@ fn read_and_overwritten(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn a_short_read_is_copied_as_it_arrives_where_that_was_agreed_to() {
     for order in Order::all().iter() {
-        let is_copied = (Order::WAR | Order::RMA_WAR | Order::SAR).contains(order);
+        let is_copied = (Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR).contains(order);
         for len_bytes in [6, READ_COPIED_MAX_BYTES, LONG_BYTES] {
             let was = if is_copied && len_bytes < LONG_BYTES { b"before" } else { b"after." };
             let expected = (was.to_vec(), b"after.".to_vec());

@@ -1,0 +1,73 @@
+//! Memory that homespun allocates for C, and that peers may map: `include/homespun.h`, `fi_open_ops`.
+
+use std::ffi::CStr;
+
+use homespun::{Errno, MrAttr};
+use libc::{c_char, c_int, c_void};
+
+use crate::abi::domain::{FidDomain, FidMr};
+use crate::abi::fabric::Fid;
+use crate::abi::memory::HomespunMemoryOps;
+use crate::domain::DomainState;
+use crate::edge::enter;
+use crate::mr;
+use crate::object;
+
+/// What the operations are opened by.
+const NAME: &CStr = c"homespun_memory";
+
+static OPS: HomespunMemoryOps = HomespunMemoryOps { size: size_of::<HomespunMemoryOps>(), reg };
+
+/// `fi_open_ops` of a domain.
+pub(crate) unsafe extern "C" fn ops_open(
+    domain: *mut Fid,
+    name: *const c_char,
+    flags: u64,
+    ops: *mut *mut c_void,
+    _context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        unsafe { object::state::<DomainState>(domain.cast())? };
+        if name.is_null() || ops.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: not null, so a text that ends, says the caller.
+        if unsafe { CStr::from_ptr(name) } != NAME {
+            return Err(Errno::ENOSYS.into());
+        }
+        if flags != 0 {
+            return Err(Errno::EBADFLAGS.into());
+        }
+        // SAFETY: not null, so writable. The application only reads what it points to.
+        unsafe { ops.write((&raw const OPS).cast_mut().cast()) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn reg(
+    domain: *mut FidDomain,
+    len: usize,
+    access: u64,
+    requested_key: u64,
+    flags: u64,
+    memory: *mut *mut c_void,
+    mr: *mut *mut FidMr,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        let state = unsafe { object::state::<DomainState>(domain.cast())? };
+        if memory.is_null() || mr.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let attr = MrAttr { shareable: true, ..mr::attr(access, 0, requested_key, flags) };
+        let region = state.domain.register(len, &attr)?;
+        // SAFETY: not null, so writable.
+        unsafe {
+            memory.write(region.as_ptr().cast());
+            mr.write(mr::front(region, state, context));
+        }
+        Ok(0)
+    })
+}

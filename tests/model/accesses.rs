@@ -1,0 +1,264 @@
+//! Access to regions: how it is posted, and what is told of it. Each endpoint has one region, which all others access, and it
+//! too. What they must find there is the business of [`memory`](crate::memory).
+
+use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
+use homespun::{Completion, CompletionError, FabricAddress, OperationError};
+
+use crate::atomics::came_back;
+use crate::elements::{ROWS, ROWS_END, array, operand};
+use crate::history::{Access, AccessOp, History, Level, Operation, Who};
+use crate::program::AccessCall;
+use crate::run::{Runner, broken, is_accepted};
+use crate::suite::payload::{payload, pieces, received};
+use crate::suite::{Ended, Memory, Party, Region, RmaBy, RmaCall};
+
+/// The length of the part of every region that plain accesses use: enough for accesses that travel in every way. Behind it are
+/// [elements](crate::elements).
+pub(crate) const REGION_BYTES: usize = 70_000;
+
+/// What is written by an access, which no message has as its text.
+pub(crate) fn written(access: usize, place: usize, len_bytes: usize) -> homespun::Bytes {
+    if place < REGION_BYTES {
+        payload(1 << 40 | access as u64, len_bytes)
+    } else {
+        array(operand, access, place, len_bytes)
+    }
+}
+
+impl Runner<'_> {
+    /// Registers the region of a party at a place.
+    pub(crate) fn open_region(&self, party: &Party, place: usize) -> Region {
+        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+        let (kind, key) = (self.program.memory, place as u64);
+        let memory = Memory { len_bytes: ROWS_END, kind, access, key, is_counted: false };
+        let region = party.register(memory).expect("no other region has the key");
+        region.put(REGION_BYTES, &[0; ROWS_END - REGION_BYTES]);
+        region
+    }
+
+    /// Posts a write to the region at a place, or a read.
+    pub(crate) fn access(
+        &mut self,
+        from: usize,
+        to: usize,
+        (place, len_bytes): (usize, usize),
+        call: AccessCall,
+        fenced: bool,
+    ) {
+        let len_bytes = len_bytes.min(REGION_BYTES);
+        let place = place % (REGION_BYTES - len_bytes + 1);
+        self.post_access(from, to, (place, len_bytes), call, fenced);
+    }
+
+    /// What completes an access, by a call and with a fence if fences are fences, and the flags to ask for that.
+    pub(crate) fn level(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
+        let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
+        let fenced = fenced && self.program.with_fences;
+        let (level, mut flags) = if is_matched && self.program.with_matches {
+            (Level::Match, OpFlags::MATCH_COMPLETE)
+        } else {
+            (Level::Delivery, OpFlags::DELIVERY_COMPLETE)
+        };
+        flags.set(OpFlags::FENCE, fenced);
+        (level, flags, fenced)
+    }
+
+    /// Posts an access to just this part, or to the beginning of it if no more can be injected.
+    pub(crate) fn post_access(
+        &mut self,
+        from: usize,
+        to: usize,
+        (place, len_bytes): (usize, usize),
+        call: AccessCall,
+        fenced: bool,
+    ) {
+        let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
+        let is_injected = call == AccessCall::InjectWrite;
+        let most_bytes = if is_injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX };
+        let len_bytes = len_bytes.min(most_bytes);
+        let identity = self.history.accesses.len();
+        let (access, by) = match call {
+            AccessCall::Write => (Access::Write, RmaBy::Writemsg),
+            AccessCall::InjectWrite => (Access::Write, RmaBy::InjectWrite),
+            AccessCall::Read | AccessCall::ReadMatched => (Access::Read, RmaBy::Readmsg),
+            AccessCall::WriteData | AccessCall::WriteMatched => (Access::Write, RmaBy::Writemsg),
+        };
+        let (level, flags, fenced) = self.level(call, fenced && !is_injected);
+        let has_data = call == AccessCall::WriteData;
+        let call = RmaCall {
+            by,
+            buffers: pieces(&written(identity, place, len_bytes), 1 + identity % 3),
+            peer: FabricAddress(to as u64),
+            address: region.at(place),
+            key: region.key(),
+            data: has_data.then_some(identity as u64),
+            context: Operation::Access(identity).context(),
+            flags,
+        };
+        if !is_accepted(party.endpoint.rma(call)) {
+            return;
+        }
+        self.injected[from] += usize::from(is_injected);
+        self.accepted((from, to), access, (place, len_bytes), (level, fenced), is_injected, has_data);
+    }
+
+    /// Notes an access that was accepted.
+    pub(crate) fn accepted(
+        &mut self,
+        (from, to): (usize, usize),
+        access: Access,
+        (place, len_bytes): (usize, usize),
+        (level, fenced): (Level, bool),
+        injected: bool,
+        has_data: bool,
+    ) {
+        let (by, posted_at) = (self.history.who(from), self.tick());
+        self.history.accesses.push(AccessOp {
+            by,
+            at: self.history.who(to),
+            access,
+            place,
+            len_bytes,
+            level,
+            fenced,
+            injected,
+            has_data,
+            posted_at,
+            cancelled: false,
+            ended: None,
+            ended_at: 0,
+            told_at: None,
+            found: None,
+        });
+    }
+
+    /// An endpoint looks at its own region, or changes it.
+    pub(crate) fn touch(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
+        let len_bytes = len_bytes.min(REGION_BYTES);
+        self.touch_part(at, (place % (REGION_BYTES - len_bytes + 1), len_bytes), access);
+    }
+
+    /// The same with just this part.
+    fn touch_part(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
+        let Some(region) = &self.regions[at] else { return };
+        let identity = self.history.accesses.len();
+        let found = match access {
+            Access::Read => Some(region.part(place, len_bytes)),
+            _ => {
+                region.put(place, &written(identity, place, len_bytes));
+                None
+            }
+        };
+        let (at, now) = (self.history.who(at), self.tick());
+        self.history.accesses.push(AccessOp {
+            by: at,
+            at,
+            access,
+            place,
+            len_bytes,
+            level: Level::Delivery,
+            fenced: false,
+            injected: false,
+            has_data: false,
+            posted_at: now,
+            cancelled: false,
+            ended: Some(Ok(())),
+            ended_at: now,
+            told_at: None,
+            found,
+        });
+        // It was over before anything that follows.
+        self.tick();
+    }
+
+    pub(crate) fn access_ended(&mut self, who: Who, identity: usize, ended: Ended) {
+        let now = self.tick();
+        let access = self.history.accesses.get_mut(identity).expect("an access that was posted");
+        assert_eq!(access.by, who, "the access of another endpoint");
+        let (completion, result) = match ended {
+            Ok((completion, source)) => {
+                assert_eq!(source, FabricAddress::UNSPECIFIED);
+                (completion, Ok(()))
+            }
+            Err(CompletionError { completion, error, .. }) => (completion, Err(refused(&error))),
+        };
+        let flags = match access.access {
+            Access::Read => CompletionFlags::RMA | CompletionFlags::READ,
+            Access::Write => CompletionFlags::RMA | CompletionFlags::WRITE,
+            Access::Update(_) => CompletionFlags::ATOMIC | CompletionFlags::WRITE,
+            Access::Fetch(_) => CompletionFlags::ATOMIC | CompletionFlags::READ,
+        };
+        assert_eq!(completion.flags, flags);
+        assert_eq!((completion.len_bytes, completion.data, completion.tag), (0, 0, 0));
+        match access.access {
+            Access::Read => access.found = result.is_ok().then(|| received(&completion.buffer)),
+            Access::Write => {
+                let sent = completion.buffer.into_sent_vector().expect("a vector was handed over");
+                let expected = written(identity, access.place, access.len_bytes);
+                assert!(sent.concat() == expected, "another buffer comes back");
+            }
+            Access::Update(_) | Access::Fetch(_) => {
+                access.found = came_back(identity, access, result.is_ok(), completion.buffer);
+            }
+        }
+        access.ended_at = now;
+        let before = access.ended.replace(result);
+        assert_eq!(before, None, "access {identity} ended again, with {result:?}");
+    }
+
+    /// An endpoint is told that its region was written to.
+    pub(crate) fn told(&mut self, who: Who, completion: &Completion, source: FabricAddress) {
+        let now = self.tick();
+        let identity = usize::try_from(completion.data).expect("a small number");
+        let access = self.history.accesses.get_mut(identity).expect("a write that was posted");
+        let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
+        assert_eq!((completion.flags, completion.len_bytes), (flags, access.len_bytes));
+        assert!(access.has_data && access.at.place == who.place, "{completion:?} is of {access:?}");
+        assert_eq!(source, FabricAddress(access.by.place as u64));
+        let before = access.told_at.replace(now);
+        assert_eq!(before, None, "the target was told again of access {identity}");
+    }
+
+    /// Looks at all of every region that is left, when everything that was posted has ended.
+    pub(crate) fn look_at_everything(&mut self) {
+        self.settle_injected();
+        for place in 0..self.parties.len() {
+            if self.parties[place].is_some() {
+                self.touch(place, (0, REGION_BYTES), Access::Read);
+                self.touch_part(place, (ROWS[0].place, ROWS_END - ROWS[0].place), Access::Read);
+            }
+        }
+    }
+
+    /// What was injected is behind the fences of the last messages; it is done, if nothing of its kind has failed.
+    fn settle_injected(&mut self) {
+        let now = self.tick();
+        let History { sends, accesses, .. } = &self.history;
+        let is_done = |access: &AccessOp| {
+            let sends = sends.iter().filter(|send| send.injected && send.from == access.by);
+            let writes = accesses.iter().filter(|other| other.injected && other.by == access.by);
+            let has_failed = self.injected[access.by.place] < sends.count() + writes.count();
+            access.injected && !has_failed && self.history.lives(access.by) && self.history.lives(access.at)
+        };
+        let done: Vec<bool> = accesses.iter().map(is_done).collect();
+        for (access, _) in self.history.accesses.iter_mut().zip(done).filter(|(_, is_done)| *is_done) {
+            access.ended = Some(Ok(()));
+            access.ended_at = now;
+        }
+    }
+
+    pub(crate) fn is_missing_access(&self, access: &AccessOp) -> bool {
+        let has_no_end = !access.injected && access.ended.is_none() && self.history.lives(access.by);
+        // Whoever is told of what somebody has written lives, and so may have been told before it was read.
+        let is_untold = access.has_data && access.ended == Some(Ok(())) && access.told_at.is_none();
+        has_no_end || is_untold && self.history.lives(access.at)
+    }
+}
+
+/// The error of an access, which may be refused because the region has ended with its endpoint.
+fn refused(error: &OperationError) -> homespun::Errno {
+    match error {
+        OperationError::Cancelled | OperationError::Refused(_) => error.errno(),
+        error => broken(error),
+    }
+}

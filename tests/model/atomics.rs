@@ -1,0 +1,139 @@
+//! Atomic operations: how they are posted, and what comes back. What they must find and leave behind is the business of
+//! [`updates`](crate::updates).
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::AtomicTarget;
+use homespun::flags::OpFlags;
+use homespun::{Buffer, FabricAddress};
+
+use crate::elements::{ROWS, ROWS_END, array, compare, operand};
+use crate::history::{Access, AccessOp, Operation};
+use crate::program::{AccessCall, ElementsCall, Step};
+use crate::run::{Runner, is_accepted};
+use crate::suite::payload::{pieces, received};
+use crate::suite::{AtomicBy, AtomicCall};
+
+/// How far before the rows a read of all of them begins, so that it is a long one.
+const LONG_BYTES: usize = 40_000;
+
+impl Access {
+    /// The kind of call, if it is an atomic operation.
+    pub(crate) fn atomic(self) -> Option<(AtomicKind, AtomicOp)> {
+        match self {
+            Access::Read | Access::Write => None,
+            Access::Update(op) => Some((AtomicKind::Base, op)),
+            Access::Fetch(op) if op.compares() => Some((AtomicKind::Compare, op)),
+            Access::Fetch(op) => Some((AtomicKind::Fetch, op)),
+        }
+    }
+}
+
+impl Runner<'_> {
+    /// Posts an atomic operation on elements of the region at a place, or another access to them.
+    pub(crate) fn access_elements(&mut self, from: usize, to: usize, step: &Step) {
+        let Step::Elements { row, part: (first, count), call, op, fenced, .. } = *step else { return };
+        let row = &ROWS[row % ROWS.len()];
+        let size_bytes = row.datatype.size_bytes();
+        let first = first % row.count;
+        let place = row.place + first * size_bytes;
+        let count = count.clamp(1, row.count - first);
+        let kind = match call {
+            ElementsCall::Base | ElementsCall::Inject => AtomicKind::Base,
+            ElementsCall::Fetch => AtomicKind::Fetch,
+            ElementsCall::Compare => AtomicKind::Compare,
+            ElementsCall::Write => {
+                return self.post_access(from, to, (place, count * size_bytes), AccessCall::Write, fenced);
+            }
+            ElementsCall::Read => {
+                return self.post_access(from, to, (place, count * size_bytes), AccessCall::Read, fenced);
+            }
+            ElementsCall::ReadAll => {
+                let part = (ROWS_END - LONG_BYTES, LONG_BYTES);
+                return self.post_access(from, to, part, AccessCall::Read, fenced);
+            }
+        };
+        let is_injected = call == ElementsCall::Inject;
+        let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
+        let most_bytes = if is_injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX };
+        let len_bytes = size_bytes * count.min(most_bytes / size_bytes);
+        let op = chosen(kind, row.datatype, op);
+        let identity = self.history.accesses.len();
+        let (level, flags, fenced) = self.level(AccessCall::Write, fenced && !is_injected);
+        let parts = 1 + identity % 3;
+        let call = AtomicCall {
+            by: if is_injected { AtomicBy::Inject } else { AtomicBy::Message },
+            kind,
+            operands: if op.has_operand() {
+                pieces(&array(operand, identity, place, len_bytes), parts)
+            } else {
+                Vec::new()
+            },
+            compares: match kind {
+                AtomicKind::Compare => pieces(&array(compare, identity, place, len_bytes), 4 - parts),
+                AtomicKind::Base | AtomicKind::Fetch => Vec::new(),
+            },
+            results_bytes: if kind.fetches() {
+                vec![len_bytes / 2, len_bytes - len_bytes / 2]
+            } else {
+                Vec::new()
+            },
+            target: AtomicTarget {
+                peer: FabricAddress(to as u64),
+                address: region.at(place),
+                key: region.key(),
+                datatype: row.datatype,
+                op,
+            },
+            context: Operation::Access(identity).context(),
+            flags: if is_injected { OpFlags::empty() } else { flags },
+        };
+        if !is_accepted(party.endpoint.atomic(call).map(|_| ())) {
+            return;
+        }
+        self.injected[from] += usize::from(is_injected);
+        let access = if kind.fetches() { Access::Fetch(op) } else { Access::Update(op) };
+        self.accepted((from, to), access, (place, len_bytes), (level, fenced), is_injected, false);
+    }
+}
+
+/// The operation by this number of those that there are for a datatype; without one the most usual one.
+fn chosen(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> AtomicOp {
+    let ops = AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some());
+    let ops: Vec<AtomicOp> = ops.collect();
+    match number {
+        Some(number) => ops[number % ops.len()],
+        None if kind == AtomicKind::Compare => AtomicOp::Cswap,
+        None => AtomicOp::Sum,
+    }
+}
+
+/// Checks that what an atomic operation was posted with has come back. Returns what it has fetched.
+pub(crate) fn came_back(
+    identity: usize,
+    access: &AccessOp,
+    is_over: bool,
+    buffer: Buffer,
+) -> Option<Vec<u8>> {
+    let AccessOp { place, len_bytes, .. } = *access;
+    let (kind, op) = access.access.atomic().expect("an atomic operation");
+    let (found, operands, compares) = if kind.fetches() {
+        let found = is_over.then(|| received(&buffer));
+        let fetched = buffer.into_fetched().expect("what was posted to fetch comes back");
+        (found, fetched.operand, fetched.compare)
+    } else {
+        (None, buffer, Buffer::None)
+    };
+    if op.has_operand() {
+        let operands = operands.into_sent_vector().expect("a vector was handed over");
+        assert!(operands.concat() == array(operand, identity, place, len_bytes), "other operands come back");
+    }
+    if kind == AtomicKind::Compare {
+        let compares = compares.into_sent_vector().expect("a vector was handed over");
+        assert!(
+            compares.concat() == array(compare, identity, place, len_bytes),
+            "something else was compared"
+        );
+    }
+    assert!(found.as_ref().is_none_or(|found| found.len() == len_bytes));
+    found
+}

@@ -1,0 +1,171 @@
+//! Elements that atomic operations are about: where they are, what they are changed with, and into what.
+//!
+//! They are in rows behind the part of a region that other accesses use. All elements of a row are of one datatype, and small
+//! numbers are all that is ever stored there, so that comparisons often find what they look for.
+
+use homespun::Bytes;
+use homespun::atomic::{AtomicOp, Datatype};
+
+use crate::accesses::REGION_BYTES;
+
+/// Elements side by side.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Where in the region.
+    pub(crate) place: usize,
+    pub(crate) datatype: Datatype,
+    pub(crate) count: usize,
+}
+
+/// The bytes of an element, and zeros.
+pub(crate) type Element = u128;
+
+/// The first one is long enough for operations that travel in pieces; the second one is not aligned.
+pub(crate) const ROWS: [Row; 7] = lay_out([
+    (8, Datatype::Uint64, 1100),
+    (3, Datatype::Uint64, 24),
+    (1, Datatype::Uint8, 40),
+    (2, Datatype::Int16, 24),
+    (4, Datatype::Int32, 24),
+    (8, Datatype::Double, 24),
+    (16, Datatype::Uint128, 12),
+]);
+
+/// Where the last row ends.
+pub(crate) const ROWS_END: usize = ROWS[ROWS.len() - 1].end();
+
+/// Which numbers there are to change elements with, and which to compare them with.
+const OPERANDS: u64 = 6;
+const COMPARES: u64 = 3;
+
+/// Rows one after the other, of so many elements, each at a multiple of a number.
+const fn lay_out<const N: usize>(rows: [(usize, Datatype, usize); N]) -> [Row; N] {
+    let mut laid_out = [const { Row { place: 0, datatype: Datatype::Uint8, count: 0 } }; N];
+    let mut end = REGION_BYTES;
+    let mut row = 0;
+    while row < N {
+        let (multiple, datatype, count) = rows[row];
+        // One further than need be, for the sake of the one that is not aligned.
+        laid_out[row] = Row { place: (end / multiple + 1) * multiple, datatype, count };
+        end = laid_out[row].end();
+        row += 1;
+    }
+    laid_out
+}
+
+impl Row {
+    pub(crate) const fn end(&self) -> usize {
+        self.place + self.count * self.datatype.size_bytes()
+    }
+
+    /// The one that has a place.
+    fn with(place: usize) -> &'static Row {
+        let row = ROWS.iter().find(|row| (row.place..row.end()).contains(&place));
+        row.expect("a place in a row")
+    }
+
+    /// Where its elements are.
+    pub(crate) fn places(&self) -> impl Iterator<Item = usize> + use<> {
+        (self.place..self.end()).step_by(self.datatype.size_bytes())
+    }
+}
+
+/// What an access changes the element at a place with, or writes there.
+pub(crate) fn operand(access: usize, place: usize) -> Element {
+    small(scrambled(access, place) % OPERANDS, Row::with(place).datatype)
+}
+
+/// What it compares the element with.
+pub(crate) fn compare(access: usize, place: usize) -> Element {
+    small(scrambled(access, place) / OPERANDS % COMPARES, Row::with(place).datatype)
+}
+
+fn scrambled(access: usize, place: usize) -> u64 {
+    ((access as u64) << 32 | place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+}
+
+/// One of these for each element in a part of a row.
+pub(crate) fn array(of: fn(usize, usize) -> Element, access: usize, place: usize, len_bytes: usize) -> Bytes {
+    let size_bytes = Row::with(place).datatype.size_bytes();
+    let places = (place..place + len_bytes).step_by(size_bytes);
+    places.flat_map(|place| of(access, place).to_le_bytes().into_iter().take(size_bytes)).collect()
+}
+
+/// The element that these bytes are.
+pub(crate) fn element(bytes: &[u8]) -> Element {
+    let mut element = [0; size_of::<Element>()];
+    element[..bytes.len()].copy_from_slice(bytes);
+    Element::from_le_bytes(element)
+}
+
+fn small(number: u64, datatype: Datatype) -> Element {
+    match datatype {
+        Datatype::Double => (number as f64).to_bits().into(),
+        _ => number.into(),
+    }
+}
+
+/// What an operation makes of an element.
+pub(crate) fn updated(op: AtomicOp, datatype: Datatype, numbers: [Element; 3]) -> Element {
+    macro_rules! integers {
+        ($type:ty) => {
+            element(
+                &compared_or_calculated(
+                    op,
+                    numbers.map(|number| number as $type),
+                    <$type>::wrapping_add,
+                    <$type>::wrapping_mul,
+                )
+                .to_le_bytes(),
+            )
+        };
+    }
+    let [before, operand, mask] = numbers;
+    match (op, datatype) {
+        (AtomicOp::Bor, _) => before | operand,
+        (AtomicOp::Band, _) => before & operand,
+        (AtomicOp::Bxor, _) => before ^ operand,
+        (AtomicOp::Mswap, _) => before & !mask | operand & mask,
+        (_, Datatype::Uint8) => integers!(u8),
+        (_, Datatype::Int16) => integers!(i16),
+        (_, Datatype::Int32) => integers!(i32),
+        (_, Datatype::Uint64) => integers!(u64),
+        (_, Datatype::Uint128) => integers!(u128),
+        (_, Datatype::Double) => {
+            let numbers = numbers.map(|number| f64::from_bits(number as u64));
+            let result = compared_or_calculated(op, numbers, |a, b| a + b, |a, b| a * b);
+            result.to_bits().into()
+        }
+        other => panic!("no row has {other:?}"),
+    }
+}
+
+fn compared_or_calculated<N: Copy + Default + PartialOrd + From<bool>>(
+    op: AtomicOp,
+    [before, operand, compare]: [N; 3],
+    sum: impl Fn(N, N) -> N,
+    product: impl Fn(N, N) -> N,
+) -> N {
+    let is_so = |number: N| number != N::default();
+    let swapped_if = |is_so: bool| if is_so { operand } else { before };
+    match op {
+        AtomicOp::Min => swapped_if(operand < before),
+        AtomicOp::Max => swapped_if(operand > before),
+        AtomicOp::Sum => sum(before, operand),
+        AtomicOp::Prod => product(before, operand),
+        AtomicOp::Lor => (is_so(before) || is_so(operand)).into(),
+        AtomicOp::Land => (is_so(before) && is_so(operand)).into(),
+        AtomicOp::Lxor => (is_so(before) != is_so(operand)).into(),
+        AtomicOp::Read => before,
+        AtomicOp::Write => operand,
+        AtomicOp::Cswap => swapped_if(compare == before),
+        AtomicOp::CswapNe => swapped_if(compare != before),
+        AtomicOp::CswapLe => swapped_if(compare <= before),
+        AtomicOp::CswapLt => swapped_if(compare < before),
+        AtomicOp::CswapGe => swapped_if(compare >= before),
+        AtomicOp::CswapGt => swapped_if(compare > before),
+        AtomicOp::Bor | AtomicOp::Band | AtomicOp::Bxor | AtomicOp::Mswap => {
+            unreachable!("it is about bits, not numbers")
+        }
+    }
+}
