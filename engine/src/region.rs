@@ -68,6 +68,13 @@ pub trait Persist: Send + Sync {
 pub trait Words: Send + Sync {
     /// The words, always the same ones.
     fn words(&self) -> &[AtomicU64];
+
+    /// A number for the place of the first word, by which atomic operations exclude each other that the processor has no
+    /// instruction for: that of each following byte is one more. Memory that is kept in two ways, as a file is that is mapped
+    /// twice, has the same number in both. No number is larger than half of the largest.
+    fn place(&self) -> usize {
+        self.words().as_ptr().addr()
+    }
 }
 
 /// Counts what peers do with a region: `fi_mr_bind`, `fi_mr(3)`.
