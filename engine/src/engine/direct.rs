@@ -28,7 +28,7 @@ use super::Engine;
 use super::links::Link;
 use crate::completion::Sink;
 use crate::flags::{MrAccess, Order};
-use crate::limits::{MAPPED_SWEEP_PASSES, REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
+use crate::limits::{MAPPED_SWEEP_PASSES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
 use crate::operation::{Level, RmaLocal, RmaRequest};
 use crate::peer_id::PeerId;
 use crate::region::{Region, Window, words};
@@ -206,7 +206,8 @@ impl Engine {
     /// Tells a peer that it may map a region which it has accessed.
     pub(super) fn show(&mut self, id: LinkId, window: &Window) {
         let region = window.region();
-        if self.sees_accesses {
+        // What is written to persistent memory has to be known to be made durable, and no frame tells of longer memory.
+        if self.sees_accesses || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
             return;
         }
         let Some(memory) = region.shareable_memory() else { return };

@@ -1,13 +1,13 @@
 //! Regions that are mapped, from both sides.
 
 use super::atomics::{fetch, update};
-use super::rma::access;
+use super::rma::{access, rma};
 use super::*;
 use crate::atomic::AtomicOp;
 use crate::flags::{MrAccess, Order};
 use crate::limits::{MAPPED_SWEEP_PASSES, SHOWN_LINK_MAX_REGIONS};
 use crate::operation::{RmaLocal, RmaRequest};
-use crate::region::{Region, RegionAttr};
+use crate::region::{Persist, Region, RegionAttr};
 use crate::wire::{Durable, Outcome, Rma, RmaKind, Shown};
 
 const LINK: LinkId = LinkId(7);
@@ -244,6 +244,21 @@ fn what_has_ended_is_given_back() {
     }
     assert_eq!(Arc::strong_count(&next), 2);
     assert_eq!(engine.passes_to_sweep, 0);
+}
+
+#[test]
+fn persistent_memory_is_not_shown() {
+    struct Device;
+    impl Persist for Device {
+        fn persist(&self, _: usize, _: usize) -> Result<(), Errno> {
+            Ok(())
+        }
+    }
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let _region = engine.regions.add(shareable(KEY).persistent(Box::new(Device))).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &rma(1, 0, 0, RmaKind::Read), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(headers_from(&transport, 0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
 }
 
 #[test]
