@@ -24,7 +24,7 @@ pub(super) struct MappedFile {
     address: NonNull<u8>,
     /// How long the file's part is. There is memory up to the end of the page.
     len_bytes: usize,
-    is_direct: bool,
+    is_dax: bool,
     /// Where in all files it begins, as far as that can be told by a number: [`Words::place`].
     place: usize,
 }
@@ -35,7 +35,7 @@ unsafe impl Send for MappedFile {}
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
-    /// Maps so many bytes of a file from a place on, directly if its device is memory.
+    /// Maps so many bytes of a file from a place on, so that flushing caches is enough if its device is memory (DAX).
     ///
     /// # Errors
     ///
@@ -60,14 +60,14 @@ impl MappedFile {
             mmap(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, flags, file, offset_bytes)
         };
         // Only files whose device is memory can be mapped in the first way.
-        let (mapped, is_direct) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
+        let (mapped, is_dax) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
             Ok(address) => (Ok(address), true),
             Err(_) => (map(MapFlags::SHARED), false),
         };
         let mapped = mapped.map_err(|errno| refused(Errno::new(errno.raw_os_error())))?;
         let address = NonNull::new(mapped.cast()).ok_or(refused(Errno::ENOMEM))?;
         let place = place(metadata.dev(), metadata.ino(), offset_bytes);
-        Ok(MappedFile { address, len_bytes, is_direct, place })
+        Ok(MappedFile { address, len_bytes, is_dax, place })
     }
 }
 
@@ -100,7 +100,7 @@ impl Persist for Shared {
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
         let memory = SegmentMut { address: self.0.address.as_ptr(), len_bytes: self.0.len_bytes };
         // SAFETY: it is mapped for as long as there is a handle of it, and as it was said to be.
-        let persistent = unsafe { Persistent::mapped(memory, self.0.is_direct) };
+        let persistent = unsafe { Persistent::mapped(memory, self.0.is_dax) };
         persistent.persist(offset_bytes, len_bytes)
     }
 }

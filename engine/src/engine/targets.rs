@@ -309,7 +309,7 @@ impl Inbound {
         transport: &mut impl Transport,
     ) -> Pull {
         let Ok(window) = &mut self.window else { return Pull::Gone };
-        if window.is_direct() {
+        if window.is_sliceable() {
             let mut space = window.space(clamp(at_bytes), step_bytes);
             return transport.pull(link, remote, at_bytes, &mut space);
         }
@@ -429,7 +429,7 @@ impl Reading {
     fn begin_piece(&mut self) {
         if let Some(Ok(window)) = &self.window
             && self.copy.is_empty()
-            && !window.is_direct()
+            && !window.is_sliceable()
         {
             self.copy.resize(clamp(self.piece_bytes()), 0);
             window.copy_out(clamp(self.sent_bytes), &mut self.copy);
