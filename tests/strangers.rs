@@ -7,11 +7,11 @@ mod suite;
 use std::fs;
 
 use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
+use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Errno, FabricAddress, OperationError};
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::{Net, Party, Setup, Transport, Turns};
+use crate::suite::{Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup, Transport, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -32,6 +32,14 @@ fn expect_refusal(from: &Party, to: &Party) {
         assert!(matches!(failed.error, OperationError::Link(_)), "{:?}", failed.error);
         assert_eq!(failed.error.to_string(), "refused: the other process belongs to another user");
     }
+}
+
+/// Writes to a region of its peer, and waits until that is done.
+#[track_caller]
+fn write(party: &Party, region: &Region, identity: u64) {
+    let call = RmaCall::new(RmaBy::Write, payload(identity, 8), party.peer(), region, identity);
+    party.endpoint.rma(call).expect("room for a write");
+    assert_eq!(party.completion().context, identity);
 }
 
 /// Whether there is such a user here, as there may not be in a container: `user_namespaces(7)`.
@@ -127,14 +135,26 @@ fn a_forked_child_can_do_nothing_with_what_is_its_parents() {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.pair();
         alice.exchange(&bob);
+        // Each may access memory of the other without its help.
+        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+        let memory = Memory { len_bytes: 8, kind: Kind::Shareable, access, key: 7, is_counted: false };
+        let region = alice.register(memory).expect("memory");
+        let of_bob = bob.register(memory).expect("memory");
+        write(&bob, &region, 20);
+        write(&alice, &of_bob, 20);
         // What is under way while the child lives is the parent's affair.
         bob.endpoint.trecv(room(100_000), ANY, 7, 0, 3).expect("room for a receive");
         bob.endpoint.tsend(payload(4, 300_000), bob.peer(), 7, 4).expect("room for a send");
         // The child has a message of its own to send.
         let message = payload(5, 5000);
         alice.endpoint.recv(room(message.len()), ANY, 5).expect("room for a receive");
-        bob.fork_caller(&alice, &message);
+        bob.fork_caller(&alice, &region, &message);
         assert!(received(&alice.completion().buffer) == message);
+        assert!(region.content() == payload(20, 8));
+        bob.stop();
+        write(&alice, &of_bob, 21);
+        bob.resume();
+        assert!(of_bob.content() == payload(21, 8));
 
         alice.endpoint.trecv(room(300_000), ANY, 7, 0, 6).expect("room for a receive");
         assert!(received(&alice.completion().buffer) == payload(4, 300_000));

@@ -14,7 +14,8 @@
 //!   that owns its memory; these are updated by the processor's own atomic instructions, so that atomic instructions of the
 //!   application, and of other processes that share the memory, exclude them as well;
 //! - if neither is such an element: it is then too large, misaligned, or cut in two by the segments of its region, and
-//!   updated under a lock that the process has for its address.
+//!   updated under a lock that the process has for its address, or for its place in the file if the region is one. Raw memory
+//!   that is mapped at two addresses has two.
 //!
 //! Reads and writes of a region (`fi_rma(3)`), and plain loads and stores, are not excluded by atomic operations.
 //!

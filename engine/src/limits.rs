@@ -76,6 +76,10 @@ pub const READ_PIECE_MAX_BYTES: usize = 1 << 20;
 /// by frames. Each takes as much of the address space as it is long, and its memory stays until it is unmapped.
 pub const SHOWN_LINK_MAX_REGIONS: usize = 64;
 
+/// After how many passes an endpoint that has mapped regions of peers gives those back that have ended. Until then, or until it
+/// makes passes again, their memory stays.
+pub const MAPPED_SWEEP_PASSES: u32 = 4096;
+
 /// How much of a region one atomic operation covers, in bytes: what [`fi_atomicvalid`](crate::atomic) gives as a count of
 /// elements. A target keeps up to twice as much while operands arrive, for each link one operation at a time.
 pub const ATOMIC_MAX_BYTES: usize = 16 << 10;
@@ -83,6 +87,7 @@ pub const ATOMIC_MAX_BYTES: usize = 16 << 10;
 /// How many bytes of results one link may have under way, in each direction. Operations that would bring more wait at the
 /// initiator; what a target keeps of results is bounded by it.
 pub const ATOMIC_LINK_MAX_BYTES: usize = 16 * ATOMIC_MAX_BYTES;
+
 /// The longest read that its target copies as it arrives, in bytes, where what comes after must not change what is read. The
 /// copies of one link take no more than [`RMA_LINK_MAX_OPS`] times this.
 pub const READ_COPIED_MAX_BYTES: usize = 4096;

@@ -2,8 +2,8 @@
 //!
 //! A [`Region`] is memory with a key and rights, and [`Regions`] is the table in which the endpoints of a domain look keys
 //! up. There are two tiers. Memory that a region owns is made of atomic words, so that the application may copy to and from
-//! it while peers do, and peers that can map it need no engine for it. Raw memory belongs to the application, which has promised to keep it; frames are read straight into
-//! it and written straight from it.
+//! it while peers do, and peers that can map it need no engine for it. Raw memory belongs to the application, which has
+//! promised to keep it; frames are read straight into it and written straight from it.
 //!
 //! # How a region ends
 //!
@@ -68,6 +68,13 @@ pub trait Persist: Send + Sync {
 pub trait Words: Send + Sync {
     /// The words, always the same ones.
     fn words(&self) -> &[AtomicU64];
+
+    /// A number for the place of the first word, by which atomic operations exclude each other that the processor has no
+    /// instruction for: that of each following byte is one more. Memory that is kept in two ways, as a file is that is mapped
+    /// twice, has the same number in both. No number is larger than half of the largest.
+    fn place(&self) -> usize {
+        self.words().as_ptr().addr()
+    }
 }
 
 /// Counts what peers do with a region: `fi_mr_bind`, `fi_mr(3)`.
@@ -537,11 +544,11 @@ impl Window {
     }
 
     /// Whether the memory can be had in slices.
-    pub(crate) fn is_direct(&self) -> bool {
+    pub(crate) fn is_sliceable(&self) -> bool {
         matches!(self.region.memory, Memory::Raw(_)) && self.is_open()
     }
 
-    /// The memory from a place on, to be written to. Empty if it is not [direct](Self::is_direct).
+    /// The memory from a place on, to be written to. Empty if it [cannot be had so](Self::is_sliceable).
     pub(crate) fn space(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
         let Memory::Raw(segments) = &self.region.memory else { return Space::new() };
         if !self.is_open() {
@@ -559,7 +566,7 @@ impl Window {
         pieces.map(place).collect()
     }
 
-    /// The memory from a place on, to be read. Empty if it is not [direct](Self::is_direct).
+    /// The memory from a place on, to be read. Empty if it [cannot be had so](Self::is_sliceable).
     pub(crate) fn slices(&self, at_bytes: usize, len_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
         let Memory::Raw(segments) = &self.region.memory else { return SmallVec::new() };
         if !self.is_open() {

@@ -13,6 +13,9 @@
 //! ```
 //!
 //! The pages are given back when nobody has mapped them any more, so whoever has been late finds what was there.
+//!
+//! A forked child has nothing to do with any of it. What its parent has mapped of peers it does not even have; what its parent
+//! has allocated it has, since the application may read there, but it does not end it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -26,8 +29,10 @@ use rustix::fs::{
     FileType, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
     memfd_create, open,
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::system::sysinfo;
+
+use crate::fork::Birth;
 
 /// Where what is shared starts in the file.
 const START_BYTES: usize = 4096;
@@ -53,6 +58,9 @@ struct Mapping {
     start: NonNull<FirstPage>,
     /// The number of words that are shared.
     words: usize,
+    birth: Birth,
+    /// Whether a forked child does not have it.
+    is_of_peer: bool,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and all that is ever referred to in it is atomic.
@@ -80,7 +88,7 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
     let file = memfd_create("homespun-memory", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&file, file_bytes as u64)?;
     fcntl_add_seals(&file, SEALS | SealFlags::SEAL)?;
-    let mapping = Mapping::of(&file, words)?;
+    let mapping = Mapping::of(&file, words, false)?;
     let nonce = getrandom::u64().map_err(|error| {
         error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
     })?;
@@ -112,7 +120,7 @@ pub(crate) fn map(pid: i32, from: &Remote, len_bytes: u64) -> Option<Arc<dyn Sha
     if !is_sealed || usize::try_from(fstat(&file).ok()?.st_size) != Ok(expected_bytes) {
         return None;
     }
-    let mapping = Mapping::of(&file, words).ok()?;
+    let mapping = Mapping::of(&file, words, true).ok()?;
     let is_meant = mapping.first_page().nonce.load(Ordering::Relaxed) == nonce;
     is_meant.then(|| Arc::new(mapping) as Arc<dyn SharedMemory>)
 }
@@ -125,24 +133,34 @@ fn file_bytes(words: usize) -> Option<usize> {
 
 impl Mapping {
     /// Maps a sealed file of the size for so many words.
-    fn of(file: &OwnedFd, words: usize) -> io::Result<Mapping> {
+    fn of(file: &OwnedFd, words: usize, is_of_peer: bool) -> io::Result<Mapping> {
         let len_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks the place, so no other memory is affected.
         let start = unsafe { mmap(ptr::null_mut(), len_bytes, protection, MapFlags::SHARED, file, 0)? };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, words })
+        let first_page = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mapping = Mapping { start: first_page, words, birth: Birth::now(), is_of_peer };
+        if is_of_peer {
+            // SAFETY: it is the mapping just made. A child that has it no more never touches it, see `words`, `is_retired` and
+            // `drop`.
+            unsafe { madvise(start, len_bytes, Advice::LinuxDontFork)? };
+        }
+        Ok(mapping)
     }
 
     fn first_page(&self) -> &FirstPage {
         // SAFETY: the mapping lives as long as `self`, starts at a page, is longer than that and cannot lose its length.
-        // There are atomics only, for which any bits are valid.
+        // There are atomics only, for which any bits are valid. A child that does not have it does not come here.
         unsafe { self.start.as_ref() }
     }
 }
 
 impl SharedMemory for Mapping {
     fn words(&self) -> &[AtomicU64] {
+        // A child would find something else there, or nothing.
+        if self.is_of_peer && self.birth.is_elsewhere() {
+            return &[];
+        }
         // SAFETY: as in `first_page`; so many words follow the first page, where a word may start.
         unsafe {
             let start = self.start.cast::<u8>().add(START_BYTES).cast::<AtomicU64>();
@@ -156,11 +174,15 @@ impl SharedMemory for Mapping {
     }
 
     fn retire(&self) {
+        // What was allocated by the parent of this process is that one's to end.
+        if self.birth.is_elsewhere() {
+            return;
+        }
         self.first_page().retired.store(1, Ordering::Release);
     }
 
     fn is_retired(&self) -> bool {
-        self.first_page().retired.load(Ordering::Acquire) != 0
+        self.birth.is_elsewhere() || self.first_page().retired.load(Ordering::Acquire) != 0
     }
 }
 
@@ -189,9 +211,13 @@ impl SharedMemory for Allocated {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // A child has something else there, if anything.
+        if self.is_of_peer && self.birth.is_elsewhere() {
+            return;
+        }
         let len_bytes = file_bytes(self.words).unwrap_or_default();
         // SAFETY: this is the mapping that `of` has made, all of it, and no reference outlives `self`. A forked child has
-        // a mapping of its own there.
+        // a mapping of its own there, or was turned away above.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), len_bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

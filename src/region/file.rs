@@ -1,6 +1,7 @@
 //! Regions that are files.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
@@ -23,7 +24,9 @@ pub(super) struct MappedFile {
     address: NonNull<u8>,
     /// How long the file's part is. There is memory up to the end of the page.
     len_bytes: usize,
-    is_direct: bool,
+    is_dax: bool,
+    /// Where in all files it begins, as far as that can be told by a number: [`Words::place`].
+    place: usize,
 }
 
 // SAFETY: an address and a length, which stay; the memory is used as atomic words alone.
@@ -32,7 +35,7 @@ unsafe impl Send for MappedFile {}
 unsafe impl Sync for MappedFile {}
 
 impl MappedFile {
-    /// Maps so many bytes of a file from a place on, directly if its device is memory.
+    /// Maps so many bytes of a file from a place on, so that flushing caches is enough if its device is memory (DAX).
     ///
     /// # Errors
     ///
@@ -57,13 +60,14 @@ impl MappedFile {
             mmap(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, flags, file, offset_bytes)
         };
         // Only files whose device is memory can be mapped in the first way.
-        let (mapped, is_direct) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
+        let (mapped, is_dax) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
             Ok(address) => (Ok(address), true),
             Err(_) => (map(MapFlags::SHARED), false),
         };
         let mapped = mapped.map_err(|errno| refused(Errno::new(errno.raw_os_error())))?;
         let address = NonNull::new(mapped.cast()).ok_or(refused(Errno::ENOMEM))?;
-        Ok(MappedFile { address, len_bytes, is_direct })
+        let place = place(metadata.dev(), metadata.ino(), offset_bytes);
+        Ok(MappedFile { address, len_bytes, is_dax, place })
     }
 }
 
@@ -80,13 +84,23 @@ impl Words for Shared {
         // with a signal, and nothing is read.
         unsafe { slice::from_raw_parts(address.as_ptr().cast(), len_bytes.div_ceil(size_of::<u64>())) }
     }
+
+    fn place(&self) -> usize {
+        self.0.place
+    }
+}
+
+/// A number for a place in a file where a page begins. Places of two files may have the same, which does no harm.
+fn place(device: u64, inode: u64, offset_bytes: u64) -> usize {
+    let page = (device.rotate_left(32) ^ inode).wrapping_add(offset_bytes / page_size() as u64);
+    (page as usize).wrapping_mul(page_size()) & (usize::MAX >> 1)
 }
 
 impl Persist for Shared {
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
         let memory = SegmentMut { address: self.0.address.as_ptr(), len_bytes: self.0.len_bytes };
         // SAFETY: it is mapped for as long as there is a handle of it, and as it was said to be.
-        let persistent = unsafe { Persistent::mapped(memory, self.0.is_direct) };
+        let persistent = unsafe { Persistent::mapped(memory, self.0.is_dax) };
         persistent.persist(offset_bytes, len_bytes)
     }
 }
@@ -97,5 +111,28 @@ impl Drop for MappedFile {
         if let Err(errno) = unsafe { munmap(self.address.as_ptr().cast(), self.len_bytes) } {
             warn!(%errno, "a file stays mapped");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    #[test]
+    fn the_same_place_has_the_same_number_however_it_is_mapped() {
+        let file = File::from(memfd_create("homespun-test", MemfdFlags::CLOEXEC).unwrap());
+        let page_bytes = page_size();
+        file.set_len(3 * page_bytes as u64).unwrap();
+        let map = |file, offset_bytes, len_bytes| {
+            Shared(Arc::new(MappedFile::map(file, offset_bytes, len_bytes).unwrap()))
+        };
+        let [first, again] = [(); 2].map(|()| map(&file, 0, 3 * page_bytes));
+        let part = map(&file, page_bytes as u64, page_bytes);
+        assert_ne!(first.words().as_ptr(), again.words().as_ptr());
+        assert_eq!(first.place(), again.place());
+        assert_eq!(first.place() + page_bytes, part.place());
+        assert!(first.place().is_multiple_of(page_bytes) && first.place() <= usize::MAX / 2);
     }
 }

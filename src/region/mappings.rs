@@ -15,7 +15,7 @@ pub(super) struct Mapping {
     pub(super) is_of_file: bool,
     /// Whether the file's device is memory, and what the processor's caches give back is durable: `MAP_SYNC` of `mmap(2)`, and
     /// devices of `ndctl`.
-    pub(super) is_direct: bool,
+    pub(super) is_dax: bool,
 }
 
 /// Files that are mapped and are not on any device: what is shared without a file, in its several ways.
@@ -51,7 +51,7 @@ fn parsed(text: &str) -> Vec<Mapping> {
             && flags.split_whitespace().any(|flag| flag == "sy")
             && let Some(mapping) = mappings.last_mut()
         {
-            mapping.is_direct = true;
+            mapping.is_dax = true;
         }
     }
     mappings
@@ -72,8 +72,8 @@ fn parsed_head(line: &str) -> Option<Mapping> {
     let name = rest.trim_start();
     let is_named = name.starts_with('/') && !NO_FILES.iter().any(|prefix| name.starts_with(prefix));
     let is_of_file = permissions.ends_with('s') && inode.parse::<u64>().ok()? != 0 && is_named;
-    let is_direct = is_of_file && name.starts_with(MEMORY_DEVICES);
-    Some(Mapping { addresses: begin?..end?, is_of_file, is_direct })
+    let is_dax = is_of_file && name.starts_with(MEMORY_DEVICES);
+    Some(Mapping { addresses: begin?..end?, is_of_file, is_dax })
 }
 
 #[cfg(test)]
@@ -103,9 +103,9 @@ VmFlags: rd wr sh mr mw me ms
     #[test]
     fn what_is_mapped_is_told_apart() {
         let found: Vec<(bool, bool)> =
-            parsed(SMAPS).iter().map(|mapping| (mapping.is_of_file, mapping.is_direct)).collect();
-        let [file, direct, no] = [(true, false), (true, true), (false, false)];
-        assert_eq!(found, [no, file, direct, direct, no, no, no, no, no, no, file]);
+            parsed(SMAPS).iter().map(|mapping| (mapping.is_of_file, mapping.is_dax)).collect();
+        let [file, dax, no] = [(true, false), (true, true), (false, false)];
+        assert_eq!(found, [no, file, dax, dax, no, no, no, no, no, no, file]);
         assert_eq!(parsed(SMAPS)[1].addresses, 0x7f00_0000_0000..0x7f00_0001_0000);
     }
 

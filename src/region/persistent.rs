@@ -27,7 +27,7 @@ pub(super) struct Persistent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
     memory: SegmentMut,
-    is_direct: bool,
+    is_dax: bool,
 }
 
 impl Persistent {
@@ -48,9 +48,9 @@ impl Persistent {
     ///
     /// # Safety
     ///
-    /// The memory stays mapped for as long as the result is used. It is direct only if it was mapped so.
-    pub(super) unsafe fn mapped(memory: SegmentMut, is_direct: bool) -> Persistent {
-        Persistent { pieces: SmallVec::from_slice(&[Piece { memory, is_direct }]) }
+    /// The memory stays mapped for as long as the result is used. It is DAX only if it was mapped so.
+    pub(super) unsafe fn mapped(memory: SegmentMut, is_dax: bool) -> Persistent {
+        Persistent { pieces: SmallVec::from_slice(&[Piece { memory, is_dax }]) }
     }
 }
 
@@ -58,7 +58,7 @@ impl Persist for Persistent {
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno> {
         let (mut skip_bytes, mut left_bytes) = (offset_bytes, len_bytes);
         for piece in &self.pieces {
-            let Piece { memory: SegmentMut { address, len_bytes }, is_direct } = *piece;
+            let Piece { memory: SegmentMut { address, len_bytes }, is_dax } = *piece;
             let skipped_bytes = skip_bytes.min(len_bytes);
             let here_bytes = left_bytes.min(len_bytes - skipped_bytes);
             skip_bytes -= skipped_bytes;
@@ -67,7 +67,7 @@ impl Persist for Persistent {
                 let memory =
                     SegmentMut { address: address.wrapping_add(skipped_bytes), len_bytes: here_bytes };
                 // SAFETY: whoever made this has promised that the memory stays mapped, and so as was said.
-                unsafe { persist(memory, is_direct)? };
+                unsafe { persist(memory, is_dax)? };
             }
         }
         Ok(())
@@ -76,17 +76,17 @@ impl Persist for Persistent {
 
 /// # Safety
 ///
-/// The memory is mapped; it is direct only if it was mapped so.
-unsafe fn persist(memory: SegmentMut, is_direct: bool) -> Result<(), Errno> {
+/// The memory is mapped; it is DAX only if it was mapped so.
+unsafe fn persist(memory: SegmentMut, is_dax: bool) -> Result<(), Errno> {
     let SegmentMut { address, len_bytes } = memory;
     #[cfg(target_arch = "x86_64")]
-    if is_direct {
+    if is_dax {
         // SAFETY: the caller says so.
         unsafe { cache_lines::give_back(address, len_bytes) };
         return Ok(());
     }
     // Elsewhere the system knows how to do either.
-    let _ = is_direct;
+    let _ = is_dax;
     let within_page_bytes = address.addr() % page_size();
     let page = address.wrapping_sub(within_page_bytes);
     // SAFETY: the caller says that it is mapped, so its first page is, too. What is in memory does not change.
@@ -105,7 +105,7 @@ fn pieces(segments: &[SegmentMut], mappings: &[Mapping]) -> Result<SmallVec<[Pie
             let found = mappings.iter().find(|mapping| mapping.addresses.contains(&address.addr()));
             let mapping = found.filter(|mapping| mapping.is_of_file).ok_or(NOT_OF_FILES)?;
             let len_bytes = left_bytes.min(mapping.addresses.end - address.addr());
-            pieces.push(Piece { memory: SegmentMut { address, len_bytes }, is_direct: mapping.is_direct });
+            pieces.push(Piece { memory: SegmentMut { address, len_bytes }, is_dax: mapping.is_dax });
             address = address.wrapping_add(len_bytes);
             left_bytes -= len_bytes;
         }
@@ -123,8 +123,8 @@ mod tests {
         SegmentMut { address: without_provenance_mut(address), len_bytes }
     }
 
-    fn mapping(addresses: std::ops::Range<usize>, is_of_file: bool, is_direct: bool) -> Mapping {
-        Mapping { addresses, is_of_file, is_direct }
+    fn mapping(addresses: std::ops::Range<usize>, is_of_file: bool, is_dax: bool) -> Mapping {
+        Mapping { addresses, is_of_file, is_dax }
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         ];
         let of = |segments: &[SegmentMut]| {
             let pieces = pieces(segments, &mappings).map_err(|misuse| misuse.errno())?;
-            let piece = |piece: Piece| (piece.memory.address.addr(), piece.memory.len_bytes, piece.is_direct);
+            let piece = |piece: Piece| (piece.memory.address.addr(), piece.memory.len_bytes, piece.is_dax);
             Ok(pieces.into_iter().map(piece).collect::<Vec<_>>())
         };
         assert_eq!(of(&[segment(110, 90)]), Ok(vec![(110, 90, false)]));

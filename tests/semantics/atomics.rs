@@ -1,47 +1,48 @@
 //! Atomic operations on the memory of peers: `fi_atomic(3)`.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{AtomicTarget, CompareAtomicMsg, FetchAtomicMsg, SendMsg};
-use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
+use homespun::endpoint::SendMsg;
+use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
-use homespun::{
-    Again, AtomicAttr, Buffer, Bytes, Completion, Errno, Error, FabricAddress, Fetched, Misuse,
-    OperationError, Refusal,
-};
+use homespun::{Buffer, Bytes, Completion, Errno, FabricAddress, OperationError, Refusal};
 
 use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{
-    AtomicBy, AtomicCall, Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup, Transport, Turns,
-};
+use crate::suite::{AtomicBy, AtomicCall, Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
 
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const KEY: u64 = 0xfeed_f00d;
-const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+pub(super) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+pub(super) const KEY: u64 = 0xfeed_f00d;
+pub(super) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
-const SUM_OF_BYTES: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint8);
-const SUM: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint64);
+pub(super) const SUM_OF_BYTES: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint8);
+pub(super) const SUM: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint64);
 
-fn memory(len_bytes: usize, kind: Kind) -> Memory {
+pub(super) fn memory(len_bytes: usize, kind: Kind) -> Memory {
     Memory { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
 }
 
-fn number(number: u64) -> Bytes {
+pub(super) fn number(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_le_bytes())
 }
 
 /// Adds to the number at the beginning of a region.
-fn adding(kind: AtomicKind, party: &Party, region: &Region, summand: u64, context: u64) -> AtomicCall {
+pub(super) fn adding(
+    kind: AtomicKind,
+    party: &Party,
+    region: &Region,
+    summand: u64,
+    context: u64,
+) -> AtomicCall {
     AtomicCall::new(kind, SUM, number(summand), party.peer(), region, context)
 }
 
-fn flags_of(kind: AtomicKind) -> CompletionFlags {
+pub(super) fn flags_of(kind: AtomicKind) -> CompletionFlags {
     let direction = if kind.fetches() { CompletionFlags::READ } else { CompletionFlags::WRITE };
     CompletionFlags::ATOMIC | direction
 }
 
 /// Waits for the end of the operation that was posted last.
 #[track_caller]
-fn ended(party: &Party, kind: AtomicKind, context: u64) -> Completion {
+pub(super) fn ended(party: &Party, kind: AtomicKind, context: u64) -> Completion {
     let completion = party.completion();
     assert_eq!((completion.context, completion.flags), (context, flags_of(kind)));
     assert_eq!((completion.len_bytes, completion.data, completion.tag), (0, 0, 0));
@@ -50,7 +51,7 @@ fn ended(party: &Party, kind: AtomicKind, context: u64) -> Completion {
 
 /// Carries an operation out. Returns what it has fetched.
 #[track_caller]
-fn perform(party: &Party, call: AtomicCall) -> Vec<u8> {
+pub(super) fn perform(party: &Party, call: AtomicCall) -> Vec<u8> {
     let (kind, context) = (call.kind, call.context);
     party.endpoint.atomic(call).unwrap();
     let completion = ended(party, kind, context);
@@ -152,7 +153,7 @@ fn assert_comes_back(by: AtomicBy, call: &AtomicCall, buffer: &Buffer) {
 }
 
 /// A small number, not negative, as an element.
-fn element(value: i64, datatype: Datatype) -> Vec<u8> {
+pub(super) fn element(value: i64, datatype: Datatype) -> Vec<u8> {
     let real = |size_bytes: usize| match size_bytes {
         4 => (value as f32).to_le_bytes().to_vec(),
         8 => (value as f64).to_le_bytes().to_vec(),
@@ -306,128 +307,6 @@ pub(crate) fn what_was_posted_is_carried_out_after_its_initiator_is_gone(net: &N
         bob.progress_all();
         deadline.pause("the last update");
     }
-}
-
-pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
-    let (alice, bob) = net.pair();
-    for memory_kind in Kind::ALL {
-        let of = |access, key| Memory { access, key, ..memory(100, memory_kind) };
-        let region = bob.register(of(EVERYTHING, KEY)).unwrap();
-        let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();
-        let unwritable = bob.register(of(MrAccess::REMOTE_READ, 3)).unwrap();
-        for len_bytes in [8, 50, 9000] {
-            let call =
-                |kind, what| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
-            let calls = [
-                call(AtomicKind::Base, SUM_OF_BYTES),
-                call(AtomicKind::Fetch, SUM_OF_BYTES),
-                call(AtomicKind::Fetch, (AtomicOp::Read, Datatype::Uint8)),
-                call(AtomicKind::Compare, (AtomicOp::CswapNe, Datatype::Uint8)),
-            ];
-            let mut cases = Vec::new();
-            for call in &calls {
-                let by_key = |key| {
-                    let mut call = call.clone();
-                    call.target.key = key;
-                    call
-                };
-                cases.push((by_key(KEY + 1), Refusal::Key, Errno::EKEYREJECTED));
-                if call.kind.fetches() {
-                    cases.push((by_key(unreadable.key()), Refusal::Access, Errno::EACCES));
-                }
-                if call.target.op.writes() {
-                    cases.push((by_key(unwritable.key()), Refusal::Access, Errno::EACCES));
-                }
-                for address in [region.at(0).wrapping_sub(1), region.at(100 - 7), region.at(101), u64::MAX] {
-                    cases.push((call.clone().at(address), Refusal::Range, Errno::EINVAL));
-                }
-            }
-            for (call, refusal, errno) in cases {
-                alice.endpoint.atomic(call.clone()).unwrap();
-                let failed = alice.failure();
-                assert_eq!(failed.error, OperationError::Refused(refusal), "{call:?}");
-                assert_eq!((failed.errno(), failed.completion.context), (errno, 1));
-                assert_eq!(failed.completion.flags, flags_of(call.kind));
-            }
-        }
-        // What may only be read may be read.
-        let (read, bytes) = ((AtomicOp::Read, Datatype::Uint8), Bytes::from(vec![0; 100]));
-        let call = AtomicCall::new(AtomicKind::Fetch, read, bytes, alice.peer(), &unwritable, 2);
-        assert!(perform(&alice, call) == room(100));
-        for region in [region, unreadable, unwritable] {
-            assert!(region.content() == room(100));
-        }
-    }
-    alice.exchange(&bob);
-}
-
-pub(crate) fn an_endpoint_is_a_target_of_what_it_was_opened_for(net: &Net) {
-    let messages = Caps::MSG | Caps::SEND | Caps::RECV;
-    let read = (AtomicOp::Read, Datatype::Uint64);
-    for (caps, may_read, may_add) in [
-        (Caps::ATOMIC | Caps::REMOTE_READ, true, false),
-        (Caps::ATOMIC | Caps::REMOTE_WRITE, false, true),
-        (Caps::RMA | Caps::REMOTE_READ | Caps::REMOTE_WRITE, false, false),
-    ] {
-        let setup = Setup { caps: messages | caps, ..Setup::default() };
-        let (alice, bob) = net.pair_of(Setup::default(), setup);
-        let region = bob.register(memory(8, Kind::Owned)).unwrap();
-        region.put(0, &[0; 8]);
-        let reading = AtomicCall::new(AtomicKind::Fetch, read, number(0), alice.peer(), &region, 1);
-        let calls = [(reading, may_read), (adding(AtomicKind::Base, &alice, &region, 5, 1), may_add)];
-        for (call, may) in calls {
-            alice.endpoint.atomic(call).unwrap();
-            match alice.next() {
-                Ok(_) => assert!(may, "{caps:?}"),
-                Err(failed) => assert_eq!((failed.errno(), may), (Errno::EACCES, false)),
-            }
-        }
-        alice.endpoint.atomic(adding(AtomicKind::Fetch, &alice, &region, 5, 1)).unwrap();
-        assert_eq!(alice.failure().errno(), Errno::EACCES, "that needs both");
-        assert_eq!(region.content(), *number(if may_add { 5 } else { 0 }));
-        let own = bob.endpoint.atomic(adding(AtomicKind::Base, &bob, &region, 1, 1)).err();
-        let lacking = if caps.contains(Caps::ATOMIC) { "WRITE" } else { "ATOMIC" };
-        assert_eq!(own, Some(Misuse::NoCapability(lacking).into()));
-    }
-}
-
-pub(crate) fn an_endpoint_begins_what_it_was_opened_for(net: &Net) {
-    let messages = Caps::MSG | Caps::SEND | Caps::RECV | Caps::ATOMIC;
-    for (caps, lacking) in [
-        (Caps::READ, [Some("WRITE"), Some("WRITE"), None]),
-        (Caps::WRITE, [None, Some("READ"), Some("READ")]),
-        (Caps::READ | Caps::WRITE, [None; 3]),
-    ] {
-        let setup = Setup { caps: messages | caps, ..Setup::default() };
-        let (alice, bob) = net.pair_of(setup, Setup::default());
-        let region = bob.register(memory(8, Kind::Owned)).unwrap();
-        let read = (AtomicOp::Read, Datatype::Uint64);
-        let calls = [
-            adding(AtomicKind::Base, &alice, &region, 1, 1),
-            adding(AtomicKind::Fetch, &alice, &region, 1, 1),
-            AtomicCall::new(AtomicKind::Fetch, read, number(0), alice.peer(), &region, 1),
-        ];
-        for (call, lacking) in calls.into_iter().zip(lacking) {
-            let kind = call.kind;
-            match (alice.endpoint.atomic(call), lacking) {
-                (Ok(_), None) => _ = ended(&alice, kind, 1),
-                (posted, lacking) => {
-                    assert_eq!(posted.err(), lacking.map(|lacking| Misuse::NoCapability(lacking).into()));
-                }
-            }
-        }
-    }
-}
-
-pub(crate) fn an_endpoint_without_the_capability_has_no_atomics(net: &Net) {
-    let caps = Caps::MSG | Caps::RMA;
-    let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
-    let region = bob.register(memory(10, Kind::Owned)).unwrap();
-    for kind in [AtomicKind::Base, AtomicKind::Fetch] {
-        let posted = alice.endpoint.atomic(adding(kind, &alice, &region, 1, 1));
-        assert_eq!(posted.err(), Some(Misuse::NoCapability("ATOMIC").into()));
-    }
-    alice.exchange(&bob);
 }
 
 pub(crate) fn an_operation_waits_for_its_target(net: &Net) {
@@ -669,300 +548,4 @@ pub(crate) fn operations_end_with_their_target(net: &Net) {
         }
     }
     alice.silence();
-}
-
-pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
-    let (alice, bob) = net
-        .pair_of(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup { asleep: true, ..Setup::default() });
-    let region = bob.register(memory(8, Kind::Owned)).unwrap();
-    let errno = |call: AtomicCall| alice.endpoint.atomic(call).err().map(|error| error.errno());
-    let call =
-        |kind, what, len_bytes| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
-    let flagged = |kind, flags| AtomicCall { by: AtomicBy::Message, flags, ..call(kind, SUM, 8) };
-    for flags in [OpFlags::REMOTE_CQ_DATA, OpFlags::COMMIT_COMPLETE, OpFlags::PEEK, OpFlags::MULTI_RECV] {
-        for kind in [AtomicKind::Base, AtomicKind::Fetch] {
-            assert_eq!(errno(flagged(kind, flags)), Some(Errno::EBADFLAGS), "{flags:?}");
-        }
-    }
-    // What there is not.
-    for (kind, op, datatype) in [
-        (AtomicKind::Base, AtomicOp::Read, Datatype::Uint8),
-        (AtomicKind::Base, AtomicOp::Cswap, Datatype::Uint8),
-        (AtomicKind::Fetch, AtomicOp::Mswap, Datatype::Uint8),
-        (AtomicKind::Compare, AtomicOp::Sum, Datatype::Uint8),
-        (AtomicKind::Base, AtomicOp::Bor, Datatype::Double),
-        (AtomicKind::Base, AtomicOp::Min, Datatype::FloatComplex),
-        (AtomicKind::Compare, AtomicOp::CswapLe, Datatype::DoubleComplex),
-    ] {
-        let refused = alice.endpoint.atomic(call(kind, (op, datatype), 16)).err();
-        assert_eq!(refused, Some(Misuse::NoAtomic { kind, op, datatype }.into()));
-        assert_eq!(refused.map(|error| error.errno()), Some(Errno::EOPNOTSUPP));
-    }
-    // Too much, nothing, a part of an element, and what does not fit together.
-    let long = call(AtomicKind::Fetch, SUM, ATOMIC_MAX_BYTES + 8);
-    assert_eq!(errno(long), Some(Errno::EMSGSIZE));
-    let long = call(AtomicKind::Base, SUM_OF_BYTES, INJECT_MAX_BYTES + 1);
-    assert_eq!(errno(AtomicCall { by: AtomicBy::Inject, ..long.clone() }), Some(Errno::EMSGSIZE));
-    let flags = OpFlags::INJECT;
-    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..long }), Some(Errno::EMSGSIZE));
-    let half = INJECT_MAX_BYTES / 2 + 8;
-    let swap = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), half);
-    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..swap }), Some(Errno::EMSGSIZE));
-    assert_eq!(errno(call(AtomicKind::Base, SUM, 0)), Some(Errno::EINVAL));
-    assert_eq!(errno(call(AtomicKind::Base, SUM, 12)), Some(Errno::EINVAL));
-    let fetch = call(AtomicKind::Fetch, SUM, 16);
-    assert_eq!(errno(AtomicCall { results_bytes: vec![8], ..fetch.clone() }), Some(Errno::EINVAL));
-    let compare = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), 16);
-    assert_eq!(errno(AtomicCall { compares: vec![payload(1, 8)], ..compare.clone() }), Some(Errno::EINVAL));
-    let many = vec![payload(1, 8); 5];
-    let by = AtomicBy::Vector;
-    let wide = call(AtomicKind::Base, SUM, 8);
-    assert_eq!(errno(AtomicCall { by, operands: many.clone(), ..wide.clone() }), Some(Errno::EINVAL));
-    assert_eq!(errno(AtomicCall { by, compares: many, ..compare }), Some(Errno::EINVAL));
-    assert_eq!(errno(AtomicCall { by, results_bytes: vec![8; 5], ..fetch }), Some(Errno::EINVAL));
-    let mut astray = wide.clone();
-    astray.target.peer = FabricAddress(77);
-    assert_eq!(errno(astray), Some(Errno::EINVAL));
-    // As many as there may be, and one more.
-    for _ in 0..2 {
-        assert_eq!(errno(wide.clone()), None);
-    }
-    let full = alice.endpoint.atomic(wide).err();
-    assert_eq!(full, Some(Error::Again(Again::QueueFull)));
-    net.wake(&bob);
-    (0..2).for_each(|_| _ = ended(&alice, AtomicKind::Base, 1));
-    alice.silence();
-}
-
-/// Several parties add to the same elements. Each value is fetched once, wherever the parties live.
-pub(crate) fn everybodys_updates_count(net: &Net) {
-    const PARTIES: usize = 4;
-    const ROUNDS: usize = 30;
-    let target = net.party();
-    let parties: Vec<Party> = (0..PARTIES).map(|_| net.party()).collect();
-    for party in &parties {
-        party.meet(&target);
-        target.meet(party);
-    }
-    for memory_kind in Kind::ALL {
-        let region = target.register(memory(96, memory_kind)).unwrap();
-        region.put(0, &[0; 96]);
-        // Aligned, misaligned, in two segments if it is raw, and longer than what the processor updates.
-        let places = [
-            (Datatype::Uint64, 0),
-            (Datatype::Uint16, 8),
-            (Datatype::Uint32, 13),
-            (Datatype::Uint64, 28),
-            (Datatype::Uint128, 48),
-            (Datatype::Int128, 71),
-        ];
-        let mut fetched = vec![Vec::new(); places.len()];
-        for _ in 0..ROUNDS {
-            for party in &parties {
-                for (context, (datatype, at)) in (0..).zip(places) {
-                    let one = Bytes::from(element(1, datatype));
-                    let what = (AtomicOp::Sum, datatype);
-                    let call = AtomicCall::new(AtomicKind::Fetch, what, one, party.peer(), &region, context);
-                    party.endpoint.atomic(call.at(region.at(at))).unwrap();
-                }
-            }
-        }
-        for party in &parties {
-            for _ in 0..ROUNDS * places.len() {
-                let completion = party.completion();
-                let mut whole = [0; 16];
-                let bytes = received(&completion.buffer);
-                whole[..bytes.len()].copy_from_slice(&bytes);
-                fetched[completion.context as usize].push(u128::from_le_bytes(whole));
-            }
-        }
-        let all: Vec<u128> = (0..(PARTIES * ROUNDS) as u128).collect();
-        for (fetched, place) in fetched.iter_mut().zip(places) {
-            fetched.sort_unstable();
-            assert_eq!(*fetched, all, "{place:?} of {memory_kind:?}");
-        }
-    }
-}
-
-/// Threads, each with endpoints of its own, add to the same memory by way of this transport and of another one, which know it
-/// by other keys and as other regions.
-pub(crate) fn updates_by_all_transports_count(net: &Net) {
-    const THREADS: u64 = 3;
-    const ROUNDS: u64 = 200;
-    const WORDS: usize = 3;
-    let other = Net::new(&Transport::Tcp4, Turns::Threads);
-    let (target, second, elsewhere) = (net.party(), net.party(), other.party());
-    let region = target.register(memory(8 * WORDS, Kind::Raw)).unwrap();
-    region.put(0, &[0; 8 * WORDS]);
-    let again = elsewhere.register_again(&region, EVERYTHING, KEY + 1).unwrap();
-    let initiators: Vec<(Party, &Region)> = (0..THREADS)
-        .flat_map(|_| {
-            let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
-            known_as.map(|(net, target, region)| {
-                let party = net.party();
-                party.meet(target);
-                target.meet(&party);
-                (party, region)
-            })
-        })
-        .collect();
-    // One word is added to, the second counts how often it was swapped, and the third is misaligned in one segment.
-    let add = |party: &Party, region: &Region| {
-        for _ in 0..ROUNDS {
-            for at in [0, 9] {
-                let call = adding(AtomicKind::Fetch, party, region, 1, 1);
-                party.endpoint.atomic(call.at(region.at(at))).unwrap();
-                let deadline = Deadline::new();
-                while party.poll().is_none() {
-                    party.progress_all();
-                    deadline.pause("an update");
-                }
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for (party, region) in &initiators {
-            scope.spawn(|| add(party, region));
-        }
-    });
-    drop(initiators);
-    drop(again);
-    let (content, _) = region.close_raw();
-    let total = number(3 * THREADS * ROUNDS);
-    assert_eq!(content[..8], total);
-    assert_eq!(content[9..17], total);
-}
-
-/// A lock that is taken by compare-and-swap: whoever has it changes two words one after the other.
-pub(crate) fn a_lock_can_be_made_of_a_swap(net: &Net) {
-    const PARTIES: usize = 3;
-    const ROUNDS: u64 = 15;
-    let target = net.party();
-    let region = target.register(memory(24, Kind::Owned)).unwrap();
-    region.put(0, &[0; 24]);
-    let parties: Vec<Party> = (0..PARTIES).map(|_| net.party()).collect();
-    for party in &parties {
-        party.meet(&target);
-        target.meet(party);
-    }
-    let next = |party: &Party| {
-        let deadline = Deadline::new();
-        loop {
-            if let Some(ended) = party.poll() {
-                return ended.unwrap().0;
-            }
-            party.progress_all();
-            deadline.pause("a completion");
-        }
-    };
-    let work = |party: &Party| {
-        let swap = |from, to| {
-            let what = (AtomicOp::Cswap, Datatype::Uint64);
-            let call = AtomicCall::new(AtomicKind::Compare, what, number(to), party.peer(), &region, 1);
-            party.endpoint.atomic(AtomicCall { compares: vec![number(from)], ..call }).unwrap();
-            received(&next(party).buffer)
-        };
-        for _ in 0..ROUNDS {
-            let deadline = Deadline::new();
-            while swap(0, 1) != *number(0) {
-                deadline.pause("the lock");
-            }
-            for at in [8, 16] {
-                let read = RmaCall::new(RmaBy::Read, number(0), party.peer(), &region, 1);
-                party.endpoint.rma(RmaCall { address: region.at(at), ..read }).unwrap();
-                let value = u64::from_le_bytes(received(&next(party).buffer).try_into().unwrap());
-                let write = RmaCall::new(RmaBy::Write, number(value + 1), party.peer(), &region, 1);
-                party.endpoint.rma(RmaCall { address: region.at(at), ..write }).unwrap();
-                next(party);
-            }
-            assert_eq!(swap(1, 0), *number(1));
-        }
-    };
-    std::thread::scope(|scope| {
-        for party in &parties {
-            scope.spawn(|| work(party));
-        }
-    });
-    let total = number(PARTIES as u64 * ROUNDS);
-    assert_eq!(region.content(), [&[0; 8][..], &total, &total].concat());
-}
-
-pub(crate) fn what_is_offered_is_said(net: &Net) {
-    let (alice, _bob) = net.pair();
-    let (endpoint, domain) = (alice.endpoint.as_here(), net.domain());
-    for (datatype, op) in
-        Datatype::ALL.into_iter().flat_map(|datatype| AtomicOp::ALL.map(|op| (datatype, op)))
-    {
-        let valid = [
-            endpoint.atomicvalid(datatype, op),
-            endpoint.fetch_atomicvalid(datatype, op),
-            endpoint.compare_atomicvalid(datatype, op),
-        ];
-        for (kind, valid) in AtomicKind::ALL.into_iter().zip(valid) {
-            let size_bytes = datatype.size_bytes();
-            match kind.count_max(op, datatype) {
-                Some(count) => {
-                    assert_eq!(valid, Ok(count));
-                    assert_eq!(domain.query_atomic(datatype, op, kind), Ok(AtomicAttr { count, size_bytes }));
-                }
-                None => {
-                    let error = Error::from(Misuse::NoAtomic { kind, op, datatype });
-                    assert_eq!(valid, Err(error.clone()));
-                    assert_eq!(domain.query_atomic(datatype, op, kind), Err(error));
-                }
-            }
-        }
-    }
-    let plain = net.open(Setup { caps: Caps::MSG, ..Setup::default() });
-    let valid = plain.endpoint.as_here().atomicvalid(Datatype::Int8, AtomicOp::Sum);
-    assert_eq!(valid, Err(Misuse::NoCapability("ATOMIC").into()));
-}
-
-pub(crate) fn what_is_refused_is_handed_back(net: &Net) {
-    let alice = net.open(Setup { caps: Caps::MSG, ..Setup::default() });
-    let endpoint = alice.endpoint.as_here();
-    let (op, datatype) = SUM;
-    let target = AtomicTarget { peer: ANY, address: 0, key: KEY, datatype, op };
-    let (bytes, several) = (payload(1, 8), pieces(&payload(2, 8), 2));
-    let rejected = endpoint.atomic(bytes.clone(), target, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.buffer), (Errno::EOPNOTSUPP, bytes.clone()));
-    let rejected = endpoint.atomicv(several.clone(), target, 1).unwrap_err();
-    assert_eq!(rejected.buffer, several);
-    let back = |operand, compare| Fetched {
-        result: Buffer::Received(room(8)),
-        operand: Buffer::Sent(operand),
-        compare,
-    };
-    let rejected = endpoint.fetch_atomic(bytes.clone(), room(8), target, 1).unwrap_err();
-    assert_eq!(*rejected.buffer, back(bytes.clone(), Buffer::None));
-    let rejected = endpoint.compare_atomic(bytes.clone(), payload(3, 8), room(8), target, 1).unwrap_err();
-    assert_eq!(*rejected.buffer, back(bytes, Buffer::Sent(payload(3, 8))));
-    let results = vec![room(3), room(5)];
-    let flags = OpFlags::empty();
-    let fetch =
-        FetchAtomicMsg { operands: several.clone(), results: results.clone(), target, context: 4, flags };
-    let rejected = endpoint.fetch_atomicmsg(fetch).unwrap_err();
-    assert_eq!((rejected.buffer.operands, rejected.buffer.results), (several.clone(), results.clone()));
-    assert_eq!((rejected.buffer.target, rejected.buffer.context), (target, 4));
-    // Whichever of them has too many pieces.
-    let many = vec![payload(1, 2); 5];
-    let rooms = vec![room(2); 5];
-    for (operands, compares, results) in [
-        (many.clone(), several.clone(), results.clone()),
-        (several.clone(), many, results),
-        (several.clone(), several, rooms),
-    ] {
-        let compare = CompareAtomicMsg {
-            operands: operands.clone(),
-            compares: compares.clone(),
-            results: results.clone(),
-            target,
-            context: 5,
-            flags,
-        };
-        let rejected = endpoint.compare_atomicmsg(compare).unwrap_err();
-        assert_eq!(rejected.error, Misuse::TooManySegments { count: 5, max: 4 }.into());
-        let CompareAtomicMsg { operands: back, compares: back_too, results: rooms, .. } = *rejected.buffer;
-        assert_eq!((back, back_too, rooms), (operands, compares, results));
-    }
 }

@@ -4,6 +4,8 @@
 //! endpoints; "in threads" each endpoint is also driven by a thread of its own all the time; "across processes" each
 //! endpoint lives in a process of its own, which drives it; "by itself" the library drives what nobody reads.
 
+mod atomic_exclusion;
+mod atomic_rights;
 mod atomics;
 mod binding;
 mod bounds;
@@ -275,10 +277,6 @@ macro_rules! tests_of_parties {
                 arrays_of_every_length_are_whole
                 an_injected_operation_leaves_its_buffer_alone
                 what_was_posted_is_carried_out_after_its_initiator_is_gone
-                what_is_not_allowed_fails_and_nothing_else_does
-                an_endpoint_is_a_target_of_what_it_was_opened_for
-                an_endpoint_begins_what_it_was_opened_for
-                an_endpoint_without_the_capability_has_no_atomics
                 operations_take_effect_in_the_order_of_their_posting
                 more_operations_are_posted_than_a_target_takes_at_once
                 operations_accesses_and_messages_go_both_ways_at_once
@@ -287,7 +285,13 @@ macro_rules! tests_of_parties {
                 every_level_completes
                 success_may_be_silent_and_failure_never_is
                 nothing_touches_the_memory_of_a_closed_region
-                operations_end_with_their_target
+                operations_end_with_their_target;
+            atomic_rights:
+                what_is_not_allowed_fails_and_nothing_else_does
+                an_endpoint_is_a_target_of_what_it_was_opened_for
+                an_endpoint_begins_what_it_was_opened_for
+                an_endpoint_without_the_capability_has_no_atomics;
+            atomic_exclusion:
                 everybodys_updates_count
                 a_lock_can_be_made_of_a_swap;
             shareable:
@@ -362,7 +366,8 @@ macro_rules! tests_of_sleepers {
             shareable:
                 what_is_mapped_is_accessed_without_its_owner;
             atomics:
-                an_operation_waits_for_its_target
+                an_operation_waits_for_its_target;
+            atomic_rights:
                 what_cannot_be_posted_is_refused;
         }
     };
@@ -427,10 +432,11 @@ macro_rules! tests_of_objects {
                 what_cannot_be_registered_is_refused
                 a_domain_may_pick_keys_and_count_from_addresses;
             // Two domains know the same memory, in threads; what is offered and handed back concerns no peer.
-            atomics:
-                updates_by_all_transports_count
+            atomic_rights:
                 what_is_offered_is_said
                 what_is_refused_is_handed_back;
+            atomic_exclusion:
+                updates_by_all_transports_count;
             // Counters, and what they are bound to, belong to a domain; threads of one process wait for them.
             binding:
                 counters_take_the_place_of_queues

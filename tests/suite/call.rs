@@ -105,6 +105,8 @@ pub(super) enum Call {
     /// Forks a child that uses what it has inherited, then an endpoint of its own to send a message to this peer.
     ForkCaller {
         peer: AddressForm,
+        /// The key and the address of a region of its.
+        region: (u64, u64),
         message: Vec<u8>,
     },
 }

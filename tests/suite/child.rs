@@ -11,12 +11,16 @@ use super::handle::Endpoint;
 use super::net::{Net, Transport, Turns};
 use super::party::{Deadline, poll};
 use super::payload::{payload, room};
+use super::regions::{RmaBy, RmaCall};
 
 /// How many rounds without an event mean that there will be none.
 const SILENT_ROUNDS: usize = 50;
 
 /// Contexts from here on are those of the child's own sends.
 const SENDS: u64 = 1 << 32;
+
+/// The context of its write to the memory of a peer.
+const WRITE: u64 = SENDS + LENS_BYTES.len() as u64;
 
 /// The context of its receives.
 const RECEIVE: u64 = 2 << 32;
@@ -26,7 +30,15 @@ const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 
 /// Calls everything that an endpoint and its queue have, closes the endpoint, and makes sure that each operation has
 /// ended, and none in success.
-pub(super) fn fail_with(endpoint: Endpoint, cq: &CompletionQueue, av: &AddressVector, peer: Address) {
+///
+/// The region is one of the peer's, with its key and its address, which the parent has accessed.
+pub(super) fn fail_with(
+    endpoint: Endpoint,
+    cq: &CompletionQueue,
+    av: &AddressVector,
+    peer: Address,
+    (key, address): (u64, u64),
+) {
     let to = av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
     for (context, len_bytes) in (SENDS..).zip(LENS_BYTES) {
         let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::INJECT_COMPLETE);
@@ -35,6 +47,17 @@ pub(super) fn fail_with(endpoint: Endpoint, cq: &CompletionQueue, av: &AddressVe
         endpoint.inject(b"lost", to, None, None).expect("room for a send");
         endpoint.recv(room(8), FabricAddress::UNSPECIFIED, RECEIVE).expect("room for a receive");
     }
+    let write = RmaCall {
+        by: RmaBy::Write,
+        buffers: vec![payload(WRITE, 8)],
+        peer: to,
+        address,
+        key,
+        data: None,
+        context: WRITE,
+        flags: OpFlags::empty(),
+    };
+    endpoint.rma(write).expect("room for a write");
     fail_all_sends(cq);
     for _ in LENS_BYTES {
         endpoint.cancel(RECEIVE).expect("the receive stays posted");
@@ -47,7 +70,7 @@ pub(super) fn fail_with(endpoint: Endpoint, cq: &CompletionQueue, av: &AddressVe
 
 /// Reads that all sends have failed. What the parent has under way fails as well, which is another matter there.
 fn fail_all_sends(cq: &CompletionQueue) {
-    let mut unended: BTreeSet<u64> = (SENDS..).take(LENS_BYTES.len()).collect();
+    let mut unended: BTreeSet<u64> = (SENDS..=WRITE).collect();
     let deadline = Deadline::new();
     let mut silent_rounds = 0;
     while !unended.is_empty() || silent_rounds < SILENT_ROUNDS {

@@ -238,12 +238,12 @@ impl Party {
         self.worker().ask_done(&Call::Fork { lingers }).expect("a process may fork");
     }
 
-    /// Has the party's process, which must be another, fork a child that tries to use the party, in vain, and then opens
-    /// one of its own and sends a message from there. Returns when the child has ended.
+    /// Has the party's process, which must be another, fork a child that tries to use the party, in vain, also to write to a
+    /// region of the peer, closes the party's regions, and then opens one of its own and sends a message from there. Returns when the child has ended.
     #[track_caller]
-    pub(crate) fn fork_caller(&self, peer: &Party, message: &[u8]) {
+    pub(crate) fn fork_caller(&self, peer: &Party, region: &Region, message: &[u8]) {
         let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
-        let call = Call::ForkCaller { peer, message: message.to_vec() };
+        let call = Call::ForkCaller { peer, region: (region.key(), region.at(0)), message: message.to_vec() };
         self.worker().ask_done(&call).expect("a process may fork");
     }
 

@@ -167,11 +167,12 @@ impl Host {
             Call::Progress => self.progress(),
             Call::RefuseCopies { errno } => refuse(&COPIES_ACROSS, errno),
             Call::Fork { lingers } => fork_idle_child(lingers),
-            Call::ForkCaller { peer: AddressForm(peer), message } => {
+            Call::ForkCaller { peer: AddressForm(peer), region, message } => {
                 // Besides this thread there is at most the one that waits for its end.
                 in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
-                    child::fail_with(endpoint, &self.cq, &self.av, peer);
+                    child::fail_with(endpoint, &self.cq, &self.av, peer, region);
+                    self.regions.clear();
                     child::send_with_its_own(&self.transport, peer, Bytes::from(message));
                 });
             }

@@ -28,7 +28,7 @@ use super::Engine;
 use super::links::Link;
 use crate::completion::Sink;
 use crate::flags::{MrAccess, Order};
-use crate::limits::{REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
+use crate::limits::{MAPPED_SWEEP_PASSES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
 use crate::operation::{Level, RmaLocal, RmaRequest};
 use crate::peer_id::PeerId;
 use crate::region::{Region, Window, words};
@@ -100,6 +100,7 @@ impl Engine {
                 if let Some(memory) = memory.filter(|memory| !memory.is_retired()) {
                     let access = MrAccess::from_bits_truncate(access);
                     direct.mapped.push(Mapped { key, address, len_bytes, access, memory });
+                    self.passes_to_sweep = MAPPED_SWEEP_PASSES;
                 }
             }
         }
@@ -113,6 +114,9 @@ impl Engine {
             self.has_unseen_stores = false;
         }
         let has_gone = self.go_directly(request);
+        if !has_gone {
+            self.forget_ended(request.to, request.key);
+        }
         if has_gone && !is_read {
             self.has_unseen_stores = !matches!(request.level, Level::Delivery | Level::Match);
             if !self.has_unseen_stores {
@@ -180,6 +184,32 @@ impl Engine {
         true
     }
 
+    /// Gives a region back that has ended, if it is that with this key.
+    #[cold]
+    fn forget_ended(&mut self, peer: PeerId, key: u64) {
+        if let Some(link) = self.peers.of(peer).transmit.and_then(|link| self.links.of(link)) {
+            link.direct.mapped.retain(|mapped| mapped.key != key || !mapped.memory.is_retired());
+        }
+    }
+
+    /// Gives all regions back that have ended, now and then: this side may never access them again.
+    pub(super) fn sweep_mapped(&mut self) {
+        self.passes_to_sweep -= 1;
+        if self.passes_to_sweep == 0 {
+            self.sweep_mapped_now();
+        }
+    }
+
+    #[cold]
+    fn sweep_mapped_now(&mut self) {
+        for link in self.links.iter_mut() {
+            link.direct.mapped.retain(|mapped| !mapped.memory.is_retired());
+            if !link.direct.mapped.is_empty() {
+                self.passes_to_sweep = MAPPED_SWEEP_PASSES;
+            }
+        }
+    }
+
     /// What may be accessed directly of a peer, if nothing on the way to it is to be waited for.
     fn unhindered(&self, to: PeerId, is_read: bool) -> Option<&Direct> {
         let peer = self.peers.of(to);
@@ -193,7 +223,8 @@ impl Engine {
     /// Tells a peer that it may map a region which it has accessed.
     pub(super) fn show(&mut self, id: LinkId, window: &Window) {
         let region = window.region();
-        if self.sees_accesses {
+        // What is written to persistent memory has to be known to be made durable, and no frame tells of longer memory.
+        if self.sees_accesses || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
             return;
         }
         let Some(memory) = region.shareable_memory() else { return };

@@ -167,6 +167,10 @@ impl Links {
         self.by_id.get(id.0 as usize)?.as_ref()
     }
 
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Link> {
+        self.by_id.iter_mut().flatten()
+    }
+
     pub(super) fn ids(&self) -> Vec<LinkId> {
         let present = self.by_id.iter().enumerate().filter(|(_, link)| link.is_some());
         present.map(|(id, _)| LinkId(id as u32)).collect()

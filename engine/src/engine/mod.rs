@@ -184,6 +184,8 @@ pub struct Engine {
     owing: Vec<LinkId>,
     /// Links whose peer has shown regions that are to be mapped.
     mapping: Vec<LinkId>,
+    /// After how many passes it is looked which of the regions that are mapped have ended; 0 if none is.
+    passes_to_sweep: u32,
     /// Links for which no credit was left when it was time to give them some.
     starved: BTreeSet<LinkId>,
     /// What is to be pulled, in turn. Some of it may have ended meanwhile.
@@ -236,6 +238,7 @@ impl Engine {
             active: VecDeque::new(),
             owing: Vec::new(),
             mapping: Vec::new(),
+            passes_to_sweep: 0,
             starved: BTreeSet::new(),
             pulling: VecDeque::new(),
             pull_step_max_bytes: limits::PULL_STEP_MAX_BYTES,

@@ -58,6 +58,8 @@ pub(super) struct Inbound {
     durable: Durable,
     /// Where it goes, or the answer if it goes nowhere.
     window: Result<Window, Outcome>,
+    /// What is pulled and cannot be put into place by that, a step of it at a time.
+    pulled: Vec<u8>,
 }
 
 /// What a peer reads from a region.
@@ -121,7 +123,8 @@ impl Engine {
                 if self.admit_rma(id, rma, sink) {
                     let mut window = self.window_to_write(id, rma);
                     put(&mut window, 0, payload);
-                    let inbound = Inbound { op: rma.op, data, durable: rma.durable, window };
+                    let inbound =
+                        Inbound { op: rma.op, data, durable: rma.durable, window, pulled: Vec::new() };
                     self.written(id, inbound, rma.len_bytes, sink);
                 }
             }
@@ -157,7 +160,7 @@ impl Engine {
     /// Makes a place for what a peer writes.
     fn inbound(&mut self, id: LinkId, rma: &Rma, data: Option<u64>) -> Filling {
         let window = self.window_to_write(id, rma);
-        let inbound = Inbound { op: rma.op, data, durable: rma.durable, window };
+        let inbound = Inbound { op: rma.op, data, durable: rma.durable, window, pulled: Vec::new() };
         let inbound = self.inbounds.insert(Box::new(inbound));
         let message = Message { len_bytes: rma.len_bytes, tag: None, data, awaits: Awaits::Nothing };
         Filling { message, arrived_bytes: 0, place: Place::Inbound(inbound) }
@@ -217,7 +220,7 @@ impl Engine {
     }
 
     fn written(&mut self, id: LinkId, inbound: Inbound, len_bytes: u64, sink: &mut impl Sink) {
-        let Inbound { op, data, durable, window } = inbound;
+        let Inbound { op, data, durable, window, .. } = inbound;
         if let Ok(window) = &window
             && !self.persisted(id, window, durable, len_bytes)
         {
@@ -306,14 +309,14 @@ impl Inbound {
         transport: &mut impl Transport,
     ) -> Pull {
         let Ok(window) = &mut self.window else { return Pull::Gone };
-        if window.is_direct() {
+        if window.is_sliceable() {
             let mut space = window.space(clamp(at_bytes), step_bytes);
             return transport.pull(link, remote, at_bytes, &mut space);
         }
-        let mut bytes = vec![0; step_bytes];
-        let pulled = transport.pull(link, remote, at_bytes, &mut [IoSliceMut::new(&mut bytes)]);
+        self.pulled.resize(step_bytes, 0);
+        let pulled = transport.pull(link, remote, at_bytes, &mut [IoSliceMut::new(&mut self.pulled)]);
         if pulled == Pull::Done {
-            window.copy_in(clamp(at_bytes), &bytes);
+            window.copy_in(clamp(at_bytes), &self.pulled);
         }
         pulled
     }
@@ -422,11 +425,11 @@ impl Reading {
         }
     }
 
-    /// Takes what cannot be sent from where it is.
+    /// Takes what cannot be sent from where it is, once: the link may have had no room for it.
     fn begin_piece(&mut self) {
         if let Some(Ok(window)) = &self.window
-            && !self.is_copied
-            && !window.is_direct()
+            && self.copy.is_empty()
+            && !window.is_sliceable()
         {
             self.copy.resize(clamp(self.piece_bytes()), 0);
             window.copy_out(clamp(self.sent_bytes), &mut self.copy);

@@ -72,6 +72,8 @@ struct Scripted {
     sent: Vec<(LinkId, Header, Vec<u8>)>,
     connected: Vec<Address>,
     closed: Vec<(LinkId, Close)>,
+    /// What peers have shown, if it is not to be memory that nobody else has.
+    mapped: Option<Arc<dyn SharedMemory>>,
 }
 
 impl Scripted {
@@ -133,8 +135,10 @@ impl Transport for Scripted {
         Remote::new(REMOTE)
     }
 
-    /// Memory that nobody else has.
     fn map(&mut self, _: LinkId, _: &Remote, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
+        if let Some(memory) = &self.mapped {
+            return Some(memory.clone());
+        }
         let len_bytes = usize::try_from(len_bytes).ok().filter(|len_bytes| *len_bytes < 1 << 16)?;
         Network::new(0, Faults::default()).allocate_shareable(len_bytes).expect("there is memory")
     }

@@ -155,6 +155,9 @@ impl Engine {
         if !self.mapping.is_empty() {
             self.map_shown(transport);
         }
+        if self.passes_to_sweep > 0 {
+            self.sweep_mapped();
+        }
         if self.handshakes.are_pending() {
             self.transmit_handshakes(transport, sink);
         }

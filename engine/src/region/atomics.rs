@@ -19,7 +19,8 @@ const LOCKED_BYTES: usize = 64;
 
 const _: () = assert!(ELEMENT_MAX_BYTES <= LOCKED_BYTES);
 
-/// The locks of the process, by addresses: whatever regions and domains memory belongs to, there is one lock for it.
+/// The locks of the process, by addresses, or by [other numbers](super::Words::place) where memory has several: whatever regions
+/// and domains it belongs to, there is one lock for it.
 static LOCKED: [Mutex<()>; LOCKS] = [const { Mutex::new(()) }; LOCKS];
 
 /// An operation on an array of elements.
@@ -64,9 +65,16 @@ impl Region {
     /// Updates the element at a place, if `combine` says so. What it was before is put into `before`.
     fn update(&self, offset_bytes: usize, before: &mut [u8], combine: impl Fn(&mut [u8]) -> bool) {
         match &self.memory {
-            Memory::Owned(words) => self.update_words(words, offset_bytes, before, combine),
-            Memory::Shared(memory) => self.update_words(memory.words(), offset_bytes, before, combine),
-            Memory::Kept(keeper) => self.update_words(keeper.words(), offset_bytes, before, combine),
+            Memory::Owned(words) => {
+                self.update_words(words, || words.as_ptr().addr(), offset_bytes, before, combine);
+            }
+            Memory::Shared(memory) => {
+                let words = memory.words();
+                self.update_words(words, || words.as_ptr().addr(), offset_bytes, before, combine);
+            }
+            Memory::Kept(keeper) => {
+                self.update_words(keeper.words(), || keeper.place(), offset_bytes, before, combine);
+            }
             Memory::Raw(segments) => {
                 let mut pieces = pieces(segments, offset_bytes, before.len());
                 if let Some(first) = pieces.next() {
@@ -85,6 +93,7 @@ impl Region {
     fn update_words(
         &self,
         words: &[AtomicU64],
+        place: impl Fn() -> usize,
         offset_bytes: usize,
         before: &mut [u8],
         combine: impl Fn(&mut [u8]) -> bool,
@@ -93,8 +102,7 @@ impl Region {
         if within + before.len() <= WORD_BYTES {
             return update_in_word(&words[word], within, before, combine);
         }
-        let address = words.as_ptr().addr() + offset_bytes;
-        self.update_locked(&lock([(address, before.len())]), offset_bytes, before, combine);
+        self.update_locked(&lock([(place() + offset_bytes, before.len())]), offset_bytes, before, combine);
     }
 
     /// The same under the locks of the element's memory.

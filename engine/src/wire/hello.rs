@@ -23,7 +23,7 @@ pub const HELLO_BYTES: usize = field::INSTANCE.end;
 const MAGIC: [u8; 8] = *b"homespun";
 
 /// The version of the protocol: of this hello and of every frame that follows it.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 const IPV4_BYTES: usize = 4;
 
@@ -205,12 +205,12 @@ mod tests {
     #[test]
     fn the_layout_is_what_the_documentation_says() {
         let v4 = Hello { address: address("10.1.2.3:513"), instance: 0x0a0b };
-        assert_eq!(&v4.emit()[..20], b"homespun\x02\0\x04\0\x01\x02\0\0\0\0\0\0");
-        assert_eq!(v4.emit()[20..24], 0x3095_6596_u32.to_le_bytes());
+        assert_eq!(&v4.emit()[..20], b"homespun\x03\0\x04\0\x01\x02\0\0\0\0\0\0");
+        assert_eq!(v4.emit()[20..24], 0xa5e5_b103_u32.to_le_bytes());
         assert_eq!(v4.emit()[24..28], [10, 1, 2, 3]);
         assert_eq!(&v4.emit()[28..], b"\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0a\0\0\0\0\0\0");
         let v6 = Hello { address: address("[fe80::1%258]:1"), instance: 0 };
-        assert_eq!(&v6.emit()[8..20], b"\x02\0\x06\0\x01\0\0\0\x02\x01\0\0");
+        assert_eq!(&v6.emit()[8..20], b"\x03\0\x06\0\x01\0\0\0\x02\x01\0\0");
         assert_eq!(&v6.emit()[24..40], b"\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
     }
 

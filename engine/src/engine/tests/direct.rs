@@ -1,13 +1,13 @@
 //! Regions that are mapped, from both sides.
 
 use super::atomics::{fetch, update};
-use super::rma::access;
+use super::rma::{access, rma};
 use super::*;
 use crate::atomic::AtomicOp;
 use crate::flags::{MrAccess, Order};
-use crate::limits::SHOWN_LINK_MAX_REGIONS;
+use crate::limits::{MAPPED_SWEEP_PASSES, SHOWN_LINK_MAX_REGIONS};
 use crate::operation::{RmaLocal, RmaRequest};
-use crate::region::{Region, RegionAttr};
+use crate::region::{Persist, Region, RegionAttr};
 use crate::wire::{Durable, Outcome, Rma, RmaKind, Shown};
 
 const LINK: LinkId = LinkId(7);
@@ -217,6 +217,48 @@ fn nothing_overtakes_the_end_of_a_message_that_was_asked_for() {
     assert_eq!(sink.take().len(), 1, "the link has all of it");
     assert!(!has_gone(&mut engine, peer, transport, sink), "the peer may not have it");
     assert!(has_gone(&mut engine, peer, transport, sink));
+}
+
+#[test]
+fn what_has_ended_is_given_back() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let memory = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
+    transport.mapped = Some(memory.clone());
+    map_all(&mut engine, &mut transport, &mut sink);
+    assert_eq!(Arc::strong_count(&memory), 3);
+    memory.retire();
+    // By whoever comes again.
+    engine.post_rma(access(peer, write(), 1), &mut transport, &mut sink).unwrap();
+    assert_eq!((Arc::strong_count(&memory), transport.sent.len()), (2, 1), "it went by a frame");
+    // And by whoever does not.
+    let next = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
+    transport.mapped = Some(next.clone());
+    map_all(&mut engine, &mut transport, &mut sink);
+    for _ in 0..2 * MAPPED_SWEEP_PASSES {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(Arc::strong_count(&next), 3, "it has not ended");
+    next.retire();
+    for _ in 0..MAPPED_SWEEP_PASSES {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(Arc::strong_count(&next), 2);
+    assert_eq!(engine.passes_to_sweep, 0);
+}
+
+#[test]
+fn persistent_memory_is_not_shown() {
+    struct Device;
+    impl Persist for Device {
+        fn persist(&self, _: usize, _: usize) -> Result<(), Errno> {
+            Ok(())
+        }
+    }
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let _region = engine.regions.add(shareable(KEY).persistent(Box::new(Device))).unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &rma(1, 0, 0, RmaKind::Read), b"");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(headers_from(&transport, 0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
 }
 
 #[test]

@@ -498,3 +498,18 @@ fn answers_that_cannot_be_end_the_link() {
         assert_eq!(sink.contexts(), [1]);
     }
 }
+
+#[test]
+fn what_a_link_has_no_room_for_is_copied_once() {
+    let (mut engine, region, mut transport, mut sink) = target(10);
+    region.write_at(0, b"first").unwrap();
+    engine.arrivals(&mut sink).frame(LINK, &rma(5, 0, 5, RmaKind::Read), b"");
+    transport.answers = [Sent::Full, Sent::Full].into();
+    engine.transmit(&mut transport, &mut sink);
+    region.write_at(0, b"later").unwrap();
+    engine.transmit(&mut transport, &mut sink);
+    engine.transmit(&mut transport, &mut sink);
+    let (_, header, bytes) = &transport.sent[0];
+    assert_eq!((header, &bytes[..]), (&Header::ReadData { op: 5, len_bytes: 5 }, &b"first"[..]));
+    assert_eq!(answers(&transport), [(5, Outcome::Done)]);
+}

@@ -3,7 +3,7 @@ use std::thread;
 
 use proptest::prelude::*;
 
-use super::super::{RegionAttr, Regions};
+use super::super::{RegionAttr, Regions, Words};
 use super::*;
 use crate::atomic::{AtomicOp, Datatype};
 use crate::flags::MrAccess;
@@ -201,5 +201,35 @@ fn no_update_is_lost() {
             let expected: Vec<u128> = (0..(THREADS * ROUNDS) as u128).collect();
             assert!(*all == expected, "{datatype} at {offset_bytes}");
         }
+    }
+}
+
+/// Words with a place that is not their address.
+struct Elsewhere(Vec<AtomicU64>, usize);
+
+impl Words for Elsewhere {
+    fn words(&self) -> &[AtomicU64] {
+        &self.0
+    }
+
+    fn place(&self) -> usize {
+        self.1
+    }
+}
+
+#[test]
+fn the_lock_of_kept_words_is_that_of_their_place() {
+    const PLACE: usize = 5 * LOCKED_BYTES;
+    let regions = Regions::default();
+    let words = Elsewhere((0..16).map(|_| AtomicU64::new(0)).collect(), PLACE);
+    let region = regions.add(Region::kept(Box::new(words), 128, attr(1)).unwrap()).unwrap();
+    let is_free = |number: usize| LOCKED[number % LOCKS].try_lock().is_ok();
+    // Others may have it for a moment.
+    let is_held = |number: usize| (0..100).all(|_| !is_free(number));
+    for (offset_bytes, numbers) in [(0, 5..6), (48, 5..6), (56, 5..7), (64, 6..7)] {
+        region.update(offset_bytes, &mut [0; 16], |_| {
+            assert!(numbers.clone().all(is_held), "{offset_bytes}");
+            false
+        });
     }
 }

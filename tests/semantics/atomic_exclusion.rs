@@ -1,0 +1,161 @@
+//! Atomic operations that exclude each other, wherever they come from: `fi_atomic(3)`.
+
+use homespun::Bytes;
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+
+use super::atomics::{EVERYTHING, KEY, adding, element, memory, number};
+use crate::suite::payload::received;
+use crate::suite::{AtomicCall, Deadline, Kind, Net, Party, Region, RmaBy, RmaCall, Transport, Turns};
+
+/// Several parties add to the same elements. Each value is fetched once, wherever the parties live.
+pub(crate) fn everybodys_updates_count(net: &Net) {
+    const PARTIES: usize = 4;
+    const ROUNDS: usize = 30;
+    let target = net.party();
+    let parties: Vec<Party> = (0..PARTIES).map(|_| net.party()).collect();
+    for party in &parties {
+        party.meet(&target);
+        target.meet(party);
+    }
+    for memory_kind in Kind::ALL {
+        let region = target.register(memory(96, memory_kind)).unwrap();
+        region.put(0, &[0; 96]);
+        // Aligned, misaligned, in two segments if it is raw, and longer than what the processor updates.
+        let places = [
+            (Datatype::Uint64, 0),
+            (Datatype::Uint16, 8),
+            (Datatype::Uint32, 13),
+            (Datatype::Uint64, 28),
+            (Datatype::Uint128, 48),
+            (Datatype::Int128, 71),
+        ];
+        let mut fetched = vec![Vec::new(); places.len()];
+        for _ in 0..ROUNDS {
+            for party in &parties {
+                for (context, (datatype, at)) in (0..).zip(places) {
+                    let one = Bytes::from(element(1, datatype));
+                    let what = (AtomicOp::Sum, datatype);
+                    let call = AtomicCall::new(AtomicKind::Fetch, what, one, party.peer(), &region, context);
+                    party.endpoint.atomic(call.at(region.at(at))).unwrap();
+                }
+            }
+        }
+        for party in &parties {
+            for _ in 0..ROUNDS * places.len() {
+                let completion = party.completion();
+                let mut whole = [0; 16];
+                let bytes = received(&completion.buffer);
+                whole[..bytes.len()].copy_from_slice(&bytes);
+                fetched[completion.context as usize].push(u128::from_le_bytes(whole));
+            }
+        }
+        let all: Vec<u128> = (0..(PARTIES * ROUNDS) as u128).collect();
+        for (fetched, place) in fetched.iter_mut().zip(places) {
+            fetched.sort_unstable();
+            assert_eq!(*fetched, all, "{place:?} of {memory_kind:?}");
+        }
+    }
+}
+
+/// Threads, each with endpoints of its own, add to the same memory by way of this transport and of another one, which know it
+/// by other keys and as other regions.
+pub(crate) fn updates_by_all_transports_count(net: &Net) {
+    const THREADS: u64 = 3;
+    const ROUNDS: u64 = 200;
+    const WORDS: usize = 3;
+    let other = Net::new(&Transport::Tcp4, Turns::Threads);
+    let (target, second, elsewhere) = (net.party(), net.party(), other.party());
+    let region = target.register(memory(8 * WORDS, Kind::Raw)).unwrap();
+    region.put(0, &[0; 8 * WORDS]);
+    let again = elsewhere.register_again(&region, EVERYTHING, KEY + 1).unwrap();
+    let initiators: Vec<(Party, &Region)> = (0..THREADS)
+        .flat_map(|_| {
+            let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
+            known_as.map(|(net, target, region)| {
+                let party = net.party();
+                party.meet(target);
+                target.meet(&party);
+                (party, region)
+            })
+        })
+        .collect();
+    // One word is added to, the second counts how often it was swapped, and the third is misaligned in one segment.
+    let add = |party: &Party, region: &Region| {
+        for _ in 0..ROUNDS {
+            for at in [0, 9] {
+                let call = adding(AtomicKind::Fetch, party, region, 1, 1);
+                party.endpoint.atomic(call.at(region.at(at))).unwrap();
+                let deadline = Deadline::new();
+                while party.poll().is_none() {
+                    party.progress_all();
+                    deadline.pause("an update");
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for (party, region) in &initiators {
+            scope.spawn(|| add(party, region));
+        }
+    });
+    drop(initiators);
+    drop(again);
+    let (content, _) = region.close_raw();
+    let total = number(3 * THREADS * ROUNDS);
+    assert_eq!(content[..8], total);
+    assert_eq!(content[9..17], total);
+}
+
+/// A lock that is taken by compare-and-swap: whoever has it changes two words one after the other.
+pub(crate) fn a_lock_can_be_made_of_a_swap(net: &Net) {
+    const PARTIES: usize = 3;
+    const ROUNDS: u64 = 15;
+    let target = net.party();
+    let region = target.register(memory(24, Kind::Owned)).unwrap();
+    region.put(0, &[0; 24]);
+    let parties: Vec<Party> = (0..PARTIES).map(|_| net.party()).collect();
+    for party in &parties {
+        party.meet(&target);
+        target.meet(party);
+    }
+    let next = |party: &Party| {
+        let deadline = Deadline::new();
+        loop {
+            if let Some(ended) = party.poll() {
+                return ended.unwrap().0;
+            }
+            party.progress_all();
+            deadline.pause("a completion");
+        }
+    };
+    let work = |party: &Party| {
+        let swap = |from, to| {
+            let what = (AtomicOp::Cswap, Datatype::Uint64);
+            let call = AtomicCall::new(AtomicKind::Compare, what, number(to), party.peer(), &region, 1);
+            party.endpoint.atomic(AtomicCall { compares: vec![number(from)], ..call }).unwrap();
+            received(&next(party).buffer)
+        };
+        for _ in 0..ROUNDS {
+            let deadline = Deadline::new();
+            while swap(0, 1) != *number(0) {
+                deadline.pause("the lock");
+            }
+            for at in [8, 16] {
+                let read = RmaCall::new(RmaBy::Read, number(0), party.peer(), &region, 1);
+                party.endpoint.rma(RmaCall { address: region.at(at), ..read }).unwrap();
+                let value = u64::from_le_bytes(received(&next(party).buffer).try_into().unwrap());
+                let write = RmaCall::new(RmaBy::Write, number(value + 1), party.peer(), &region, 1);
+                party.endpoint.rma(RmaCall { address: region.at(at), ..write }).unwrap();
+                next(party);
+            }
+            assert_eq!(swap(1, 0), *number(1));
+        }
+    };
+    std::thread::scope(|scope| {
+        for party in &parties {
+            scope.spawn(|| work(party));
+        }
+    });
+    let total = number(PARTIES as u64 * ROUNDS);
+    assert_eq!(region.content(), [&[0; 8][..], &total, &total].concat());
+}

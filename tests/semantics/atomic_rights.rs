@@ -1,0 +1,280 @@
+//! Who may begin which atomic operations on what, and what becomes of the others: `fi_atomic(3)`.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::{AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
+use homespun::flags::{Caps, MrAccess, OpFlags};
+use homespun::limits::{ATOMIC_MAX_BYTES, INJECT_MAX_BYTES};
+use homespun::{
+    Again, AtomicAttr, Buffer, Bytes, Errno, Error, FabricAddress, Fetched, Misuse, OperationError, Refusal,
+};
+
+use super::atomics::{
+    ANY, EVERYTHING, KEY, SUM, SUM_OF_BYTES, adding, ended, flags_of, memory, number, perform,
+};
+use crate::suite::payload::{payload, pieces, room};
+use crate::suite::{AtomicBy, AtomicCall, Kind, Memory, Net, Setup};
+
+pub(crate) fn what_is_not_allowed_fails_and_nothing_else_does(net: &Net) {
+    let (alice, bob) = net.pair();
+    for memory_kind in Kind::ALL {
+        let of = |access, key| Memory { access, key, ..memory(100, memory_kind) };
+        let region = bob.register(of(EVERYTHING, KEY)).unwrap();
+        let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();
+        let unwritable = bob.register(of(MrAccess::REMOTE_READ, 3)).unwrap();
+        for len_bytes in [8, 50, 9000] {
+            let call =
+                |kind, what| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
+            let calls = [
+                call(AtomicKind::Base, SUM_OF_BYTES),
+                call(AtomicKind::Fetch, SUM_OF_BYTES),
+                call(AtomicKind::Fetch, (AtomicOp::Read, Datatype::Uint8)),
+                call(AtomicKind::Compare, (AtomicOp::CswapNe, Datatype::Uint8)),
+            ];
+            let mut cases = Vec::new();
+            for call in &calls {
+                let by_key = |key| {
+                    let mut call = call.clone();
+                    call.target.key = key;
+                    call
+                };
+                cases.push((by_key(KEY + 1), Refusal::Key, Errno::EKEYREJECTED));
+                if call.kind.fetches() {
+                    cases.push((by_key(unreadable.key()), Refusal::Access, Errno::EACCES));
+                }
+                if call.target.op.writes() {
+                    cases.push((by_key(unwritable.key()), Refusal::Access, Errno::EACCES));
+                }
+                for address in [region.at(0).wrapping_sub(1), region.at(100 - 7), region.at(101), u64::MAX] {
+                    cases.push((call.clone().at(address), Refusal::Range, Errno::EINVAL));
+                }
+            }
+            for (call, refusal, errno) in cases {
+                alice.endpoint.atomic(call.clone()).unwrap();
+                let failed = alice.failure();
+                assert_eq!(failed.error, OperationError::Refused(refusal), "{call:?}");
+                assert_eq!((failed.errno(), failed.completion.context), (errno, 1));
+                assert_eq!(failed.completion.flags, flags_of(call.kind));
+            }
+        }
+        // What may only be read may be read.
+        let (read, bytes) = ((AtomicOp::Read, Datatype::Uint8), Bytes::from(vec![0; 100]));
+        let call = AtomicCall::new(AtomicKind::Fetch, read, bytes, alice.peer(), &unwritable, 2);
+        assert!(perform(&alice, call) == room(100));
+        for region in [region, unreadable, unwritable] {
+            assert!(region.content() == room(100));
+        }
+    }
+    alice.exchange(&bob);
+}
+
+pub(crate) fn an_endpoint_is_a_target_of_what_it_was_opened_for(net: &Net) {
+    let messages = Caps::MSG | Caps::SEND | Caps::RECV;
+    let read = (AtomicOp::Read, Datatype::Uint64);
+    for (caps, may_read, may_add) in [
+        (Caps::ATOMIC | Caps::REMOTE_READ, true, false),
+        (Caps::ATOMIC | Caps::REMOTE_WRITE, false, true),
+        (Caps::RMA | Caps::REMOTE_READ | Caps::REMOTE_WRITE, false, false),
+    ] {
+        let setup = Setup { caps: messages | caps, ..Setup::default() };
+        let (alice, bob) = net.pair_of(Setup::default(), setup);
+        let region = bob.register(memory(8, Kind::Owned)).unwrap();
+        region.put(0, &[0; 8]);
+        let reading = AtomicCall::new(AtomicKind::Fetch, read, number(0), alice.peer(), &region, 1);
+        let calls = [(reading, may_read), (adding(AtomicKind::Base, &alice, &region, 5, 1), may_add)];
+        for (call, may) in calls {
+            alice.endpoint.atomic(call).unwrap();
+            match alice.next() {
+                Ok(_) => assert!(may, "{caps:?}"),
+                Err(failed) => assert_eq!((failed.errno(), may), (Errno::EACCES, false)),
+            }
+        }
+        alice.endpoint.atomic(adding(AtomicKind::Fetch, &alice, &region, 5, 1)).unwrap();
+        assert_eq!(alice.failure().errno(), Errno::EACCES, "that needs both");
+        assert_eq!(region.content(), *number(if may_add { 5 } else { 0 }));
+        let own = bob.endpoint.atomic(adding(AtomicKind::Base, &bob, &region, 1, 1)).err();
+        let lacking = if caps.contains(Caps::ATOMIC) { "WRITE" } else { "ATOMIC" };
+        assert_eq!(own, Some(Misuse::NoCapability(lacking).into()));
+    }
+}
+
+pub(crate) fn an_endpoint_begins_what_it_was_opened_for(net: &Net) {
+    let messages = Caps::MSG | Caps::SEND | Caps::RECV | Caps::ATOMIC;
+    for (caps, lacking) in [
+        (Caps::READ, [Some("WRITE"), Some("WRITE"), None]),
+        (Caps::WRITE, [None, Some("READ"), Some("READ")]),
+        (Caps::READ | Caps::WRITE, [None; 3]),
+    ] {
+        let setup = Setup { caps: messages | caps, ..Setup::default() };
+        let (alice, bob) = net.pair_of(setup, Setup::default());
+        let region = bob.register(memory(8, Kind::Owned)).unwrap();
+        let read = (AtomicOp::Read, Datatype::Uint64);
+        let calls = [
+            adding(AtomicKind::Base, &alice, &region, 1, 1),
+            adding(AtomicKind::Fetch, &alice, &region, 1, 1),
+            AtomicCall::new(AtomicKind::Fetch, read, number(0), alice.peer(), &region, 1),
+        ];
+        for (call, lacking) in calls.into_iter().zip(lacking) {
+            let kind = call.kind;
+            match (alice.endpoint.atomic(call), lacking) {
+                (Ok(_), None) => _ = ended(&alice, kind, 1),
+                (posted, lacking) => {
+                    assert_eq!(posted.err(), lacking.map(|lacking| Misuse::NoCapability(lacking).into()));
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn an_endpoint_without_the_capability_has_no_atomics(net: &Net) {
+    let caps = Caps::MSG | Caps::RMA;
+    let (alice, bob) = net.pair_of(Setup { caps, ..Setup::default() }, Setup { caps, ..Setup::default() });
+    let region = bob.register(memory(10, Kind::Owned)).unwrap();
+    for kind in [AtomicKind::Base, AtomicKind::Fetch] {
+        let posted = alice.endpoint.atomic(adding(kind, &alice, &region, 1, 1));
+        assert_eq!(posted.err(), Some(Misuse::NoCapability("ATOMIC").into()));
+    }
+    alice.exchange(&bob);
+}
+
+pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
+    let (alice, bob) = net
+        .pair_of(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup { asleep: true, ..Setup::default() });
+    let region = bob.register(memory(8, Kind::Owned)).unwrap();
+    let errno = |call: AtomicCall| alice.endpoint.atomic(call).err().map(|error| error.errno());
+    let call =
+        |kind, what, len_bytes| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
+    let flagged = |kind, flags| AtomicCall { by: AtomicBy::Message, flags, ..call(kind, SUM, 8) };
+    for flags in [OpFlags::REMOTE_CQ_DATA, OpFlags::COMMIT_COMPLETE, OpFlags::PEEK, OpFlags::MULTI_RECV] {
+        for kind in [AtomicKind::Base, AtomicKind::Fetch] {
+            assert_eq!(errno(flagged(kind, flags)), Some(Errno::EBADFLAGS), "{flags:?}");
+        }
+    }
+    // What there is not.
+    for (kind, op, datatype) in [
+        (AtomicKind::Base, AtomicOp::Read, Datatype::Uint8),
+        (AtomicKind::Base, AtomicOp::Cswap, Datatype::Uint8),
+        (AtomicKind::Fetch, AtomicOp::Mswap, Datatype::Uint8),
+        (AtomicKind::Compare, AtomicOp::Sum, Datatype::Uint8),
+        (AtomicKind::Base, AtomicOp::Bor, Datatype::Double),
+        (AtomicKind::Base, AtomicOp::Min, Datatype::FloatComplex),
+        (AtomicKind::Compare, AtomicOp::CswapLe, Datatype::DoubleComplex),
+    ] {
+        let refused = alice.endpoint.atomic(call(kind, (op, datatype), 16)).err();
+        assert_eq!(refused, Some(Misuse::NoAtomic { kind, op, datatype }.into()));
+        assert_eq!(refused.map(|error| error.errno()), Some(Errno::EOPNOTSUPP));
+    }
+    // Too much, nothing, a part of an element, and what does not fit together.
+    let long = call(AtomicKind::Fetch, SUM, ATOMIC_MAX_BYTES + 8);
+    assert_eq!(errno(long), Some(Errno::EMSGSIZE));
+    let long = call(AtomicKind::Base, SUM_OF_BYTES, INJECT_MAX_BYTES + 1);
+    assert_eq!(errno(AtomicCall { by: AtomicBy::Inject, ..long.clone() }), Some(Errno::EMSGSIZE));
+    let flags = OpFlags::INJECT;
+    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..long }), Some(Errno::EMSGSIZE));
+    let half = INJECT_MAX_BYTES / 2 + 8;
+    let swap = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), half);
+    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..swap }), Some(Errno::EMSGSIZE));
+    assert_eq!(errno(call(AtomicKind::Base, SUM, 0)), Some(Errno::EINVAL));
+    assert_eq!(errno(call(AtomicKind::Base, SUM, 12)), Some(Errno::EINVAL));
+    let fetch = call(AtomicKind::Fetch, SUM, 16);
+    assert_eq!(errno(AtomicCall { results_bytes: vec![8], ..fetch.clone() }), Some(Errno::EINVAL));
+    let compare = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), 16);
+    assert_eq!(errno(AtomicCall { compares: vec![payload(1, 8)], ..compare.clone() }), Some(Errno::EINVAL));
+    let many = vec![payload(1, 8); 5];
+    let by = AtomicBy::Vector;
+    let wide = call(AtomicKind::Base, SUM, 8);
+    assert_eq!(errno(AtomicCall { by, operands: many.clone(), ..wide.clone() }), Some(Errno::EINVAL));
+    assert_eq!(errno(AtomicCall { by, compares: many, ..compare }), Some(Errno::EINVAL));
+    assert_eq!(errno(AtomicCall { by, results_bytes: vec![8; 5], ..fetch }), Some(Errno::EINVAL));
+    let mut astray = wide.clone();
+    astray.target.peer = FabricAddress(77);
+    assert_eq!(errno(astray), Some(Errno::EINVAL));
+    // As many as there may be, and one more.
+    for _ in 0..2 {
+        assert_eq!(errno(wide.clone()), None);
+    }
+    let full = alice.endpoint.atomic(wide).err();
+    assert_eq!(full, Some(Error::Again(Again::QueueFull)));
+    net.wake(&bob);
+    (0..2).for_each(|_| _ = ended(&alice, AtomicKind::Base, 1));
+    alice.silence();
+}
+
+pub(crate) fn what_is_offered_is_said(net: &Net) {
+    let (alice, _bob) = net.pair();
+    let (endpoint, domain) = (alice.endpoint.as_here(), net.domain());
+    for (datatype, op) in
+        Datatype::ALL.into_iter().flat_map(|datatype| AtomicOp::ALL.map(|op| (datatype, op)))
+    {
+        let valid = [
+            endpoint.atomicvalid(datatype, op),
+            endpoint.fetch_atomicvalid(datatype, op),
+            endpoint.compare_atomicvalid(datatype, op),
+        ];
+        for (kind, valid) in AtomicKind::ALL.into_iter().zip(valid) {
+            let size_bytes = datatype.size_bytes();
+            match kind.count_max(op, datatype) {
+                Some(count) => {
+                    assert_eq!(valid, Ok(count));
+                    assert_eq!(domain.query_atomic(datatype, op, kind), Ok(AtomicAttr { count, size_bytes }));
+                }
+                None => {
+                    let error = Error::from(Misuse::NoAtomic { kind, op, datatype });
+                    assert_eq!(valid, Err(error.clone()));
+                    assert_eq!(domain.query_atomic(datatype, op, kind), Err(error));
+                }
+            }
+        }
+    }
+    let plain = net.open(Setup { caps: Caps::MSG, ..Setup::default() });
+    let valid = plain.endpoint.as_here().atomicvalid(Datatype::Int8, AtomicOp::Sum);
+    assert_eq!(valid, Err(Misuse::NoCapability("ATOMIC").into()));
+}
+
+pub(crate) fn what_is_refused_is_handed_back(net: &Net) {
+    let alice = net.open(Setup { caps: Caps::MSG, ..Setup::default() });
+    let endpoint = alice.endpoint.as_here();
+    let (op, datatype) = SUM;
+    let target = AtomicTarget { peer: ANY, address: 0, key: KEY, datatype, op };
+    let (bytes, several) = (payload(1, 8), pieces(&payload(2, 8), 2));
+    let rejected = endpoint.atomic(bytes.clone(), target, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.buffer), (Errno::EOPNOTSUPP, bytes.clone()));
+    let rejected = endpoint.atomicv(several.clone(), target, 1).unwrap_err();
+    assert_eq!(rejected.buffer, several);
+    let back = |operand, compare| Fetched {
+        result: Buffer::Received(room(8)),
+        operand: Buffer::Sent(operand),
+        compare,
+    };
+    let rejected = endpoint.fetch_atomic(bytes.clone(), room(8), target, 1).unwrap_err();
+    assert_eq!(*rejected.buffer, back(bytes.clone(), Buffer::None));
+    let rejected = endpoint.compare_atomic(bytes.clone(), payload(3, 8), room(8), target, 1).unwrap_err();
+    assert_eq!(*rejected.buffer, back(bytes, Buffer::Sent(payload(3, 8))));
+    let results = vec![room(3), room(5)];
+    let flags = OpFlags::empty();
+    let fetch =
+        FetchAtomicMsg { operands: several.clone(), results: results.clone(), target, context: 4, flags };
+    let rejected = endpoint.fetch_atomicmsg(fetch).unwrap_err();
+    assert_eq!((rejected.buffer.operands, rejected.buffer.results), (several.clone(), results.clone()));
+    assert_eq!((rejected.buffer.target, rejected.buffer.context), (target, 4));
+    // Whichever of them has too many pieces.
+    let many = vec![payload(1, 2); 5];
+    let rooms = vec![room(2); 5];
+    for (operands, compares, results) in [
+        (many.clone(), several.clone(), results.clone()),
+        (several.clone(), many, results),
+        (several.clone(), several, rooms),
+    ] {
+        let compare = CompareAtomicMsg {
+            operands: operands.clone(),
+            compares: compares.clone(),
+            results: results.clone(),
+            target,
+            context: 5,
+            flags,
+        };
+        let rejected = endpoint.compare_atomicmsg(compare).unwrap_err();
+        assert_eq!(rejected.error, Misuse::TooManySegments { count: 5, max: 4 }.into());
+        let CompareAtomicMsg { operands: back, compares: back_too, results: rooms, .. } = *rejected.buffer;
+        assert_eq!((back, back_too, rooms), (operands, compares, results));
+    }
+}
