@@ -172,7 +172,7 @@ pub struct Handshake {
     /// endpoint that it has asked.
     pub number: u64,
     /// How much data of the application's follows, at most
-    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES), and none but with a request and its answer.
+    /// [`CONNECTION_DATA_MAX_BYTES`], and none but with a request and its answer.
     pub data_bytes: u16,
 }
 
