@@ -53,8 +53,14 @@ unsafe extern "C" fn accept(ep: *mut FidEp, param: *const c_void, paramlen: usiz
         // SAFETY: the caller passes an open endpoint, and data of this length.
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: as above.
-        state.endpoint.accept(unsafe { data(param, paramlen)? })?;
-        if let Some(request) = state.request.lock().take() {
+        let data = unsafe { data(param, paramlen)? };
+        // Once it is accepted, the application may hear of it in another thread and close the endpoint.
+        let request = state.request.lock().take();
+        if let Err(error) = state.endpoint.accept(data) {
+            *state.request.lock() = request;
+            return Err(error.into());
+        }
+        if let Some(request) = request {
             handles::forget(&request);
         }
         Ok(0)
@@ -151,7 +157,7 @@ impl CmEvent {
         let fid = |object: u64| ptr::with_exposed_provenance_mut(object as usize);
         Ok(match event {
             ConnectionEvent::Request(request) => {
-                let handle = handles::of_request(&request);
+                let handle = handles::of_request(&request, fabric);
                 let info = match told {
                     Some((of, info)) if of == handle.addr() => info,
                     _ => {

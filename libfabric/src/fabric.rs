@@ -10,6 +10,7 @@ use crate::abi::info::FiFabricAttr;
 use crate::domain::open_domain;
 use crate::edge::enter;
 use crate::eq::open_eq;
+use crate::handles;
 use crate::host;
 use crate::info::string;
 use crate::object::{self, InUse, State};
@@ -94,6 +95,7 @@ unsafe extern "C" fn close(fabric: *mut Fid) -> c_int {
             // It is forgotten before another object may have its place.
             if !is_leased {
                 opened::remove_fabric(fabric);
+                handles::remove_fabric(fabric);
             }
             is_leased
         };

@@ -7,6 +7,7 @@ use std::ptr;
 use std::sync::LazyLock;
 
 use homespun::{ConnectionRequest, PassiveEndpoint};
+use libc::c_void;
 use parking_lot::Mutex;
 
 use crate::abi::FI_CLASS_CONNREQ;
@@ -24,8 +25,10 @@ struct Handles {
 /// A request that was told to the application and is neither accepted nor rejected.
 struct Held {
     request: ConnectionRequest,
-    /// Where the passive endpoint is that was asked.
+    /// Where the passive endpoint is that was asked, or 0 if it was closed.
     passive: usize,
+    /// Where the fabric is that it belongs to.
+    fabric: usize,
     /// What the handle points to. Nobody reads it but an application that is curious.
     _fid: Box<RequestFid>,
 }
@@ -56,19 +59,25 @@ pub(crate) fn add_passive<T>(at: *const T, passive: &PassiveEndpoint) {
     HANDLES.lock().passive.insert(at.expose_provenance(), passive.clone());
 }
 
-/// A passive endpoint is about to be closed. What it was asked and nobody has decided ends with it.
+/// A passive endpoint is about to be closed. Requests that were read may still be accepted.
 pub(crate) fn remove_passive<T>(at: *const T) {
     let mut handles = HANDLES.lock();
     let passive = handles.passive.remove(&at.addr());
-    let requests: Vec<Held> =
-        handles.requests.extract_if(|_, held| held.passive == at.addr()).map(|(_, held)| held).collect();
-    // Dropping them takes locks of endpoints.
+    for held in handles.requests.values_mut().filter(|held| held.passive == at.addr()) {
+        held.passive = 0;
+    }
+    // Dropping it takes locks of endpoints.
     drop(handles);
-    drop((requests, passive));
+    drop(passive);
+}
+
+/// A fabric is about to be closed. What nobody has decided ends with it.
+pub(crate) fn remove_fabric<T>(at: *const T) {
+    remove_requests(|held| held.fabric == at.addr());
 }
 
 /// The handle of a request, the same whenever it is asked for. Until it is decided, the request is kept.
-pub(crate) fn of_request(request: &ConnectionRequest) -> *mut Fid {
+pub(crate) fn of_request(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
     let mut handles = HANDLES.lock();
     let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);
     let at = known.unwrap_or_else(|| {
@@ -76,7 +85,8 @@ pub(crate) fn of_request(request: &ConnectionRequest) -> *mut Fid {
         let fid = Box::new(RequestFid(fid));
         let at = ptr::from_ref(&*fid).expose_provenance();
         let passive = request.passive_endpoint() as usize;
-        handles.requests.insert(at, Held { request: request.clone(), passive, _fid: fid });
+        let held = Held { request: request.clone(), passive, fabric: fabric.addr(), _fid: fid };
+        handles.requests.insert(at, held);
         at
     });
     ptr::with_exposed_provenance_mut(at)
@@ -98,9 +108,14 @@ pub(crate) fn request_at<T>(passive: *const T, handle: *const Fid) -> Option<Con
 
 /// A request is decided, so its handle means nothing any more.
 pub(crate) fn forget(request: &ConnectionRequest) {
+    remove_requests(|held| held.request == *request);
+}
+
+fn remove_requests(is_over: impl Fn(&Held) -> bool) {
     let mut handles = HANDLES.lock();
     let found: Vec<Held> =
-        handles.requests.extract_if(|_, held| held.request == *request).map(|(_, held)| held).collect();
+        handles.requests.extract_if(|_, held| is_over(held)).map(|(_, held)| held).collect();
+    // Dropping them takes locks of endpoints.
     drop(handles);
     drop(found);
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// How many bytes the peer's kernel has not acknowledged, the end of the stream counting as one (SIOCOUTQ in `tcp(7)`).
-/// At 0, what was written arrives whatever becomes of this process.
+/// When no more than the end is left, what was written arrives whatever becomes of this process.
 pub(crate) fn unacknowledged_bytes(socket: impl AsFd) -> io::Result<usize> {
     let mut count: libc::c_int = 0;
     // SAFETY: the descriptor is open while it is borrowed, and this request writes one int to its argument, which lives

@@ -11,6 +11,7 @@ use super::{Endpoint, Shared};
 use crate::connection::{ConnectionRequest, Listener, check_data};
 use crate::eq::{EventQueue, Reporter, Subject};
 use crate::info::EndpointType;
+use crate::pump::Drive;
 
 /// What an endpoint for connections begins with.
 pub(crate) enum Beginning {
@@ -63,9 +64,7 @@ impl Endpoint {
             errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
         })?;
         self.enable_if_need_be()?;
-        self.shared.driven()?.0.connect(to, number, data)?;
-        self.shared.peer.get_or_init(|| to);
-        Ok(())
+        self.shared.with_peer(to, |pump| pump.connect(to, number, data))
     }
 
     /// Accepts the request that the endpoint was opened for: `fi_accept`. Enables the endpoint if need be. Its event queue
@@ -85,9 +84,7 @@ impl Endpoint {
         self.enable_if_need_be()?;
         let reporter = self.shared.reporter.get().ok_or(Misuse::NoEventQueue)?;
         reporter.settle_later(request.accept()?);
-        self.shared.driven()?.0.accept(request.from(), data)?;
-        self.shared.peer.get_or_init(|| request.from().address);
-        Ok(())
+        self.shared.with_peer(request.from().address, |pump| pump.accept(request.from(), data))
     }
 
     /// Ends the connection: `fi_shutdown`. What was completed still reaches the peer, which then gets
@@ -113,7 +110,7 @@ impl Endpoint {
     ///
     /// [`Misuse::NotConnected`] if no connection was asked for or accepted.
     pub fn peer(&self) -> Result<Address, Error> {
-        self.shared.peer.get().copied().ok_or_else(|| Misuse::NotConnected.into())
+        (*self.shared.peer.lock()).ok_or_else(|| Misuse::NotConnected.into())
     }
 
     fn enable_if_need_be(&self) -> Result<(), Error> {
@@ -144,6 +141,17 @@ impl Shared {
         } else {
             Err(Misuse::NotSupported("connections of endpoints of another type than FI_EP_MSG").into())
         }
+    }
+
+    /// Makes or accepts a connection to this peer, which the application is told of before it can hear that it is connected.
+    fn with_peer(
+        &self,
+        peer: Address,
+        connect: impl FnOnce(&dyn Drive) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (pump, _) = self.driven()?;
+        let before = self.peer.lock().replace(peer);
+        connect(pump).inspect_err(|_| *self.peer.lock() = before)
     }
 
     /// What reports to the event queue, if there is something to report.

@@ -140,7 +140,7 @@ struct Shared {
     /// Exists once an endpoint for connections is enabled.
     reporter: OnceLock<Arc<Reporter>>,
     /// The other end of the connection, once it was asked for or accepted.
-    peer: OnceLock<Address>,
+    peer: Mutex<Option<Address>>,
 }
 
 #[derive(Default)]
@@ -182,7 +182,7 @@ impl Endpoint {
                 pump: OnceLock::new(),
                 enabled: OnceLock::new(),
                 reporter: OnceLock::new(),
-                peer: OnceLock::new(),
+                peer: Mutex::default(),
             }),
         };
         endpoint.shared.take_over()?;
@@ -468,6 +468,10 @@ impl Shared {
             _ => setup.name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
         let pump = self.domain.open_pump(bind, self.config())?;
+        if let Beginning::Request(_) = self.beginning {
+            // Nobody is told where it is but whoever it connects to.
+            pump.stop_listening();
+        }
         Ok(self.pump.get_or_init(|| pump))
     }
 

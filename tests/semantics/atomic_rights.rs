@@ -170,8 +170,7 @@ pub(crate) fn what_cannot_be_posted_is_refused(net: &Net) {
     assert_eq!(errno(AtomicCall { by: AtomicBy::Inject, ..long.clone() }), Some(Errno::EMSGSIZE));
     let flags = OpFlags::INJECT;
     assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..long }), Some(Errno::EMSGSIZE));
-    let half = INJECT_MAX_BYTES / 2 + 8;
-    let swap = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), half);
+    let swap = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), INJECT_MAX_BYTES + 8);
     assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..swap }), Some(Errno::EMSGSIZE));
     assert_eq!(errno(call(AtomicKind::Base, SUM, 0)), Some(Errno::EINVAL));
     assert_eq!(errno(call(AtomicKind::Base, SUM, 12)), Some(Errno::EINVAL));

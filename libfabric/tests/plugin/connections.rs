@@ -377,17 +377,37 @@ fn a_request_is_rejected_with_data() {
 }
 
 #[test]
-fn a_request_that_nobody_decides_is_rejected_with_its_passive_endpoint() {
+fn a_request_that_was_read_is_accepted_without_its_passive_endpoint() {
     let desk = Desk::open();
     let listener = desk.listener();
     let requester = desk.requester(&listener, b"");
     let request = desk.event().info.expect("a request");
     drop(listener);
-    assert_eq!(desk.domain.endpoint(request.as_ptr()).err(), Some(EINVAL));
+    let acceptor = desk.endpoint(request.as_ptr());
+    assert_eq!(accept(&acceptor, b""), 0);
+    let heard = [desk.event(), desk.event()].map(|event| (event.number, event.fid));
+    assert!(
+        heard.contains(&(FI_CONNECTED, requester.fid())) && heard.contains(&(FI_CONNECTED, acceptor.fid()))
+    );
+}
+
+#[test]
+fn a_request_that_nobody_decides_is_rejected_with_its_fabric() {
+    let (asked, asking) = (Desk::open(), Desk::open());
+    let listener = asked.listener();
+    let requester = asking.requester(&listener, b"");
+    until(|| {
+        // Neither moves on but by reads of its queue.
+        asking.read(&mut [], FI_PEEK);
+        asked.read(&mut [0; ENTRY_BYTES], FI_PEEK).0 != EAGAIN
+    });
+    let request = asked.event().info.expect("a request");
+    drop((listener, asked));
     // SAFETY: all zeroes are an entry.
     let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
-    desk.error(&mut entry);
+    asking.error(&mut entry);
     assert_eq!((entry.fid, entry.err), (requester.fid(), ECONNREFUSED));
+    drop(request);
 }
 
 #[test]
