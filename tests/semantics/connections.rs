@@ -3,11 +3,12 @@
 use std::thread;
 use std::time::Duration;
 
-use homespun::endpoint::{SendMsg, WriteMsg};
-use homespun::flags::{BindFlags, Caps, OpFlags};
+use homespun::atomic::{AtomicOp, Datatype};
+use homespun::endpoint::{AtomicTarget, FetchAtomicMsg, ReadMsg, SendMsg, WriteMsg};
+use homespun::flags::{BindFlags, Caps, CounterEvents, MrAccess, OpFlags};
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
-use homespun::{ConnectionEvent, Endpoint, Errno, Error, FabricAddress, MrAttr};
+use homespun::{Bytes, ConnectionEvent, CounterAttr, Endpoint, Errno, Error, FabricAddress, MrAttr};
 
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, close, completion, end, hear, pair, request};
 use crate::suite::payload::{payload, received, room};
@@ -176,7 +177,7 @@ pub(crate) fn messages_travel_both_ways_over_a_connection(net: &Net) {
 pub(crate) fn memory_is_accessed_over_a_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let (one, other) = pair(&client, &server);
-    let attr = MrAttr { access: homespun::flags::MrAccess::REMOTE_WRITE, ..MrAttr::default() };
+    let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
     let region = server.domain.register(1 << 20, &attr).unwrap();
     for (context, len_bytes) in (0..).zip([8, 5000, 1 << 20]) {
         let write = WriteMsg {
@@ -196,6 +197,44 @@ pub(crate) fn memory_is_accessed_over_a_connection(net: &Net) {
         assert!(written == payload(context, len_bytes));
     }
     drop(other);
+}
+
+/// Each behind a fence, so that it finds what those before it have left, and counted.
+pub(crate) fn accesses_of_every_kind_go_over_a_connection(net: &Net) {
+    const LEN_BYTES: usize = 100_000;
+    let (client, server) = (Side::new(net), Side::new(net));
+    let counter = client.domain.open_counter(&CounterAttr::default()).unwrap();
+    let listener = server.listener(LISTENER);
+    let one = client.endpoint(CLIENT);
+    one.bind_counter(&counter, CounterEvents::READ | CounterEvents::WRITE).unwrap();
+    one.connect(listener.name().unwrap(), b"").unwrap();
+    let other = server.endpoint_for(&request(&[&server, &client]), SERVER);
+    other.accept(b"").unwrap();
+    assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
+    assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, b"")));
+
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let region = server.domain.register(LEN_BYTES, &MrAttr { access, ..MrAttr::default() }).unwrap();
+    let (key, flags) = (region.key(), OpFlags::FENCE);
+    for round in 0..3 {
+        let number = 100 * round;
+        let mut content = payload(round, LEN_BYTES).to_vec();
+        content[..8].copy_from_slice(&number.to_le_bytes());
+        let buffers = vec![Bytes::from(content.clone())];
+        one.writemsg(WriteMsg { buffers, to: NOWHERE, key, context: 1, ..WriteMsg::default() }).unwrap();
+        let target =
+            AtomicTarget { peer: NOWHERE, address: 0, key, datatype: Datatype::Uint64, op: AtomicOp::Sum };
+        let (operands, results) = (vec![Bytes::from_static(&[5, 0, 0, 0, 0, 0, 0, 0])], vec![room(8)]);
+        one.fetch_atomicmsg(FetchAtomicMsg { operands, results, target, context: 2, flags }).unwrap();
+        let buffers = vec![room(LEN_BYTES)];
+        one.readmsg(ReadMsg { buffers, from: NOWHERE, address: 0, key, context: 3, flags }).unwrap();
+        let ended = [(); 3].map(|()| completion(&[&client, &server]));
+        assert_eq!(ended.each_ref().map(|completion| completion.context), [1, 2, 3]);
+        assert_eq!(received(&ended[1].buffer), number.to_le_bytes());
+        content[..8].copy_from_slice(&(number + 5).to_le_bytes());
+        assert!(received(&ended[2].buffer) == content);
+        assert_eq!(counter.read(), 3 * (round + 1));
+    }
 }
 
 pub(crate) fn nothing_is_sent_before_the_connection_and_receives_may_wait_for_it(net: &Net) {

@@ -491,6 +491,7 @@ macro_rules! tests_of_connections {
                 nobody_listens
                 messages_travel_both_ways_over_a_connection
                 memory_is_accessed_over_a_connection
+                accesses_of_every_kind_go_over_a_connection
                 nothing_is_sent_before_the_connection_and_receives_may_wait_for_it
                 the_requester_goes_before_it_is_accepted
                 who_waits_is_refused_when_the_listener_goes
