@@ -307,8 +307,8 @@ impl Engine {
                 }
             }
             Stage::Accepting { link, .. } if *link == id => {
-                debug!(%error, "the requester is gone");
-                self.fail_attempt(ConnectionError::RequesterGone, sink);
+                debug!(%error, "the requester is not reached");
+                self.fail_attempt(why_unreached(error), sink);
             }
             Stage::Leaving { link } if *link == id => {
                 connected.stage = Stage::Lost;
@@ -356,6 +356,17 @@ fn why_unanswered(was_up: bool, error: &LinkError) -> ConnectionError {
         // One that was closed says nothing to those who wait.
         LinkError::Closed => ConnectionError::NobodyListens,
         LinkError::System(Errno::ECONNRESET) if !was_up => ConnectionError::NobodyListens,
+        error => ConnectionError::Link(error.clone()),
+    }
+}
+
+/// Why the requester is not reached of a request that is to be accepted.
+fn why_unreached(error: &LinkError) -> ConnectionError {
+    match error {
+        // Nobody is there, or somebody else.
+        LinkError::Closed
+        | LinkError::Protocol(_)
+        | LinkError::System(Errno::ECONNREFUSED | Errno::ECONNRESET) => ConnectionError::RequesterGone,
         error => ConnectionError::Link(error.clone()),
     }
 }

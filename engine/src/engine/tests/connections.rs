@@ -279,6 +279,17 @@ fn an_attempt_ends_with_its_link() {
 }
 
 #[test]
+fn a_requester_that_is_not_reached_is_not_gone() {
+    for errno in [Errno::EMFILE, Errno::ENETUNREACH, Errno::EHOSTUNREACH, Errno::ETIMEDOUT] {
+        let (mut engine, _, mut sink) = accepting();
+        let error = LinkError::System(errno);
+        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(error.clone()));
+        let failure = failed(&mut sink);
+        assert_eq!((failure.errno(), failure), (errno, ConnectionError::Link(error)));
+    }
+}
+
+#[test]
 fn another_instance_has_not_asked() {
     let (mut engine, mut transport, mut sink) = accepting();
     up(&mut engine, &mut sink, OWN, 4, 8);
