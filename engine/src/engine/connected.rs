@@ -139,8 +139,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the connection. What was given to the link still reaches the peer; everything else that has not ended is
-    /// cancelled, and reported so before this returns. [`ConnectionEvent::Shutdown`] follows when the peer knows, or has
+    /// Ends the connection. What was given to the link still reaches the peer, as does what has come of its own operations;
+    /// everything else that has not ended is cancelled, and reported so before this returns. [`ConnectionEvent::Shutdown`] follows when the peer knows, or has
     /// ended it too. Whoever calls it after that has nothing to end.
     ///
     /// # Errors
@@ -156,7 +156,10 @@ impl Engine {
                 _ => Err(Misuse::NotConnected.into()),
             };
         };
-        let is_mid_frame = self.links.of(id).is_some_and(|link| link.writing.is_some());
+        let said = self.links.of(id).filter(|link| link.writing.is_none());
+        let is_mid_frame = said.is_none();
+        // Operations of the peer have succeeded that this side has reported; they must not fail there.
+        let answers = said.map_or_else(Vec::new, |link| link.last_answers(id, transport));
         let exposed = self.end(id, &OperationError::Cancelled, sink);
         let is_cut_off = is_mid_frame || !exposed.is_empty();
         if is_cut_off {
@@ -166,6 +169,7 @@ impl Engine {
             self.tell_lost(sink);
         } else {
             self.handshakes.add(id);
+            self.handshakes.answer(id, answers);
             self.handshakes.say(id, HandshakeStep::Shutdown, number, &[]);
             self.set_stage(Stage::Leaving { link: id });
             self.transmit_handshakes(transport, sink);

@@ -479,6 +479,35 @@ fn whoever_shuts_down_has_cancelled_everything_and_hears_of_the_peer() {
 }
 
 #[test]
+fn what_has_come_of_the_peers_messages_is_told_before_the_end() {
+    let waits = |awaits| Header::Message(Message { len_bytes: 1, tag: None, data: None, awaits });
+    let rooms: [&[Sent]; 4] = [
+        &[],
+        &[Sent::Full],
+        &[Sent::Whole, Sent::Full],
+        &[Sent::Full, Sent::Full, Sent::Whole, Sent::Whole, Sent::Full],
+    ];
+    for answers in rooms {
+        let (mut engine, _, mut transport, mut sink) = connected();
+        hear(&mut engine, &mut sink, OTHER, waits(Awaits::Match), b"x");
+        hear(&mut engine, &mut sink, OTHER, waits(Awaits::Arrival), b"y");
+        engine.post_receive(receive(8, 1), &mut sink).unwrap();
+        assert_eq!(received(&sink.ended[0]), b"x");
+        transport.answers = answers.iter().copied().collect();
+        engine.shutdown(&mut transport, &mut sink).unwrap();
+        engine.transmit(&mut transport, &mut sink);
+        engine.transmit(&mut transport, &mut sink);
+        let told = [
+            Header::Ack { received: 2 },
+            Header::Matched { number: 1 },
+            step(HandshakeStep::Shutdown, NUMBER, b""),
+        ];
+        assert_eq!(headers_from(&transport, 0), told, "{answers:?}");
+        assert!(transport.closed.is_empty() && sink.events.is_empty());
+    }
+}
+
+#[test]
 fn shutdowns_that_cross_are_both_heard() {
     let (mut engine, _, mut transport, mut sink) = connected();
     engine.shutdown(&mut transport, &mut sink).unwrap();
