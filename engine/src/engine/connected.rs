@@ -150,12 +150,13 @@ impl Engine {
         let Standing::Connected(connected) = &mut self.standing else {
             return Err(Misuse::NotConnected.into());
         };
-        let Stage::Up { link: id, number, .. } = connected.stage else {
+        let Stage::Up { link: id, peer, number, .. } = connected.stage else {
             return match connected.stage {
                 Stage::Lost | Stage::Leaving { .. } | Stage::Over => Ok(()),
                 _ => Err(Misuse::NotConnected.into()),
             };
         };
+        let instance = self.peers.of(peer).instance.map_or(0, |(instance, _)| instance);
         let said = self.links.of(id).filter(|link| link.writing.is_none());
         let is_mid_frame = said.is_none();
         // Operations of the peer have succeeded that this side has reported; they must not fail there.
@@ -168,7 +169,8 @@ impl Engine {
             self.fail_sends(exposed, &OperationError::Cancelled, sink);
             self.tell_lost(sink);
         } else {
-            self.handshakes.add(id);
+            // It stays one that is up, so that whoever closes waits until it has taken what follows.
+            self.handshakes.meet(id, self.peers.address(peer), instance);
             self.handshakes.answer(id, answers);
             self.handshakes.say(id, HandshakeStep::Shutdown, number, &[]);
             self.set_stage(Stage::Leaving { link: id });

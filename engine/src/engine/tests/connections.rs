@@ -508,6 +508,19 @@ fn what_has_come_of_the_peers_messages_is_told_before_the_end() {
 }
 
 #[test]
+fn a_shutdown_that_finds_no_room_is_still_to_be_said() {
+    let (mut engine, _, mut transport, mut sink) = connected();
+    transport.answers = [Sent::Full, Sent::Full].into();
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    for _ in 0..2 {
+        assert!(transport.sent.is_empty() && engine.has_unsent());
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(headers_from(&transport, 0), [step(HandshakeStep::Shutdown, NUMBER, b"")]);
+    assert!(!engine.has_unsent());
+}
+
+#[test]
 fn shutdowns_that_cross_are_both_heard() {
     let (mut engine, _, mut transport, mut sink) = connected();
     engine.shutdown(&mut transport, &mut sink).unwrap();
