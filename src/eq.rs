@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bitflags::bitflags;
+use homespun_engine::connection::RequestId;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Again, Error, Misuse};
 use parking_lot::Mutex;
@@ -34,8 +35,8 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
 )]
 pub struct EqAttr {
     /// How many events of the application's own it holds, and as many errors; 0 for [`EQ_DEPTH_DEFAULT_ENTRIES`]. Those of
-    /// connections come on top, and always find room: an endpoint has two of them in its life, a passive endpoint no more
-    /// than its backlog says. Only what is in the queue takes memory.
+    /// connections come on top, and always find room: an endpoint has two of them in its life, a passive endpoint has in the
+    /// queue no more than its backlog says, since the request of whoever is gone leaves it unread. Only what is in the queue takes memory.
     pub size_entries: usize,
     /// What the queue is used for.
     pub flags: EqFlags,
@@ -374,6 +375,23 @@ impl Shared {
     /// Has something be over that the application need not hear of.
     fn settle(&self, settlement: Option<Settlement>) {
         self.queues.lock().settled.extend(settlement);
+    }
+
+    /// Forgets a request that a passive endpoint has reported, if nobody has read it. To be called with the endpoint locked.
+    fn withdraw(&self, origin: Origin, request: RequestId) {
+        let mut queues = self.queues.lock();
+        let is_it = |entry: &Entry<Event>| match &entry.what {
+            Event::Connection(ConnectionEvent::Request(of)) => {
+                entry.origin == Some(origin) && of.id() == request
+            }
+            _ => false,
+        };
+        let place = queues.events.iter().position(is_it);
+        let withdrawn = place.and_then(|place| queues.events.remove(place));
+        drop(queues);
+        if let Some(Entry { what: Event::Connection(ConnectionEvent::Request(request)), .. }) = withdrawn {
+            request.withdraw();
+        }
     }
 
     /// Forgets what an endpoint has reported, which is closed and reports nothing more.

@@ -17,7 +17,7 @@ use super::links::Condemned;
 use super::passive::Passive;
 use crate::address::Address;
 use crate::completion::Sink;
-use crate::connection::EndpointRole;
+use crate::connection::{ConnectionEvent, EndpointRole};
 use crate::error::{Error, Misuse};
 use crate::limits::CONNECTION_DATA_MAX_BYTES;
 use crate::transport::{Close, LinkError, LinkId, Sent, Transport};
@@ -225,7 +225,11 @@ impl Engine {
         self.handshakes.remove(id);
         match &mut self.standing {
             Standing::Unconnected => {}
-            Standing::Passive(passive) => passive.lost(id),
+            Standing::Passive(passive) => {
+                if let Some(request) = passive.lost(id) {
+                    sink.connection(ConnectionEvent::Withdrawn(request));
+                }
+            }
             Standing::Connected(_) => self.attempt_lost(id, was_up, error, sink),
         }
         true

@@ -220,6 +220,31 @@ fn the_backlog_is_of_those_who_wait() {
 }
 
 #[test]
+fn a_requester_that_goes_withdraws_what_nobody_accepts() {
+    for error in [LinkError::Closed, RESET] {
+        let (mut engine, request, mut transport, mut sink) = asked();
+        engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(error.clone()));
+        assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Withdrawn(request.id)]);
+        // To answer it is in vain, and no mistake.
+        engine.begin_accepting(request.id);
+        engine.settle(request.id, &mut transport, &mut sink);
+        engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
+        assert!(sink.events.is_empty() && transport.sent.is_empty() && transport.closed.is_empty());
+
+        let (mut engine, request, _, mut sink) = asked();
+        engine.begin_accepting(request.id);
+        engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(error));
+        assert!(sink.events.is_empty(), "whoever accepts finds out");
+    }
+    // As does one that has more to say than a request.
+    let (mut engine, request, mut transport, mut sink) = asked();
+    hear(&mut engine, &mut sink, OTHER, untagged(1), b"x");
+    assert_eq!(sink.events, [ConnectionEvent::Withdrawn(request.id)]);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
+}
+
+#[test]
 fn the_requester_waits_until_it_is_settled() {
     let (mut engine, request, mut transport, mut sink) = asked();
     engine.begin_accepting(request.id);
