@@ -19,7 +19,7 @@ use crate::address::Address;
 use crate::completion::Sink;
 use crate::connection::{ConnectionEvent, EndpointRole};
 use crate::error::{Error, Misuse};
-use crate::limits::CONNECTION_DATA_MAX_BYTES;
+use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES};
 use crate::transport::{Close, LinkError, LinkId, Sent, Transport};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
@@ -141,6 +141,13 @@ impl Handshakes {
         self.list(id);
     }
 
+    /// Has the next pass look at all links.
+    pub(super) fn list_all(&mut self) {
+        for id in self.ids() {
+            self.list(id);
+        }
+    }
+
     fn list(&mut self, id: LinkId) {
         if !self.pending.contains(&id) {
             self.pending.push(id);
@@ -202,6 +209,7 @@ impl Engine {
         if let Some(id) = accepted {
             self.accepted(id, sink);
         }
+        self.await_others(sink);
     }
 
     /// A link of an endpoint with connections is up.
@@ -209,7 +217,9 @@ impl Engine {
         let is_welcome = match &self.standing {
             Standing::Unconnected => false,
             Standing::Passive(_) => true,
-            Standing::Connected(connected) => connected.is_asking(),
+            Standing::Connected(connected) => {
+                connected.is_asking() && self.handshakes.by_id.len() < ASKING_MAX_LINKS
+            }
         };
         if !is_welcome && !self.handshakes.by_id.contains_key(&id) {
             return self.dismiss(id, "nobody is expected");

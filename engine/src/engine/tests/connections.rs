@@ -7,7 +7,7 @@ use std::mem;
 
 use super::*;
 use crate::connection::{ConnectionError, Request, RequestId, Requester};
-use crate::limits::CONNECTION_DATA_MAX_BYTES;
+use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES, UNANSWERED_PASSES_MAX};
 use crate::wire::{Handshake, HandshakeStep};
 
 /// The number of the requests that are made here.
@@ -438,6 +438,49 @@ fn a_second_accept_and_the_strangers_beside_it_go() {
     let expected = [(OWN, Close::Drain), (LinkId(20), Close::Abort), (LinkId(22), Close::Drain)];
     // Each of them is closed once.
     assert_eq!(transport.closed, expected);
+}
+
+#[test]
+fn who_says_nothing_does_not_keep_a_requester_waiting_for_ever() {
+    for answers in [false, true] {
+        let (mut engine, mut transport, mut sink) = asking();
+        up(&mut engine, &mut sink, OTHER, 3, 1);
+        assert!(!engine.wants_pass(), "the one who was asked may answer");
+        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(LinkError::Closed));
+        for _ in 0..UNANSWERED_PASSES_MAX {
+            engine.transmit(&mut transport, &mut sink);
+        }
+        assert!(sink.events.is_empty() && engine.wants_pass() && !engine.has_unsent());
+        if answers {
+            hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Accept, NUMBER, b""), b"");
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
+            assert!(transport.closed.is_empty());
+        } else {
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(failed(&mut sink), ConnectionError::NobodyListens);
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
+        }
+        assert!(!engine.wants_pass());
+    }
+}
+
+#[test]
+fn a_requester_has_so_many_links_and_no_more() {
+    let (mut engine, mut transport, mut sink) = asking();
+    let links: Vec<LinkId> = (20..).map(LinkId).take(ASKING_MAX_LINKS + 3).collect();
+    for id in &links {
+        up(&mut engine, &mut sink, *id, id.0 as u16, 1);
+    }
+    engine.transmit(&mut transport, &mut sink);
+    // One of them is its own.
+    let beyond: Vec<(LinkId, Close)> =
+        links[ASKING_MAX_LINKS - 1..].iter().map(|id| (*id, Close::Abort)).collect();
+    assert_eq!(transport.closed, beyond);
+    let last = links[ASKING_MAX_LINKS - 2];
+    hear(&mut engine, &mut sink, last, step(HandshakeStep::Accept, NUMBER, b""), b"");
+    assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
 }
 
 #[test]
