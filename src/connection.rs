@@ -122,6 +122,17 @@ impl ConnectionRequest {
         Ok(())
     }
 
+    /// What its passive endpoint's engine calls it.
+    pub(crate) fn id(&self) -> RequestId {
+        self.shared.id
+    }
+
+    /// Lets go of what keeps the requester waiting, which is gone. With the passive endpoint locked, which must be there: then
+    /// this keeps it no more than others do, and nothing that is dropped here, or later with the request, locks it.
+    pub(crate) fn withdraw(&self) {
+        drop(self.shared.no_longer_waits());
+    }
+
     /// Who asks.
     pub(crate) fn from(&self) -> Requester {
         self.shared.from
@@ -154,7 +165,9 @@ impl ConnectionRequest {
     /// [`Misuse::State`] if it was accepted before.
     pub(crate) fn accept(&self) -> Result<Settlement, Error> {
         self.change(Decision::Taken, Decision::Accepted)?;
-        if let Some(listener) = &*self.shared.listener.lock() {
+        // Whoever withdraws a request has its pump locked, so that is not waited for with the listener locked.
+        let listener = self.shared.listener.lock().clone();
+        if let Some(listener) = listener {
             listener.pump.begin_accepting(self.shared.id);
         }
         Ok(Settlement { request: self.clone() })

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bitflags::bitflags;
+use homespun_engine::connection::RequestId;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Again, Error, Misuse};
 use parking_lot::Mutex;
@@ -34,8 +35,8 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
 )]
 pub struct EqAttr {
     /// How many events of the application's own it holds, and as many errors; 0 for [`EQ_DEPTH_DEFAULT_ENTRIES`]. Those of
-    /// connections come on top, and always find room: an endpoint has two of them in its life, a passive endpoint no more
-    /// than its backlog says. Only what is in the queue takes memory.
+    /// connections come on top, and always find room: an endpoint has two of them in its life, a passive endpoint has in the
+    /// queue no more than its backlog says, since the request of whoever is gone leaves it unread. Only what is in the queue takes memory.
     pub size_entries: usize,
     /// What the queue is used for.
     pub flags: EqFlags,
@@ -119,7 +120,7 @@ impl EqReadError {
 /// everything else has its room ([`EqAttr::size_entries`]).
 ///
 /// Connections are made, and move on, while somebody reads a queue that their endpoint is bound to, be it an event queue or a
-/// completion queue; with automatic progress, by themselves.
+/// completion queue; with automatic progress, by themselves, but for passive endpoints, which have no thread.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, EqFlags, Event};
@@ -376,7 +377,25 @@ impl Shared {
         self.queues.lock().settled.extend(settlement);
     }
 
-    /// Forgets what an endpoint has reported, which is closed and reports nothing more.
+    /// Forgets a request that a passive endpoint has reported, if nobody has read it. To be called with the endpoint locked.
+    fn withdraw(&self, origin: Origin, request: RequestId) {
+        let mut queues = self.queues.lock();
+        let is_it = |entry: &Entry<Event>| match &entry.what {
+            Event::Connection(ConnectionEvent::Request(of)) => {
+                entry.origin == Some(origin) && of.id() == request
+            }
+            _ => false,
+        };
+        let place = queues.events.iter().position(is_it);
+        let withdrawn = place.and_then(|place| queues.events.remove(place));
+        drop(queues);
+        if let Some(Entry { what: Event::Connection(ConnectionEvent::Request(request)), .. }) = withdrawn {
+            request.withdraw();
+        }
+    }
+
+    /// Forgets what an endpoint has reported, which is closed and reports nothing more. What is settled meanwhile is over: it
+    /// keeps passive endpoints that may be closed, and perhaps nobody reads any more.
     fn forget(&self, origin: Origin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<Origin>| of != Some(origin);
@@ -385,8 +404,9 @@ impl Shared {
         queues.events = others;
         let (errors, others) = queues.errors.drain(..).partition(|entry| !is_of_others(entry.origin));
         queues.errors = others;
+        let settled = mem::take(&mut queues.settled);
         drop(queues);
-        drop::<(VecDeque<_>, VecDeque<_>)>((events, errors));
+        drop::<(VecDeque<_>, VecDeque<_>, Vec<_>)>((events, errors, settled));
     }
 
     /// Reads without waiting; if there is nothing, once more after the endpoints were driven.

@@ -68,7 +68,8 @@ pub trait Sink {
     fn count_error(&mut self, _events: CounterEvents) {}
 
     /// Takes what has happened to a connection. There is always room for it: an endpoint has few such events in its life,
-    /// and a passive endpoint no more of them unanswered than its backlog says. Endpoints without connections have none.
+    /// and of a passive endpoint no more requests are unanswered than its backlog says, if those that are withdrawn are
+    /// forgotten. Endpoints without connections have none.
     fn connection(&mut self, event: ConnectionEvent) {
         let _ = event;
     }

@@ -47,6 +47,9 @@ pub struct Requester {
 pub enum ConnectionEvent {
     /// Somebody asks a passive endpoint for a connection (`FI_CONNREQ`).
     Requested(Request),
+    /// Whoever has made this request is gone before anybody began to accept it. It waits no longer, and if the application has
+    /// not heard of it, it need not.
+    Withdrawn(RequestId),
     /// The endpoint is connected (`FI_CONNECTED`). At the requester, with what the other application has to say. The one who
     /// accepts is told before the requester can be.
     Connected {

@@ -100,6 +100,13 @@ pub const CONNECTION_DATA_MAX_BYTES: usize = 256;
 /// rejected. Each takes some 300 bytes, and its data, beside what its link takes.
 pub const BACKLOG_DEFAULT_REQUESTS: usize = 1024;
 
+/// For how many passes whoever has asked for a connection waits for others to answer when the one who was asked has ended its
+/// link, or was lost. What others had said by then arrives meanwhile.
+pub const UNANSWERED_PASSES_MAX: u32 = 100_000;
+
+/// How many links an endpoint that has asked for a connection has until one of them brings the answer. Those beyond are ended.
+pub const ASKING_MAX_LINKS: usize = 64;
+
 /// How often a connection attempt that was cut short is repeated before what waits for it fails.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 

@@ -82,6 +82,8 @@ impl Reporter {
                 let request = ConnectionRequest::new(listener, request, endpoint);
                 (Ok(ConnectionEvent::Request(request)), None)
             }
+            // Nobody need hear of whoever is gone. What was read may still be accepted, in vain.
+            engine::ConnectionEvent::Withdrawn(request) => return self.eq.withdraw(self.origin, request),
             engine::ConnectionEvent::Connected { data } => {
                 (Ok(ConnectionEvent::Connected { endpoint, data }), None)
             }

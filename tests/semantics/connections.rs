@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use homespun::atomic::{AtomicOp, Datatype};
 use homespun::endpoint::{AtomicTarget, FetchAtomicMsg, ReadMsg, SendMsg, WriteMsg};
+use homespun::eq::Event;
 use homespun::flags::{BindFlags, Caps, CounterEvents, MrAccess, OpFlags};
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
-use homespun::{Bytes, ConnectionEvent, CounterAttr, Endpoint, Errno, Error, FabricAddress, MrAttr};
+use homespun::{
+    Bytes, ConnectionEvent, CounterAttr, Endpoint, EqReadError, Errno, Error, FabricAddress, MrAttr,
+};
 
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, close, completion, end, hear, pair, request};
 use crate::suite::payload::{payload, received, room};
@@ -289,6 +292,56 @@ pub(crate) fn the_requester_goes_before_it_is_accepted(net: &Net) {
     drop(connecting);
     server.progress();
     request.reject(b"too late").unwrap();
+}
+
+pub(crate) fn requests_of_those_who_are_gone_leave_the_queue_unread(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let listener = server.listener(LISTENER);
+    listener.set_backlog(1).unwrap();
+    let name = listener.name().unwrap();
+    let ask = |data: &[u8]| {
+        let connecting = client.endpoint(CLIENT);
+        connecting.connect(name, data).unwrap();
+        let deadline = Deadline::new();
+        loop {
+            client.progress();
+            // Which reads nothing.
+            if let Ok(Event::Connection(ConnectionEvent::Request(request))) = server.eq.peek() {
+                assert_eq!(request.data(), data, "it is the only one");
+                return (connecting, request);
+            }
+            deadline.pause("a request");
+        }
+    };
+    for round in 0..20 {
+        let (connecting, request) = ask(&[round]);
+        close(connecting, &[&client, &server]);
+        let deadline = Deadline::new();
+        while server.eq.peek() != Err(EqReadError::Empty) {
+            server.progress();
+            deadline.pause("that the request is withdrawn");
+        }
+        // Who has it from before it was withdrawn may do with it what can be done with others.
+        match round {
+            0 => drop(request),
+            1 => request.reject(b"too late").unwrap(),
+            2 => {
+                let accepting = server.endpoint_for(&request, SERVER);
+                accepting.accept(b"too late").unwrap();
+                assert_eq!(failure(&[&server, &client], SERVER), (Errno::ECONNABORTED, Vec::new()));
+            }
+            _ => {}
+        }
+    }
+    // The one that is there can be read, and accepted.
+    let (connecting, peeked) = ask(b"please");
+    let request = request(&[&server, &client]);
+    assert_eq!(request, peeked);
+    let accepting = server.endpoint_for(&request, SERVER);
+    accepting.accept(b"").unwrap();
+    assert_eq!(hear(&[&server, &client]), Ok(connected(SERVER, b"")));
+    assert_eq!(hear(&[&client, &server]), Ok(connected(CLIENT, b"")));
+    drop((connecting, accepting));
 }
 
 pub(crate) fn who_waits_is_refused_when_the_listener_goes(net: &Net) {

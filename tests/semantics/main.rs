@@ -493,6 +493,7 @@ macro_rules! tests_of_connections {
                 memory_is_accessed_over_a_connection
                 accesses_of_every_kind_go_over_a_connection
                 nothing_is_sent_before_the_connection_and_receives_may_wait_for_it
+                requests_of_those_who_are_gone_leave_the_queue_unread
                 the_requester_goes_before_it_is_accepted
                 who_waits_is_refused_when_the_listener_goes
                 another_endpoint_accepts_what_the_first_has_not
@@ -506,6 +507,7 @@ macro_rules! tests_of_connections {
             partings:
                 what_was_sent_arrives_before_the_end
                 everything_ends_with_the_connection
+                what_was_received_has_succeeded_although_the_receiver_shuts_down
                 shutdowns_cross
                 a_long_message_that_is_under_way_ends_with_a_shutdown
                 what_was_accepted_is_connected_although_everything_is_closed_at_once
@@ -546,6 +548,7 @@ macro_rules! tests_of_connections_by_themselves {
         tests! { $net;
             connections:
                 connections_are_made_while_nobody_reads
+                requests_of_those_who_are_gone_leave_the_queue_unread
                 a_request_is_accepted_and_both_are_connected
                 a_request_is_rejected
                 messages_travel_both_ways_over_a_connection

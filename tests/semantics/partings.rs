@@ -89,6 +89,26 @@ pub(crate) fn everything_ends_with_the_connection(net: &Net) {
     assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
 }
 
+pub(crate) fn what_was_received_has_succeeded_although_the_receiver_shuts_down(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for len_bytes in [0, 8, 5000, 300_000] {
+        let (one, other) = pair(&client, &server);
+        let (buffers, flags) = (vec![payload(1, len_bytes)], OpFlags::MATCH_COMPLETE);
+        one.sendmsg(SendMsg { buffers, context: 1, flags, ..SendMsg::default() }).unwrap();
+        for _ in 0..100 {
+            client.progress();
+            server.progress();
+        }
+        // Whether it is there by now, or comes only now.
+        other.recv(room(len_bytes), NOWHERE, 2).unwrap();
+        assert!(received(&completion(&[&server, &client]).buffer) == payload(1, len_bytes));
+        other.shutdown().unwrap();
+        assert_eq!(completion(&[&client, &server]).context, 1, "{len_bytes} bytes");
+        assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
+        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+    }
+}
+
 pub(crate) fn shutdowns_cross(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for _ in 0..10 {

@@ -10,8 +10,8 @@
 //!
 //! The requester asks on a link to the passive endpoint, and is answered by the accepting endpoint on another one, which
 //! then is the connection. So whoever accepts needs no more of the requester than its address, its instance, and the number
-//! that only the two of them and the passive endpoint know. The requester waits as long as one of the two links may bring an
-//! answer: the passive endpoint keeps the first until the requester has confirmed that it has one, or the accepting endpoint
+//! that only the two of them and the passive endpoint know. The requester waits as long as the first of the two links may bring an
+//! answer, and a few passes longer for the other: the passive endpoint keeps the first until the requester has confirmed that it has one, or the accepting endpoint
 //! has given up.
 //!
 //! Whoever accepts is connected when it has sent that it is, which it does when it has made sure that the requester is
@@ -33,6 +33,7 @@ use crate::completion::Sink;
 use crate::connection::{ConnectionError, ConnectionEvent, Requester};
 use crate::errno::Errno;
 use crate::error::{Error, Misuse, OperationError};
+use crate::limits::UNANSWERED_PASSES_MAX;
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::{Handshake, HandshakeStep, Header};
@@ -53,8 +54,10 @@ enum Stage {
         /// Until it ends.
         link: Option<LinkId>,
         number: u64,
-        /// Why it does not answer any more, if the link has ended. Somebody else who is there may still.
+        /// Why it does not answer any more, if the link has ended. Somebody else who is there may still, for a while.
         lost: Option<ConnectionError>,
+        /// How many passes have been made since.
+        unanswered_passes: u32,
     },
     /// A request is to be accepted over this link.
     Accepting { link: LinkId, requester: Requester, data: Box<[u8]> },
@@ -78,6 +81,11 @@ impl Connected {
     /// Whether somebody may be about to accept, over a link of theirs.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.stage, Stage::Asked { .. })
+    }
+
+    /// Whether only others can answer, who are waited for by passes.
+    fn is_awaiting_others(&self) -> bool {
+        matches!(self.stage, Stage::Asked { lost: Some(_), .. })
     }
 
     /// Whether this link is left to the peer to be ended.
@@ -113,7 +121,7 @@ impl Engine {
         check_data(data)?;
         let stage = self.fresh()?;
         let link = transport.connect(to);
-        *stage = Stage::Asked { link: Some(link), number, lost: None };
+        *stage = Stage::Asked { link: Some(link), number, lost: None, unanswered_passes: 0 };
         self.handshakes.add(link);
         self.handshakes.say(link, HandshakeStep::Request, number, data);
         self.transmit_handshakes(transport, sink);
@@ -139,8 +147,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the connection. What was given to the link still reaches the peer; everything else that has not ended is
-    /// cancelled, and reported so before this returns. [`ConnectionEvent::Shutdown`] follows when the peer knows, or has
+    /// Ends the connection. What was given to the link still reaches the peer, as does what has come of its own operations;
+    /// everything else that has not ended is cancelled, and reported so before this returns. [`ConnectionEvent::Shutdown`] follows when the peer knows, or has
     /// ended it too. Whoever calls it after that has nothing to end.
     ///
     /// # Errors
@@ -150,13 +158,17 @@ impl Engine {
         let Standing::Connected(connected) = &mut self.standing else {
             return Err(Misuse::NotConnected.into());
         };
-        let Stage::Up { link: id, number, .. } = connected.stage else {
+        let Stage::Up { link: id, peer, number, .. } = connected.stage else {
             return match connected.stage {
                 Stage::Lost | Stage::Leaving { .. } | Stage::Over => Ok(()),
                 _ => Err(Misuse::NotConnected.into()),
             };
         };
-        let is_mid_frame = self.links.of(id).is_some_and(|link| link.writing.is_some());
+        let instance = self.peers.of(peer).instance.map_or(0, |(instance, _)| instance);
+        let said = self.links.of(id).filter(|link| link.writing.is_none());
+        let is_mid_frame = said.is_none();
+        // Operations of the peer have succeeded that this side has reported; they must not fail there.
+        let answers = said.map_or_else(Vec::new, |link| link.last_answers(id, transport));
         let exposed = self.end(id, &OperationError::Cancelled, sink);
         let is_cut_off = is_mid_frame || !exposed.is_empty();
         if is_cut_off {
@@ -165,7 +177,9 @@ impl Engine {
             self.fail_sends(exposed, &OperationError::Cancelled, sink);
             self.tell_lost(sink);
         } else {
-            self.handshakes.add(id);
+            // It stays one that is up, so that whoever closes waits until it has taken what follows.
+            self.handshakes.meet(id, self.peers.address(peer), instance);
+            self.handshakes.answer(id, answers);
             self.handshakes.say(id, HandshakeStep::Shutdown, number, &[]);
             self.set_stage(Stage::Leaving { link: id });
             self.transmit_handshakes(transport, sink);
@@ -184,6 +198,11 @@ impl Engine {
             Standing::Connected(connected) if let Stage::Up { peer, .. } = connected.stage => Some(Ok(peer)),
             _ => Some(Err(Misuse::NotConnected.into())),
         }
+    }
+
+    /// Whether passes are counted until an attempt to connect has failed.
+    pub(super) fn counts_passes(&self) -> bool {
+        matches!(&self.standing, Standing::Connected(connected) if connected.is_awaiting_others())
     }
 
     fn fresh(&mut self) -> Result<&mut Stage, Error> {
@@ -304,17 +323,34 @@ impl Engine {
                 }
                 if let Some(error) = lost.take_if(|_| !may_be_answered) {
                     self.fail_attempt(error, sink);
+                } else if lost.is_some() {
+                    self.handshakes.list_all();
                 }
             }
             Stage::Accepting { link, .. } if *link == id => {
-                debug!(%error, "the requester is gone");
-                self.fail_attempt(ConnectionError::RequesterGone, sink);
+                debug!(%error, "the requester is not reached");
+                self.fail_attempt(why_unreached(error), sink);
             }
             Stage::Leaving { link } if *link == id => {
                 connected.stage = Stage::Lost;
                 self.tell_lost(sink);
             }
             _ => {}
+        }
+    }
+
+    /// A pass has been made. Who may answer instead of the one who was asked must not keep silent for ever.
+    pub(super) fn await_others(&mut self, sink: &mut impl Sink) {
+        let Standing::Connected(connected) = &mut self.standing else { return };
+        let Stage::Asked { lost, unanswered_passes, .. } = &mut connected.stage else { return };
+        if lost.is_none() {
+            return;
+        }
+        *unanswered_passes += 1;
+        if let Some(error) = lost.take_if(|_| *unanswered_passes > UNANSWERED_PASSES_MAX) {
+            self.fail_attempt(error, sink);
+        } else {
+            self.handshakes.list_all();
         }
     }
 
@@ -356,6 +392,17 @@ fn why_unanswered(was_up: bool, error: &LinkError) -> ConnectionError {
         // One that was closed says nothing to those who wait.
         LinkError::Closed => ConnectionError::NobodyListens,
         LinkError::System(Errno::ECONNRESET) if !was_up => ConnectionError::NobodyListens,
+        error => ConnectionError::Link(error.clone()),
+    }
+}
+
+/// Why the requester is not reached of a request that is to be accepted.
+fn why_unreached(error: &LinkError) -> ConnectionError {
+    match error {
+        // Nobody is there, or somebody else.
+        LinkError::Closed
+        | LinkError::Protocol(_)
+        | LinkError::System(Errno::ECONNREFUSED | Errno::ECONNRESET) => ConnectionError::RequesterGone,
         error => ConnectionError::Link(error.clone()),
     }
 }

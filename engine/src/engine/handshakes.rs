@@ -17,9 +17,9 @@ use super::links::Condemned;
 use super::passive::Passive;
 use crate::address::Address;
 use crate::completion::Sink;
-use crate::connection::EndpointRole;
+use crate::connection::{ConnectionEvent, EndpointRole};
 use crate::error::{Error, Misuse};
-use crate::limits::CONNECTION_DATA_MAX_BYTES;
+use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES};
 use crate::transport::{Close, LinkError, LinkId, Sent, Transport};
 use crate::wire::{Handshake, HandshakeStep, Header};
 
@@ -64,7 +64,7 @@ struct HandshakeLink {
 /// A frame that is to be sent.
 #[derive(Debug)]
 struct Outgoing {
-    handshake: Handshake,
+    header: Header,
     data: Box<[u8]>,
     /// How much of the data the link has taken, if it has begun to take the frame.
     taken_bytes: Option<usize>,
@@ -121,7 +121,16 @@ impl Handshakes {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let data_bytes = u16::try_from(data.len()).unwrap_or(u16::MAX);
         let handshake = Handshake { step, number, data_bytes };
-        link.outgoing.push_back(Outgoing { handshake, data: data.into(), taken_bytes: None });
+        let header = Header::Connection(handshake);
+        link.outgoing.push_back(Outgoing { header, data: data.into(), taken_bytes: None });
+        self.list(id);
+    }
+
+    /// Has the peer told what has come of messages, before anything else is said on a link that has carried some.
+    pub(super) fn answer(&mut self, id: LinkId, answers: Vec<Header>) {
+        let Some(link) = self.by_id.get_mut(&id) else { return };
+        let outgoing = |header| Outgoing { header, data: Box::default(), taken_bytes: None };
+        link.outgoing.extend(answers.into_iter().map(outgoing));
         self.list(id);
     }
 
@@ -130,6 +139,13 @@ impl Handshakes {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         link.is_parting = true;
         self.list(id);
+    }
+
+    /// Has the next pass look at all links.
+    pub(super) fn list_all(&mut self) {
+        for id in self.ids() {
+            self.list(id);
+        }
     }
 
     fn list(&mut self, id: LinkId) {
@@ -145,11 +161,11 @@ impl HandshakeLink {
         &mut self,
         id: LinkId,
         transport: &mut impl Transport,
-        mut taken: impl FnMut(HandshakeStep),
+        mut taken: impl FnMut(&Header),
     ) -> bool {
-        while let Some(Outgoing { handshake, data, taken_bytes }) = self.outgoing.front_mut() {
+        while let Some(Outgoing { header, data, taken_bytes }) = self.outgoing.front_mut() {
             let sent = match *taken_bytes {
-                None => transport.send(id, &Header::Connection(*handshake), &[IoSlice::new(data)]),
+                None => transport.send(id, header, &[IoSlice::new(data)]),
                 Some(taken_bytes) => transport.resume(id, &[IoSlice::new(&data[taken_bytes..])]),
             };
             match sent {
@@ -158,7 +174,7 @@ impl HandshakeLink {
                     *taken_bytes = Some(taken_bytes.unwrap_or(0) + more_bytes);
                     return false;
                 }
-                Sent::Whole => taken(handshake.step),
+                Sent::Whole => taken(header),
             }
             self.outgoing.pop_front();
         }
@@ -178,8 +194,8 @@ impl Engine {
         let mut accepted = None;
         for id in mem::take(&mut self.handshakes.pending) {
             let Some(link) = self.handshakes.by_id.get_mut(&id) else { continue };
-            let is_done = link.transmit(id, transport, |step| {
-                if step == HandshakeStep::Accept {
+            let is_done = link.transmit(id, transport, |taken| {
+                if let Header::Connection(Handshake { step: HandshakeStep::Accept, .. }) = taken {
                     accepted = Some(id);
                 }
             });
@@ -193,6 +209,7 @@ impl Engine {
         if let Some(id) = accepted {
             self.accepted(id, sink);
         }
+        self.await_others(sink);
     }
 
     /// A link of an endpoint with connections is up.
@@ -200,7 +217,9 @@ impl Engine {
         let is_welcome = match &self.standing {
             Standing::Unconnected => false,
             Standing::Passive(_) => true,
-            Standing::Connected(connected) => connected.is_asking(),
+            Standing::Connected(connected) => {
+                connected.is_asking() && self.handshakes.by_id.len() < ASKING_MAX_LINKS
+            }
         };
         if !is_welcome && !self.handshakes.by_id.contains_key(&id) {
             return self.dismiss(id, "nobody is expected");
@@ -216,7 +235,11 @@ impl Engine {
         self.handshakes.remove(id);
         match &mut self.standing {
             Standing::Unconnected => {}
-            Standing::Passive(passive) => passive.lost(id),
+            Standing::Passive(passive) => {
+                if let Some(request) = passive.lost(id) {
+                    sink.connection(ConnectionEvent::Withdrawn(request));
+                }
+            }
             Standing::Connected(_) => self.attempt_lost(id, was_up, error, sink),
         }
         true

@@ -278,6 +278,7 @@ impl Engine {
             || !self.mapping.is_empty()
             || (!self.starved.is_empty() && self.budget.may_feed())
             || self.may_fetch_deferred()
+            || self.counts_passes()
             || self.owing.iter().any(|link| self.links.get(*link).is_some_and(Link::has_paused))
     }
 

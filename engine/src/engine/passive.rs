@@ -31,9 +31,11 @@ struct Asked {
 }
 
 impl Passive {
-    /// Whoever has asked on this link is gone.
-    pub(super) fn lost(&mut self, link: LinkId) {
-        self.requests.retain(|_, asked| asked.link != link);
+    /// Whoever has asked on this link is gone. Returns the request, if nobody is about to accept it.
+    pub(super) fn lost(&mut self, link: LinkId) -> Option<RequestId> {
+        let (&request, _) = self.requests.iter().find(|(_, asked)| asked.link == link)?;
+        let asked = self.requests.remove(&request)?;
+        (!asked.is_being_accepted).then_some(request)
     }
 
     fn has_room(&self) -> bool {

@@ -385,6 +385,21 @@ impl Link {
         if self.writing.is_some() {
             return !self.is_owing();
         }
+        self.answer(id, transport);
+        // Last, so that what waits before it is no more than what the credit before this one allowed.
+        if self.owes_credit && !self.owes_ack && self.owed.is_empty() {
+            let credit = Header::Credit { granted_bytes: self.grant.granted_bytes };
+            self.owes_credit = transport.send_inline(id, &credit, &[]).is_err();
+        }
+        if self.owes_only_reads() && !is_reading {
+            self.answer_reads(id, transport, rma_events, sink);
+        }
+        !self.is_owing()
+    }
+
+    /// Tells the peer of what has come of its operations, as far as the link has room.
+    #[inline(always)]
+    fn answer(&mut self, id: LinkId, transport: &mut impl Transport) {
         if self.owes_ack {
             let ack = Header::Ack { received: self.received_messages };
             self.owes_ack = transport.send_inline(id, &ack, &[]).is_err();
@@ -402,15 +417,16 @@ impl Link {
             }
             self.owed.pop_front();
         }
-        // Last, so that what waits before it is no more than what the credit before this one allowed.
-        if self.owes_credit && !self.owes_ack && self.owed.is_empty() {
-            let credit = Header::Credit { granted_bytes: self.grant.granted_bytes };
-            self.owes_credit = transport.send_inline(id, &credit, &[]).is_err();
-        }
-        if self.owes_only_reads() && !is_reading {
-            self.answer_reads(id, transport, rma_events, sink);
-        }
-        !self.is_owing()
+    }
+
+    /// Tells the peer as [`answer`](Self::answer) does, which must not be in the middle of a frame, and returns what of it the
+    /// link had no room for, in order, since nothing more will be done on it.
+    #[cold]
+    pub(super) fn last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
+        self.answer(id, transport);
+        let ack = self.owes_ack.then_some(Header::Ack { received: self.received_messages });
+        let owed = self.owed.iter().filter(|header| header.payload_len_bytes() == 0).copied();
+        ack.into_iter().chain(owed).collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::mem;
 
 use super::*;
 use crate::connection::{ConnectionError, Request, RequestId, Requester};
-use crate::limits::CONNECTION_DATA_MAX_BYTES;
+use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES, UNANSWERED_PASSES_MAX};
 use crate::wire::{Handshake, HandshakeStep};
 
 /// The number of the requests that are made here.
@@ -220,6 +220,31 @@ fn the_backlog_is_of_those_who_wait() {
 }
 
 #[test]
+fn a_requester_that_goes_withdraws_what_nobody_accepts() {
+    for error in [LinkError::Closed, RESET] {
+        let (mut engine, request, mut transport, mut sink) = asked();
+        engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(error.clone()));
+        assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Withdrawn(request.id)]);
+        // To answer it is in vain, and no mistake.
+        engine.begin_accepting(request.id);
+        engine.settle(request.id, &mut transport, &mut sink);
+        engine.reject(request.id, b"no", &mut transport, &mut sink).unwrap();
+        assert!(sink.events.is_empty() && transport.sent.is_empty() && transport.closed.is_empty());
+
+        let (mut engine, request, _, mut sink) = asked();
+        engine.begin_accepting(request.id);
+        engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(error));
+        assert!(sink.events.is_empty(), "whoever accepts finds out");
+    }
+    // As does one that has more to say than a request.
+    let (mut engine, request, mut transport, mut sink) = asked();
+    hear(&mut engine, &mut sink, OTHER, untagged(1), b"x");
+    assert_eq!(sink.events, [ConnectionEvent::Withdrawn(request.id)]);
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
+}
+
+#[test]
 fn the_requester_waits_until_it_is_settled() {
     let (mut engine, request, mut transport, mut sink) = asked();
     engine.begin_accepting(request.id);
@@ -275,6 +300,17 @@ fn an_attempt_ends_with_its_link() {
         let (mut engine, _, mut sink) = accepting();
         engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(error));
         assert_eq!(failed(&mut sink), ConnectionError::RequesterGone);
+    }
+}
+
+#[test]
+fn a_requester_that_is_not_reached_is_not_gone() {
+    for errno in [Errno::EMFILE, Errno::ENETUNREACH, Errno::EHOSTUNREACH, Errno::ETIMEDOUT] {
+        let (mut engine, _, mut sink) = accepting();
+        let error = LinkError::System(errno);
+        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(error.clone()));
+        let failure = failed(&mut sink);
+        assert_eq!((failure.errno(), failure), (errno, ConnectionError::Link(error)));
     }
 }
 
@@ -405,6 +441,49 @@ fn a_second_accept_and_the_strangers_beside_it_go() {
 }
 
 #[test]
+fn who_says_nothing_does_not_keep_a_requester_waiting_for_ever() {
+    for answers in [false, true] {
+        let (mut engine, mut transport, mut sink) = asking();
+        up(&mut engine, &mut sink, OTHER, 3, 1);
+        assert!(!engine.wants_pass(), "the one who was asked may answer");
+        engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(LinkError::Closed));
+        for _ in 0..UNANSWERED_PASSES_MAX {
+            engine.transmit(&mut transport, &mut sink);
+        }
+        assert!(sink.events.is_empty() && engine.wants_pass() && !engine.has_unsent());
+        if answers {
+            hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Accept, NUMBER, b""), b"");
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
+            assert!(transport.closed.is_empty());
+        } else {
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(failed(&mut sink), ConnectionError::NobodyListens);
+            engine.transmit(&mut transport, &mut sink);
+            assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
+        }
+        assert!(!engine.wants_pass());
+    }
+}
+
+#[test]
+fn a_requester_has_so_many_links_and_no_more() {
+    let (mut engine, mut transport, mut sink) = asking();
+    let links: Vec<LinkId> = (20..).map(LinkId).take(ASKING_MAX_LINKS + 3).collect();
+    for id in &links {
+        up(&mut engine, &mut sink, *id, id.0 as u16, 1);
+    }
+    engine.transmit(&mut transport, &mut sink);
+    // One of them is its own.
+    let beyond: Vec<(LinkId, Close)> =
+        links[ASKING_MAX_LINKS - 1..].iter().map(|id| (*id, Close::Abort)).collect();
+    assert_eq!(transport.closed, beyond);
+    let last = links[ASKING_MAX_LINKS - 2];
+    hear(&mut engine, &mut sink, last, step(HandshakeStep::Accept, NUMBER, b""), b"");
+    assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
+}
+
+#[test]
 fn the_connection_ends_when_the_peer_says_so() {
     let (mut engine, peer, mut transport, mut sink) = connected();
     let acked = SendRequest { level: Level::Transmit, ..send_to(peer, b"acked", 1) };
@@ -465,6 +544,48 @@ fn whoever_shuts_down_has_cancelled_everything_and_hears_of_the_peer() {
     assert!(transport.closed.is_empty() && sink.ended.is_empty() && sink.events.is_empty());
     engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(LinkError::Closed));
     assert_eq!(sink.events, [ConnectionEvent::Shutdown]);
+}
+
+#[test]
+fn what_has_come_of_the_peers_messages_is_told_before_the_end() {
+    let waits = |awaits| Header::Message(Message { len_bytes: 1, tag: None, data: None, awaits });
+    let rooms: [&[Sent]; 4] = [
+        &[],
+        &[Sent::Full],
+        &[Sent::Whole, Sent::Full],
+        &[Sent::Full, Sent::Full, Sent::Whole, Sent::Whole, Sent::Full],
+    ];
+    for answers in rooms {
+        let (mut engine, _, mut transport, mut sink) = connected();
+        hear(&mut engine, &mut sink, OTHER, waits(Awaits::Match), b"x");
+        hear(&mut engine, &mut sink, OTHER, waits(Awaits::Arrival), b"y");
+        engine.post_receive(receive(8, 1), &mut sink).unwrap();
+        assert_eq!(received(&sink.ended[0]), b"x");
+        transport.answers = answers.iter().copied().collect();
+        engine.shutdown(&mut transport, &mut sink).unwrap();
+        engine.transmit(&mut transport, &mut sink);
+        engine.transmit(&mut transport, &mut sink);
+        let told = [
+            Header::Ack { received: 2 },
+            Header::Matched { number: 1 },
+            step(HandshakeStep::Shutdown, NUMBER, b""),
+        ];
+        assert_eq!(headers_from(&transport, 0), told, "{answers:?}");
+        assert!(transport.closed.is_empty() && sink.events.is_empty());
+    }
+}
+
+#[test]
+fn a_shutdown_that_finds_no_room_is_still_to_be_said() {
+    let (mut engine, _, mut transport, mut sink) = connected();
+    transport.answers = [Sent::Full, Sent::Full].into();
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    for _ in 0..2 {
+        assert!(transport.sent.is_empty() && engine.has_unsent());
+        engine.transmit(&mut transport, &mut sink);
+    }
+    assert_eq!(headers_from(&transport, 0), [step(HandshakeStep::Shutdown, NUMBER, b"")]);
+    assert!(!engine.has_unsent());
 }
 
 #[test]

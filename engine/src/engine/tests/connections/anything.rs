@@ -204,7 +204,9 @@ proptest! {
         }
         run.step(Step::Pass(Vec::new()));
 
-        let is_request = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Requested(_));
+        let is_request = |event: &ConnectionEvent| {
+            matches!(event, ConnectionEvent::Requested(_) | ConnectionEvent::Withdrawn(_))
+        };
         let is_sound = match &run.events[..] {
             events if is_passive => events.iter().all(is_request),
             [] | [ConnectionEvent::Failed(_)] => true,

@@ -172,7 +172,9 @@ fn whatever_goes_wrong_every_attempt_comes_to_an_end_and_nobody_is_left_connecte
                         ConnectionEvent::Connected { .. } => connected[n] = true,
                         ConnectionEvent::Failed(_) | ConnectionEvent::Shutdown => ended[n] = true,
                         ConnectionEvent::Confirmed => assert!(n == 1 && connected[1]),
-                        ConnectionEvent::Requested(_) => panic!("nobody asks it"),
+                        ConnectionEvent::Requested(_) | ConnectionEvent::Withdrawn(_) => {
+                            panic!("nobody asks it")
+                        }
                     }
                 }
             }
