@@ -49,7 +49,6 @@ mod provider;
 mod ring;
 #[expect(unsafe_code, reason = "shares memory with other processes")]
 mod segment;
-#[cfg(not(loom))]
 #[expect(unsafe_code, reason = "maps memory that processes share")]
 mod shareable;
 mod sync;
