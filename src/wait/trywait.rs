@@ -35,59 +35,32 @@ pub trait Waitable: sealed::Sealed {
     fn wait_object(&self) -> WaitObject;
 }
 
-impl Waitable for CompletionQueue {
-    fn try_wait(&self) -> Result<bool, Error> {
-        self.try_wait()
-    }
+/// What these types have by themselves, so that the trait need not be imported.
+macro_rules! waitable {
+    ($($type:ty)*) => {
+        $(impl Waitable for $type {
+            fn try_wait(&self) -> Result<bool, Error> {
+                self.try_wait()
+            }
 
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.wait_fd()
-    }
+            fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+                self.wait_fd()
+            }
 
-    fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
-        self.wait_mutex_cond()
-    }
+            fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+                self.wait_mutex_cond()
+            }
 
-    fn wait_object(&self) -> WaitObject {
-        self.wait_object()
-    }
+            fn wait_object(&self) -> WaitObject {
+                self.wait_object()
+            }
+        }
+
+        impl sealed::Sealed for $type {})*
+    };
 }
 
-impl Waitable for Counter {
-    fn try_wait(&self) -> Result<bool, Error> {
-        self.try_wait()
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.wait_fd()
-    }
-
-    fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
-        self.wait_mutex_cond()
-    }
-
-    fn wait_object(&self) -> WaitObject {
-        self.wait_object()
-    }
-}
-
-impl Waitable for EventQueue {
-    fn try_wait(&self) -> Result<bool, Error> {
-        self.try_wait()
-    }
-
-    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.wait_fd()
-    }
-
-    fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
-        self.wait_mutex_cond()
-    }
-
-    fn wait_object(&self) -> WaitObject {
-        self.wait_object()
-    }
-}
+waitable! { CompletionQueue Counter EventQueue }
 
 impl Fabric {
     /// Whether the application may now sleep until one of these queues and counters, each with a wait object of its own, has
@@ -109,8 +82,4 @@ impl Fabric {
 /// What can be slept on is for the library to say.
 mod sealed {
     pub trait Sealed {}
-
-    impl Sealed for crate::counter::Counter {}
-    impl Sealed for crate::cq::CompletionQueue {}
-    impl Sealed for crate::eq::EventQueue {}
 }
