@@ -15,7 +15,7 @@ use crate::counters::{
     message,
 };
 use crate::suite::payload::{payload, room};
-use crate::suite::sleeping::{self, OBJECTS, PATIENCE, let_sleep, reach};
+use crate::suite::sleeping::{self, OBJECTS, Over, PATIENCE, answer, let_sleep, reach};
 use crate::suite::{Deadline, Kind, Net, Party, RmaBy, Setup};
 
 /// Everything that a counter can be waited for by.
@@ -51,11 +51,9 @@ pub(crate) fn events_wake_whoever_waits(net: &Net) {
                     bob.endpoint.send(payload(number, 8), bob.peer(), number).unwrap();
                     reach(bob.counter_here(SEND), number);
                 }
-                // What is still asked is answered.
-                while !is_over.load(Ordering::SeqCst) {
-                    let _ = bob.counter_here(RECV).wait(u64::MAX, Some(Duration::from_millis(1)));
-                }
+                answer(bob.counter_here(RECV), &is_over);
             });
+            let _over = Over(&is_over);
             for (number, &len_bytes) in (1..).zip(lens_bytes) {
                 let_sleep();
                 alice.endpoint.recv(room(8), ANY, number).unwrap();
@@ -67,7 +65,6 @@ pub(crate) fn events_wake_whoever_waits(net: &Net) {
                 reach(alice.counter_here(READ), number);
                 reach(alice.counter_here(RECV), number);
             }
-            is_over.store(true, Ordering::SeqCst);
         });
         wake(net, [&alice, &bob]);
         for party in [&alice, &bob] {
@@ -88,8 +85,13 @@ pub(crate) fn what_peers_do_to_a_region_wakes_whoever_waits(net: &Net) {
         let region = register(bob.domain_here(), KEY, MrFlags::empty());
         let counter = open(bob.domain_here(), wait);
         region.bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
+        let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| reach(&counter, 10));
+            scope.spawn(|| {
+                reach(&counter, 10);
+                answer(&counter, &is_over);
+            });
+            let _over = Over(&is_over);
             for context in 0..5 {
                 let_sleep();
                 let endpoint = alice.endpoint.as_here();
@@ -173,6 +175,7 @@ pub(crate) fn one_thread_waits_for_a_counter_while_another_polls(net: &Net) {
                     thread::yield_now();
                 }
             });
+            let _over = Over(&is_over);
             let waits = scope.spawn(|| {
                 for number in 1..=MESSAGES {
                     reach(bob.counter_here(RECV), number);
@@ -190,7 +193,6 @@ pub(crate) fn one_thread_waits_for_a_counter_while_another_polls(net: &Net) {
                 alice.poll();
                 deadline.pause("all to be counted");
             }
-            is_over.store(true, Ordering::SeqCst);
         });
         wake(net, [&alice, &bob]);
     }
@@ -203,8 +205,14 @@ pub(crate) fn endpoints_and_regions_come_and_go_while_a_thread_waits(net: &Net) 
     let counter = open(domain, WaitObject::Unspec);
     let always = register(domain, 1, MrFlags::empty());
     always.bind_counter(&counter, REMOTE_WRITE).unwrap();
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let waits = scope.spawn(|| counter.wait(2 * ROUNDS, Some(PATIENCE)));
+        let waits = scope.spawn(|| {
+            let waited = counter.wait(2 * ROUNDS, Some(PATIENCE));
+            answer(&counter, &is_over);
+            waited
+        });
+        let over = Over(&is_over);
         for _ in 0..ROUNDS {
             // An endpoint that is there only for these two accesses, and a region for one of them.
             let target = net.open(Setup { asleep: true, ..Setup::default() });
@@ -219,6 +227,7 @@ pub(crate) fn endpoints_and_regions_come_and_go_while_a_thread_waits(net: &Net) 
             }
             wake(net, [&target, &alice]);
         }
+        drop(over);
         assert_eq!(waits.join().expect("no panic"), Ok(()));
     });
     assert_eq!(counter.read(), 2 * ROUNDS);

@@ -10,6 +10,7 @@ use homespun::{
 };
 
 use crate::suite::payload::{payload, received, room};
+use crate::suite::sleeping::Over;
 use crate::suite::{Deadline, Net, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -203,6 +204,7 @@ pub(crate) fn everything_is_dropped_while_a_thread_polls(net: &Net) {
                 drop(cq);
             });
         }
+        let _over = Over(&is_over);
         let deadline = Deadline::new();
         for n in 0..50 {
             alice.endpoint.recv(room(3000), ANY, n).unwrap();
@@ -216,7 +218,6 @@ pub(crate) fn everything_is_dropped_while_a_thread_polls(net: &Net) {
         while polled.load(Ordering::Relaxed) < seen + 100 {
             deadline.pause("polls of queues that have no endpoint any more");
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
 

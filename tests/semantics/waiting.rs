@@ -13,7 +13,7 @@ use homespun::{
 };
 
 use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{ASLEEP, OBJECTS, PATIENCE, let_sleep, next};
+use crate::suite::sleeping::{ASLEEP, OBJECTS, Over, PATIENCE, let_sleep, next};
 use crate::suite::{Deadline, Net, Party, Queue, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
@@ -86,6 +86,7 @@ pub(crate) fn messages_of_every_size_wake_both_sides(net: &Net) {
                 }
                 attend(bob.cq_here(), &is_over);
             });
+            let _over = Over(&is_over);
             for (context, len_bytes) in (0..).zip(lens_bytes(net).iter().copied()) {
                 let_sleep();
                 alice.endpoint.recv(room(8), ANY, 77).unwrap();
@@ -117,6 +118,7 @@ pub(crate) fn completions_of_every_level_wake(net: &Net) {
                 }
                 attend(bob.cq_here(), &is_over);
             });
+            let _over = Over(&is_over);
             for (level, flags) in (0..).zip(levels) {
                 for (n, len_bytes) in (0..).zip(lens_bytes(net).iter().copied()) {
                     let context = 10 * level + n;
@@ -150,6 +152,7 @@ pub(crate) fn a_match_by_another_thread_is_told_of(net: &Net) {
                 }
                 attend(bob.cq_here(), &is_over);
             });
+            let _over = Over(&is_over);
             for context in 0..30 {
                 send(&alice, context, 100, OpFlags::MATCH_COMPLETE);
                 if context % 3 == 0 {
@@ -204,6 +207,7 @@ pub(crate) fn the_end_of_a_peer_wakes(net: &Net) {
                 assert_eq!(completion(bob.cq_here()).context, 2);
                 attend(bob.cq_here(), &is_over);
             });
+            let _over = Over(&is_over);
             assert_eq!(completion(alice.cq_here()).context, 1);
             dismiss(bob.cq_here(), &is_over);
         });
@@ -381,6 +385,7 @@ pub(crate) fn several_threads_sleep_on_one_queue(net: &Net) {
                     cq.signal().unwrap();
                 });
             }
+            let _over = Over(&is_over);
             for context in 0..MESSAGES as u64 {
                 bob.endpoint.recv(room(100), ANY, context).unwrap();
                 send(&alice, context, 100, OpFlags::DELIVERY_COMPLETE);
@@ -400,6 +405,7 @@ pub(crate) fn one_thread_sleeps_while_another_polls(net: &Net) {
     let (alice, bob) = net.pair_of(setup(), setup());
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _over = Over(&is_over);
         let senders = [&alice, &bob].map(|party| {
             let is_over = &is_over;
             scope.spawn(move || {
@@ -553,6 +559,7 @@ pub(crate) fn a_queue_of_one_direction_is_slept_on(net: &Net) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _over = Over(&is_over);
             // Its receives are driven by whoever waits for its sends.
             send(&bob, 1, 300_000, OpFlags::DELIVERY_COMPLETE);
             let sent = completion(bob.cq_here());

@@ -1,5 +1,6 @@
 //! How an application waits until a completion queue or a counter has something to tell, by each kind of wait object.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -94,6 +95,22 @@ fn may_sleep(on: &impl Waitable) -> bool {
         thread::yield_now();
     }
     may
+}
+
+/// Says when it is dropped, so also when a test fails, that nobody needs what another thread does.
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Drives the endpoints of a counter until it is over. What was counted here may still be to be answered.
+pub(crate) fn answer(counter: &Counter, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::SeqCst) {
+        let _ = counter.wait(u64::MAX, Some(Duration::from_millis(1)));
+    }
 }
 
 /// Lets another thread fall asleep. Nothing depends on it: if it has not yet, it is told of what happens before it does.
