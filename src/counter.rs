@@ -22,7 +22,7 @@ pub(crate) use self::regional::RegionalCounters;
 pub(crate) use self::ties::Reason;
 use self::ties::Ties;
 use crate::domain::DomainId;
-use crate::wait::{Awaited, MutexCond, Wait, WaitObject, wait_until};
+use crate::wait::{Awaited, Member, MutexCond, Wait, WaitObject, WaitSet, wait_until};
 
 /// What a counter is opened with: `struct fi_cntr_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,6 +34,9 @@ use crate::wait::{Awaited, MutexCond, Wait, WaitObject, wait_until};
 pub struct CounterAttr {
     /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
     pub wait: WaitObject,
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub wait_set: Option<WaitSet>,
 }
 
 /// Why a wait for a counter has ended before the counter was high enough.
@@ -107,7 +110,7 @@ pub(crate) struct Shared {
     errors: AtomicU64,
     /// What whoever sleeps by themselves was last kept from sleeping for. What others read meanwhile does not count.
     seen: [AtomicU64; 2],
-    /// How many endpoints and regions are bound, enabled or not.
+    /// How many endpoints and regions are bound, enabled or not, and how many poll sets.
     users: AtomicUsize,
     /// The endpoints that are driven.
     ties: Ties,
@@ -117,7 +120,7 @@ pub(crate) struct Shared {
 
 impl Counter {
     pub(crate) fn open(attr: &CounterAttr, domain: DomainId) -> Result<Counter, Error> {
-        Ok(Counter {
+        let counter = Counter {
             shared: Arc::new(Shared {
                 domain,
                 value: AtomicU64::new(0),
@@ -125,9 +128,13 @@ impl Counter {
                 seen: Default::default(),
                 users: AtomicUsize::new(0),
                 ties: Ties::default(),
-                wait: Wait::new(attr.wait)?,
+                wait: Wait::new(attr.wait, attr.wait_set.as_ref())?,
             }),
-        })
+        };
+        if let Some(wait) = &counter.shared.wait {
+            wait.attach(Arc::downgrade(&counter.shared));
+        }
+        Ok(counter)
     }
 
     /// How many operations have succeeded, and what was added: `fi_cntr_read`.
@@ -181,7 +188,7 @@ impl Counter {
     ///
     /// # let fabric = Fabric::new();
     /// # let domain = fabric.domain(&fabric.info(&Hints::new())?)?;
-    /// let counter = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec })?;
+    /// let counter = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() })?;
     /// let waiter = std::thread::spawn({
     ///     let counter = counter.clone();
     ///     move || counter.wait(3, None)
@@ -218,12 +225,7 @@ impl Counter {
     /// [`Misuse::Invalid`] for a counter that was opened without a wait object.
     pub fn try_wait(&self) -> Result<bool, Error> {
         let wait = self.shared.wait.as_ref().ok_or(NO_WAIT_OBJECT)?;
-        let is_quiet = wait.try_wait(&Change(&self.shared));
-        if !is_quiet {
-            // The application reads next. A change is to be told of once.
-            self.shared.see();
-        }
-        Ok(is_quiet)
+        Ok(wait.try_wait(&Change(&self.shared)))
     }
 
     /// The descriptor to sleep on, for a counter that was opened with [`WaitObject::Fd`]: `FI_GETWAIT`. It becomes readable
@@ -257,11 +259,11 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the counter, while an endpoint or a memory region is bound to it.
+    /// [`Misuse::Busy`], with the counter, while an endpoint or a memory region is bound to it or it is in a poll set.
     pub fn close(self) -> Result<(), (Counter, Error)> {
         match self.shared.users.load(Ordering::Acquire) {
             0 => Ok(()),
-            _ => Err((self, Misuse::Busy("endpoints or regions are bound to the counter").into())),
+            _ => Err((self, Misuse::Busy("endpoints, regions or poll sets are bound to the counter").into())),
         }
     }
 
@@ -319,7 +321,13 @@ impl Shared {
         }
     }
 
-    fn values(&self) -> [u64; 2] {
+    /// Drives the endpoints.
+    pub(crate) fn progress(&self) {
+        self.ties.progress();
+    }
+
+    /// The value and the error value.
+    pub(crate) fn values(&self) -> [u64; 2] {
         [self.value.load(Ordering::SeqCst), self.errors.load(Ordering::SeqCst)]
     }
 
@@ -376,6 +384,19 @@ impl Awaited for Change<'_> {
 
     fn is_there(&self) -> bool {
         self.0.values() != self.0.seen.each_ref().map(|seen| seen.load(Ordering::Relaxed))
+    }
+
+    /// The application reads next. A change is to be told of once.
+    fn tell(&self) {
+        self.0.see();
+    }
+}
+
+impl Member for Shared {
+    fn with_awaited(&self, show: &mut dyn FnMut(&Wait, &dyn Awaited)) {
+        if let Some(wait) = &self.wait {
+            show(wait, &Change(self));
+        }
     }
 }
 

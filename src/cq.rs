@@ -26,8 +26,8 @@ use crate::driven::Driven;
 use crate::info::ResourceManagement;
 use crate::lock::{Lock, Locking};
 use crate::pump::Drive;
-use crate::wait::Wait;
 pub use crate::wait::{MutexCond, WaitObject};
+use crate::wait::{Wait, WaitSet};
 
 /// How many entries a completion queue has if its attributes do not say.
 pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
@@ -72,6 +72,9 @@ pub struct CqAttr {
     pub format: Option<CqFormat>,
     /// How the application waits: [`WaitObject`] says which kinds there are.
     pub wait: WaitObject,
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub wait_set: Option<WaitSet>,
 }
 
 /// A successful operation: the entry of a completion queue.
@@ -167,8 +170,8 @@ pub enum ReadError {
     /// resource management; see [`CompletionQueue`].
     #[error("the completion queue was overrun")]
     Overrun,
-    /// A blocking read of a queue that was opened without a wait object.
-    #[error("the completion queue was opened without a wait object")]
+    /// A blocking read of a queue that was opened without a wait object, or is waited for through a wait set.
+    #[error("the completion queue was opened without a wait object of its own")]
     NoWaitObject,
 }
 
@@ -259,7 +262,7 @@ pub(crate) struct Shared {
     unread: AtomicUsize,
     /// How many reads in a row found an entry and so drove no progress.
     idle_reads: AtomicU32,
-    /// How many endpoints are bound, enabled or not.
+    /// How many endpoints are bound, enabled or not, and how many poll sets.
     users: AtomicUsize,
     /// The endpoints that are enabled.
     driven: Driven,
@@ -274,13 +277,13 @@ impl CompletionQueue {
         resource_mgmt: ResourceManagement,
         locking: Locking,
     ) -> Result<CompletionQueue, Error> {
-        let wait = Wait::new(attr.wait)?;
         let depth_entries = match attr.size_entries {
             0 => CQ_DEPTH_DEFAULT_ENTRIES,
             asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
             _ => return Err(Misuse::Invalid("completion queue larger than CQ_DEPTH_MAX_ENTRIES").into()),
         };
-        Ok(CompletionQueue {
+        let wait = Wait::new(attr.wait, attr.wait_set.as_ref())?;
+        let cq = CompletionQueue {
             shared: Arc::new(Shared {
                 domain,
                 format: attr.format.unwrap_or_default(),
@@ -293,7 +296,11 @@ impl CompletionQueue {
                 driven: Driven::default(),
                 wait,
             }),
-        })
+        };
+        if let Some(wait) = cq.shared.wait() {
+            wait.attach(Arc::downgrade(&cq.shared));
+        }
+        Ok(cq)
     }
 
     /// What entries of this queue tell.
@@ -459,7 +466,7 @@ impl CompletionQueue {
 
     /// Drives the bound endpoints without reading anything.
     pub fn progress(&self) {
-        self.shared.driven.progress(&mut Reader::new(&self.shared, 0));
+        self.shared.progress();
     }
 
     /// Says what a [`CompletionError::prov_errno`] means: `fi_cq_strerror(3)`. Of a number that no error has, it says
@@ -472,11 +479,11 @@ impl CompletionQueue {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the queue, while an endpoint is bound to it.
+    /// [`Misuse::Busy`], with the queue, while an endpoint is bound to it or it is in a poll set.
     pub fn close(self) -> Result<(), (CompletionQueue, Error)> {
         match self.shared.users.load(Ordering::Acquire) {
             0 => Ok(()),
-            _ => Err((self, Misuse::Busy("endpoints are bound to the completion queue").into())),
+            _ => Err((self, Misuse::Busy("endpoints or poll sets are bound to the completion queue").into())),
         }
     }
 
@@ -582,12 +589,17 @@ impl Shared {
         self.is_protected
     }
 
-    /// Counts an endpoint that is bound from now on.
+    /// Drives the endpoints without reading anything.
+    pub(crate) fn progress(&self) {
+        self.driven.progress(&mut Reader::new(self, 0));
+    }
+
+    /// Counts an endpoint or a poll set that is bound from now on.
     pub(crate) fn bind(&self) {
         self.users.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
+    /// Counts an endpoint or a poll set that is bound no longer. To be called once for each [`bind`](Self::bind).
     pub(crate) fn unbind(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }

@@ -24,6 +24,7 @@ use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, Thre
 use crate::lock::Locking;
 use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
+use crate::poll_set::PollSet;
 use crate::progress_thread::ProgressThread;
 use crate::pump::Drive;
 
@@ -142,8 +143,8 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait objects `Set` and `PollFd`, [`Misuse::Invalid`] for a size beyond
-    /// [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES); what the system says where a wait object needs
+    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without a wait set and for a size
+    /// beyond [`CQ_DEPTH_MAX_ENTRIES`](crate::cq::CQ_DEPTH_MAX_ENTRIES); what the system says where a wait object needs
     /// descriptors: EMFILE, ENFILE, ENOMEM.
     pub fn open_cq(&self, attr: &CqAttr) -> Result<CompletionQueue, Error> {
         let size_entries = match attr.size_entries {
@@ -158,10 +159,16 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait objects `Set` and `PollFd`; what the system says where a wait object needs
-    /// descriptors: EMFILE, ENFILE, ENOMEM.
+    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without a wait set; what the system
+    /// says where a wait object needs descriptors: EMFILE, ENFILE, ENOMEM.
     pub fn open_counter(&self, attr: &CounterAttr) -> Result<Counter, Error> {
         Counter::open(attr, self.shared.id)
+    }
+
+    /// Opens a poll set, by which completion queues and counters of the domain are driven together: `fi_poll_open` of
+    /// `fi_poll(3)`.
+    pub fn open_poll_set(&self) -> PollSet {
+        PollSet::new(self.shared.id)
     }
 
     /// Opens an address vector: `fi_av_open(3)`.

@@ -21,7 +21,7 @@ pub(crate) use self::reporter::{Reporter, Subject};
 use crate::connection::{ConnectionEvent, Settlement};
 use crate::driven::Driven;
 use crate::pump::Drive;
-use crate::wait::{Wait, WaitObject};
+use crate::wait::{Wait, WaitObject, WaitSet};
 
 /// How many events a queue holds if its attributes do not say.
 pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
@@ -42,6 +42,9 @@ pub struct EqAttr {
     pub flags: EqFlags,
     /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
     pub wait: WaitObject,
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub wait_set: Option<WaitSet>,
 }
 
 bitflags! {
@@ -97,8 +100,8 @@ pub enum EqReadError {
     /// An error has to be read first, with [`EventQueue::read_error`].
     #[error("an error is to be read first")]
     ErrorAvailable,
-    /// The queue was opened with [`WaitObject::None`].
-    #[error("the event queue was opened without a wait object")]
+    /// The queue was opened with [`WaitObject::None`] or [`WaitObject::Set`].
+    #[error("the event queue was opened without a wait object of its own")]
     NoWaitObject,
 }
 
@@ -195,9 +198,13 @@ impl EventQueue {
             queues: Mutex::default(),
             bound: AtomicUsize::new(0),
             driven: Driven::default(),
-            wait: Wait::new(attr.wait)?,
+            wait: Wait::new(attr.wait, attr.wait_set.as_ref())?,
         };
-        Ok(EventQueue { shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        if let Some(wait) = &shared.wait {
+            wait.attach(Arc::downgrade(&shared));
+        }
+        Ok(EventQueue { shared })
     }
 
     /// Inserts an event of the application's own: `fi_eq_write(3)`. Returns the length of its data.

@@ -21,6 +21,7 @@ use crate::lock::{Locking, look_for_threads};
 use crate::params::{Params, PortRange};
 use crate::passive_endpoint::PassiveEndpoint;
 use crate::pump::{Drive, Pump};
+use crate::wait::{WaitObject, WaitSet};
 
 /// The collection of everything that can reach each other: the root of the object model, `fi_fabric(3)`.
 ///
@@ -152,10 +153,21 @@ impl Fabric {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait objects `Set` and `PollFd`, [`Misuse::Flags`] for flags that are not known; what
-    /// the system says where a wait object needs descriptors: EMFILE, ENFILE, ENOMEM.
+    /// [`Misuse::NotSupported`] for the wait object `PollFd`, [`Misuse::Invalid`] for `Set` without a wait set,
+    /// [`Misuse::Flags`] for flags that are not known; what the system says where a wait object needs descriptors: EMFILE,
+    /// ENFILE, ENOMEM.
     pub fn open_eq(&self, attr: &EqAttr) -> Result<EventQueue, Error> {
         EventQueue::open(attr)
+    }
+
+    /// Opens a wait set, by which queues and counters of any domain can be waited for together: `fi_wait_open` of `fi_poll(3)`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for the wait objects `None` and `Set`, [`Misuse::NotSupported`] for `PollFd`; what the system says:
+    /// EMFILE, ENFILE, ENOMEM.
+    pub fn open_wait_set(&self, wait: WaitObject) -> Result<WaitSet, Error> {
+        WaitSet::open(wait)
     }
 }
 

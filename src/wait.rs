@@ -16,12 +16,13 @@
 
 mod awaited;
 mod object;
+mod set;
 mod trywait;
 #[expect(unsafe_code, reason = "a mutex of the C library is used by its own functions; see watcher.rs")]
 mod watcher;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 use std::{mem, process};
 
@@ -36,6 +37,9 @@ use rustix::time::{
 
 pub(crate) use self::awaited::{Awaited, Outlook, wait_until};
 pub use self::object::WaitObject;
+pub(crate) use self::set::Member;
+use self::set::Membership;
+pub use self::set::WaitSet;
 pub use self::trywait::Waitable;
 pub use self::watcher::MutexCond;
 use self::watcher::Watcher;
@@ -56,6 +60,8 @@ pub(crate) struct Wait {
     bed: Option<Bed>,
     /// Sleeps for an application that has asked for a condition variable.
     watcher: OnceLock<Watcher>,
+    /// That of a [`WaitObject::Set`].
+    membership: Option<Membership>,
 }
 
 /// What sleepers sleep on.
@@ -93,22 +99,43 @@ pub(crate) struct Sleeper<'a> {
 }
 
 impl Wait {
-    /// What it takes to wait so; nothing, where the application does not.
+    /// What it takes to wait so; nothing, where the application does not. A [`WaitObject::Set`] has a set to be a member of;
+    /// with other objects that is ignored.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NotSupported`] for the wait objects that are not there; what the system says: EMFILE, ENFILE, ENOMEM.
-    pub(crate) fn new(object: WaitObject) -> Result<Option<Wait>, Error> {
+    /// [`Misuse::NotSupported`] for the wait object that is not there, [`Misuse::Invalid`] for a member without a set; what the
+    /// system says: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    pub(crate) fn new(object: WaitObject, set: Option<&WaitSet>) -> Result<Option<Wait>, Error> {
+        let set = set.filter(|_| object == WaitObject::Set);
         let bed = match object {
             WaitObject::None => return Ok(None),
             WaitObject::Yield => None,
             WaitObject::Unspec => Some(Bed::new(false)?),
             WaitObject::Fd | WaitObject::MutexCond => Some(Bed::new(true)?),
-            WaitObject::Set | WaitObject::PollFd => {
-                return Err(Misuse::NotSupported("this wait object").into());
-            }
+            WaitObject::Set => match set.map(WaitSet::wait_object) {
+                Some(WaitObject::Yield) => None,
+                Some(_) => Some(Bed::new(true)?),
+                None => return Err(Misuse::Invalid("a member of a wait set without the set").into()),
+            },
+            WaitObject::PollFd => return Err(Misuse::NotSupported("this wait object").into()),
         };
-        Ok(Some(Wait { object, signals: Signals::default(), bed, watcher: OnceLock::new() }))
+        let spot = bed.as_ref().and_then(|bed| bed.application.as_ref());
+        let membership = set.map(|set| set.admit(spot)).transpose()?;
+        let (signals, watcher) = (Signals::default(), OnceLock::new());
+        Ok(Some(Wait { object, signals, bed, watcher, membership }))
+    }
+
+    /// Lets the set know the member that waits by this, if it is one of a set.
+    pub(crate) fn attach(&self, member: Weak<impl Member + 'static>) {
+        if let Some(membership) = &self.membership {
+            membership.attach(member);
+        }
+    }
+
+    /// This, unless it is waited for through a set alone.
+    pub(crate) fn by_itself(&self) -> Option<&Wait> {
+        Some(self).filter(|wait| wait.membership.is_none())
     }
 
     pub(crate) fn object(&self) -> WaitObject {
@@ -159,22 +186,7 @@ impl Wait {
         let Some(fd) = self.applications_fd().filter(|_| self.object == WaitObject::MutexCond) else {
             return Ok(None);
         };
-        if let Some(watcher) = self.watcher.get() {
-            return Ok(Some(watcher.mutex_cond()));
-        }
-        let watcher = Watcher::start(fd)?;
-        // If somebody else was faster, theirs is the one.
-        let watcher = self.watcher.get_or_init(|| watcher);
-        // Somebody may have been told that they may sleep before there was one.
-        watcher.attend();
-        Ok(Some(watcher.mutex_cond()))
-    }
-
-    /// The application was told that it may sleep.
-    pub(crate) fn attend(&self) {
-        if let Some(watcher) = self.watcher.get() {
-            watcher.attend();
-        }
+        Watcher::pair(&self.watcher, fd).map(Some)
     }
 
     /// What unblocks readers that wait.
@@ -189,13 +201,22 @@ impl Wait {
     }
 }
 
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if let Some(membership) = &self.membership {
+            // In a forked child it is the parent's set that would be changed.
+            let bed = self.bed.as_ref().filter(|bed| !bed.is_elsewhere());
+            membership.leave(bed.and_then(|bed| bed.application.as_ref()));
+        }
+    }
+}
+
 impl Spot {
-    fn new(timer: &OwnedFd) -> Result<Spot, Error> {
+    fn new() -> Result<Spot, Error> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| system("making an epoll descriptor", error))?;
         let spot = Spot { epoll, doorbell: Doorbell::new()? };
         spot.add(spot.doorbell.as_fd())?;
-        spot.add(timer.as_fd())?;
         Ok(spot)
     }
 
@@ -219,9 +240,11 @@ impl Bed {
     fn new(has_application: bool) -> Result<Bed, Error> {
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(|error| system("making a timer", error))?;
-        let application = if has_application { Some(Spot::new(&timer)?) } else { None };
-        let (own, occupancy) = (Spot::new(&timer)?, Mutex::default());
-        Ok(Bed { own, application, timer, occupancy, process: process::id() })
+        let application = if has_application { Some(Spot::new()?) } else { None };
+        let (own, occupancy) = (Spot::new()?, Mutex::default());
+        let bed = Bed { own, application, timer, occupancy, process: process::id() };
+        bed.spots().try_for_each(|spot| spot.add(bed.timer.as_fd()))?;
+        Ok(bed)
     }
 
     fn spots(&self) -> impl Iterator<Item = &Spot> {
@@ -325,11 +348,15 @@ impl Bed {
 impl Sleeper<'_> {
     /// Sleeps until something happens, or the time is over, or for no reason at all.
     pub(crate) fn sleep(self, at_most: Option<Duration>) {
-        let at_most = timespec(at_most.map_or(NAP_MAX, |time| time.min(NAP_MAX)));
-        let mut fds = [PollFd::new(&self.bed.own.epoll, PollFlags::IN)];
-        // A signal of the system ends it early, which does no harm.
-        let _ = poll(&mut fds, Some(&at_most));
+        nap(&self.bed.own.epoll, at_most);
     }
+}
+
+/// Sleeps until a descriptor is readable, or the time is over, or for no reason at all.
+fn nap(fd: &OwnedFd, at_most: Option<Duration>) {
+    let at_most = timespec(at_most.map_or(NAP_MAX, |time| time.min(NAP_MAX)));
+    // A signal of the system ends it early, which does no harm.
+    let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&at_most));
 }
 
 impl Drop for Sleeper<'_> {
@@ -366,6 +393,11 @@ impl Signals {
         } else {
             raised.is_pending = true;
         }
+    }
+
+    /// Whether there was a signal that nobody was there for, and has not been told of.
+    fn take_pending(&self) -> bool {
+        mem::take(&mut self.0.lock().is_pending)
     }
 
     /// How many wait.

@@ -138,7 +138,10 @@ fn count_over(transports: &[Transport], turns: Turns) {
             let (alice, bob) = net.pair_of(setup(), setup());
             let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: 7, ..MrAttr::default() };
             let region = bob.domain_here().register(8, &attr).expect("a region");
-            let written = bob.domain_here().open_counter(&CounterAttr { wait }).expect("a counter");
+            let written = bob
+                .domain_here()
+                .open_counter(&CounterAttr { wait, ..CounterAttr::default() })
+                .expect("a counter");
             region.bind_counter(&written, CounterEvents::REMOTE_WRITE).expect("its first counter");
             exchange(&alice, &bob);
             let received = bob.counter_here(CounterEvents::RECV);

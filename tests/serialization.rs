@@ -210,8 +210,8 @@ proptest! {
         ]),
         name in name(),
     ) {
-        check(&CqAttr { size_entries: size, format, wait })?;
-        check(&EqAttr { size_entries: size, flags: EqFlags::from_bits_retain(flags), wait })?;
+        check(&CqAttr { size_entries: size, format, wait, ..CqAttr::default() })?;
+        check(&EqAttr { size_entries: size, flags: EqFlags::from_bits_retain(flags), wait, ..EqAttr::default() })?;
         let flags = AvFlags::from_bits_retain(flags);
         check(&AvAttr { count: size, name, flags, av_type: Some(AvType::Map), ..AvAttr::default() })?;
     }

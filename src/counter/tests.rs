@@ -14,7 +14,7 @@ const OBJECTS: [WaitObject; 5] =
     [WaitObject::None, WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
 
 fn open(wait: WaitObject) -> Counter {
-    Counter::open(&CounterAttr { wait }, DomainId::unused()).expect("a counter")
+    Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::unused()).expect("a counter")
 }
 
 /// Waits until somebody sleeps, or would if there were anything to sleep on.
@@ -116,9 +116,10 @@ fn whoever_waits_for_more_goes_on_waiting() {
 fn numbers_of_errors() {
     assert_eq!(CounterWaitError::ErrorAvailable.errno(), Errno::EAVAIL);
     assert_eq!(CounterWaitError::TimedOut.errno(), Errno::ETIMEDOUT);
-    for wait in [WaitObject::Set, WaitObject::PollFd] {
-        let refused = Counter::open(&CounterAttr { wait }, DomainId::unused()).expect_err("it is refused");
-        assert_eq!(refused.errno(), Errno::ENOSYS);
+    for (wait, errno) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
+        let refused = Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::unused())
+            .expect_err("it is refused");
+        assert_eq!(refused.errno(), errno);
     }
     assert_eq!(open(WaitObject::None).try_wait().expect_err("it is refused").errno(), Errno::EINVAL);
 }
@@ -196,7 +197,9 @@ fn an_endpoint_is_driven_once_for_as_long_as_there_is_a_reason() {
         let hints = hints.with(|info| info.domain.data_progress = Some(data_progress));
         let info = fabric.info(&hints).expect("an offer");
         let domain = fabric.domain(&info).expect("a domain");
-        let counter = domain.open_counter(&CounterAttr { wait: WaitObject::Unspec }).expect("a counter");
+        let counter = domain
+            .open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() })
+            .expect("a counter");
         let driven = || counter.shared.ties.len();
         let region = |key| {
             let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::transport::Armed;
 
-use super::{Completion, CompletionQueue, MutexCond, ReadError, Reader, Shared, WaitObject};
+use super::{Completion, CompletionQueue, MutexCond, ReadError, Shared, WaitObject};
 use crate::av::FabricAddress;
-use crate::wait::{Awaited, Outlook, Wait};
+use crate::wait::{Awaited, Member, Outlook, Wait};
 
 impl CompletionQueue {
     /// Reads one completion, and waits for one if need be, for ever if there is no timeout: `fi_cq_sread(3)` with a count
@@ -72,7 +72,7 @@ impl CompletionQueue {
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<usize, ReadError> {
         let threshold_entries = threshold_entries.max(1);
-        let wait = self.shared.wait().ok_or(ReadError::NoWaitObject)?;
+        let wait = self.shared.wait().and_then(Wait::by_itself).ok_or(ReadError::NoWaitObject)?;
         // A timeout too long for the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let waiter = wait.signals().enter();
@@ -200,7 +200,7 @@ struct Entries<'a> {
 
 impl Awaited for Entries<'_> {
     fn progress(&self) {
-        self.cq.driven.progress(&mut Reader::new(self.cq, 0));
+        self.cq.progress();
     }
 
     fn arm(&self) -> Armed {
@@ -212,10 +212,18 @@ impl Awaited for Entries<'_> {
     }
 }
 
+impl Member for Shared {
+    fn with_awaited(&self, show: &mut dyn FnMut(&Wait, &dyn Awaited)) {
+        if let Some(wait) = self.wait() {
+            show(wait, &Entries { cq: self, threshold: 1 });
+        }
+    }
+}
+
 impl Shared {
     /// Whether there are so many entries, after a pass over the endpoints.
     fn holds(&self, threshold_entries: usize) -> bool {
-        self.driven.progress(&mut Reader::new(self, 0));
+        self.progress();
         self.has_enough(threshold_entries)
     }
 

@@ -10,7 +10,7 @@ use homespun_engine::transport::Armed;
 
 use super::{EqReadError, Event, EventQueue, Queues, Shared};
 use crate::connection::Settlement;
-use crate::wait::{Awaited, MutexCond, Outlook, Wait, WaitObject};
+use crate::wait::{Awaited, Member, MutexCond, Outlook, Wait, WaitObject};
 
 impl EventQueue {
     /// Reads the oldest event and waits for one if need be, for ever if there is no timeout: `fi_eq_sread(3)`.
@@ -88,7 +88,7 @@ impl Shared {
         timeout: Option<Duration>,
         take: impl Fn(&mut Queues) -> Result<(R, Option<Settlement>), EqReadError>,
     ) -> Result<R, EqReadError> {
-        let wait = self.wait.as_ref().ok_or(EqReadError::NoWaitObject)?;
+        let wait = self.wait.as_ref().and_then(Wait::by_itself).ok_or(EqReadError::NoWaitObject)?;
         // A timeout too long for the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
@@ -121,6 +121,14 @@ impl Awaited for Shared {
 
     fn is_there(&self) -> bool {
         self.has_something()
+    }
+}
+
+impl Member for Shared {
+    fn with_awaited(&self, show: &mut dyn FnMut(&Wait, &dyn Awaited)) {
+        if let Some(wait) = &self.wait {
+            show(wait, self);
+        }
     }
 }
 

@@ -17,6 +17,9 @@ pub(crate) trait Awaited {
 
     /// Whether it is there. Whoever brings it about after that rings the doorbell, if it was armed before.
     fn is_there(&self) -> bool;
+
+    /// An application that asked was told that it is there.
+    fn tell(&self) {}
 }
 
 /// What is to be expected of the endpoints.
@@ -25,6 +28,17 @@ pub(crate) enum Outlook<'a> {
     Quiet(Sleeper<'a>),
     /// What is waited for is there.
     Enough,
+    /// There may be more to do.
+    Busy,
+}
+
+/// What an application that sleeps by itself has to expect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prospect {
+    /// Nothing that would not wake it.
+    Quiet,
+    /// There is something to tell.
+    Something,
     /// There may be more to do.
     Busy,
 }
@@ -49,19 +63,45 @@ impl Bed {
 impl Wait {
     /// Whether the application may sleep by itself until something is there. If not, it may be there.
     pub(crate) fn try_wait(&self, awaited: &impl Awaited) -> bool {
-        awaited.progress();
-        if awaited.is_there() {
-            return false;
+        if let Some(membership) = &self.membership {
+            return membership.try_wait();
+        }
+        let is_quiet = self.prospect(awaited) == Prospect::Quiet;
+        if is_quiet && let Some(watcher) = self.watcher.get() {
+            watcher.attend();
+        }
+        is_quiet
+    }
+
+    /// Prepares for a sleep of the application's until something is there: see [`wait`](super).
+    pub(super) fn prospect(&self, awaited: &dyn Awaited) -> Prospect {
+        if self.has_something(awaited) {
+            return Prospect::Something;
         }
         // Whoever has nothing to sleep on is told to go on polling.
         let prepared = self.bed().and_then(|bed| bed.prepare_application(|| awaited.arm()));
-        let Some(doorbell) = prepared else { return false };
-        if awaited.is_there() {
+        let Some(doorbell) = prepared else { return Prospect::Busy };
+        if self.is_told(awaited) {
             doorbell.ring();
-            return false;
+            return Prospect::Something;
         }
-        self.attend();
-        true
+        Prospect::Quiet
+    }
+
+    /// Makes a pass. Whether there is something to tell the application.
+    pub(super) fn has_something(&self, awaited: &dyn Awaited) -> bool {
+        awaited.progress();
+        self.is_told(awaited)
+    }
+
+    /// Whether there is something to tell the application, which is told of it.
+    fn is_told(&self, awaited: &dyn Awaited) -> bool {
+        let is_there = awaited.is_there();
+        if is_there {
+            awaited.tell();
+        }
+        // Of a member nobody waits but through its set, so that is whom a signal is for.
+        is_there || self.membership.is_some() && self.signals.take_pending()
     }
 }
 

@@ -17,7 +17,7 @@ pub enum WaitObject {
     None,
     /// By blocking calls of this library, which choose the means.
     Unspec,
-    /// Through a wait set. Not supported.
+    /// Through a [`WaitSet`](crate::WaitSet), together with its other members.
     Set,
     /// By a file descriptor, on which one thread at a time sleeps, or by blocking calls.
     Fd,

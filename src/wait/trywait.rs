@@ -4,14 +4,14 @@ use std::os::fd::BorrowedFd;
 
 use homespun_engine::error::Error;
 
-use super::{MutexCond, WaitObject};
+use super::{MutexCond, WaitObject, WaitSet};
 use crate::counter::Counter;
 use crate::cq::CompletionQueue;
 use crate::eq::EventQueue;
 use crate::fabric::Fabric;
 
-/// What an application can sleep on that has a wait object of its own: a [`CompletionQueue`], a [`Counter`] or an
-/// [`EventQueue`].
+/// What an application can sleep on that has a wait object: a [`CompletionQueue`], a [`Counter`], an [`EventQueue`] or a
+/// [`WaitSet`].
 pub trait Waitable: sealed::Sealed {
     /// Whether the application may now sleep on the wait object: `fi_trywait(3)`. If not, there may be something to read. To
     /// be called before each time.
@@ -60,7 +60,7 @@ macro_rules! waitable {
     };
 }
 
-waitable! { CompletionQueue Counter EventQueue }
+waitable! { CompletionQueue Counter EventQueue WaitSet }
 
 impl Fabric {
     /// Whether the application may now sleep until one of these queues and counters, each with a wait object of its own, has

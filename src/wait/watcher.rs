@@ -13,8 +13,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::process;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -104,7 +104,24 @@ impl Watcher {
         Ok(Watcher { shared, thread: Some(thread), process: process::id() })
     }
 
-    pub(super) fn mutex_cond(&self) -> MutexCond {
+    /// What the watcher of this descriptor broadcasts. The first time it is started.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub(super) fn pair(watcher: &OnceLock<Watcher>, queue: BorrowedFd<'_>) -> Result<MutexCond, Error> {
+        if let Some(watcher) = watcher.get() {
+            return Ok(watcher.mutex_cond());
+        }
+        let started = Watcher::start(queue)?;
+        // If somebody else was faster, theirs is the one.
+        let watcher = watcher.get_or_init(|| started);
+        // Somebody may have been told that they may sleep before there was one.
+        watcher.attend();
+        Ok(watcher.mutex_cond())
+    }
+
+    fn mutex_cond(&self) -> MutexCond {
         let Pair { mutex, cond } = &*self.shared.pair;
         MutexCond { mutex: mutex.get(), cond: cond.get() }
     }

@@ -17,7 +17,7 @@ fn errno<T>(result: Result<T, Error>) -> Errno {
 
 /// A counter of this domain, by this wait object.
 pub(crate) fn open(domain: &Domain, wait: WaitObject) -> Counter {
-    domain.open_counter(&CounterAttr { wait }).expect("a counter")
+    domain.open_counter(&CounterAttr { wait, ..CounterAttr::default() }).expect("a counter")
 }
 
 pub(crate) fn register(domain: &Domain, key: u64, flags: MrFlags) -> MemoryRegion {
@@ -151,8 +151,9 @@ pub(crate) fn what_cannot_be_bound_is_refused(net: &Net) {
     region.bind_endpoint(&endpoint).unwrap();
     let elsewhere = other_domain.endpoint(net.info()).unwrap();
     assert_eq!(errno(region.bind_endpoint(&elsewhere)), Errno::EDOMAIN);
-    for wait in [WaitObject::Set, WaitObject::PollFd] {
-        assert_eq!(errno(domain.open_counter(&CounterAttr { wait })), Errno::ENOSYS);
+    for (wait, refused) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
+        let attr = CounterAttr { wait, ..CounterAttr::default() };
+        assert_eq!(errno(domain.open_counter(&attr)), refused);
     }
 }
 

@@ -32,6 +32,7 @@ mod ordering;
 mod overrun;
 mod partings;
 mod peek;
+mod poll_sets;
 mod rejected;
 mod restart;
 mod rma;
@@ -44,6 +45,7 @@ mod sources;
 mod suite;
 mod threads;
 mod truncation;
+mod wait_sets;
 mod waiting;
 
 use crate::suite::{Net, Transport, Turns};
@@ -450,6 +452,13 @@ macro_rules! tests_of_objects {
                 a_counter_and_a_queue_are_slept_on_at_once
                 one_thread_waits_for_a_counter_while_another_polls
                 endpoints_and_regions_come_and_go_while_a_thread_waits;
+            // The members of a set are objects of one process.
+            wait_sets:
+                what_happens_to_any_member_wakes_whoever_waits_for_the_set
+                two_sets_are_slept_on_at_once;
+            poll_sets:
+                whoever_polls_a_set_drives_all_its_members
+                what_is_in_a_set_is_not_closed;
             // Files are mapped by the test's own domain.
             durability:
                 a_file_is_one_with_its_region
@@ -518,6 +527,8 @@ macro_rules! tests_of_connections {
                 whoever_sleeps_on_a_completion_queue_is_connected
                 one_sleeps_on_each_queue
                 an_event_of_the_applications_own_wakes_everybody;
+            wait_sets:
+                events_and_completions_wake_whoever_waits_for_both;
         }
     };
 }

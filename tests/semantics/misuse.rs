@@ -246,7 +246,7 @@ pub(crate) fn what_is_in_use_is_not_closed(net: &Net) {
     cq.close().unwrap();
     av.close().unwrap();
     let domain = net.domain();
-    let attr = CqAttr { wait: WaitObject::Set, ..CqAttr::default() };
+    let attr = CqAttr { wait: WaitObject::PollFd, ..CqAttr::default() };
     assert_eq!(errno(domain.open_cq(&attr)), Errno::ENOSYS);
     assert_eq!(Error::from(Again::QueueFull).errno(), Errno::EAGAIN);
 }

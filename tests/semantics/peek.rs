@@ -289,7 +289,9 @@ pub(crate) fn a_claimed_message_is_cut_like_any_other(net: &Net) {
 /// What becomes of a long message while it arrives.
 pub(crate) fn a_message_that_is_still_arriving_is_seen_claimed_and_discarded(net: &Net) {
     let (alice, bob) = net.pair();
-    for len_bytes in [200_000, 1 << 20, 12 << 20] {
+    // More than the system's own buffers take, where there are any.
+    let longest_bytes = if net.can_sleep() { 12 << 20 } else { 2 << 20 };
+    for len_bytes in [200_000, 1 << 20, longest_bytes] {
         let mut identity = 0;
         let mut send_next = || {
             identity += 1;

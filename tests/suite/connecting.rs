@@ -10,7 +10,7 @@ use homespun::flags::{BindFlags, InfoFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
     Completion, CompletionQueue, ConnectionEvent, ConnectionRequest, CqAttr, Domain, Endpoint, EqReadError,
-    EventError, EventQueue, Fabric, PassiveEndpoint, WaitObject,
+    EventError, EventQueue, Fabric, PassiveEndpoint, WaitObject, WaitSet,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -43,6 +43,15 @@ impl Side {
 
     /// With queues to wait for.
     pub(crate) fn waiting_by(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
+        Side::open(net, eq, cq, None)
+    }
+
+    /// With queues that are waited for together.
+    pub(crate) fn in_set(net: &Net, set: &WaitSet) -> Side {
+        Side::open(net, WaitObject::Set, WaitObject::Set, Some(set))
+    }
+
+    fn open(net: &Net, eq: WaitObject, cq: WaitObject, set: Option<&WaitSet>) -> Side {
         let fabric = net.fabric.clone();
         let mut hints = net.info.clone();
         hints.caps = homespun::Caps::empty();
@@ -52,8 +61,9 @@ impl Side {
         let info = found.into_iter().next().expect("an answer is never empty");
         let domain = fabric.domain(&info).expect("the domain was offered");
         let is_driven = net.turns == Turns::Threads && (eq, cq) == (WaitObject::None, WaitObject::None);
-        let eq = fabric.open_eq(&EqAttr { wait: eq, ..EqAttr::default() }).expect("an event queue");
-        let cq = domain.open_cq(&CqAttr { wait: cq, ..CqAttr::default() }).expect("a completion queue");
+        let eq = fabric.open_eq(&EqAttr { wait: eq, wait_set: set.cloned(), ..EqAttr::default() });
+        let cq = domain.open_cq(&CqAttr { wait: cq, wait_set: set.cloned(), ..CqAttr::default() });
+        let (eq, cq) = (eq.expect("an event queue"), cq.expect("a completion queue"));
         let driver = is_driven.then(|| drive(&eq, &cq));
         Side { fabric, domain, info, eq, cq, driver }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homespun::{Counter, CounterAttr, CounterEvents, Domain, Endpoint, MemoryRegion, WaitObject};
+use homespun::{Counter, CounterAttr, CounterEvents, Domain, Endpoint, MemoryRegion, WaitObject, WaitSet};
 
 use super::call::{Answer, Call};
 use super::party::{Deadline, Party};
@@ -29,9 +29,15 @@ pub(crate) type Counted = (u64, u64);
 
 impl Counters {
     /// Counts everything of an endpoint that is not enabled yet.
-    pub(super) fn bind(domain: &Domain, endpoint: &Endpoint, wait: WaitObject) -> Counters {
+    pub(super) fn bind(
+        domain: &Domain,
+        endpoint: &Endpoint,
+        wait: WaitObject,
+        wait_set: Option<WaitSet>,
+    ) -> Counters {
+        let attr = CounterAttr { wait, wait_set };
         let counters = EVENTS.map(|event| {
-            let counter = domain.open_counter(&CounterAttr { wait }).expect("a counter");
+            let counter = domain.open_counter(&attr).expect("a counter");
             endpoint.bind_counter(&counter, event).expect("nothing is counted yet");
             (event, counter)
         });

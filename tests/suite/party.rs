@@ -8,7 +8,7 @@ use homespun::flags::{BindFlags, Caps, CompletionFlags, MrAccess, OpFlags, Order
 use homespun::info::{Info, ResourceManagement};
 use homespun::{
     Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, Domain, Errno, Error,
-    FabricAddress, ReadError, WaitObject,
+    FabricAddress, ReadError, WaitObject, WaitSet,
 };
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +73,9 @@ pub(crate) struct Setup {
     /// What its queues and counters are waited on by; that of a party in this process only.
     #[serde(skip)]
     pub(crate) wait: WaitObject,
+    /// The wait set that its queues and counters are members of, if that is what they are waited on by.
+    #[serde(skip)]
+    pub(crate) wait_set: Option<WaitSet>,
 }
 
 /// An endpoint in service, its queue and its address vector.
@@ -147,7 +150,12 @@ impl Setup {
 impl Party {
     pub(crate) fn open(domain: &Domain, info: &Info, setup: Setup, queues: Arc<Queues>) -> Party {
         let info = setup.info(info);
-        let attr = CqAttr { size_entries: setup.cq_depth_entries, format: setup.cq_format, wait: setup.wait };
+        let attr = CqAttr {
+            size_entries: setup.cq_depth_entries,
+            format: setup.cq_format,
+            wait: setup.wait,
+            wait_set: setup.wait_set.clone(),
+        };
         let open_cq = || domain.open_cq(&attr).expect("a queue of this size");
         let cq = setup.shares_cq.unwrap_or_else(open_cq);
         let receive_cq = setup.separate_queues.then(open_cq);
@@ -165,7 +173,7 @@ impl Party {
             }
         }
         endpoint.bind_av(&av).expect("the first address vector");
-        let counters = setup.counts.then(|| Counters::bind(domain, &endpoint, setup.wait));
+        let counters = setup.counts.then(|| Counters::bind(domain, &endpoint, setup.wait, setup.wait_set));
         // An address that another endpoint had may be somebody else's for a moment: whoever asks for any port gets one
         // that is free, and other tests do all the time.
         let deadline = Deadline::new();

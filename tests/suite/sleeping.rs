@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun::wait::Waitable;
-use homespun::{CompletionQueue, Counter, Errno, ReadError, WaitObject};
+use homespun::{CompletionQueue, Counter, Errno, ReadError, WaitObject, WaitSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::party::{self, Ended};
@@ -110,6 +110,17 @@ impl Drop for Over<'_> {
 pub(crate) fn answer(counter: &Counter, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
         let _ = counter.wait(u64::MAX, Some(Duration::from_millis(1)));
+    }
+}
+
+/// Waits until a member of a set has something to tell, as the set's wait object has it, or for no reason at all.
+#[track_caller]
+pub(crate) fn sleep_on_set(set: &WaitSet) {
+    match set.wait_object() {
+        WaitObject::Fd | WaitObject::MutexCond => {
+            sleep(set, PATIENCE);
+        }
+        wait => assert!(set.wait(Some(PATIENCE)), "nobody has woken whoever waits by {wait:?}"),
     }
 }
 

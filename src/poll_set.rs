@@ -1,0 +1,225 @@
+//! Poll sets: driving several queues and counters at once. `fi_poll(3)`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use homespun_engine::error::{Error, Misuse};
+use parking_lot::Mutex;
+
+use crate::counter::{self, Counter};
+use crate::cq::{self, CompletionQueue};
+use crate::domain::DomainId;
+
+/// Makes progress for several completion queues and counters of a domain, and finds those that have something to tell:
+/// `fi_poll(3)`.
+///
+/// Any thread may use it at any time. A member takes some 50 bytes.
+///
+/// ```
+/// use homespun::{CounterAttr, CqAttr, Fabric, Hints};
+///
+/// let fabric = Fabric::new();
+/// let domain = fabric.domain(&fabric.info(&Hints::new())?)?;
+/// let (cq, counter) = (domain.open_cq(&CqAttr::default())?, domain.open_counter(&CounterAttr::default())?);
+/// let set = domain.open_poll_set();
+/// set.add(&cq, 7)?;
+/// set.add(&counter, 8)?;
+///
+/// let mut contexts = [0; 2];
+/// assert_eq!(set.poll(&mut contexts), 0);
+/// counter.add(1);
+/// assert_eq!(set.poll(&mut contexts), 1);
+/// assert_eq!(contexts[0], 8);
+/// # Ok::<(), homespun::Error>(())
+/// ```
+pub struct PollSet {
+    domain: DomainId,
+    /// Replaced as a whole: members are polled with nothing locked, since that may drop buffers of the application's that do
+    /// whatever they like.
+    members: Mutex<Arc<[Arc<Polled>]>>,
+    /// Who is asked first, so that all have their turn where there is no room for everybody.
+    first: AtomicUsize,
+}
+
+/// What can be polled in a [`PollSet`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum PollObject<'a> {
+    /// A completion queue, which has something to tell for as long as it is not empty.
+    Queue(&'a CompletionQueue),
+    /// A counter, which has something to tell when one of its values is not what it was when the set was told of it last.
+    Counter(&'a Counter),
+}
+
+struct Polled {
+    object: Object,
+    context: u64,
+}
+
+enum Object {
+    Queue(Arc<cq::Shared>),
+    Counter {
+        counter: Arc<counter::Shared>,
+        /// Its values, as the application was told of them.
+        told: [AtomicU64; 2],
+    },
+}
+
+impl PollSet {
+    pub(crate) fn new(domain: DomainId) -> PollSet {
+        PollSet { domain, members: Mutex::new(Arc::default()), first: AtomicUsize::new(0) }
+    }
+
+    /// Adds a queue or a counter, which cannot be closed before it is [removed](Self::remove) or the set is gone:
+    /// `fi_poll_add`. The context is what [`poll`](Self::poll) calls it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::OtherDomain`] for an object of another domain, [`Misuse::Invalid`] for one that the set has already.
+    pub fn add<'a>(&self, object: impl Into<PollObject<'a>>, context: u64) -> Result<(), Error> {
+        let object = object.into();
+        if object.domain() != self.domain {
+            return Err(Misuse::OtherDomain.into());
+        }
+        let mut members = self.members.lock();
+        if members.iter().any(|member| member.object.is(object)) {
+            return Err(Misuse::Invalid("the poll set has the queue or the counter already").into());
+        }
+        let added = Arc::new(Polled { object: Object::new(object), context });
+        *members = members.iter().cloned().chain([added]).collect();
+        Ok(())
+    }
+
+    /// Removes a queue or a counter: `fi_poll_del`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotFound`] for one that the set does not have.
+    pub fn remove<'a>(&self, object: impl Into<PollObject<'a>>) -> Result<(), Error> {
+        let object = object.into();
+        let mut members = self.members.lock();
+        if !members.iter().any(|member| member.object.is(object)) {
+            return Err(Misuse::NotFound("the poll set does not have the queue or the counter").into());
+        }
+        *members = members.iter().filter(|member| !member.object.is(object)).cloned().collect();
+        Ok(())
+    }
+
+    /// Makes progress at all members, and writes the contexts of those that have something to tell, as many as there is room for.
+    /// Returns how many were written. Those for which there was no room come first next time.
+    pub fn poll(&self, contexts: &mut [u64]) -> usize {
+        let members = self.members.lock().clone();
+        members.iter().for_each(|member| member.object.progress());
+        let first = self.first.load(Ordering::Relaxed) % members.len().max(1);
+        let (behind, ahead) = members.split_at(first);
+        let mut count = 0;
+        for (place, member) in ahead.iter().chain(behind).enumerate() {
+            let Some(room) = contexts.get_mut(count) else {
+                self.first.store(first + place, Ordering::Relaxed);
+                break;
+            };
+            if member.object.has_something() {
+                *room = member.context;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Closes the set.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`], with the set, while it has members.
+    pub fn close(self) -> Result<(), (PollSet, Error)> {
+        if self.members.lock().is_empty() {
+            return Ok(());
+        }
+        Err((self, Misuse::Busy("queues or counters are in the poll set").into()))
+    }
+}
+
+impl PollObject<'_> {
+    fn domain(self) -> DomainId {
+        match self {
+            PollObject::Queue(cq) => cq.shared().domain(),
+            PollObject::Counter(counter) => counter.shared().domain(),
+        }
+    }
+}
+
+impl<'a> From<&'a CompletionQueue> for PollObject<'a> {
+    fn from(cq: &'a CompletionQueue) -> Self {
+        PollObject::Queue(cq)
+    }
+}
+
+impl<'a> From<&'a Counter> for PollObject<'a> {
+    fn from(counter: &'a Counter) -> Self {
+        PollObject::Counter(counter)
+    }
+}
+
+impl Object {
+    /// Keeps it open.
+    fn new(object: PollObject<'_>) -> Object {
+        match object {
+            PollObject::Queue(cq) => {
+                cq.shared().bind();
+                Object::Queue(cq.shared().clone())
+            }
+            PollObject::Counter(counter) => {
+                let counter = counter.shared().clone();
+                counter.bind();
+                let told = counter.values().map(AtomicU64::new);
+                Object::Counter { counter, told }
+            }
+        }
+    }
+
+    fn is(&self, object: PollObject<'_>) -> bool {
+        match (self, object) {
+            (Object::Queue(own), PollObject::Queue(cq)) => Arc::ptr_eq(own, cq.shared()),
+            (Object::Counter { counter: own, .. }, PollObject::Counter(counter)) => {
+                Arc::ptr_eq(own, counter.shared())
+            }
+            _ => false,
+        }
+    }
+
+    fn progress(&self) {
+        match self {
+            Object::Queue(cq) => cq.progress(),
+            Object::Counter { counter, .. } => counter.progress(),
+        }
+    }
+
+    fn has_something(&self) -> bool {
+        match self {
+            Object::Queue(cq) => cq.has_unread(),
+            Object::Counter { counter, told } => {
+                let mut has_changed = false;
+                for (told, value) in told.iter().zip(counter.values()) {
+                    has_changed |= told.swap(value, Ordering::Relaxed) != value;
+                }
+                has_changed
+            }
+        }
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        match self {
+            Object::Queue(cq) => cq.unbind(),
+            Object::Counter { counter, .. } => counter.unbind(),
+        }
+    }
+}
+
+impl fmt::Debug for PollSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PollSet").field("members", &self.members.lock().len()).finish_non_exhaustive()
+    }
+}

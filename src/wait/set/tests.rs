@@ -1,0 +1,187 @@
+use std::sync::mpsc;
+
+use homespun_engine::errno::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::*;
+use crate::counter::CounterWaitError;
+use crate::eq::{EqAttr, EqFlags};
+use crate::{
+    CompletionQueue, Counter, CounterAttr, CqAttr, Domain, EqReadError, EventQueue, Fabric, Hints, ReadError,
+};
+
+/// For what must not happen, and for what must: nothing is concluded from how soon it does.
+const MOMENT: Option<Duration> = Some(Duration::from_millis(10));
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+
+const ASLEEP: [WaitObject; 3] = [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond];
+
+fn domain() -> Domain {
+    let fabric = Fabric::new();
+    fabric.domain(&fabric.info(&Hints::new()).expect("there is always one")).expect("a domain")
+}
+
+fn set(object: WaitObject) -> WaitSet {
+    WaitSet::open(object).expect("a wait set")
+}
+
+fn counter(set: &WaitSet) -> Counter {
+    let attr = CounterAttr { wait: WaitObject::Set, wait_set: Some(set.clone()) };
+    domain().open_counter(&attr).expect("a counter")
+}
+
+fn cq(set: &WaitSet) -> CompletionQueue {
+    let attr = CqAttr { wait: WaitObject::Set, wait_set: Some(set.clone()), ..CqAttr::default() };
+    domain().open_cq(&attr).expect("a completion queue")
+}
+
+fn eq(set: &WaitSet) -> EventQueue {
+    let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
+    let attr = EqAttr { wait, wait_set, flags: EqFlags::WRITE, ..EqAttr::default() };
+    EventQueue::open(&attr).expect("an event queue")
+}
+
+#[test]
+fn a_wait_is_over_for_what_any_member_has_to_tell() {
+    for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
+        let set = set(object);
+        assert!(!set.wait(MOMENT), "nobody is there");
+        let (counter, cq, eq) = (counter(&set), cq(&set), eq(&set));
+        assert!(!set.wait(MOMENT), "nobody has anything to tell");
+        assert!(!set.wait(Some(Duration::ZERO)));
+        counter.add(1);
+        assert!(set.wait(None), "{object:?}");
+        assert!(!set.wait(MOMENT), "that was told");
+        counter.add_error(1);
+        assert!(set.wait(None));
+        eq.write(1, b"").expect("room");
+        assert!(set.wait(None) && set.wait(None), "until it is read");
+        eq.read().expect("an event");
+        assert!(!set.wait(MOMENT));
+        cq.signal().expect("somebody may wait");
+        assert!(set.wait(None));
+        assert!(!set.wait(MOMENT), "a signal ends one wait");
+    }
+}
+
+#[test]
+fn whoever_sleeps_is_woken_by_all_members_also_by_those_who_come_later() {
+    for object in ASLEEP {
+        let set = set(object);
+        let last = counter(&set);
+        let (waits, woken) = mpsc::channel();
+        thread::scope(|scope| {
+            let sleeper = &set;
+            // Until nobody listens.
+            scope.spawn(move || while waits.send(sleeper.wait(PATIENCE)).is_ok() {});
+            for round in 0..10 {
+                let counter = counter(&set);
+                if round % 2 == 0 {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                counter.add(1);
+                assert_eq!(woken.recv(), Ok(true), "{object:?}");
+            }
+            drop(woken);
+            last.add(1);
+        });
+    }
+}
+
+#[test]
+fn all_who_wait_at_once_are_woken() {
+    let set = set(WaitObject::Unspec);
+    let eq = eq(&set);
+    thread::scope(|scope| {
+        let waits: Vec<_> = (0..4).map(|_| scope.spawn(|| set.wait(PATIENCE))).collect();
+        let late = scope.spawn(|| set.wait(MOMENT));
+        thread::sleep(Duration::from_millis(20));
+        late.join().expect("no panic");
+        eq.write(1, b"").expect("room");
+        for wait in waits {
+            assert!(wait.join().expect("no panic"));
+        }
+    });
+}
+
+#[test]
+fn an_application_sleeps_on_the_sets_descriptor() {
+    let set = set(WaitObject::Fd);
+    let (counter, cq) = (counter(&set), cq(&set));
+    assert!(counter.wait_fd().is_none() && cq.wait_fd().is_none(), "a member has none to show");
+    let is_readable = || {
+        let fd = set.wait_fd().expect("a descriptor");
+        let no_time = super::super::NO_TIME;
+        poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&no_time)).expect("a descriptor") > 0
+    };
+    for value in 1..5 {
+        assert_eq!(set.try_wait(), Ok(true));
+        assert!(!is_readable());
+        counter.add(1);
+        assert!(is_readable());
+        assert_eq!(set.try_wait(), Ok(false));
+        assert_eq!(counter.read(), value);
+        assert_eq!(cq.try_wait(), Ok(true), "a member speaks for all");
+        drop(self::counter(&set));
+        assert!(is_readable(), "there is another member to ask");
+    }
+    // What is gone wakes nobody.
+    let gone = self::counter(&set);
+    assert_eq!(set.try_wait(), Ok(true));
+    drop(gone);
+    assert!(!is_readable());
+    drop((counter, cq));
+    assert_eq!(set.try_wait(), Ok(true));
+    set.close().expect("nobody is there any more");
+}
+
+#[test]
+fn a_condition_is_broadcast_for_any_member() {
+    let set = set(WaitObject::MutexCond);
+    assert!(set.wait_fd().is_none());
+    let (eq, counter) = (eq(&set), counter(&set));
+    let pair = set.wait_mutex_cond().expect("a thread").expect("it was opened so");
+    assert!(!pair.mutex.is_null() && !pair.cond.is_null());
+    assert!(eq.wait_mutex_cond().expect("nothing to start").is_none());
+    assert_eq!(set.try_wait(), Ok(true));
+    counter.add(1);
+    assert_eq!(set.try_wait(), Ok(false));
+}
+
+#[test]
+fn members_are_not_waited_for_by_themselves_except_counters() {
+    let set = set(WaitObject::Unspec);
+    let (cq, eq, counter) = (cq(&set), eq(&set), counter(&set));
+    assert_eq!(cq.sread(None), Err(ReadError::NoWaitObject));
+    assert_eq!(eq.sread(None), Err(EqReadError::NoWaitObject));
+    assert_eq!(counter.wait(1, MOMENT), Err(CounterWaitError::TimedOut));
+    counter.add(1);
+    assert_eq!(counter.wait(1, None), Ok(()));
+    assert_eq!(cq.wait_object(), WaitObject::Set);
+}
+
+#[test]
+fn a_set_with_members_is_not_closed() {
+    let set = set(WaitObject::Yield);
+    let member = counter(&set);
+    let (set, error) = set.close().expect_err("it has a member");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    drop(member);
+    set.close().expect("it has none");
+}
+
+#[test]
+fn what_makes_no_set_is_refused() {
+    let errno = |object| WaitSet::open(object).expect_err("it is refused").errno();
+    assert_eq!(errno(WaitObject::None), Errno::EINVAL);
+    assert_eq!(errno(WaitObject::Set), Errno::EINVAL);
+    assert_eq!(errno(WaitObject::PollFd), Errno::ENOSYS);
+    // With other objects a set is not looked at.
+    let (set, other) = (set(WaitObject::Unspec), set(WaitObject::Unspec));
+    let attr = CounterAttr { wait: WaitObject::None, wait_set: Some(set.clone()) };
+    let counter = domain().open_counter(&attr).expect("a counter");
+    assert_eq!(counter.wait_object(), WaitObject::None);
+    assert_ne!(set, other);
+    assert_eq!(attr.wait_set, Some(set.clone()));
+    set.close().expect("it has no members");
+}

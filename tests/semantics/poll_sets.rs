@@ -1,0 +1,102 @@
+//! Driving several queues and counters at once: `fi_poll(3)`.
+
+use homespun::flags::{CounterEvents, MrFlags};
+use homespun::{Errno, FabricAddress, WaitObject};
+
+use crate::binding::{open, register};
+use crate::suite::payload::{payload, room};
+use crate::suite::{Deadline, Net, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// What the members are called.
+const FIRST: u64 = 10;
+const SECOND: u64 = 20;
+const WRITES: u64 = 30;
+
+pub(crate) fn whoever_polls_a_set_drives_all_its_members(net: &Net) {
+    const ROUNDS: u64 = 20;
+    let asleep = || Setup { asleep: true, ..Setup::default() };
+    let (alice, bob) = (net.open(Setup::default()), net.open(asleep()));
+    let second = net.open(asleep());
+    let domain = bob.domain_here();
+    let counter = open(domain, WaitObject::None);
+    let region = register(domain, 1, MrFlags::empty());
+    region.bind_counter(&counter, CounterEvents::REMOTE_WRITE).unwrap();
+    let set = domain.open_poll_set();
+    set.add(bob.cq_here(), FIRST).unwrap();
+    set.add(&counter, WRITES).unwrap();
+    set.add(second.cq_here(), SECOND).unwrap();
+    let (to_bob, to_second) = (alice.meet(&bob), alice.meet(&second));
+    bob.meet(&alice);
+    second.meet(&alice);
+    let mut seen = [0; 3];
+    for context in 0..ROUNDS {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        second.endpoint.recv(room(8), ANY, context).unwrap();
+        let endpoint = alice.endpoint.as_here();
+        endpoint.write(payload(context, 8), to_bob, region.address(), region.key(), context).unwrap();
+        endpoint.send(payload(context, 8), to_bob, context).unwrap();
+        endpoint.send(payload(context, 8), to_second, context).unwrap();
+        let deadline = Deadline::new();
+        // There is room for one at a time, and each has its turn all the same.
+        while seen != [context + 1; 3] {
+            let mut contexts = [0; 1];
+            let found = set.poll(&mut contexts);
+            match &contexts[..found] {
+                [] => {}
+                [FIRST] => seen[0] += u64::from(bob.cq_here().read().is_ok()),
+                [SECOND] => seen[1] += u64::from(second.cq_here().read().is_ok()),
+                [WRITES] => seen[2] = counter.read(),
+                other => panic!("{other:?} is no context of a member"),
+            }
+            alice.poll();
+            deadline.pause("everything to be told of");
+        }
+    }
+    assert_eq!(set.poll(&mut [0; 3]), 0, "there is nothing more");
+    bob.endpoint.recv(room(8), ANY, 0).unwrap();
+    bob.endpoint.cancel(0).unwrap();
+    counter.add(1);
+    assert_eq!(set.poll(&mut []), 0, "there is no room");
+    let mut contexts = [0; 3];
+    assert_eq!(set.poll(&mut contexts), 2);
+    contexts.sort_unstable();
+    assert_eq!(contexts, [0, FIRST, WRITES]);
+    assert_eq!(
+        (set.poll(&mut contexts), contexts[0]),
+        (1, FIRST),
+        "a change is told once, an entry until it is read"
+    );
+    bob.cq_here().read_error().expect("a receive that was cancelled");
+    net.wake(&bob);
+    net.wake(&second);
+}
+
+pub(crate) fn what_is_in_a_set_is_not_closed(net: &Net) {
+    let (domain, other_domain) = (net.domain(), net.domain());
+    let (cq, counter) = (domain.open_cq(&Default::default()).unwrap(), open(&domain, WaitObject::None));
+    let set = domain.open_poll_set();
+    set.add(&cq, 1).unwrap();
+    set.add(&counter, 2).unwrap();
+    let errno = |refused: Result<(), homespun::Error>| refused.expect_err("it is refused").errno();
+    assert_eq!(errno(set.add(&cq, 3)), Errno::EINVAL);
+    assert_eq!(errno(set.add(&other_domain.open_cq(&Default::default()).unwrap(), 3)), Errno::EDOMAIN);
+    assert_eq!(errno(set.add(&open(&other_domain, WaitObject::None), 3)), Errno::EDOMAIN);
+    let (cq, error) = cq.close().expect_err("a set holds it");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    let (counter, error) = counter.close().expect_err("a set holds it");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    let (set, error) = set.close().expect_err("it has members");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    set.remove(&cq).unwrap();
+    assert_eq!(errno(set.remove(&cq)), Errno::ENOENT);
+    cq.close().unwrap();
+    set.remove(&counter).unwrap();
+    set.add(&counter, 4).unwrap();
+    counter.add(1);
+    let mut contexts = [0; 2];
+    assert_eq!((set.poll(&mut contexts), contexts[0]), (1, 4));
+    drop(set);
+    counter.close().unwrap();
+}

@@ -1,0 +1,172 @@
+//! Waiting for several queues and counters at once: `fi_poll(3)`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use homespun::wait::Waitable;
+use homespun::{ConnectionEvent, FabricAddress, WaitObject, WaitSet};
+
+use crate::counters::{RECV, SEND};
+use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side};
+use crate::suite::payload::{payload, received, room};
+use crate::suite::sleeping::{self, OBJECTS, Over, let_sleep, sleep_on_set};
+use crate::suite::{Deadline, Net, Party, Queue, Setup};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// Long enough not to fit into what the transports hold for a peer that does nothing.
+const LEN_BYTES: usize = 100_000;
+
+/// A party with a queue for each direction and a counter for each kind of event, all of which are members of a set.
+fn member(net: &Net, set: &WaitSet) -> Party {
+    let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
+    net.open(Setup { asleep: true, separate_queues: true, counts: true, wait, wait_set, ..Setup::default() })
+}
+
+/// Reads what there is in both queues. How many messages have arrived.
+fn read(party: &Party) -> u64 {
+    while let Some(ended) = party.poll() {
+        ended.expect("no send fails");
+    }
+    let Some(Queue::Here(receive_cq)) = &party.receive_cq else { panic!("it has two queues") };
+    let mut count = 0;
+    while let Ok(completion) = receive_cq.read() {
+        assert!(received(&completion.buffer) == payload(completion.context, LEN_BYTES));
+        count += 1;
+    }
+    count
+}
+
+pub(crate) fn what_happens_to_any_member_wakes_whoever_waits_for_the_set(net: &Net) {
+    const MESSAGES: u64 = 30;
+    for object in OBJECTS {
+        let set = net.fabric.open_wait_set(object).expect("a wait set");
+        let alice = net.open(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+        let bob = member(net, &set);
+        let (to_bob, to_alice) = (alice.meet(&bob), bob.meet(&alice));
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut arrived, mut answered) = (0, 0);
+                for context in 0..MESSAGES {
+                    bob.endpoint.recv(room(LEN_BYTES), ANY, context).unwrap();
+                }
+                let deadline = Deadline::new();
+                // The counters tell of the same as the queues, and are read as well as they are.
+                while bob.counted(RECV) != (MESSAGES, 0) || bob.counted(SEND) != (MESSAGES, 0) {
+                    sleep_on_set(&set);
+                    arrived += read(&bob);
+                    for context in answered..arrived {
+                        bob.endpoint.send(payload(context, 8), to_alice, context).unwrap();
+                    }
+                    answered = arrived;
+                    deadline.pause("messages and answers to be counted");
+                }
+                while !is_over.load(Ordering::SeqCst) {
+                    let _ = set.wait(Some(Duration::from_millis(1)));
+                    read(&bob);
+                }
+            });
+            let _over = Over(&is_over);
+            for context in 0..MESSAGES {
+                alice.endpoint.recv(room(8), ANY, context).unwrap();
+                alice.endpoint.send(payload(context, LEN_BYTES), to_bob, context).unwrap();
+                if context % 3 == 0 {
+                    let_sleep();
+                }
+                for _ in 0..2 {
+                    sleeping::next(alice.cq_here()).expect("no operation fails");
+                }
+            }
+        });
+        net.wake(&alice);
+        net.wake(&bob);
+    }
+}
+
+/// An application that sleeps by itself asks both sets, as it would ask two queues.
+pub(crate) fn two_sets_are_slept_on_at_once(net: &Net) {
+    let sets = [(); 2].map(|()| net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set"));
+    let [alice, bob] = sets.each_ref().map(|set| member(net, set));
+    let (to_bob, _) = (alice.meet(&bob), bob.meet(&alice));
+    let both: [&dyn Waitable; 2] = [&sets[0], &sets[1]];
+    let deadline = Deadline::new();
+    if net.can_sleep() {
+        while net.fabric.try_wait(&both) != Ok(true) {
+            deadline.pause("two idle sets");
+        }
+        // Any member speaks for all.
+        alice.endpoint.recv(room(8), ANY, 1).unwrap();
+        alice.endpoint.cancel(1).unwrap();
+        assert_eq!(alice.counter_here(SEND).try_wait(), Ok(false), "there is an entry in a queue");
+        assert!(bob.cq_here().try_wait().unwrap());
+        let Some(Queue::Here(receive_cq)) = &alice.receive_cq else { panic!("it has two queues") };
+        receive_cq.read_error().expect("a receive that was cancelled");
+    } else {
+        assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
+    }
+    bob.endpoint.recv(room(LEN_BYTES), ANY, 0).unwrap();
+    alice.endpoint.send(payload(0, LEN_BYTES), to_bob, 0).unwrap();
+    let (mut has_arrived, mut is_sent) = (false, false);
+    while !has_arrived || !is_sent {
+        for set in &sets {
+            // Whoever waits for one alone drives nobody else.
+            let _ = set.wait(Some(Duration::from_millis(1)));
+        }
+        has_arrived |= read(&bob) == 1;
+        is_sent |= alice.poll().is_some();
+        deadline.pause("a message from set to set");
+    }
+    net.wake(&alice);
+    net.wake(&bob);
+}
+
+pub(crate) fn events_and_completions_wake_whoever_waits_for_both(net: &Net) {
+    for object in OBJECTS {
+        let set = net.fabric.open_wait_set(object).expect("a wait set");
+        let client = Side::waiting_by(net, WaitObject::Unspec, WaitObject::Unspec);
+        let server = Side::in_set(net, &set);
+        let listener = server.listener(LISTENER);
+        let name = listener.name().unwrap();
+        let next_event = || {
+            let deadline = Deadline::new();
+            loop {
+                sleep_on_set(&set);
+                match server.look() {
+                    Some(heard) => break heard.expect("nothing fails"),
+                    None => deadline.pause("an event"),
+                }
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let ConnectionEvent::Request(request) = next_event() else { panic!("not a request") };
+                let_sleep();
+                let accepting = server.endpoint_for(&request, SERVER);
+                accepting.accept(b"").unwrap();
+                accepting.recv(room(8), ANY, 1).unwrap();
+                assert!(matches!(next_event(), ConnectionEvent::Connected { .. }));
+                let deadline = Deadline::new();
+                let arrived = loop {
+                    sleep_on_set(&set);
+                    match server.cq.read() {
+                        Ok(arrived) => break arrived,
+                        Err(_) => deadline.pause("a message"),
+                    }
+                };
+                assert_eq!(received(&arrived.buffer), payload(1, 8));
+                assert!(matches!(next_event(), ConnectionEvent::Shutdown { .. }));
+            });
+            let connecting = client.endpoint(CLIENT);
+            connecting.connect(name, b"").unwrap();
+            let connected = crate::suite::connecting::sleep_for_event(&client);
+            assert!(matches!(connected, Ok(ConnectionEvent::Connected { .. })), "{connected:?}");
+            let_sleep();
+            connecting.send(payload(1, 8), ANY, 1).unwrap();
+            sleeping::next(&client.cq).expect("no failure");
+            let_sleep();
+            connecting.shutdown().unwrap();
+        });
+    }
+}
