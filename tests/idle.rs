@@ -20,7 +20,7 @@ use homespun::{ConnectionEvent, CounterAttr, CounterEvents, FabricAddress, MrAtt
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
 use crate::suite::payload::{payload, received, room};
 use crate::suite::sleeping::{self, ASLEEP, PATIENCE, next};
-use crate::suite::{Net, Party, Setup, Transport, Turns, posix};
+use crate::suite::{Deadline, Net, Party, Setup, Transport, Turns, posix};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -160,6 +160,43 @@ fn count_over(transports: &[Transport], turns: Turns) {
                 waits.into_iter().for_each(|thread| thread.join().expect("no panic"));
             });
             assert_eq!((received.read(), written.read()), (before + 1, 1));
+        }
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_set_uses_no_processor_time() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for transport in TRANSPORTS {
+        for object in ASLEEP {
+            let net = Net::new(&transport, Turns::Alternate);
+            let set = net.fabric.open_wait_set(object).expect("a wait set");
+            let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
+            let setup = Setup { asleep: true, counts: true, separate_queues: true, ..Setup::default() };
+            let sleeper = |wait| Setup { wait, ..setup.clone() };
+            let (alice, bob) = net.pair_of(sleeper(WaitObject::Unspec), Setup { wait_set, ..sleeper(wait) });
+            // Before any link was made, and after.
+            for number in 1..=2 {
+                bob.endpoint.recv(room(8), ANY, number).unwrap();
+                let received = bob.counter_here(CounterEvents::RECV);
+                thread::scope(|scope| {
+                    let waits = scope.spawn(|| {
+                        let deadline = Deadline::new();
+                        while received.read() < number {
+                            sleeping::sleep_on_set(&set);
+                            deadline.pause("a message");
+                        }
+                        // What is not read ends the next wait.
+                        while bob.receive_queue_here().read().is_err() {
+                            deadline.pause("the completion of a receive");
+                        }
+                    });
+                    assert_idle(&format!("{transport:?} {object:?} in a set"), used());
+                    alice.endpoint.send(payload(number, 8), alice.peer(), number).unwrap();
+                    next(alice.cq_here()).unwrap();
+                    waits.join().expect("no panic");
+                });
+            }
         }
     }
 }

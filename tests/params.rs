@@ -12,7 +12,7 @@ use homespun::{
 };
 
 /// How long a test waits for something that must happen before it fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many looks without an event count as silence.
 const SILENT_LOOKS: usize = 500;

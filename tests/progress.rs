@@ -113,7 +113,7 @@ impl Party {
 }
 
 /// How long a test waits for something that must happen. Nothing is concluded from how soon it does.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The progress threads of this process: how often each has given the processor away, or it was taken from it.
 fn progress_threads() -> Vec<u64> {

@@ -15,7 +15,8 @@ use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::object::{self, InUse, Lease, State};
 use crate::unsupported::{Status, Unsupported};
-use crate::wait::{getwait, wait_object};
+use crate::wait::getwait;
+use crate::wait_set::WaitAttr;
 
 /// What stands behind a `struct fid_cntr`.
 pub(crate) struct CounterState {
@@ -24,6 +25,7 @@ pub(crate) struct CounterState {
     wait_obj: u32,
     pub(crate) in_use: InUse,
     _domain: Lease,
+    _wait_set: Option<Lease>,
 }
 
 // SAFETY: `struct fid_cntr` begins with a `struct fid`.
@@ -75,18 +77,22 @@ pub(crate) unsafe extern "C" fn open_counter(
             return Err(Errno::EINVAL.into());
         }
         // SAFETY: not null, so valid; the fields exist in every version of the structure.
-        let (events, wait_obj, flags) = unsafe { ((*attr).events, (*attr).wait_obj, (*attr).flags) };
+        let (events, wait_obj, wait_set, flags) =
+            unsafe { ((*attr).events, (*attr).wait_obj, (*attr).wait_set, (*attr).flags) };
         if events != FI_CNTR_EVENTS_COMP {
             return Err(Misuse::NotSupported("counters of anything but completions").into());
         }
         if flags != 0 {
             return Err(Misuse::Flags(flags).into());
         }
+        // SAFETY: the caller passes an open set, if it is to be one.
+        let WaitAttr { object: wait, set: wait_set, lease } = unsafe { WaitAttr::read(wait_obj, wait_set)? };
         let state = CounterState {
-            counter: domain.domain.open_counter(&CounterAttr { wait: wait_object(wait_obj)? })?,
+            counter: domain.domain.open_counter(&CounterAttr { wait, wait_set })?,
             wait_obj,
             in_use: InUse::default(),
             _domain: domain.in_use.lease(),
+            _wait_set: lease,
         };
         let front = FidCntr { fid: object::fid::<CounterState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.

@@ -22,7 +22,8 @@ use crate::object::{self, InUse, Lease, State};
 use crate::sockaddr::CAddress;
 use crate::text;
 use crate::unsupported::Unsupported;
-use crate::wait::{Patience, WaitCondition, getwait, wait_object};
+use crate::wait::{Patience, WaitCondition, getwait};
+use crate::wait_set::WaitAttr;
 
 /// What stands behind a `struct fid_cq`.
 pub(crate) struct CqState {
@@ -35,6 +36,7 @@ pub(crate) struct CqState {
     api_version: Version,
     pub(crate) in_use: InUse,
     _domain: Lease,
+    _wait_set: Option<Lease>,
 }
 
 // SAFETY: `struct fid_cq` begins with a `struct fid`.
@@ -81,7 +83,7 @@ pub(crate) unsafe extern "C" fn open_cq(
         // SAFETY: not null, so valid; the fields exist in every version of the structure.
         let (wait_obj, wait_cond) = unsafe { ((*attr).wait_obj, (*attr).wait_cond) };
         // SAFETY: not null, so valid.
-        let attr = unsafe { read_attr(attr)? };
+        let (attr, wait_set) = unsafe { read_attr(attr)? };
         // Ignored where nobody waits, says the manual.
         let wait_cond =
             if wait_obj == FI_WAIT_NONE { WaitCondition::None } else { WaitCondition::read(wait_cond)? };
@@ -95,6 +97,7 @@ pub(crate) unsafe extern "C" fn open_cq(
             api_version: domain.api_version,
             in_use: InUse::default(),
             _domain: domain.in_use.lease(),
+            _wait_set: wait_set,
         };
         let front = FidCq { fid: object::fid::<CqState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
@@ -103,13 +106,15 @@ pub(crate) unsafe extern "C" fn open_cq(
     })
 }
 
+/// Also what keeps its wait set open.
+///
 /// # Safety
 ///
-/// `attr` is valid.
-unsafe fn read_attr(attr: *const FiCqAttr) -> Result<CqAttr, Failure> {
+/// `attr` is valid, and so is the wait set that it names if it is waited for by that.
+unsafe fn read_attr(attr: *const FiCqAttr) -> Result<(CqAttr, Option<Lease>), Failure> {
     // SAFETY: the fields exist in every version of the structure.
-    let (size_entries, flags, format, wait_obj) =
-        unsafe { ((*attr).size, (*attr).flags, (*attr).format, (*attr).wait_obj) };
+    let (size_entries, flags, format, wait_obj, wait_set) =
+        unsafe { ((*attr).size, (*attr).flags, (*attr).format, (*attr).wait_obj, (*attr).wait_set) };
     // Affinity of interrupts is a wish; there are no interrupts.
     if flags & !FI_AFFINITY != 0 {
         return Err(Errno::EBADFLAGS.into());
@@ -122,7 +127,9 @@ unsafe fn read_attr(attr: *const FiCqAttr) -> Result<CqAttr, Failure> {
         FI_CQ_FORMAT_TAGGED => Some(CqFormat::Tagged),
         _ => return Err(Errno::EINVAL.into()),
     };
-    Ok(CqAttr { size_entries, format, wait: wait_object(wait_obj)? })
+    // SAFETY: the caller says so.
+    let WaitAttr { object: wait, set: wait_set, lease } = unsafe { WaitAttr::read(wait_obj, wait_set)? };
+    Ok((CqAttr { size_entries, format, wait, wait_set }, lease))
 }
 
 unsafe extern "C" fn close(cq: *mut Fid) -> c_int {

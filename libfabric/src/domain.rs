@@ -20,6 +20,7 @@ use crate::memory;
 use crate::mr;
 use crate::object::{self, InUse, Lease, State};
 use crate::opened;
+use crate::poll_set::open_poll_set;
 use crate::unsupported::Unsupported;
 
 /// What stands behind a `struct fid_domain`.
@@ -54,7 +55,7 @@ static OPS: FiOpsDomain = FiOpsDomain {
     endpoint: open_endpoint,
     scalable_ep: Unsupported::STUB,
     cntr_open: open_counter,
-    poll_open: Unsupported::STUB,
+    poll_open: open_poll_set,
     stx_ctx: Unsupported::STUB,
     srx_ctx: Unsupported::STUB,
     query_atomic: atomic::query,

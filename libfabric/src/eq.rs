@@ -20,7 +20,8 @@ use crate::info::InfoList;
 use crate::object::{self, InUse, Lease, State};
 use crate::text;
 use crate::unsupported::Unsupported;
-use crate::wait::{getwait, wait_object};
+use crate::wait::getwait;
+use crate::wait_set::WaitAttr;
 
 /// What stands behind a `struct fid_eq`.
 pub(crate) struct EqState {
@@ -35,6 +36,7 @@ pub(crate) struct EqState {
     api_version: Version,
     pub(crate) in_use: InUse,
     _fabric: Lease,
+    _wait_set: Option<Lease>,
 }
 
 // SAFETY: `struct fid_eq` begins with a `struct fid`.
@@ -70,9 +72,11 @@ pub(crate) unsafe extern "C" fn open_eq(
             return Err(Errno::EINVAL.into());
         }
         // SAFETY: not null, so valid; the fields exist in every version of the structure.
-        let (size_entries, flags, wait_obj) = unsafe { ((*attr).size, (*attr).flags, (*attr).wait_obj) };
-        let attr =
-            EqAttr { size_entries, flags: EqFlags::from_bits_retain(flags), wait: wait_object(wait_obj)? };
+        let (size_entries, flags, wait_obj, wait_set) =
+            unsafe { ((*attr).size, (*attr).flags, (*attr).wait_obj, (*attr).wait_set) };
+        // SAFETY: the caller passes an open set, if it is to be one.
+        let WaitAttr { object: wait, set: wait_set, lease } = unsafe { WaitAttr::read(wait_obj, wait_set)? };
+        let attr = EqAttr { size_entries, flags: EqFlags::from_bits_retain(flags), wait, wait_set };
         let state = EqState {
             eq: fabric.fabric.open_eq(&attr)?,
             fabric: at.expose_provenance(),
@@ -82,6 +86,7 @@ pub(crate) unsafe extern "C" fn open_eq(
             api_version: fabric.api_version,
             in_use: InUse::default(),
             _fabric: fabric.in_use.lease(),
+            _wait_set: lease,
         };
         let front = FidEq { fid: object::fid::<EqState>(context, &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.

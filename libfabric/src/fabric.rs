@@ -18,6 +18,7 @@ use crate::opened;
 use crate::passive_endpoint::open_passive;
 use crate::unsupported::Unsupported;
 use crate::wait::trywait;
+use crate::wait_set::open_wait_set;
 
 /// What stands behind a `struct fid_fabric`.
 pub(crate) struct FabricState {
@@ -48,7 +49,7 @@ static OPS: FiOpsFabric = FiOpsFabric {
     domain: open_domain,
     passive_ep: open_passive,
     eq_open: open_eq,
-    wait_open: Unsupported::STUB,
+    wait_open: open_wait_set,
     trywait,
     domain2: Unsupported::STUB,
 };

@@ -38,6 +38,7 @@ mod object;
 mod opened;
 mod options;
 mod passive_endpoint;
+mod poll_set;
 mod provider;
 mod rma;
 mod sockaddr;
@@ -45,5 +46,6 @@ mod tagged;
 mod text;
 mod unsupported;
 mod wait;
+mod wait_set;
 
 pub use provider::fi_prov_ini;

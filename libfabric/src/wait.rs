@@ -1,4 +1,4 @@
-//! Wait objects of event and completion queues and of counters: `fi_wait(3)`, `fi_trywait(3)`.
+//! Wait objects of event and completion queues, of counters and of wait sets: `fi_wait(3)`, `fi_trywait(3)`.
 
 use std::os::fd::AsRawFd;
 use std::slice;
@@ -11,8 +11,8 @@ use libc::{c_int, c_void};
 use crate::abi::eq::FiMutexCond;
 use crate::abi::fabric::{Fid, FidFabric};
 use crate::abi::{
-    FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_WAIT_FD,
-    FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
+    FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_WAIT, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD,
+    FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
 };
 use crate::counter::CounterState;
 use crate::cq::CqState;
@@ -20,6 +20,7 @@ use crate::edge::{Failure, enter};
 use crate::eq::EqState;
 use crate::fabric::FabricState;
 use crate::object;
+use crate::wait_set::WaitSetState;
 
 /// Reads an `enum fi_wait_obj`.
 ///
@@ -76,7 +77,7 @@ impl WaitCondition {
     }
 }
 
-/// `FI_GETWAIT` of a queue or a counter.
+/// `FI_GETWAIT` of a queue, a counter or a wait set.
 ///
 /// # Errors
 ///
@@ -124,6 +125,7 @@ pub(crate) unsafe extern "C" fn trywait(fabric: *mut FidFabric, fids: *mut *mut 
                     FI_CLASS_CQ => &object::state::<CqState>(fid.cast())?.cq,
                     FI_CLASS_CNTR => &object::state::<CounterState>(fid.cast())?.counter,
                     FI_CLASS_EQ => &object::state::<EqState>(fid.cast())?.eq,
+                    FI_CLASS_WAIT => &object::state::<WaitSetState>(fid.cast())?.set,
                     _ => return Err(Errno::EINVAL.into()),
                 }
             };

@@ -8,7 +8,7 @@ use crate::info::{Info, Progress};
 use crate::{Domain, Endpoint, Fabric, Hints, MrAttr};
 
 /// How long something may take that must happen. Nothing is concluded from how soon it does.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const OBJECTS: [WaitObject; 5] =
     [WaitObject::None, WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];

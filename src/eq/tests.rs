@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 
 /// Longer than any wait that ends as it should, so that one that does not is a failure and no hang.
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 const WAITABLE: [WaitObject; 4] =
     [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];

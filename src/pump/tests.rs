@@ -13,7 +13,7 @@ use crate::info::ResourceManagement;
 use crate::{AddressFormat, AvAttr};
 
 /// How long a message may take before the test fails. Nothing is concluded from how soon it arrives.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An endpoint over shared memory, its queue, and what wakes the thread that is not there.
 struct Alone {

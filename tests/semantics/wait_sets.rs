@@ -11,7 +11,7 @@ use crate::counters::{RECV, SEND};
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side};
 use crate::suite::payload::{payload, received, room};
 use crate::suite::sleeping::{self, OBJECTS, Over, let_sleep, sleep_on_set};
-use crate::suite::{Deadline, Net, Party, Queue, Setup};
+use crate::suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -29,9 +29,8 @@ fn read(party: &Party) -> u64 {
     while let Some(ended) = party.poll() {
         ended.expect("no send fails");
     }
-    let Some(Queue::Here(receive_cq)) = &party.receive_cq else { panic!("it has two queues") };
     let mut count = 0;
-    while let Ok(completion) = receive_cq.read() {
+    while let Ok(completion) = party.receive_queue_here().read() {
         assert!(received(&completion.buffer) == payload(completion.context, LEN_BYTES));
         count += 1;
     }
@@ -101,8 +100,7 @@ pub(crate) fn two_sets_are_slept_on_at_once(net: &Net) {
         alice.endpoint.cancel(1).unwrap();
         assert_eq!(alice.counter_here(SEND).try_wait(), Ok(false), "there is an entry in a queue");
         assert!(bob.cq_here().try_wait().unwrap());
-        let Some(Queue::Here(receive_cq)) = &alice.receive_cq else { panic!("it has two queues") };
-        receive_cq.read_error().expect("a receive that was cancelled");
+        alice.receive_queue_here().read_error().expect("a receive that was cancelled");
     } else {
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
     }

@@ -14,7 +14,7 @@ use homespun::{
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::sleeping::{ASLEEP, OBJECTS, Over, PATIENCE, let_sleep, next};
-use crate::suite::{Deadline, Net, Party, Queue, Setup};
+use crate::suite::{Deadline, Net, Party, Setup};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -411,10 +411,10 @@ pub(crate) fn one_thread_sleeps_while_another_polls(net: &Net) {
             scope.spawn(move || {
                 for context in 0..MESSAGES {
                     party.endpoint.recv(room(20_000), ANY, context).unwrap();
-                    let taken = completion(receive_cq(party));
+                    let taken = completion(party.receive_queue_here());
                     assert!(received(&taken.buffer) == payload(context, 20_000));
                 }
-                attend(receive_cq(party), is_over);
+                attend(party.receive_queue_here(), is_over);
             });
             scope.spawn(move || {
                 for context in 0..MESSAGES {
@@ -431,18 +431,9 @@ pub(crate) fn one_thread_sleeps_while_another_polls(net: &Net) {
             })
         });
         senders.into_iter().for_each(|sender| sender.join().expect("all was sent"));
-        [&alice, &bob].into_iter().for_each(|party| dismiss(receive_cq(party), &is_over));
+        [&alice, &bob].into_iter().for_each(|party| dismiss(party.receive_queue_here(), &is_over));
     });
     wake(net, [&alice, &bob]);
-}
-
-/// The queue that receives report to alone.
-#[track_caller]
-fn receive_cq(party: &Party) -> &CompletionQueue {
-    match party.receive_cq.as_ref().expect("it has two") {
-        Queue::Here(cq) => cq,
-        Queue::There { .. } => panic!("the party lives in another process"),
-    }
 }
 
 pub(crate) fn endpoints_come_and_go_while_a_thread_sleeps(net: &Net) {
@@ -564,13 +555,13 @@ pub(crate) fn a_queue_of_one_direction_is_slept_on(net: &Net) {
             send(&bob, 1, 300_000, OpFlags::DELIVERY_COMPLETE);
             let sent = completion(bob.cq_here());
             assert!(sent.flags.contains(CompletionFlags::SEND));
-            dismiss(receive_cq(&alice), &is_over);
+            dismiss(alice.receive_queue_here(), &is_over);
         });
         let_sleep();
         alice.endpoint.recv(room(300_000), ANY, 2).unwrap();
-        assert_eq!(completion(receive_cq(&alice)).context, 2);
+        assert_eq!(completion(alice.receive_queue_here()).context, 2);
         // Who has received says so.
-        attend(receive_cq(&alice), &is_over);
+        attend(alice.receive_queue_here(), &is_over);
     });
     wake(net, [&alice, &bob]);
 }

@@ -5,9 +5,11 @@ use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, Progress};
+use homespun::params::Params;
 use homespun::{Address, CompletionQueue, Domain, Fabric};
 use homespun_engine::loopback::{Faults, Network};
 use socket2::{Socket, Type};
@@ -17,6 +19,9 @@ use super::call::Call;
 use super::handle::Queue;
 use super::party::{Party, Setup};
 use super::worker::Worker;
+
+/// How long an endpoint waits that is closed for what it still has to send. Nothing is concluded from how soon it is sent.
+const LINGER: Duration = Duration::from_secs(20);
 
 /// What carries the messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +138,7 @@ impl Net {
 
     pub(crate) fn new(transport: &Transport, turns: Turns) -> Net {
         let (domain, node) = transport.place();
-        let mut fabric = Fabric::new();
+        let mut fabric = Fabric::with_params(Params { close_linger: LINGER, ..Params::from_env() });
         let mut network = None;
         if let Transport::Loopback { seed, faults } = transport {
             let inside = Network::new(*seed, faults.clone());

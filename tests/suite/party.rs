@@ -22,7 +22,7 @@ use super::regions::{Memory, Region, Registered};
 use super::worker::Worker;
 
 /// How long a test waits for something that must happen before it fails. Nothing is concluded from how soon it does.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How many rounds without an event count as silence, where silence is what is expected.
 const SILENT_ROUNDS: usize = 50;
@@ -316,6 +316,16 @@ impl Party {
     /// The first that this party met: its peer, in tests of two.
     pub(crate) fn peer(&self) -> FabricAddress {
         FabricAddress(0)
+    }
+
+    /// The queue that receives report to alone, of a party in this process.
+    #[track_caller]
+    pub(crate) fn receive_queue_here(&self) -> &CompletionQueue {
+        match &self.receive_cq {
+            Some(Queue::Here(cq)) => cq,
+            Some(Queue::There { .. }) => panic!("the party lives in another process"),
+            None => panic!("it has one queue for both directions"),
+        }
     }
 
     /// The queue, of a party in this process.

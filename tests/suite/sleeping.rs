@@ -12,7 +12,7 @@ use super::party::{self, Ended};
 use super::posix;
 
 /// How long a wait may last that something must end. Nothing is concluded from how soon it does.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The wait objects that a queue can have.
 pub(crate) const OBJECTS: [WaitObject; 4] =

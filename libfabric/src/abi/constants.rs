@@ -21,6 +21,8 @@ c_constants! {
         FI_CLASS_EQ = 13,
         FI_CLASS_CQ = 14,
         FI_CLASS_CNTR = 15,
+        FI_CLASS_WAIT = 16,
+        FI_CLASS_POLL = 17,
         FI_CLASS_CONNREQ = 18,
     }
     "the commands of fi_control": libc::c_int {

@@ -19,7 +19,12 @@ c_structs! {
 
     struct FidWait = "struct fid_wait", 32 bytes {
         fid: Fid,
-        ops: *const c_void,
+        ops: *const FiOpsWait,
+    }
+
+    struct FiOpsWait = "struct fi_ops_wait", 16 bytes {
+        size: usize,
+        wait: unsafe extern "C" fn(*mut FidWait, c_int) -> c_int,
     }
 
     struct FiPollAttr = "struct fi_poll_attr", 8 bytes {
@@ -28,7 +33,14 @@ c_structs! {
 
     struct FidPoll = "struct fid_poll", 32 bytes {
         fid: Fid,
-        ops: *const c_void,
+        ops: *const FiOpsPoll,
+    }
+
+    struct FiOpsPoll = "struct fi_ops_poll", 32 bytes {
+        size: usize,
+        poll: unsafe extern "C" fn(*mut FidPoll, *mut *mut c_void, c_int) -> c_int,
+        poll_add: unsafe extern "C" fn(*mut FidPoll, *mut Fid, u64) -> c_int,
+        poll_del: unsafe extern "C" fn(*mut FidPoll, *mut Fid, u64) -> c_int,
     }
 
     struct FiEqAttr = "struct fi_eq_attr", 32 bytes {

@@ -39,7 +39,7 @@ const ENOEQ: c_int = -261;
 const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 
 /// In milliseconds, and longer than anything takes that works.
-const PATIENCE_MS: c_int = 30_000;
+const PATIENCE_MS: c_int = 60_000;
 
 /// Infos for endpoints that connect, on the loopback interface.
 pub(crate) fn infos() -> InfoList {

@@ -38,7 +38,7 @@ const EKEYREJECTED: c_int = 129;
 const KEY: u64 = 77;
 
 /// In milliseconds, and longer than anything takes that works.
-const PATIENCE_MS: c_int = 30_000;
+const PATIENCE_MS: c_int = 60_000;
 
 /// A counter, which another thread may use too.
 struct Counter(Object<FidCntr>);
@@ -278,9 +278,8 @@ fn attributes_that_cannot_be_had_are_refused() {
     let attr = || counter_attr(FI_WAIT_NONE);
     assert_eq!(refused(FiCntrAttr { events: 1, ..attr() }), Some(ENOSYS));
     assert_eq!(refused(FiCntrAttr { flags: 1, ..attr() }), Some(EBADFLAGS));
-    for wait_obj in [FI_WAIT_SET, FI_WAIT_POLLFD] {
-        assert_eq!(refused(FiCntrAttr { wait_obj, ..attr() }), Some(ENOSYS));
-    }
+    assert_eq!(refused(FiCntrAttr { wait_obj: FI_WAIT_POLLFD, ..attr() }), Some(ENOSYS));
+    assert_eq!(refused(FiCntrAttr { wait_obj: FI_WAIT_SET, ..attr() }), Some(EINVAL), "there is no set");
     assert_eq!(refused(FiCntrAttr { wait_obj: 99, ..attr() }), Some(EINVAL));
 }
 

@@ -27,7 +27,7 @@ use libloading::Library;
 pub(crate) const API_VERSION: u32 = fi_version(1, 17);
 
 /// Longer than anything takes that works, so that what does not work fails and does not hang.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The plugin, loaded once.
 pub(crate) struct Plugin {

@@ -16,6 +16,7 @@ mod overrun;
 mod peek;
 mod progress;
 mod rma;
+mod sets;
 mod sources;
 mod vtables;
 mod waiting;
@@ -40,6 +41,7 @@ fn messages_over_shared_memory_are_the_same() {
             "peek::",
             "progress::",
             "rma::",
+            "sets::",
             "sources::",
             "waiting::",
         ])

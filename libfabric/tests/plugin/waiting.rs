@@ -20,7 +20,7 @@ const ENODATA: c_int = -61;
 const EAVAIL: isize = -259;
 
 /// In milliseconds, and longer than anything takes that works.
-const PATIENCE_MS: c_int = 30_000;
+const PATIENCE_MS: c_int = 60_000;
 
 const OBJECTS: [u32; 4] = [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD];
 
@@ -264,9 +264,8 @@ fn queues_hand_out_the_wait_object_that_they_have() {
 fn wait_attributes_that_cannot_be_had_are_refused() {
     let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
     let refused = |mut attr| node.domain.cq(&mut attr).err();
-    for wait_obj in [FI_WAIT_SET, FI_WAIT_POLLFD] {
-        assert_eq!(refused(attr(wait_obj, FI_CQ_COND_NONE)), Some(-38));
-    }
+    assert_eq!(refused(attr(FI_WAIT_POLLFD, FI_CQ_COND_NONE)), Some(-38));
+    assert_eq!(refused(attr(FI_WAIT_SET, FI_CQ_COND_NONE)), Some(-22), "there is no set");
     assert_eq!(refused(attr(FI_WAIT_FD, 2)), Some(-22));
     assert_eq!(refused(attr(FI_WAIT_NONE, 2)), None, "it is ignored where nobody waits");
     let hinted = FiCqAttr { flags: FI_AFFINITY, signaling_vector: 1, ..attr(FI_WAIT_FD, FI_CQ_COND_NONE) };

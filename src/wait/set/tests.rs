@@ -12,7 +12,7 @@ use crate::{
 
 /// For what must not happen, and for what must: nothing is concluded from how soon it does.
 const MOMENT: Option<Duration> = Some(Duration::from_millis(10));
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 const ASLEEP: [WaitObject; 3] = [WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond];
 

@@ -1,0 +1,172 @@
+//! Poll sets: `fi_poll(3)`.
+
+use std::collections::HashMap;
+use std::slice;
+
+use homespun::{Errno, Misuse, PollObject, PollSet};
+use libc::{c_int, c_void};
+use parking_lot::Mutex;
+
+use crate::abi::domain::FidDomain;
+use crate::abi::eq::{FiOpsPoll, FiPollAttr, FidPoll};
+use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::{FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_POLL};
+use crate::counter::CounterState;
+use crate::cq::CqState;
+use crate::domain::DomainState;
+use crate::edge::{Failure, enter};
+use crate::object::{self, InUse, Lease, State};
+use crate::unsupported::Unsupported;
+
+/// What stands behind a `struct fid_poll`.
+pub(crate) struct PollSetState {
+    set: PollSet,
+    /// Keeps the members open, by where they are.
+    members: Mutex<HashMap<usize, Lease>>,
+    _domain: Lease,
+}
+
+// SAFETY: `struct fid_poll` begins with a `struct fid`.
+unsafe impl State for PollSetState {
+    type Front = FidPoll;
+    const CLASS: usize = FI_CLASS_POLL;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: Unsupported::STUB,
+    control: Unsupported::STUB,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsPoll = FiOpsPoll { size: size_of::<FiOpsPoll>(), poll, poll_add, poll_del };
+
+// What `poll` writes as numbers is read as pointers.
+const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>());
+
+/// `fi_poll_open`.
+pub(crate) unsafe extern "C" fn open_poll_set(
+    domain: *mut FidDomain,
+    attr: *mut FiPollAttr,
+    pollset: *mut *mut FidPoll,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        let domain = unsafe { object::state::<DomainState>(domain.cast())? };
+        if pollset.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: it is null or valid.
+        let flags = unsafe { attr.as_ref() }.map_or(0, |attr| attr.flags);
+        if flags != 0 {
+            return Err(Misuse::Flags(flags).into());
+        }
+        let state = PollSetState {
+            set: domain.domain.open_poll_set(),
+            members: Mutex::default(),
+            _domain: domain.in_use.lease(),
+        };
+        let front = FidPoll { fid: object::fid::<PollSetState>(std::ptr::null_mut(), &FID_OPS), ops: &OPS };
+        // SAFETY: not null, so writable.
+        unsafe { pollset.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(pollset: *mut Fid) -> c_int {
+    enter(|| {
+        let has_members = |state: &PollSetState| !state.members.lock().is_empty();
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<PollSetState>(pollset.cast(), has_members)? };
+        Ok(0)
+    })
+}
+
+/// What can be polled, and what counts who depends on it.
+///
+/// # Errors
+///
+/// EINVAL for anything but a completion queue or a counter.
+///
+/// # Safety
+///
+/// `fid` is null or an open object that stays open.
+unsafe fn polled<'a>(fid: *mut Fid) -> Result<(PollObject<'a>, &'a InUse), Failure> {
+    if fid.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    // SAFETY: the caller says so; what the class is decides which state it has.
+    unsafe {
+        match (*fid).fclass {
+            FI_CLASS_CQ => {
+                let state = object::state::<CqState>(fid.cast())?;
+                Ok(((&state.cq).into(), &state.in_use))
+            }
+            FI_CLASS_CNTR => {
+                let state = object::state::<CounterState>(fid.cast())?;
+                Ok(((&state.counter).into(), &state.in_use))
+            }
+            _ => Err(Errno::EINVAL.into()),
+        }
+    }
+}
+
+/// `fi_poll_add`.
+unsafe extern "C" fn poll_add(pollset: *mut FidPoll, fid: *mut Fid, flags: u64) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open poll set and another open object.
+        let (state, (object, in_use)) =
+            unsafe { (object::state::<PollSetState>(pollset.cast())?, polled(fid)?) };
+        if flags != 0 {
+            return Err(Misuse::Flags(flags).into());
+        }
+        // SAFETY: it was looked into already.
+        let context = unsafe { (*fid).context }.expose_provenance() as u64;
+        let mut members = state.members.lock();
+        state.set.add(object, context)?;
+        members.insert(fid.addr(), in_use.lease());
+        Ok(0)
+    })
+}
+
+/// `fi_poll_del`.
+unsafe extern "C" fn poll_del(pollset: *mut FidPoll, fid: *mut Fid, flags: u64) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open poll set and another open object.
+        let (state, (object, _)) = unsafe { (object::state::<PollSetState>(pollset.cast())?, polled(fid)?) };
+        if flags != 0 {
+            return Err(Misuse::Flags(flags).into());
+        }
+        let mut members = state.members.lock();
+        state.set.remove(object)?;
+        members.remove(&fid.addr());
+        Ok(0)
+    })
+}
+
+/// `fi_poll`.
+unsafe extern "C" fn poll(pollset: *mut FidPoll, contexts: *mut *mut c_void, count: c_int) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open poll set.
+        let state = unsafe { object::state::<PollSetState>(pollset.cast())? };
+        let room = usize::try_from(count).map_err(|_| Failure(Errno::EINVAL))?;
+        let contexts: &mut [u64] = match (contexts.is_null(), room) {
+            (_, 0) => &mut [],
+            (true, _) => return Err(Errno::EINVAL.into()),
+            (false, _) => {
+                // SAFETY: the caller passes room for as many pointers as it says, which may be anything: they are written
+                // before they are made into a slice. A pointer that was exposed is as large and aligned as its number.
+                unsafe {
+                    contexts.write_bytes(0, room);
+                    slice::from_raw_parts_mut(contexts.cast(), room)
+                }
+            }
+        };
+        let found = state.set.poll(contexts);
+        // It is at most the count that was passed.
+        Ok(c_int::try_from(found).unwrap_or(count))
+    })
+}

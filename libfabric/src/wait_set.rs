@@ -1,0 +1,138 @@
+//! Wait sets: `fi_poll(3)`.
+
+use std::time::Duration;
+
+use homespun::{Errno, Misuse, WaitObject, WaitSet};
+use libc::{c_int, c_void};
+
+use crate::abi::eq::{FiOpsWait, FiWaitAttr, FidWait};
+use crate::abi::fabric::{FiOps, Fid, FidFabric};
+use crate::abi::{FI_CLASS_WAIT, FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_SET};
+use crate::edge::{Failure, enter};
+use crate::fabric::FabricState;
+use crate::object::{self, InUse, Lease, State};
+use crate::unsupported::Unsupported;
+use crate::wait::{getwait, wait_object};
+
+/// What stands behind a `struct fid_wait`.
+pub(crate) struct WaitSetState {
+    pub(crate) set: WaitSet,
+    /// The `FI_WAIT_*` that it was opened with.
+    wait_obj: u32,
+    in_use: InUse,
+    _fabric: Lease,
+}
+
+// SAFETY: `struct fid_wait` begins with a `struct fid`.
+unsafe impl State for WaitSetState {
+    type Front = FidWait;
+    const CLASS: usize = FI_CLASS_WAIT;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: Unsupported::STUB,
+    control,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsWait = FiOpsWait { size: size_of::<FiOpsWait>(), wait };
+
+/// How a queue or a counter is waited for, by its attributes.
+pub(crate) struct WaitAttr {
+    pub(crate) object: WaitObject,
+    pub(crate) set: Option<WaitSet>,
+    /// Keeps the set open.
+    pub(crate) lease: Option<Lease>,
+}
+
+impl WaitAttr {
+    /// Reads `wait_obj` and `wait_set`, which is ignored unless the former says so.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for a number that is no wait object, and for a set that is none.
+    ///
+    /// # Safety
+    ///
+    /// If `wait_obj` is `FI_WAIT_SET`, `wait_set` is null or an open object.
+    pub(crate) unsafe fn read(wait_obj: u32, wait_set: *mut FidWait) -> Result<WaitAttr, Failure> {
+        let object = wait_object(wait_obj)?;
+        if wait_obj != FI_WAIT_SET {
+            return Ok(WaitAttr { object, set: None, lease: None });
+        }
+        // SAFETY: the caller says so.
+        let state = unsafe { object::state::<WaitSetState>(wait_set.cast())? };
+        Ok(WaitAttr { object, set: Some(state.set.clone()), lease: Some(state.in_use.lease()) })
+    }
+}
+
+/// `fi_wait_open`.
+pub(crate) unsafe extern "C" fn open_wait_set(
+    fabric: *mut FidFabric,
+    attr: *mut FiWaitAttr,
+    waitset: *mut *mut FidWait,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open fabric.
+        let fabric = unsafe { object::state::<FabricState>(fabric.cast())? };
+        if attr.is_null() || waitset.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: not null, so valid.
+        let (wait_obj, flags) = unsafe { ((*attr).wait_obj, (*attr).flags) };
+        if flags != 0 {
+            return Err(Misuse::Flags(flags).into());
+        }
+        let state = WaitSetState {
+            set: fabric.fabric.open_wait_set(wait_object(wait_obj)?)?,
+            wait_obj,
+            in_use: InUse::default(),
+            _fabric: fabric.in_use.lease(),
+        };
+        let front = FidWait { fid: object::fid::<WaitSetState>(std::ptr::null_mut(), &FID_OPS), ops: &OPS };
+        // SAFETY: not null, so writable.
+        unsafe { waitset.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(waitset: *mut Fid) -> c_int {
+    enter(|| {
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<WaitSetState>(waitset.cast(), |state| state.in_use.is_leased())? };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(waitset: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open wait set.
+        let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
+        match command {
+            // SAFETY: for this command it points to what belongs to the set's wait object.
+            FI_GETWAIT => unsafe { getwait(&state.set, arg) },
+            FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
+            FI_GETWAITOBJ => {
+                // SAFETY: for this command it points to an `enum fi_wait_obj`.
+                unsafe { arg.cast::<u32>().write(state.wait_obj) };
+                Ok(0)
+            }
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    })
+}
+
+/// `fi_wait`.
+unsafe extern "C" fn wait(waitset: *mut FidWait, timeout: c_int) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open wait set.
+        let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
+        // A negative timeout is none.
+        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+        if state.set.wait(timeout) { Ok(0) } else { Err(Errno::ETIMEDOUT.into()) }
+    })
+}

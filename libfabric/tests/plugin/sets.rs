@@ -1,0 +1,257 @@
+//! Wait sets and poll sets: `fi_poll(3)`.
+
+use std::{ptr, thread};
+
+use homespun_fi::abi::eq::{
+    FiCntrAttr, FiCqAttr, FiCqErrEntry, FiEqAttr, FiMutexCond, FiPollAttr, FiWaitAttr, FidCntr, FidCq,
+    FidPoll, FidWait,
+};
+use homespun_fi::abi::fabric::Fid;
+use homespun_fi::abi::{
+    FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETWAIT, FI_GETWAITOBJ, FI_RECV, FI_TRANSMIT,
+    FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
+};
+use libc::{c_int, c_void};
+
+use crate::host::{API_VERSION, Node, Object, context, counter_attr, cq_attr, eq_attr, until};
+
+const EAGAIN: c_int = -11;
+const EBUSY: c_int = -16;
+const EINVAL: c_int = -22;
+const ENOENT: c_int = -2;
+const ENOSYS: c_int = -38;
+const ENODATA: c_int = -61;
+const ETIMEDOUT: c_int = -110;
+const EBADFLAGS: c_int = -260;
+
+/// In milliseconds, and longer than anything takes that works.
+const PATIENCE_MS: c_int = 60_000;
+
+macro_rules! call {
+    ($object:expr, $slot:ident $(, $arg:expr)*) => {{
+        let object = $object.as_ptr();
+        // SAFETY: the object is open.
+        unsafe { ((*(*object).ops).$slot)(object $(, $arg)*) }
+    }};
+}
+
+/// `fi_wait_open`.
+fn wait_set(node: &Node, wait_obj: u32, flags: u64) -> Result<Object<FidWait>, c_int> {
+    let mut attr = FiWaitAttr { wait_obj, flags };
+    Object::open(|set| call!(node.fabric, wait_open, &raw mut attr, set))
+}
+
+/// `fi_poll_open`.
+fn poll_set(node: &Node) -> Object<FidPoll> {
+    let mut attr = FiPollAttr { flags: 0 };
+    Object::open(|set| call!(node.domain, poll_open, &raw mut attr, set)).expect("a poll set")
+}
+
+/// A queue and a counter that are members of a set, with these contexts.
+fn members(node: &Node, set: &Object<FidWait>, contexts: [usize; 2]) -> (Object<FidCq>, Object<FidCntr>) {
+    let wait_set = set.as_ptr();
+    let mut cq = FiCqAttr { wait_obj: FI_WAIT_SET, wait_set, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
+    let mut cntr = FiCntrAttr { wait_set, ..counter_attr(FI_WAIT_SET) };
+    let [of_cq, of_cntr] = contexts.map(context);
+    let cq = Object::open(|opened| call!(node.domain, cq_open, &raw mut cq, opened, of_cq));
+    let cntr = Object::open(|opened| call!(node.domain, cntr_open, &raw mut cntr, opened, of_cntr));
+    (cq.expect("a completion queue"), cntr.expect("a counter"))
+}
+
+/// Puts the failure of a receive into the queue of an endpoint.
+fn fail(node: &Node) {
+    let ep = node.ep.as_ptr();
+    // SAFETY: the endpoint is open, and the receive has no memory.
+    unsafe {
+        let posted = ((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, ptr::null_mut(), FI_ADDR_UNSPEC, context(1));
+        assert_eq!((posted, ((*(*ep).ops).cancel)(ep.cast(), context(1))), (0, 0));
+    }
+}
+
+fn readerr(cq: &Object<FidCq>) {
+    // SAFETY: zeros are an entry.
+    let mut entry: FiCqErrEntry = unsafe { std::mem::zeroed() };
+    assert_eq!(call!(cq, readerr, &raw mut entry, 0), 1);
+}
+
+/// A node whose endpoint reports to this queue.
+fn reporting_to(node: &Node, cq: &Object<FidCq>) {
+    assert_eq!(node.ep.bind(&node.av, 0), 0);
+    assert_eq!(node.ep.bind(cq, FI_TRANSMIT | FI_RECV), 0);
+    assert_eq!(node.ep.control::<c_void>(FI_ENABLE, ptr::null_mut()), 0);
+}
+
+fn trywait(node: &Node, fid: *mut Fid) -> c_int {
+    let mut fids = [fid];
+    call!(node.fabric, trywait, fids.as_mut_ptr(), 1)
+}
+
+/// Closes a node's endpoint before the queue that it reports to, and what depends on others before those.
+fn close(node: Node, cq: Object<FidCq>, cntr: Option<Object<FidCntr>>, set: Object<FidWait>) {
+    let Node { ep, cq: unused, av, eq, domain, fabric } = node;
+    drop(ep);
+    drop((cq, cntr, set, unused, av, eq, domain, fabric));
+}
+
+/// Lets another thread have what the plugin lets any thread have.
+struct Shared<'a>(&'a Object<FidWait>);
+
+// SAFETY: the plugin's functions may be called from any thread.
+unsafe impl Send for Shared<'_> {}
+
+impl Shared<'_> {
+    fn wait(&self, timeout_ms: c_int) -> c_int {
+        call!(self.0, wait, timeout_ms)
+    }
+}
+
+#[test]
+fn a_wait_ends_for_any_member() {
+    for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD] {
+        let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+        let set = wait_set(&node, wait_obj, 0).expect("a wait set");
+        let (cq, cntr) = members(&node, &set, [1, 2]);
+        reporting_to(&node, &cq);
+        assert_eq!(call!(set, wait, 0), ETIMEDOUT);
+        assert_eq!(call!(set, wait, 5), ETIMEDOUT);
+        thread::scope(|scope| {
+            let shared = Shared(&set);
+            let waits = scope.spawn(move || shared.wait(PATIENCE_MS));
+            assert_eq!(call!(cntr, add, 1), 0);
+            assert_eq!(waits.join().expect("no panic"), 0);
+        });
+        fail(&node);
+        assert_eq!(call!(set, wait, -1), 0);
+        readerr(&cq);
+        assert_eq!(call!(set, wait, 0), ETIMEDOUT);
+        let mut entry = [0_u64; 8];
+        assert_eq!(call!(cq, sread, entry.as_mut_ptr().cast(), 1, ptr::null(), 0), EINVAL as isize);
+        let Err((set, error)) = set.close() else { panic!("it has members") };
+        assert_eq!(error, EBUSY);
+        close(node, cq, Some(cntr), set);
+    }
+}
+
+#[test]
+fn an_application_waits_by_the_sets_object() {
+    for wait_obj in [FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_UNSPEC] {
+        let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+        let set = wait_set(&node, wait_obj, 0).expect("a wait set");
+        let (cq, cntr) = members(&node, &set, [1, 2]);
+        reporting_to(&node, &cq);
+        let mut said = 0_u32;
+        assert_eq!((set.control(FI_GETWAITOBJ, &raw mut said), said), (0, wait_obj));
+        assert_eq!((cq.control(FI_GETWAITOBJ, &raw mut said), said), (0, FI_WAIT_SET));
+        let mut room = [0_u64; 2];
+        let is_had = wait_obj != FI_WAIT_UNSPEC;
+        let answer = set.control(FI_GETWAIT, room.as_mut_ptr());
+        assert_eq!(answer, if is_had { 0 } else { ENODATA });
+        assert_eq!(cq.control(FI_GETWAIT, room.as_mut_ptr()), ENODATA);
+        assert_eq!(set.control::<c_void>(FI_GETWAIT, ptr::null_mut()), EINVAL);
+        until(|| trywait(&node, set.fid()) == 0);
+        assert_eq!(trywait(&node, cq.fid()), 0);
+        call!(cntr, add, 1);
+        assert_eq!(trywait(&node, cq.fid()), EAGAIN, "it speaks for all members");
+        if wait_obj == FI_WAIT_FD {
+            let mut fd: c_int = -1;
+            assert_eq!(set.control(FI_GETWAIT, &raw mut fd), 0);
+            let is_readable = |at_most_ms| {
+                let mut pollfd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+                // SAFETY: there is one.
+                unsafe { libc::poll(&raw mut pollfd, 1, at_most_ms) == 1 }
+            };
+            until(|| trywait(&node, set.fid()) == 0);
+            assert!(!is_readable(0));
+            fail(&node);
+            assert!(is_readable(PATIENCE_MS));
+            assert_eq!(trywait(&node, set.fid()), EAGAIN);
+        } else if is_had {
+            let mut pair = FiMutexCond { mutex: ptr::null_mut(), cond: ptr::null_mut() };
+            assert_eq!(set.control(FI_GETWAIT, &raw mut pair), 0);
+            assert!(!pair.mutex.is_null() && !pair.cond.is_null());
+        }
+        close(node, cq, Some(cntr), set);
+    }
+}
+
+#[test]
+fn an_event_queue_is_a_member_like_others() {
+    const FI_WRITE: u64 = 1 << 9;
+    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let set = wait_set(&node, FI_WAIT_UNSPEC, 0).expect("a wait set");
+    let mut attr = FiEqAttr { wait_obj: FI_WAIT_SET, wait_set: set.as_ptr(), ..eq_attr(FI_WRITE) };
+    let eq = node.fabric.eq(&mut attr).expect("an event queue");
+    assert_eq!(call!(set, wait, 0), ETIMEDOUT);
+    assert_eq!(call!(eq, write, 7, ptr::null(), 0, 0), 0);
+    assert_eq!(call!(set, wait, -1), 0);
+    let mut event = 0;
+    assert_eq!(call!(eq, sread, &raw mut event, ptr::null_mut(), 0, 0, 0), EINVAL as isize);
+    assert_eq!(call!(eq, read, &raw mut event, ptr::null_mut(), 0, 0), 0);
+    assert_eq!(event, 7);
+    assert_eq!(call!(set, wait, 0), ETIMEDOUT);
+    drop(eq);
+    drop(set);
+}
+
+#[test]
+fn what_makes_no_wait_set_is_refused() {
+    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let refused = |wait_obj, flags| wait_set(&node, wait_obj, flags).err();
+    assert_eq!(refused(FI_WAIT_NONE, 0), Some(EINVAL));
+    assert_eq!(refused(FI_WAIT_SET, 0), Some(EINVAL));
+    assert_eq!(refused(99, 0), Some(EINVAL));
+    assert_eq!(refused(FI_WAIT_POLLFD, 0), Some(ENOSYS));
+    assert_eq!(refused(FI_WAIT_UNSPEC, 1), Some(EBADFLAGS));
+    let null: Result<Object<FidWait>, _> =
+        Object::open(|set| call!(node.fabric, wait_open, ptr::null_mut(), set));
+    assert_eq!(null.err(), Some(EINVAL));
+    // An object of another class is no set.
+    let mut attr = FiCntrAttr { wait_set: node.av.as_ptr().cast(), ..counter_attr(FI_WAIT_SET) };
+    assert_eq!(node.domain.counter(&mut attr).err(), Some(EINVAL));
+    let mut attr = FiCntrAttr { wait_set: node.av.as_ptr().cast(), ..counter_attr(FI_WAIT_NONE) };
+    assert!(node.domain.counter(&mut attr).is_ok(), "it is ignored otherwise");
+}
+
+#[test]
+fn a_poll_set_names_those_who_have_something_to_tell() {
+    let node = Node::disabled(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let waits = wait_set(&node, FI_WAIT_YIELD, 0).expect("a wait set");
+    let (cq, cntr) = members(&node, &waits, [11, 12]);
+    reporting_to(&node, &cq);
+    let set = poll_set(&node);
+    for fid in [cq.fid(), cntr.fid()] {
+        assert_eq!(call!(set, poll_add, fid, 1), EBADFLAGS);
+        assert_eq!(call!(set, poll_add, fid, 0), 0);
+        assert_eq!(call!(set, poll_add, fid, 0), EINVAL, "it is there already");
+    }
+    let mut contexts = [ptr::null_mut(); 2];
+    let mut poll = |room| (call!(set, poll, contexts.as_mut_ptr(), room), contexts);
+    assert_eq!(poll(2).0, 0);
+    fail(&node);
+    assert_eq!(poll(2), (1, [context(11), ptr::null_mut()]));
+    call!(cntr, add, 1);
+    let (found, mut both) = poll(2);
+    both.sort_unstable();
+    assert_eq!((found, both), (2, [context(11), context(12)]));
+    assert_eq!(poll(2).0, 1, "a counter that has not changed since has nothing to tell");
+    readerr(&cq);
+    assert_eq!(poll(2).0, 0);
+    assert_eq!(poll(-1).0, EINVAL);
+    assert_eq!(call!(set, poll, ptr::null_mut(), 0), 0);
+    assert_eq!(call!(set, poll, ptr::null_mut(), 1), EINVAL);
+    for wrong in [ptr::null_mut(), node.av.fid(), node.ep.fid(), waits.fid()] {
+        assert_eq!(call!(set, poll_add, wrong, 0), EINVAL);
+        assert_eq!(call!(set, poll_del, wrong, 0), EINVAL);
+    }
+    // What is in a set stays open, and so does the set.
+    let Err((set, error)) = set.close() else { panic!("it has members") };
+    assert_eq!(error, EBUSY);
+    let Err((cntr, error)) = cntr.close() else { panic!("it is in a set") };
+    assert_eq!(error, EBUSY);
+    assert_eq!(call!(set, poll_del, cntr.fid(), 0), 0);
+    assert_eq!(call!(set, poll_del, cntr.fid(), 0), ENOENT);
+    assert_eq!(call!(set, poll_del, cq.fid(), 0), 0);
+    drop(cntr);
+    drop(set);
+    close(node, cq, None, waits);
+}
