@@ -15,6 +15,8 @@
 //! inside calls of this library leave alone.
 
 mod awaited;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod object;
 mod trywait;
 #[expect(unsafe_code, reason = "a mutex of the C library is used by its own functions; see watcher.rs")]
@@ -27,7 +29,6 @@ use std::{mem, process};
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::transport::Armed;
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io;
 use rustix::time::{
@@ -41,6 +42,7 @@ pub use self::watcher::MutexCond;
 use self::watcher::Watcher;
 use crate::doorbell::{Doorbell, system};
 use crate::pump::Drive;
+use crate::sync::Mutex;
 
 /// The longest time that one look at the descriptor lasts, so that any timeout fits into what the system takes.
 const NAP_MAX: Duration = Duration::from_secs(3600);
@@ -266,7 +268,7 @@ impl Bed {
         if self.is_elsewhere() {
             return None;
         }
-        // Held all the while, so that the timer is set as the one says who has looked last.
+        // SYNC POINT bed. Held all the while, so that the timer is set as the one says who has looked last.
         let mut occupancy = self.occupancy.lock();
         if occupancy.sleepers == 0 {
             self.own.doorbell.arm();
@@ -327,6 +329,8 @@ impl Sleeper<'_> {
     pub(crate) fn sleep(self, at_most: Option<Duration>) {
         let at_most = timespec(at_most.map_or(NAP_MAX, |time| time.min(NAP_MAX)));
         let mut fds = [PollFd::new(&self.bed.own.epoll, PollFlags::IN)];
+        #[cfg(all(test, loom))]
+        self.bed.own.doorbell.wait();
         // A signal of the system ends it early, which does no harm.
         let _ = poll(&mut fds, Some(&at_most));
     }
