@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use homespun_engine::errno::Errno;
@@ -22,6 +22,7 @@ pub(crate) use self::regional::RegionalCounters;
 pub(crate) use self::ties::Reason;
 use self::ties::Ties;
 use crate::domain::DomainId;
+use crate::sync::{AtomicU64, Ordering};
 use crate::wait::{Awaited, Member, MutexCond, Wait, WaitObject, WaitSet, wait_until};
 
 /// What a counter is opened with: `struct fi_cntr_attr`.

@@ -1,14 +1,20 @@
 //! Waking those who sleep on a file descriptor.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(not(all(test, loom)))]
+mod event;
+#[cfg(all(test, loom))]
+#[path = "doorbell/modelled.rs"]
+mod event;
+
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use homespun_engine::errno::Errno;
 use homespun_engine::error::Error;
-use parking_lot::Mutex;
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
+
+use self::event::Event;
+use crate::sync::{AtomicBool, Mutex, Ordering, fence};
 
 /// A descriptor that becomes readable when it is rung. Ringing costs a system call only while somebody may be asleep.
 ///
@@ -17,7 +23,7 @@ use rustix::io;
 /// so that nobody sleeps on it who has not armed it.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
-    event: OwnedFd,
+    event: Event,
     is_armed: AtomicBool,
     /// Held while one of the two states becomes the other.
     change: Mutex<()>,
@@ -30,10 +36,8 @@ impl Doorbell {
     ///
     /// What the system says: EMFILE, ENFILE, ENOMEM.
     pub(crate) fn new() -> Result<Doorbell, Error> {
-        let event = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-            .map_err(|error| system("making an event descriptor", error))?;
         Ok(Doorbell {
-            event,
+            event: Event::new()?,
             is_armed: AtomicBool::new(false),
             change: Mutex::new(()),
             process: process::id(),
@@ -44,10 +48,10 @@ impl Doorbell {
     pub(crate) fn arm(&self) {
         let _changing = self.change.lock();
         if !self.is_armed() {
-            let _ = io::read(&self.event, &mut [0; 8]);
+            self.event.clear();
             self.is_armed.store(true, Ordering::SeqCst);
         }
-        // What the look finds is not always behind a lock that those who ring hold: see `ring_after`.
+        // SYNC POINT sleep. What the look finds is not always behind a lock that those who ring hold: see `ring_after`.
         fence(Ordering::SeqCst);
     }
 
@@ -68,18 +72,28 @@ impl Doorbell {
     /// As [`ring`](Self::ring), after something was done without a lock that whoever has armed it takes for the look.
     #[cold]
     pub(crate) fn ring_after(&self) {
+        // SYNC POINT sleep.
         fence(Ordering::SeqCst);
         self.ring();
     }
 
     #[cold]
-    #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
     fn ring_loudly(&self) {
         let _changing = self.change.lock();
         if self.is_armed.swap(false, Ordering::SeqCst) && self.process == process::id() {
-            // It fails only where the count is full, and then the descriptor is readable.
-            let _ = io::write(&self.event, &1_u64.to_ne_bytes());
+            self.event.set();
         }
+    }
+
+    /// Sleeps until it is readable.
+    #[cfg(all(test, loom))]
+    pub(crate) fn wait(&self) {
+        self.event.wait();
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn is_readable(&self) -> bool {
+        self.event.is_readable()
     }
 }
 
@@ -93,7 +107,7 @@ pub(crate) fn system(call: &'static str, error: io::Errno) -> Error {
     Error::System { call, errno: Errno::new(error.raw_os_error()) }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

@@ -28,6 +28,7 @@ pub mod region;
 mod resolve;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
 mod signals;
+mod sync;
 #[expect(unsafe_code, reason = "what is not locked is a promise of the application; see unsynchronised.rs")]
 mod unsynchronised;
 pub mod wait;

@@ -15,6 +15,8 @@
 //! inside calls of this library leave alone.
 
 mod awaited;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod object;
 mod set;
 mod trywait;
@@ -28,7 +30,6 @@ use std::{mem, process};
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::transport::Armed;
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io;
 use rustix::time::{
@@ -45,6 +46,7 @@ pub use self::watcher::MutexCond;
 use self::watcher::Watcher;
 use crate::doorbell::{Doorbell, system};
 use crate::pump::Drive;
+use crate::sync::Mutex;
 
 /// The longest time that one look at the descriptor lasts, so that any timeout fits into what the system takes.
 const NAP_MAX: Duration = Duration::from_secs(3600);
@@ -289,7 +291,7 @@ impl Bed {
         if self.is_elsewhere() {
             return None;
         }
-        // Held all the while, so that the timer is set as the one says who has looked last.
+        // SYNC POINT bed. Held all the while, so that the timer is set as the one says who has looked last.
         let mut occupancy = self.occupancy.lock();
         if occupancy.sleepers == 0 {
             self.own.doorbell.arm();
@@ -348,6 +350,8 @@ impl Bed {
 impl Sleeper<'_> {
     /// Sleeps until something happens, or the time is over, or for no reason at all.
     pub(crate) fn sleep(self, at_most: Option<Duration>) {
+        #[cfg(all(test, loom))]
+        self.bed.own.doorbell.wait();
         nap(&self.bed.own.epoll, at_most);
     }
 }

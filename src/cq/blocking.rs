@@ -1,7 +1,6 @@
 //! Blocking reads, and what they and an application's own waiting are made of: `fi_cq_sread(3)`, `fi_trywait(3)`.
 
 use std::os::fd::BorrowedFd;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::error::{Error, Misuse};
@@ -9,6 +8,7 @@ use homespun_engine::transport::Armed;
 
 use super::{Completion, CompletionQueue, MutexCond, ReadError, Shared, WaitObject};
 use crate::av::FabricAddress;
+use crate::sync::yield_now;
 use crate::wait::{Awaited, Member, Outlook, Wait};
 
 impl CompletionQueue {
@@ -96,7 +96,7 @@ impl CompletionQueue {
                         .sleep(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
                 }
                 Outlook::Enough => {}
-                Outlook::Busy => thread::yield_now(),
+                Outlook::Busy => yield_now(),
             }
         }
     }

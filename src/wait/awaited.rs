@@ -1,11 +1,11 @@
 //! Going to sleep until something is there, whatever that is.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::transport::Armed;
 
 use super::{Bed, Sleeper, Wait};
+use crate::sync::yield_now;
 
 /// Something that is waited for.
 pub(crate) trait Awaited {
@@ -128,7 +128,7 @@ pub(crate) fn wait_until(wait: Option<&Wait>, awaited: &impl Awaited, timeout: O
         }
         match outlook {
             Outlook::Quiet(sleeper) => sleeper.sleep(left),
-            Outlook::Enough | Outlook::Busy => thread::yield_now(),
+            Outlook::Enough | Outlook::Busy => yield_now(),
         }
     }
 }

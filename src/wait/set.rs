@@ -157,7 +157,7 @@ impl WaitSet {
     ///
     /// # Errors
     ///
-    /// None; those that can be waited for by themselves may be without a wait object.
+    /// None. It has the form of the question that other [`Waitable`](super::Waitable) objects may refuse.
     pub fn try_wait(&self) -> Result<bool, Error> {
         Ok(self.shared.try_wait())
     }

@@ -1,0 +1,42 @@
+//! What those who sleep wait for.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use homespun_engine::error::Error;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io;
+
+use super::system;
+
+/// A descriptor that is readable or not. It begins readable.
+#[derive(Debug)]
+pub(super) struct Event(OwnedFd);
+
+impl Event {
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM.
+    pub(super) fn new() -> Result<Event, Error> {
+        let event = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+            .map_err(|error| system("making an event descriptor", error))?;
+        Ok(Event(event))
+    }
+
+    /// Makes it readable.
+    #[expect(clippy::host_endian_bytes, reason = "the kernel reads a number of this machine")]
+    pub(super) fn set(&self) {
+        // It fails only where the count is full, and then the descriptor is readable.
+        let _ = io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    /// Makes it unreadable.
+    pub(super) fn clear(&self) {
+        let _ = io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
