@@ -35,7 +35,7 @@ use crate::wait::{Awaited, Member, MutexCond, Wait, WaitObject, WaitSet, wait_un
 pub struct CounterAttr {
     /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise.
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of what is serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }
@@ -109,8 +109,10 @@ pub(crate) struct Shared {
     domain: DomainId,
     value: AtomicU64,
     errors: AtomicU64,
+    /// How often the application has changed a value.
+    changes: AtomicU64,
     /// What whoever sleeps by themselves was last kept from sleeping for. What others read meanwhile does not count.
-    seen: [AtomicU64; 2],
+    told: [AtomicU64; 3],
     /// How many endpoints and regions are bound, enabled or not, and how many poll sets.
     users: AtomicUsize,
     /// The endpoints that are driven.
@@ -126,7 +128,8 @@ impl Counter {
                 domain,
                 value: AtomicU64::new(0),
                 errors: AtomicU64::new(0),
-                seen: Default::default(),
+                changes: AtomicU64::new(0),
+                told: Default::default(),
                 users: AtomicUsize::new(0),
                 ties: Ties::default(),
                 wait: Wait::new(attr.wait, attr.wait_set.as_ref())?,
@@ -219,7 +222,8 @@ impl Counter {
     /// has read it makes no difference. To be called before each time; what happens after it wakes whoever sleeps. It drives
     /// the endpoints. One thread at a time sleeps so.
     ///
-    /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`].
+    /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`]. A member of a wait set answers for the
+    /// [whole set](WaitSet::try_wait).
     ///
     /// # Errors
     ///
@@ -253,7 +257,7 @@ impl Counter {
 
     /// Drives the endpoints without reading anything.
     pub fn progress(&self) {
-        self.shared.ties.progress();
+        self.shared.progress();
     }
 
     /// Closes the counter.
@@ -317,6 +321,12 @@ impl Shared {
 
     /// The application has changed a value.
     fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.wake_after();
+    }
+
+    /// Wakes those who sleep, after something was done without a lock that they take.
+    fn wake_after(&self) {
         if let Some(wait) = &self.wait {
             wait.ring_after();
         }
@@ -327,16 +337,9 @@ impl Shared {
         self.ties.progress();
     }
 
-    /// The value and the error value.
-    pub(crate) fn values(&self) -> [u64; 2] {
-        [self.value.load(Ordering::SeqCst), self.errors.load(Ordering::SeqCst)]
-    }
-
-    /// The application is about to read both values.
-    fn see(&self) {
-        for (seen, value) in self.seen.iter().zip(self.values()) {
-            seen.store(value, Ordering::Relaxed);
-        }
+    /// The value, the error value, and how often the application has changed one: after that they may be what they were.
+    pub(crate) fn state(&self) -> [u64; 3] {
+        [&self.value, &self.errors, &self.changes].map(|number| number.load(Ordering::SeqCst))
     }
 }
 
@@ -365,18 +368,18 @@ impl Awaited for Goal<'_> {
     }
 
     fn is_there(&self) -> bool {
-        let [value, errors] = self.counter.values();
+        let [value, errors, _] = self.counter.state();
         self.is_reached.set(value >= self.threshold);
         self.is_reached.get() || errors != self.errors_before
     }
 }
 
-/// That one of a counter's values is not what the application was told of.
+/// That a counter is not what the application was told of.
 struct Change<'a>(&'a Shared);
 
 impl Awaited for Change<'_> {
     fn progress(&self) {
-        self.0.ties.progress();
+        self.0.progress();
     }
 
     fn arm(&self) -> Armed {
@@ -384,12 +387,14 @@ impl Awaited for Change<'_> {
     }
 
     fn is_there(&self) -> bool {
-        self.0.values() != self.0.seen.each_ref().map(|seen| seen.load(Ordering::Relaxed))
+        self.0.state() != self.0.told.each_ref().map(|told| told.load(Ordering::SeqCst))
     }
 
     /// The application reads next. A change is to be told of once.
     fn tell(&self) {
-        self.0.see();
+        for (told, number) in self.0.told.iter().zip(self.0.state()) {
+            told.store(number, Ordering::SeqCst);
+        }
     }
 }
 
@@ -403,7 +408,7 @@ impl Member for Shared {
 
 impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [value, errors] = self.shared.values();
+        let [value, errors, _] = self.shared.state();
         f.debug_struct("Counter").field("value", &value).field("errors", &errors).finish_non_exhaustive()
     }
 }

@@ -42,7 +42,7 @@ pub struct EqAttr {
     pub flags: EqFlags,
     /// How the application waits: [`WaitObject`] says which kinds there are, and what they cost.
     pub wait: WaitObject,
-    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise.
+    /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of what is serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
 }

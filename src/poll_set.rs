@@ -48,7 +48,8 @@ pub struct PollSet {
 pub enum PollObject<'a> {
     /// A completion queue, which has something to tell for as long as it is not empty.
     Queue(&'a CompletionQueue),
-    /// A counter, which has something to tell when one of its values is not what it was when the set was told of it last.
+    /// A counter, which has something to tell when it has changed since the set has told of it last, or the application has
+    /// changed it.
     Counter(&'a Counter),
 }
 
@@ -61,8 +62,8 @@ enum Object {
     Queue(Arc<cq::Shared>),
     Counter {
         counter: Arc<counter::Shared>,
-        /// Its values, as the application was told of them.
-        told: [AtomicU64; 2],
+        /// What it was when the application was told of it; nothing was counted before that.
+        told: [AtomicU64; 3],
     },
 }
 
@@ -99,28 +100,39 @@ impl PollSet {
     pub fn remove<'a>(&self, object: impl Into<PollObject<'a>>) -> Result<(), Error> {
         let object = object.into();
         let mut members = self.members.lock();
-        if !members.iter().any(|member| member.object.is(object)) {
+        let Some(removed) = members.iter().find(|member| member.object.is(object)) else {
             return Err(Misuse::NotFound("the poll set does not have the queue or the counter").into());
-        }
+        };
+        removed.object.release();
         *members = members.iter().filter(|member| !member.object.is(object)).cloned().collect();
         Ok(())
     }
 
-    /// Makes progress at all members, and writes the contexts of those that have something to tell, as many as there is room for.
-    /// Returns how many were written. Those for which there was no room come first next time.
+    /// Makes progress at all members, and writes the contexts of those that have something to tell, as many as there is room for:
+    /// `fi_poll`. Returns how many were written. Those for which there was no room come first next time.
     pub fn poll(&self, contexts: &mut [u64]) -> usize {
+        let mut places = contexts.iter_mut();
+        self.poll_each(places.len(), |context| {
+            if let Some(place) = places.next() {
+                *place = context;
+            }
+        })
+    }
+
+    /// As [`poll`](Self::poll), with a function that gets each of at most `max` contexts.
+    pub fn poll_each(&self, max: usize, mut tell: impl FnMut(u64)) -> usize {
         let members = self.members.lock().clone();
         members.iter().for_each(|member| member.object.progress());
         let first = self.first.load(Ordering::Relaxed) % members.len().max(1);
         let (behind, ahead) = members.split_at(first);
         let mut count = 0;
         for (place, member) in ahead.iter().chain(behind).enumerate() {
-            let Some(room) = contexts.get_mut(count) else {
+            if count == max {
                 self.first.store(first + place, Ordering::Relaxed);
                 break;
-            };
+            }
             if member.object.has_something() {
-                *room = member.context;
+                tell(member.context);
                 count += 1;
             }
         }
@@ -162,7 +174,7 @@ impl<'a> From<&'a Counter> for PollObject<'a> {
 }
 
 impl Object {
-    /// Keeps it open.
+    /// Keeps it open until it is [released](Self::release).
     fn new(object: PollObject<'_>) -> Object {
         match object {
             PollObject::Queue(cq) => {
@@ -172,9 +184,16 @@ impl Object {
             PollObject::Counter(counter) => {
                 let counter = counter.shared().clone();
                 counter.bind();
-                let told = counter.values().map(AtomicU64::new);
-                Object::Counter { counter, told }
+                Object::Counter { counter, told: Default::default() }
             }
+        }
+    }
+
+    /// It may be closed, though somebody may still poll it.
+    fn release(&self) {
+        match self {
+            Object::Queue(cq) => cq.unbind(),
+            Object::Counter { counter, .. } => counter.unbind(),
         }
     }
 
@@ -200,7 +219,7 @@ impl Object {
             Object::Queue(cq) => cq.has_unread(),
             Object::Counter { counter, told } => {
                 let mut has_changed = false;
-                for (told, value) in told.iter().zip(counter.values()) {
+                for (told, value) in told.iter().zip(counter.state()) {
                     has_changed |= told.swap(value, Ordering::Relaxed) != value;
                 }
                 has_changed
@@ -209,12 +228,9 @@ impl Object {
     }
 }
 
-impl Drop for Object {
+impl Drop for PollSet {
     fn drop(&mut self) {
-        match self {
-            Object::Queue(cq) => cq.unbind(),
-            Object::Counter { counter, .. } => counter.unbind(),
-        }
+        self.members.get_mut().iter().for_each(|member| member.object.release());
     }
 }
 

@@ -1,4 +1,5 @@
-//! Waiting: wait objects, and sleeping until a completion queue or a counter has something to tell. `fi_poll(3)`.
+//! Waiting: wait objects, and sleeping until a queue or a counter, or any member of a set of them, has something to tell.
+//! `fi_poll(3)`.
 //!
 //! What can be slept on has one descriptor, an `epoll(7)` instance, in which everything is nested that can give
 //! it something to tell: the descriptors of its endpoints' transports, its doorbell, and a timer. Going to sleep takes
@@ -311,21 +312,26 @@ impl Bed {
         }
     }
 
-    /// Takes the first two steps towards a sleep that is the application's. The doorbell to be rung if it is not to be.
-    pub(crate) fn prepare_application(&self, arm: impl FnOnce() -> Armed) -> Option<&Doorbell> {
-        let Spot { doorbell, .. } = self.application.as_ref().filter(|_| !self.is_elsewhere())?;
+    /// Takes the first two steps towards a sleep that is the application's. Whether it may be.
+    pub(crate) fn prepare_application(&self, arm: impl FnOnce() -> Armed) -> bool {
+        let Some(doorbell) = self.applications_doorbell() else { return false };
         let mut occupancy = self.occupancy.lock();
         doorbell.arm();
         match arm() {
             Armed::Ready => {
                 doorbell.ring();
-                None
+                false
             }
             Armed::Asleep { look_again_after } => {
                 self.set_timer(&mut occupancy, look_again_after);
-                Some(doorbell)
+                true
             }
         }
+    }
+
+    /// What wakes an application that sleeps by itself, in the process that it belongs to.
+    pub(crate) fn applications_doorbell(&self) -> Option<&Doorbell> {
+        self.application.as_ref().filter(|_| !self.is_elsewhere()).map(|spot| &spot.doorbell)
     }
 
     /// Has sleepers wake after a while, or no longer.
@@ -400,8 +406,13 @@ impl Signals {
     }
 
     /// Whether there was a signal that nobody was there for, and has not been told of.
-    fn take_pending(&self) -> bool {
-        mem::take(&mut self.0.lock().is_pending)
+    fn is_pending(&self) -> bool {
+        self.0.lock().is_pending
+    }
+
+    /// It is told of.
+    fn take_pending(&self) {
+        self.0.lock().is_pending = false;
     }
 
     /// How many wait.

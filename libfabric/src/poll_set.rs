@@ -1,7 +1,7 @@
 //! Poll sets: `fi_poll(3)`.
 
 use std::collections::HashMap;
-use std::slice;
+use std::ptr;
 
 use homespun::{Errno, Misuse, PollObject, PollSet};
 use libc::{c_int, c_void};
@@ -44,9 +44,6 @@ static FID_OPS: FiOps = FiOps {
 
 static OPS: FiOpsPoll = FiOpsPoll { size: size_of::<FiOpsPoll>(), poll, poll_add, poll_del };
 
-// What `poll` writes as numbers is read as pointers.
-const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>());
-
 /// `fi_poll_open`.
 pub(crate) unsafe extern "C" fn open_poll_set(
     domain: *mut FidDomain,
@@ -69,7 +66,7 @@ pub(crate) unsafe extern "C" fn open_poll_set(
             members: Mutex::default(),
             _domain: domain.in_use.lease(),
         };
-        let front = FidPoll { fid: object::fid::<PollSetState>(std::ptr::null_mut(), &FID_OPS), ops: &OPS };
+        let front = FidPoll { fid: object::fid::<PollSetState>(ptr::null_mut(), &FID_OPS), ops: &OPS };
         // SAFETY: not null, so writable.
         unsafe { pollset.write(object::open(front, state)) };
         Ok(0)
@@ -153,19 +150,17 @@ unsafe extern "C" fn poll(pollset: *mut FidPoll, contexts: *mut *mut c_void, cou
         // SAFETY: the caller passes an open poll set.
         let state = unsafe { object::state::<PollSetState>(pollset.cast())? };
         let room = usize::try_from(count).map_err(|_| Failure(Errno::EINVAL))?;
-        let contexts: &mut [u64] = match (contexts.is_null(), room) {
-            (_, 0) => &mut [],
-            (true, _) => return Err(Errno::EINVAL.into()),
-            (false, _) => {
-                // SAFETY: the caller passes room for as many pointers as it says, which may be anything: they are written
-                // before they are made into a slice. A pointer that was exposed is as large and aligned as its number.
-                unsafe {
-                    contexts.write_bytes(0, room);
-                    slice::from_raw_parts_mut(contexts.cast(), room)
-                }
+        if contexts.is_null() && room > 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut next = contexts;
+        let found = state.set.poll_each(room, |context| {
+            // SAFETY: the caller passes room for as many as it says, and there are not more.
+            unsafe {
+                next.write(ptr::with_exposed_provenance_mut(context as usize));
+                next = next.add(1);
             }
-        };
-        let found = state.set.poll(contexts);
+        });
         // It is at most the count that was passed.
         Ok(c_int::try_from(found).unwrap_or(count))
     })

@@ -169,7 +169,7 @@ fn it_is_not_closed_while_it_is_used() {
         bound.count(events);
         bound.count_error(events);
     }
-    assert_eq!((counter.shared.values(), other.shared.values()), ([2, 2], [0, 0]));
+    assert_eq!((counter.shared.state(), other.shared.state()), ([2, 2, 0], [0; 3]));
     let (counter, error) = counter.close().expect_err("it is bound");
     assert_eq!(error.errno(), Errno::EBUSY);
     bound.iter().for_each(|counter| counter.unbind());

@@ -85,7 +85,7 @@ impl Shared {
         let _known = self.ties.known.lock();
         self.ties.driven.remove(endpoint);
         self.ties.driven.add(endpoint.clone());
-        self.changed();
+        self.wake_after();
     }
 
     /// Undoes [`watch`](Self::watch) and [`join`](Self::join), unless there is another reason to drive it.

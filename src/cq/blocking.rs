@@ -102,7 +102,8 @@ impl CompletionQueue {
     }
 
     /// Ends the waits of [`sread`](Self::sread) and its like that are going on, or if there are none, the next one:
-    /// `fi_cq_signal(3)`. What is there to be read is read first.
+    /// `fi_cq_signal(3)`. What is there to be read is read first. Those who wait for the set of which the queue is a member are
+    /// unblocked in the same way.
     ///
     /// # Errors
     ///
@@ -114,7 +115,8 @@ impl CompletionQueue {
 
     /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
     /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. If not, there may be something to read. To be called
-    /// before each time; what happens after it wakes whoever sleeps. It drives the endpoints.
+    /// before each time; what happens after it wakes whoever sleeps. It drives the endpoints. A member of a wait set answers for
+    /// the [whole set](crate::WaitSet::try_wait).
     ///
     /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`].
     ///

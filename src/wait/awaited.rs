@@ -74,34 +74,52 @@ impl Wait {
     }
 
     /// Prepares for a sleep of the application's until something is there: see [`wait`](super).
-    pub(super) fn prospect(&self, awaited: &dyn Awaited) -> Prospect {
-        if self.has_something(awaited) {
+    fn prospect(&self, awaited: &dyn Awaited) -> Prospect {
+        awaited.progress();
+        if self.is_told(awaited) {
             return Prospect::Something;
         }
-        // Whoever has nothing to sleep on is told to go on polling.
-        let prepared = self.bed().and_then(|bed| bed.prepare_application(|| awaited.arm()));
-        let Some(doorbell) = prepared else { return Prospect::Busy };
+        if !self.arm(awaited) {
+            return Prospect::Busy;
+        }
         if self.is_told(awaited) {
-            doorbell.ring();
+            self.disarm();
             return Prospect::Something;
         }
         Prospect::Quiet
     }
 
-    /// Makes a pass. Whether there is something to tell the application.
-    pub(super) fn has_something(&self, awaited: &dyn Awaited) -> bool {
-        awaited.progress();
-        self.is_told(awaited)
+    /// Arms what wakes an application that sleeps by itself. Whether there is such, and it will: whoever has nothing to sleep on
+    /// goes on polling.
+    pub(super) fn arm(&self, awaited: &dyn Awaited) -> bool {
+        self.bed().is_some_and(|bed| bed.prepare_application(|| awaited.arm()))
+    }
+
+    /// Nobody is going to sleep, or not any more.
+    pub(super) fn disarm(&self) {
+        if let Some(doorbell) = self.bed().and_then(Bed::applications_doorbell) {
+            doorbell.ring();
+        }
     }
 
     /// Whether there is something to tell the application, which is told of it.
-    fn is_told(&self, awaited: &dyn Awaited) -> bool {
-        let is_there = awaited.is_there();
-        if is_there {
-            awaited.tell();
-        }
+    pub(super) fn is_told(&self, awaited: &dyn Awaited) -> bool {
+        let Some(membership) = &self.membership else {
+            let is_there = awaited.is_there();
+            if is_there {
+                awaited.tell();
+            }
+            return is_there;
+        };
         // Of a member nobody waits but through its set, so that is whom a signal is for.
-        is_there || self.membership.is_some() && self.signals.take_pending()
+        let is_told = awaited.is_there() || self.signals.is_pending();
+        if is_told {
+            // First, so that nobody finds that it was told and does not find this.
+            membership.end_waits();
+            awaited.tell();
+            self.signals.take_pending();
+        }
+        is_told
     }
 }
 

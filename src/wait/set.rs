@@ -1,11 +1,13 @@
 //! Wait sets: sleeping until any of several queues and counters has something to tell. `fi_poll(3)`.
 //!
 //! A member has a descriptor and a doorbell as if the application slept on it by itself, and the set has a descriptor in which
-//! those are nested. Going to sleep takes the steps of [`wait`](super) for the set's own doorbell, which new members ring,
-//! and then for one member after the other.
+//! those are nested. Going to sleep takes the steps of [`wait`](super), each of them for all members before the next. The set's own
+//! doorbell is rung by members that come.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,6 +70,10 @@ struct Shared {
     members: Mutex<Members>,
     /// Held by whoever sleeps inside a call of this library: others would silence the doorbells that it listens to.
     turn: Mutex<()>,
+    /// How often somebody was told of something. Whoever waits meanwhile is told so too, since they may not find it any more.
+    news: AtomicU64,
+    /// The process that it belongs to. A child has copies of the descriptors, and would turn them off for its parent.
+    process: u32,
 }
 
 #[derive(Default)]
@@ -105,14 +111,17 @@ impl WaitSet {
             }
         };
         let (watcher, members, turn) = (OnceLock::new(), Mutex::default(), Mutex::default());
-        Ok(WaitSet { shared: Arc::new(Shared { object, spot, watcher, members, turn }) })
+        let (news, process) = (AtomicU64::new(0), process::id());
+        Ok(WaitSet { shared: Arc::new(Shared { object, spot, watcher, members, turn, news, process }) })
     }
 
     /// Waits until a member has something to tell, for ever if there is no timeout: `fi_wait`. Whether one may have; if not, the
     /// time is over.
     ///
-    /// A queue has something to tell for as long as it is not empty, a counter when one of its values is not what it was when
-    /// a wait was ended for it last. [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too.
+    /// A queue has something to tell for as long as it is not empty, a counter once after it has changed.
+    /// [`CompletionQueue::signal`](crate::CompletionQueue::signal) of a member ends a wait, too. What one thread is told of ends
+    /// the waits of all that wait at that moment. Whoever comes later is not told of it; threads that wait for different counters
+    /// have sets of their own, or know what value they wait for ([`Counter::wait`](crate::Counter::wait)).
     ///
     /// The thread sleeps, and makes progress whenever something happens at an endpoint of a member; it yields the processor
     /// between polls with [`WaitObject::Yield`], and for transports that have to be polled. Threads that wait at once take
@@ -122,29 +131,38 @@ impl WaitSet {
         // A timeout too long for the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let set = &*self.shared;
-        // Most of what there may be to do is found without asking anybody to wake anybody.
-        if set.has_something() {
-            return true;
-        }
-        let turn = match deadline {
-            Some(deadline) => set.turn.try_lock_until(deadline),
-            None => Some(set.turn.lock()),
-        };
-        if turn.is_none() {
-            return set.has_something();
-        }
+        let news = set.news.load(Ordering::SeqCst);
         loop {
-            let prospect = set.prospect();
-            if matches!(prospect, Prospect::Something) {
+            // Most of what there may be to do is found without asking anybody to wake anybody.
+            let members = set.members();
+            if members.have_something() || set.has_told_since(news) {
                 return true;
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) {
+            let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left() == Some(Duration::ZERO) {
                 return false;
             }
-            match (prospect, &set.spot) {
-                (Prospect::Quiet, Some(spot)) => nap(&spot.epoll, left),
-                _ => thread::yield_now(),
+            let Some(spot) = set.spot_here() else {
+                thread::yield_now();
+                continue;
+            };
+            let turn = match deadline {
+                Some(deadline) => set.turn.try_lock_until(deadline),
+                None => Some(set.turn.lock()),
+            };
+            if turn.is_none() {
+                continue;
+            }
+            let prospect = members.lie_down(spot);
+            if prospect == Prospect::Quiet && !set.has_told_since(news) {
+                nap(&spot.epoll, left());
+            }
+            members.get_up();
+            drop(turn);
+            match prospect {
+                Prospect::Something => return true,
+                Prospect::Busy => thread::yield_now(),
+                Prospect::Quiet => {}
             }
         }
     }
@@ -190,7 +208,8 @@ impl WaitSet {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the set, while it has members.
+    /// [`Misuse::Busy`], with the set, while it has members. One that has just been closed may be a member for a moment more, if
+    /// another thread waits for the set.
     pub fn close(self) -> Result<(), (WaitSet, Error)> {
         if self.shared.members.lock().all.is_empty() {
             return Ok(());
@@ -200,7 +219,7 @@ impl WaitSet {
 
     /// Makes room for a member, which sleeps as this spot has it.
     pub(super) fn admit(&self, spot: Option<&Spot>) -> Result<Membership, Error> {
-        if let (Some(own), Some(spot)) = (&self.shared.spot, spot) {
+        if let (Some(own), Some(spot)) = (self.shared.spot_here(), spot) {
             own.add(spot.epoll.as_fd())?;
         }
         let mut members = self.shared.members.lock();
@@ -216,45 +235,88 @@ impl Shared {
         self.spot.as_ref().map(|spot| spot.epoll.as_fd())
     }
 
-    /// Acts on each member, with nothing locked, since it may do whatever the application's buffers do when they are dropped.
-    fn for_each(&self, mut act: impl FnMut(&Wait, &dyn Awaited)) {
-        let upgrade = |(_, member): &(_, Option<Weak<dyn Member>>)| member.as_ref().and_then(Weak::upgrade);
-        let members: Vec<_> = self.members.lock().all.iter().filter_map(upgrade).collect();
-        members.iter().for_each(|member| member.with_awaited(&mut act));
+    /// What is slept on, in the process that it belongs to.
+    fn spot_here(&self) -> Option<&Spot> {
+        self.spot.as_ref().filter(|_| self.process == process::id())
     }
 
-    /// Makes progress at all members. Whether one has something to tell.
-    fn has_something(&self) -> bool {
-        let mut has_something = false;
-        self.for_each(|wait, awaited| has_something |= wait.has_something(awaited));
-        has_something
+    /// Whether somebody was told of something after there was so much news.
+    fn has_told_since(&self, news: u64) -> bool {
+        self.news.load(Ordering::SeqCst) != news
     }
 
-    /// Takes the steps towards sleep.
-    fn prospect(&self) -> Prospect {
-        let mut prospect = match &self.spot {
-            Some(spot) => {
-                spot.doorbell.arm();
-                Prospect::Quiet
+    /// Those who are there now. They are asked with nothing locked, since they may do whatever the application's buffers do when
+    /// they are dropped.
+    fn members(&self) -> Present {
+        let members = self.members.lock();
+        let mut present = Present { members: Vec::with_capacity(members.all.len()), somebody_comes: false };
+        for (_, member) in &members.all {
+            match member {
+                Some(member) => present.members.extend(member.upgrade()),
+                None => present.somebody_comes = true,
             }
-            None => Prospect::Busy,
-        };
-        self.for_each(|wait, awaited| {
-            prospect = match (prospect, wait.prospect(awaited)) {
-                (Prospect::Something, _) | (_, Prospect::Something) => Prospect::Something,
-                (Prospect::Busy, _) | (_, Prospect::Busy) => Prospect::Busy,
-                (Prospect::Quiet, Prospect::Quiet) => Prospect::Quiet,
-            }
-        });
-        prospect
+        }
+        present
     }
 
+    /// Takes the steps towards a sleep of the application's. Whether it may be.
     fn try_wait(&self) -> bool {
-        let is_quiet = matches!(self.prospect(), Prospect::Quiet);
-        if is_quiet && let Some(watcher) = self.watcher.get() {
+        let members = self.members();
+        if members.have_something() {
+            return false;
+        }
+        let Some(spot) = self.spot_here() else { return false };
+        let is_quiet = members.lie_down(spot) == Prospect::Quiet;
+        if !is_quiet {
+            members.get_up();
+        } else if let Some(watcher) = self.watcher.get() {
             watcher.attend();
         }
         is_quiet
+    }
+}
+
+/// The members of a set, while they are asked.
+struct Present {
+    members: Vec<Arc<dyn Member>>,
+    /// Whether there is one whose descriptor is watched, and which is not there yet.
+    somebody_comes: bool,
+}
+
+impl Present {
+    fn for_each(&self, mut act: impl FnMut(&Wait, &dyn Awaited)) {
+        self.members.iter().for_each(|member| member.with_awaited(&mut act));
+    }
+
+    /// Makes progress at all of them. Whether one has something to tell.
+    fn have_something(&self) -> bool {
+        self.for_each(|_, awaited| awaited.progress());
+        self.are_told()
+    }
+
+    /// Whether one has something to tell.
+    fn are_told(&self) -> bool {
+        let mut are_told = false;
+        self.for_each(|wait, awaited| are_told |= wait.is_told(awaited));
+        are_told
+    }
+
+    /// Arms everything, and then looks once more. Not for one after the other: progress for one may be that of an endpoint that
+    /// was armed for another.
+    fn lie_down(&self, spot: &Spot) -> Prospect {
+        spot.doorbell.arm();
+        let mut is_armed = !self.somebody_comes;
+        self.for_each(|wait, awaited| is_armed &= wait.arm(awaited));
+        match (self.are_told(), is_armed) {
+            (true, _) => Prospect::Something,
+            (false, true) => Prospect::Quiet,
+            (false, false) => Prospect::Busy,
+        }
+    }
+
+    /// Nobody sleeps any more. Endpoints that find a doorbell armed would go on doing what whoever may be asleep needs.
+    fn get_up(&self) {
+        self.for_each(|wait, _| wait.disarm());
     }
 }
 
@@ -271,6 +333,11 @@ impl Membership {
         }
     }
 
+    /// Something is told to somebody, and so to all who wait.
+    pub(super) fn end_waits(&self) {
+        self.set.news.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// As [`WaitSet::try_wait`].
     pub(super) fn try_wait(&self) -> bool {
         self.set.try_wait()
@@ -279,7 +346,7 @@ impl Membership {
     /// The member is closed, which slept as this spot has it. A child process may have a copy of its descriptor, which would go on
     /// waking.
     pub(super) fn leave(&self, spot: Option<&Spot>) {
-        if let (Some(own), Some(spot)) = (&self.set.spot, spot) {
+        if let (Some(own), Some(spot)) = (self.set.spot_here(), spot) {
             own.remove(spot.epoll.as_fd());
         }
         self.set.members.lock().all.retain(|(number, _)| *number != self.number);

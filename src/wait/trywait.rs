@@ -63,8 +63,9 @@ macro_rules! waitable {
 waitable! { CompletionQueue Counter EventQueue WaitSet }
 
 impl Fabric {
-    /// Whether the application may now sleep until one of these queues and counters, each with a wait object of its own, has
-    /// something to read: `fi_trywait(3)`. As [`CompletionQueue::try_wait`] and [`Counter::try_wait`], for all of them.
+    /// Whether the application may now sleep until one of these queues, counters and wait sets, each with a wait object that is
+    /// the application's, has something to read: `fi_trywait(3)`. As [`CompletionQueue::try_wait`], [`Counter::try_wait`] and
+    /// [`WaitSet::try_wait`], for all of them.
     ///
     /// # Errors
     ///

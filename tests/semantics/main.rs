@@ -553,7 +553,7 @@ macro_rules! all_tests_over {
     };
 }
 
-/// The tests of endpoints with connections that move on by themselves.
+/// The tests of endpoints with connections, and of those who sleep for several objects, that move on by themselves.
 macro_rules! tests_of_connections_by_themselves {
     ($net:expr) => {
         tests! { $net;
@@ -571,6 +571,9 @@ macro_rules! tests_of_connections_by_themselves {
             event_waiting:
                 events_wake_whoever_sleeps
                 one_sleeps_on_each_queue;
+            wait_sets:
+                what_happens_to_any_member_wakes_whoever_waits_for_the_set
+                events_and_completions_wake_whoever_waits_for_both;
         }
     };
 }

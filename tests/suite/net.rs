@@ -20,7 +20,8 @@ use super::handle::Queue;
 use super::party::{Party, Setup};
 use super::worker::Worker;
 
-/// How long an endpoint waits that is closed for what it still has to send. Nothing is concluded from how soon it is sent.
+/// How long an endpoint waits that is closed for what it still has to send: tests say how a peer reads it meanwhile, on a machine
+/// that has other things to do. Nothing is concluded from how soon it is sent.
 const LINGER: Duration = Duration::from_secs(20);
 
 /// What carries the messages.

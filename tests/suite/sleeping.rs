@@ -117,8 +117,8 @@ pub(crate) fn answer(counter: &Counter, is_over: &AtomicBool) {
 #[track_caller]
 pub(crate) fn sleep_on_set(set: &WaitSet) {
     match set.wait_object() {
-        WaitObject::Fd | WaitObject::MutexCond => {
-            sleep(set, PATIENCE);
+        wait @ (WaitObject::Fd | WaitObject::MutexCond) => {
+            assert!(sleep(set, PATIENCE), "nobody has woken whoever waits by {wait:?}");
         }
         wait => assert!(set.wait(Some(PATIENCE)), "nobody has woken whoever waits by {wait:?}"),
     }

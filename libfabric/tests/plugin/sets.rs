@@ -120,6 +120,7 @@ fn a_wait_ends_for_any_member() {
             assert_eq!(call!(cntr, add, 1), 0);
             assert_eq!(waits.join().expect("no panic"), 0);
         });
+        assert_eq!(call!(set, wait, 0), ETIMEDOUT, "that was told");
         fail(&node);
         assert_eq!(call!(set, wait, -1), 0);
         readerr(&cq);
@@ -160,6 +161,7 @@ fn an_application_waits_by_the_sets_object() {
                 // SAFETY: there is one.
                 unsafe { libc::poll(&raw mut pollfd, 1, at_most_ms) == 1 }
             };
+            assert_eq!(call!(cntr, read), 1);
             until(|| trywait(&node, set.fid()) == 0);
             assert!(!is_readable(0));
             fail(&node);

@@ -53,7 +53,12 @@ fn a_wait_is_over_for_what_any_member_has_to_tell() {
         assert!(set.wait(None), "{object:?}");
         assert!(!set.wait(MOMENT), "that was told");
         counter.add_error(1);
-        assert!(set.wait(None));
+        assert_eq!((counter.read(), counter.read_error()), (1, 1));
+        assert!(set.wait(None), "it was read before it was told");
+        counter.set(0);
+        counter.add(1);
+        assert!(set.wait(None), "it is what it was, but has changed");
+        assert_eq!(counter.read_error(), 1);
         eq.write(1, b"").expect("room");
         assert!(set.wait(None) && set.wait(None), "until it is read");
         eq.read().expect("an event");
@@ -90,18 +95,41 @@ fn whoever_sleeps_is_woken_by_all_members_also_by_those_who_come_later() {
 
 #[test]
 fn all_who_wait_at_once_are_woken() {
-    let set = set(WaitObject::Unspec);
-    let eq = eq(&set);
-    thread::scope(|scope| {
-        let waits: Vec<_> = (0..4).map(|_| scope.spawn(|| set.wait(PATIENCE))).collect();
-        let late = scope.spawn(|| set.wait(MOMENT));
-        thread::sleep(Duration::from_millis(20));
-        late.join().expect("no panic");
-        eq.write(1, b"").expect("room");
-        for wait in waits {
-            assert!(wait.join().expect("no panic"));
+    for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
+        let set = set(object);
+        let (cq, counter) = (cq(&set), counter(&set));
+        let change: [&dyn Fn(); 2] = [&|| cq.signal().expect("somebody may wait"), &|| counter.add(1)];
+        for change in change {
+            thread::scope(|scope| {
+                let waits: Vec<_> = (0..4).map(|_| scope.spawn(|| set.wait(PATIENCE))).collect();
+                let late = scope.spawn(|| set.wait(MOMENT));
+                thread::sleep(Duration::from_millis(20));
+                assert!(!late.join().expect("no panic"));
+                change();
+                // Read by one who does not wait.
+                counter.read();
+                for wait in waits {
+                    assert!(wait.join().expect("no panic"), "{object:?}");
+                }
+            });
         }
+    }
+}
+
+#[test]
+fn a_member_that_leaves_takes_nothing_from_whoever_waits() {
+    let set = set(WaitObject::Unspec);
+    let stays = counter(&set);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| set.wait(PATIENCE));
+        for _ in 0..50 {
+            drop((counter(&set), cq(&set), eq(&set)));
+        }
+        stays.add(1);
+        assert!(waits.join().expect("no panic"));
     });
+    drop(stays);
+    set.close().expect("they have left");
 }
 
 #[test]
@@ -122,8 +150,9 @@ fn an_application_sleeps_on_the_sets_descriptor() {
         assert_eq!(set.try_wait(), Ok(false));
         assert_eq!(counter.read(), value);
         assert_eq!(cq.try_wait(), Ok(true), "a member speaks for all");
-        drop(self::counter(&set));
+        let late = self::counter(&set);
         assert!(is_readable(), "there is another member to ask");
+        drop(late);
     }
     // What is gone wakes nobody.
     let gone = self::counter(&set);
@@ -136,7 +165,7 @@ fn an_application_sleeps_on_the_sets_descriptor() {
 }
 
 #[test]
-fn a_condition_is_broadcast_for_any_member() {
+fn a_set_has_a_mutex_and_a_condition_to_show() {
     let set = set(WaitObject::MutexCond);
     assert!(set.wait_fd().is_none());
     let (eq, counter) = (eq(&set), counter(&set));
