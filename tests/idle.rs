@@ -201,6 +201,39 @@ fn whoever_waits_for_a_set_uses_no_processor_time() {
     }
 }
 
+/// The child has copies of the descriptors, and of a lock that is taken for good.
+#[test]
+fn a_forked_child_leaves_whoever_waits_for_a_set_asleep() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for object in ASLEEP {
+        let net = Net::new(&Transport::Shm4, Turns::Alternate);
+        let domain = net.domain();
+        let set = net.fabric.open_wait_set(object).expect("a wait set");
+        let attr = CounterAttr { wait: WaitObject::Set, wait_set: Some(set.clone()) };
+        let counter = domain.open_counter(&attr).expect("a counter");
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                while counter.read() < 1 {
+                    let _ = set.wait(None);
+                }
+            });
+            thread::sleep(Duration::from_millis(50));
+            posix::in_forked_child(|| {
+                let own = domain.open_counter(&attr).expect("a counter");
+                own.add(1);
+                assert!(set.wait(None), "it finds what it has counted");
+                assert!(!set.wait(Some(Duration::from_millis(5))));
+                assert_eq!(set.try_wait(), Ok(false), "there is nothing to sleep on");
+                // It stays a member for as long as the child is there.
+                std::mem::forget(own);
+            });
+            assert_idle(&format!("{object:?} after a fork"), used());
+            counter.add(1);
+            waits.join().expect("no panic");
+        });
+    }
+}
+
 #[test]
 fn whoever_waits_for_more_than_there_is_uses_no_processor_time() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -93,10 +93,14 @@ pub(crate) fn what_is_in_a_set_is_not_closed(net: &Net) {
     assert_eq!(errno(set.remove(&cq)), Errno::ENOENT);
     cq.close().unwrap();
     set.remove(&counter).unwrap();
-    set.add(&counter, 4).unwrap();
     counter.add(1);
+    set.add(&counter, 4).unwrap();
     let mut contexts = [0; 2];
-    assert_eq!((set.poll(&mut contexts), contexts[0]), (1, 4));
+    assert_eq!((set.poll(&mut contexts), contexts[0]), (1, 4), "what was counted before has not been told");
+    assert_eq!(set.poll(&mut contexts), 0);
+    counter.set(0);
+    counter.add(1);
+    assert_eq!((set.poll(&mut contexts), contexts[0]), (1, 4), "it is what it was, but has changed");
     drop(set);
     counter.close().unwrap();
 }
