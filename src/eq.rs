@@ -277,13 +277,27 @@ impl EventQueue {
     ///
     /// [`EqReadError::Empty`] if there is none.
     pub fn read_error(&self) -> Result<EventError, EqReadError> {
-        let entry = {
+        self.read_error_and(|_| ()).map(|(error, ())| error)
+    }
+
+    /// As [`read_error`](Self::read_error), with what is found at the object that the error is about: closing an endpoint,
+    /// which takes its errors along, comes to no end while `look` runs. The queue is locked then, so `look` must not use it.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_error`](Self::read_error).
+    pub fn read_error_and<R>(
+        &self,
+        look: impl FnOnce(&EventError) -> R,
+    ) -> Result<(EventError, R), EqReadError> {
+        let (entry, found) = {
             let mut queues = self.shared.queues.lock();
             let entry = queues.errors.pop_front().ok_or(EqReadError::Empty)?;
             queues.written_errors -= usize::from(entry.origin.is_none());
-            entry
+            let found = look(&entry.what);
+            (entry, found)
         };
-        Ok(entry.what)
+        Ok((entry.what, found))
     }
 
     /// Looks at the oldest error, which stays in the queue: `fi_eq_readerr(3)` with `FI_PEEK`.
@@ -292,8 +306,23 @@ impl EventQueue {
     ///
     /// As [`read_error`](Self::read_error).
     pub fn peek_error(&self) -> Result<EventError, EqReadError> {
+        self.peek_error_and(|_| ()).map(|(error, ())| error)
+    }
+
+    /// As [`peek_error`](Self::peek_error), with what is found at the object that the error is about, as by
+    /// [`read_error_and`](Self::read_error_and).
+    ///
+    /// # Errors
+    ///
+    /// As [`read_error`](Self::read_error).
+    pub fn peek_error_and<R>(
+        &self,
+        look: impl FnOnce(&EventError) -> R,
+    ) -> Result<(EventError, R), EqReadError> {
         let queues = self.shared.queues.lock();
-        queues.errors.front().map(|entry| entry.what.clone()).ok_or(EqReadError::Empty)
+        let error = &queues.errors.front().ok_or(EqReadError::Empty)?.what;
+        let found = look(error);
+        Ok((error.clone(), found))
     }
 
     /// Drives the bound endpoints without reading anything.

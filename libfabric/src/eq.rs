@@ -3,7 +3,7 @@
 use std::time::Duration;
 use std::{ptr, slice};
 
-use homespun::eq::{EqFlags, EqReadError, Event};
+use homespun::eq::{EqFlags, EqReadError, Event, EventError};
 use homespun::info::Version;
 use homespun::{EqAttr, Errno, EventQueue, Misuse};
 use libc::{c_char, c_int, c_void};
@@ -210,6 +210,11 @@ unsafe fn read_event(
     Ok(len_bytes.cast_signed())
 }
 
+/// What an error is about.
+fn fid_of(error: &EventError) -> *mut Fid {
+    ptr::with_exposed_provenance_mut(error.object as usize)
+}
+
 unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64) -> isize {
     enter(|| {
         // SAFETY: the caller passes an open event queue.
@@ -217,15 +222,20 @@ unsafe extern "C" fn readerr(eq: *mut FidEq, buf: *mut FiEqErrEntry, flags: u64)
         if buf.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        let error = if is_peek(flags)? { state.eq.peek_error() } else { state.eq.read_error() };
-        let error = error.map_err(|error| Failure(error.errno()))?;
+        let context = |error: &EventError| {
+            let fid = fid_of(error);
+            // SAFETY: it is an endpoint. If another thread closes it, that waits for the queue, which is locked, to take along
+            // what the endpoint has reported; and its memory stays until then.
+            if fid.is_null() { ptr::null_mut() } else { unsafe { (*fid).context } }
+        };
+        let found =
+            if is_peek(flags)? { state.eq.peek_error_and(context) } else { state.eq.read_error_and(context) };
+        let (error, context) = found.map_err(|error| Failure(error.errno()))?;
         let has_size = state.api_version >= Version::new(1, 5);
-        let fid: *mut Fid = ptr::with_exposed_provenance_mut(error.object as usize);
-        // SAFETY: the entry is writable as far as the application's headers have it. What the error is about is an endpoint
-        // that is open: those that are closed take along what they have reported.
+        // SAFETY: the entry is writable as far as the application's headers have it.
         unsafe {
-            (*buf).fid = fid;
-            (*buf).context = if fid.is_null() { ptr::null_mut() } else { (*fid).context };
+            (*buf).fid = fid_of(&error);
+            (*buf).context = context;
             (*buf).data = error.data;
             (*buf).err = error.errno.raw();
             (*buf).prov_errno = error.prov_errno;

@@ -3,6 +3,7 @@
 //! C gets a pointer to the front part and may write there (libfabric sets `api_version`, layers replace
 //! `ops`), so Rust code forms references to the state behind it alone.
 
+use std::mem::{ManuallyDrop, needs_drop};
 use std::sync::Arc;
 
 use homespun::{Errno, Misuse};
@@ -37,6 +38,7 @@ pub(crate) fn fid<S: State>(context: *mut c_void, ops: &'static FiOps) -> Fid {
 
 /// Makes an object and hands it to C, which owns it until [`close`].
 pub(crate) fn open<S: State>(front: S::Front, state: S) -> *mut S::Front {
+    const { assert!(!needs_drop::<S::Front>()) };
     Box::into_raw(Box::new(Object { front, state })).cast()
 }
 
@@ -65,7 +67,8 @@ pub(crate) unsafe fn state<'a, S: State>(object: *const c_void) -> Result<&'a S,
     Ok(unsafe { &(*object).state })
 }
 
-/// Takes an object back from C.
+/// Takes an object back from C. Its memory stays until its state has ended: until then a queue may know of the object, and
+/// another thread look at what C has written there.
 ///
 /// # Errors
 ///
@@ -77,14 +80,19 @@ pub(crate) unsafe fn state<'a, S: State>(object: *const c_void) -> Result<&'a S,
 pub(crate) unsafe fn close<S: State>(
     object: *mut c_void,
     in_use: impl FnOnce(&S) -> bool,
-) -> Result<S, Failure> {
+) -> Result<(), Failure> {
     // SAFETY: the caller's promise is ours.
     if in_use(unsafe { state::<S>(object) }?) {
         return Err(Misuse::Busy("other objects depend on it").into());
     }
-    // SAFETY: `state` has established that this came from `open`, and the caller gives it up.
-    let object = unsafe { Box::from_raw(object.cast::<Object<S>>()) };
-    Ok(object.state)
+    let object: *mut Object<S> = object.cast();
+    // SAFETY: `state` has established that this came from `open`, and the caller gives it up: nobody has a reference to the
+    // state. The front has nothing to end, and the allocation is of the same layout.
+    unsafe {
+        (&raw mut (*object).state).drop_in_place();
+        drop(Box::from_raw(object.cast::<ManuallyDrop<Object<S>>>()));
+    }
+    Ok(())
 }
 
 /// Counts who depends on an object, so that closing it too early gets EBUSY.
@@ -111,6 +119,9 @@ impl InUse {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::unsupported::Unsupported;
 
@@ -148,6 +159,32 @@ mod tests {
             (*thing).fclass = Thing::CLASS;
             assert!(close::<Thing>(thing.cast(), |thing| thing.0.is_leased()).is_ok());
         }
+    }
+
+    /// Something that finds itself when it ends.
+    struct Known(Arc<AtomicUsize>);
+
+    // SAFETY: the front is a `Fid`; the class is not one of libfabric's.
+    unsafe impl State for Known {
+        type Front = Fid;
+        const CLASS: usize = 1001;
+    }
+
+    impl Drop for Known {
+        fn drop(&mut self) {
+            self.0.store(ptr::from_ref(self).addr(), Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_ends_is_still_where_it_was() {
+        let ended_at = Arc::new(AtomicUsize::new(0));
+        let known = open(fid::<Known>(ptr::null_mut(), &OPS), Known(ended_at.clone()));
+        // SAFETY: `known` is open until it is closed.
+        let at = unsafe { ptr::from_ref(state::<Known>(known.cast()).unwrap()).addr() };
+        // SAFETY: as above.
+        assert!(unsafe { close::<Known>(known.cast(), |_| false) }.is_ok());
+        assert_eq!(ended_at.load(Ordering::Relaxed), at);
     }
 
     #[test]

@@ -1,3 +1,4 @@
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -106,6 +107,33 @@ fn errors_are_read_before_events() {
     assert_eq!(eq.read_error(), Ok(failure(2)));
     assert_eq!(eq.read(), Ok(event(1, b"")));
     assert_eq!(eq.strerror(failure(1).prov_errno), "Cannot assign requested address");
+}
+
+#[test]
+fn an_object_is_not_forgotten_while_its_error_is_looked_at() {
+    type Read = fn(&EventQueue, &mut dyn FnMut()) -> EventError;
+    let reads: [Read; 2] = [
+        |eq, look| eq.peek_error_and(|_| look()).expect("an error").0,
+        |eq, look| eq.read_error_and(|_| look()).expect("an error").0,
+    ];
+    for read in reads {
+        let eq = queue(0);
+        eq.shared().report(Err(failure(1)), Origin(1), None);
+        let is_forgotten = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let error = read(&eq, &mut || {
+                scope.spawn(|| {
+                    eq.shared().forget(Origin(1));
+                    is_forgotten.store(true, Ordering::SeqCst);
+                });
+                thread::sleep(Duration::from_millis(20));
+                assert!(!is_forgotten.load(Ordering::SeqCst));
+            });
+            assert_eq!(error, failure(1));
+        });
+        assert!(is_forgotten.into_inner());
+        assert_eq!(eq.read_error(), Err(EqReadError::Empty));
+    }
 }
 
 #[test]

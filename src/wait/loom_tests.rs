@@ -152,9 +152,25 @@ fn one_ring_wakes_all_who_sleep() {
     });
 }
 
+/// As they go, nobody rings.
+#[test]
+fn whoever_comes_and_goes_does_not_silence_what_others_have_not_heard() {
+    explore(|| {
+        let counter = counter(WaitObject::Unspec);
+        let waiter = waiter(&counter, 1);
+        let passer_by = thread::spawn({
+            let counter = counter.clone();
+            move || counter.wait(2, Some(Duration::ZERO))
+        });
+        counter.add(1);
+        assert_eq!(passer_by.join().unwrap(), Err(CounterWaitError::TimedOut));
+        assert_eq!(waiter.join().unwrap(), Ok(()));
+    });
+}
+
 /// Who waits for more wakes for less, and goes to sleep again while others may not have woken yet.
 #[test]
-fn whoever_lies_down_again_does_not_silence_what_others_have_not_heard() {
+fn whoever_is_woken_for_less_is_woken_again() {
     explore(|| {
         let counter = counter(WaitObject::Unspec);
         let waiters = [1, 2].map(|threshold| waiter(&counter, threshold));

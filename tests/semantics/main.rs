@@ -517,6 +517,7 @@ macro_rules! tests_of_connections {
                 what_was_sent_arrives_before_the_end
                 everything_ends_with_the_connection
                 what_was_received_has_succeeded_although_the_receiver_shuts_down
+                what_was_received_has_succeeded_although_the_receiver_is_sending
                 shutdowns_cross
                 a_long_message_that_is_under_way_ends_with_a_shutdown
                 what_was_accepted_is_connected_although_everything_is_closed_at_once

@@ -5,11 +5,13 @@ use std::thread;
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::transport::LinkError;
-use homespun::{ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, OperationError};
+use homespun::{
+    ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, OperationError, ReadError,
+};
 
-use crate::suite::Net;
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, completion, end, hear, pair, request};
 use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net};
 
 /// What posts are given in place of an address, which is not looked at.
 const NOWHERE: FabricAddress = FabricAddress(0x5eed);
@@ -106,6 +108,54 @@ pub(crate) fn what_was_received_has_succeeded_although_the_receiver_shuts_down(n
         assert_eq!(completion(&[&client, &server]).context, 1, "{len_bytes} bytes");
         assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
         assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+    }
+}
+
+/// What the receiver has to say waits behind what it sends itself, of which the link may have taken half.
+pub(crate) fn what_was_received_has_succeeded_although_the_receiver_is_sending(net: &Net) {
+    const REPLIES: u64 = 8;
+    const LOOKS: u32 = 30;
+    let (client, server) = (Side::new(net), Side::new(net));
+    for round in 0..20 {
+        let (one, other) = pair(&client, &server);
+        other.recv(room(8), NOWHERE, 1).unwrap();
+        for context in 0..REPLIES {
+            let whole = payload(context, 900);
+            // What is in several places is not taken at once or not at all.
+            let buffers = vec![whole.slice(..1), whole.slice(1..)];
+            other.sendmsg(SendMsg { buffers, context: 10 + context, ..SendMsg::default() }).unwrap();
+        }
+        let (buffers, flags) = (vec![payload(1, 8)], OpFlags::MATCH_COMPLETE);
+        one.sendmsg(SendMsg { buffers, context: 2, flags, ..SendMsg::default() }).unwrap();
+        let (mut sent, mut looks, deadline) = (0, 0, Deadline::new());
+        loop {
+            match server.cq.read() {
+                Ok(completion) if completion.context == 1 => break,
+                Ok(_) => sent += 1,
+                Err(ReadError::Empty) => {
+                    // Until then nobody takes anything off the link.
+                    looks += 1;
+                    if looks % LOOKS == 0 {
+                        client.progress();
+                    }
+                    deadline.pause("the end of the receive");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        other.shutdown().unwrap();
+        for _ in sent..REPLIES {
+            // Done before, or cancelled; the memory is the application's again.
+            let _either = end(&[&server]);
+        }
+        assert_eq!(completion(&[&client, &server]).context, 2, "round {round}");
+        assert_eq!(hear(&[&client, &server]), Ok(shutdown(CLIENT)));
+        assert_eq!(hear(&[&server, &client]), Ok(shutdown(SERVER)));
+        // What has arrived has arrived whole.
+        for context in 0..REPLIES {
+            let Ok(()) = one.recv(room(900), NOWHERE, 3).map_err(Error::from) else { break };
+            assert_eq!(received(&completion(&[&client]).buffer), payload(context, 900), "round {round}");
+        }
     }
 }
 

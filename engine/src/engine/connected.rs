@@ -18,7 +18,9 @@
 //! there. So it knows before the requester can have done anything in consequence, such as to ask for another connection.
 //!
 //! To shut down is to say so and to let go of everything; the peer hears it behind all that was sent before, and ends the
-//! link. That tells the one who has shut down that the peer knows.
+//! link. That tells the one who has shut down that the peer knows. A frame that the link has taken in part is sent to its end
+//! from a copy. Only a payload that may be long, or that the peer may still fetch, is not copied: then the link ends there, and
+//! what this side had to say of the peer's operations with it.
 
 use std::mem;
 
@@ -27,7 +29,7 @@ use tracing::debug;
 use super::Engine;
 use super::credit::Grant;
 use super::handshakes::{Standing, check_data};
-use super::links::Condemned;
+use super::links::{Condemned, Frame, Writing};
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::connection::{ConnectionError, ConnectionEvent, Requester};
@@ -165,12 +167,13 @@ impl Engine {
             };
         };
         let instance = self.peers.of(peer).instance.map_or(0, |(instance, _)| instance);
-        let said = self.links.of(id).filter(|link| link.writing.is_none());
-        let is_mid_frame = said.is_none();
+        let is_mid_frame = self.links.of(id).is_some_and(|link| link.writing.is_some());
+        let rest = self.rest_of_frame(id);
         // Operations of the peer have succeeded that this side has reported; they must not fail there.
+        let said = self.links.of(id);
         let answers = said.map_or_else(Vec::new, |link| link.last_answers(id, transport));
         let exposed = self.end(id, &OperationError::Cancelled, sink);
-        let is_cut_off = is_mid_frame || !exposed.is_empty();
+        let is_cut_off = is_mid_frame && rest.is_none() || !exposed.is_empty();
         if is_cut_off {
             // Nothing can be said behind half a frame, and what the peer may still read must not end before the link.
             transport.close(id, Close::Drain);
@@ -179,12 +182,28 @@ impl Engine {
         } else {
             // It stays one that is up, so that whoever closes waits until it has taken what follows.
             self.handshakes.meet(id, self.peers.address(peer), instance);
+            if let Some(rest) = rest {
+                self.handshakes.finish(id, rest);
+            }
             self.handshakes.answer(id, answers);
             self.handshakes.say(id, HandshakeStep::Shutdown, number, &[]);
             self.set_stage(Stage::Leaving { link: id });
             self.transmit_handshakes(transport, sink);
         }
         Ok(())
+    }
+
+    /// A copy of what is left of the frame that a link has taken in part, since what it is of ends before the link. `None` also
+    /// for what may be long: that of an operation that the peer knows by its number.
+    fn rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
+        let link = self.links.of(id)?;
+        let Writing { frame, send, taken_bytes } = link.writing.as_ref()?;
+        let slices = match frame {
+            Frame::Message => self.sends.get(*send)?.source.slices(*taken_bytes),
+            Frame::ReadData => link.rma.rest_of_piece(*taken_bytes)?,
+            Frame::Data => return None,
+        };
+        Some(slices.iter().flat_map(|slice| slice.iter().copied()).collect())
     }
 
     /// The one that everything is sent to, for an endpoint that is for connections; `None` for others.

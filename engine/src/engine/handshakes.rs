@@ -64,7 +64,8 @@ struct HandshakeLink {
 /// A frame that is to be sent.
 #[derive(Debug)]
 struct Outgoing {
-    header: Header,
+    /// `None` for what is left of a frame that the link has begun to take.
+    header: Option<Header>,
     data: Box<[u8]>,
     /// How much of the data the link has taken, if it has begun to take the frame.
     taken_bytes: Option<usize>,
@@ -121,15 +122,22 @@ impl Handshakes {
         let Some(link) = self.by_id.get_mut(&id) else { return };
         let data_bytes = u16::try_from(data.len()).unwrap_or(u16::MAX);
         let handshake = Handshake { step, number, data_bytes };
-        let header = Header::Connection(handshake);
+        let header = Some(Header::Connection(handshake));
         link.outgoing.push_back(Outgoing { header, data: data.into(), taken_bytes: None });
+        self.list(id);
+    }
+
+    /// Has a link that has carried messages take the rest of a frame, before anything else is said on it.
+    pub(super) fn finish(&mut self, id: LinkId, rest: Box<[u8]>) {
+        let Some(link) = self.by_id.get_mut(&id) else { return };
+        link.outgoing.push_back(Outgoing { header: None, data: rest, taken_bytes: Some(0) });
         self.list(id);
     }
 
     /// Has the peer told what has come of messages, before anything else is said on a link that has carried some.
     pub(super) fn answer(&mut self, id: LinkId, answers: Vec<Header>) {
         let Some(link) = self.by_id.get_mut(&id) else { return };
-        let outgoing = |header| Outgoing { header, data: Box::default(), taken_bytes: None };
+        let outgoing = |header| Outgoing { header: Some(header), data: Box::default(), taken_bytes: None };
         link.outgoing.extend(answers.into_iter().map(outgoing));
         self.list(id);
     }
@@ -164,9 +172,9 @@ impl HandshakeLink {
         mut taken: impl FnMut(&Header),
     ) -> bool {
         while let Some(Outgoing { header, data, taken_bytes }) = self.outgoing.front_mut() {
-            let sent = match *taken_bytes {
-                None => transport.send(id, header, &[IoSlice::new(data)]),
-                Some(taken_bytes) => transport.resume(id, &[IoSlice::new(&data[taken_bytes..])]),
+            let sent = match (&header, *taken_bytes) {
+                (Some(header), None) => transport.send(id, header, &[IoSlice::new(data)]),
+                (_, taken_bytes) => transport.resume(id, &[IoSlice::new(&data[taken_bytes.unwrap_or(0)..])]),
             };
             match sent {
                 Sent::Full => return false,
@@ -174,7 +182,7 @@ impl HandshakeLink {
                     *taken_bytes = Some(taken_bytes.unwrap_or(0) + more_bytes);
                     return false;
                 }
-                Sent::Whole => taken(header),
+                Sent::Whole => header.iter().for_each(&mut taken),
             }
             self.outgoing.pop_front();
         }

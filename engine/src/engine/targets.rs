@@ -81,6 +81,11 @@ impl RmaOfLink {
     pub(super) fn is_owing(&self) -> bool {
         !self.reads.is_empty()
     }
+
+    /// What is left of a piece that the link has taken in part.
+    pub(super) fn rest_of_piece(&mut self, taken_bytes: usize) -> Option<SmallVec<[IoSlice<'_>; IOV_LIMIT]>> {
+        Some(self.reads.front_mut()?.piece(taken_bytes))
+    }
 }
 
 impl Engine {

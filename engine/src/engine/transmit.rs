@@ -419,11 +419,13 @@ impl Link {
         }
     }
 
-    /// Tells the peer as [`answer`](Self::answer) does, which must not be in the middle of a frame, and returns what of it the
+    /// Tells the peer as [`answer`](Self::answer) does, unless the link is in the middle of a frame, and returns what of it the
     /// link had no room for, in order, since nothing more will be done on it.
     #[cold]
     pub(super) fn last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
-        self.answer(id, transport);
+        if self.writing.is_none() {
+            self.answer(id, transport);
+        }
         let ack = self.owes_ack.then_some(Header::Ack { received: self.received_messages });
         let owed = self.owed.iter().filter(|header| header.payload_len_bytes() == 0).copied();
         ack.into_iter().chain(owed).collect()

@@ -1,5 +1,7 @@
 //! Connections: passive endpoints, endpoints that connect, and what event queues tell of them.
 
+mod closing;
+
 use std::mem::{self, MaybeUninit};
 use std::{ptr, slice, thread};
 

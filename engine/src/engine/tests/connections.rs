@@ -1,13 +1,14 @@
 //! Connections: how they are made and how they end, and what becomes of those who do not keep to the steps.
 
 mod anything;
+mod half_frames;
 mod over_loopback;
 
 use std::mem;
 
 use super::*;
 use crate::connection::{ConnectionError, Request, RequestId, Requester};
-use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES, UNANSWERED_PASSES_MAX};
+use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, UNANSWERED_PASSES_MAX};
 use crate::wire::{Handshake, HandshakeStep};
 
 /// The number of the requests that are made here.
@@ -608,9 +609,13 @@ fn what_the_peer_may_still_read_is_not_cancelled_before_the_link_is_closed() {
     assert_eq!((&transport.closed[..], sink.contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
     assert_eq!(sink.events, [ConnectionEvent::Shutdown], "the peer can say nothing more");
 
+    // Half of it is in the link, and nothing can be said behind that.
     let (mut engine, peer, mut transport, mut sink) = connected();
+    engine.post_send(send_to(peer, &[7; EAGER_MAX_BYTES + 1], 1), &mut transport, &mut sink).unwrap();
+    let Header::Request { op, .. } = transport.sent[0].1 else { panic!("too long to be sent at once") };
+    hear(&mut engine, &mut sink, OTHER, Header::Clear { op, cannot_pull: false }, b"");
     transport.answers = [Sent::Partial(1)].into();
-    engine.post_send(send_to(peer, b"half of a message", 1), &mut transport, &mut sink).unwrap();
+    engine.transmit(&mut transport, &mut sink);
     engine.shutdown(&mut transport, &mut sink).unwrap();
     assert_eq!((&transport.closed[..], sink.contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
     assert_eq!(sink.events, [ConnectionEvent::Shutdown]);

@@ -1,0 +1,50 @@
+//! Connections that are shut down while a link is in the middle of a frame.
+
+use super::*;
+use crate::engine::tests::rma::{KEY, content, rma};
+use crate::flags::MrAccess;
+use crate::region::{Region, RegionAttr};
+use crate::wire::RmaKind;
+
+#[test]
+fn half_a_message_is_sent_to_its_end_before_what_is_told_behind_it() {
+    let asks = Header::Message(Message { len_bytes: 1, tag: None, data: None, awaits: Awaits::Arrival });
+    // What the link takes after the shutdown.
+    let rooms: [&[Sent]; 3] =
+        [&[], &[Sent::Full, Sent::Partial(3), Sent::Full], &[Sent::Partial(8), Sent::Whole, Sent::Full]];
+    for answers in rooms {
+        let (mut engine, peer, mut transport, mut sink) = connected();
+        engine.post_receive(receive(8, 1), &mut sink).unwrap();
+        transport.answers = [Sent::Partial(1), Sent::Full].into();
+        engine.post_send(send_to(peer, b"half of a message", 2), &mut transport, &mut sink).unwrap();
+        hear(&mut engine, &mut sink, OTHER, asks, b"x");
+        engine.transmit(&mut transport, &mut sink);
+        assert_eq!(received(&sink.take()[0]), b"x");
+        transport.answers = answers.iter().copied().collect();
+        engine.shutdown(&mut transport, &mut sink).unwrap();
+        assert_eq!(sink.contexts(), [2], "its memory is the application's again");
+        while engine.has_unsent() {
+            engine.transmit(&mut transport, &mut sink);
+        }
+        let told = [untagged(17), Header::Ack { received: 1 }, step(HandshakeStep::Shutdown, NUMBER, b"")];
+        assert_eq!(headers_from(&transport, 0), told, "{answers:?}");
+        assert_eq!(transport.sent[0].2, b"half of a message", "{answers:?}");
+        assert!(transport.closed.is_empty() && sink.events.is_empty());
+    }
+}
+
+#[test]
+fn half_of_what_the_peer_reads_is_sent_to_its_end_too() {
+    let (mut engine, _, mut transport, mut sink) = connected();
+    let attr = RegionAttr { key: KEY, access: MrAccess::REMOTE_READ, base_address: 0 };
+    let region = engine.regions.add(Region::owned(5000, attr).unwrap()).unwrap();
+    region.write_at(4990, b"the end").unwrap();
+    hear(&mut engine, &mut sink, OTHER, rma(5, 0, 5000, RmaKind::Read), b"");
+    transport.answers = [Sent::Partial(10)].into();
+    engine.transmit(&mut transport, &mut sink);
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    let told = [Header::ReadData { op: 5, len_bytes: 5000 }, step(HandshakeStep::Shutdown, NUMBER, b"")];
+    assert_eq!(headers_from(&transport, 0), told);
+    assert_eq!(transport.sent[0].2, content(&region));
+    assert!(transport.closed.is_empty() && !engine.has_unsent());
+}

@@ -1,0 +1,81 @@
+//! Endpoints that one thread closes while another reads what they have reported.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use homespun_fi::abi::eq::FiCqErrEntry;
+
+use super::*;
+
+const ENDPOINTS: usize = 100;
+
+/// What every endpoint of the test has for its context.
+const CONTEXT: usize = 0x5eed;
+
+/// A queue that another thread reads.
+struct Errors {
+    eq: *mut FidEq,
+    count: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+// SAFETY: what is opened without a wish for less may be used by any thread, `FI_THREAD_SAFE` of `fi_domain(3)`.
+unsafe impl Sync for Errors {}
+
+impl Errors {
+    /// Reads errors as fast as it can, and looks at each before, until there will be no more.
+    fn read(&self) {
+        while !self.is_over.load(Ordering::Acquire) {
+            for flags in [FI_PEEK, 0] {
+                // SAFETY: all zeroes are an entry.
+                let mut entry: FiEqErrEntry = unsafe { mem::zeroed() };
+                // SAFETY: the queue is open.
+                let read = unsafe { ((*(*self.eq).ops).readerr)(self.eq, &raw mut entry, flags) };
+                if read != EAGAIN {
+                    assert_eq!(read, size_of::<FiEqErrEntry>().cast_signed());
+                    assert_eq!((entry.context, entry.err), (context(CONTEXT), ECONNREFUSED));
+                    self.count.fetch_add(usize::from(flags == 0), Ordering::Release);
+                }
+            }
+        }
+    }
+}
+
+/// Waits until an operation has failed.
+fn failure(cq: &Object<FidCq>) {
+    let (cq, mut entry) = (cq.as_ptr(), FiCqTaggedEntry::EMPTY);
+    // SAFETY: the queue is open, and has this format.
+    until(|| unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) } == EAVAIL);
+    // SAFETY: all zeroes are an entry, and the queue is open.
+    unsafe {
+        let mut entry: FiCqErrEntry = mem::zeroed();
+        assert_eq!(((*(*cq).ops).readerr)(cq, &raw mut entry, 0), 1);
+    }
+}
+
+#[test]
+fn an_error_has_the_context_of_an_endpoint_that_is_being_closed() {
+    let desk = Desk::open();
+    let closed = desk.listener();
+    let nobody = name(&closed);
+    drop(closed);
+    let errors = Errors { eq: desk.eq.as_ptr(), count: AtomicUsize::new(0), is_over: AtomicBool::new(false) };
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| errors.read());
+        for round in 0..ENDPOINTS {
+            let count = errors.count.load(Ordering::Acquire);
+            let endpoint = desk.endpoint(desk.info());
+            // SAFETY: nobody else looks at it yet.
+            unsafe { (*endpoint.fid()).context = context(CONTEXT) };
+            // It fails with the attempt, a moment before that is told.
+            assert_eq!(recv(&endpoint, 1), 0);
+            assert_eq!(connect(&endpoint, &nobody, b""), 0);
+            failure(&desk.cq);
+            // Every other one is closed whether that was read or not.
+            if round % 2 == 0 {
+                until(|| errors.count.load(Ordering::Acquire) > count || reader.is_finished());
+            }
+        }
+        errors.is_over.store(true, Ordering::Release);
+        reader.join().expect("no panic");
+    });
+}
