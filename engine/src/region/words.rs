@@ -8,14 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 const WORD_BYTES: usize = size_of::<u64>();
 
 /// Copies bytes into words, from a place on that has room for them.
+#[inline]
 pub(crate) fn store(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
     fence(Ordering::Release);
-    let within = offset_bytes % WORD_BYTES;
     // Most that is written so is a number.
-    if let (0, &[a, b, c, d, e, f, g, h]) = (within, bytes) {
-        let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        return words[offset_bytes / WORD_BYTES].store(number, Ordering::Relaxed);
+    match (offset_bytes % WORD_BYTES, bytes.as_array()) {
+        (0, Some(bytes)) => {
+            words[offset_bytes / WORD_BYTES].store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        _ => store_any(words, offset_bytes, bytes),
     }
+}
+
+#[inline(never)]
+fn store_any(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
+    let within = offset_bytes % WORD_BYTES;
     let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
     let (head, rest) = bytes.split_at(head_bytes);
     let mut place = offset_bytes / WORD_BYTES;
@@ -44,7 +51,19 @@ fn store_part(word: &AtomicU64, within: usize, bytes: &[u8]) {
 }
 
 /// Copies bytes out of words, from a place on that has as many.
+#[inline]
 pub(crate) fn load(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
+    match (offset_bytes % WORD_BYTES, bytes.as_mut_array()) {
+        (0, Some(bytes)) => {
+            *bytes = words[offset_bytes / WORD_BYTES].load(Ordering::Relaxed).to_le_bytes();
+        }
+        _ => load_any(words, offset_bytes, bytes),
+    }
+    fence(Ordering::Acquire);
+}
+
+#[inline(never)]
+fn load_any(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     let within = offset_bytes % WORD_BYTES;
     let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
     let (head, rest) = bytes.split_at_mut(head_bytes);
@@ -61,7 +80,6 @@ pub(crate) fn load(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     if !tail.is_empty() {
         load_part(&after[0], 0, tail);
     }
-    fence(Ordering::Acquire);
 }
 
 fn load_part(word: &AtomicU64, within: usize, bytes: &mut [u8]) {
