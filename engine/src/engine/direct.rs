@@ -300,6 +300,12 @@ const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Direct {
     #[cfg(test)]
+    pub(super) fn memory_of(&self, key: u64) -> Arc<dyn SharedMemory> {
+        let mapped = self.mapped.iter().find(|mapped| mapped.key == key);
+        mapped.expect("it is mapped").memory.clone()
+    }
+
+    #[cfg(test)]
     pub(super) fn mapped_count(&self) -> usize {
         self.mapped.len()
     }
