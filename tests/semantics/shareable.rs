@@ -92,7 +92,7 @@ pub(crate) fn what_is_over_at_once_waits_for_room_to_be_reported(net: &Net) {
                 full => {
                     assert_eq!(full, Err(Again::QueueFull.into()));
                     let waiting = posted as usize - 2 - contexts.len();
-                    assert!(waiting >= TX_DEPTH_OPS && waiting <= TX_DEPTH_OPS + DEPTH_ENTRIES, "{waiting}");
+                    assert!((TX_DEPTH_OPS..=TX_DEPTH_OPS + DEPTH_ENTRIES).contains(&waiting), "{waiting}");
                     if refused == 0 && net.maps() {
                         assert_eq!(waiting, TX_DEPTH_OPS + DEPTH_ENTRIES, "all of it is over");
                     }
