@@ -356,9 +356,38 @@ impl CompletionQueue {
     ///
     /// [`ReadError`].
     pub fn read_from(&self) -> Result<(Completion, FabricAddress), ReadError> {
-        let mut read = None;
-        self.read_each(1, |completion, source| read = Some((completion, source)))?;
-        read.ok_or(ReadError::Empty)
+        let mut reader = Reader::new(&self.shared, 1);
+        self.shared.disturb();
+        if self.shared.is_progress_due() {
+            self.shared.driven.progress(&mut reader);
+        }
+        match reader.taken {
+            Some(read) => Ok(read),
+            None if self.shared.has_unread() => self.read_one_of_ring(),
+            None => Err(ReadError::Empty),
+        }
+    }
+
+    /// Reads the oldest entry of the ring, if it is one to be read so.
+    fn read_one_of_ring(&self) -> Result<(Completion, FabricAddress), ReadError> {
+        let mut ring = self.shared.lock();
+        let was_full = !ring.has_room();
+        let Some(read) = ring.pop_one_completed() else {
+            return Err(match ring.front() {
+                Some(_) => ReadError::ErrorAvailable,
+                None if ring.is_overrun() => {
+                    self.shared.make_progress_due();
+                    ReadError::Overrun
+                }
+                None => ReadError::Empty,
+            });
+        };
+        drop(ring);
+        if was_full {
+            // As in `read_ring`.
+            self.shared.disturb();
+        }
+        Ok(read)
     }
 
     /// Reads up to `max` completions, oldest first, and returns how many. A `max` of 0 only drives progress. An error

@@ -3,6 +3,7 @@
 //! It is generic over the transport, and reached through one virtual call per post and one per progress, none per
 //! frame. Its lock is taken before a completion queue's lock, never the other way.
 
+mod access;
 mod atomic;
 mod connections;
 mod names;
@@ -17,13 +18,11 @@ use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::{Destination, Room, Source};
-use homespun_engine::engine::{Config, Engine};
+use homespun_engine::engine::{Config, Engine, Place};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{
-    AtomicLocal, Found, Level, PeekRequest, ReceiveRequest, RmaLocal, RmaRequest, SendRequest,
-};
+use homespun_engine::operation::{AtomicLocal, Found, Level, PeekRequest, ReceiveRequest, SendRequest};
 use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::{Armed, Transport};
@@ -34,6 +33,7 @@ use crate::cq::{Reader, Shared};
 use crate::doorbell::Doorbell;
 use crate::eq::Reporter;
 use crate::lock::{Lock, LockGuard, Locking};
+pub(crate) use crate::pump::access::RmaPost;
 pub(crate) use crate::pump::atomic::AtomicPost;
 pub(crate) use crate::pump::connections::Connect;
 use crate::pump::names::{Sources, Targets};
@@ -51,7 +51,8 @@ pub(crate) trait Drive: Connect + Send + Sync {
     fn address(&self) -> Address;
     fn enable(&self, wiring: Wiring) -> Result<(), Error>;
     fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>>;
-    fn post_rma(&self, post: RmaPost) -> Result<(), Rejected<RmaLocal>>;
+    /// Takes the access's memory out of the post, unless that is refused.
+    fn post_rma(&self, post: &mut RmaPost) -> Result<(), Error>;
     fn post_atomic(&self, post: AtomicPost) -> Result<(), Rejected<Box<AtomicLocal>>>;
     fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Rejected<Destination>>;
     /// As [`post_receive`](Self::post_receive), for the most frequent kind of destination.
@@ -146,22 +147,6 @@ pub(crate) struct SendPost {
     /// Whether it waits for all before it to the same peer, and all after it wait for it.
     pub(crate) fence: bool,
     /// Another operation follows at once, so transmission may wait for it.
-    pub(crate) more: bool,
-}
-
-/// An access to a region as an endpoint posts it.
-pub(crate) struct RmaPost {
-    pub(crate) to: FabricAddress,
-    pub(crate) local: RmaLocal,
-    pub(crate) key: u64,
-    pub(crate) address: u64,
-    pub(crate) context: u64,
-    pub(crate) level: Level,
-    pub(crate) signalled: bool,
-    pub(crate) inject: bool,
-    /// As [`SendPost::fence`].
-    pub(crate) fence: bool,
-    /// As [`SendPost::more`].
     pub(crate) more: bool,
 }
 
@@ -387,20 +372,17 @@ impl<T: Transport> Drive for Pump<T> {
         Ok(())
     }
 
-    fn post_rma(&self, post: RmaPost) -> Result<(), Rejected<RmaLocal>> {
+    fn post_rma(&self, post: &mut RmaPost) -> Result<(), Error> {
         let mut endpoint = self.in_use();
-        let (engine, transport, wired) = match endpoint.enabled() {
-            Ok(parts) => parts,
-            Err(error) => return Err(Rejected { error, buffer: post.local }),
-        };
-        let RmaPost { to, local, key, address, context, level, signalled, inject, fence, more } = post;
-        let to = match wired.targets.peer(to, &wired.wiring.av, engine) {
-            Ok(to) => to,
-            Err(error) => return Err(Rejected { error, buffer: local }),
-        };
-        let request = RmaRequest { to, local, key, address, context, level, signalled, inject, fence };
-        engine.post_rma(request, transport, &mut wired.queues())?;
-        if !more {
+        let (engine, transport, wired) = endpoint.enabled()?;
+        let to = wired.targets.peer(post.to, &wired.wiring.av, engine)?;
+        let place = Place { key: post.key, address: post.address };
+        if engine.access_at_once(to, &mut post.local, place, post.level, post.fence) {
+            wired.accessed(post, engine);
+        } else {
+            post.go(to, engine, transport, &mut wired.queues())?;
+        }
+        if !post.more {
             transport.flush();
         }
         Ok(())

@@ -326,6 +326,15 @@ impl Source {
         }
     }
 
+    /// Takes the application's memory out, to be handed back. What is left gathers nothing if that was owned.
+    #[inline]
+    pub(crate) fn take_buffer(&mut self) -> Buffer {
+        if let SourceMemory::Raw(_) = &self.memory {
+            return Buffer::None;
+        }
+        mem::replace(self, Source::nothing()).into_buffer()
+    }
+
     /// The application's memory, to be handed back.
     #[inline]
     pub fn into_buffer(self) -> Buffer {

@@ -1,5 +1,7 @@
 //! Operations: what an application posts, and what the engine keeps of it until it ends.
 
+use std::mem;
+
 use slotmap::new_key_type;
 
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
@@ -107,20 +109,11 @@ pub struct RmaRequest {
 }
 
 impl RmaRequest {
-    /// The flags of its completion.
-    pub(crate) fn flags(&self) -> CompletionFlags {
-        let kind = match self.local {
-            RmaLocal::Read(_) => CompletionFlags::READ,
-            RmaLocal::Write { .. } => CompletionFlags::WRITE,
-        };
-        CompletionFlags::RMA | kind
-    }
-
     /// The completion of an access that is over as soon as it was posted.
     pub(crate) fn completion(self) -> Completion {
         Completion {
             context: self.context,
-            flags: self.flags(),
+            flags: self.local.flags(),
             len_bytes: 0,
             data: 0,
             tag: 0,
@@ -145,6 +138,39 @@ pub enum RmaLocal {
 }
 
 impl RmaLocal {
+    /// How long the access is.
+    #[inline]
+    pub fn len_bytes(&self) -> usize {
+        match self {
+            RmaLocal::Read(destination) => destination.len_bytes(),
+            RmaLocal::Write { source, .. } => source.len_bytes(),
+        }
+    }
+
+    /// Takes it out, and leaves nothing that is to be written.
+    pub fn take(&mut self) -> RmaLocal {
+        mem::replace(self, RmaLocal::Write { source: Source::nothing(), data: None })
+    }
+
+    /// Takes the application's memory out of an access that is over, to be handed back.
+    #[inline]
+    pub fn take_buffer(&mut self) -> Buffer {
+        match self {
+            RmaLocal::Read(destination) => destination.take_buffer(destination.len_bytes()),
+            RmaLocal::Write { source, .. } => source.take_buffer(),
+        }
+    }
+
+    /// The flags of the access's completion.
+    #[inline]
+    pub fn flags(&self) -> CompletionFlags {
+        let kind = match self {
+            RmaLocal::Read(_) => CompletionFlags::READ,
+            RmaLocal::Write { .. } => CompletionFlags::WRITE,
+        };
+        CompletionFlags::RMA | kind
+    }
+
     /// The application's memory, to be handed back.
     pub fn into_buffer(self) -> Buffer {
         match self {

@@ -220,7 +220,7 @@ impl Endpoint {
         // SAFETY: `bytes` is borrowed for the length of this call, and the engine copies what is injected before
         // `post_rma` returns.
         let source = unsafe { Source::raw(&[segment])? };
-        Ok(pump.post_rma(RmaPost {
+        pump.post_rma(&mut RmaPost {
             to,
             local: RmaLocal::Write { source, data },
             key,
@@ -231,7 +231,7 @@ impl Endpoint {
             inject: true,
             fence: false,
             more: false,
-        })?)
+        })
     }
 
     /// Posts a write from the caller's memory.
@@ -269,6 +269,7 @@ impl Endpoint {
         Ok(self.read_destination(destination, Target { peer: from, address, key, context }, flags)?)
     }
 
+    #[inline]
     fn write_source(
         &self,
         source: Source,
@@ -283,6 +284,7 @@ impl Endpoint {
         self.post_rma(is_right, RmaLocal::Write { source, data }, target, flags)
     }
 
+    #[inline]
     fn read_destination(
         &self,
         destination: Destination,
@@ -297,6 +299,7 @@ impl Endpoint {
     }
 
     /// Posts an access, if it is right.
+    #[inline]
     fn post_rma(
         &self,
         is_right: Result<(), Error>,
@@ -310,7 +313,7 @@ impl Endpoint {
         };
         let Target { peer, address, key, context } = target;
         let levels = if flags.intersects(WRITE_LEVELS) { flags } else { self.tx_op_flags() };
-        pump.post_rma(RmaPost {
+        let mut post = RmaPost {
             to: peer,
             local,
             key,
@@ -321,7 +324,8 @@ impl Endpoint {
             inject: flags.contains(OpFlags::INJECT),
             fence: flags.contains(OpFlags::FENCE),
             more: flags.contains(OpFlags::MORE),
-        })
+        };
+        pump.post_rma(&mut post).map_err(|error| Rejected { error, buffer: post.local })
     }
 
     /// Whether the endpoint may ask for writes to be durable, if it does.

@@ -22,6 +22,7 @@ pub(super) struct Sources {
 }
 
 impl Targets {
+    #[inline]
     pub(super) fn peer(
         &mut self,
         address: FabricAddress,
@@ -29,14 +30,28 @@ impl Targets {
         engine: &mut Engine,
     ) -> Result<PeerId, Error> {
         let version = av.version();
+        let index = usize::try_from(address.0).unwrap_or(usize::MAX);
+        if self.version == version
+            && let Some(Some(peer)) = self.peers.get(index)
+        {
+            return Ok(*peer);
+        }
+        self.look_up(address, version, av, engine)
+    }
+
+    #[inline(never)]
+    fn look_up(
+        &mut self,
+        address: FabricAddress,
+        version: u64,
+        av: &AddressVector,
+        engine: &mut Engine,
+    ) -> Result<PeerId, Error> {
         if self.version != version {
             self.version = version;
             self.peers.clear();
         }
         let index = usize::try_from(address.0).unwrap_or(usize::MAX);
-        if let Some(Some(peer)) = self.peers.get(index) {
-            return Ok(*peer);
-        }
         // Whatever the address is: a connection has one other end.
         if let Some(connected) = engine.connected_peer() {
             return connected;

@@ -2,10 +2,10 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
-use homespun::{Errno, FabricAddress, OperationError, Refusal};
+use homespun::{Again, CounterEvents, Errno, FabricAddress, OperationError, Refusal};
 
 use crate::suite::payload::{payload, pieces, received, room};
-use crate::suite::{Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup, Turns};
+use crate::suite::{Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
@@ -69,6 +69,72 @@ pub(crate) fn what_is_mapped_is_written_and_read_like_any_other(net: &Net) {
     assert!(region.content() == expected, "in pieces");
     alice.endpoint.rma(in_pieces(RmaBy::Readv, 21)).unwrap();
     assert!(received(&alice.completion().buffer) == expected[at..at + len_bytes], "into pieces");
+}
+
+pub(crate) fn what_is_over_at_once_waits_for_room_to_be_reported(net: &Net) {
+    const DEPTH_ENTRIES: usize = 3;
+    const TX_DEPTH_OPS: usize = 4;
+    const END: u64 = 60;
+    let setup = Setup { cq_depth_entries: DEPTH_ENTRIES, tx_depth_ops: TX_DEPTH_OPS, ..Setup::default() };
+    let (alice, bob) = net.pair_of(setup, Setup::default());
+    let region = bob.register(memory(8 * END as usize, 5)).unwrap();
+    meet(&alice, &region);
+    let mut expected = region.content();
+    let (mut posted, mut refused, mut contexts) = (2, 0, Vec::new());
+    let deadline = Deadline::new();
+    while contexts.len() as u64 + 2 < END {
+        while posted < END {
+            let by = [RmaBy::Write, RmaBy::WriteRaw, RmaBy::Read][posted as usize % 3];
+            let (at, is_write) = (8 * posted as usize, matches!(by, RmaBy::Write | RmaBy::WriteRaw));
+            match alice.endpoint.rma(call(by, &alice, &region, posted, at, 8)) {
+                Ok(()) if is_write => expected[at..at + 8].copy_from_slice(&payload(posted, 8)),
+                Ok(()) => {}
+                full => {
+                    assert_eq!(full, Err(Again::QueueFull.into()));
+                    let waiting = posted as usize - 2 - contexts.len();
+                    assert!((TX_DEPTH_OPS..=TX_DEPTH_OPS + DEPTH_ENTRIES).contains(&waiting), "{waiting}");
+                    if refused == 0 && net.maps() {
+                        assert_eq!(waiting, TX_DEPTH_OPS + DEPTH_ENTRIES, "all of it is over");
+                    }
+                    refused += 1;
+                    break;
+                }
+            }
+            posted += 1;
+        }
+        bob.cq.progress();
+        if let Some(ending) = alice.poll() {
+            contexts.push(ending.unwrap().0.context);
+        }
+        deadline.pause("accesses");
+    }
+    assert!(refused > 0);
+    if !net.maps() {
+        contexts.sort_unstable();
+    }
+    assert_eq!(contexts, (2..END).collect::<Vec<_>>());
+    assert!(region.content() == expected);
+}
+
+pub(crate) fn what_is_mapped_is_counted_whether_it_is_reported_or_not(net: &Net) {
+    let (alice, bob) =
+        net.pair_of(Setup { counts: true, selective: true, ..Setup::default() }, Setup::default());
+    let region = bob.register(memory(16, 5)).unwrap();
+    let told =
+        |by, context| RmaCall { flags: OpFlags::COMPLETION, ..call(by, &alice, &region, context, 0, 8) };
+    for round in 1..=3 {
+        for _ in 0..4 {
+            alice.endpoint.rma(call(RmaBy::Write, &alice, &region, 1000, 8, 8)).unwrap();
+        }
+        alice.endpoint.rma(call(RmaBy::Read, &alice, &region, 1000, 8, 8)).unwrap();
+        alice.endpoint.rma(told(RmaBy::Writemsg, 2 * round)).unwrap();
+        assert_eq!(alice.completion().context, 2 * round);
+        alice.endpoint.rma(told(RmaBy::Readmsg, 2 * round + 1)).unwrap();
+        assert_eq!(alice.completion().context, 2 * round + 1);
+        alice.counts(&[(CounterEvents::WRITE, (5 * round, 0)), (CounterEvents::READ, (2 * round, 0))]);
+        assert!(alice.poll().is_none(), "the others are not told of");
+    }
+    assert!(region.content() == [payload(6, 8), payload(1000, 8)].concat());
 }
 
 /// Needs a party that stands still.

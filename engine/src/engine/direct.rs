@@ -26,10 +26,10 @@ use std::sync::{Arc, Weak};
 
 use super::Engine;
 use super::links::Link;
-use crate::completion::Sink;
+use crate::completion::{Completion, Sink};
 use crate::flags::{MrAccess, Order};
 use crate::limits::{MAPPED_SWEEP_PASSES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
-use crate::operation::{Level, RmaLocal, RmaRequest};
+use crate::operation::{Level, RmaLocal};
 use crate::peer_id::PeerId;
 use crate::region::{Region, Window, words};
 use crate::transport::{LinkCaps, LinkId, Remote, SharedMemory, Transport};
@@ -44,6 +44,15 @@ pub(super) struct Direct {
     shown: Vec<Weak<Region>>,
 }
 
+/// Where in a peer's memory something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The region's key.
+    pub key: u64,
+    /// Where in the region, as its [address](crate::region::RegionAttr::base_address) is known.
+    pub address: u64,
+}
+
 /// A region of a peer, in this process.
 #[derive(Debug)]
 struct Mapped {
@@ -56,6 +65,7 @@ struct Mapped {
 
 impl Mapped {
     /// Where in the memory a range lies that may be accessed so.
+    #[inline(always)]
     fn place(&self, address: u64, len_bytes: u64, access: MrAccess) -> Option<usize> {
         let offset_bytes = address.checked_sub(self.address)?;
         let end_bytes = offset_bytes.checked_add(len_bytes)?;
@@ -106,19 +116,52 @@ impl Engine {
         }
     }
 
+    /// Carries an access out at once, if that is possible, and nothing is to be told of before its end. That is the caller's to
+    /// count and to report, to [`report_access`](Self::report_access) where there is no room for it. Whether it was carried
+    /// out; if not, nothing has happened, and it is to be posted.
+    #[inline]
+    pub fn access_at_once(
+        &mut self,
+        to: PeerId,
+        local: &mut RmaLocal,
+        place: Place,
+        level: Level,
+        fence: bool,
+    ) -> bool {
+        local.len_bytes() as u64 <= self.config.message_max_bytes
+            && self.reports.are_up_to_date()
+            && self.outstanding_sends() < self.config.tx_depth_ops
+            && self.has_gone_directly(to, local, place, level, fence)
+    }
+
+    /// Keeps the completion of an access that was [carried out at once](Self::access_at_once) until the sink has room for it.
+    #[cold]
+    pub fn report_access(&mut self, completion: Completion, sink: &mut impl Sink) {
+        self.reports.tell(completion, &self.peers, sink);
+    }
+
     /// Whether an access was carried out at once. Then it is over; otherwise nothing has happened.
-    pub(super) fn has_gone_directly(&mut self, request: &mut RmaRequest) -> bool {
-        let is_read = matches!(request.local, RmaLocal::Read(_));
+    #[inline]
+    pub(super) fn has_gone_directly(
+        &mut self,
+        to: PeerId,
+        local: &mut RmaLocal,
+        place: Place,
+        level: Level,
+        is_fenced: bool,
+    ) -> bool {
+        let is_read = matches!(local, RmaLocal::Read(_));
         if is_read && self.has_unseen_stores {
             fence(Ordering::SeqCst);
             self.has_unseen_stores = false;
         }
-        let has_gone = self.go_directly(request);
+        let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. }) || level == Level::Commit;
+        let has_gone = !is_fenced && !is_seen && self.go_directly(to, local, place);
         if !has_gone {
-            self.forget_ended(request.to, request.key);
+            self.forget_ended(to, place.key);
         }
         if has_gone && !is_read {
-            self.has_unseen_stores = !matches!(request.level, Level::Delivery | Level::Match);
+            self.has_unseen_stores = !matches!(level, Level::Delivery | Level::Match);
             if !self.has_unseen_stores {
                 fence(Ordering::SeqCst);
             }
@@ -133,8 +176,7 @@ impl Engine {
         if self.config.completes_in_order || self.outstanding_sends() >= self.config.tx_depth_ops {
             return false;
         }
-        let Some(direct) = self.unhindered(to, false) else { return false };
-        let Some(mapped) = direct.mapped.iter().find(|mapped| mapped.key == key) else { return false };
+        let Some(mapped) = self.mapped(to, key, false) else { return false };
         let place = mapped.place(address, bytes.len() as u64, MrAccess::REMOTE_WRITE);
         if let Some(place) = place {
             words::store(mapped.memory.words(), place, bytes);
@@ -144,12 +186,10 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn go_directly(&self, request: &mut RmaRequest) -> bool {
-        let RmaRequest { to, ref mut local, key, address, fence, level, .. } = *request;
-        let is_seen = matches!(local, RmaLocal::Write { data: Some(_), .. }) || level == Level::Commit;
+    fn go_directly(&self, to: PeerId, local: &mut RmaLocal, place: Place) -> bool {
+        let Place { key, address } = place;
         let is_read = matches!(local, RmaLocal::Read(_));
-        let Some(direct) = self.unhindered(to, is_read).filter(|_| !fence && !is_seen) else { return false };
-        let Some(mapped) = direct.mapped.iter().find(|mapped| mapped.key == key) else { return false };
+        let Some(mapped) = self.mapped(to, key, is_read) else { return false };
         let words = mapped.memory.words();
         match local {
             RmaLocal::Write { source, .. } => {
@@ -210,14 +250,16 @@ impl Engine {
         }
     }
 
-    /// What may be accessed directly of a peer, if nothing on the way to it is to be waited for.
-    fn unhindered(&self, to: PeerId, is_read: bool) -> Option<&Direct> {
+    /// The region of a peer with this key, if it may be accessed directly and nothing on the way to it is to be waited for.
+    #[inline(always)]
+    fn mapped(&self, to: PeerId, key: u64, is_read: bool) -> Option<&Mapped> {
         let peer = self.peers.of(to);
         let link = self.links.get(peer.transmit?)?;
+        let mapped = link.direct.mapped.iter().find(|mapped| mapped.key == key)?;
         let order = if is_read { Order::RAS } else { Order::WAS };
         let may_overtake = !self.config.transmit_order.contains(order) || link.has_told_all();
         let is_unhindered = peer.queue.is_empty() && link.rma.outstanding_ops == 0 && may_overtake;
-        (is_unhindered && !link.direct.mapped.is_empty()).then_some(&link.direct)
+        is_unhindered.then_some(mapped)
     }
 
     /// Tells a peer that it may map a region which it has accessed.
@@ -257,6 +299,12 @@ impl Engine {
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Direct {
+    #[cfg(test)]
+    pub(super) fn memory_of(&self, key: u64) -> Arc<dyn SharedMemory> {
+        let mapped = self.mapped.iter().find(|mapped| mapped.key == key);
+        mapped.expect("it is mapped").memory.clone()
+    }
+
     #[cfg(test)]
     pub(super) fn mapped_count(&self) -> usize {
         self.mapped.len()

@@ -163,6 +163,7 @@ impl Links {
         self.by_id.get_mut(id.0 as usize)?.as_mut()
     }
 
+    #[inline]
     pub(super) fn get(&self, id: LinkId) -> Option<&Link> {
         self.by_id.get(id.0 as usize)?.as_ref()
     }

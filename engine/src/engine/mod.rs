@@ -35,6 +35,7 @@ use slotmap::SlotMap;
 
 pub use self::arrival::Arrivals;
 use self::credit::Budget;
+pub use self::direct::Place;
 use self::durability::Unpersisted;
 use self::fetches::Fetch;
 use self::former::Former;

@@ -75,7 +75,7 @@ impl Reports {
 
     /// An access has succeeded that never was under way; otherwise as [`send_completed`](Self::send_completed).
     pub(super) fn completed_at_once(&mut self, request: RmaRequest, peers: &Peers, sink: &mut impl Sink) {
-        let event = CounterEvents::of(request.flags());
+        let event = CounterEvents::of(request.local.flags());
         if let Some(turn) = self.take_turn(request.to) {
             let ending = match request.signalled {
                 true => Ending::Completed(request.completion()),
@@ -87,6 +87,12 @@ impl Reports {
         if request.signalled {
             self.tell(request.completion(), peers, sink);
         }
+    }
+
+    /// Whether nothing is to be told of before a send or an access that ends as soon as it was posted.
+    #[inline(always)]
+    pub(super) fn are_up_to_date(&self) -> bool {
+        self.held_sends.is_empty() && self.turns.is_none()
     }
 
     /// The turn of a send or an access that is posted now, if it has one.

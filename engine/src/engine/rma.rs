@@ -15,7 +15,8 @@
 //! known that it was not refused. How many a link has unanswered is limited.
 
 use super::Engine;
-use super::incoming::{Filling, Incoming, Place};
+use super::direct::Place;
+use super::incoming::{self, Filling, Incoming};
 use super::links::{Frame, Writing};
 use super::ordering::{Effect, Told};
 use super::requests::{Stage, op_of};
@@ -51,10 +52,7 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<RmaLocal>> {
-        let len_bytes = match &request.local {
-            RmaLocal::Read(destination) => destination.len_bytes(),
-            RmaLocal::Write { source, .. } => source.len_bytes(),
-        } as u64;
+        let len_bytes = request.local.len_bytes() as u64;
         let max_bytes = self.config.message_max_bytes;
         if len_bytes > max_bytes {
             let error = Misuse::TooLong { len_bytes, max_bytes }.into();
@@ -63,11 +61,12 @@ impl Engine {
         if self.outstanding_sends() >= self.config.tx_depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), buffer: request.local });
         }
-        if self.has_gone_directly(&mut request) {
+        let RmaRequest { to, key, address, level, fence, .. } = request;
+        if self.has_gone_directly(to, &mut request.local, Place { key, address }, level, fence) {
             self.reports.completed_at_once(request, &self.peers, sink);
             return Ok(());
         }
-        let RmaRequest { to, local, key, address, context, level, signalled, inject, fence } = request;
+        let RmaRequest { local, context, signalled, inject, .. } = request;
         let (source, data, read) = match local {
             RmaLocal::Write { source, data } => (source, data, None),
             RmaLocal::Read(destination) => (Source::nothing(), None, Some((destination, 0))),
@@ -205,7 +204,7 @@ impl Engine {
                 return None;
             }
             let message = Message { len_bytes: end, tag: None, data: None, awaits: Awaits::Nothing };
-            Some(Filling { message, arrived_bytes: *arrived_bytes, place: Place::Read(send_id) })
+            Some(Filling { message, arrived_bytes: *arrived_bytes, place: incoming::Place::Read(send_id) })
         });
         match reading {
             Some(filling) => link.incoming = Some(Incoming::Read(filling)),

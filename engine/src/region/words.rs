@@ -3,19 +3,33 @@
 //! What is stored in one call is seen together with all that this thread has done or seen before, by whoever loads it in one
 //! call: an application may wait for a word to change, and look at what was written before.
 
+#[cfg(target_arch = "x86_64")]
+mod strings;
+
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 const WORD_BYTES: usize = size_of::<u64>();
 
+/// From how many words on it pays to have the processor move them together.
+#[cfg(target_arch = "x86_64")]
+const STRING_MIN_WORDS: usize = 64;
+
 /// Copies bytes into words, from a place on that has room for them.
+#[inline]
 pub(crate) fn store(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
     fence(Ordering::Release);
-    let within = offset_bytes % WORD_BYTES;
     // Most that is written so is a number.
-    if let (0, &[a, b, c, d, e, f, g, h]) = (within, bytes) {
-        let number = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        return words[offset_bytes / WORD_BYTES].store(number, Ordering::Relaxed);
+    match (offset_bytes % WORD_BYTES, bytes.as_array()) {
+        (0, Some(bytes)) => {
+            words[offset_bytes / WORD_BYTES].store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        _ => store_any(words, offset_bytes, bytes),
     }
+}
+
+#[inline(never)]
+fn store_any(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
+    let within = offset_bytes % WORD_BYTES;
     let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
     let (head, rest) = bytes.split_at(head_bytes);
     let mut place = offset_bytes / WORD_BYTES;
@@ -26,11 +40,35 @@ pub(crate) fn store(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
     let (whole, tail) = rest.as_chunks();
     // One check of the range for all of it.
     let (here, after) = words[place.min(words.len())..].split_at(whole.len());
-    for (word, bytes) in here.iter().zip(whole) {
-        word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
-    }
+    store_whole(here, whole);
     if !tail.is_empty() {
         store_part(&after[0], 0, tail);
+    }
+}
+
+#[inline(always)]
+fn store_whole(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
+    #[cfg(target_arch = "x86_64")]
+    if from.len() >= STRING_MIN_WORDS
+        && let (Some((last_word, words)), Some((last, from))) = (words.split_last(), from.split_last())
+    {
+        strings::store(words, from);
+        // The last one last, as in the loop: the processor does not do it before the string.
+        return last_word.store(u64::from_le_bytes(*last), Ordering::Relaxed);
+    }
+    for (word, bytes) in words.iter().zip(from) {
+        word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+    }
+}
+
+#[inline(always)]
+fn load_whole(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
+    #[cfg(target_arch = "x86_64")]
+    if into.len() >= STRING_MIN_WORDS {
+        return strings::load(words, into);
+    }
+    for (word, bytes) in words.iter().zip(into) {
+        *bytes = word.load(Ordering::Relaxed).to_le_bytes();
     }
 }
 
@@ -44,7 +82,19 @@ fn store_part(word: &AtomicU64, within: usize, bytes: &[u8]) {
 }
 
 /// Copies bytes out of words, from a place on that has as many.
+#[inline]
 pub(crate) fn load(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
+    match (offset_bytes % WORD_BYTES, bytes.as_mut_array()) {
+        (0, Some(bytes)) => {
+            *bytes = words[offset_bytes / WORD_BYTES].load(Ordering::Relaxed).to_le_bytes();
+        }
+        _ => load_any(words, offset_bytes, bytes),
+    }
+    fence(Ordering::Acquire);
+}
+
+#[inline(never)]
+fn load_any(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     let within = offset_bytes % WORD_BYTES;
     let head_bytes = if within == 0 { 0 } else { bytes.len().min(WORD_BYTES - within) };
     let (head, rest) = bytes.split_at_mut(head_bytes);
@@ -55,16 +105,45 @@ pub(crate) fn load(words: &[AtomicU64], offset_bytes: usize, bytes: &mut [u8]) {
     }
     let (whole, tail) = rest.as_chunks_mut();
     let (here, after) = words[place.min(words.len())..].split_at(whole.len());
-    for (word, bytes) in here.iter().zip(whole) {
-        *bytes = word.load(Ordering::Relaxed).to_le_bytes();
-    }
+    load_whole(here, whole);
     if !tail.is_empty() {
         load_part(&after[0], 0, tail);
     }
-    fence(Ordering::Acquire);
 }
 
 fn load_part(word: &AtomicU64, within: usize, bytes: &mut [u8]) {
     let word = word.load(Ordering::Relaxed).to_le_bytes();
     bytes.copy_from_slice(&word[within..within + bytes.len()]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WORDS: usize = 300;
+
+    proptest! {
+        #[test]
+        fn what_is_stored_is_loaded_and_nothing_else_changes(
+            offset_bytes in 0..WORDS * WORD_BYTES,
+            len_bytes in prop_oneof![Just(8), 0..40_usize, 480..560_usize, 0..WORDS * WORD_BYTES],
+            room_offset_bytes in 0..9_usize,
+        ) {
+            let len_bytes = len_bytes.min(WORDS * WORD_BYTES - offset_bytes);
+            let bytes: Vec<u8> = (0..len_bytes).map(|n| (n % 251) as u8 + 1).collect();
+            let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(u64::MAX)).collect();
+            store(&words, offset_bytes, &bytes);
+            let all: Vec<u8> = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+            let mut expected = vec![u8::MAX; WORDS * WORD_BYTES];
+            expected[offset_bytes..offset_bytes + len_bytes].copy_from_slice(&bytes);
+            prop_assert!(all == expected);
+            let mut room = vec![0; room_offset_bytes + len_bytes + 9];
+            load(&words, offset_bytes, &mut room[room_offset_bytes..room_offset_bytes + len_bytes]);
+            let end_bytes = room_offset_bytes + len_bytes;
+            prop_assert!(room[room_offset_bytes..end_bytes] == bytes);
+            prop_assert!(room[..room_offset_bytes].iter().chain(&room[end_bytes..]).all(|byte| *byte == 0));
+        }
+    }
 }

@@ -2,9 +2,12 @@
 
 use super::atomics::{fetch, update};
 use super::rma::{access, rma};
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::*;
 use crate::atomic::AtomicOp;
-use crate::flags::{MrAccess, Order};
+use crate::buffer::Buffer;
+use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::limits::{MAPPED_SWEEP_PASSES, SHOWN_LINK_MAX_REGIONS};
 use crate::operation::{RmaLocal, RmaRequest};
 use crate::region::{Persist, Region, RegionAttr};
@@ -12,6 +15,7 @@ use crate::wire::{Durable, Outcome, Rma, RmaKind, Shown};
 
 const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
+const RMA: CompletionFlags = CompletionFlags::RMA;
 
 fn shown(key: u64, len_bytes: u64) -> Header {
     let access = MrAccess::REMOTE_WRITE.bits();
@@ -57,6 +61,76 @@ fn what_was_shown_is_mapped_and_accessed_at_once() {
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
     engine.post_rma(access(peer, read, 4), &mut transport, &mut sink).unwrap();
     assert_eq!(transport.sent.len(), 3, "it may only be written to");
+}
+
+#[test]
+fn what_is_carried_out_at_once_is_the_callers_to_report() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    map_all(&mut engine, &mut transport, &mut sink);
+    let memory = engine.links.of(LINK).unwrap().direct.memory_of(KEY);
+    let place = Place { key: KEY, address: 3 };
+    let mut local = write();
+    assert!(engine.access_at_once(peer, &mut local, place, Level::Inject, false));
+    assert_eq!(memory.words()[0].load(Relaxed).to_le_bytes(), *b"\0\0\0hello");
+    let hello = Bytes::from_static(b"hello");
+    assert_eq!((local.flags(), local.take_buffer()), (RMA | CompletionFlags::WRITE, Buffer::Sent(hello)));
+    let mut local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
+    assert!(engine.access_at_once(peer, &mut local, place, Level::Inject, false));
+    assert_eq!(local.flags(), RMA | CompletionFlags::READ);
+    assert_eq!(local.take_buffer().into_received().as_deref(), Some(&b"hello"[..]));
+    assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 0));
+    // For what there is no room it waits as others do, and what is next does not overtake it.
+    sink.room = 0;
+    let completion = access(peer, write(), 8).completion();
+    engine.report_access(completion, &mut sink);
+    assert_eq!((engine.outstanding_sends(), sink.contexts()), (1, vec![]));
+    assert!(!engine.access_at_once(peer, &mut write(), place, Level::Inject, false));
+    sink.room = 2;
+    engine.post_rma(access(peer, write(), 9), &mut transport, &mut sink).unwrap();
+    engine.deliver_held(&mut sink);
+    assert_eq!((transport.sent.len(), sink.contexts()), (0, vec![8, 9]));
+}
+
+#[test]
+fn what_is_more_than_an_access_is_to_be_posted() {
+    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    map_all(&mut engine, &mut transport, &mut sink);
+    let memory = engine.links.of(LINK).unwrap().direct.memory_of(KEY);
+    let place = Place { key: KEY, address: 0 };
+    let goes = |engine: &mut Engine, local: RmaLocal, place, level, fence| {
+        let mut local = local;
+        let goes = engine.access_at_once(peer, &mut local, place, level, fence);
+        assert_eq!(local.len_bytes(), 5, "it is left as it is");
+        goes
+    };
+    let data = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"12345")), data: Some(1) };
+    assert!(!goes(&mut engine, data, place, Level::Inject, false), "its target is to see it");
+    assert!(!goes(&mut engine, write(), place, Level::Commit, false), "its target is to make it durable");
+    assert!(!goes(&mut engine, write(), place, Level::Inject, true), "it is fenced");
+    let elsewhere = Place { key: KEY + 1, ..place };
+    assert!(!goes(&mut engine, write(), elsewhere, Level::Inject, false), "it is not mapped");
+    for address in [96, u64::MAX] {
+        assert!(
+            !goes(&mut engine, write(), Place { address, ..place }, Level::Inject, false),
+            "it is too long"
+        );
+    }
+    let config = engine.config.clone();
+    engine.config.message_max_bytes = 4;
+    assert!(!goes(&mut engine, write(), place, Level::Inject, false), "it is longer than anything may be");
+    engine.config = Config { tx_depth_ops: 0, ..config.clone() };
+    assert!(!goes(&mut engine, write(), place, Level::Inject, false), "there are too many");
+    engine.config = config;
+    engine.reports = Reports::new(true);
+    assert!(!goes(&mut engine, write(), place, Level::Inject, false), "it has its turn");
+    engine.reports = Reports::new(false);
+    let another = RmaRequest { key: KEY + 1, ..access(peer, write(), 1) };
+    engine.post_rma(another, &mut transport, &mut sink).unwrap();
+    assert!(!goes(&mut engine, write(), place, Level::Inject, false), "one before it has not ended");
+    assert_eq!((memory.words()[0].load(Relaxed), sink.ended.len()), (0, 0));
+    memory.retire();
+    assert!(!goes(&mut engine, write(), place, Level::Inject, false));
+    assert_eq!(mapped(&mut engine), (0, 0), "it has ended");
 }
 
 /// How many regions an engine has mapped, and how many it is about to map.
