@@ -203,13 +203,15 @@ pub(crate) fn completion_formats(info: &Info) {
 pub(crate) fn wait_objects(info: &Info) {
     use WaitObject::{Fd, MutexCond, None, PollFd, Set, Unspec, Yield};
 
-    let domain = Fabric::new().domain(info).unwrap();
+    let fabric = Fabric::new();
+    let domain = fabric.domain(info).unwrap();
     for wait in [None, Unspec, Set, Fd, MutexCond, Yield, PollFd] {
-        let cq = CqAttr { wait, ..CqAttr::default() };
+        let set = fabric.open_wait_set(Unspec).unwrap();
+        let cq = CqAttr { wait, wait_set: Some(set.clone()), ..CqAttr::default() };
         let opened = domain.open_cq(&cq).map(drop);
         let is_there = match wait {
-            None | Unspec | Fd | MutexCond | Yield => true,
-            Set | PollFd => false,
+            None | Unspec | Set | Fd | MutexCond | Yield => true,
+            PollFd => false,
         };
         if !is_there {
             assert_eq!(opened.map_err(|error| error.errno()), Err(Errno::ENOSYS), "{wait:?}");
@@ -223,11 +225,12 @@ pub(crate) fn wait_objects(info: &Info) {
             assert_eq!(bob.cq.sread(Some(Duration::ZERO)).unwrap_err(), ReadError::NoWaitObject);
             continue;
         }
+        let next = |cq| if wait == Set { sleeping::next_in_set(&set, cq) } else { sleeping::next(cq) };
         let (completion, _) = thread::scope(|scope| {
-            let sleeper = scope.spawn(|| sleeping::next(&bob.cq));
+            let sleeper = scope.spawn(|| next(&bob.cq));
             sleeping::let_sleep();
             alice.endpoint.send(payload(1, 100), alice.peer, 1).unwrap();
-            sleeping::next(&alice.cq).expect("success");
+            next(&alice.cq).expect("success");
             sleeper.join().expect("it is woken")
         })
         .expect("success");

@@ -124,6 +124,19 @@ pub(crate) fn sleep_on_set(set: &WaitSet) {
     }
 }
 
+/// The next operation to end that a queue tells of which is a member of a set.
+#[track_caller]
+pub(crate) fn next_in_set(set: &WaitSet, cq: &CompletionQueue) -> Ended {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(ended) = party::poll(cq) {
+            return ended;
+        }
+        assert!(Instant::now() < deadline, "other members have kept on ending waits");
+        sleep_on_set(set);
+    }
+}
+
 /// Lets another thread fall asleep. Nothing depends on it: if it has not yet, it is told of what happens before it does.
 pub(crate) fn let_sleep() {
     thread::sleep(Duration::from_millis(3));
