@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::{Destination, Room, Source};
-use homespun_engine::engine::{Config, Engine, Place};
+use homespun_engine::engine::{Attempt, Config, Engine, Place};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
@@ -377,10 +377,9 @@ impl<T: Transport> Drive for Pump<T> {
         let (engine, transport, wired) = endpoint.enabled()?;
         let to = wired.targets.peer(post.to, &wired.wiring.av, engine)?;
         let place = Place { key: post.key, address: post.address };
-        if engine.access_at_once(to, &mut post.local, place, post.level, post.fence) {
-            wired.accessed(post, engine);
-        } else {
-            post.go(to, engine, transport, &mut wired.queues())?;
+        match engine.access_at_once(to, &mut post.local, place, post.level, post.fence) {
+            Attempt::Done => wired.accessed(post, engine),
+            attempt => post.go(attempt, to, engine, transport, &mut wired.queues())?,
         }
         if !post.more {
             transport.flush();

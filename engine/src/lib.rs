@@ -42,7 +42,10 @@ pub mod matching;
 pub mod operation;
 pub mod peer_id;
 pub mod peers;
-#[expect(unsafe_code, reason = "turns registered addresses into slices")]
+#[expect(
+    unsafe_code,
+    reason = "turns registered addresses into slices, and moves strings of words; see region/"
+)]
 pub mod region;
 pub mod rejected;
 pub mod transport;

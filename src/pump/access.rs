@@ -1,7 +1,7 @@
 //! Accesses to regions of peers on their way to the engine, and the report of those that are over at once.
 
 use homespun_engine::completion;
-use homespun_engine::engine::Engine;
+use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::operation::{Level, RmaLocal, RmaRequest};
@@ -30,10 +30,11 @@ pub(crate) struct RmaPost {
 }
 
 impl RmaPost {
-    /// Has the engine do it in its turn.
+    /// Has the engine do it in its turn, after an attempt to do it at once.
     #[inline(never)]
     pub(super) fn go(
         &mut self,
+        attempt: Attempt,
         to: PeerId,
         engine: &mut Engine,
         transport: &mut impl Transport,
@@ -42,7 +43,7 @@ impl RmaPost {
         let RmaPost { key, address, context, level, signalled, inject, fence, .. } = *self;
         let local = self.local.take();
         let request = RmaRequest { to, local, key, address, context, level, signalled, inject, fence };
-        engine.post_rma(request, transport, queues).map_err(|rejected| {
+        engine.post_rma_after(attempt, request, transport, queues).map_err(|rejected| {
             self.local = rejected.buffer;
             rejected.error
         })

@@ -299,6 +299,7 @@ macro_rules! tests_of_parties {
             shareable:
                 what_is_mapped_is_written_and_read_like_any_other
                 what_is_over_at_once_waits_for_room_to_be_reported
+                what_is_over_at_once_overruns_a_queue_like_the_rest
                 what_is_mapped_is_counted_whether_it_is_reported_or_not
                 a_message_finds_what_was_written_before_it
                 rights_and_bounds_hold_for_what_is_mapped

@@ -2,7 +2,10 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
-use homespun::{Again, CounterEvents, Errno, FabricAddress, OperationError, Refusal};
+use homespun::info::ResourceManagement;
+use homespun::{
+    Again, Buffer, CounterEvents, CqFormat, Errno, FabricAddress, OperationError, ReadError, Refusal,
+};
 
 use crate::suite::payload::{payload, pieces, received, room};
 use crate::suite::{Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup, Turns};
@@ -69,6 +72,51 @@ pub(crate) fn what_is_mapped_is_written_and_read_like_any_other(net: &Net) {
     assert!(region.content() == expected, "in pieces");
     alice.endpoint.rma(in_pieces(RmaBy::Readv, 21)).unwrap();
     assert!(received(&alice.completion().buffer) == expected[at..at + len_bytes], "into pieces");
+}
+
+pub(crate) fn what_is_over_at_once_overruns_a_queue_like_the_rest(net: &Net) {
+    const DEPTH_ENTRIES: usize = 2;
+    for format in [CqFormat::Context, CqFormat::Msg] {
+        let setup = Setup {
+            cq_depth_entries: DEPTH_ENTRIES,
+            cq_format: Some(format),
+            resource_mgmt: Some(ResourceManagement::Disabled),
+            counts: true,
+            ..Setup::default()
+        };
+        let (alice, bob) = net.pair_of(setup, Setup::default());
+        let region = bob.register(memory(64, 5)).unwrap();
+        meet(&alice, &region);
+        let accesses = DEPTH_ENTRIES as u64 + 1;
+        for context in 2..2 + accesses {
+            alice.endpoint.rma(call(RmaBy::Write, &alice, &region, context, 0, 8)).unwrap();
+        }
+        let deadline = Deadline::new();
+        while alice.counted(CounterEvents::WRITE) != (1 + accesses, 0) {
+            bob.cq.progress();
+            deadline.pause("writes to be counted");
+        }
+        let mut contexts = Vec::new();
+        loop {
+            match alice.cq.read_from() {
+                Ok((completion, _)) => {
+                    let (is_told, flags) = (format == CqFormat::Msg, completion.flags);
+                    let write = CompletionFlags::RMA | CompletionFlags::WRITE;
+                    assert_eq!(flags, if is_told { write } else { CompletionFlags::empty() });
+                    assert_eq!(
+                        completion.buffer,
+                        Buffer::Sent(payload(completion.context, 8)),
+                        "it comes back"
+                    );
+                    contexts.push(completion.context);
+                }
+                // The last one is counted a moment before it is reported.
+                Err(ReadError::Empty) => deadline.pause("the end of a queue that is overrun"),
+                Err(error) => break assert_eq!(error, ReadError::Overrun),
+            }
+        }
+        assert_eq!(contexts.len(), DEPTH_ENTRIES);
+    }
 }
 
 pub(crate) fn what_is_over_at_once_waits_for_room_to_be_reported(net: &Net) {

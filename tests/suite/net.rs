@@ -22,7 +22,7 @@ use super::worker::Worker;
 
 /// How long an endpoint waits that is closed for what it still has to send: tests say how a peer reads it meanwhile, on a machine
 /// that has other things to do. Nothing is concluded from how soon it is sent.
-const LINGER: Duration = Duration::from_secs(20);
+const LINGER: Duration = Duration::from_secs(5);
 
 /// What carries the messages.
 #[derive(Debug, Clone, PartialEq, Eq)]

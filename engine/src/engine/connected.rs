@@ -19,7 +19,7 @@
 //!
 //! To shut down is to say so and to let go of everything; the peer hears it behind all that was sent before, and ends the
 //! link. That tells the one who has shut down that the peer knows. A frame that the link has taken in part is sent to its end
-//! from a copy. Only a payload that may be long, or that the peer may still fetch, is not copied: then the link ends there, and
+//! from a copy. Only the rest of a long payload, and what the peer may still fetch, is not copied: then the link ends there, and
 //! what this side had to say of the peer's operations with it.
 
 use std::mem;
@@ -35,7 +35,7 @@ use crate::completion::Sink;
 use crate::connection::{ConnectionError, ConnectionEvent, Requester};
 use crate::errno::Errno;
 use crate::error::{Error, Misuse, OperationError};
-use crate::limits::UNANSWERED_PASSES_MAX;
+use crate::limits::{EAGER_MAX_BYTES, UNANSWERED_PASSES_MAX};
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::{Handshake, HandshakeStep, Header};
@@ -167,19 +167,22 @@ impl Engine {
             };
         };
         let instance = self.peers.of(peer).instance.map_or(0, |(instance, _)| instance);
+        // What the peer may still read must not end before the link.
+        let is_exposed = self.links.of(id).is_some_and(|link| link.requests.have_exposed());
+        let rest = if is_exposed { None } else { self.rest_of_frame(id) };
         let is_mid_frame = self.links.of(id).is_some_and(|link| link.writing.is_some());
-        let rest = self.rest_of_frame(id);
+        // Nothing can be said behind half a frame.
+        let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
         // Operations of the peer have succeeded that this side has reported; they must not fail there.
         let said = self.links.of(id);
         let answers = said.map_or_else(Vec::new, |link| link.last_answers(id, transport));
-        let exposed = self.end(id, &OperationError::Cancelled, sink);
-        let is_cut_off = is_mid_frame && rest.is_none() || !exposed.is_empty();
+        let unended = self.end(id, &OperationError::Cancelled, sink);
         if is_cut_off {
-            // Nothing can be said behind half a frame, and what the peer may still read must not end before the link.
             transport.close(id, Close::Drain);
-            self.fail_sends(exposed, &OperationError::Cancelled, sink);
+            self.fail_sends(unended, &OperationError::Cancelled, sink);
             self.tell_lost(sink);
         } else {
+            self.fail_sends(unended, &OperationError::Cancelled, sink);
             // It stays one that is up, so that whoever closes waits until it has taken what follows.
             self.handshakes.meet(id, self.peers.address(peer), instance);
             if let Some(rest) = rest {
@@ -194,16 +197,21 @@ impl Engine {
     }
 
     /// A copy of what is left of the frame that a link has taken in part, since what it is of ends before the link. `None` also
-    /// for what may be long: that of an operation that the peer knows by its number.
+    /// for more than travels eagerly, but for a piece that the peer reads: nobody else sends so much at once but who is asked to.
     fn rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let link = self.links.of(id)?;
         let Writing { frame, send, taken_bytes } = link.writing.as_ref()?;
         let slices = match frame {
-            Frame::Message => self.sends.get(*send)?.source.slices(*taken_bytes),
+            Frame::Message | Frame::Data => self.sends.get(*send)?.source.slices(*taken_bytes),
             Frame::ReadData => link.rma.rest_of_piece(*taken_bytes)?,
-            Frame::Data => return None,
         };
-        Some(slices.iter().flat_map(|slice| slice.iter().copied()).collect())
+        let rest_bytes = slices.iter().map(|slice| slice.len()).sum();
+        if *frame == Frame::Data && rest_bytes > EAGER_MAX_BYTES {
+            return None;
+        }
+        let mut rest = Vec::with_capacity(rest_bytes);
+        slices.iter().for_each(|slice| rest.extend_from_slice(slice));
+        Some(rest.into())
     }
 
     /// The one that everything is sent to, for an endpoint that is for connections; `None` for others.

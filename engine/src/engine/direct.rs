@@ -53,6 +53,17 @@ pub struct Place {
     pub address: u64,
 }
 
+/// What came of an [attempt](Engine::access_at_once) to carry out an access at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    /// It is over.
+    Done,
+    /// It goes to the peer.
+    Declined,
+    /// It was not made: there is more to be told before.
+    NotMade,
+}
+
 /// A region of a peer, in this process.
 #[derive(Debug)]
 struct Mapped {
@@ -117,8 +128,8 @@ impl Engine {
     }
 
     /// Carries an access out at once, if that is possible, and nothing is to be told of before its end. That is the caller's to
-    /// count and to report, to [`report_access`](Self::report_access) where there is no room for it. Whether it was carried
-    /// out; if not, nothing has happened, and it is to be posted.
+    /// count and to report, to [`report_access`](Self::report_access) where there is no room for it. If it was not carried out,
+    /// nothing has happened, and it is to be posted.
     #[inline]
     pub fn access_at_once(
         &mut self,
@@ -127,11 +138,17 @@ impl Engine {
         place: Place,
         level: Level,
         fence: bool,
-    ) -> bool {
-        local.len_bytes() as u64 <= self.config.message_max_bytes
+    ) -> Attempt {
+        let is_made = local.len_bytes() as u64 <= self.config.message_max_bytes
             && self.reports.are_up_to_date()
-            && self.outstanding_sends() < self.config.tx_depth_ops
-            && self.has_gone_directly(to, local, place, level, fence)
+            && self.outstanding_sends() < self.config.tx_depth_ops;
+        if !is_made {
+            Attempt::NotMade
+        } else if self.has_gone_directly(to, local, place, level, fence) {
+            Attempt::Done
+        } else {
+            Attempt::Declined
+        }
     }
 
     /// Keeps the completion of an access that was [carried out at once](Self::access_at_once) until the sink has room for it.

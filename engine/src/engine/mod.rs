@@ -35,7 +35,7 @@ use slotmap::SlotMap;
 
 pub use self::arrival::Arrivals;
 use self::credit::Budget;
-pub use self::direct::Place;
+pub use self::direct::{Attempt, Place};
 use self::durability::Unpersisted;
 use self::fetches::Fetch;
 use self::former::Former;

@@ -42,6 +42,8 @@ pub(super) struct Requests {
 struct Request {
     send: SendId,
     stage: Stage,
+    /// Whether the peer was told of a place that its transport can read, and not just that there is a message.
+    is_remote: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,11 @@ impl Requests {
         self.begun.iter().any(|request| matches!(request.stage, Stage::Exposed | Stage::Cleared))
     }
 
+    /// Whether the peer may be reading payload where it is.
+    pub(super) fn have_exposed(&self) -> bool {
+        self.begun.iter().any(|request| request.stage == Stage::Exposed && request.is_remote)
+    }
+
     /// Whether payload may be exposed to the peer: it has not said that it cannot pull.
     pub(super) fn may_expose(&self) -> bool {
         !self.peer_cannot_pull
@@ -83,7 +90,7 @@ impl Requests {
 
     /// An access to the peer's memory has begun.
     pub(super) fn begin(&mut self, send: SendId, stage: Stage) {
-        self.begun.push_back(Request { send, stage });
+        self.begun.push_back(Request { send, stage, is_remote: stage == Stage::Exposed });
     }
 
     /// The operation that the peer means, and how far it is.
@@ -193,7 +200,8 @@ impl Engine {
             Ok(()) => {
                 link.allowance.spend(MESSAGE_COST_BYTES);
                 link.taken_frames += 1;
-                link.requests.begun.push_back(Request { send: send_id, stage: Stage::Exposed });
+                let is_remote = !bytes.is_empty();
+                link.requests.begun.push_back(Request { send: send_id, stage: Stage::Exposed, is_remote });
             }
             Err(Full) => link.requests.keep_exposed(send_id, remote),
         }

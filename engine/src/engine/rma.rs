@@ -15,7 +15,7 @@
 //! known that it was not refused. How many a link has unanswered is limited.
 
 use super::Engine;
-use super::direct::Place;
+use super::direct::{Attempt, Place};
 use super::incoming::{self, Filling, Incoming};
 use super::links::{Frame, Writing};
 use super::ordering::{Effect, Told};
@@ -48,6 +48,21 @@ impl Engine {
     /// As [`post_send`](Self::post_send).
     pub fn post_rma(
         &mut self,
+        request: RmaRequest,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Result<(), Rejected<RmaLocal>> {
+        self.post_rma_after(Attempt::NotMade, request, transport, sink)
+    }
+
+    /// As [`post_rma`](Self::post_rma), after an attempt to carry the access out at once, which is not repeated.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_send`](Self::post_send).
+    pub fn post_rma_after(
+        &mut self,
+        attempt: Attempt,
         mut request: RmaRequest,
         transport: &mut impl Transport,
         sink: &mut impl Sink,
@@ -62,7 +77,9 @@ impl Engine {
             return Err(Rejected { error: Again::QueueFull.into(), buffer: request.local });
         }
         let RmaRequest { to, key, address, level, fence, .. } = request;
-        if self.has_gone_directly(to, &mut request.local, Place { key, address }, level, fence) {
+        let is_direct = attempt == Attempt::NotMade
+            && self.has_gone_directly(to, &mut request.local, Place { key, address }, level, fence);
+        if is_direct {
             self.reports.completed_at_once(request, &self.peers, sink);
             return Ok(());
         }

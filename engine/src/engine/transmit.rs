@@ -420,9 +420,10 @@ impl Link {
     }
 
     /// Tells the peer as [`answer`](Self::answer) does, unless the link is in the middle of a frame, and returns what of it the
-    /// link had no room for, in order, since nothing more will be done on it.
+    /// link had no room for, in order, since nothing more will be done on it. The peer is asked for nothing any more.
     #[cold]
     pub(super) fn last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
+        self.owed.retain(|header| !matches!(header, Header::Clear { .. }));
         if self.writing.is_none() {
             self.answer(id, transport);
         }

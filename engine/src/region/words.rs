@@ -1,9 +1,10 @@
 //! Bytes in words that others read and write at the same time.
 //!
 //! What is stored in one call is seen together with all that this thread has done or seen before, by whoever loads it in one
-//! call: an application may wait for a word to change, and look at what was written before.
+//! call: an application may wait for a word to change, and look at what was written before. The last whole word is stored after
+//! the others, so that one who waits for that has all of them.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 mod strings;
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 const WORD_BYTES: usize = size_of::<u64>();
 
 /// From how many words on it pays to have the processor move them together.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 const STRING_MIN_WORDS: usize = 64;
 
 /// Copies bytes into words, from a place on that has room for them.
@@ -48,7 +49,7 @@ fn store_any(words: &[AtomicU64], offset_bytes: usize, bytes: &[u8]) {
 
 #[inline(always)]
 fn store_whole(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
     if from.len() >= STRING_MIN_WORDS
         && let (Some((last_word, words)), Some((last, from))) = (words.split_last(), from.split_last())
     {
@@ -63,7 +64,7 @@ fn store_whole(words: &[AtomicU64], from: &[[u8; WORD_BYTES]]) {
 
 #[inline(always)]
 fn load_whole(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
     if into.len() >= STRING_MIN_WORDS {
         return strings::load(words, into);
     }
@@ -144,6 +145,43 @@ mod tests {
             let end_bytes = room_offset_bytes + len_bytes;
             prop_assert!(room[room_offset_bytes..end_bytes] == bytes);
             prop_assert!(room[..room_offset_bytes].iter().chain(&room[end_bytes..]).all(|byte| *byte == 0));
+        }
+    }
+
+    /// Whoever sees the last word of a round sees nothing of the rounds before it.
+    #[test]
+    fn the_last_word_is_stored_last() {
+        const ROUNDS: u64 = 300;
+        for (count, within) in [(2, 0), (63, 0), (65, 0), (500, 0), (2048, 0), (500, 3), (2048, 5)] {
+            let words: Vec<AtomicU64> = (0..count + 1).map(|_| AtomicU64::new(0)).collect();
+            // The last one that is whole, wherever the bytes begin.
+            let last = if within == 0 { count - 1 } else { count - 2 };
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for round in 1..=ROUNDS {
+                        // The same in each byte of a word, so that it is the same word wherever it begins.
+                        let bytes = [u8::try_from(round % 251).unwrap(); 2048 * WORD_BYTES];
+                        words[count].store(round, Ordering::Relaxed);
+                        store(&words[..count], within, &bytes[..(count * WORD_BYTES - within)]);
+                        while words[count].load(Ordering::Acquire) == round {
+                            std::hint::spin_loop();
+                        }
+                    }
+                });
+                for round in 1..=ROUNDS {
+                    let word = u64::from_le_bytes([u8::try_from(round % 251).unwrap(); WORD_BYTES]);
+                    while words[last].load(Ordering::Relaxed) != word {
+                        std::thread::yield_now();
+                    }
+                    fence(Ordering::Acquire);
+                    let mut bytes = vec![0; (last + 1) * WORD_BYTES - within];
+                    load(&words[..count], within, &mut bytes);
+                    assert!(
+                        bytes.chunks(WORD_BYTES).all(|bytes| *bytes == word.to_le_bytes()[..bytes.len()])
+                    );
+                    words[count].store(0, Ordering::Release);
+                }
+            });
         }
     }
 }

@@ -611,7 +611,7 @@ fn what_the_peer_may_still_read_is_not_cancelled_before_the_link_is_closed() {
 
     // Half of it is in the link, and nothing can be said behind that.
     let (mut engine, peer, mut transport, mut sink) = connected();
-    engine.post_send(send_to(peer, &[7; EAGER_MAX_BYTES + 1], 1), &mut transport, &mut sink).unwrap();
+    engine.post_send(send_to(peer, &[7; EAGER_MAX_BYTES + 2], 1), &mut transport, &mut sink).unwrap();
     let Header::Request { op, .. } = transport.sent[0].1 else { panic!("too long to be sent at once") };
     hear(&mut engine, &mut sink, OTHER, Header::Clear { op, cannot_pull: false }, b"");
     transport.answers = [Sent::Partial(1)].into();

@@ -70,12 +70,12 @@ fn what_is_carried_out_at_once_is_the_callers_to_report() {
     let memory = engine.links.of(LINK).unwrap().direct.memory_of(KEY);
     let place = Place { key: KEY, address: 3 };
     let mut local = write();
-    assert!(engine.access_at_once(peer, &mut local, place, Level::Inject, false));
+    assert_eq!(engine.access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
     assert_eq!(memory.words()[0].load(Relaxed).to_le_bytes(), *b"\0\0\0hello");
     let hello = Bytes::from_static(b"hello");
     assert_eq!((local.flags(), local.take_buffer()), (RMA | CompletionFlags::WRITE, Buffer::Sent(hello)));
     let mut local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
-    assert!(engine.access_at_once(peer, &mut local, place, Level::Inject, false));
+    assert_eq!(engine.access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
     assert_eq!(local.flags(), RMA | CompletionFlags::READ);
     assert_eq!(local.take_buffer().into_received().as_deref(), Some(&b"hello"[..]));
     assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 0));
@@ -84,7 +84,8 @@ fn what_is_carried_out_at_once_is_the_callers_to_report() {
     let completion = access(peer, write(), 8).completion();
     engine.report_access(completion, &mut sink);
     assert_eq!((engine.outstanding_sends(), sink.contexts()), (1, vec![]));
-    assert!(!engine.access_at_once(peer, &mut write(), place, Level::Inject, false));
+    let attempt = engine.access_at_once(peer, &mut write(), place, Level::Inject, false);
+    assert_eq!(attempt, Attempt::NotMade);
     sink.room = 2;
     engine.post_rma(access(peer, write(), 9), &mut transport, &mut sink).unwrap();
     engine.deliver_held(&mut sink);
@@ -99,7 +100,7 @@ fn what_is_more_than_an_access_is_to_be_posted() {
     let place = Place { key: KEY, address: 0 };
     let goes = |engine: &mut Engine, local: RmaLocal, place, level, fence| {
         let mut local = local;
-        let goes = engine.access_at_once(peer, &mut local, place, level, fence);
+        let goes = engine.access_at_once(peer, &mut local, place, level, fence) == Attempt::Done;
         assert_eq!(local.len_bytes(), 5, "it is left as it is");
         goes
     };

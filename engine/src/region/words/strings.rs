@@ -1,4 +1,8 @@
 //! Whole words by the instruction that x86-64 has for strings of them, which moves a cache line where a loop moves a word.
+//!
+//! The stores of a string may be seen in any order, but none of them after a later store of the same thread, nor before an
+//! earlier one; loads keep to the order of loads (Intel's manual, volume 3, "Fast-String Operation and Out-of-Order Stores").
+//! So the fences around a copy mean for it what they mean for a loop.
 
 use std::arch::asm;
 use std::sync::atomic::AtomicU64;

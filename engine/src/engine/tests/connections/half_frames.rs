@@ -1,7 +1,7 @@
 //! Connections that are shut down while a link is in the middle of a frame.
 
 use super::*;
-use crate::engine::tests::rma::{KEY, content, rma};
+use crate::engine::tests::rma::{KEY, access, content, read, rma, write};
 use crate::flags::MrAccess;
 use crate::region::{Region, RegionAttr};
 use crate::wire::RmaKind;
@@ -47,4 +47,57 @@ fn half_of_what_the_peer_reads_is_sent_to_its_end_too() {
     assert_eq!(headers_from(&transport, 0), told);
     assert_eq!(transport.sent[0].2, content(&region));
     assert!(transport.closed.is_empty() && !engine.has_unsent());
+}
+
+/// What this side has asked of the peer is nothing to be waited for, and nothing that the peer could miss.
+#[test]
+fn half_a_write_is_sent_to_its_end_whatever_else_is_unanswered() {
+    let (mut engine, peer, mut transport, mut sink) = connected();
+    engine.post_receive(receive(8, 1), &mut sink).unwrap();
+    engine.post_rma(access(peer, read(8), 2), &mut transport, &mut sink).unwrap();
+    engine.post_rma(access(peer, write(b"a whole one"), 3), &mut transport, &mut sink).unwrap();
+    transport.answers = [Sent::Partial(1), Sent::Full].into();
+    let bytes: &[u8] = &[7; 10_000];
+    engine.post_rma(access(peer, write(bytes), 4), &mut transport, &mut sink).unwrap();
+    let asks = Header::Message(Message { len_bytes: 1, tag: None, data: None, awaits: Awaits::Arrival });
+    hear(&mut engine, &mut sink, OTHER, asks, b"x");
+    engine.transmit(&mut transport, &mut sink);
+    assert_eq!(received(&sink.take()[0]), b"x");
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    let mut cancelled = sink.contexts();
+    cancelled.sort_unstable();
+    assert_eq!(cancelled, [2, 3, 4]);
+    while engine.has_unsent() {
+        engine.transmit(&mut transport, &mut sink);
+    }
+    let headers = headers_from(&transport, 0);
+    let told = [Header::Ack { received: 1 }, step(HandshakeStep::Shutdown, NUMBER, b"")];
+    assert_eq!(headers[3..], told, "{headers:?}");
+    assert_eq!(transport.sent[2].2, bytes);
+    assert!(transport.closed.is_empty());
+}
+
+#[test]
+fn what_is_long_is_not_copied_to_be_sent_to_its_end() {
+    let (mut engine, peer, mut transport, mut sink) = connected();
+    transport.answers = [Sent::Partial(1), Sent::Full].into();
+    static LONG: [u8; EAGER_MAX_BYTES + 2] = [7; EAGER_MAX_BYTES + 2];
+    engine.post_rma(access(peer, write(&LONG), 2), &mut transport, &mut sink).unwrap();
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [2]);
+    assert_eq!(transport.closed.len(), 1, "the link ends there");
+}
+
+#[test]
+fn a_message_that_the_peer_has_not_asked_for_keeps_nothing_from_being_said() {
+    let (mut engine, peer, mut transport, mut sink) = connected();
+    static LONG: [u8; EAGER_MAX_BYTES + 1] = [7; EAGER_MAX_BYTES + 1];
+    engine.post_send(send_to(peer, &LONG, 2), &mut transport, &mut sink).unwrap();
+    let Header::Request { op, .. } = transport.sent[0].1 else { panic!("too long to be sent at once") };
+    engine.shutdown(&mut transport, &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [2]);
+    assert_eq!(headers_from(&transport, 1), [step(HandshakeStep::Shutdown, NUMBER, b"")]);
+    // It is too late.
+    hear(&mut engine, &mut sink, OTHER, Header::Clear { op, cannot_pull: false }, b"");
+    assert!(transport.closed.is_empty() && sink.events.is_empty());
 }
