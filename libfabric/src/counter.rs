@@ -8,14 +8,12 @@ use libc::{c_int, c_void};
 use crate::abi::domain::FidDomain;
 use crate::abi::eq::{FiCntrAttr, FiOpsCntr, FidCntr};
 use crate::abi::fabric::{FiOps, Fid};
-use crate::abi::{
-    FI_CLASS_CNTR, FI_CNTR_EVENTS_COMP, FI_GETOPSFLAG, FI_GETWAIT, FI_GETWAITOBJ, FI_SETOPSFLAG,
-};
+use crate::abi::{FI_CLASS_CNTR, FI_CNTR_EVENTS_COMP, FI_GETOPSFLAG, FI_SETOPSFLAG};
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::object::{self, InUse, Lease, State};
 use crate::unsupported::{Status, Unsupported};
-use crate::wait::getwait;
+use crate::wait::control_wait;
 use crate::wait_set::WaitAttr;
 
 /// What stands behind a `struct fid_cntr`.
@@ -114,14 +112,7 @@ unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -
         // SAFETY: the caller passes an open counter.
         let state = unsafe { object::state::<CounterState>(cntr.cast())? };
         match command {
-            // SAFETY: for this command it points to what belongs to the counter's wait object.
-            FI_GETWAIT => unsafe { getwait(&state.counter, arg) },
-            FI_GETWAITOBJ | FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => Err(Errno::EINVAL.into()),
-            FI_GETWAITOBJ => {
-                // SAFETY: for this command it points to an `enum fi_wait_obj`.
-                unsafe { arg.cast::<u32>().write(state.wait_obj) };
-                Ok(0)
-            }
+            FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => Err(Errno::EINVAL.into()),
             FI_GETOPSFLAG => {
                 // SAFETY: for this command it points to flags.
                 unsafe { arg.cast::<u64>().write(0) };
@@ -132,7 +123,8 @@ unsafe extern "C" fn control(cntr: *mut Fid, command: c_int, arg: *mut c_void) -
                 0 => Ok(0),
                 flags => Err(Misuse::Flags(flags).into()),
             },
-            _ => Err(Errno::ENOSYS.into()),
+            // SAFETY: the caller passes what the command wants.
+            _ => unsafe { control_wait(&state.counter, state.wait_obj, command, arg) },
         }
     })
 }

@@ -13,7 +13,7 @@ use crate::abi::eq::{
 use crate::abi::fabric::{FiOps, Fid};
 use crate::abi::{
     FI_AFFINITY, FI_CLASS_CQ, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
-    FI_CQ_FORMAT_UNSPEC, FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_NONE,
+    FI_CQ_FORMAT_UNSPEC, FI_WAIT_NONE,
 };
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
@@ -22,7 +22,7 @@ use crate::object::{self, InUse, Lease, State};
 use crate::sockaddr::CAddress;
 use crate::text;
 use crate::unsupported::Unsupported;
-use crate::wait::{Patience, WaitCondition, getwait};
+use crate::wait::{Patience, WaitCondition, control_wait};
 use crate::wait_set::WaitAttr;
 
 /// What stands behind a `struct fid_cq`.
@@ -144,17 +144,8 @@ unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> 
     enter(|| {
         // SAFETY: the caller passes an open completion queue.
         let state = unsafe { object::state::<CqState>(cq.cast())? };
-        match command {
-            // SAFETY: for this command it points to what belongs to the queue's wait object.
-            FI_GETWAIT => unsafe { getwait(&state.cq, arg) },
-            FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
-            FI_GETWAITOBJ => {
-                // SAFETY: for this command it points to an `enum fi_wait_obj`.
-                unsafe { arg.cast::<u32>().write(state.wait_obj) };
-                Ok(0)
-            }
-            _ => Err(Errno::ENOSYS.into()),
-        }
+        // SAFETY: the caller passes what the command wants.
+        unsafe { control_wait(&state.cq, state.wait_obj, command, arg) }
     })
 }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::abi::eq::{FiEqAttr, FiEqErrEntry, FiOpsEq, FidEq};
 use crate::abi::fabric::{FiOps, Fid, FidFabric};
-use crate::abi::{FI_CLASS_EQ, FI_GETWAIT, FI_GETWAITOBJ, FI_PEEK};
+use crate::abi::{FI_CLASS_EQ, FI_PEEK};
 use crate::connection::{CmEvent, ENTRY_BYTES};
 use crate::edge::{Failure, enter};
 use crate::error_data::ErrorData;
@@ -20,7 +20,7 @@ use crate::info::InfoList;
 use crate::object::{self, InUse, Lease, State};
 use crate::text;
 use crate::unsupported::Unsupported;
-use crate::wait::getwait;
+use crate::wait::control_wait;
 use crate::wait_set::WaitAttr;
 
 /// What stands behind a `struct fid_eq`.
@@ -107,17 +107,8 @@ unsafe extern "C" fn control(eq: *mut Fid, command: c_int, arg: *mut c_void) -> 
     enter(|| {
         // SAFETY: the caller passes an open event queue.
         let state = unsafe { object::state::<EqState>(eq.cast())? };
-        match command {
-            // SAFETY: for this command it points to what belongs to the queue's wait object.
-            FI_GETWAIT => unsafe { getwait(&state.eq, arg) },
-            FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
-            FI_GETWAITOBJ => {
-                // SAFETY: for this command it points to an `enum fi_wait_obj`.
-                unsafe { arg.cast::<u32>().write(state.wait_obj) };
-                Ok(0)
-            }
-            _ => Err(Errno::ENOSYS.into()),
-        }
+        // SAFETY: the caller passes what the command wants.
+        unsafe { control_wait(&state.eq, state.wait_obj, command, arg) }
     })
 }
 

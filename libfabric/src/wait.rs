@@ -12,7 +12,8 @@ use crate::abi::eq::FiMutexCond;
 use crate::abi::fabric::{Fid, FidFabric};
 use crate::abi::{
     FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_WAIT, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD,
-    FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
+    FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET,
+    FI_WAIT_UNSPEC, FI_WAIT_YIELD,
 };
 use crate::counter::CounterState;
 use crate::cq::CqState;
@@ -77,7 +78,36 @@ impl WaitCondition {
     }
 }
 
-/// `FI_GETWAIT` of a queue, a counter or a wait set.
+/// `fi_control` of what can be waited for, as far as it is about that. `wait_obj` is what it was opened with.
+///
+/// # Errors
+///
+/// ENOSYS for other commands; ENODATA where the wait object is not the application's to have; EINVAL without a place for the
+/// answer.
+///
+/// # Safety
+///
+/// `arg` is null or has room for what the command asks for.
+pub(crate) unsafe fn control_wait(
+    waitable: &impl Waitable,
+    wait_obj: u32,
+    command: c_int,
+    arg: *mut c_void,
+) -> Result<c_int, Failure> {
+    match command {
+        // SAFETY: for this command it points to what belongs to the wait object.
+        FI_GETWAIT => unsafe { getwait(waitable, arg) },
+        FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
+        FI_GETWAITOBJ => {
+            // SAFETY: for this command it points to an `enum fi_wait_obj`.
+            unsafe { arg.cast::<u32>().write(wait_obj) };
+            Ok(0)
+        }
+        _ => Err(Errno::ENOSYS.into()),
+    }
+}
+
+/// `FI_GETWAIT`.
 ///
 /// # Errors
 ///
@@ -86,7 +116,7 @@ impl WaitCondition {
 /// # Safety
 ///
 /// `arg` is null or has room for the wait object that it was opened with.
-pub(crate) unsafe fn getwait(waitable: &impl Waitable, arg: *mut c_void) -> Result<c_int, Failure> {
+unsafe fn getwait(waitable: &impl Waitable, arg: *mut c_void) -> Result<c_int, Failure> {
     if arg.is_null() {
         return Err(Errno::EINVAL.into());
     }

@@ -7,12 +7,12 @@ use libc::{c_int, c_void};
 
 use crate::abi::eq::{FiOpsWait, FiWaitAttr, FidWait};
 use crate::abi::fabric::{FiOps, Fid, FidFabric};
-use crate::abi::{FI_CLASS_WAIT, FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_SET};
+use crate::abi::{FI_CLASS_WAIT, FI_WAIT_SET};
 use crate::edge::{Failure, enter};
 use crate::fabric::FabricState;
 use crate::object::{self, InUse, Lease, State};
 use crate::unsupported::Unsupported;
-use crate::wait::{getwait, wait_object};
+use crate::wait::{control_wait, wait_object};
 
 /// What stands behind a `struct fid_wait`.
 pub(crate) struct WaitSetState {
@@ -112,17 +112,8 @@ unsafe extern "C" fn control(waitset: *mut Fid, command: c_int, arg: *mut c_void
     enter(|| {
         // SAFETY: the caller passes an open wait set.
         let state = unsafe { object::state::<WaitSetState>(waitset.cast())? };
-        match command {
-            // SAFETY: for this command it points to what belongs to the set's wait object.
-            FI_GETWAIT => unsafe { getwait(&state.set, arg) },
-            FI_GETWAITOBJ if arg.is_null() => Err(Errno::EINVAL.into()),
-            FI_GETWAITOBJ => {
-                // SAFETY: for this command it points to an `enum fi_wait_obj`.
-                unsafe { arg.cast::<u32>().write(state.wait_obj) };
-                Ok(0)
-            }
-            _ => Err(Errno::ENOSYS.into()),
-        }
+        // SAFETY: the caller passes what the command wants.
+        unsafe { control_wait(&state.set, state.wait_obj, command, arg) }
     })
 }
 
