@@ -22,6 +22,7 @@ use super::{Awaited, MutexCond, Spot, Wait, WaitObject, nap};
 /// Waits for several completion queues, counters and event queues at once: `fi_wait_open` of `fi_poll(3)`.
 ///
 /// Members are opened with [`WaitObject::Set`] and with the set in their attributes, and remain members until they are closed.
+/// One that is closed while a thread waits for the set is freed when that thread wakes.
 /// They may belong to different domains. They are not waited for one by one any more, except counters.
 ///
 /// A handle: clones refer to the same set, which any thread may use at any time. It takes two file descriptors, and each
