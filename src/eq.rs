@@ -36,7 +36,8 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
 pub struct EqAttr {
     /// How many events of the application's own it holds, and as many errors; 0 for [`EQ_DEPTH_DEFAULT_ENTRIES`]. Those of
     /// connections come on top, and always find room: an endpoint has two of them in its life, a passive endpoint has in the
-    /// queue no more than its backlog says, since the request of whoever is gone leaves it unread. Only what is in the queue takes memory.
+    /// queue no more than its backlog says, since the request of whoever is gone leaves it unread. Only what is in the queue
+    /// takes memory.
     pub size_entries: usize,
     /// What the queue is used for.
     pub flags: EqFlags,

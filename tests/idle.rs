@@ -217,7 +217,7 @@ fn a_forked_child_leaves_whoever_waits_for_a_set_asleep() {
                     let _ = set.wait(None);
                 }
             });
-            thread::sleep(Duration::from_millis(50));
+            sleeping::let_sleep();
             posix::in_forked_child(|| {
                 let own = domain.open_counter(&attr).expect("a counter");
                 own.add(1);

@@ -129,10 +129,14 @@ impl WaitSet {
     /// turns at it: while the first one sleeps, the others sleep until it wakes. A signal of the system does not end the wait.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.wait_since(self.shared.news.load(Ordering::SeqCst), timeout)
+    }
+
+    /// The same for whoever came when there was so much news.
+    fn wait_since(&self, news: u64, timeout: Option<Duration>) -> bool {
         // A timeout too long for the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let set = &*self.shared;
-        let news = set.news.load(Ordering::SeqCst);
         loop {
             // Most of what there may be to do is found without asking anybody to wake anybody.
             let members = set.members();

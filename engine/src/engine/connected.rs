@@ -10,9 +10,9 @@
 //!
 //! The requester asks on a link to the passive endpoint, and is answered by the accepting endpoint on another one, which
 //! then is the connection. So whoever accepts needs no more of the requester than its address, its instance, and the number
-//! that only the two of them and the passive endpoint know. The requester waits as long as the first of the two links may bring an
-//! answer, and a few passes longer for the other: the passive endpoint keeps the first until the requester has confirmed that it has one, or the accepting endpoint
-//! has given up.
+//! that only the two of them and the passive endpoint know. The requester waits as long as the first of the two links may
+//! bring an answer, and a few passes longer for the other: the passive endpoint keeps the first until the requester has
+//! confirmed that it has one, or the accepting endpoint has given up.
 //!
 //! Whoever accepts is connected when it has sent that it is, which it does when it has made sure that the requester is
 //! there. So it knows before the requester can have done anything in consequence, such as to ask for another connection.
@@ -150,8 +150,9 @@ impl Engine {
     }
 
     /// Ends the connection. What was given to the link still reaches the peer, as does what has come of its own operations;
-    /// everything else that has not ended is cancelled, and reported so before this returns. [`ConnectionEvent::Shutdown`] follows when the peer knows, or has
-    /// ended it too. Whoever calls it after that has nothing to end.
+    /// everything else that has not ended is cancelled, and reported so before this returns.
+    /// [`ConnectionEvent::Shutdown`] follows when the peer knows, or has ended it too. Whoever calls it after that has nothing
+    /// to end.
     ///
     /// # Errors
     ///

@@ -41,6 +41,13 @@ fn eq(set: &WaitSet) -> EventQueue {
     EventQueue::open(&attr).expect("an event queue")
 }
 
+/// Waits until somebody sleeps, or would if there were anything to sleep on.
+fn let_sleep(set: &WaitSet) {
+    while set.shared.spot.is_some() && !set.shared.turn.is_locked() {
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn a_wait_is_over_for_what_any_member_has_to_tell() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
@@ -82,7 +89,7 @@ fn whoever_sleeps_is_woken_by_all_members_also_by_those_who_come_later() {
             for round in 0..10 {
                 let counter = counter(&set);
                 if round % 2 == 0 {
-                    thread::sleep(Duration::from_millis(2));
+                    let_sleep(&set);
                 }
                 counter.add(1);
                 assert_eq!(woken.recv(), Ok(true), "{object:?}");
@@ -100,11 +107,13 @@ fn all_who_wait_at_once_are_woken() {
         let (cq, counter) = (cq(&set), counter(&set));
         let change: [&dyn Fn(); 2] = [&|| cq.signal().expect("somebody may wait"), &|| counter.add(1)];
         for change in change {
+            // Whoever waits has come by now, however late the system lets them begin.
+            let news = set.shared.news.load(Ordering::SeqCst);
+            let wait = |timeout| set.wait_since(news, timeout);
             thread::scope(|scope| {
-                let waits: Vec<_> = (0..4).map(|_| scope.spawn(|| set.wait(PATIENCE))).collect();
-                let late = scope.spawn(|| set.wait(MOMENT));
-                thread::sleep(Duration::from_millis(20));
-                assert!(!late.join().expect("no panic"));
+                let waits: Vec<_> = (0..4).map(|_| scope.spawn(|| wait(PATIENCE))).collect();
+                assert!(!wait(MOMENT));
+                let_sleep(&set);
                 change();
                 // Read by one who does not wait.
                 counter.read();
