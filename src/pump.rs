@@ -50,6 +50,13 @@ const CHANCE_POLLS_MAX: u32 = 4;
 pub(crate) trait Drive: Connect + Send + Sync {
     fn address(&self) -> Address;
     fn enable(&self, wiring: Wiring) -> Result<(), Error>;
+    /// Reports to these queues and counters from now on.
+    fn rewire(
+        &self,
+        transmit_cq: Option<Arc<Shared>>,
+        receive_cq: Option<Arc<Shared>>,
+        counters: BoundCounters,
+    );
     fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>>;
     /// Takes the access's memory out of the post, unless that is refused.
     fn post_rma(&self, post: &mut RmaPost) -> Result<(), Error>;
@@ -351,6 +358,20 @@ impl<T: Transport> Drive for Pump<T> {
         }
         state.wired = Some(Wired { wiring, targets: Targets::default(), sources: Sources::default() });
         Ok(())
+    }
+
+    fn rewire(
+        &self,
+        transmit_cq: Option<Arc<Shared>>,
+        receive_cq: Option<Arc<Shared>>,
+        counters: BoundCounters,
+    ) {
+        let mut endpoint = self.in_use();
+        let Ok((engine, _, Wired { wiring, .. })) = endpoint.enabled() else { return };
+        if counters.events().intersects(CounterEvents::OF_REGION) {
+            engine.see_accesses();
+        }
+        (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
     }
 
     fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>> {

@@ -532,14 +532,15 @@ impl Window {
         is_open
     }
 
-    /// Tells whoever counts it what a peer has done.
-    pub(crate) fn count(&self, event: CounterEvents) {
-        for (place, counted) in self.region.counters.iter().zip(REGION_EVENTS) {
-            if event.contains(counted)
-                && let Some(counter) = place.get()
-            {
-                counter.count(counted);
+    /// Counts an access by a peer: once per counter, also where it is several events.
+    pub(crate) fn count(&self, events: CounterEvents) {
+        let mut counted: Option<&Arc<dyn CountAccess>> = None;
+        for (place, event) in self.region.counters.iter().zip(REGION_EVENTS) {
+            let Some(counter) = place.get().filter(|_| events.contains(event)) else { continue };
+            if counted.is_none_or(|first| !Arc::ptr_eq(first, counter)) {
+                counter.count(event);
             }
+            counted = Some(counter);
         }
     }
 

@@ -18,15 +18,25 @@ impl BoundCounters {
     ///
     /// [`Misuse::Busy`] if one of these events is counted already.
     pub(crate) fn bind(&mut self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
-        if self.events().intersects(events) {
-            return Err(Misuse::Busy("a counter is bound already").into());
-        }
+        self.check_free(events)?;
         match self.0.iter_mut().find(|(bound, _)| Arc::ptr_eq(bound, counter.shared())) {
             Some((_, counted)) => *counted |= events,
             None => {
                 counter.shared().bind();
                 self.0.push((counter.shared().clone(), events));
             }
+        }
+        Ok(())
+    }
+
+    /// Whether none of these events is counted yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`] if one is.
+    pub(crate) fn check_free(&self, events: CounterEvents) -> Result<(), Misuse> {
+        if self.events().intersects(events) {
+            return Err(Misuse::Busy("a counter is bound already"));
         }
         Ok(())
     }

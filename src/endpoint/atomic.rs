@@ -398,7 +398,7 @@ impl Endpoint {
         let admitted = check_flags(flags, ATOMIC_FLAGS)
             .and_then(|()| self.check_atomic(local.kind(), target.op, local.source_max_bytes(), inject))
             .and_then(|()| self.shared.driven());
-        let (pump, enabled) = match admitted {
+        let (pump, service) = match admitted {
             Ok(driven) => driven,
             Err(error) => return Err(Rejected { error, buffer: Box::new(local) }),
         };
@@ -408,7 +408,7 @@ impl Endpoint {
             local,
             context,
             level: level_of(levels),
-            signalled: !enabled.selective_transmit || flags.contains(OpFlags::COMPLETION),
+            signalled: service.signals_transmit(flags),
             inject,
             fence: flags.contains(OpFlags::FENCE),
             more: flags.contains(OpFlags::MORE),

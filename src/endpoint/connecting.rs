@@ -24,22 +24,6 @@ pub(crate) enum Beginning {
 }
 
 impl Endpoint {
-    /// Binds the event queue that its connection is reported to: `fi_ep_bind`. `object` is what events call the endpoint.
-    /// Endpoints without connections have nothing to report.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Busy`] if it has a queue already.
-    pub fn bind_eq(&self, eq: &EventQueue, object: u64) -> Result<(), Error> {
-        let mut setup = self.setup()?;
-        if setup.eq.is_some() {
-            return Err(Misuse::Busy("an event queue is bound already").into());
-        }
-        eq.shared().bind();
-        setup.eq = Some((eq.clone(), object));
-        Ok(())
-    }
-
     /// Asks the passive endpoint at `to` for a connection: `fi_connect`. Enables the endpoint if need be. Its event queue
     /// tells what has become of it ([`ConnectionEvent`](crate::ConnectionEvent)); an endpoint asks once in its life.
     ///
@@ -63,7 +47,7 @@ impl Endpoint {
             call: "drawing a random number",
             errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
         })?;
-        self.enable_if_need_be()?;
+        self.enable()?;
         self.shared.with_peer(to, |pump| pump.connect(to, number, data))
     }
 
@@ -81,7 +65,7 @@ impl Endpoint {
             return Err(Misuse::State("the endpoint was not opened for a request").into());
         };
         check_data(data)?;
-        self.enable_if_need_be()?;
+        self.enable()?;
         let reporter = self.shared.reporter.get().ok_or(Misuse::NoEventQueue)?;
         reporter.settle_later(request.accept()?);
         self.shared.with_peer(request.from().address, |pump| pump.accept(request.from(), data))
@@ -111,17 +95,6 @@ impl Endpoint {
     /// [`Misuse::NotConnected`] if no connection was asked for or accepted.
     pub fn peer(&self) -> Result<Address, Error> {
         (*self.shared.peer.lock()).ok_or_else(|| Misuse::NotConnected.into())
-    }
-
-    fn enable_if_need_be(&self) -> Result<(), Error> {
-        if self.shared.enabled.get().is_some() {
-            return Ok(());
-        }
-        match self.enable() {
-            // Another thread was faster.
-            Err(_) if self.shared.enabled.get().is_some() => Ok(()),
-            enabled => enabled,
-        }
     }
 }
 

@@ -7,6 +7,7 @@ mod owned;
 mod peek;
 mod raw;
 mod rma;
+mod setup;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use homespun_engine::address::Address;
 use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse};
-use homespun_engine::flags::{BindFlags, Caps, CounterEvents, MrAccess, OpFlags};
+use homespun_engine::flags::{Caps, MrAccess, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use homespun_engine::operation::Level;
 use parking_lot::Mutex;
@@ -30,14 +31,12 @@ pub use self::owned::{RecvMsg, SendMsg};
 use self::peek::ARRIVED_FLAGS;
 pub use self::raw::{RecvMsgRaw, SendMsgRaw};
 pub use self::rma::{ReadMsg, ReadMsgRaw, WriteMsg, WriteMsgRaw};
-use crate::av::{AddressVector, AvAttr, FabricAddress};
-use crate::counter::{BoundCounters, Counter, Reason};
-use crate::cq::CompletionQueue;
+use self::setup::{Service, ServiceFlags, Setup};
+use crate::av::FabricAddress;
 use crate::domain::{self, DomainId};
-use crate::eq::{EventQueue, Reporter};
+use crate::eq::Reporter;
 use crate::info::Info;
-use crate::progress_thread::ProgressThread;
-use crate::pump::{Drive, Wiring};
+use crate::pump::Drive;
 
 /// What a send may be flagged with by default.
 const SEND_DEFAULT_FLAGS: OpFlags =
@@ -135,32 +134,12 @@ struct Shared {
     setup: Mutex<Setup>,
     /// Exists from the moment the endpoint's address was asked for, or it was enabled.
     pump: OnceLock<Arc<dyn Drive>>,
-    /// Set when the endpoint is enabled, to what operations need to know.
-    enabled: OnceLock<Enabled>,
+    /// What operations need to know of how the endpoint was set up.
+    service: Service,
     /// Exists once an endpoint for connections is enabled.
     reporter: OnceLock<Arc<Reporter>>,
     /// The other end of the connection, once it was asked for or accepted.
     peer: Mutex<Option<Address>>,
-}
-
-#[derive(Default)]
-struct Setup {
-    /// Where to bind, if not where the info says.
-    name: Option<Address>,
-    transmit_cq: Option<CompletionQueue>,
-    receive_cq: Option<CompletionQueue>,
-    counters: BoundCounters,
-    av: Option<AddressVector>,
-    /// With what it calls the endpoint.
-    eq: Option<(EventQueue, u64)>,
-    selective_transmit: bool,
-    selective_receive: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Enabled {
-    selective_transmit: bool,
-    selective_receive: bool,
 }
 
 impl Endpoint {
@@ -180,7 +159,7 @@ impl Endpoint {
                 beginning,
                 setup: Mutex::default(),
                 pump: OnceLock::new(),
-                enabled: OnceLock::new(),
+                service: Service::default(),
                 reporter: OnceLock::new(),
                 peer: Mutex::default(),
             }),
@@ -192,100 +171,6 @@ impl Endpoint {
     /// What the endpoint was opened with.
     pub fn info(&self) -> &Info {
         &self.shared.info
-    }
-
-    /// Binds a completion queue for one direction or both: `fi_ep_bind`.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Flags`] without a direction; [`Misuse::Busy`] if the
-    /// direction has a queue already; [`Misuse::OtherDomain`] for a queue of another domain.
-    pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
-        let mut setup = self.setup()?;
-        if cq.shared().domain() != self.shared.domain.id() {
-            return Err(Misuse::OtherDomain.into());
-        }
-        let transmits = flags.contains(BindFlags::TRANSMIT);
-        let receives = flags.contains(BindFlags::RECV);
-        if !(transmits || receives) || !BindFlags::all().contains(flags) {
-            return Err(Misuse::Flags(flags.bits()).into());
-        }
-        if transmits && setup.transmit_cq.is_some() || receives && setup.receive_cq.is_some() {
-            return Err(Misuse::Busy("a completion queue is bound already").into());
-        }
-        let selective = flags.contains(BindFlags::SELECTIVE_COMPLETION);
-        if transmits {
-            cq.shared().bind();
-            setup.transmit_cq = Some(cq.clone());
-            setup.selective_transmit = selective;
-        }
-        if receives {
-            cq.shared().bind();
-            setup.receive_cq = Some(cq.clone());
-            setup.selective_receive = selective;
-        }
-        Ok(())
-    }
-
-    /// Binds a counter, which counts these events of the endpoint: `fi_ep_bind`. Of each kind of event one counter may be
-    /// bound, which may be the same for several. One that is bound for no event drives the endpoint like any other.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Flags`] for events that are not known; [`Misuse::NoCapability`]
-    /// for what peers do, without [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already;
-    /// [`Misuse::OtherDomain`] for a counter of another domain.
-    pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
-        let mut setup = self.setup()?;
-        if counter.shared().domain() != self.shared.domain.id() {
-            return Err(Misuse::OtherDomain.into());
-        }
-        let unknown = events - CounterEvents::all();
-        if !unknown.is_empty() {
-            return Err(Misuse::Flags(unknown.bits()).into());
-        }
-        if events.intersects(CounterEvents::OF_REGION) {
-            self.shared.check_caps(Caps::RMA_EVENT)?;
-        }
-        setup.counters.bind(counter, events)
-    }
-
-    /// Binds the address vector: `fi_ep_bind`. Endpoints for connections have no use for one.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::State`] once the endpoint is enabled; [`Misuse::Busy`] if it has one already; [`Misuse::OtherDomain`]
-    /// for a vector of another domain.
-    pub fn bind_av(&self, av: &AddressVector) -> Result<(), Error> {
-        let mut setup = self.setup()?;
-        if av.domain() != self.shared.domain.id() {
-            return Err(Misuse::OtherDomain.into());
-        }
-        if setup.av.is_some() {
-            return Err(Misuse::Busy("an address vector is bound already").into());
-        }
-        av.bind();
-        setup.av = Some(av.clone());
-        Ok(())
-    }
-
-    /// Chooses where to bind, before the endpoint has an address: `fi_setname`.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for, and for one that has that of
-    /// a passive endpoint; [`Misuse::Invalid`] for an address of another format than the domain's.
-    pub fn set_name(&self, name: Address) -> Result<(), Error> {
-        let mut setup = self.setup()?;
-        let has_name = matches!(self.shared.beginning, Beginning::Request(_));
-        if has_name || self.shared.pump.get().is_some() {
-            return Err(Misuse::State("the endpoint has its address already").into());
-        }
-        if name.format() != self.shared.domain.format() {
-            return Err(Misuse::Invalid("address of another format than the domain's").into());
-        }
-        setup.name = Some(name);
-        Ok(())
     }
 
     /// The address that peers reach the endpoint under: `fi_getname`. Fit to be given to them, also where the endpoint
@@ -303,85 +188,7 @@ impl Endpoint {
             return Ok(pump.address());
         }
         let setup = self.shared.setup.lock();
-        Ok(self.shared.open_pump(&setup)?.address())
-    }
-
-    /// Takes the endpoint into service: `fi_enable`.
-    ///
-    /// It has to be able to tell of everything that can be begun on it: each direction has a completion queue, or each kind of
-    /// its operations that the capabilities include has a counter.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] when something is not bound
-    /// that the endpoint's type and capabilities need; [`Misuse::State`] if it is enabled already; and as
-    /// [`name`](Self::name).
-    /// [`Error::System`] also where a queue cannot be woken, or no thread be started, for want of descriptors or memory.
-    pub fn enable(&self) -> Result<(), Error> {
-        let setup = self.setup()?;
-        let caps = self.shared.info.caps;
-        let av = match &setup.av {
-            // Nothing is looked up in it.
-            _ if self.shared.connects() => {
-                let format = self.shared.domain.format();
-                AddressVector::open(&AvAttr::default(), format, self.shared.domain.id())?
-            }
-            Some(av) => av.clone(),
-            None => return Err(Misuse::NoAddressVector.into()),
-        };
-        let reporter = self.shared.reporter(setup.eq.as_ref())?;
-        // A capability to begin something has the bit of the event that it ends.
-        let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
-        let unheard = begun - setup.counters.events();
-        if !(unheard - CounterEvents::RECV).is_empty() && setup.transmit_cq.is_none() {
-            return Err(Misuse::NoCompletionQueue("transmit").into());
-        }
-        if unheard.contains(CounterEvents::RECV) && setup.receive_cq.is_none() {
-            return Err(Misuse::NoCompletionQueue("receive").into());
-        }
-        let pump = self.shared.open_pump(&setup)?;
-        let progress_thread = self.shared.domain.progress_thread(self.shared.connects());
-        let progress_doorbell = progress_thread.map(ProgressThread::start).transpose()?;
-        // Whatever may fail, and whatever looks into the endpoint, comes before any queue drives it.
-        match progress_thread {
-            Some(progress_thread) => progress_thread.listen(pump)?,
-            None => {
-                setup.bound_cqs().try_for_each(|cq| cq.shared().watch(pump))?;
-                reporter.iter().try_for_each(|reporter| reporter.eq().watch(pump))?;
-            }
-        }
-        let by_itself = progress_thread.is_some();
-        setup.counters.iter().try_for_each(|counter| counter.watch(pump, Reason::BOUND, by_itself))?;
-        let regional_counters =
-            caps.contains(Caps::RMA_EVENT).then(|| self.shared.domain.regional_counters().clone());
-        let wiring = Wiring {
-            av,
-            transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
-            receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
-            counters: setup.counters.clone(),
-            regional_counters: regional_counters.clone(),
-            reporter: reporter.clone(),
-            wants_source: caps.contains(Caps::SOURCE),
-            reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
-            progress_doorbell,
-        };
-        match regional_counters {
-            Some(regional) => regional.enable(pump, || pump.enable(wiring))?,
-            None => pump.enable(wiring)?,
-        }
-        for cq in setup.bound_cqs() {
-            cq.shared().join(pump);
-        }
-        setup.counters.iter().for_each(|counter| counter.join(pump));
-        if let Some(reporter) = &reporter {
-            reporter.eq().join(pump);
-        }
-        if let Some(progress_thread) = progress_thread {
-            progress_thread.watch(pump);
-        }
-        let Setup { selective_transmit, selective_receive, .. } = *setup;
-        self.shared.enabled.get_or_init(|| Enabled { selective_transmit, selective_receive });
-        Ok(())
+        Ok(self.shared.open_pump(setup.name)?.address())
     }
 
     /// The flags of sends that are posted without flags of their own (`FI_GETOPSFLAG`).
@@ -446,18 +253,11 @@ impl Endpoint {
     pub(crate) fn domain(&self) -> DomainId {
         self.shared.domain.id()
     }
-
-    fn setup(&self) -> Result<parking_lot::MutexGuard<'_, Setup>, Error> {
-        let setup = self.shared.setup.lock();
-        match self.shared.enabled.get() {
-            Some(_) => Err(Misuse::State("the endpoint is enabled").into()),
-            None => Ok(setup),
-        }
-    }
 }
 
 impl Shared {
-    fn open_pump(&self, setup: &Setup) -> Result<&Arc<dyn Drive>, Error> {
+    /// Binds the endpoint, here unless its info or its beginning says otherwise.
+    fn open_pump(&self, name: Option<Address>) -> Result<&Arc<dyn Drive>, Error> {
         if let Some(pump) = self.pump.get() {
             return Ok(pump);
         }
@@ -465,7 +265,7 @@ impl Shared {
         let bind = match &self.beginning {
             // What the application sees is the address that was asked; another one can have it only as a listener.
             Beginning::Request(request) => request.asked().bind.with_port(0),
-            _ => setup.name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
+            _ => name.or(info.src_addr).unwrap_or_else(|| self.domain.format().wildcard()),
         };
         let pump = self.domain.open_pump(bind, self.config())?;
         if let Beginning::Request(_) = self.beginning {
@@ -503,9 +303,10 @@ impl Shared {
     }
 
     #[inline]
-    fn driven(&self) -> Result<(&dyn Drive, Enabled), Error> {
-        match (self.pump.get(), self.enabled.get()) {
-            (Some(pump), Some(enabled)) => Ok((&**pump, *enabled)),
+    fn driven(&self) -> Result<(&dyn Drive, ServiceFlags), Error> {
+        let flags = self.service.flags();
+        match self.pump.get() {
+            Some(pump) if flags.contains(ServiceFlags::ENABLED) => Ok((&**pump, flags)),
             _ => Err(Misuse::State("the endpoint is not enabled").into()),
         }
     }
@@ -531,32 +332,18 @@ impl Shared {
     }
 }
 
-impl Setup {
-    /// The bound queues, each once.
-    fn bound_cqs(&self) -> impl Iterator<Item = &CompletionQueue> {
-        let second = self.receive_cq.as_ref().filter(|receive| {
-            self.transmit_cq.as_ref().is_none_or(|transmit| !Arc::ptr_eq(transmit.shared(), receive.shared()))
-        });
-        self.transmit_cq.iter().chain(second)
-    }
-}
-
 impl Drop for Shared {
     fn drop(&mut self) {
-        let is_connecting = self.connects();
         let setup = self.setup.get_mut();
         if let Some(pump) = self.pump.get() {
-            for cq in setup.bound_cqs() {
-                cq.shared().leave(pump);
-            }
-            setup.counters.iter().for_each(|counter| counter.leave(pump, Reason::BOUND));
+            setup.leave(pump);
             if self.info.caps.contains(Caps::RMA_EVENT) {
                 self.domain.regional_counters().forget(pump);
             }
             if let Some(reporter) = self.reporter.get() {
                 reporter.eq().leave(pump);
             }
-            if let Some(progress_thread) = self.domain.progress_thread(is_connecting) {
+            if let Some(progress_thread) = self.progress_thread() {
                 progress_thread.unwatch(pump);
             }
             pump.close(self.domain.close_linger());
@@ -565,16 +352,6 @@ impl Drop for Shared {
             reporter.forget();
             drop(reporter.unsettled());
         }
-        if let Some((eq, _)) = &setup.eq {
-            eq.shared().unbind();
-        }
-        for cq in setup.transmit_cq.iter().chain(&setup.receive_cq) {
-            cq.shared().unbind();
-        }
-        setup.counters.iter().for_each(|counter| counter.unbind());
-        if let Some(av) = &setup.av {
-            av.unbind();
-        }
     }
 }
 
@@ -582,7 +359,7 @@ impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
             .field("address", &self.shared.pump.get().map(|pump| pump.address()))
-            .field("enabled", &self.shared.enabled.get().is_some())
+            .field("enabled", &self.shared.service.is_enabled())
             .finish_non_exhaustive()
     }
 }

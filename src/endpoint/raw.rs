@@ -8,7 +8,7 @@ use homespun_engine::rejected::Rejected;
 
 use super::peek::ARRIVED_FLAGS;
 use super::{
-    Enabled, Endpoint, RECEIVE_FLAGS, RECEIVE_KINDS, SEND_FLAGS, SEND_LEVELS, check_flags, level_of,
+    Endpoint, RECEIVE_FLAGS, RECEIVE_KINDS, SEND_FLAGS, SEND_LEVELS, ServiceFlags, check_flags, level_of,
 };
 use crate::av::FabricAddress;
 use crate::pump::{Drive, ReceivePost, SendPost};
@@ -180,7 +180,7 @@ impl Endpoint {
         context: u64,
         flags: Option<OpFlags>,
     ) -> Result<(), Rejected<Source>> {
-        let (pump, enabled, effective) = match self.transmit(source.len_bytes(), tag, flags) {
+        let (pump, service, effective) = match self.transmit(source.len_bytes(), tag, flags) {
             Ok(admitted) => admitted,
             Err(error) => return Err(Rejected { error, buffer: source }),
         };
@@ -191,7 +191,7 @@ impl Endpoint {
             data,
             context,
             level: level_of(effective),
-            signalled: !enabled.selective_transmit || effective.contains(OpFlags::COMPLETION),
+            signalled: service.signals_transmit(effective),
             inject: effective.contains(OpFlags::INJECT),
             fence: effective.contains(OpFlags::FENCE),
             more: effective.contains(OpFlags::MORE),
@@ -205,8 +205,8 @@ impl Endpoint {
         len_bytes: usize,
         tag: Option<u64>,
         flags: Option<OpFlags>,
-    ) -> Result<(&dyn Drive, Enabled, OpFlags), Error> {
-        let (pump, enabled) = self.shared.driven()?;
+    ) -> Result<(&dyn Drive, ServiceFlags, OpFlags), Error> {
+        let (pump, service) = self.shared.driven()?;
         // It is said of writes alone.
         let default = self.tx_op_flags() - OpFlags::COMMIT_COMPLETE;
         let mut effective = flags.unwrap_or(default);
@@ -215,7 +215,7 @@ impl Endpoint {
             effective |= default & SEND_LEVELS;
         }
         self.check_send(len_bytes, tag, effective.contains(OpFlags::INJECT))?;
-        Ok((pump, enabled, effective))
+        Ok((pump, service, effective))
     }
 
     #[inline(always)]
@@ -244,7 +244,7 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(&dyn Drive, ReceivePost), Error> {
-        let (pump, enabled) = self.shared.driven()?;
+        let (pump, service) = self.shared.driven()?;
         check_flags(flags, RECEIVE_FLAGS)?;
         let kind = if tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
         self.shared.check_caps(kind | Caps::RECV)?;
@@ -252,7 +252,7 @@ impl Endpoint {
             from: self.shared.directed(from),
             tagged,
             context,
-            signalled: !enabled.selective_receive || flags.contains(OpFlags::COMPLETION),
+            signalled: service.signals_receive(flags),
         };
         Ok((pump, post))
     }

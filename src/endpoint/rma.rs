@@ -307,7 +307,7 @@ impl Endpoint {
         target: Target,
         flags: OpFlags,
     ) -> Result<(), Rejected<RmaLocal>> {
-        let (pump, enabled) = match is_right.and_then(|()| self.shared.driven()) {
+        let (pump, service) = match is_right.and_then(|()| self.shared.driven()) {
             Ok(driven) => driven,
             Err(error) => return Err(Rejected { error, buffer: local }),
         };
@@ -320,7 +320,7 @@ impl Endpoint {
             address,
             context,
             level: level_of(levels),
-            signalled: !enabled.selective_transmit || flags.contains(OpFlags::COMPLETION),
+            signalled: service.signals_transmit(flags),
             inject: flags.contains(OpFlags::INJECT),
             fence: flags.contains(OpFlags::FENCE),
             more: flags.contains(OpFlags::MORE),

@@ -1,11 +1,12 @@
 //! What counters count: `fi_cntr(3)`.
 
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::{CounterEvents, Errno, FabricAddress};
 
 use crate::suite::payload::{payload, room};
-use crate::suite::{Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
+use crate::suite::{AtomicCall, Deadline, Kind, Memory, Net, Party, Region, RmaBy, RmaCall, Setup};
 
 pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(crate) const KEY: u64 = 0xc0_0c;
@@ -102,6 +103,37 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
         bob.counts(&[(REMOTE_WRITE, (done, 0)), (REMOTE_READ, (reads, 0))]);
         region_counts(&bob, &region, reads, done);
         alice.counts(&[(WRITE, (done, 0)), (READ, (reads, 0))]);
+    }
+}
+
+/// A region counts by what happens to its memory (`fi_mr(3)`), an endpoint by whether results go back (`fi_endpoint(3)`).
+pub(crate) fn atomics_that_change_a_region_are_counted_as_writes_to_it(net: &Net) {
+    for kind in Kind::ALL {
+        let (alice, bob) = net.pair_of(counting(), counting());
+        let region = bob.register(memory(8, kind)).unwrap();
+        let (mut reads, mut writes, mut fetches, mut updates) = (0, 0, 0, 0);
+        for round in 0..3 {
+            for (atomic, op) in [
+                (AtomicKind::Base, AtomicOp::Sum),
+                (AtomicKind::Fetch, AtomicOp::Sum),
+                (AtomicKind::Fetch, AtomicOp::Write),
+                (AtomicKind::Fetch, AtomicOp::Read),
+                (AtomicKind::Compare, AtomicOp::Cswap),
+            ] {
+                let operand = payload(round, 8);
+                let what = (op, Datatype::Uint64);
+                let call = AtomicCall::new(atomic, what, operand, alice.peer(), &region, round);
+                alice.endpoint.atomic(call).unwrap();
+                assert_eq!(alice.completion().context, round);
+                reads += u64::from(atomic.fetches());
+                fetches += u64::from(atomic.fetches());
+                writes += u64::from(op != AtomicOp::Read);
+                updates += u64::from(!atomic.fetches());
+                // An operation that has completed was counted at its target.
+                region_counts(&bob, &region, reads, writes);
+                bob.counts(&[(REMOTE_READ, (fetches, 0)), (REMOTE_WRITE, (updates, 0))]);
+            }
+        }
     }
 }
 

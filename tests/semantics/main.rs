@@ -24,6 +24,7 @@ mod entries;
 mod event_waiting;
 mod failures;
 mod fence;
+mod late_binding;
 mod levels;
 mod misuse;
 mod multi_receive;
@@ -311,6 +312,7 @@ macro_rules! tests_of_parties {
             counters:
                 messages_are_counted_at_both_ends
                 accesses_are_counted_at_both_ends
+                atomics_that_change_a_region_are_counted_as_writes_to_it
                 whoever_has_mapped_a_region_is_counted_all_the_same
                 what_is_silent_is_counted_like_the_rest
                 failures_are_counted_apart
@@ -448,6 +450,12 @@ macro_rules! tests_of_objects {
                 one_counter_serves_several_endpoints_and_regions
                 what_cannot_be_bound_is_refused
                 a_region_is_enabled_when_it_has_its_counters;
+            late_binding:
+                counters_of_an_enabled_endpoint_count_what_follows
+                a_counter_of_an_enabled_endpoint_wakes_its_waiters
+                a_late_counter_of_accesses_counts_those_to_mapped_memory
+                queues_of_an_enabled_endpoint_report_what_follows
+                enabling_again_changes_nothing;
             counter_waits:
                 events_wake_whoever_waits
                 what_peers_do_to_a_region_wakes_whoever_waits
@@ -557,7 +565,7 @@ macro_rules! all_tests_over {
     };
 }
 
-/// The tests of endpoints with connections, and of those who sleep for several objects, that move on by themselves.
+/// The tests of endpoints with connections, of waits for several objects, and of late binding, with automatic progress.
 macro_rules! tests_of_connections_by_themselves {
     ($net:expr) => {
         tests! { $net;
@@ -578,6 +586,11 @@ macro_rules! tests_of_connections_by_themselves {
             wait_sets:
                 what_happens_to_any_member_wakes_whoever_waits_for_the_set
                 events_and_completions_wake_whoever_waits_for_both;
+            late_binding:
+                counters_of_an_enabled_endpoint_count_what_follows
+                a_counter_of_an_enabled_endpoint_wakes_its_waiters
+                a_late_counter_of_accesses_counts_those_to_mapped_memory
+                queues_of_an_enabled_endpoint_report_what_follows;
         }
     };
 }

@@ -39,11 +39,15 @@ impl Engine {
         let mut before = Vec::with_capacity(fetched_bytes);
         match self.carry_out(atomic, payload, fetches.then_some(&mut before)) {
             Ok(window) => {
-                let event = if fetches { CounterEvents::REMOTE_READ } else { CounterEvents::REMOTE_WRITE };
+                // An endpoint counts a fetch as a read (`fi_endpoint(3)`), a region also as the write that it is (`fi_mr(3)`).
+                let of_endpoint =
+                    if fetches { CounterEvents::REMOTE_READ } else { CounterEvents::REMOTE_WRITE };
+                let mut of_region = of_endpoint & CounterEvents::REMOTE_READ;
                 if atomic.form.op().writes() {
+                    of_region |= CounterEvents::REMOTE_WRITE;
                     self.persisted(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
                 }
-                accessed(&window, event, self.config.rma_events, sink);
+                accessed(&window, of_endpoint, of_region, self.config.rma_events, sink);
                 if fetches {
                     self.results_fetched(id, atomic.op, before);
                 } else {

@@ -311,6 +311,17 @@ impl Engine {
         };
         self.owe(id, Header::Shown(shown));
     }
+
+    /// Has peers that know regions of this side by this endpoint come by frames.
+    pub(super) fn retire_shown_regions(&mut self) {
+        for region in self.links.iter_mut().flat_map(|link| link.direct.shown.drain(..)) {
+            if let Some(region) = region.upgrade()
+                && let Some(memory) = region.shareable_memory()
+            {
+                memory.retire();
+            }
+        }
+    }
 }
 
 const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);

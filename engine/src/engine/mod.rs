@@ -255,10 +255,13 @@ impl Engine {
         &self.peers
     }
 
-    /// Has peers access all regions by frames, so that every access through this endpoint can be counted. To be called before
-    /// there is a link.
+    /// Has peers access all regions by frames from now on, so that every access through this endpoint can be counted. Regions
+    /// that peers have mapped through it are retired: no endpoint shows them again.
     pub fn see_accesses(&mut self) {
-        self.sees_accesses = true;
+        if !self.sees_accesses {
+            self.sees_accesses = true;
+            self.retire_shown_regions();
+        }
     }
 
     /// Whether something still has to leave: sends and answers that wait for a link to take them, and sends that a peer

@@ -234,7 +234,8 @@ impl Engine {
         }
         match window {
             Ok(window) => {
-                accessed(&window, CounterEvents::REMOTE_WRITE, self.config.rma_events, sink);
+                let event = CounterEvents::REMOTE_WRITE;
+                accessed(&window, event, event, self.config.rma_events, sink);
                 self.rma_ended(id, op, Outcome::Done);
                 if let Some(data) = data {
                     self.remotely_written(id, data, clamp(len_bytes), sink);
@@ -370,7 +371,8 @@ impl Link {
                     self.rma.unanswered_bytes -= clamp(reading.len_bytes);
                 }
                 if let Some(Ok(window)) = &reading.window {
-                    accessed(window, CounterEvents::REMOTE_READ, rma_events, sink);
+                    let event = CounterEvents::REMOTE_READ;
+                    accessed(window, event, event, rma_events, sink);
                 }
                 self.rma.reads.pop_front();
                 self.rma.unanswered_ops -= 1;
@@ -473,14 +475,20 @@ impl Reading {
     }
 }
 
-/// A peer has done something with a region, which has succeeded: an event for the endpoint, if it has such, and for the
-/// region. What was refused is none; only its initiator did wrong.
-pub(super) fn accessed(window: &Window, event: CounterEvents, rma_events: bool, sink: &mut impl Sink) {
+/// An access by a peer has succeeded. An endpoint with `FI_RMA_EVENT` counts it as one event, `of_endpoint`, and so does the
+/// region, which distinguishes by what happened to its memory: `of_region`. A refused access is no event.
+pub(super) fn accessed(
+    window: &Window,
+    of_endpoint: CounterEvents,
+    of_region: CounterEvents,
+    rma_events: bool,
+    sink: &mut impl Sink,
+) {
     if rma_events {
         if sink.counts() {
-            sink.count(event);
+            sink.count(of_endpoint);
         }
-        window.count(event);
+        window.count(of_region);
     }
 }
 

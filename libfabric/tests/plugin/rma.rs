@@ -348,8 +348,15 @@ fn regions_are_registered_as_the_manual_page_has_it() {
     // SAFETY: the region is open.
     unsafe { assert_eq!(((*other.as_ptr()).key, (*other.fid()).context), (5, context(9))) };
     attr.requested_key = 6;
+    // FI_MSG, FI_RMA, FI_TAGGED and FI_ATOMIC, which are capabilities.
+    for capability in [1 << 1, RMA, 1 << 3, 1 << 4] {
+        let region = regattr(&FiMrAttr { access: REMOTE_READ | capability, ..clone(&attr) });
+        assert!(
+            region.is_ok_and(|region| region.close().is_ok()),
+            "{capability:#x} is no right, and is ignored"
+        );
+    }
     assert_eq!(regattr(&FiMrAttr { offset: 1, ..clone(&attr) }).err(), Some(EINVAL));
-    assert_eq!(regattr(&FiMrAttr { access: 1, ..clone(&attr) }).err(), Some(EINVAL));
     assert_eq!(regattr(&FiMrAttr { auth_key_size: 4, ..clone(&attr) }).err(), Some(ENOSYS));
     assert_eq!(regattr(&FiMrAttr { iov_count: 5, ..clone(&attr) }).err(), Some(EINVAL));
 

@@ -4,10 +4,11 @@ use std::sync::Mutex;
 
 use super::rma::{access, raw_region};
 use super::*;
+use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::flags::MrAccess;
 use crate::operation::{Found, PeekRequest, RmaLocal};
 use crate::region::{CountAccess, Region, RegionAttr};
-use crate::wire::{Durable, Outcome, Rma, RmaKind};
+use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Rma, RmaKind};
 
 const LINK: LinkId = LinkId(7);
 const KEY: u64 = 77;
@@ -249,6 +250,38 @@ fn what_peers_do_is_an_event_for_the_endpoint_and_for_the_region() {
     assert_eq!(events.take(), []);
     assert_eq!(counted(&mut sink), [(CounterEvents::REMOTE_READ, true)]);
     engine.regions.close(&region);
+}
+
+#[test]
+fn an_atomic_by_a_peer_counts_once_per_counter_of_the_region() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let attrs = [KEY, KEY + 1].map(|key| RegionAttr { key, access, base_address: 0 });
+    let [shared, apart] = attrs.map(|attr| engine.regions.add(Region::owned(8, attr).unwrap()).unwrap());
+    let events = [(); 3].map(|()| Arc::new(Events::default()));
+    let [both, reads, writes] = events.each_ref().map(|events| -> Arc<dyn CountAccess> { events.clone() });
+    shared.bind_counter(CounterEvents::OF_REGION, &both).unwrap();
+    apart.bind_counter(CounterEvents::REMOTE_READ, &reads).unwrap();
+    apart.bind_counter(CounterEvents::REMOTE_WRITE, &writes).unwrap();
+    let [read, write] = [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE];
+    // With the event of the endpoint, and what each region's counters are told.
+    for (op, (kind, what, of_endpoint, of_region)) in (1..).zip([
+        (AtomicKind::Base, AtomicOp::Sum, write, write),
+        (AtomicKind::Fetch, AtomicOp::Sum, read, read | write),
+        (AtomicKind::Fetch, AtomicOp::Read, read, read),
+        (AtomicKind::Compare, AtomicOp::Cswap, read, read | write),
+    ]) {
+        let form = AtomicForm::new(kind, what, Datatype::Uint64, 1).unwrap();
+        for key in [KEY, KEY + 1] {
+            let header = Header::Atomic(Atomic { op, key, address: 0, form });
+            let payload = vec![1; header.payload_len_bytes() as usize];
+            engine.arrivals(&mut sink).frame(LINK, &header, &payload);
+            assert_eq!(counted(&mut sink), [(of_endpoint, true)], "{kind} {what:?}");
+        }
+        let [both, reads, writes] = events.each_ref().map(|events| events.take().len());
+        let expected = (1, usize::from(of_region.contains(read)), usize::from(of_region.contains(write)));
+        assert_eq!((both, reads, writes), expected, "{kind} {what:?}");
+    }
 }
 
 #[test]

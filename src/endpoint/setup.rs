@@ -1,0 +1,355 @@
+//! What an endpoint is bound to, and how it is taken into service: `fi_ep_bind` and `fi_enable` of `fi_endpoint(3)`.
+//!
+//! What an endpoint needs in any case must be bound before it is enabled. Everything else may be bound at any time, as other
+//! providers have it too: a program with one endpoint for everything adds counters when it first needs them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bitflags::bitflags;
+use homespun_engine::address::Address;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::{BindFlags, Caps, CounterEvents, OpFlags};
+
+use super::{Beginning, Endpoint, Shared};
+use crate::av::{AddressVector, AvAttr};
+use crate::counter::{BoundCounters, Counter, Reason};
+use crate::cq::CompletionQueue;
+use crate::eq::EventQueue;
+use crate::progress_thread::ProgressThread;
+use crate::pump::{Drive, Wiring};
+
+/// What is bound to an endpoint.
+#[derive(Default)]
+pub(super) struct Setup {
+    /// Where to bind, if not where the info says.
+    pub(super) name: Option<Address>,
+    transmit_cq: Option<CompletionQueue>,
+    receive_cq: Option<CompletionQueue>,
+    counters: BoundCounters,
+    av: Option<AddressVector>,
+    /// With what it calls the endpoint.
+    eq: Option<(EventQueue, u64)>,
+}
+
+bitflags! {
+    /// How an endpoint was set up, as far as each operation needs to know.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) struct ServiceFlags: u8 {
+        /// It was enabled.
+        const ENABLED = 1 << 0;
+        /// Only operations with `FI_COMPLETION` are reported to its transmit queue.
+        const SELECTIVE_TRANSMIT = 1 << 1;
+        /// Only receives with `FI_COMPLETION` are reported to its receive queue.
+        const SELECTIVE_RECEIVE = 1 << 2;
+    }
+}
+
+impl ServiceFlags {
+    /// Whether a transmit operation with these flags reports its success.
+    #[inline(always)]
+    pub(super) fn signals_transmit(self, flags: OpFlags) -> bool {
+        !self.contains(ServiceFlags::SELECTIVE_TRANSMIT) || flags.contains(OpFlags::COMPLETION)
+    }
+
+    /// Whether a receive with these flags reports its success.
+    #[inline(always)]
+    pub(super) fn signals_receive(self, flags: OpFlags) -> bool {
+        !self.contains(ServiceFlags::SELECTIVE_RECEIVE) || flags.contains(OpFlags::COMPLETION)
+    }
+}
+
+/// The [`ServiceFlags`] of an endpoint. Binding and enabling set them, under the lock of its [`Setup`].
+#[derive(Debug, Default)]
+pub(super) struct Service(AtomicU8);
+
+impl Service {
+    #[inline(always)]
+    pub(super) fn flags(&self) -> ServiceFlags {
+        ServiceFlags::from_bits_retain(self.0.load(Ordering::Acquire))
+    }
+
+    pub(super) fn is_enabled(&self) -> bool {
+        self.flags().contains(ServiceFlags::ENABLED)
+    }
+
+    fn set(&self, flags: ServiceFlags) {
+        self.0.fetch_or(flags.bits(), Ordering::Release);
+    }
+}
+
+impl Endpoint {
+    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction that has none may get one at any time; what
+    /// completed before is not reported to it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Flags`] without a direction; [`Misuse::Busy`] if the direction has a queue already; [`Misuse::OtherDomain`] for
+    /// a queue of another domain. [`Error::System`] for an enabled endpoint where the queue cannot be woken, for want of
+    /// descriptors or memory.
+    pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
+        let setup = &mut *self.shared.setup.lock();
+        if cq.shared().domain() != self.shared.domain.id() {
+            return Err(Misuse::OtherDomain.into());
+        }
+        let transmits = flags.contains(BindFlags::TRANSMIT);
+        let receives = flags.contains(BindFlags::RECV);
+        if !(transmits || receives) || !BindFlags::all().contains(flags) {
+            return Err(Misuse::Flags(flags.bits()).into());
+        }
+        if transmits && setup.transmit_cq.is_some() || receives && setup.receive_cq.is_some() {
+            return Err(Misuse::Busy("a completion queue is bound already").into());
+        }
+        let pump = self.shared.pump_in_service();
+        let is_new = !setup.bound_cqs().any(|bound| Arc::ptr_eq(bound.shared(), cq.shared()));
+        if let Some(pump) = pump.filter(|_| is_new && self.shared.progress_thread().is_none()) {
+            cq.shared().watch(pump)?;
+        }
+        let selective = flags.contains(BindFlags::SELECTIVE_COMPLETION);
+        let places = [
+            (transmits, &mut setup.transmit_cq, ServiceFlags::SELECTIVE_TRANSMIT),
+            (receives, &mut setup.receive_cq, ServiceFlags::SELECTIVE_RECEIVE),
+        ];
+        for (_, place, is_selective) in places.into_iter().filter(|(is_meant, ..)| *is_meant) {
+            cq.shared().bind();
+            *place = Some(cq.clone());
+            if selective {
+                self.shared.service.set(is_selective);
+            }
+        }
+        if let Some(pump) = pump {
+            setup.rewire(pump);
+            if is_new {
+                cq.shared().join(pump);
+            }
+        }
+        Ok(())
+    }
+
+    /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Of each kind of event one counter
+    /// may be bound, which may be the same for several. One that is bound for no event drives the endpoint like any other.
+    ///
+    /// Once a counter of what peers do to memory is bound, peers access all regions through the endpoint by messages. So a region
+    /// that they have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is not shareable any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Flags`] for events that are not known; [`Misuse::NoCapability`] for what peers do, without
+    /// [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already; [`Misuse::OtherDomain`] for a counter of another
+    /// domain. [`Error::System`] for an enabled endpoint where the counter cannot be woken, for want of descriptors or memory.
+    pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
+        let setup = &mut *self.shared.setup.lock();
+        if counter.shared().domain() != self.shared.domain.id() {
+            return Err(Misuse::OtherDomain.into());
+        }
+        let unknown = events - CounterEvents::all();
+        if !unknown.is_empty() {
+            return Err(Misuse::Flags(unknown.bits()).into());
+        }
+        if events.intersects(CounterEvents::OF_REGION) {
+            self.shared.check_caps(Caps::RMA_EVENT)?;
+        }
+        setup.counters.check_free(events)?;
+        let pump = self.shared.pump_in_service();
+        if let Some(pump) = pump {
+            counter.shared().watch(pump, Reason::BOUND, self.shared.progress_thread().is_some())?;
+        }
+        setup.counters.bind(counter, events)?;
+        if let Some(pump) = pump {
+            setup.rewire(pump);
+            counter.shared().join(pump);
+        }
+        Ok(())
+    }
+
+    /// Binds the address vector: `fi_ep_bind`. Endpoints for connections have no use for one.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`] if it has one already; [`Misuse::OtherDomain`] for a vector of another domain.
+    pub fn bind_av(&self, av: &AddressVector) -> Result<(), Error> {
+        let mut setup = self.shared.setup.lock();
+        if av.domain() != self.shared.domain.id() {
+            return Err(Misuse::OtherDomain.into());
+        }
+        if setup.av.is_some() {
+            return Err(Misuse::Busy("an address vector is bound already").into());
+        }
+        av.bind();
+        setup.av = Some(av.clone());
+        Ok(())
+    }
+
+    /// Binds the event queue that its connection is reported to: `fi_ep_bind`. `object` is what events call the endpoint.
+    /// Endpoints without connections have nothing to report.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`] if it has a queue already.
+    pub fn bind_eq(&self, eq: &EventQueue, object: u64) -> Result<(), Error> {
+        let mut setup = self.shared.setup.lock();
+        if setup.eq.is_some() {
+            return Err(Misuse::Busy("an event queue is bound already").into());
+        }
+        eq.shared().bind();
+        setup.eq = Some((eq.clone(), object));
+        Ok(())
+    }
+
+    /// Chooses where to bind, before the endpoint has an address: `fi_setname`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for, and for one that has that of
+    /// a passive endpoint; [`Misuse::Invalid`] for an address of another format than the domain's.
+    pub fn set_name(&self, name: Address) -> Result<(), Error> {
+        let mut setup = self.shared.setup.lock();
+        let has_name = matches!(self.shared.beginning, Beginning::Request(_));
+        if has_name || self.shared.pump.get().is_some() {
+            return Err(Misuse::State("the endpoint has its address already").into());
+        }
+        if name.format() != self.shared.domain.format() {
+            return Err(Misuse::Invalid("address of another format than the domain's").into());
+        }
+        setup.name = Some(name);
+        Ok(())
+    }
+
+    /// Takes the endpoint into service: `fi_enable`. Does nothing for one that is enabled.
+    ///
+    /// It has to be able to tell of everything that can be begun on it: each direction has a completion queue, or each kind of
+    /// its operations that the capabilities include has a counter.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] when something is not bound
+    /// that the endpoint's type and capabilities need; and as [`name`](Self::name).
+    /// [`Error::System`] also where a queue cannot be woken, or no thread be started, for want of descriptors or memory.
+    pub fn enable(&self) -> Result<(), Error> {
+        let setup = self.shared.setup.lock();
+        if self.shared.service.is_enabled() {
+            return Ok(());
+        }
+        let caps = self.shared.info.caps;
+        let av = match &setup.av {
+            // Nothing is looked up in it.
+            _ if self.shared.connects() => {
+                let format = self.shared.domain.format();
+                AddressVector::open(&AvAttr::default(), format, self.shared.domain.id())?
+            }
+            Some(av) => av.clone(),
+            None => return Err(Misuse::NoAddressVector.into()),
+        };
+        let reporter = self.shared.reporter(setup.eq.as_ref())?;
+        setup.check_reports(caps)?;
+        let pump = self.shared.open_pump(setup.name)?;
+        let progress_thread = self.shared.progress_thread();
+        let progress_doorbell = progress_thread.map(ProgressThread::start).transpose()?;
+        // Whatever may fail, and whatever looks into the endpoint, comes before any queue drives it.
+        match progress_thread {
+            Some(progress_thread) => progress_thread.listen(pump)?,
+            None => {
+                setup.bound_cqs().try_for_each(|cq| cq.shared().watch(pump))?;
+                reporter.iter().try_for_each(|reporter| reporter.eq().watch(pump))?;
+            }
+        }
+        let by_itself = progress_thread.is_some();
+        setup.counters.iter().try_for_each(|counter| counter.watch(pump, Reason::BOUND, by_itself))?;
+        let regional_counters =
+            caps.contains(Caps::RMA_EVENT).then(|| self.shared.domain.regional_counters().clone());
+        let wiring = Wiring {
+            av,
+            transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
+            receive_cq: setup.receive_cq.as_ref().map(|cq| cq.shared().clone()),
+            counters: setup.counters.clone(),
+            regional_counters: regional_counters.clone(),
+            reporter: reporter.clone(),
+            wants_source: caps.contains(Caps::SOURCE),
+            reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
+            progress_doorbell,
+        };
+        match regional_counters {
+            Some(regional) => regional.enable(pump, || pump.enable(wiring))?,
+            None => pump.enable(wiring)?,
+        }
+        for cq in setup.bound_cqs() {
+            cq.shared().join(pump);
+        }
+        setup.counters.iter().for_each(|counter| counter.join(pump));
+        if let Some(reporter) = &reporter {
+            reporter.eq().join(pump);
+        }
+        if let Some(progress_thread) = progress_thread {
+            progress_thread.watch(pump);
+        }
+        self.shared.service.set(ServiceFlags::ENABLED);
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// The endpoint's pump, once the endpoint is enabled.
+    fn pump_in_service(&self) -> Option<&Arc<dyn Drive>> {
+        self.pump.get().filter(|_| self.service.is_enabled())
+    }
+
+    /// The thread that moves the endpoint on, if one does.
+    pub(super) fn progress_thread(&self) -> Option<&ProgressThread> {
+        self.domain.progress_thread(self.connects())
+    }
+}
+
+impl Setup {
+    /// The bound queues, each once.
+    fn bound_cqs(&self) -> impl Iterator<Item = &CompletionQueue> {
+        let second = self.receive_cq.as_ref().filter(|receive| {
+            self.transmit_cq.as_ref().is_none_or(|transmit| !Arc::ptr_eq(transmit.shared(), receive.shared()))
+        });
+        self.transmit_cq.iter().chain(second)
+    }
+
+    /// Whether the end of everything that the capabilities let the application begin can be reported, or counted.
+    fn check_reports(&self, caps: Caps) -> Result<(), Misuse> {
+        // A capability to begin something has the bit of the event that it ends.
+        let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;
+        let uncounted = begun - self.counters.events();
+        if !(uncounted - CounterEvents::RECV).is_empty() && self.transmit_cq.is_none() {
+            return Err(Misuse::NoCompletionQueue("transmit"));
+        }
+        if uncounted.contains(CounterEvents::RECV) && self.receive_cq.is_none() {
+            return Err(Misuse::NoCompletionQueue("receive"));
+        }
+        Ok(())
+    }
+
+    /// Has an enabled endpoint report to what is bound now.
+    fn rewire(&self, pump: &Arc<dyn Drive>) {
+        let shared = |cq: &CompletionQueue| cq.shared().clone();
+        pump.rewire(
+            self.transmit_cq.as_ref().map(shared),
+            self.receive_cq.as_ref().map(shared),
+            self.counters.clone(),
+        );
+    }
+
+    /// Has nothing drive the endpoint any more.
+    pub(super) fn leave(&self, pump: &Arc<dyn Drive>) {
+        self.bound_cqs().for_each(|cq| cq.shared().leave(pump));
+        self.counters.iter().for_each(|counter| counter.leave(pump, Reason::BOUND));
+    }
+}
+
+impl Drop for Setup {
+    fn drop(&mut self) {
+        if let Some((eq, _)) = &self.eq {
+            eq.shared().unbind();
+        }
+        for cq in self.transmit_cq.iter().chain(&self.receive_cq) {
+            cq.shared().unbind();
+        }
+        self.counters.iter().for_each(|counter| counter.unbind());
+        if let Some(av) = &self.av {
+            av.unbind();
+        }
+    }
+}

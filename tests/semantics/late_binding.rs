@@ -1,0 +1,171 @@
+//! What is bound to an endpoint that is enabled already: `fi_ep_bind` of `fi_endpoint(3)`.
+
+use std::thread;
+
+use homespun::endpoint::SendMsg;
+use homespun::flags::{BindFlags, Caps, OpFlags};
+use homespun::{
+    AvAttr, CompletionQueue, CounterEvents, CqAttr, Domain, Endpoint, Errno, FabricAddress, Info, WaitObject,
+};
+
+use crate::binding::{errno, open, register};
+use crate::counters::{ANY, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE, access, memory};
+use crate::suite::payload::{payload, room};
+use crate::suite::sleeping::{self, OBJECTS, PATIENCE, let_sleep, reach};
+use crate::suite::{Kind, Memory, Net, RmaBy, Setup};
+use homespun::flags::MrFlags;
+
+const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
+
+/// Lengths that travel in one piece, in several, and at the receiver's request.
+const LENS_BYTES: [usize; 3] = [8, 3000, 1 << 20];
+
+fn queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
+    domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).expect("a queue")
+}
+
+/// An endpoint, and the address by which it talks to itself once it is enabled.
+fn endpoint(
+    domain: &Domain,
+    info: &Info,
+    cqs: &[(&CompletionQueue, BindFlags)],
+) -> (Endpoint, FabricAddress) {
+    let endpoint = domain.endpoint(info).expect("an endpoint");
+    let av = domain.open_av(&AvAttr::default()).expect("a vector");
+    endpoint.bind_av(&av).expect("its first vector");
+    for (cq, flags) in cqs {
+        endpoint.bind_cq(cq, *flags).expect("its first queue");
+    }
+    let own = av.insert_one(endpoint.name().expect("a name")).expect("room");
+    (endpoint, own)
+}
+
+/// Binds a counter for each kind of event, one by one, while the endpoint is used.
+pub(crate) fn counters_of_an_enabled_endpoint_count_what_follows(net: &Net) {
+    let (domain, both) = (net.domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let cq = queue(&domain, WaitObject::Unspec);
+    let (endpoint, own) = endpoint(&domain, net.info(), &[(&cq, both)]);
+    let region = register(&domain, KEY, MrFlags::empty());
+    endpoint.enable().unwrap();
+    let exchange = |context| {
+        endpoint.recv(room(8), ANY, context).unwrap();
+        endpoint.send(payload(context, 8), own, context).unwrap();
+        endpoint.write(payload(context, 8), own, region.address(), region.key(), context).unwrap();
+        endpoint.read(room(8), own, region.address(), region.key(), context).unwrap();
+        for _ in 0..4 {
+            assert_eq!(sleeping::next(&cq).expect("no failure").0.context, context);
+        }
+    };
+    exchange(0);
+    let mut bound = Vec::new();
+    for (round, event) in (1..).zip(EVENTS) {
+        let counter = open(&domain, WaitObject::Unspec);
+        endpoint.bind_counter(&counter, event).unwrap();
+        assert_eq!(errno(endpoint.bind_counter(&open(&domain, WaitObject::None), event)), Errno::EBUSY);
+        bound.push(counter);
+        exchange(round);
+    }
+    let rounds = EVENTS.len() as u64;
+    for (before, counter) in (0..).zip(&bound) {
+        assert_eq!(counter.wait(rounds - before, Some(PATIENCE)), Ok(()));
+        assert_eq!((counter.read(), counter.read_error()), (rounds - before, 0));
+    }
+    drop(endpoint);
+    for counter in bound {
+        counter.close().map_err(|(_, error)| error).expect("nothing is bound to it any more");
+    }
+}
+
+/// The only counter is bound when the peer is connected and the endpoint is in use, and is all that its owner waits for.
+pub(crate) fn a_counter_of_an_enabled_endpoint_wakes_its_waiters(net: &Net) {
+    for wait in OBJECTS.into_iter().chain([WaitObject::None]) {
+        let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
+        let (alice, bob) = net.pair_of(setup(), setup());
+        let counter = open(bob.domain_here(), wait);
+        bob.endpoint.as_here().bind_counter(&counter, RECV).unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| reach(&counter, LENS_BYTES.len() as u64));
+            for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+                let_sleep();
+                bob.endpoint.as_here().recv(room(len_bytes), ANY, context).unwrap();
+                alice.endpoint.as_here().send(payload(context, len_bytes), alice.peer(), context).unwrap();
+                let sent = sleeping::next(alice.cq_here()).expect("no failure");
+                assert_eq!(sent.0.context, context);
+            }
+            waiting.join().expect("the counter reaches what it waits for");
+        });
+        assert_eq!((counter.read(), counter.read_error()), (LENS_BYTES.len() as u64, 0));
+        [&alice, &bob].into_iter().for_each(|party| net.wake(party));
+    }
+}
+
+/// A peer that has mapped a region goes back to messages when its target binds a counter of accesses.
+pub(crate) fn a_late_counter_of_accesses_counts_those_to_mapped_memory(net: &Net) {
+    const ACCESSES: u64 = 10;
+    let (alice, bob) = net.pair();
+    let region = bob.register(Memory { is_counted: false, ..memory(64, Kind::Shareable) }).unwrap();
+    let write = |context| {
+        alice.endpoint.rma(access(RmaBy::Write, &alice, &region, context, 8)).unwrap();
+        assert_eq!(alice.completion().context, context);
+    };
+    (0..ACCESSES).for_each(write);
+    let counter = open(bob.domain_here(), WaitObject::Unspec);
+    bob.endpoint.as_here().bind_counter(&counter, REMOTE_WRITE).unwrap();
+    (0..ACCESSES).for_each(write);
+    assert_eq!(counter.wait(ACCESSES, Some(PATIENCE)), Ok(()));
+    assert_eq!((counter.read(), counter.read_error()), (ACCESSES, 0));
+}
+
+/// An endpoint that was enabled with counters alone gets a queue for each direction, at different times.
+pub(crate) fn queues_of_an_enabled_endpoint_report_what_follows(net: &Net) {
+    let domain = net.domain();
+    let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
+    let (endpoint, own) = endpoint(&domain, &messages, &[]);
+    assert_eq!(errno(endpoint.enable()), Errno::ENOCQ);
+    let counter = open(&domain, WaitObject::Unspec);
+    endpoint.bind_counter(&counter, SEND | RECV).unwrap();
+    endpoint.enable().unwrap();
+    let exchange = |context, flags| {
+        endpoint.recv(room(8), ANY, context).unwrap();
+        let buffers = vec![payload(context, 8)];
+        endpoint.sendmsg(SendMsg { buffers, to: own, context, flags, ..SendMsg::default() }).unwrap();
+        assert_eq!(counter.wait(2 * context, Some(PATIENCE)), Ok(()));
+    };
+    exchange(1, OpFlags::COMPLETION);
+
+    let transmitted = queue(&domain, WaitObject::Unspec);
+    endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION).unwrap();
+    assert_eq!(errno(endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT)), Errno::EBUSY);
+    exchange(2, OpFlags::empty());
+    exchange(3, OpFlags::COMPLETION);
+    assert_eq!(sleeping::next(&transmitted).expect("no failure").0.context, 3);
+    assert!(transmitted.read().is_err(), "nothing else was to be reported");
+
+    let received = queue(&domain, WaitObject::Unspec);
+    endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
+    exchange(4, OpFlags::COMPLETION);
+    for cq in [&transmitted, &received] {
+        assert_eq!(sleeping::next(cq).expect("no failure").0.context, 4);
+        assert!(cq.read().is_err(), "nothing else was to be reported");
+    }
+    assert_eq!(errno(endpoint.bind_cq(&received, BindFlags::RECV)), Errno::EBUSY);
+}
+
+/// Enabling twice changes nothing, and what is bound stays bound.
+pub(crate) fn enabling_again_changes_nothing(net: &Net) {
+    let (domain, both) = (net.domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let cq = queue(&domain, WaitObject::Unspec);
+    let (endpoint, own) = endpoint(&domain, net.info(), &[(&cq, both)]);
+    for context in 0..3 {
+        endpoint.enable().unwrap();
+        endpoint.recv(room(8), ANY, context).unwrap();
+        endpoint.send(payload(context, 8), own, context).unwrap();
+        for _ in 0..2 {
+            assert_eq!(sleeping::next(&cq).expect("no failure").0.context, context);
+        }
+    }
+    assert!(cq.read().is_err(), "each operation completes once");
+    assert_eq!(errno(endpoint.bind_cq(&cq, both)), Errno::EBUSY);
+    let av = domain.open_av(&AvAttr::default()).unwrap();
+    assert_eq!(errno(endpoint.bind_av(&av)), Errno::EBUSY);
+}
