@@ -191,14 +191,13 @@ pub(crate) enum Failure {
         /// Where it was looked for.
         looked_in: Vec<PathBuf>,
     },
-    /// The command to be run is not there, and is one of Open MPI's.
-    #[error(
-        "there is no command {}: install Open MPI (openmpi-bin in Debian and Ubuntu, openmpi in Fedora)",
-        .command.display()
-    )]
+    /// The command to be run is not there, and starts the ranks of MPI programs.
+    #[error("there is no command {}: install {mpi}", .command.display())]
     NoMpi {
         /// Its name.
         command: OsString,
+        /// The implementation of MPI that contains it, and its packages.
+        mpi: &'static str,
     },
     /// The command to be run is not there.
     #[error("there is no command {}", .command.display())]

@@ -1,4 +1,4 @@
-//! The environment in which libfabric, Open MPI and MPICH use homespun.
+//! The environment in which libfabric, Open MPI, MPICH and Intel MPI use homespun.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -29,6 +29,16 @@ const OPEN_MPI: [(&str, &str); 5] = [
 /// if they were on several. Where libfabric has no other provider there is nothing to fall back to here either.
 const MPICH: [(&str, &str); 2] = [("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")];
 
+/// Sends Intel MPI's messages through libfabric to homespun. Without this provider `MPI_Init` fails.
+const INTEL_MPI: [(&str, &str); 4] = [
+    ("I_MPI_FABRICS", "ofi"),
+    ("I_MPI_OFI_PROVIDER", PROVIDER_NAME),
+    // By default barriers and other small collective operations of ranks on one host bypass the fabric.
+    ("I_MPI_COLL_INTRANODE", "pt2pt"),
+    // Otherwise `vars.sh`, which its `mpirun` reads, replaces `FI_PROVIDER_PATH`.
+    ("I_MPI_OFI_LIBRARY_INTERNAL", "0"),
+];
+
 /// What would contradict it: lists of what to leave out, and other names of the same lists.
 const CONTRADICTIONS: [&str; 3] = [
     "OMPI_MCA_mtl_ofi_provider_exclude",
@@ -58,7 +68,7 @@ impl Environment {
         ];
         set.extend(domain.map(|domain| (params::DOMAIN.variable(), domain.into())));
         let wish = (!is_set(OVERSUBSCRIBE.0.as_ref())).then_some(OVERSUBSCRIBE);
-        let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(wish);
+        let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(INTEL_MPI).chain(wish);
         set.extend(mpi.map(|(name, value)| (name.to_owned(), value.into())));
         Environment { set }
     }

@@ -1,4 +1,4 @@
-//! `homespun run`: a command whose libfabric, and whose Open MPI or MPICH, use homespun.
+//! `homespun run`: a command whose libfabric, and whose Open MPI, MPICH or Intel MPI, use homespun.
 
 mod environment;
 mod loader;
@@ -19,19 +19,22 @@ use crate::console::Console;
 use crate::exchange::port;
 use crate::failure::Failure;
 
-/// Run a command over homespun: any that uses libfabric, and mpirun of Open MPI or MPICH.
+/// Run a command over homespun: any that uses libfabric, and mpirun of Open MPI, MPICH or Intel MPI.
 ///
 /// Sets FI_PROVIDER_PATH and FI_PROVIDER, so that libfabric loads homespun and nothing else, and for Open MPI the
-/// variables that have its messages go through libfabric (OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and _osc) and
-/// let there be more ranks than cores (OMPI_MCA_rmaps_base_oversubscribe, unless it is set already), and for MPICH those
-/// that have all messages go through libfabric (MPIR_CVAR_CH4_NETMOD, MPIR_CVAR_NOLOCAL). The command then takes the place
-/// of this one, so its exit status and what signals do to it are its own.
+/// variables that have its messages go through libfabric (OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and
+/// _osc) and let there be more ranks than cores (OMPI_MCA_rmaps_base_oversubscribe, unless it is set already), for
+/// MPICH those that have all messages go through libfabric (MPIR_CVAR_CH4_NETMOD, MPIR_CVAR_NOLOCAL), and for Intel
+/// MPI those that do the same (I_MPI_FABRICS, I_MPI_OFI_PROVIDER, I_MPI_COLL_INTRANODE) and keep its scripts from
+/// replacing FI_PROVIDER_PATH (I_MPI_OFI_LIBRARY_INTERNAL). The command then takes the place of this one, so its exit
+/// status and what signals do to it are its own.
 ///
 /// Open MPI's mpirun gives its environment to the ranks on this host. To those on other hosts it gives what its option -x names.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Offer only this domain: shm or tcp. By default an application has the choice; Open MPI takes tcp.
+    /// Offer only this domain: shm or tcp. By default an application has the choice; Open MPI and Intel MPI take
+    /// tcp.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// The directory that holds libhomespun_fi.so. By default it is looked for beside this program, where cargo
@@ -52,8 +55,12 @@ Examples:
 Exit status: that of the command; 127 if there is no such command, 126 if it cannot be run, 1 if homespun itself lacks
 something, 2 if the command line was not understood.";
 
-/// The programs that start the ranks of an MPI program.
-const MPI_LAUNCHERS: [&str; 3] = ["mpirun", "mpiexec", "orterun"];
+/// The programs that start the ranks of an MPI program, and what contains them.
+const MPI_LAUNCHERS: [(&str, &str); 4] =
+    [("mpirun", OPEN_MPI), ("mpiexec", OPEN_MPI), ("orterun", OPEN_MPI), ("mpiexec.hydra", WITH_HYDRA)];
+
+const OPEN_MPI: &str = "Open MPI (openmpi-bin in Debian and Ubuntu, openmpi in Fedora)";
+const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python package index)";
 
 /// Becomes the command.
 ///
@@ -86,8 +93,8 @@ fn why_not(program: &OsString, error: io::Error) -> Failure {
     if error.kind() != io::ErrorKind::NotFound || (name.components().count() > 1 && name.exists()) {
         return Failure::NotExecuted { command: program.clone(), error };
     }
-    if MPI_LAUNCHERS.iter().any(|launcher| name.as_os_str() == *launcher) {
-        return Failure::NoMpi { command: program.clone() };
+    if let Some((_, mpi)) = MPI_LAUNCHERS.iter().find(|(launcher, _)| name.as_os_str() == *launcher) {
+        return Failure::NoMpi { command: program.clone(), mpi };
     }
     Failure::NoCommand { command: program.clone() }
 }
@@ -100,6 +107,7 @@ mod tests {
     fn a_missing_launcher_is_told_from_a_missing_command() {
         let said = |name: &str, kind: io::ErrorKind| why_not(&name.into(), kind.into()).to_string();
         assert!(said("mpirun", io::ErrorKind::NotFound).contains("openmpi-bin"));
+        assert!(said("mpiexec.hydra", io::ErrorKind::NotFound).contains("impi-rt"));
         assert_eq!(said("no-such", io::ErrorKind::NotFound), "there is no command no-such");
         assert_eq!(said("./no-such", io::ErrorKind::NotFound), "there is no command ./no-such");
         assert!(said("/dev/null", io::ErrorKind::NotFound).starts_with("cannot run /dev/null: "));

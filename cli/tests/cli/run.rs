@@ -34,6 +34,10 @@ fn the_command_gets_an_environment_for_libfabric_and_mpi() {
         ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
         ("MPIR_CVAR_CH4_NETMOD", "ofi"),
         ("MPIR_CVAR_NOLOCAL", "1"),
+        ("I_MPI_FABRICS", "ofi"),
+        ("I_MPI_OFI_PROVIDER", "homespun"),
+        ("I_MPI_COLL_INTRANODE", "pt2pt"),
+        ("I_MPI_OFI_LIBRARY_INTERNAL", "0"),
     ] {
         assert_eq!(variable(&outcome, name), Some(value), "{name}: {outcome:?}");
     }
@@ -48,6 +52,8 @@ fn what_the_environment_has_already_stays_unless_it_contradicts() {
         ("OMPI_MCA_pml", "ob1"),
         ("OMPI_MCA_mtl_ofi_provider_exclude", "homespun"),
         ("OMPI_MCA_rmaps_base_oversubscribe", "0"),
+        ("I_MPI_FABRICS", "shm:ofi"),
+        ("I_MPI_OFI_LIBRARY", "/of/the/user/libfabric.so"),
     ];
     let outcome = run_in(&has, &["run", "--", "env"]);
     for (name, value) in [
@@ -57,6 +63,8 @@ fn what_the_environment_has_already_stays_unless_it_contradicts() {
         ("OMPI_MCA_pml", Some("cm")),
         ("OMPI_MCA_mtl_ofi_provider_exclude", None),
         ("OMPI_MCA_rmaps_base_oversubscribe", Some("0")),
+        ("I_MPI_FABRICS", Some("ofi")),
+        ("I_MPI_OFI_LIBRARY", Some("/of/the/user/libfabric.so")),
     ] {
         assert_eq!(variable(&outcome, name), value, "{name}: {outcome:?}");
     }
@@ -95,13 +103,16 @@ fn what_follows_two_dashes_is_the_commands() {
 fn a_command_that_cannot_be_run_is_said_with_a_status_of_its_own() {
     let nowhere = tempfile::tempdir().expect("a temporary directory");
     let path = [("PATH", nowhere.path().to_str().expect("a name in UTF-8"))];
-    for launcher in ["mpirun", "mpiexec", "orterun"] {
+    let open_mpi = "Open MPI (openmpi-bin in Debian and Ubuntu, openmpi in Fedora)";
+    for (launcher, mpi) in [
+        ("mpirun", open_mpi),
+        ("mpiexec", open_mpi),
+        ("orterun", open_mpi),
+        ("mpiexec.hydra", "MPICH or Intel MPI (mpich and impi-rt in the Python package index)"),
+    ] {
         let outcome = run_in(&path, &["run", "--", launcher, "-np", "2", "app"]);
         assert_eq!(outcome.status.code(), Some(127), "{outcome:?}");
-        let complaint = format!(
-            "homespun: there is no command {launcher}: install Open MPI (openmpi-bin in Debian and Ubuntu, openmpi in \
-             Fedora)"
-        );
+        let complaint = format!("homespun: there is no command {launcher}: install {mpi}");
         assert_eq!(complaints(&outcome), [complaint]);
     }
     let outcome = run(&["run", "--", "no-such-command"]);

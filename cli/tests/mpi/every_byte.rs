@@ -22,3 +22,13 @@ fn two_ranks_of_mpich() {
 fn four_ranks_of_mpich() {
     EVERY_BYTE.check(Mpi::Mpich, 4, &[], &[]);
 }
+
+#[test]
+fn two_ranks_of_intel_mpi() {
+    EVERY_BYTE.check(Mpi::Intel, 2, &[], &[]);
+}
+
+#[test]
+fn four_ranks_of_intel_mpi() {
+    EVERY_BYTE.check(Mpi::Intel, 4, &[], &[]);
+}

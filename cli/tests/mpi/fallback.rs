@@ -11,9 +11,11 @@ const FAILURE_MAX: Duration = Duration::from_secs(30);
 
 #[test]
 fn without_homespun_no_message_is_sent() {
-    for (mpi, complaint) in
-        [(Mpi::Open, "PML cm cannot be selected"), (Mpi::Mpich, "OFI call getinfo failed")]
-    {
+    for (mpi, complaint) in [
+        (Mpi::Open, "PML cm cannot be selected"),
+        (Mpi::Mpich, "OFI call getinfo failed"),
+        (Mpi::Intel, "OFI fi_getinfo() failed"),
+    ] {
         let Some(program) = EVERY_BYTE.compiled(mpi) else { continue };
         let launch = Launch::with(mpi, ("FI_HOMESPUN_DOMAIN", "token-ring"), 2);
         let outcome = launch.at_most(FAILURE_MAX).run(&program, &[]);
@@ -27,4 +29,11 @@ fn without_a_domain_asked_for_open_mpi_takes_tcp() {
     let Some(program) = EVERY_BYTE.compiled(Mpi::Open) else { return };
     let outcome = Launch::with(Mpi::Open, ("OMPI_MCA_pml", "ob1"), 2).run(&program, &[]);
     outcome.require_over(Mpi::Open, "tcp", 2);
+}
+
+#[test]
+fn without_a_domain_asked_for_intel_mpi_takes_tcp() {
+    let Some(program) = EVERY_BYTE.compiled(Mpi::Intel) else { return };
+    let outcome = Launch::with(Mpi::Intel, ("I_MPI_OFI_PROVIDER", "sockets"), 2).run(&program, &[]);
+    outcome.require_over(Mpi::Intel, "tcp", 2);
 }

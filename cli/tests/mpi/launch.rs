@@ -1,4 +1,4 @@
-//! Runs `homespun run -- mpirun …` of either MPI, and leaves nothing behind, whatever comes of it.
+//! Runs `homespun run -- mpirun …` of each MPI, and leaves nothing behind, whatever comes of it.
 
 use std::env;
 use std::fs;
@@ -90,9 +90,9 @@ impl Launch {
         let mut command = Command::new(env!("CARGO_BIN_EXE_homespun"));
         command.arg("run").arg("--provider-dir").arg(plugin);
         command.args(self.domain.iter().flat_map(|domain| ["--domain", domain]));
-        command.arg("--").arg(self.mpi.command("mpirun").expect("it was looked for"));
+        command.arg("--").arg(self.mpi.launcher().expect("it was looked for"));
         command.args(["-np", &self.ranks.to_string()]).args(self.options);
-        command.envs(self.mpi.environment().iter().copied()).envs(self.variables.iter().copied());
+        command.envs(self.mpi.environment()).envs(self.variables.iter().copied());
         command
     }
 }
@@ -113,6 +113,18 @@ impl Outcome {
             Mpi::Mpich => {
                 let chosen = "libfabric provider: homespun - homespun";
                 assert!(self.stdout.lines().any(|line| line == chosen), "{self}");
+            }
+            // Rank 0 lists the domain of each under the name of a network interface.
+            Mpi::Intel => {
+                assert!(self.line("[0] MPI startup(): libfabric provider: homespun").is_some(), "{self}");
+                let listed = self.stdout.lines().skip_while(|line| !line.ends_with("Pin nic")).skip(1);
+                let listed = listed.map_while(|line| line.strip_prefix("[0] MPI startup(): "));
+                let chosen: Vec<Vec<&str>> =
+                    listed.take(ranks).map(|line| line.split_whitespace().collect()).collect();
+                let expected: Vec<String> = (0..ranks).map(|rank| rank.to_string()).collect();
+                let expected: Vec<Vec<&str>> =
+                    expected.iter().map(|rank| vec![rank.as_str(), "0", domain]).collect();
+                assert_eq!(chosen, expected, "{self}");
             }
         }
     }
@@ -216,7 +228,7 @@ fn text(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
 #[test]
 fn ranks_that_take_too_long_are_ended() {
     for mpi in Mpi::ALL {
-        if mpi.command("mpirun").is_some() {
+        if mpi.launcher().is_some() {
             end_of_ranks_that_take_too_long(mpi);
         }
     }

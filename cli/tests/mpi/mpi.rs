@@ -1,11 +1,15 @@
 //! The implementations of MPI that programs run over, and where they are.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Names the directory into which MPICH was installed (`bin/mpicc`, `bin/mpirun`). The wheel that the Python package
 /// index has under the name `mpich` is one, once installed into a virtual environment; it brings a libfabric of its own.
 const MPICH_DIRECTORY: &str = "HOMESPUN_MPICH";
+
+/// The same for Intel MPI (`bin/mpicc`, `bin/mpiexec.hydra`), the wheels being `impi-rt` and `impi-devel`.
+const INTEL_MPI_DIRECTORY: &str = "HOMESPUN_INTEL_MPI";
 
 /// An implementation of MPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,26 +18,44 @@ pub(crate) enum Mpi {
     Open,
     /// MPICH, with one of its own.
     Mpich,
+    /// Intel MPI, for x86-64 only, with one of its own.
+    Intel,
 }
 
 impl Mpi {
-    pub(crate) const ALL: [Mpi; 2] = [Mpi::Open, Mpi::Mpich];
+    pub(crate) const ALL: [Mpi; 3] = [Mpi::Open, Mpi::Mpich, Mpi::Intel];
+
+    /// The path of the command that starts its ranks, if it is installed.
+    pub(crate) fn launcher(self) -> Option<PathBuf> {
+        self.command(match self {
+            Mpi::Open | Mpi::Mpich => "mpirun",
+            // Its `mpirun` is a script that finds this only by way of PATH.
+            Mpi::Intel => "mpiexec.hydra",
+        })
+    }
 
     /// The path of one of its commands, if it is installed.
     pub(crate) fn command(self, name: &str) -> Option<PathBuf> {
-        match self {
-            Mpi::Open => installed(name, if name == "mpicc" { "libopenmpi-dev" } else { "openmpi-bin" }),
-            Mpi::Mpich => {
-                let directory = env::var_os(MPICH_DIRECTORY);
-                let command = directory.map(|directory| Path::new(&directory).join("bin").join(name));
-                found(command, &format!("MPICH, whose directory {MPICH_DIRECTORY} names"))
+        let (variable, title) = match self {
+            Mpi::Open => {
+                let package = if name == "mpicc" { "libopenmpi-dev" } else { "openmpi-bin" };
+                return installed(name, package);
             }
+            Mpi::Mpich => (MPICH_DIRECTORY, "MPICH"),
+            Mpi::Intel => (INTEL_MPI_DIRECTORY, "Intel MPI"),
+        };
+        let directory = env::var_os(variable);
+        if self == Mpi::Intel && directory.is_none() && !cfg!(target_arch = "x86_64") {
+            skipped("Intel MPI for this processor");
+            return None;
         }
+        let command = directory.map(|directory| Path::new(&directory).join("bin").join(name));
+        found(command, &format!("{title}, whose directory {variable} names"))
     }
 
-    /// What else its ranks find in their environment, beside what `homespun run` puts there.
-    pub(crate) fn environment(self) -> &'static [(&'static str, &'static str)] {
-        match self {
+    /// What else its compiler and its ranks find in their environment, beside what `homespun run` puts there.
+    pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
+        let set: &[(&str, &str)] = match self {
             Mpi::Open => &[
                 // Each rank says which provider it has, and which domain.
                 ("OMPI_MCA_mtl_ofi_verbose", "1"),
@@ -46,7 +68,15 @@ impl Mpi {
                 ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
             ],
             Mpi::Mpich => &[("MPIR_CVAR_DEBUG_SUMMARY", "1"), ("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")],
+            // Rank 0 reports the provider and the domains; idle ranks sleep, on any core.
+            Mpi::Intel => &[("I_MPI_DEBUG", "4"), ("I_MPI_THREAD_YIELD", "3"), ("I_MPI_PIN", "0")],
+        };
+        let mut variables: Vec<_> = set.iter().map(|&(name, value)| (name, value.into())).collect();
+        if self == Mpi::Intel {
+            // Its compiler looks for headers and libraries there.
+            variables.extend(env::var_os(INTEL_MPI_DIRECTORY).map(|directory| ("I_MPI_ROOT", directory)));
         }
+        variables
     }
 }
 
@@ -58,12 +88,16 @@ pub(crate) fn installed(program: &str, package: &str) -> Option<PathBuf> {
     found(command, &format!("{program} (Debian: {package})"))
 }
 
-#[expect(clippy::print_stderr, reason = "who runs the test has to see that nothing was tested")]
 fn found(command: Option<PathBuf>, what: &str) -> Option<PathBuf> {
     let command = command.filter(|path| path.is_file());
     if command.is_none() {
         assert!(env::var_os("CI").is_none(), "in CI there must be {what}");
-        eprintln!("SKIPPED: no {what}");
+        skipped(what);
     }
     command
+}
+
+#[expect(clippy::print_stderr, reason = "who runs the test has to see that nothing was tested")]
+fn skipped(missing: &str) {
+    eprintln!("SKIPPED: no {missing}");
 }

@@ -17,8 +17,7 @@ const ROUND_SIZES: [&str; 2] = ["-p", "0"];
 
 /// Runs NetPIPE with these options over each domain. Each line about a size must end like this.
 fn netpipe(options: &[&str], verdict: &str) {
-    let (Some(_), Some(program)) = (Mpi::Open.command("mpirun"), installed("NPopenmpi", "netpipe-openmpi"))
-    else {
+    let (Some(_), Some(program)) = (Mpi::Open.launcher(), installed("NPopenmpi", "netpipe-openmpi")) else {
         return;
     };
     for domain in DOMAINS {

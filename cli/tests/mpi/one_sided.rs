@@ -71,3 +71,13 @@ fn mpich_puts_and_gets() {
 fn mpich_accumulates() {
     ACCUMULATE.check(Mpi::Mpich, 3, &[], &[]);
 }
+
+#[test]
+fn intel_mpi_puts_and_gets() {
+    ONE_SIDED.check(Mpi::Intel, 3, &[], &[]);
+}
+
+#[test]
+fn intel_mpi_accumulates() {
+    ACCUMULATE.check(Mpi::Intel, 3, &[], &[]);
+}

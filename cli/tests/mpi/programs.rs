@@ -40,7 +40,7 @@ impl Program {
     }
 
     fn compile(self, mpi: Mpi) -> Option<PathBuf> {
-        mpi.command("mpirun")?;
+        mpi.launcher()?;
         let compiler = mpi.command("mpicc")?;
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{mpi:?}", self.name));
@@ -48,7 +48,7 @@ impl Program {
         let new = program.with_extension(process::id().to_string());
         let mut command = Command::new(compiler);
         command.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&new);
-        command.arg(sources.join(self.name).with_extension("c"));
+        command.arg(sources.join(self.name).with_extension("c")).envs(mpi.environment());
         let output = command.output().expect("the compiler starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         std::fs::rename(new, &program).expect("both are in one directory");
