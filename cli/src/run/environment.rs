@@ -46,8 +46,13 @@ const CONTRADICTIONS: [&str; 3] = [
     "OMPI_MCA_opal_common_ofi_provider_include",
 ];
 
-/// Lets `mpirun` start more ranks than there are cores.
-const OVERSUBSCRIBE: (&str, &str) = ("OMPI_MCA_rmaps_base_oversubscribe", "1");
+/// Set only where the user has not decided.
+const WISHES: [(&str, &str); 2] = [
+    // Lets Open MPI's `mpirun` start more ranks than there are cores.
+    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+    // Intel MPI 2021.19 writes to standard output that it knows I_MPI_OFI_LIBRARY_INTERNAL no more.
+    ("I_MPI_REMOVED_VAR_WARNING", "0"),
+];
 
 /// What is changed in the environment of a command.
 #[derive(Debug)]
@@ -67,8 +72,8 @@ impl Environment {
             (FI_PROVIDER.to_owned(), PROVIDER_NAME.into()),
         ];
         set.extend(domain.map(|domain| (params::DOMAIN.variable(), domain.into())));
-        let wish = (!is_set(OVERSUBSCRIBE.0.as_ref())).then_some(OVERSUBSCRIBE);
-        let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(INTEL_MPI).chain(wish);
+        let wishes = WISHES.into_iter().filter(|(name, _)| !is_set(name.as_ref()));
+        let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(INTEL_MPI).chain(wishes);
         set.extend(mpi.map(|(name, value)| (name.to_owned(), value.into())));
         Environment { set }
     }
@@ -99,11 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_about_ranks_and_cores_is_respected() {
+    fn variables_of_the_user_replace_wishes_alone() {
         let of = |is_set: bool| Environment::beside(Path::new("/here"), None, move |_| is_set);
-        assert_eq!(value(&of(true), OVERSUBSCRIBE.0), None);
-        assert_eq!(value(&of(false), OVERSUBSCRIBE.0), Some("1".as_ref()));
+        for (name, wish) in WISHES {
+            assert_eq!(value(&of(true), name), None);
+            assert_eq!(value(&of(false), name), Some(wish.as_ref()));
+        }
         assert_eq!(value(&of(true), "OMPI_MCA_pml"), Some("cm".as_ref()));
         assert_eq!(value(&of(true), "MPIR_CVAR_NOLOCAL"), Some("1".as_ref()));
+        assert_eq!(value(&of(true), "I_MPI_FABRICS"), Some("ofi".as_ref()));
     }
 }

@@ -26,7 +26,8 @@ use crate::failure::Failure;
 /// _osc) and let there be more ranks than cores (OMPI_MCA_rmaps_base_oversubscribe, unless it is set already), for
 /// MPICH those that have all messages go through libfabric (MPIR_CVAR_CH4_NETMOD, MPIR_CVAR_NOLOCAL), and for Intel
 /// MPI those that do the same (I_MPI_FABRICS, I_MPI_OFI_PROVIDER, I_MPI_COLL_INTRANODE) and keep its scripts from
-/// replacing FI_PROVIDER_PATH (I_MPI_OFI_LIBRARY_INTERNAL). The command then takes the place of this one, so its exit
+/// replacing FI_PROVIDER_PATH (I_MPI_OFI_LIBRARY_INTERNAL; and, unless it is set already, I_MPI_REMOVED_VAR_WARNING,
+/// since versions without such scripts would warn of it). The command then takes the place of this one, so its exit
 /// status and what signals do to it are its own.
 ///
 /// Open MPI's mpirun gives its environment to the ranks on this host. To those on other hosts it gives what its option -x names.

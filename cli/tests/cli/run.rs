@@ -38,6 +38,7 @@ fn the_command_gets_an_environment_for_libfabric_and_mpi() {
         ("I_MPI_OFI_PROVIDER", "homespun"),
         ("I_MPI_COLL_INTRANODE", "pt2pt"),
         ("I_MPI_OFI_LIBRARY_INTERNAL", "0"),
+        ("I_MPI_REMOVED_VAR_WARNING", "0"),
     ] {
         assert_eq!(variable(&outcome, name), Some(value), "{name}: {outcome:?}");
     }
@@ -54,6 +55,7 @@ fn what_the_environment_has_already_stays_unless_it_contradicts() {
         ("OMPI_MCA_rmaps_base_oversubscribe", "0"),
         ("I_MPI_FABRICS", "shm:ofi"),
         ("I_MPI_OFI_LIBRARY", "/of/the/user/libfabric.so"),
+        ("I_MPI_REMOVED_VAR_WARNING", "1"),
     ];
     let outcome = run_in(&has, &["run", "--", "env"]);
     for (name, value) in [
@@ -65,6 +67,7 @@ fn what_the_environment_has_already_stays_unless_it_contradicts() {
         ("OMPI_MCA_rmaps_base_oversubscribe", Some("0")),
         ("I_MPI_FABRICS", Some("ofi")),
         ("I_MPI_OFI_LIBRARY", Some("/of/the/user/libfabric.so")),
+        ("I_MPI_REMOVED_VAR_WARNING", Some("1")),
     ] {
         assert_eq!(variable(&outcome, name), value, "{name}: {outcome:?}");
     }
