@@ -1,5 +1,6 @@
 //! Address vectors: `fi_av(3)`.
 
+mod symmetric;
 mod table;
 
 use std::fmt;
@@ -59,7 +60,8 @@ pub struct AvAttr {
     pub count: usize,
     /// How many endpoints each host is expected to have; a hint that is not looked at.
     pub ep_per_node: usize,
-    /// How many bits of a fabric address name a receive context. Must be 0: endpoints have one receive context.
+    /// How many bits of a fabric address name a receive context. Ignored: endpoints have one receive context, number 0, which
+    /// sets none of these bits.
     pub rx_ctx_bits: u32,
     /// The name under which processes share the vector. Must be `None`: vectors are not shared.
     pub name: Option<String>,
@@ -72,7 +74,7 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct AvFlags: u64 {
-        /// Addresses are only read, from a vector that another process shares. Not supported.
+        /// Addresses of a vector that another process shares are only read. Ignored for a vector without a name.
         const READ = 1 << 8;
         /// Insertions are reported to an event queue. Not supported.
         const EVENT = 1 << 24;
@@ -136,9 +138,7 @@ impl AddressVector {
         }
         let unsupported = [
             (attr.name.is_some(), "address vectors shared by processes"),
-            (attr.flags.contains(AvFlags::READ), "address vectors shared by processes"),
             (attr.flags.contains(AvFlags::EVENT), "asynchronous insertion into address vectors"),
-            (attr.rx_ctx_bits > 0, "fabric addresses of receive contexts"),
         ];
         if let Some(&(_, what)) = unsupported.iter().find(|(asked, _)| *asked) {
             return Err(Misuse::NotSupported(what).into());
@@ -206,12 +206,15 @@ impl AddressVector {
     ///
     /// [`Misuse::NoData`] if they name nothing of the vector's format, otherwise as [`insert`](Self::insert).
     pub fn insert_svc(&self, node: &str, service: &str) -> Result<FabricAddress, Error> {
+        self.insert_one(self.resolve_svc(node, service)?)
+    }
+
+    /// The first address of a node and a service that the vector can hold.
+    fn resolve_svc(&self, node: &str, service: &str) -> Result<Address, Error> {
         let found = resolve(Some(node), Some(service), Role::Destination, false)?;
-        let address = found
-            .into_iter()
-            .find(|address| address.format() == self.shared.format)
-            .ok_or(Misuse::NoData("an address of the address vector's format"))?;
-        self.insert_one(address)
+        let fits = |address: &Address| address.format() == self.shared.format;
+        let address = found.into_iter().find(fits);
+        Ok(address.ok_or(Misuse::NoData("an address of the address vector's format"))?)
     }
 
     /// Removes addresses: all of them, or none if there is an error. Their indices may be given out again at once.

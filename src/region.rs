@@ -43,7 +43,7 @@ pub struct MrAttr {
     /// and one more, and a descriptor; it is given back when no peer has it mapped any more. It is ignored where there is no
     /// such memory: see [`MemoryRegion::is_shareable`].
     pub shareable: bool,
-    /// What else is asked for.
+    /// What else is asked for. Flags that are not known are ignored.
     pub flags: MrFlags,
 }
 
@@ -103,8 +103,7 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0 or one that there is no memory for, for an offset, or for memory as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::Flags`] for flags that are not
-    /// known; [`Misuse::KeyInUse`] if another region of the domain has the key; what the system says of memory that is to
+    /// [`Misuse::Invalid`] for a length of 0 or one that there is no memory for, for an offset, or for memory as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::KeyInUse`] if another region of the domain has the key; what the system says of memory that is to
     /// be [shareable](MrAttr::shareable): ENOMEM, EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.flags.contains(MrFlags::RMA_PMEM) {
@@ -235,10 +234,6 @@ impl Domain {
         let access = attr.access & MrAccess::all();
         if offset != 0 {
             return Err(Misuse::Invalid("an offset of a memory region, which must be 0").into());
-        }
-        let unknown = flags - MrFlags::all();
-        if !unknown.is_empty() {
-            return Err(Misuse::Flags(unknown.bits()).into());
         }
         let is_to_be_enabled = flags.contains(MrFlags::RMA_EVENT);
         let picks_key = self.shared.mr_mode().intersects(MrMode::PROV_KEY | MrMode::BASIC);

@@ -3,14 +3,13 @@
 use std::{ptr, slice};
 
 use homespun::av::{AvFlags, straddr};
-use homespun::flags::OpFlags;
 use homespun::info::AvType;
 use homespun::{Address, AddressVector, AvAttr, Errno, Error, FabricAddress, Misuse};
 use libc::{c_char, c_int, c_void};
 
 use crate::abi::domain::{FiAvAttr, FiOpsAv, FidAv, FidDomain};
 use crate::abi::fabric::{FiOps, Fid};
-use crate::abi::{FI_ADDR_NOTAVAIL, FI_CLASS_AV, FI_SYNC_ERR};
+use crate::abi::{FI_ADDR_NOTAVAIL, FI_AV_USER_ID, FI_CLASS_AV, FI_SYNC_ERR};
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::info::string;
@@ -46,7 +45,7 @@ static OPS: FiOpsAv = FiOpsAv {
     size: size_of::<FiOpsAv>(),
     insert,
     insertsvc,
-    insertsym: Unsupported::STUB,
+    insertsym,
     remove,
     lookup,
     straddr: straddr_to,
@@ -95,7 +94,8 @@ unsafe fn read_attr(attr: *const FiAvAttr) -> Result<AvAttr, Failure> {
             av_type: AvType::from_raw((*attr).r#type)?,
             count: (*attr).count,
             ep_per_node: (*attr).ep_per_node,
-            rx_ctx_bits: u32::try_from((*attr).rx_ctx_bits).map_err(|_| Failure(Errno::EINVAL))?,
+            // It is not looked at, whatever it is.
+            rx_ctx_bits: u32::try_from((*attr).rx_ctx_bits).unwrap_or(0),
             name: string((*attr).name)?,
             flags: AvFlags::from_bits_retain((*attr).flags),
         })
@@ -119,10 +119,9 @@ struct Report {
 
 impl Report {
     fn new(fi_addr: *mut u64, flags: u64, context: *mut c_void) -> Result<Report, Failure> {
-        // `FI_MORE` allows an insertion to be put off, which there is no reason for.
-        let unknown = flags & !(FI_SYNC_ERR | OpFlags::MORE.bits());
-        if unknown != 0 {
-            return Err(Misuse::Flags(unknown).into());
+        // Other flags have no meaning here, but for this one, with which the caller chooses what `fi_addr` is.
+        if flags & FI_AV_USER_ID != 0 {
+            return Err(Misuse::Flags(FI_AV_USER_ID).into());
         }
         let wants_errors = flags & FI_SYNC_ERR != 0;
         if wants_errors && context.is_null() {
@@ -208,13 +207,43 @@ unsafe extern "C" fn insertsvc(
     })
 }
 
-unsafe extern "C" fn remove(av: *mut FidAv, fi_addr: *mut u64, count: usize, flags: u64) -> c_int {
+unsafe extern "C" fn insertsym(
+    av: *mut FidAv,
+    node: *const c_char,
+    node_count: usize,
+    service: *const c_char,
+    service_count: usize,
+    fi_addr: *mut u64,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
     enter(|| {
         // SAFETY: the caller passes an open address vector.
         let av = unsafe { &object::state::<AvState>(av.cast())?.av };
-        if flags != 0 {
-            return Err(Misuse::Flags(flags).into());
+        let report = Report::new(fi_addr, flags, context)?;
+        // SAFETY: the caller passes strings.
+        let (Some(node), Some(service)) = (unsafe { (string(node)?, string(service)?) }) else {
+            return Err(Errno::EINVAL.into());
+        };
+        if node_count.checked_mul(service_count).is_none_or(|count| c_int::try_from(count).is_err()) {
+            return Err(Errno::EINVAL.into());
         }
+        let mut inserted = 0;
+        for (index, outcome) in av.insert_sym(&node, node_count, &service, service_count)?.iter().enumerate()
+        {
+            inserted += c_int::from(outcome.is_ok());
+            // SAFETY: it answers for as many addresses as it was asked for.
+            unsafe { report.put(index, outcome) };
+        }
+        Ok(inserted)
+    })
+}
+
+/// Flags have no meaning here, and are ignored.
+unsafe extern "C" fn remove(av: *mut FidAv, fi_addr: *mut u64, count: usize, _flags: u64) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open address vector.
+        let av = unsafe { &object::state::<AvState>(av.cast())?.av };
         if count == 0 {
             return Ok(0);
         }

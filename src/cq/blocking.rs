@@ -72,7 +72,12 @@ impl CompletionQueue {
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<usize, ReadError> {
         let threshold_entries = threshold_entries.max(1);
-        let wait = self.shared.wait().and_then(Wait::by_itself).ok_or(ReadError::NoWaitObject)?;
+        let Some(wait) = self.shared.wait().and_then(Wait::by_itself) else {
+            return match self.read_each(max, take) {
+                Err(ReadError::Empty) if timeout != Some(Duration::ZERO) => Err(ReadError::NoWaitObject),
+                read => read,
+            };
+        };
         // A timeout too long for the clock is no timeout.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let waiter = wait.signals().enter();

@@ -80,11 +80,11 @@ impl Service {
 
 impl Endpoint {
     /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction that has none may get one at any time; what
-    /// completed before is not reported to it.
+    /// completed before is not reported to it. Without a direction nothing is bound.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] without a direction; [`Misuse::Busy`] if the direction has a queue already; [`Misuse::OtherDomain`] for
+    /// [`Misuse::Flags`] for flags that are not known; [`Misuse::Busy`] if the direction has a queue already; [`Misuse::OtherDomain`] for
     /// a queue of another domain. [`Error::System`] for an enabled endpoint where the queue cannot be woken, for want of
     /// descriptors or memory.
     pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
@@ -94,14 +94,16 @@ impl Endpoint {
         }
         let transmits = flags.contains(BindFlags::TRANSMIT);
         let receives = flags.contains(BindFlags::RECV);
-        if !(transmits || receives) || !BindFlags::all().contains(flags) {
-            return Err(Misuse::Flags(flags.bits()).into());
+        let unknown = flags - BindFlags::all();
+        if !unknown.is_empty() {
+            return Err(Misuse::Flags(unknown.bits()).into());
         }
         if transmits && setup.transmit_cq.is_some() || receives && setup.receive_cq.is_some() {
             return Err(Misuse::Busy("a completion queue is bound already").into());
         }
         let pump = self.shared.pump_in_service();
-        let is_new = !setup.bound_cqs().any(|bound| Arc::ptr_eq(bound.shared(), cq.shared()));
+        let is_new = (transmits || receives)
+            && !setup.bound_cqs().any(|bound| Arc::ptr_eq(bound.shared(), cq.shared()));
         if let Some(pump) = pump.filter(|_| is_new && self.shared.progress_thread().is_none()) {
             cq.shared().watch(pump)?;
         }
@@ -181,15 +183,20 @@ impl Endpoint {
     }
 
     /// Binds the event queue that its connection is reported to: `fi_ep_bind`. `object` is what events call the endpoint.
-    /// Endpoints without connections have nothing to report.
+    /// Endpoints without connections have nothing to report. Binding the same queue again does nothing.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`] if it has a queue already.
+    /// [`Misuse::Busy`] if it has another queue already.
     pub fn bind_eq(&self, eq: &EventQueue, object: u64) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
-        if setup.eq.is_some() {
-            return Err(Misuse::Busy("an event queue is bound already").into());
+        if let Some((bound, _)) = &setup.eq {
+            let is_same = Arc::ptr_eq(bound.shared(), eq.shared());
+            return if is_same {
+                Ok(())
+            } else {
+                Err(Misuse::Busy("an event queue is bound already").into())
+            };
         }
         eq.shared().bind();
         setup.eq = Some((eq.clone(), object));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use homespun::atomic::{AtomicOp, Datatype};
 use homespun::endpoint::{AtomicTarget, FetchAtomicMsg, ReadMsg, SendMsg, WriteMsg};
-use homespun::eq::Event;
+use homespun::eq::{EqAttr, Event};
 use homespun::flags::{BindFlags, Caps, CounterEvents, MrAccess, OpFlags};
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
@@ -553,7 +553,9 @@ pub(crate) fn what_is_missing_or_too_much_is_refused(net: &Net) {
     let unbound = side.domain.endpoint(&side.info).unwrap();
     assert_eq!(errno(unbound.enable()), Errno::ENOEQ);
     unbound.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(errno(unbound.bind_eq(&side.eq, 1)), Errno::EBUSY);
+    unbound.bind_eq(&side.eq, 1).unwrap();
+    let other_eq = side.fabric.open_eq(&EqAttr::default()).unwrap();
+    assert_eq!(errno(unbound.bind_eq(&other_eq, 1)), Errno::EBUSY);
     assert_eq!(errno(unbound.connect(name, b"")), Errno::ENOCQ);
     unbound.bind_cq(&side.cq, both).unwrap();
     assert_eq!(errno(unbound.accept(b"")), Errno::EOPBADSTATE, "it was not opened for a request");

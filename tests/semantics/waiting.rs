@@ -526,6 +526,8 @@ pub(crate) fn without_a_wait_object_nobody_waits(net: &Net) {
     let domain = net.domain();
     let polled = domain.open_cq(&CqAttr::default()).unwrap();
     assert_eq!(polled.sread(None), Err(ReadError::NoWaitObject));
+    assert_eq!(polled.sread(Some(Duration::from_millis(1))), Err(ReadError::NoWaitObject));
+    assert_eq!(polled.sread(Some(Duration::ZERO)), Err(ReadError::Empty), "it need not wait");
     assert_eq!(ReadError::NoWaitObject.errno(), Errno::EINVAL);
     assert_eq!(errno(polled.signal()), Errno::EINVAL);
     assert_eq!(errno(polled.try_wait()), Errno::EINVAL);

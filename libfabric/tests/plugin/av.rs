@@ -3,8 +3,8 @@
 use std::ptr;
 
 use homespun_fi::abi::domain::FidAv;
-use homespun_fi::abi::{FI_ADDR_NOTAVAIL, FI_CQ_FORMAT_TAGGED, FI_SYNC_ERR};
-use libc::c_int;
+use homespun_fi::abi::{FI_ADDR_NOTAVAIL, FI_AV_USER_ID, FI_CQ_FORMAT_TAGGED, FI_SYNC_ERR};
+use libc::{c_char, c_int};
 
 use crate::host::{API_VERSION, Node, Object, av_attr, text};
 
@@ -71,7 +71,8 @@ fn what_is_no_address_is_reported_and_takes_an_index() {
     assert_eq!((inserted, found), (2, vec![0, FI_ADDR_NOTAVAIL, 2]));
     assert_eq!(errors, [0, -EINVAL, 0]);
     assert_eq!(insert(av, &[address(4)], FI_SYNC_ERR, ptr::null_mut()).0, EINVAL);
-    assert_eq!(insert(av, &[address(4)], 1 << 3, ptr::null_mut()).0, -260);
+    assert_eq!(insert(av, &[address(4)], 1 << 3, ptr::null_mut()), (1, vec![1]), "a flag without a meaning");
+    assert_eq!(insert(av, &[address(4)], FI_AV_USER_ID, ptr::null_mut()).0, -260);
 }
 
 #[test]
@@ -82,11 +83,34 @@ fn removed_addresses_are_gone() {
     // SAFETY: the vector is open, and the array is as long as is said.
     let mut remove =
         |count, flags| unsafe { ((*(*pointer).ops).remove)(pointer, found.as_mut_ptr(), count, flags) };
-    assert_eq!(remove(1, 1), -260);
-    assert_eq!(remove(1, 0), 0);
+    assert_eq!(remove(1, 1 << 3), 0, "no flag has a meaning");
     assert_eq!(remove(1, 0), EINVAL);
     assert_eq!(lookup(av, 0, 16).0, EINVAL);
     assert_eq!(lookup(av, 1, 16).0, 0);
+}
+
+#[test]
+fn ranges_of_nodes_and_services_are_inserted() {
+    let av = &node().av;
+    let pointer = av.as_ptr();
+    let mut found = [77; 4];
+    let mut insertsym = |node: *const c_char, nodes, service: *const c_char, services| {
+        // SAFETY: the vector is open, the strings are null or valid, and there is room for all addresses that are inserted.
+        unsafe {
+            let insertsym = (*(*pointer).ops).insertsym;
+            insertsym(pointer, node, nodes, service, services, found.as_mut_ptr(), 0, ptr::null_mut())
+        }
+    };
+    let (node, service) = (c"192.0.2.9".as_ptr(), c"4711".as_ptr());
+    assert_eq!(insertsym(ptr::null(), 1, service, 1), EINVAL);
+    assert_eq!(insertsym(node, 1, ptr::null(), 1), EINVAL);
+    assert_eq!(insertsym(node, usize::MAX, service, 2), EINVAL);
+    assert_eq!(insertsym(node, 1, c"65535".as_ptr(), 2), EINVAL);
+    assert_eq!(insertsym(node, 0, service, 2), 0);
+    assert_eq!(insertsym(node, 2, service, 2), 4);
+    assert_eq!(found, [0, 1, 2, 3]);
+    let last = lookup(av, 3, 16).1;
+    assert_eq!((&last[2..4], &last[4..8]), (&4712_u16.to_be_bytes()[..], &[192, 0, 2, 10][..]));
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn a_wait_ends_for_any_member() {
         readerr(&cq);
         assert_eq!(call!(set, wait, 0), ETIMEDOUT);
         let mut entry = [0_u64; 8];
-        assert_eq!(call!(cq, sread, entry.as_mut_ptr().cast(), 1, ptr::null(), 0), EINVAL as isize);
+        assert_eq!(call!(cq, sread, entry.as_mut_ptr().cast(), 1, ptr::null(), -1), EINVAL as isize);
         let Err((set, error)) = set.close() else { panic!("it has members") };
         assert_eq!(error, EBUSY);
         close(node, cq, Some(cntr), set);

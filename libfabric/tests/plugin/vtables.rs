@@ -137,7 +137,7 @@ fn what_is_not_supported_says_so() {
     assert_answers!((*counter.fid()).ops, ENOSYS, bind ops_open tostr ops_set);
     assert_answers!(
         (*node.av.as_ptr()).ops, ENOSYS,
-        insertsym av_set insert_auth_key lookup_auth_key set_user_id lookup2
+        av_set insert_auth_key lookup_auth_key set_user_id lookup2
     );
     let ep = node.ep.as_ptr();
     assert_answers!((*ep).ops, ENOSYS, tx_ctx rx_ctx rx_size_left tx_size_left export_xpu);

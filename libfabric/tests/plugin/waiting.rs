@@ -171,7 +171,8 @@ fn a_threshold_is_passed_in_place_of_a_pointer() {
 fn without_a_wait_object_nobody_waits() {
     let node = Node::open();
     let shared = Shared(&node);
-    assert_eq!(shared.sread(1, 0, 0).0, EINVAL);
+    assert_eq!((shared.sread(1, 0, -1).0, shared.sread(1, 0, 1).0), (EINVAL, EINVAL));
+    assert_eq!(shared.sread(1, 0, 0).0, EAGAIN, "it need not wait");
     assert_eq!((shared.signal(), shared.trywait()), (-22, -22));
     let mut fd: c_int = -1;
     assert_eq!((node.cq.control(FI_GETWAIT, &raw mut fd), fd), (ENODATA, -1));

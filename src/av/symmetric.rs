@@ -1,0 +1,161 @@
+//! Ranges of nodes and services: `fi_av_insertsym` of `fi_av(3)`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use homespun_engine::address::Address;
+use homespun_engine::error::{Error, Misuse};
+
+use super::{AddressVector, FabricAddress};
+
+impl AddressVector {
+    /// Inserts the addresses of `node_count` nodes from `node` on, each with `service_count` services from `service` on, as
+    /// `fi_av_insertsym(3)` does: all services of a node before the next node. The next node of `10.1.1.1` is `10.1.1.2`, that
+    /// of `host09` is `host10`; the next service of port 5000 is port 5001. Looking up names may block. What became of each
+    /// address is answered as by [`insert`](Self::insert).
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`], with nothing inserted, if more than one node is asked for and the name does not end in a number, more
+    /// than one service and it is no number, or a range goes beyond the last address or port. For each address as
+    /// [`insert_svc`](Self::insert_svc).
+    pub fn insert_sym(
+        &self,
+        node: &str,
+        node_count: usize,
+        service: &str,
+        service_count: usize,
+    ) -> Result<Vec<Result<FabricAddress, Error>>, Error> {
+        let nodes: Vec<String> = range(node_count, |steps| successor_of_node(node, steps))?;
+        let services: Vec<String> = range(service_count, |steps| successor_of_service(service, steps))?;
+        let pairs = nodes.iter().flat_map(|node| services.iter().map(move |service| (node, service)));
+        let found: Vec<Result<Address, Error>> =
+            pairs.map(|(node, service)| self.resolve_svc(node, service)).collect();
+        // The vector refuses a wildcard, which takes an index all the same.
+        let wildcard = self.format().wildcard();
+        let addresses: Vec<Address> =
+            found.iter().map(|found| *found.as_ref().unwrap_or(&wildcard)).collect();
+        let inserted = self.insert(&addresses).into_iter().zip(found);
+        Ok(inserted.map(|(inserted, found)| found.and(inserted)).collect())
+    }
+}
+
+/// The names of a range.
+fn range(count: usize, name: impl Fn(u64) -> Option<String>) -> Result<Vec<String>, Misuse> {
+    const BEYOND: Misuse = Misuse::Invalid("a range of nodes or services beyond what can be counted to");
+    (0..count as u64).map(|steps| name(steps).ok_or(BEYOND)).collect()
+}
+
+fn successor_of_node(node: &str, steps: u64) -> Option<String> {
+    if steps == 0 {
+        return Some(node.to_owned());
+    }
+    match node.parse() {
+        Ok(IpAddr::V4(address)) => {
+            let next = u32::from(address).checked_add(u32::try_from(steps).ok()?)?;
+            Some(Ipv4Addr::from(next).to_string())
+        }
+        Ok(IpAddr::V6(address)) => {
+            let next = u128::from(address).checked_add(steps.into())?;
+            Some(Ipv6Addr::from(next).to_string())
+        }
+        Err(_) => {
+            let name = node.trim_end_matches(|last: char| last.is_ascii_digit());
+            let number = &node[name.len()..];
+            let next = number.parse::<u64>().ok()?.checked_add(steps)?;
+            Some(format!("{name}{next:0width$}", width = number.len()))
+        }
+    }
+}
+
+fn successor_of_service(service: &str, steps: u64) -> Option<String> {
+    if steps == 0 {
+        return Some(service.to_owned());
+    }
+    let port = u64::from(service.parse::<u16>().ok()?).checked_add(steps)?;
+    u16::try_from(port).ok().map(|port| port.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use homespun_engine::address::AddressFormat;
+    use homespun_engine::errno::Errno;
+
+    use super::*;
+    use crate::av::AvAttr;
+    use crate::domain::DomainId;
+
+    fn vector() -> AddressVector {
+        AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::unused())
+            .expect("a vector")
+    }
+
+    #[test]
+    fn successors_count_in_the_last_number() {
+        for (node, steps, next) in [
+            ("10.1.1.1", 1, Some("10.1.1.2")),
+            ("10.1.1.255", 1, Some("10.1.2.0")),
+            ("255.255.255.255", 1, None),
+            ("fe80::ffff", 1, Some("fe80::1:0")),
+            ("host10", 1, Some("host11")),
+            ("host09", 2, Some("host11")),
+            ("r2d2-099", 1, Some("r2d2-100")),
+            ("host", 1, None),
+            ("host", 0, Some("host")),
+            ("host18446744073709551615", 1, None),
+        ] {
+            assert_eq!(successor_of_node(node, steps).as_deref(), next, "{node}");
+        }
+        for (service, steps, next) in [
+            ("5000", 1, Some("5001")),
+            ("65535", 1, None),
+            ("65535", 0, Some("65535")),
+            ("http", 0, Some("http")),
+            ("http", 1, None),
+        ] {
+            assert_eq!(successor_of_service(service, steps).as_deref(), next, "{service}");
+        }
+    }
+
+    #[test]
+    fn symmetric_insertion_inserts_services_before_nodes() {
+        let av = vector();
+        let inserted = av.insert_sym("127.0.0.1", 2, "5000", 3).expect("a range");
+        let inserted: Vec<FabricAddress> =
+            inserted.into_iter().map(|address| address.expect("an address")).collect();
+        let text = |address: &FabricAddress| av.lookup(*address).expect("it was inserted").to_string();
+        let found: Vec<String> = inserted.iter().map(text).collect();
+        let expected = [
+            "127.0.0.1:5000",
+            "127.0.0.1:5001",
+            "127.0.0.1:5002",
+            "127.0.0.2:5000",
+            "127.0.0.2:5001",
+            "127.0.0.2:5002",
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn symmetric_insertion_of_a_bad_range_inserts_nothing() {
+        let av = vector();
+        for (node, nodes, service, services) in [
+            ("127.0.0.1", 1, "65535", 2),
+            ("255.255.255.255", 2, "1", 1),
+            ("localhost", 2, "1", 1),
+            ("127.0.0.1", 1, "http", 2),
+        ] {
+            let refused = av.insert_sym(node, nodes, service, services).expect_err("no such range");
+            assert_eq!(refused.errno(), Errno::EINVAL, "{node} {service}");
+        }
+        assert!(av.insert_sym("127.0.0.1", 0, "5000", 3).expect("no nodes").is_empty());
+        assert!(av.is_empty());
+    }
+
+    #[test]
+    fn symmetric_insertion_reports_each_address() {
+        let av = vector();
+        let inserted = av.insert_sym("127.0.0.1", 1, "0", 2).expect("a range");
+        assert_eq!(inserted[0].as_ref().expect_err("no port").errno(), Errno::EINVAL);
+        assert_eq!(inserted[1].as_ref().expect("a port").0, 1, "the refused address has taken an index");
+    }
+}
