@@ -71,7 +71,9 @@ pub(crate) trait Drive: Connect + Send + Sync {
         destination: Destination,
         min_free_bytes: usize,
     ) -> Result<(), Rejected<Destination>>;
-    /// Looks for a message that this receive would take. It is always reported, signalled or not.
+    /// Looks for a message that this receive would take, among those that had been received before the call. What it finds
+    /// is always reported at once, signalled or not; then everything moves on as by
+    /// [`progress_aside`](Self::progress_aside), so that a loop of peeks finds what arrives.
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error>;
     /// Receives the message that a peek with this context has claimed, wherever it is from and whatever its tag.
     fn receive_claimed(
@@ -188,6 +190,24 @@ struct State<T> {
 }
 
 impl<T: Transport> State<T> {
+    /// Looks for a message among those that passes have received.
+    fn peek(&mut self, post: &ReceivePost, then: Found) -> Result<(), Error> {
+        let State { engine, wired, .. } = self;
+        let wired = wired.as_mut().ok_or(NOT_ENABLED)?;
+        let criteria = wired.criteria(post, engine)?;
+        let request = PeekRequest { tagged: post.tagged.is_some(), criteria, context: post.context, then };
+        engine.peek(request, &mut wired.queues())
+    }
+
+    /// The application polls without reading a completion queue: makes a pass.
+    fn poll_aside(&mut self) {
+        self.pass_aside();
+        self.polls = self.polls.wrapping_add(1);
+        if self.is_armed {
+            self.keep_watch_or_stand_down();
+        }
+    }
+
     /// Moves everything on as far as it goes, on behalf of nobody who reads a queue. How much was received.
     fn pass_aside(&mut self) -> u32 {
         let State { engine, transport, wired: Some(wired), .. } = self else { return 0 };
@@ -455,12 +475,12 @@ impl<T: Transport> Drive for Pump<T> {
     }
 
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = endpoint.enabled()?;
-        let criteria = wired.criteria(&post, engine)?;
-        let ReceivePost { tagged, context, .. } = post;
-        let request = PeekRequest { tagged: tagged.is_some(), criteria, context, then };
-        engine.peek(request, &mut wired.queues())
+        let mut guard = self.state.lock();
+        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let answered = state.peek(&post, then);
+        // Not before it has answered: see docs/decisions/0001-peek.md.
+        state.poll_aside();
+        answered
     }
 
     fn receive_claimed(
@@ -541,11 +561,8 @@ impl<T: Transport> Drive for Pump<T> {
 
     fn progress_aside(&self) {
         let mut guard = self.state.lock();
-        let Some(state) = guard.as_mut() else { return };
-        state.pass_aside();
-        state.polls = state.polls.wrapping_add(1);
-        if state.is_armed {
-            state.keep_watch_or_stand_down();
+        if let Some(state) = guard.as_mut() {
+            state.poll_aside();
         }
     }
 

@@ -97,15 +97,6 @@ impl Taker {
     fn is_buffer(self, history: &History) -> bool {
         matches!(self, Taker::Receive(receive) if history.receives[receive].buffer.is_some())
     }
-
-    /// The last moment at which something may have been posted that came before it. A receive is there from its posting
-    /// on; a peek may have looked later.
-    fn decided_at(self, history: &History) -> u64 {
-        match self {
-            Taker::Receive(receive) => history.receives[receive].posted_at,
-            Taker::Peek(peek) => history.peeks[peek].ended_at,
-        }
-    }
 }
 
 fn ends(history: &History, promise: Promise) {
@@ -179,11 +170,6 @@ fn cancellations(history: &History) {
         if history.lives(receive.at) {
             let is_cancelled = receive.ended == Some(ReceiveEnd::Cancelled);
             assert_eq!(receive.cancelled, is_cancelled, "receive {number}: {receive:?}");
-        }
-    }
-    for (number, peek) in history.peeks.iter().enumerate() {
-        if history.lives(peek.at) {
-            assert_eq!(peek.cancelled, peek.ended == Some(PeekEnd::Cancelled), "peek {number}: {peek:?}");
         }
     }
 }
@@ -279,13 +265,13 @@ fn peeks_see_what_is_there(history: &History) {
                     "peek {number} has found message {message}, which {taker:?} had taken"
                 );
             }
-            // What was there when it looked it finds.
+            // What its endpoint had acknowledged when it looked it finds.
             Some(PeekEnd::Nothing) if is_as_ever(history, peek.at.place) => {
                 for (message, send) in history.sends.iter().enumerate() {
                     let was_there = send.is_acknowledged() && send.ended == Some(Ok(()));
                     let is_wanted = peek.accepts(send) && was_there && send.ended_at < peek.posted_at;
                     let is_gone = Taker::of(history, message)
-                        .is_some_and(|taker| taker.posted_at(history) < peek.ended_at);
+                        .is_some_and(|taker| taker.posted_at(history) < peek.posted_at);
                     assert!(!is_wanted || is_gone, "peek {number} has overlooked message {message}");
                 }
             }
@@ -332,7 +318,7 @@ fn messages_do_not_overtake(history: &History) {
                         assert!(
                             before.is_some_and(|before| {
                                 is_one_buffer(before)
-                                    || before.posted_at(history) < found_by.decided_at(history)
+                                    || before.posted_at(history) < found_by.posted_at(history)
                             }),
                             "message {later} overtook message {earlier}: {found_by:?} found it"
                         );

@@ -130,9 +130,7 @@ pub(crate) struct PeekOp {
     pub(crate) from: Option<usize>,
     pub(crate) then: Then,
     pub(crate) posted_at: u64,
-    pub(crate) cancelled: bool,
     pub(crate) ended: Option<PeekEnd>,
-    pub(crate) ended_at: u64,
     /// What became of the message that it has claimed.
     pub(crate) claim: Option<ClaimOp>,
 }
@@ -142,7 +140,6 @@ pub(crate) enum PeekEnd {
     /// There is the message with this identity.
     Found(usize),
     Nothing,
-    Cancelled,
 }
 
 /// The end of a claimed message.
@@ -299,8 +296,8 @@ impl History {
                 (&mut receive.cancelled, receive.ended.is_some())
             }
             Operation::Peek(peek) => {
-                let peek = &mut self.peeks[peek];
-                (&mut peek.cancelled, peek.ended.is_some())
+                assert!(result.is_err(), "peek {peek} ends at once, and was cancelled nevertheless");
+                return;
             }
             Operation::Access(access) => {
                 let access = &mut self.accesses[access];

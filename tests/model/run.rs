@@ -276,17 +276,7 @@ impl Runner<'_> {
             return;
         }
         let (at, posted_at) = (self.history.who(at), self.tick());
-        self.history.peeks.push(PeekOp {
-            at,
-            tagged,
-            from,
-            then,
-            posted_at,
-            cancelled: false,
-            ended: None,
-            ended_at: 0,
-            claim: None,
-        });
+        self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
     }
 
     /// The peeks of the endpoint at a place whose claims are open.
@@ -489,12 +479,10 @@ impl Runner<'_> {
             }
             Err(failed) => match failed.error {
                 OperationError::NoMessage => PeekEnd::Nothing,
-                OperationError::Cancelled => PeekEnd::Cancelled,
                 _ => panic!("peek {peek} failed: {failed:?}"),
             },
         };
         self.history.peeks[peek].ended = Some(end);
-        self.history.peeks[peek].ended_at = now;
     }
 
     fn claim_ended(&mut self, who: Who, peek: usize, ended: &Ended) {

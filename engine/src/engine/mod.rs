@@ -58,7 +58,7 @@ use crate::flags::{MrAccess, Order};
 use crate::limits;
 use crate::matching::{Criteria, Matching};
 use crate::operation::{
-    FetchId, InboundId, PeekRequest, Receive, ReceiveId, ReceiveRequest, Role, Send, SendId, UnexpectedId,
+    FetchId, InboundId, Receive, ReceiveId, ReceiveRequest, Role, Send, SendId, UnexpectedId,
 };
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
@@ -170,8 +170,6 @@ pub struct Engine {
     /// Requests that nobody has asked for and that the budget had no room for, in the order of their arrival. Some may
     /// have been matched meanwhile.
     deferred: VecDeque<FetchId>,
-    /// Peeks that look once more when the next pass has received what there is.
-    peeks: VecDeque<PeekRequest>,
     /// Messages that were set aside, by whether they are tagged and the context of the peek.
     claimed: HashMap<(bool, u64), Claimed>,
     untagged: Matching<ReceiveId, UnexpectedId>,
@@ -230,7 +228,6 @@ impl Engine {
             sees_accesses: false,
             has_unseen_stores: false,
             deferred: VecDeque::new(),
-            peeks: VecDeque::new(),
             claimed: HashMap::new(),
             untagged: Matching::new(),
             tagged: Matching::new(),
@@ -277,7 +274,6 @@ impl Engine {
     /// What waits for a link or a peer does not count, since the transport tells of those.
     pub fn wants_pass(&self) -> bool {
         !self.pulling.is_empty()
-            || self.peeks.iter().any(|peek| !self.is_set_aside(peek.tagged))
             || !self.condemned.is_empty()
             || !self.mapping.is_empty()
             || (!self.starved.is_empty() && self.budget.may_feed())
@@ -295,7 +291,7 @@ impl Engine {
     /// How many receives have not ended or not been reported yet.
     #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
-        self.receives.len() + self.peeks.len() + self.reports.held_receives()
+        self.receives.len() + self.reports.held_receives()
     }
 
     /// Names the peer at `address`; the same address has the same name for the life of the engine.
@@ -354,7 +350,7 @@ impl Engine {
     }
 
     /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, or a
-    /// multi-receive buffer that takes messages, a peek, else a send of which no link has taken a byte, nor told the peer of
+    /// multi-receive buffer that takes messages, else a send of which no link has taken a byte, nor told the peer of
     /// it. It ends with [`OperationError::Cancelled`]. Of several receives of one kind, or sends to one peer, the oldest is taken.
     ///
     /// # Errors
@@ -378,9 +374,6 @@ impl Engine {
             matching.remove_posted(id);
             let failure = receive.failure(None, 0, OperationError::Cancelled);
             self.reports.failed(failure, &self.peers, sink);
-            return Ok(());
-        }
-        if self.cancel_peek(context, sink) {
             return Ok(());
         }
         let queued = self.active.iter().find_map(|peer| {

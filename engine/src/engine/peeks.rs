@@ -14,27 +14,29 @@ use crate::wire::Message;
 const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound("no message was claimed with this context"));
 
 impl Engine {
-    /// Looks for an unexpected message. If there is none now, it looks once more after the next pass has received what
-    /// there is, so that a peek in a loop sees progress; then it fails with [`OperationError::NoMessage`]. Either way it
-    /// is reported.
+    /// Looks for an unexpected message among those that earlier passes have received, and reports what it finds, or
+    /// [`OperationError::NoMessage`], at once. It receives nothing itself: a caller that looks in a loop makes a pass
+    /// after each peek.
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] when [`Config::rx_depth_ops`](super::Config::rx_depth_ops) receives are outstanding;
-    /// [`Misuse::Invalid`] for a claim with the context of a message that is claimed already.
+    /// [`Again::QueueFull`] when [`Config::rx_depth_ops`](super::Config::rx_depth_ops) receives are outstanding, and for
+    /// untagged messages while some are set aside for a multi-receive buffer, because which of them stay unexpected
+    /// is open until the queue has room; [`Misuse::Invalid`] for a claim with the context of a message that is claimed
+    /// already.
     pub fn peek(&mut self, mut request: PeekRequest, sink: &mut impl Sink) -> Result<(), Error> {
-        if self.outstanding_receives() >= self.config.rx_depth_ops {
+        if self.outstanding_receives() >= self.config.rx_depth_ops || self.is_set_aside(request.tagged) {
             return Err(Again::QueueFull.into());
         }
-        if request.then == Found::IsClaimed && self.is_claiming(request.tagged, request.context) {
+        let PeekRequest { tagged, context, then, .. } = request;
+        if then == Found::IsClaimed && self.claimed.contains_key(&(tagged, context)) {
             return Err(Misuse::Invalid("a message is claimed with this context already").into());
         }
-        if !request.tagged {
+        if !tagged {
             request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };
         }
-        // While messages are set aside for a buffer, it is not settled which this peek may see.
-        if self.is_set_aside(request.tagged) || !self.look(&request, sink) {
-            self.peeks.push_back(request);
+        if !self.look(&request, sink) {
+            self.peek_failed(tagged, context, OperationError::NoMessage, sink);
         }
         Ok(())
     }
@@ -92,39 +94,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the peeks that wait for the pass that has just received what there is.
-    pub(super) fn settle_peeks(&mut self, sink: &mut impl Sink) {
-        for _ in 0..self.peeks.len() {
-            let Some(request) = self.peeks.pop_front() else { return };
-            if self.is_set_aside(request.tagged) {
-                self.peeks.push_back(request);
-            } else if !self.look(&request, sink) {
-                self.peek_failed(request.tagged, request.context, OperationError::NoMessage, sink);
-            }
-        }
-    }
-
-    /// Takes back a peek that has not ended. Returns whether there was one.
-    pub(super) fn cancel_peek(&mut self, context: u64, sink: &mut impl Sink) -> bool {
-        let place = self.peeks.iter().position(|peek| peek.context == context);
-        let Some(peek) = place.and_then(|place| self.peeks.remove(place)) else { return false };
-        self.peek_failed(peek.tagged, context, OperationError::Cancelled, sink);
-        true
-    }
-
     /// The rest of a message that was claimed will never come: whoever claimed it is told when it asks for it.
     pub(super) fn claimed_is_lost(&mut self, tagged: bool, context: u64, error: &OperationError) {
         self.claimed.insert((tagged, context), Err(error.clone()));
     }
 
-    fn is_claiming(&self, tagged: bool, context: u64) -> bool {
-        let is_same = |peek: &PeekRequest| {
-            peek.then == Found::IsClaimed && peek.tagged == tagged && peek.context == context
-        };
-        self.claimed.contains_key(&(tagged, context)) || self.peeks.iter().any(is_same)
-    }
-
-    /// Returns whether a message was found, and the peek has ended.
+    /// Returns whether a message was found, which is then reported.
     fn look(&mut self, request: &PeekRequest, sink: &mut impl Sink) -> bool {
         let PeekRequest { tagged, criteria, context, then } = request;
         let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };

@@ -137,12 +137,8 @@ impl Engine {
 
     /// Gives the transport what waits for it, as far as it takes it: what peers wait to hear first, then the rest of
     /// partly written frames, then what peers have asked for, then queued messages. Before that, what peers have offered
-    /// to have fetched is pulled, and peeks that still wait end. To be called after
-    /// [`receive`](Transport::receive), in every pass.
+    /// to have fetched is pulled. To be called after [`receive`](Transport::receive), in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        if !self.peeks.is_empty() {
-            self.settle_peeks(sink);
-        }
         if !self.former.is_empty() {
             self.age_former_links(sink);
         }

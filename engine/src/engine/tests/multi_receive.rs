@@ -331,11 +331,12 @@ fn nothing_overtakes_what_was_set_aside() {
     arrive(&mut engine, &mut sink, b"third");
     engine.post_receive(receive(60, 1), &mut sink).unwrap();
     engine.post_multi_receive(receive(16, 2), 12, &mut sink).unwrap();
-    engine.peek(peek_untagged(3), &mut sink).unwrap();
+    // Which of them a peek could see is not settled yet.
+    assert_eq!(engine.peek(peek_untagged(3), &mut sink), Err(Again::QueueFull.into()));
     engine.post_receive(receive(8, 4), &mut sink).unwrap();
     arrive(&mut engine, &mut sink, b"fourth");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!((engine.reports.held_receives(), engine.peeks.len()), (1, 1));
+    assert_eq!(engine.reports.held_receives(), 1);
     assert!(!engine.wants_pass(), "a pass would move nothing on before there is room");
     let from_another = Criteria { source: Some(engine.peer(address(9))), ..Criteria::any() };
     engine.post_receive(ReceiveRequest { criteria: from_another, ..receive(8, 5) }, &mut sink).unwrap();
@@ -343,7 +344,7 @@ fn nothing_overtakes_what_was_set_aside() {
     for _ in 0..10 {
         make_room(&mut engine, &mut sink, 1);
     }
-    engine.transmit(&mut transport, &mut sink);
+    engine.peek(peek_untagged(3), &mut sink).unwrap();
     make_room(&mut engine, &mut sink, 1);
     let bytes: [&[u8]; 6] = [b"held", b"first", &[0; 51], &[2; 60], b"third", b"fourth"];
     let flags = [nothing(), nothing(), RELEASED, nothing(), RELEASED, nothing()];

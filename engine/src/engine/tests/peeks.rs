@@ -46,20 +46,21 @@ fn a_peek_tells_of_the_message_and_leaves_it() {
 }
 
 #[test]
-fn a_peek_in_vain_looks_once_more_after_the_next_pass() {
+fn peek_without_a_message_fails_at_once() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.peek(peek(1, Found::Stays), &mut sink).unwrap();
-    engine.peek(peek(2, Found::Stays), &mut sink).unwrap();
-    assert!(sink.ended.is_empty());
-    assert_eq!(engine.outstanding_receives(), 2);
-    engine.cancel(2, &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(errors(&mut sink), [(2, OperationError::Cancelled), (1, OperationError::NoMessage)]);
+    for (context, then) in [(1, Found::Stays), (2, Found::IsClaimed), (3, Found::IsDiscarded)] {
+        engine.peek(peek(context, then), &mut sink).unwrap();
+        assert_eq!(errors(&mut sink), [(context, OperationError::NoMessage)]);
+        assert!(engine.cancel(context, &mut sink).is_err(), "it has ended");
+    }
+    assert_eq!(engine.outstanding_receives(), 0);
+    assert!(!engine.wants_pass());
 
-    engine.peek(peek(3, Found::Stays), &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &tagged(5, 1, Awaits::Nothing), b"x");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!((sink.contexts(), engine.outstanding_receives()), (vec![3], 0));
+    assert!(sink.ended.is_empty(), "no peek waits for it");
+    engine.peek(peek(4, Found::Stays), &mut sink).unwrap();
+    assert_eq!(sink.contexts(), [4]);
 }
 
 #[test]
@@ -144,7 +145,14 @@ fn a_claimed_message_that_never_comes_to_its_end_fails_when_it_is_asked_for() {
 fn peeks_are_bounded_by_the_depth() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     engine.config.rx_depth_ops = 1;
+    sink.room = 0;
     engine.peek(peek(1, Found::Stays), &mut sink).unwrap();
+    assert_eq!(engine.outstanding_receives(), 1, "its end waits for room in the queue");
     assert_eq!(engine.peek(peek(2, Found::Stays), &mut sink), Err(Again::QueueFull.into()));
     assert_eq!(engine.post_receive(receive(1, 3), &mut sink).unwrap_err().error, Again::QueueFull.into());
+    sink.room = 1;
+    engine.deliver_held(&mut sink);
+    assert_eq!(errors(&mut sink), [(1, OperationError::NoMessage)]);
+    engine.peek(peek(2, Found::Stays), &mut sink).unwrap();
+    assert_eq!(errors(&mut sink), [(2, OperationError::NoMessage)]);
 }
