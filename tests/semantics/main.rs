@@ -182,6 +182,9 @@ macro_rules! tests_of_parties {
             peek:
                 a_look_tells_of_a_message_and_leaves_it
                 a_look_that_finds_nothing_leaves_nothing
+                peek_before_a_pass_does_not_see_what_the_pass_receives
+                peek_sees_what_was_received_before_a_completion_that_was_read
+                peeks_that_read_no_queue_make_progress
                 a_look_finds_the_earliest_that_fits
                 a_look_may_ask_for_a_sender
                 what_a_posted_receive_takes_is_not_seen

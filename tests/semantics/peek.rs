@@ -1,12 +1,15 @@
 //! Looking at messages that nobody has asked for yet, claiming them and throwing them away: `FI_PEEK`, `FI_CLAIM` and
 //! `FI_DISCARD` of `fi_tagged(3)`.
 
+use std::thread;
+use std::time::Duration;
+
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::{Again, Completion, Errno, Error, FabricAddress, Misuse, OperationError};
 
 use crate::suite::payload::{payload, received, room, room_in_pieces};
-use crate::suite::{Deadline, Ended, Net, Party, Setup};
+use crate::suite::{Deadline, Ended, Net, Party, Setup, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -140,6 +143,120 @@ pub(crate) fn a_look_that_finds_nothing_leaves_nothing(net: &Net) {
     receive(&bob, 5, 1, 100);
     finds_nothing(&bob, (5, u64::MAX));
     bob.silence();
+}
+
+/// Has the second party, which nothing drives but its own calls, know the first.
+fn connect(alice: &Party, bob: &Party) {
+    bob.endpoint.trecv(room(8), ANY, 1, 0, 88).unwrap();
+    alice.endpoint.tsenddata(payload(1, 8), 1, alice.peer(), 1, 99).unwrap();
+    expect(bob, 88, 1, 1, 8);
+    assert_eq!(alice.completion().context, 99);
+}
+
+fn send_without_waiting(alice: &Party, tag: u64, identity: u64) {
+    let (buffers, data) = (vec![payload(identity, 8)], Some(identity));
+    let (to, flags) = (alice.peer(), OpFlags::INJECT_COMPLETE);
+    alice.endpoint.sendmsg(SendMsg { buffers, to, tag: Some(tag), data, context: 99, flags }).unwrap();
+    assert_eq!(alice.completion().context, 99);
+}
+
+pub(crate) fn peek_before_a_pass_does_not_see_what_the_pass_receives(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    connect(&alice, &bob);
+    for then in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
+        send_without_waiting(&alice, 5, 2);
+        for _ in 0..100 {
+            alice.progress_all();
+        }
+        let first = ask(&bob, (5, 0), ANY, 11, OpFlags::PEEK | then);
+        // A progress thread may have received the message.
+        if net.turns != Turns::Nobody {
+            assert_eq!(first.clone().unwrap_err().error, OperationError::NoMessage);
+        }
+        if first.is_err() {
+            assert_eq!(look_until_found(&bob, 5, 11, then).data, 2);
+        }
+        match then {
+            OpFlags::CLAIM => claim(&bob, 11, 5, 2, 8),
+            OpFlags::DISCARD => {}
+            _ => receive(&bob, 5, 2, 8),
+        }
+    }
+}
+
+pub(crate) fn peek_sees_what_was_received_before_a_completion_that_was_read(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    connect(&alice, &bob);
+    for identity in 2..20 {
+        bob.endpoint.trecv(room(8), ANY, 1, 0, 88).unwrap();
+        send_without_waiting(&alice, 5, identity);
+        send_without_waiting(&alice, 1, 1);
+        expect(&bob, 88, 1, 1, 8);
+        assert_eq!(look(&bob, (5, 0), 11, OpFlags::empty()), identity);
+        receive(&bob, 5, identity, 8);
+    }
+}
+
+/// How often a party peeks before it gives others more time than it takes itself.
+const EAGER_PEEKS: u32 = 1000;
+
+/// For all ends of peeks of which none is read. A party that gives others time makes fewer before a test fails.
+const PEEKS_MAX: usize = 1 << 17;
+
+pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
+    let setup = || Setup { asleep: true, cq_depth_entries: PEEKS_MAX, ..Setup::default() };
+    let (alice, bob) = net.pair_of(setup(), setup());
+    let peek = |party: &Party, tag, context, flags| {
+        let tagged = Some((tag, 0));
+        party.endpoint.recvmsg(RecvMsg { tagged, context, flags, ..RecvMsg::default() })
+    };
+    // The first one connects them.
+    for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
+        send(&alice, 5, identity, len_bytes);
+        let (deadline, mut peeks) = (Deadline::new(), 0);
+        // The context that holds a claimed message is refused, which tells without a queue that one was found.
+        while peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM).is_ok() {
+            peek(&alice, 77, 77, OpFlags::PEEK).unwrap();
+            peeks += 1;
+            if peeks > EAGER_PEEKS {
+                thread::sleep(Duration::from_millis(1));
+            }
+            deadline.pause("a message to claim");
+        }
+        let refused = peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM);
+        assert!(matches!(refused, Err(Error::Misuse(Misuse::Invalid(_)))), "{refused:?}");
+        // Nothing but what they do themselves drives them, so they take turns from here on.
+        let mut is_claimed = false;
+        let [mut found, mut received, mut sent] = [None, None, None];
+        while received.is_none() || sent.is_none() {
+            sent = sent.or(poll_success(&alice));
+            if is_claimed {
+                received = received.or(poll_success(&bob));
+            } else if let Some(completion) = poll_success(&bob) {
+                found = Some(completion);
+                post_claim(&bob, 11, len_bytes).unwrap();
+                is_claimed = true;
+            }
+            deadline.pause("the end of a claim and a send");
+        }
+        let fields = |completion: Option<Completion>| {
+            completion.map(|completion| (completion.context, completion.data, completion.len_bytes))
+        };
+        assert_eq!(fields(found), Some((11, identity, len_bytes)));
+        assert_eq!(fields(received), Some((11, identity, len_bytes)));
+        assert_eq!(sent.map(|completion| completion.context), Some(identity));
+    }
+}
+
+/// Reads until there is nothing to read or an operation has succeeded. No other than peeks that have found nothing may fail.
+#[track_caller]
+fn poll_success(party: &Party) -> Option<Completion> {
+    loop {
+        match party.poll()? {
+            Ok((completion, _)) => return Some(completion),
+            Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
+        }
+    }
 }
 
 pub(crate) fn a_look_finds_the_earliest_that_fits(net: &Net) {

@@ -6,6 +6,7 @@
 
 mod every_byte;
 mod fallback;
+mod graph;
 mod launch;
 mod mpi;
 mod netpipe;

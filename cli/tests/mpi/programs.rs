@@ -28,10 +28,18 @@ pub(crate) const ONE_SIDED: Program = Program { name: "one_sided", verdict: "eve
 /// Accumulates, fetched values, counters and compare-and-swap.
 pub(crate) const ACCUMULATE: Program = Program { name: "accumulate", verdict: "every element checked" };
 
+/// Distributed graphs, whose neighbours are counted.
+pub(crate) const GRAPH: Program = Program { name: "graph", verdict: "graphs counted" };
+
 /// Where programs are that could be compiled.
 type Compiled = HashMap<(&'static str, Mpi), Option<PathBuf>>;
 
 impl Program {
+    /// How the line begins that it writes when all is well.
+    pub(crate) fn verdict(self) -> &'static str {
+        self.verdict
+    }
+
     /// Where it is, compiled once for each MPI; `None` if that is not installed.
     pub(crate) fn compiled(self, mpi: Mpi) -> Option<PathBuf> {
         static PROGRAMS: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
