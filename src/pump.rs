@@ -71,8 +71,8 @@ pub(crate) trait Drive: Connect + Send + Sync {
         destination: Destination,
         min_free_bytes: usize,
     ) -> Result<(), Rejected<Destination>>;
-    /// Looks for a message that this receive would take, among those that had been received before the call. What it finds
-    /// is always reported at once, signalled or not; then everything moves on as by
+    /// Looks for a message that this receive would take, among those that had been received before the call. What it
+    /// finds is reported at once, signalled or not; then everything moves on as by
     /// [`progress_aside`](Self::progress_aside), so that a loop of peeks finds what arrives.
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error>;
     /// Receives the message that a peek with this context has claimed, wherever it is from and whatever its tag.
@@ -478,7 +478,7 @@ impl<T: Transport> Drive for Pump<T> {
         let mut guard = self.state.lock();
         let state = guard.as_mut().ok_or(NOT_ENABLED)?;
         let answered = state.peek(&post, then);
-        // Not before it has answered: see docs/decisions/0001-peek.md.
+        // Not before it has answered: see docs/decisions/peek.md.
         state.poll_aside();
         answered
     }

@@ -106,6 +106,23 @@ fn who_goes_on_polling_is_left_alone_until_they_stop() {
 }
 
 #[test]
+fn peeks_that_read_no_queue_count_as_polls() {
+    let alone = Alone::new();
+    assert!(alone.rests());
+    let peek = || {
+        let post = ReceivePost { from: None, tagged: Some((1, 0)), context: 1, signalled: true };
+        alone.pump.peek(post, Found::Stays).expect("room for its answer");
+    };
+    (0..CHANCE_POLLS_MAX).for_each(|_| peek());
+    assert!(!alone.is_woken());
+    peek();
+    assert!(alone.is_woken(), "the thread would stay where each peek has to arm the transport");
+    alone.doorbell.arm();
+    assert_eq!(alone.pump.watch(), Watched::Polled);
+    assert!(alone.rests(), "there was no peek since");
+}
+
+#[test]
 fn who_goes_to_sleep_hands_over_at_once() {
     let alone = Alone::new();
     alone.poll(1000);

@@ -1,4 +1,4 @@
-//! Distributed graphs, which MPICH makes of probes: `docs/decisions/0001-peek.md` has its fault, and what keeps it rare.
+//! Distributed graphs, which MPICH makes of probes: `docs/decisions/peek.md` tells of its fault, and what keeps it rare.
 
 use std::thread;
 

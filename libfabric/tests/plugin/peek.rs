@@ -1,6 +1,8 @@
 //! `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD`; and what is new about sends with flags.
 
 use std::ptr;
+use std::thread;
+use std::time::Duration;
 
 use homespun_fi::abi::endpoint::FiMsg;
 use homespun_fi::abi::eq::FiCqTaggedEntry;
@@ -33,6 +35,9 @@ const TAG: u64 = 0x17;
 
 /// After how many reads that find nothing there is nothing to come.
 const SILENT_READS: usize = 400;
+
+/// After how many peeks in vain others are given more time than they take.
+const EAGER_PEEKS: u32 = 1000;
 
 fn pair() -> Pair {
     Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED)
@@ -165,6 +170,26 @@ fn a_peek_for_what_has_not_arrived_ends_with_an_error() {
     assert_eq!(next(&pair).err(), Some((ENOMSG, 7)));
     assert_eq!(pair.right.error_text(ENOMSG), c"No message of desired type");
     assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN), "told once");
+}
+
+#[test]
+fn peeks_that_read_no_queue_make_progress() {
+    let pair = pair();
+    assert_eq!(tsendmsg(&pair, b"hello", 0, 1), 0);
+    let mut peeks = 0;
+    // The context that holds a claimed message is refused, which tells without a queue that one was found.
+    let refused = loop {
+        let answer = trecvmsg(&pair.right, None, PEEK | CLAIM, 2);
+        if answer != 0 {
+            break answer;
+        }
+        assert_eq!(trecvmsg(&pair.left, None, PEEK, 3), 0);
+        peeks += 1;
+        if peeks > EAGER_PEEKS {
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    assert_eq!(refused, EINVAL);
 }
 
 #[test]
