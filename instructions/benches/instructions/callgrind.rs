@@ -1,0 +1,73 @@
+//! Runs each path in a process of its own under callgrind.
+
+use std::collections::BTreeMap;
+use std::path::Path as FilePath;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::{env, fs, thread};
+
+use homespun_instructions::profile::Profile;
+use homespun_instructions::record::Count;
+
+use crate::Result;
+use crate::collection::COLLECTED_FUNCTION;
+use crate::path::Path;
+use crate::perform::COUNTED_OPERATIONS;
+
+/// Has the C library choose its functions for memory and text as on a processor without extensions, so that
+/// counts do not depend on the processor.
+const WITHOUT_EXTENSIONS: &str = "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX512F,-AVX512VL,-AVX2,-AVX,\
+                                  -ERMS,-FSRM,-SSSE3,-SSE4_1,-SSE4_2";
+
+/// The counts of these paths, by name. Several are counted at a time, which changes none of them.
+pub(crate) fn count(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
+    let directory = tempfile::tempdir()?;
+    let waiting = Mutex::new(paths);
+    let counts = Mutex::new(Ok(BTreeMap::new()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, Into::into) {
+            scope.spawn(|| {
+                while let Some(path) = next(&waiting) {
+                    let counted =
+                        count_one(path, directory.path()).map_err(|error| format!("{path}: {error}"));
+                    let mut counts = counts.lock().expect("no holder panics");
+                    match (counted, &mut *counts) {
+                        (Ok(count), Ok(counts)) => drop(counts.insert(path.to_string(), count)),
+                        (Err(error), Ok(_)) => *counts = Err(error),
+                        (_, Err(_)) => return,
+                    }
+                }
+            });
+        }
+    });
+    Ok(counts.into_inner().expect("no holder panics")?)
+}
+
+fn next(waiting: &Mutex<Vec<Path>>) -> Option<Path> {
+    waiting.lock().expect("no holder panics").pop()
+}
+
+fn count_one(path: Path, directory: &FilePath) -> Result<Count> {
+    let output = directory.join(path.to_string().replace('/', "-"));
+    let mut command = Command::new("valgrind");
+    // The environment lies on the stack, and its length moves what lies below.
+    command
+        .env_clear()
+        .env("PATH", env::var_os("PATH").unwrap_or_default())
+        .env("GLIBC_TUNABLES", WITHOUT_EXTENSIONS);
+    command.args(["--quiet", "--tool=callgrind", "--collect-atstart=no", "--demangle=no"]);
+    command.args(["--compress-strings=no", "--compress-pos=no"]);
+    command.arg(format!("--toggle-collect={COLLECTED_FUNCTION}"));
+    command.arg(format!("--callgrind-out-file={}", output.display()));
+    command.arg(env::current_exe()?).arg("--perform").arg(path.to_string());
+    let ended = command.stdin(Stdio::null()).output()?;
+    if !ended.status.success() {
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        return Err(format!("{}\n{said}", ended.status).into());
+    }
+    let profile = Profile::parse(&fs::read_to_string(&output)?)?;
+    if profile.total < u64::from(COUNTED_OPERATIONS) {
+        return Err("callgrind has collected next to nothing".into());
+    }
+    Ok(Count::of(&profile, COUNTED_OPERATIONS))
+}

@@ -1,0 +1,99 @@
+//! Counts the instructions of operations, natively and by the plugin, and compares them with those that are
+//! recorded in `counts.json`. CONTRIBUTING.md says how to use it, docs/decisions/instruction-counts.md why it
+//! is as it is.
+
+#![deny(unsafe_code)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
+
+mod callgrind;
+mod collection;
+mod native;
+mod node;
+mod path;
+mod perform;
+#[expect(unsafe_code, reason = "it calls the plugin as C programs do")]
+mod plugin;
+#[expect(unsafe_code, reason = "it polls descriptors that others own")]
+mod sockets;
+#[expect(unsafe_code, reason = "the C library tells its version by a pointer")]
+mod tools;
+
+use std::env;
+use std::path::Path as FilePath;
+use std::process::ExitCode;
+
+use clap::Parser;
+use homespun_instructions::comparison::{compare, other_tools};
+use homespun_instructions::record::Record;
+use homespun_instructions::report;
+
+use crate::path::Path;
+
+/// Where the counts are recorded.
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/counts.json");
+
+/// How to record the present counts.
+const HOW_TO_WRITE: &str = "cargo bench --bench instructions -- --write";
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Counts the instructions of homespun's operations, and compares them with the recorded counts.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Only paths whose name contains one of these, such as shm/plugin or tagged.
+    only: Vec<String>,
+    /// Records the counts instead of comparing them.
+    #[arg(long, conflicts_with = "only")]
+    write: bool,
+    /// Performs a path's operations, under callgrind.
+    #[arg(long, hide = true, conflicts_with = "write")]
+    perform: Option<Path>,
+    /// What Cargo adds.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.perform {
+        Some(path) => perform::perform(path),
+        None if arguments.write => write(),
+        None => count_and_compare(&arguments.only),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("instructions: {error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn write() -> Result<ExitCode> {
+    let now = Record { tools: tools::versions()?, paths: callgrind::count(Path::all())? };
+    let before = Record::read(FilePath::new(RECORD))?.unwrap_or_default();
+    now.write(FilePath::new(RECORD))?;
+    println!("{}", report::table(&compare(&before, &now)));
+    println!("The counts of now are recorded in {RECORD}.");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn count_and_compare(only: &[String]) -> Result<ExitCode> {
+    let is_meant = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
+    let mut recorded = Record::read(FilePath::new(RECORD))?.unwrap_or_default();
+    recorded.paths.retain(|name, _| is_meant(name));
+    let tools = tools::versions()?;
+    let others = other_tools(&recorded, &Record { tools: tools.clone(), ..Record::default() });
+    if !others.is_empty() {
+        eprintln!("{}\nTo record counts with the tools of now: {HOW_TO_WRITE}", report::other_tools(&others));
+        // Only where the tools are chosen for this is their change a failure.
+        let is_ci = env::var_os("CI").is_some_and(|value| !value.is_empty());
+        return Ok(if is_ci { ExitCode::FAILURE } else { ExitCode::SUCCESS });
+    }
+    let paths: Vec<Path> = Path::all().into_iter().filter(|path| is_meant(&path.to_string())).collect();
+    let changes = compare(&recorded, &Record { tools, paths: callgrind::count(paths)? });
+    println!("{}", report::table(&changes));
+    let findings = report::findings(&changes);
+    if findings.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("\n{}\n\nIf that is meant, record it: {HOW_TO_WRITE}", findings.join("\n\n"));
+    Ok(ExitCode::FAILURE)
+}

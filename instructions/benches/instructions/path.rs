@@ -1,0 +1,104 @@
+//! The paths whose instructions are counted.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What is done once for each count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Posts a send and reads its completion.
+    Send,
+    /// Posts a receive and, when a message is there, reads its completion.
+    Receive,
+    /// The same as [`Send`](Self::Send) with a tag.
+    TaggedSend,
+    /// The same as [`Receive`](Self::Receive) with a tag.
+    TaggedReceive,
+    /// Injects a message.
+    Inject,
+    /// Writes to the peer's memory: posting, the target's look at its queue, reading the completion.
+    Write,
+    /// Reads the peer's memory, in the same way.
+    Read,
+    /// Adds to a number in the peer's memory, in the same way.
+    FetchAdd,
+    /// Writes to memory that both have mapped, and reads the completion.
+    WriteShareable,
+    /// Reads a completion queue that is empty.
+    ReadEmptyQueue,
+    /// Reads a completion that the queue holds.
+    ReadFullQueue,
+}
+
+/// One operation through one interface in one domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Path {
+    pub(crate) domain: &'static str,
+    pub(crate) interface: Interface,
+    pub(crate) operation: Operation,
+}
+
+/// How an application calls homespun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interface {
+    /// The Rust API, with buffers that are handed over.
+    Native,
+    /// The C interface of the plugin.
+    Plugin,
+}
+
+const DOMAINS: [&str; 2] = ["shm", "tcp"];
+
+const INTERFACES: [(Interface, &str); 2] = [(Interface::Native, "native"), (Interface::Plugin, "plugin")];
+
+const OPERATIONS: [(Operation, &str); 11] = [
+    (Operation::Send, "send"),
+    (Operation::Receive, "receive"),
+    (Operation::TaggedSend, "tagged-send"),
+    (Operation::TaggedReceive, "tagged-receive"),
+    (Operation::Inject, "inject"),
+    (Operation::Write, "write"),
+    (Operation::Read, "read"),
+    (Operation::FetchAdd, "fetch-add"),
+    (Operation::WriteShareable, "write-shareable"),
+    (Operation::ReadEmptyQueue, "cq-read-empty"),
+    (Operation::ReadFullQueue, "cq-read-full"),
+];
+
+impl Path {
+    pub(crate) fn all() -> Vec<Path> {
+        let mut paths = Vec::new();
+        for domain in DOMAINS {
+            for (interface, _) in INTERFACES {
+                let path = |(operation, _)| Path { domain, interface, operation };
+                paths.extend(OPERATIONS.map(path).into_iter().filter(Path::exists));
+            }
+        }
+        paths
+    }
+
+    /// Shareable memory is the native interface's, over shared memory.
+    fn exists(&self) -> bool {
+        let has_shareable = self.domain == "shm" && self.interface == Interface::Native;
+        self.operation != Operation::WriteShareable || has_shareable
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let interface = INTERFACES.iter().find(|(interface, _)| *interface == self.interface);
+        let operation = OPERATIONS.iter().find(|(operation, _)| *operation == self.operation);
+        let (Some((_, interface)), Some((_, operation))) = (interface, operation) else {
+            return Err(fmt::Error);
+        };
+        write!(f, "{}/{interface}/{operation}", self.domain)
+    }
+}
+
+impl FromStr for Path {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<Path, &'static str> {
+        Path::all().into_iter().find(|path| path.to_string() == name).ok_or("no path has this name")
+    }
+}

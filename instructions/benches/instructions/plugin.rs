@@ -1,0 +1,260 @@
+//! The C interface: the plugin, loaded as libfabric does and called by the functions of its objects.
+
+use std::ffi::CString;
+use std::mem::ManuallyDrop;
+use std::{env, ptr, slice};
+
+use homespun::atomic::{AtomicOp, Datatype};
+use homespun::flags::{InfoFlags, MrAccess};
+use homespun::info::{EndpointType, Progress, Threading};
+use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidMr};
+use homespun_fi::abi::endpoint::FidEp;
+use homespun_fi::abi::eq::{FiCqAttr, FiCqTaggedEntry, FidCq};
+use homespun_fi::abi::fabric::Fid;
+use homespun_fi::abi::info::FiInfo;
+use homespun_fi::abi::provider::FiProvider;
+use homespun_fi::abi::{
+    FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_TRANSMIT, FI_WAIT_NONE, fi_version,
+};
+use libc::{c_int, c_void};
+use libloading::{Library, Symbol};
+
+use crate::node::{LEN_BYTES, Node};
+
+const API_VERSION: u32 = fi_version(1, 17);
+
+/// What no entry says, and a call that would have to wait returns.
+const EAGAIN: isize = -(libc::EAGAIN as isize);
+
+/// The key of each node's memory.
+const KEY: u64 = 1;
+
+const NONE: *mut c_void = ptr::null_mut();
+
+/// The bytes that operations send, write, or add.
+static MESSAGE: u64 = 1;
+
+/// All objects stay open until the process ends.
+pub(crate) struct PluginNode {
+    ep: *mut FidEp,
+    cq: *mut FidCq,
+    av: *mut FidAv,
+    /// What receives and reads put bytes into.
+    room: *mut u64,
+    peer: u64,
+    target: u64,
+}
+
+impl Node for PluginNode {
+    type Name = ([u8; 16], u64);
+
+    fn open(domain: &str, is_shareable: bool) -> PluginNode {
+        assert!(!is_shareable, "the C interface to shareable memory is not counted");
+        let provider = provider();
+        let info = info(provider, domain);
+        // SAFETY: each call gets objects that are open, attributes that are valid, and a place for what it
+        // opens. The memory is never freed.
+        unsafe {
+            let fabric = opened(|fabric| (provider.fabric)((*info).fabric_attr, fabric, NONE));
+            let domain = opened(|domain| ((*(*fabric).ops).domain)(fabric, info, domain, NONE));
+            let cq = opened(|cq| ((*(*domain).ops).cq_open)(domain, &mut cq_attr(), cq, NONE));
+            let av = opened(|av| ((*(*domain).ops).av_open)(domain, &mut av_attr(), av, NONE));
+            let ep = opened(|ep| ((*(*domain).ops).endpoint)(domain, info, ep, NONE));
+            let fid: *mut Fid = ep.cast();
+            assert_eq!(((*(*fid).ops).bind)(fid, cq.cast(), FI_TRANSMIT | FI_RECV), 0);
+            assert_eq!(((*(*fid).ops).bind)(fid, av.cast(), 0), 0);
+            assert_eq!(((*(*fid).ops).control)(fid, FI_ENABLE, NONE), 0);
+            let (memory, room) = (Box::into_raw(Box::new(0)), Box::into_raw(Box::new(0)));
+            let access = (MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE).bits();
+            let reg = (*(*domain).mr).reg;
+            let memory_fid = memory.cast_const().cast();
+            opened(|mr: *mut *mut FidMr| {
+                reg(domain.cast(), memory_fid, LEN_BYTES, access, 0, KEY, 0, mr, NONE)
+            });
+            PluginNode { ep, cq, av, room, peer: FI_ADDR_UNSPEC, target: 0 }
+        }
+    }
+
+    fn name(&self) -> Self::Name {
+        let mut name = [0; 16];
+        let mut len_bytes = name.len();
+        // SAFETY: the endpoint is open, and there is as much room as is said.
+        let result = unsafe {
+            ((*(*self.ep).cm).getname)(self.ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes)
+        };
+        assert_eq!((result, len_bytes), (0, name.len()));
+        // A region of a domain without FI_MR_VIRT_ADDR begins at the address 0.
+        (name, 0)
+    }
+
+    fn meet(&mut self, (name, target): Self::Name) {
+        let (av, address) = (self.av, &raw mut self.peer);
+        // SAFETY: the vector is open and holds addresses of this size, and there is a place for one fabric
+        // address.
+        let inserted = unsafe { ((*(*av).ops).insert)(av, name.as_ptr().cast(), 1, address, 0, NONE) };
+        assert_eq!(inserted, 1);
+        self.target = target;
+    }
+
+    fn post_receive(&mut self, tag: Option<u64>) {
+        let (ep, room) = (self.ep, self.room.cast());
+        // SAFETY: the endpoint is open, and the room stays where it is.
+        let result = unsafe {
+            match tag {
+                Some(tag) => ((*(*ep).tagged).recv)(ep, room, LEN_BYTES, NONE, FI_ADDR_UNSPEC, tag, 0, NONE),
+                None => ((*(*ep).msg).recv)(ep, room, LEN_BYTES, NONE, FI_ADDR_UNSPEC, NONE),
+            }
+        };
+        assert_eq!(result, 0);
+    }
+
+    fn send(&mut self, tag: Option<u64>) {
+        let (ep, peer) = (self.ep, self.peer);
+        // SAFETY: the endpoint is open, and the message is static.
+        let result = unsafe {
+            match tag {
+                Some(tag) => ((*(*ep).tagged).send)(ep, message(), LEN_BYTES, NONE, peer, tag, NONE),
+                None => ((*(*ep).msg).send)(ep, message(), LEN_BYTES, NONE, peer, NONE),
+            }
+        };
+        assert_eq!(result, 0);
+    }
+
+    fn inject(&mut self) {
+        let ep = self.ep;
+        // SAFETY: the endpoint is open, and the message is static.
+        assert_eq!(unsafe { ((*(*ep).msg).inject)(ep, message(), LEN_BYTES, self.peer) }, 0);
+    }
+
+    fn write(&mut self) {
+        let (ep, peer) = (self.ep, self.peer);
+        // SAFETY: the endpoint is open, and what is written is static.
+        let result =
+            unsafe { ((*(*ep).rma).write)(ep, message(), LEN_BYTES, NONE, peer, self.target, KEY, NONE) };
+        assert_eq!(result, 0);
+    }
+
+    fn read(&mut self) {
+        let (ep, peer, room) = (self.ep, self.peer, self.room.cast());
+        // SAFETY: the endpoint is open, and the room stays where it is.
+        let result = unsafe { ((*(*ep).rma).read)(ep, room, LEN_BYTES, NONE, peer, self.target, KEY, NONE) };
+        assert_eq!(result, 0);
+    }
+
+    fn fetch_add(&mut self) {
+        let (ep, peer, room) = (self.ep, self.peer, self.room.cast());
+        let (datatype, op) = (Datatype::Uint64 as u32, AtomicOp::Sum as u32);
+        // SAFETY: the endpoint is open, the operand is static, and the room stays where it is.
+        let result = unsafe {
+            let readwrite = (*(*ep).atomic).readwrite;
+            readwrite(ep, message(), 1, NONE, room, NONE, peer, self.target, KEY, datatype, op, NONE)
+        };
+        assert_eq!(result, 0);
+    }
+
+    fn poll_cq(&mut self) -> bool {
+        let mut entry = FiCqTaggedEntry { op_context: NONE, flags: 0, len: 0, buf: NONE, data: 0, tag: 0 };
+        let cq = self.cq;
+        // SAFETY: the queue is open and of the format of this entry.
+        match unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) } {
+            1 => true,
+            EAGAIN => false,
+            error => panic!("fi_cq_read returns {error}"),
+        }
+    }
+}
+
+fn message() -> *const c_void {
+    (&raw const MESSAGE).cast()
+}
+
+/// Loads the plugin, which Cargo puts beside this program, and never unloads it.
+fn provider() -> &'static FiProvider {
+    let path = env::current_exe().expect("this program's path").with_file_name("libhomespun_fi.so");
+    // SAFETY: loading the plugin runs no code of it.
+    let library = unsafe { Library::new(&path) };
+    let library = library.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let library = ManuallyDrop::new(library);
+    // SAFETY: this is the type that the plugin gives its entry point, and what that returns is never freed.
+    unsafe {
+        let ini: Symbol<'_, extern "C" fn() -> *const FiProvider> =
+            library.get(c"fi_prov_ini").expect("the plugin's entry point");
+        &*ini()
+    }
+}
+
+/// An info for endpoints on the loopback interface, in a domain without locks. It is never freed.
+fn info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
+    let hints = of_domain(answers(provider, ptr::null()), domain);
+    // SAFETY: answers have all their attributes, and nothing else uses these.
+    unsafe {
+        let attr = (*hints).domain_attr;
+        (*attr).threading = Threading::Domain.raw();
+        (*attr).data_progress = Progress::Manual.raw();
+        (*attr).domain = NONE;
+    }
+    let info = of_domain(answers(provider, hints), domain);
+    // SAFETY: as above.
+    assert_eq!(unsafe { (*(*info).domain_attr).threading }, Threading::Domain.raw());
+    info
+}
+
+/// `fi_getinfo`.
+fn answers(provider: &FiProvider, hints: *const FiInfo) -> *mut FiInfo {
+    let node = CString::from(c"127.0.0.1");
+    let flags = InfoFlags::SOURCE.bits();
+    let mut list = ptr::null_mut();
+    // SAFETY: the strings are valid, hints are null or valid, and there is a place for the result.
+    let result =
+        unsafe { (provider.getinfo)(API_VERSION, node.as_ptr(), ptr::null(), flags, hints, &raw mut list) };
+    assert_eq!(result, 0);
+    list
+}
+
+/// The first answer with endpoints without connections in a domain of this name.
+fn of_domain(mut list: *mut FiInfo, domain: &str) -> *mut FiInfo {
+    loop {
+        assert!(!list.is_null(), "the plugin offers {domain}");
+        // SAFETY: the list is valid, each of its answers has all its attributes, and names are C strings.
+        unsafe {
+            let name = (*(*list).domain_attr).name;
+            let name = slice::from_raw_parts(name.cast::<u8>(), libc::strlen(name));
+            let is_rdm = (*(*list).ep_attr).r#type == EndpointType::Rdm.raw();
+            if name == domain.as_bytes() && is_rdm {
+                return list;
+            }
+            list = (*list).next;
+        }
+    }
+}
+
+/// Opens an object by a call that writes it to its argument.
+fn opened<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
+    let mut object = ptr::null_mut();
+    assert_eq!(open(&raw mut object), 0);
+    object
+}
+
+fn cq_attr() -> FiCqAttr {
+    FiCqAttr {
+        size: 0,
+        flags: 0,
+        format: FI_CQ_FORMAT_TAGGED,
+        wait_obj: FI_WAIT_NONE,
+        signaling_vector: 0,
+        wait_cond: 0,
+        wait_set: ptr::null_mut(),
+    }
+}
+
+fn av_attr() -> FiAvAttr {
+    FiAvAttr {
+        r#type: 0,
+        rx_ctx_bits: 0,
+        count: 1,
+        ep_per_node: 0,
+        name: ptr::null(),
+        map_addr: NONE,
+        flags: 0,
+    }
+}

@@ -1,0 +1,46 @@
+//! Waiting for the kernel where it is not counted: loopback delivers in its own time.
+
+use std::fs;
+use std::os::fd::{BorrowedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// How long delivery over loopback may take before it counts as failed.
+const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+
+/// The sockets that the process has.
+#[derive(Debug)]
+pub(crate) struct Sockets(Vec<RawFd>);
+
+impl Sockets {
+    pub(crate) fn of_process() -> Sockets {
+        let entries = fs::read_dir("/proc/self/fd").expect("the system lists a process's descriptors");
+        let sockets = entries.filter_map(|entry| {
+            let path = entry.ok()?.path();
+            // The descriptor of the listing itself is closed again.
+            let is_socket = fs::read_link(&path).ok()?.to_str()?.starts_with("socket:");
+            if is_socket { path.file_name()?.to_str()?.parse().ok() } else { None }
+        });
+        Sockets(sockets.collect())
+    }
+
+    /// Waits until one of them has something to read.
+    pub(crate) fn wait_until_readable(&self) {
+        assert!(self.has_readable_within(&PATIENCE), "nothing arrives");
+    }
+
+    /// Tells whether one of them has something to read now.
+    pub(crate) fn has_readable(&self) -> bool {
+        self.has_readable_within(&Timespec { tv_sec: 0, tv_nsec: 0 })
+    }
+
+    fn has_readable_within(&self, timeout: &Timespec) -> bool {
+        let borrowed = |fd: &RawFd| {
+            // SAFETY: the endpoints own the sockets and keep them open until the process ends; what is done
+            // with one here only asks for its state.
+            PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(*fd) }, PollFlags::IN)
+        };
+        let mut polled: Vec<PollFd<'_>> = self.0.iter().map(borrowed).collect();
+        poll(&mut polled, Some(timeout)).expect("sockets that are open") > 0
+    }
+}

@@ -1,0 +1,203 @@
+//! What has changed since the counts were recorded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::record::{Count, Record};
+
+/// What is not worth a word: a change by this part of the recorded count.
+pub const TOLERANCE: f64 = 0.05;
+
+/// How many of the functions that rose are named.
+const RISES_MAX: usize = 5;
+
+/// What is different about one of the tools that change counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherTool {
+    /// Which tool.
+    pub name: String,
+    /// The recorded version, if there is one.
+    pub recorded: Option<String>,
+    /// The present version, if there is one.
+    pub now: Option<String>,
+}
+
+/// The tools that are not as recorded. With any of them counts cannot be compared.
+pub fn other_tools(recorded: &Record, now: &Record) -> Vec<OtherTool> {
+    let names: BTreeSet<&String> = recorded.tools.keys().chain(now.tools.keys()).collect();
+    let tools = names.into_iter().map(|name| OtherTool {
+        name: name.clone(),
+        recorded: recorded.tools.get(name).cloned(),
+        now: now.tools.get(name).cloned(),
+    });
+    tools.filter(|tool| tool.recorded != tool.now).collect()
+}
+
+/// How a path's count changed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Within [`TOLERANCE`].
+    Steady,
+    /// More instructions, and the functions that took them, those with the largest rise first.
+    Risen(Vec<Rise>),
+    /// Fewer instructions.
+    Fallen,
+    /// It is not recorded.
+    New,
+    /// It is recorded, but was not counted.
+    Vanished,
+}
+
+/// One function that takes more instructions than before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rise {
+    /// Which function.
+    pub function: String,
+    /// Its recorded count; `None` if it took too few to be recorded.
+    pub before: Option<f64>,
+    /// Its present count.
+    pub now: f64,
+}
+
+/// A path, before and now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PathChange {
+    /// The recorded count per operation.
+    pub before: Option<f64>,
+    /// The present count per operation.
+    pub now: Option<f64>,
+    /// What that means.
+    pub change: Change,
+}
+
+impl PathChange {
+    fn between(before: Option<&Count>, now: Option<&Count>) -> PathChange {
+        let change = match (before, now) {
+            (None, _) => Change::New,
+            (_, None) => Change::Vanished,
+            (Some(before), Some(now)) if now.total > before.total * (1.0 + TOLERANCE) => {
+                Change::Risen(rises(before, now))
+            }
+            (Some(before), Some(now)) if now.total < before.total * (1.0 - TOLERANCE) => Change::Fallen,
+            _ => Change::Steady,
+        };
+        PathChange { before: before.map(|count| count.total), now: now.map(|count| count.total), change }
+    }
+
+    /// The change as a part of the recorded count: 0.1 is 10 % more.
+    pub fn fraction(&self) -> Option<f64> {
+        let (before, now) = (self.before?, self.now?);
+        Some(if now == before { 0.0 } else { now / before - 1.0 })
+    }
+}
+
+/// Compares the counts of all paths, by the path's name.
+pub fn compare(recorded: &Record, now: &Record) -> BTreeMap<String, PathChange> {
+    let names: BTreeSet<&String> = recorded.paths.keys().chain(now.paths.keys()).collect();
+    let change = |name| PathChange::between(recorded.paths.get(name), now.paths.get(name));
+    names.into_iter().map(|name| (name.clone(), change(name))).collect()
+}
+
+/// The functions that rose, the largest rise first.
+fn rises(before: &Count, now: &Count) -> Vec<Rise> {
+    // A function that is not recorded took less than this, so it has risen by the rest at least.
+    let unrecorded_max = before.function_min();
+    let rise = |rise: &Rise| rise.now - rise.before.unwrap_or(unrecorded_max);
+    let functions = now.functions.iter().map(|(function, count)| Rise {
+        function: function.clone(),
+        before: before.functions.get(function).copied(),
+        now: *count,
+    });
+    let mut rises: Vec<Rise> = functions.filter(|function| rise(function) > 0.0).collect();
+    rises.sort_by(|one, other| rise(other).total_cmp(&rise(one)));
+    rises.truncate(RISES_MAX);
+    rises
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(total: f64, functions: &[(&str, f64)]) -> Count {
+        Count { total, functions: functions.iter().map(|(name, count)| ((*name).into(), *count)).collect() }
+    }
+
+    fn record(paths: &[(&str, Count)]) -> Record {
+        let paths = paths.iter().map(|(name, count)| ((*name).into(), count.clone()));
+        Record { tools: BTreeMap::new(), paths: paths.collect() }
+    }
+
+    fn change(before: Count, now: Count) -> PathChange {
+        compare(&record(&[("path", before)]), &record(&[("path", now)]))
+            .remove("path")
+            .expect("the only path")
+    }
+
+    #[test]
+    fn change_of_five_percent_is_steady() {
+        for now in [95.0, 100.0, 105.0] {
+            assert_eq!(change(count(100.0, &[]), count(now, &[])).change, Change::Steady, "{now}");
+        }
+    }
+
+    #[test]
+    fn rise_names_the_functions_that_rose_most_first() {
+        let before = count(200.0, &[("send", 100.0), ("post", 60.0), ("read", 40.0)]);
+        let now =
+            count(250.0, &[("send", 105.0), ("post", 90.0), ("read", 35.0), ("check", 19.0), ("tiny", 1.0)]);
+        let found = change(before, now);
+        let rise = |function: &str, before, now| Rise { function: function.into(), before, now };
+        let expected =
+            vec![rise("post", Some(60.0), 90.0), rise("check", None, 19.0), rise("send", Some(100.0), 105.0)];
+        assert_eq!(found.change, Change::Risen(expected));
+        assert_eq!((found.before, found.now), (Some(200.0), Some(250.0)));
+        assert_eq!(found.fraction(), Some(0.25));
+    }
+
+    #[test]
+    fn rise_names_five_functions_at_most() {
+        let functions: Vec<(String, f64)> = (0..9_u8).map(|number| (number.to_string(), 10.0)).collect();
+        let now = Count { total: 90.0, functions: functions.into_iter().collect() };
+        let Change::Risen(rises) = change(count(0.0, &[]), now).change else { panic!("from nothing to 90") };
+        assert_eq!(rises.len(), RISES_MAX);
+    }
+
+    #[test]
+    fn fall_is_a_change() {
+        assert_eq!(change(count(100.0, &[]), count(94.9, &[])).change, Change::Fallen);
+    }
+
+    #[test]
+    fn path_that_is_not_recorded_is_new() {
+        let changes = compare(&record(&[]), &record(&[("path", count(9.0, &[]))]));
+        assert_eq!(changes["path"], PathChange { before: None, now: Some(9.0), change: Change::New });
+        assert_eq!(changes["path"].fraction(), None);
+    }
+
+    #[test]
+    fn path_that_was_not_counted_has_vanished() {
+        let changes = compare(&record(&[("path", count(9.0, &[]))]), &record(&[]));
+        assert_eq!(changes["path"], PathChange { before: Some(9.0), now: None, change: Change::Vanished });
+    }
+
+    #[test]
+    fn only_tools_with_another_version_are_others() {
+        let tools = |tools: &[(&str, &str)]| Record {
+            tools: tools.iter().map(|(name, version)| ((*name).into(), (*version).into())).collect(),
+            paths: BTreeMap::new(),
+        };
+        let recorded = tools(&[("rustc", "1.95"), ("valgrind", "3.19"), ("old", "1")]);
+        let now = tools(&[("rustc", "1.96"), ("valgrind", "3.19"), ("young", "2")]);
+        let other = |name: &str, recorded: Option<&str>, now: Option<&str>| OtherTool {
+            name: name.into(),
+            recorded: recorded.map(Into::into),
+            now: now.map(Into::into),
+        };
+        let expected = [
+            other("old", Some("1"), None),
+            other("rustc", Some("1.95"), Some("1.96")),
+            other("young", None, Some("2")),
+        ];
+        assert_eq!(other_tools(&recorded, &now), expected);
+        assert_eq!(other_tools(&recorded, &recorded), []);
+    }
+}

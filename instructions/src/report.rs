@@ -1,0 +1,146 @@
+//! The comparison for a person to read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{Cell, CellAlignment, Table, TableComponent};
+
+use crate::comparison::{Change, OtherTool, PathChange, TOLERANCE};
+
+/// The names of the interfaces, in the order of the table's columns.
+const INTERFACES: [&str; 2] = ["native", "plugin"];
+
+/// One row for each operation of each domain, with the interfaces side by side.
+pub fn table(changes: &BTreeMap<String, PathChange>) -> String {
+    let mut table = Table::new();
+    // A line below the header alone.
+    table.load_preset(UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::HorizontalLines);
+    table.remove_style(TableComponent::MiddleIntersections);
+    let mut header = vec!["instructions per operation".to_owned()];
+    for interface in INTERFACES {
+        header.extend([format!("{interface}: recorded"), "now".into(), "change".into()]);
+    }
+    table.set_header(header);
+    let rows: BTreeSet<(&str, &str)> = changes.keys().filter_map(|path| split(path)).collect();
+    for (domain, operation) in rows {
+        let mut row = vec![Cell::new(format!("{domain} {operation}"))];
+        for interface in INTERFACES {
+            let change = changes.get(&format!("{domain}/{interface}/{operation}"));
+            let cells = change.map_or([const { String::new() }; 3], cells);
+            row.extend(cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
+        }
+        table.add_row(row);
+    }
+    table.to_string()
+}
+
+/// The domain and the operation in a path's name.
+fn split(path: &str) -> Option<(&str, &str)> {
+    let mut parts = path.splitn(3, '/');
+    Some((parts.next()?, parts.nth(1)?))
+}
+
+fn cells(change: &PathChange) -> [String; 3] {
+    let count = |count: Option<f64>| count.map_or_else(|| "-".into(), |count| format!("{count:.1}"));
+    let difference = match (&change.change, change.fraction()) {
+        (Change::New, _) => "new".into(),
+        (Change::Vanished, _) => "vanished".into(),
+        (_, fraction) => format!("{:+.1} %", fraction.unwrap_or_default() * 100.0),
+    };
+    [count(change.before), count(change.now), difference]
+}
+
+/// A paragraph for each path that is not as it is recorded; nothing if all of them are.
+pub fn findings(changes: &BTreeMap<String, PathChange>) -> Vec<String> {
+    changes.iter().filter_map(|(path, change)| finding(path, change)).collect()
+}
+
+fn finding(path: &str, change: &PathChange) -> Option<String> {
+    let [before, now, difference] = cells(change);
+    let tolerance = TOLERANCE * 100.0;
+    let text = match &change.change {
+        Change::Steady => return None,
+        Change::Risen(rises) => {
+            let mut text = format!(
+                "{path} takes {now} instructions, {difference}, more than {tolerance} % above the recorded \
+                 {before}. These functions rose:"
+            );
+            for rise in rises {
+                let before = rise.before.map_or_else(|| "few".into(), |before| format!("{before:.1}"));
+                // Writing to a string never fails.
+                let _ = write!(text, "\n    {before:>8} -> {:>8.1}  {}", rise.now, rise.function);
+            }
+            text
+        }
+        Change::Fallen => {
+            format!("{path} takes {now} instructions, {difference}: record that it fell from {before}")
+        }
+        Change::New => format!("{path} takes {now} instructions and is not recorded"),
+        Change::Vanished => format!("{path} is recorded with {before} instructions and was not counted"),
+    };
+    Some(text)
+}
+
+/// Says why nothing can be compared.
+pub fn other_tools(others: &[OtherTool]) -> String {
+    let mut text = "The recorded counts were made with other tools, so nothing is compared:".to_owned();
+    let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "not known".into());
+    for OtherTool { name, recorded, now } in others {
+        // Writing to a string never fails.
+        let _ = write!(text, "\n    {name}: recorded {:?}, now {:?}", version(recorded), version(now));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comparison::Rise;
+
+    fn changes() -> BTreeMap<String, PathChange> {
+        let rise = Rise { function: "homespun::post".into(), before: Some(60.0), now: 90.0 };
+        let young = Rise { function: "homespun::check".into(), before: None, now: 20.0 };
+        let change = |before, now, change| PathChange { before, now, change };
+        BTreeMap::from([
+            ("shm/native/send".into(), change(Some(100.0), Some(101.0), Change::Steady)),
+            ("shm/plugin/send".into(), change(Some(200.0), Some(250.0), Change::Risen(vec![rise, young]))),
+            ("tcp/native/send".into(), change(Some(100.0), Some(50.0), Change::Fallen)),
+            ("tcp/native/write".into(), change(None, Some(7.5), Change::New)),
+            ("tcp/plugin/write".into(), change(Some(8.0), None, Change::Vanished)),
+        ])
+    }
+
+    #[test]
+    fn table_has_a_row_for_each_operation_with_both_interfaces() {
+        let table = table(&changes());
+        let row = |name: &str| -> Vec<String> {
+            let line = table.lines().find(|line| line.contains(name)).expect(name);
+            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(Into::into).collect()
+        };
+        assert_eq!(row("shm send"), ["shm send", "100.0", "101.0", "+1.0 %", "200.0", "250.0", "+25.0 %"]);
+        assert_eq!(row("tcp send"), ["tcp send", "100.0", "50.0", "-50.0 %"]);
+        assert_eq!(row("tcp write"), ["tcp write", "-", "7.5", "new", "8.0", "-", "vanished"]);
+    }
+
+    #[test]
+    fn findings_name_paths_counts_and_functions() {
+        let expected = [
+            "shm/plugin/send takes 250.0 instructions, +25.0 %, more than 5 % above the recorded 200.0. \
+             These functions rose:\n        60.0 ->     90.0  homespun::post\n\
+             \x20        few ->     20.0  homespun::check",
+            "tcp/native/send takes 50.0 instructions, -50.0 %: record that it fell from 100.0",
+            "tcp/native/write takes 7.5 instructions and is not recorded",
+            "tcp/plugin/write is recorded with 8.0 instructions and was not counted",
+        ];
+        assert_eq!(findings(&changes()), expected);
+    }
+
+    #[test]
+    fn other_tools_are_named_with_both_versions() {
+        let others =
+            [OtherTool { name: "rustc".into(), recorded: Some("1.95".into()), now: Some("1.96".into()) }];
+        let text = other_tools(&others);
+        assert!(text.ends_with("\n    rustc: recorded \"1.95\", now \"1.96\""), "{text}");
+    }
+}
