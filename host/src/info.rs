@@ -1,0 +1,119 @@
+//! Lists of `struct fi_info`.
+
+use std::ffi::CStr;
+
+use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
+
+use crate::library::Libfabric;
+
+/// Hints, or the answer of [`getinfo`](Libfabric::getinfo). It is never empty, and freed when dropped.
+#[derive(Debug)]
+pub struct InfoList {
+    library: Libfabric,
+    first: *mut FiInfo,
+}
+
+impl InfoList {
+    /// Takes over a list, if it is not empty.
+    ///
+    /// # Safety
+    ///
+    /// The list comes from this libfabric, its infos have all their attributes, and nothing else frees it.
+    pub unsafe fn owned(library: Libfabric, first: *mut FiInfo) -> Option<InfoList> {
+        (!first.is_null()).then_some(InfoList { library, first })
+    }
+
+    /// The first info, for calls of the C interface.
+    pub fn as_ptr(&self) -> *mut FiInfo {
+        self.first
+    }
+
+    /// The first info.
+    pub fn first(&self) -> &FiInfo {
+        // SAFETY: the list is not empty and valid as long as `self`.
+        unsafe { &*self.first }
+    }
+
+    /// The first info, to be changed.
+    pub fn first_mut(&mut self) -> &mut FiInfo {
+        // SAFETY: the list is not empty, valid as long as `self`, and `self` is borrowed alone.
+        unsafe { &mut *self.first }
+    }
+
+    /// All infos in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &FiInfo> {
+        // SAFETY: every info of the list is valid as long as `self`.
+        std::iter::successors(Some(self.first()), |info| unsafe { info.next.as_ref() })
+    }
+
+    /// Takes the first info of which this is true, as a list of its own.
+    pub fn find(&self, is_it: impl FnMut(&&FiInfo) -> bool) -> Option<InfoList> {
+        let found = self.iter().find(is_it)?;
+        // SAFETY: the info is valid as long as `self`.
+        Some(unsafe { self.library.duplicate(found) })
+    }
+
+    /// The provider's name of the first info, such as `tcp;ofi_rxm`.
+    pub fn provider(&self) -> Option<&str> {
+        // SAFETY: the name is null or a string that belongs to the list.
+        let name = unsafe { (*self.first().fabric_attr).prov_name.as_ref().map(|name| CStr::from_ptr(name)) };
+        name.and_then(|name| name.to_str().ok())
+    }
+
+    /// Names the provider that is to answer, in hints.
+    pub fn set_provider(&mut self, name: &CStr) {
+        // SAFETY: a name is null or comes from `malloc`; the copy does too, and the list takes it over.
+        unsafe {
+            let attr = self.fabric_attr_mut();
+            libc::free(attr.prov_name.cast());
+            attr.prov_name = libc::strdup(name.as_ptr());
+        }
+    }
+
+    /// Names the domain that is wanted, in hints.
+    pub fn set_domain(&mut self, name: &CStr) {
+        // SAFETY: as for the provider's name.
+        unsafe {
+            let attr = self.domain_attr_mut();
+            libc::free(attr.name.cast());
+            attr.name = libc::strdup(name.as_ptr());
+        }
+    }
+
+    /// The attributes of transmitting of the first info.
+    pub fn tx_attr_mut(&mut self) -> &mut FiTxAttr {
+        // SAFETY: every info has them, and `self` is borrowed alone.
+        unsafe { &mut *self.first().tx_attr }
+    }
+
+    /// The attributes of receiving of the first info.
+    pub fn rx_attr_mut(&mut self) -> &mut FiRxAttr {
+        // SAFETY: as above.
+        unsafe { &mut *self.first().rx_attr }
+    }
+
+    /// The endpoint attributes of the first info.
+    pub fn ep_attr_mut(&mut self) -> &mut FiEpAttr {
+        // SAFETY: as above.
+        unsafe { &mut *self.first().ep_attr }
+    }
+
+    /// The domain attributes of the first info.
+    pub fn domain_attr_mut(&mut self) -> &mut FiDomainAttr {
+        // SAFETY: as above.
+        unsafe { &mut *self.first().domain_attr }
+    }
+
+    /// The fabric attributes of the first info.
+    pub fn fabric_attr_mut(&mut self) -> &mut FiFabricAttr {
+        // SAFETY: as above.
+        unsafe { &mut *self.first().fabric_attr }
+    }
+}
+
+impl Drop for InfoList {
+    fn drop(&mut self) {
+        // SAFETY: the list came from this libfabric, and its owner is gone.
+        unsafe { self.library.free(self.first) };
+    }
+}

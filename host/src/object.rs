@@ -1,0 +1,129 @@
+//! Objects of any class: what begins with a `struct fid`.
+
+use std::any::Any;
+use std::fmt;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use homespun::Errno;
+use homespun_fi::abi::FI_ENABLE;
+use homespun_fi::abi::fabric::Fid;
+use libc::{c_int, c_void};
+
+use crate::library::check;
+
+/// An open object, `struct fid_ep` and its like. Clones are the same object.
+///
+/// It keeps open what it was opened in and what was bound to it, and is closed when its last clone is
+/// dropped.
+pub struct Object<T>(Arc<Open<T>>);
+
+struct Open<T> {
+    object: *mut T,
+    /// Dropped, and so closed, after this object.
+    needs: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+}
+
+// SAFETY: an object of libfabric belongs to no thread. The safe calls are those that every threading model
+// allows from any thread one at a time, or that lock; the raw pointer is for unsafe code, which knows.
+unsafe impl<T> Send for Open<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Open<T> {}
+
+impl<T: 'static> Object<T> {
+    /// Opens an object by a call that writes it to its argument and returns 0 or a negative error number.
+    ///
+    /// # Safety
+    ///
+    /// If the call returns 0, it wrote an open object that begins with a `struct fid`.
+    pub unsafe fn open<const N: usize>(
+        needs: [Arc<dyn Any + Send + Sync>; N],
+        call: impl FnOnce(*mut *mut T) -> c_int,
+    ) -> Result<Object<T>, Errno> {
+        let mut object = ptr::null_mut();
+        check(call(&raw mut object))?;
+        Ok(Object(Arc::new(Open { object, needs: Mutex::new(needs.into()) })))
+    }
+
+    /// The object, for calls through its vtables.
+    pub fn as_ptr(&self) -> *mut T {
+        self.0.object
+    }
+
+    /// What all classes begin with.
+    pub fn fid(&self) -> *mut Fid {
+        self.0.object.cast()
+    }
+
+    /// What keeps the object open, for [`open`](Object::open) of others.
+    pub fn keep(&self) -> Arc<dyn Any + Send + Sync> {
+        self.0.clone()
+    }
+
+    /// `fi_ep_bind(3)` and its like. What was bound stays open as long as this object.
+    pub fn bind<O: 'static>(&self, other: &Object<O>, flags: u64) -> Result<(), Errno> {
+        // SAFETY: both objects are open.
+        check(unsafe { ((*(*self.fid()).ops).bind)(self.fid(), other.fid(), flags) })?;
+        self.0.needs.lock().unwrap_or_else(PoisonError::into_inner).push(other.keep());
+        Ok(())
+    }
+
+    /// `fi_enable(3)`.
+    pub fn enable(&self) -> Result<(), Errno> {
+        // SAFETY: the object is open, and this command has no argument.
+        check(unsafe { ((*(*self.fid()).ops).control)(self.fid(), FI_ENABLE, ptr::null_mut()) })
+    }
+
+    /// `fi_control(3)`: what it returns.
+    ///
+    /// # Safety
+    ///
+    /// The argument is what the command wants for this class of object.
+    pub unsafe fn control(&self, command: c_int, arg: *mut c_void) -> c_int {
+        // SAFETY: the object is open; the caller promises the rest.
+        unsafe { ((*(*self.fid()).ops).control)(self.fid(), command, arg) }
+    }
+
+    /// `fi_close(3)`, which drops the object only if libfabric closed it. Fails with `EBUSY` while there are
+    /// other clones or objects that need it.
+    pub fn close(self) -> Result<(), (Object<T>, Errno)> {
+        let mut open = Arc::try_unwrap(self.0).map_err(|shared| (Object(shared), Errno::EBUSY))?;
+        // SAFETY: the object is open.
+        match check(unsafe { close(open.object.cast()) }) {
+            Ok(()) => {
+                open.object = ptr::null_mut();
+                Ok(())
+            }
+            Err(error) => Err((Object(Arc::new(open)), error)),
+        }
+    }
+}
+
+impl<T> Clone for Object<T> {
+    fn clone(&self) -> Object<T> {
+        Object(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for Object<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Object").field(&self.0.object).finish()
+    }
+}
+
+impl<T> Drop for Open<T> {
+    fn drop(&mut self) {
+        if !self.object.is_null() {
+            // SAFETY: the object is open, and its last owner is gone. A provider that refuses leaks it.
+            unsafe { close(self.object.cast()) };
+        }
+    }
+}
+
+/// # Safety
+///
+/// The object is open, and used no more if this returns 0.
+unsafe fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: the caller promises it.
+    unsafe { ((*(*fid).ops).close)(fid) }
+}

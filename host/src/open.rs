@@ -1,0 +1,189 @@
+//! How objects are opened in others, and attributes to open them with.
+
+use std::ptr;
+
+use homespun::Errno;
+use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain, FidMr};
+use homespun_fi::abi::endpoint::{FidEp, FidPep};
+use homespun_fi::abi::eq::{FiCntrAttr, FiCqAttr, FiEqAttr, FidCntr, FidCq, FidEq};
+use homespun_fi::abi::fabric::FidFabric;
+use homespun_fi::abi::{FI_CNTR_EVENTS_COMP, FI_WAIT_NONE};
+use libc::c_void;
+
+use crate::info::InfoList;
+use crate::library::check;
+use crate::object::Object;
+
+/// Attributes of a completion queue of this format without a wait object, its size left to the provider.
+pub fn cq_attr(format: u32) -> FiCqAttr {
+    FiCqAttr {
+        size: 0,
+        flags: 0,
+        format,
+        wait_obj: FI_WAIT_NONE,
+        signaling_vector: 0,
+        wait_cond: 0,
+        wait_set: ptr::null_mut(),
+    }
+}
+
+/// Attributes of a counter of completions without a wait object.
+pub fn counter_attr() -> FiCntrAttr {
+    FiCntrAttr { events: FI_CNTR_EVENTS_COMP, wait_obj: FI_WAIT_NONE, wait_set: ptr::null_mut(), flags: 0 }
+}
+
+/// Attributes of an address vector whose type and size are left to the provider.
+pub fn av_attr() -> FiAvAttr {
+    FiAvAttr {
+        r#type: 0,
+        rx_ctx_bits: 0,
+        count: 0,
+        ep_per_node: 0,
+        name: ptr::null(),
+        map_addr: ptr::null_mut(),
+        flags: 0,
+    }
+}
+
+/// Attributes of an event queue with a wait object that the provider chooses.
+pub fn eq_attr() -> FiEqAttr {
+    FiEqAttr {
+        size: 0,
+        flags: 0,
+        wait_obj: homespun_fi::abi::FI_WAIT_UNSPEC,
+        signaling_vector: 0,
+        wait_set: ptr::null_mut(),
+    }
+}
+
+impl Object<FidFabric> {
+    /// `fi_domain(3)`.
+    pub fn domain(&self, info: &InfoList) -> Result<Object<FidDomain>, Errno> {
+        let (fabric, info) = (self.as_ptr(), info.as_ptr());
+        // SAFETY: the fabric is open and the info valid.
+        unsafe {
+            Object::open([self.keep()], |domain| {
+                ((*(*fabric).ops).domain)(fabric, info, domain, ptr::null_mut())
+            })
+        }
+    }
+
+    /// `fi_eq_open(3)`.
+    pub fn eq(&self, mut attr: FiEqAttr) -> Result<Object<FidEq>, Errno> {
+        let fabric = self.as_ptr();
+        // SAFETY: the fabric is open and the attributes valid.
+        unsafe {
+            Object::open([self.keep()], |eq| {
+                ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
+            })
+        }
+    }
+
+    /// `fi_passive_ep(3)`.
+    pub fn passive_endpoint(&self, info: &InfoList) -> Result<Object<FidPep>, Errno> {
+        let (fabric, info) = (self.as_ptr(), info.as_ptr());
+        // SAFETY: the fabric is open and the info valid.
+        unsafe {
+            Object::open([self.keep()], |pep| {
+                ((*(*fabric).ops).passive_ep)(fabric, info, pep, ptr::null_mut())
+            })
+        }
+    }
+}
+
+impl Object<FidDomain> {
+    /// `fi_endpoint(3)`.
+    pub fn endpoint(&self, info: &InfoList) -> Result<Object<FidEp>, Errno> {
+        let (domain, info) = (self.as_ptr(), info.as_ptr());
+        // SAFETY: the domain is open and the info valid.
+        unsafe {
+            Object::open([self.keep()], |ep| ((*(*domain).ops).endpoint)(domain, info, ep, ptr::null_mut()))
+        }
+    }
+
+    /// `fi_cq_open(3)`.
+    pub fn cq(&self, mut attr: FiCqAttr) -> Result<Object<FidCq>, Errno> {
+        let domain = self.as_ptr();
+        // SAFETY: the domain is open and the attributes valid.
+        unsafe {
+            Object::open([self.keep()], |cq| {
+                ((*(*domain).ops).cq_open)(domain, &raw mut attr, cq, ptr::null_mut())
+            })
+        }
+    }
+
+    /// `fi_cntr_open(3)`.
+    pub fn counter(&self, mut attr: FiCntrAttr) -> Result<Object<FidCntr>, Errno> {
+        let domain = self.as_ptr();
+        // SAFETY: the domain is open and the attributes valid.
+        unsafe {
+            Object::open([self.keep()], |counter| {
+                ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
+            })
+        }
+    }
+
+    /// `fi_av_open(3)`.
+    pub fn av(&self, mut attr: FiAvAttr) -> Result<Object<FidAv>, Errno> {
+        let domain = self.as_ptr();
+        // SAFETY: the domain is open and the attributes valid.
+        unsafe {
+            Object::open([self.keep()], |av| {
+                ((*(*domain).ops).av_open)(domain, &raw mut attr, av, ptr::null_mut())
+            })
+        }
+    }
+
+    /// `fi_mr_reg(3)` of memory at an address, with these access flags (`FI_REMOTE_WRITE`) and key.
+    ///
+    /// # Safety
+    ///
+    /// Peers and this process access the memory through the region as the flags allow: it stays allocated
+    /// until the region is closed, and nothing in Rust borrows it.
+    pub unsafe fn memory(
+        &self,
+        buf: *mut c_void,
+        len_bytes: usize,
+        access: u64,
+        requested_key: u64,
+    ) -> Result<Object<FidMr>, Errno> {
+        let domain = self.as_ptr();
+        let fid = self.fid();
+        // SAFETY: the domain is open; the caller promises the memory.
+        unsafe {
+            Object::open([self.keep()], |mr| {
+                let reg = (*(*domain).mr).reg;
+                reg(fid, buf, len_bytes, access, 0, requested_key, 0, mr, ptr::null_mut())
+            })
+        }
+    }
+}
+
+impl Object<FidEp> {
+    /// `fi_getname(3)`.
+    pub fn name(&self) -> Result<Vec<u8>, Errno> {
+        let mut name = vec![0; 256];
+        let mut len_bytes = name.len();
+        let ep = self.as_ptr();
+        // SAFETY: the endpoint is open, and there is as much room as the length says.
+        check(unsafe { ((*(*ep).cm).getname)(self.fid(), name.as_mut_ptr().cast(), &raw mut len_bytes) })?;
+        name.truncate(len_bytes);
+        Ok(name)
+    }
+}
+
+impl Object<FidAv> {
+    /// `fi_av_insert(3)` of one address, into a vector that reports no events.
+    pub fn insert(&self, name: &[u8]) -> Result<u64, Errno> {
+        // Addresses are read as far as their format says: a short one would be read beyond its end.
+        let mut padded = [0_u8; 256];
+        padded.get_mut(..name.len()).ok_or(Errno::EINVAL)?.copy_from_slice(name);
+        let av = self.as_ptr();
+        let mut address = u64::MAX;
+        // SAFETY: the vector is open, the address is padded, and there is a place for the result.
+        let inserted = unsafe {
+            ((*(*av).ops).insert)(av, padded.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut())
+        };
+        if inserted == 1 { Ok(address) } else { Err(Errno::new(inserted.wrapping_neg())) }
+    }
+}
