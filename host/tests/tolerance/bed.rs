@@ -1,0 +1,72 @@
+//! The providers that are compared: columns of the table.
+
+/// A provider, and the kind of endpoint that probes open of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bed {
+    /// The column's name.
+    pub(crate) name: &'static str,
+    pub(crate) provider: &'static str,
+    pub(crate) domain: Option<&'static str>,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// `enum fi_ep_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Endpoint {
+    Rdm,
+    Msg,
+}
+
+impl Endpoint {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Endpoint::Rdm => "RDM",
+            Endpoint::Msg => "MSG",
+        }
+    }
+
+    pub(crate) const fn raw(self) -> u32 {
+        match self {
+            Endpoint::Rdm => 3,
+            Endpoint::Msg => 1,
+        }
+    }
+}
+
+const fn bed(
+    name: &'static str,
+    provider: &'static str,
+    domain: Option<&'static str>,
+    endpoint: Endpoint,
+) -> Bed {
+    Bed { name, provider, domain, endpoint }
+}
+
+/// All of them. A provider need not offer every kind of endpoint in every version of libfabric.
+pub(crate) const BEDS: &[Bed] = &[
+    bed("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
+    bed("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),
+    bed("sockets", "sockets", None, Endpoint::Rdm),
+    bed("tcp", "tcp", None, Endpoint::Rdm),
+    bed("tcp;ofi_rxm", "tcp;ofi_rxm", None, Endpoint::Rdm),
+    bed("shm", "shm", None, Endpoint::Rdm),
+    bed("homespun shm", "homespun", Some("shm"), Endpoint::Msg),
+    bed("homespun tcp", "homespun", Some("tcp"), Endpoint::Msg),
+    bed("sockets", "sockets", None, Endpoint::Msg),
+    bed("tcp", "tcp", None, Endpoint::Msg),
+];
+
+/// The columns of the table in their order.
+pub(crate) const COLUMNS: [&str; 6] =
+    ["homespun shm", "homespun tcp", "sockets", "tcp", "tcp;ofi_rxm", "shm"];
+
+impl Bed {
+    pub(crate) fn is_ours(&self) -> bool {
+        self.provider == "homespun"
+    }
+
+    /// What a worker is told on its command line.
+    pub(crate) fn id(&self) -> String {
+        format!("{}/{}", self.name, self.endpoint.name())
+    }
+}

@@ -1,0 +1,63 @@
+//! Where homespun does otherwise than the others.
+
+use std::collections::BTreeMap;
+
+use crate::outcome::{is_accepted, is_known};
+
+/// Outcomes by probe and provider.
+pub(crate) type Table = BTreeMap<String, BTreeMap<&'static str, String>>;
+
+const OURS: [&str; 2] = ["homespun shm", "homespun tcp"];
+
+/// How many of the others have to agree.
+const QUORUM: usize = 2;
+
+/// In which way homespun differs. Other ways are no difference here: what homespun accepts beyond the others
+/// breaks no program that runs over them, and no more does another error number where all refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Two others accept what homespun refuses, or does not survive.
+    Refused,
+    /// All accept, and two others agree on another result.
+    Otherwise,
+}
+
+/// A probe by which homespun differs.
+#[derive(Debug, Clone)]
+pub(crate) struct Difference {
+    pub(crate) kind: Kind,
+    pub(crate) probe: String,
+    pub(crate) outcomes: BTreeMap<&'static str, String>,
+}
+
+/// All differences, the graver kinds first.
+pub(crate) fn differences(table: &Table) -> Vec<Difference> {
+    let mut found: Vec<_> = table
+        .iter()
+        .filter_map(|(probe, outcomes)| {
+            let kind = OURS.iter().filter_map(|ours| kind(outcomes, ours)).min()?;
+            Some(Difference { kind, probe: probe.clone(), outcomes: outcomes.clone() })
+        })
+        .collect();
+    found.sort_by(|a, b| (a.kind, &a.probe).cmp(&(b.kind, &b.probe)));
+    found
+}
+
+fn kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Option<Kind> {
+    let ours = outcomes.get(ours)?.as_str();
+    let others: Vec<&str> = outcomes
+        .iter()
+        .filter(|(provider, outcome)| !OURS.contains(provider) && is_known(outcome))
+        .map(|(_, outcome)| outcome.as_str())
+        .collect();
+    let count = |is_such: &dyn Fn(&str) -> bool| others.iter().filter(|other| is_such(other)).count();
+    let accepting = count(&is_accepted);
+    if !is_accepted(ours) && accepting >= QUORUM {
+        return Some(Kind::Refused);
+    }
+    // Two others agree on a result that is not ours, and fewer agree with us.
+    let agree =
+        |outcome: &str| is_accepted(outcome) && outcome != ours && count(&|other| other == outcome) >= QUORUM;
+    let is_otherwise = others.iter().any(|other| agree(other)) && count(&|other| other == ours) < QUORUM;
+    (is_accepted(ours) && is_otherwise).then_some(Kind::Otherwise)
+}

@@ -1,0 +1,86 @@
+//! `docs/tolerance.md`: its rows, and whether they say what there is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use crate::bed::COLUMNS;
+use crate::compare::{Difference, Table};
+
+/// All outcomes.
+pub(crate) fn all(table: &Table) -> String {
+    let mut text = String::new();
+    for (probe, outcomes) in table {
+        let _ = writeln!(text, "{probe}");
+        for (provider, outcome) in outcomes {
+            let _ = writeln!(text, "    {provider}: {outcome}");
+        }
+    }
+    text
+}
+
+/// Differences as rows of the document: those of one kind with the same outcomes that differ in their last words
+/// alone are one row.
+pub(crate) fn rows(differences: &[Difference]) -> String {
+    let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+    for difference in differences {
+        let (family, last) = split(&difference.probe);
+        groups.entry((difference.kind, family, cells(&difference.outcomes))).or_default().push(last);
+    }
+    let mut text = String::new();
+    for ((kind, family, cells), last) in groups {
+        let name = match last[..] {
+            [only] => format!("{family}{only}"),
+            _ => format!("{family}{{{}}}", last.join("; ")),
+        };
+        let _ = writeln!(text, "| `{name}` | {} | {kind:?} |", cells.join(" | "));
+    }
+    text
+}
+
+/// The name of a probe in two: the call and the argument that varies, and its value.
+fn split(probe: &str) -> (&str, &str) {
+    let call = probe.find(": ").map_or(0, |colon| colon + 2);
+    let argument = probe[call..].find(' ').map_or(call, |space| call + space + 1);
+    probe.split_at(argument)
+}
+
+/// The probes that a row names: `call: argument {value; value}` is one for each value.
+fn expand(name: &str) -> Vec<String> {
+    match name.strip_suffix('}').and_then(|name| name.split_once('{')) {
+        Some((family, values)) => values.split("; ").map(|value| format!("{family}{value}")).collect(),
+        None => vec![name.to_owned()],
+    }
+}
+
+fn cells(outcomes: &BTreeMap<&'static str, String>) -> Vec<String> {
+    COLUMNS.iter().map(|column| outcomes.get(column).map_or("-", String::as_str).to_owned()).collect()
+}
+
+/// What is not as the document says.
+pub(crate) fn complaints(differences: &[Difference], table: &Table, filters: &[String]) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tolerance.md");
+    let document = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut listed = BTreeSet::new();
+    for line in document.lines().filter(|line| line.starts_with("| `")) {
+        let cell = line.split(" | ").next().unwrap_or_default();
+        listed.extend(cell.split('`').skip(1).step_by(2).flat_map(expand));
+    }
+    let found: BTreeMap<&str, &Difference> =
+        differences.iter().map(|difference| (difference.probe.as_str(), difference)).collect();
+    let mut complaints = Vec::new();
+    for (probe, difference) in &found {
+        if !listed.contains(*probe) {
+            let outcomes = cells(&difference.outcomes).join(" | ");
+            complaints.push(format!("not listed ({:?}): `{probe}` | {outcomes}", difference.kind));
+        }
+    }
+    for probe in &listed {
+        let is_run = filters.is_empty() || table.contains_key(probe);
+        if is_run && !found.contains_key(probe.as_str()) {
+            complaints.push(format!("listed, and no difference any more: `{probe}`"));
+        }
+    }
+    complaints
+}

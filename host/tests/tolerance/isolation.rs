@@ -1,0 +1,114 @@
+//! Each probe in a process of its own, since providers crash and hang: a worker loads one provider, and forks
+//! for each probe.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use libc::{c_int, pid_t};
+
+use crate::probes::Probe;
+use crate::setup::Context;
+
+/// Longer than any probe takes that ends.
+const HANG: Duration = Duration::from_secs(2);
+
+/// Runs a probe in a forked process and says what came of it.
+pub(crate) fn outcome(probe: &Probe, context: &Context) -> String {
+    let mut ends = [0; 2];
+    // SAFETY: there is room for two descriptors.
+    assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe");
+    // SAFETY: the descriptors are new, and nothing else owns them.
+    let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    // SAFETY: a worker has one thread, so the child may do all that the worker may.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "a process");
+    if child == 0 {
+        drop(reader);
+        answer(probe, context, writer);
+    }
+    drop(writer);
+    let has_ended = wait_readable(&reader, HANG);
+    if !has_ended {
+        // SAFETY: the process is this one's child, which nothing has waited for.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+    }
+    let mut status = 0;
+    let mut text = String::new();
+    if has_ended {
+        let mut pipe = fs::File::from(reader);
+        let _ = pipe.read_to_string(&mut text);
+    }
+    // SAFETY: as above.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    remove_shared_memory(child);
+    match () {
+        () if !has_ended => "hangs".to_owned(),
+        () if !text.is_empty() => text,
+        () if libc::WIFSIGNALED(status) => match libc::WTERMSIG(status) {
+            libc::SIGSEGV | libc::SIGBUS => "crashes".to_owned(),
+            libc::SIGABRT => "aborts".to_owned(),
+            signal => format!("signal {signal}"),
+        },
+        () => format!("exits with {}", libc::WEXITSTATUS(status)),
+    }
+}
+
+/// The forked process: runs the probe, tells its outcome, and ends without closing anything.
+fn answer(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
+    // SAFETY: closing and opening descriptors of the standard streams is allowed in a process of one thread.
+    unsafe {
+        // A crash writes no core; a provider that complains is not heard.
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        // Providers that handle signals would catch their own crash.
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTERM, libc::SIGINT] {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        if std::env::var_os("TOLERANCE_VERBOSE").is_none() {
+            let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
+            libc::dup2(null, 1);
+            libc::dup2(null, 2);
+        }
+    }
+    let text = catch_unwind(AssertUnwindSafe(|| (probe.run)(context))).unwrap_or_else(|panic| {
+        let why = panic.downcast_ref::<String>().map(String::as_str);
+        let why = why.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic");
+        format!("not tried: {why}")
+    });
+    let mut pipe = fs::File::from(writer);
+    let _ = pipe.write_all(text.as_bytes());
+    // SAFETY: the process ends here, without the destructors of providers, which may hang.
+    unsafe { libc::_exit(0) }
+}
+
+fn wait_readable(pipe: &OwnedFd, limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut entry = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: there is one entry.
+        let ready = unsafe { libc::poll(&raw mut entry, 1, left.as_millis() as c_int) };
+        if ready > 0 {
+            return true;
+        }
+        if ready == 0 {
+            return false;
+        }
+    }
+}
+
+/// The shm provider names its memory by the process, which did not come to removing it.
+fn remove_shared_memory(process: pid_t) {
+    let Ok(entries) = fs::read_dir("/dev/shm") else { return };
+    let process = process.to_string();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_of_process = name.to_string_lossy().split(|c: char| !c.is_ascii_digit()).any(|n| n == process);
+        if is_of_process {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}

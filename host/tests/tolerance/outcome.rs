@@ -1,0 +1,23 @@
+//! What came of a probe, as words.
+
+use homespun::Errno;
+
+/// What a call returned: `0`, a count, or the name of the error number.
+pub(crate) fn errno(result: impl Into<i64>) -> String {
+    let result: i64 = result.into();
+    if result >= 0 {
+        return result.to_string();
+    }
+    let name = i32::try_from(-result).ok().and_then(|errno| Errno::new(errno).name());
+    name.map_or_else(|| result.to_string(), str::to_owned)
+}
+
+/// Whether the provider did what it was asked, whatever came of it.
+pub(crate) fn is_accepted(outcome: &str) -> bool {
+    outcome.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Whether the probe came as far as the call that it is about.
+pub(crate) fn is_known(outcome: &str) -> bool {
+    !outcome.starts_with("not tried")
+}

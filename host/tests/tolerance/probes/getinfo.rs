@@ -1,0 +1,320 @@
+//! `fi_getinfo(3)`: each bit and value of hints, each flag, and what is null.
+
+use std::ptr;
+
+use homespun_host::abi::info::{FiDomainAttr, FiEpAttr, FiInfo, FiRxAttr, FiTxAttr};
+use homespun_host::{API_VERSION, InfoList};
+use libc::{c_char, c_int};
+
+use super::Probes;
+use crate::bits::{FLAGS, MODES, MR_MODES, ORDERS};
+use crate::outcome::errno;
+use crate::setup::{Context, hints, source};
+
+/// Sizes to ask for, beginning with the least.
+const SIZES: [(&str, usize); 5] =
+    [("0", 0), ("1", 1), ("64", 64), ("max - 1", usize::MAX - 1), ("max", usize::MAX)];
+
+pub(super) fn add(probes: &mut Probes) {
+    words(probes);
+    numbers(probes);
+    arguments(probes);
+}
+
+/// `fi_getinfo` with hints that differ from this provider's by one thing. Says what became of it.
+fn ask<T: PartialEq + 'static>(
+    probes: &mut Probes,
+    name: impl Into<String>,
+    change: impl Fn(&mut InfoList) + 'static,
+    read: impl Fn(&FiInfo) -> T + 'static,
+    is_met: impl Fn(T) -> bool + 'static,
+) {
+    let name = name.into();
+    probes.endpoint(format!("fi_getinfo: {name}"), move |context| {
+        let mut hints = hints(context.libfabric, &context.bed);
+        change(&mut hints);
+        let (node, flags) = source(&context.bed);
+        match context.libfabric.getinfo(node, None, flags, Some(&hints)) {
+            Err(error) => errno(-error.raw()),
+            Ok(list) if list.iter().any(|info| is_met(read(info))) => "0 as asked".to_owned(),
+            Ok(_) => "0".to_owned(),
+        }
+    });
+}
+
+type Bits = &'static [(u32, &'static str)];
+type Tx = fn(&mut FiTxAttr) -> &mut u64;
+type Rx = fn(&mut FiRxAttr) -> &mut u64;
+
+/// Each bit of each word.
+fn words(probes: &mut Probes) {
+    let mut info = |field: &str, bits: &[(u32, &str)], word: fn(&mut FiInfo) -> &mut u64| {
+        for &(bit, name) in bits {
+            let change = move |hints: &mut InfoList| *word(hints.first_mut()) |= 1 << bit;
+            // The answer is changed by nothing: a copy of its head is read.
+            let read = move |info: &FiInfo| {
+                let mut copy = unsafe { ptr::read(info) };
+                *word(&mut copy)
+            };
+            ask(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
+        }
+    };
+    info("caps", FLAGS, |info| &mut info.caps);
+    info("mode", MODES, |info| &mut info.mode);
+
+    let tx: [(&str, Bits, Tx); 4] = [
+        ("tx_attr.caps", FLAGS, |attr| &mut attr.caps),
+        ("tx_attr.op_flags", FLAGS, |attr| &mut attr.op_flags),
+        ("tx_attr.msg_order", ORDERS, |attr| &mut attr.msg_order),
+        ("tx_attr.comp_order", ORDERS, |attr| &mut attr.comp_order),
+    ];
+    for (field, bits, word) in tx {
+        for &(bit, name) in bits {
+            let change = move |hints: &mut InfoList| *word(hints.tx_attr_mut()) |= 1 << bit;
+            let read = move |info: &FiInfo| unsafe { *word(&mut *info.tx_attr) };
+            ask(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
+        }
+    }
+    let rx: [(&str, Bits, Rx); 4] = [
+        ("rx_attr.caps", FLAGS, |attr| &mut attr.caps),
+        ("rx_attr.op_flags", FLAGS, |attr| &mut attr.op_flags),
+        ("rx_attr.msg_order", ORDERS, |attr| &mut attr.msg_order),
+        ("rx_attr.comp_order", ORDERS, |attr| &mut attr.comp_order),
+    ];
+    for (field, bits, word) in rx {
+        for &(bit, name) in bits {
+            let change = move |hints: &mut InfoList| *word(hints.rx_attr_mut()) |= 1 << bit;
+            let read = move |info: &FiInfo| unsafe { *word(&mut *info.rx_attr) };
+            ask(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
+        }
+    }
+    for &(bit, name) in MODES {
+        let tx = move |hints: &mut InfoList| hints.tx_attr_mut().mode |= 1 << bit;
+        ask(probes, format!("tx_attr.mode {name}"), tx, |_| (), |()| false);
+        let rx = move |hints: &mut InfoList| hints.rx_attr_mut().mode |= 1 << bit;
+        ask(probes, format!("rx_attr.mode {name}"), rx, |_| (), |()| false);
+        let domain = move |hints: &mut InfoList| hints.domain_attr_mut().mode |= 1 << bit;
+        ask(probes, format!("domain_attr.mode {name}"), domain, |_| (), |()| false);
+    }
+    for &(bit, name) in FLAGS {
+        let change = move |hints: &mut InfoList| hints.domain_attr_mut().caps |= 1 << bit;
+        let read = |info: &FiInfo| unsafe { (*info.domain_attr).caps };
+        ask(probes, format!("domain_attr.caps {name}"), change, read, move |word| word & 1 << bit != 0);
+    }
+    for &(bit, name) in MR_MODES {
+        let only = move |hints: &mut InfoList| hints.domain_attr_mut().mr_mode = 1 << bit;
+        let read = |info: &FiInfo| unsafe { (*info.domain_attr).mr_mode };
+        ask(probes, format!("domain_attr.mr_mode {name}"), only, read, |_| false);
+    }
+    let none = |hints: &mut InfoList| hints.domain_attr_mut().mr_mode = 0;
+    ask(probes, "domain_attr.mr_mode 0".to_owned(), none, |_| (), |()| false);
+}
+
+/// Each number, from nothing to the largest, and each value of an enumeration and the next.
+fn numbers(probes: &mut Probes) {
+    type Domain = fn(&mut FiDomainAttr) -> &mut u32;
+    let enums: [(&str, u32, Domain); 6] = [
+        ("threading", 7, |attr| &mut attr.threading),
+        ("control_progress", 4, |attr| &mut attr.control_progress),
+        ("data_progress", 4, |attr| &mut attr.data_progress),
+        ("resource_mgmt", 4, |attr| &mut attr.resource_mgmt),
+        ("av_type", 4, |attr| &mut attr.av_type),
+        ("tclass", 9, |attr| &mut attr.tclass),
+    ];
+    for (field, count, word) in enums {
+        for value in 0..count {
+            let change = move |hints: &mut InfoList| *word(hints.domain_attr_mut()) = value;
+            let read = move |info: &FiInfo| unsafe { *word(&mut *info.domain_attr) };
+            ask(probes, format!("domain_attr.{field} {value}"), change, read, move |it| it == value);
+        }
+    }
+    type Size = fn(&mut FiDomainAttr) -> &mut usize;
+    let sizes: [(&str, Size); 14] = [
+        ("mr_key_size", |attr| &mut attr.mr_key_size),
+        ("cq_data_size", |attr| &mut attr.cq_data_size),
+        ("cq_cnt", |attr| &mut attr.cq_cnt),
+        ("ep_cnt", |attr| &mut attr.ep_cnt),
+        ("tx_ctx_cnt", |attr| &mut attr.tx_ctx_cnt),
+        ("rx_ctx_cnt", |attr| &mut attr.rx_ctx_cnt),
+        ("max_ep_tx_ctx", |attr| &mut attr.max_ep_tx_ctx),
+        ("max_ep_rx_ctx", |attr| &mut attr.max_ep_rx_ctx),
+        ("max_ep_stx_ctx", |attr| &mut attr.max_ep_stx_ctx),
+        ("max_ep_srx_ctx", |attr| &mut attr.max_ep_srx_ctx),
+        ("cntr_cnt", |attr| &mut attr.cntr_cnt),
+        ("mr_iov_limit", |attr| &mut attr.mr_iov_limit),
+        ("max_err_data", |attr| &mut attr.max_err_data),
+        ("mr_cnt", |attr| &mut attr.mr_cnt),
+    ];
+    for (field, word) in sizes {
+        for (text, size) in SIZES {
+            let change = move |hints: &mut InfoList| *word(hints.domain_attr_mut()) = size;
+            ask(probes, format!("domain_attr.{field} {text}"), change, |_| (), |()| false);
+        }
+    }
+    type TxSize = fn(&mut FiTxAttr) -> &mut usize;
+    let sizes: [(&str, TxSize); 4] = [
+        ("inject_size", |attr| &mut attr.inject_size),
+        ("size", |attr| &mut attr.size),
+        ("iov_limit", |attr| &mut attr.iov_limit),
+        ("rma_iov_limit", |attr| &mut attr.rma_iov_limit),
+    ];
+    for (field, word) in sizes {
+        for (text, size) in SIZES {
+            let change = move |hints: &mut InfoList| *word(hints.tx_attr_mut()) = size;
+            ask(probes, format!("tx_attr.{field} {text}"), change, |_| (), |()| false);
+        }
+    }
+    for value in [0, 1, 2, 512, 513, 514, 600, u32::MAX] {
+        let change = move |hints: &mut InfoList| hints.tx_attr_mut().tclass = value;
+        ask(probes, format!("tx_attr.tclass {value}"), change, |_| (), |()| false);
+    }
+    type RxSize = fn(&mut FiRxAttr) -> &mut usize;
+    let sizes: [(&str, RxSize); 3] = [
+        ("total_buffered_recv", |attr| &mut attr.total_buffered_recv),
+        ("size", |attr| &mut attr.size),
+        ("iov_limit", |attr| &mut attr.iov_limit),
+    ];
+    for (field, word) in sizes {
+        for (text, size) in SIZES {
+            let change = move |hints: &mut InfoList| *word(hints.rx_attr_mut()) = size;
+            ask(probes, format!("rx_attr.{field} {text}"), change, |_| (), |()| false);
+        }
+    }
+    type EpSize = fn(&mut FiEpAttr) -> &mut usize;
+    let sizes: [(&str, EpSize); 7] = [
+        ("max_msg_size", |attr| &mut attr.max_msg_size),
+        ("msg_prefix_size", |attr| &mut attr.msg_prefix_size),
+        ("max_order_raw_size", |attr| &mut attr.max_order_raw_size),
+        ("max_order_war_size", |attr| &mut attr.max_order_war_size),
+        ("max_order_waw_size", |attr| &mut attr.max_order_waw_size),
+        ("tx_ctx_cnt", |attr| &mut attr.tx_ctx_cnt),
+        ("rx_ctx_cnt", |attr| &mut attr.rx_ctx_cnt),
+    ];
+    for (field, word) in sizes {
+        for (text, size) in SIZES {
+            let change = move |hints: &mut InfoList| *word(hints.ep_attr_mut()) = size;
+            ask(probes, format!("ep_attr.{field} {text}"), change, |_| (), |()| false);
+        }
+    }
+    for value in 0..8 {
+        let change = move |hints: &mut InfoList| hints.ep_attr_mut().r#type = value;
+        ask(probes, format!("ep_attr.type {value}"), change, |_| (), |()| false);
+    }
+    for value in [1_u32, 2, 5, 13, 100, u32::MAX] {
+        let change = move |hints: &mut InfoList| hints.ep_attr_mut().protocol = value;
+        ask(probes, format!("ep_attr.protocol {value}"), change, |_| (), |()| false);
+    }
+    for value in [1_u32, 2, 3, u32::MAX] {
+        let change = move |hints: &mut InfoList| hints.ep_attr_mut().protocol_version = value;
+        ask(probes, format!("ep_attr.protocol_version {value}"), change, |_| (), |()| false);
+    }
+    for value in [1_u64, 0xff, 0xaaaa_aaaa_aaaa_aaaa, u64::MAX] {
+        let change = move |hints: &mut InfoList| hints.ep_attr_mut().mem_tag_format = value;
+        ask(probes, format!("ep_attr.mem_tag_format {value:#x}"), change, |_| (), |()| false);
+    }
+    for value in 0..14 {
+        let change = move |hints: &mut InfoList| hints.first_mut().addr_format = value;
+        ask(probes, format!("addr_format {value}"), change, |_| (), |()| false);
+    }
+    for value in [1_u32, 100, u32::MAX] {
+        let change = move |hints: &mut InfoList| hints.fabric_attr_mut().prov_version = value;
+        ask(probes, format!("fabric_attr.prov_version {value}"), change, |_| (), |()| false);
+        let change = move |hints: &mut InfoList| hints.fabric_attr_mut().api_version = value;
+        ask(probes, format!("fabric_attr.api_version {value}"), change, |_| (), |()| false);
+    }
+}
+
+/// What the function is called with beside hints.
+fn arguments(probes: &mut Probes) {
+    let call = |context: &Context,
+                version: u32,
+                node: *const c_char,
+                service: *const c_char,
+                flags: u64,
+                change: fn(&mut InfoList)| {
+        let mut hints = hints(context.libfabric, &context.bed);
+        change(&mut hints);
+        let mut list = ptr::null_mut();
+        let result: c_int = unsafe {
+            context.libfabric.getinfo_raw(version, [node, service], flags, hints.as_ptr(), &raw mut list)
+        };
+        errno(result)
+    };
+    let node = c"127.0.0.1".as_ptr() as usize;
+    for &(bit, name) in FLAGS {
+        probes.endpoint(format!("fi_getinfo: flags {name}"), move |context| {
+            call(context, API_VERSION, ptr::null(), ptr::null(), 1 << bit, |_| ())
+        });
+        if bit >= 50 {
+            probes.endpoint(format!("fi_getinfo: node and flags {name}"), move |context| {
+                call(context, API_VERSION, node as *const c_char, ptr::null(), 1 << bit, |_| ())
+            });
+        }
+    }
+    for (text, version) in [("0", 0), ("1.0", 1 << 16), ("1.4", 1 << 16 | 4), ("1.5", 1 << 16 | 5)] {
+        probes.endpoint(format!("fi_getinfo: version {text}"), move |context| {
+            call(context, version, ptr::null(), ptr::null(), 0, |_| ())
+        });
+    }
+    let texts = [
+        ("node empty", c"".as_ptr(), ptr::null()),
+        ("service empty", ptr::null(), c"".as_ptr()),
+        ("service 0", ptr::null(), c"0".as_ptr()),
+        ("service 7471", ptr::null(), c"7471".as_ptr()),
+        ("service without a meaning", ptr::null(), c"no such service".as_ptr()),
+        ("service 99999", ptr::null(), c"99999".as_ptr()),
+        ("node and service", c"127.0.0.1".as_ptr(), c"7471".as_ptr()),
+        ("node localhost", c"localhost".as_ptr(), ptr::null()),
+        ("node 0.0.0.0", c"0.0.0.0".as_ptr(), ptr::null()),
+    ];
+    for (name, node, service) in texts {
+        let (node, service) = (node as usize, service as usize);
+        for (text, flags) in [("", 0), (" as source", 1 << 57)] {
+            probes.endpoint(format!("fi_getinfo: {name}{text}"), move |context| {
+                call(context, API_VERSION, node as *const c_char, service as *const c_char, flags, |_| ())
+            });
+        }
+    }
+    type Change = fn(&mut InfoList);
+    let nulls: [(&str, Change); 7] = [
+        ("tx_attr null", |hints| hints.first_mut().tx_attr = ptr::null_mut()),
+        ("rx_attr null", |hints| hints.first_mut().rx_attr = ptr::null_mut()),
+        ("ep_attr null", |hints| hints.first_mut().ep_attr = ptr::null_mut()),
+        ("domain_attr null", |hints| hints.first_mut().domain_attr = ptr::null_mut()),
+        ("domain_attr.name of nothing", |hints| hints.set_domain(c"no such domain")),
+        ("fabric_attr.name of nothing", |hints| unsafe {
+            hints.fabric_attr_mut().name = libc::strdup(c"no such fabric".as_ptr());
+        }),
+        ("auth_key", |hints| {
+            hints.ep_attr_mut().auth_key_size = 8;
+            hints.ep_attr_mut().auth_key = Box::leak(Box::new([1; 8])).as_mut_ptr();
+        }),
+    ];
+    for (name, change) in nulls {
+        probes.endpoint(format!("fi_getinfo: {name}"), move |context| {
+            call(context, API_VERSION, ptr::null(), ptr::null(), 0, change)
+        });
+    }
+    probes.endpoint("fi_getinfo: the answer as hints", |context| {
+        let (node, flags) = source(&context.bed);
+        let again = context.libfabric.getinfo(node, None, flags, Some(&context.info));
+        again.map_or_else(|error| errno(-error.raw()), |_| "0".to_owned())
+    });
+    probes.endpoint("fi_getinfo: the answer as hints, without a node", |context| {
+        let again = context.libfabric.getinfo(None, None, 0, Some(&context.info));
+        again.map_or_else(|error| errno(-error.raw()), |_| "0".to_owned())
+    });
+    probes.endpoint("fi_getinfo: src_addr short", |context| {
+        let mut hints = hints(context.libfabric, &context.bed);
+        let addr = crate::setup::memory(16);
+        hints.first_mut().src_addr = addr.cast();
+        hints.first_mut().src_addrlen = 4;
+        let mut list = ptr::null_mut();
+        let result = unsafe {
+            let none = [ptr::null(); 2];
+            context.libfabric.getinfo_raw(API_VERSION, none, 0, hints.as_ptr(), &raw mut list)
+        };
+        std::mem::forget(hints);
+        errno(result)
+    });
+}

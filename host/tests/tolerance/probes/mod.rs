@@ -1,0 +1,59 @@
+//! The probes: calls of the C interface, each with one thing out of the ordinary.
+//!
+//! They break the rules of the interface on purpose, each in a process of its own, so no block of unsafe code
+//! here can say why it is safe: that it need not be is the point.
+
+#![allow(clippy::undocumented_unsafe_blocks, reason = "see above")]
+
+mod bind;
+mod endpoint;
+mod getinfo;
+mod memory;
+mod open;
+mod queues;
+mod transfer;
+
+use crate::setup::Context;
+
+/// Whether a probe depends on the kind of endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Run once for each provider.
+    Object,
+    /// Run for each kind of endpoint, which its name begins with.
+    Endpoint,
+}
+
+/// A call with one thing out of the ordinary.
+pub(crate) struct Probe {
+    pub(crate) name: String,
+    pub(crate) family: Family,
+    pub(crate) run: Box<dyn Fn(&Context) -> String>,
+}
+
+/// Collects probes.
+#[derive(Default)]
+pub(crate) struct Probes(Vec<Probe>);
+
+impl Probes {
+    pub(crate) fn object(&mut self, name: impl Into<String>, run: impl Fn(&Context) -> String + 'static) {
+        self.0.push(Probe { name: name.into(), family: Family::Object, run: Box::new(run) });
+    }
+
+    pub(crate) fn endpoint(&mut self, name: impl Into<String>, run: impl Fn(&Context) -> String + 'static) {
+        self.0.push(Probe { name: name.into(), family: Family::Endpoint, run: Box::new(run) });
+    }
+}
+
+/// All probes in their order.
+pub(crate) fn probes() -> Vec<Probe> {
+    let mut probes = Probes::default();
+    getinfo::add(&mut probes);
+    open::add(&mut probes);
+    bind::add(&mut probes);
+    endpoint::add(&mut probes);
+    queues::add(&mut probes);
+    memory::add(&mut probes);
+    transfer::add(&mut probes);
+    probes.0
+}

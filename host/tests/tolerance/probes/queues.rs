@@ -1,0 +1,294 @@
+//! Reading completion queues, counters and event queues: no room, null, flags, time-outs of nothing.
+
+use std::ptr;
+
+use homespun_host::abi::eq::{FiCqAttr, FiCqErrEntry, FiEqEntry, FiEqErrEntry};
+use homespun_host::cq_attr;
+
+use super::Probes;
+use crate::bits::FLAGS;
+use crate::outcome::errno;
+use crate::setup::{Context, GLIMPSE, Pair, context as op_context, memory};
+
+pub(super) fn add(probes: &mut Probes) {
+    completions(probes);
+    counters(probes);
+    events(probes);
+}
+
+/// What is in the queue when a probe reads it.
+#[derive(Clone, Copy)]
+enum Filled {
+    Empty,
+    Completion,
+    Error,
+}
+
+fn filled(context: &Context, filled: Filled) -> Pair {
+    let mut pair = context.pair();
+    let ep = pair.right.ep;
+    let receive = op_context();
+    unsafe {
+        if !matches!(filled, Filled::Empty) {
+            let recv = (*(*ep).msg).recv;
+            let posted = recv(ep, memory(64).cast(), 64, ptr::null_mut(), u64::MAX, receive);
+            assert!(posted == 0, "fi_recv: {}", errno(posted as i64));
+        }
+        match filled {
+            Filled::Empty => {}
+            Filled::Error => {
+                ((*(*ep).ops).cancel)(ep.cast(), receive);
+            }
+            Filled::Completion => {
+                let (left, to_right) = (pair.left.ep, pair.to_right);
+                let send = (*(*left).msg).send;
+                let sent = send(left, memory(64).cast(), 64, ptr::null_mut(), to_right, op_context());
+                assert!(sent == 0, "fi_send: {}", errno(sent as i64));
+                // A completion at the right is to be left to the probe: reading nothing makes progress.
+                let deadline = std::time::Instant::now() + GLIMPSE;
+                while std::time::Instant::now() < deadline && pair.at_left.is_empty() {
+                    crate::setup::drain(pair.left.cq, &mut pair.at_left);
+                    ((*(*pair.right.cq).ops).read)(pair.right.cq, ptr::null_mut(), 0);
+                }
+            }
+        }
+    }
+    pair
+}
+
+fn completions(probes: &mut Probes) {
+    let states =
+        [("empty", Filled::Empty), ("a completion", Filled::Completion), ("an error", Filled::Error)];
+    for (state, fill) in states {
+        for (text, count, has_buf) in
+            [("count 0", 0, true), ("count 0, buf null", 0, false), ("count 8", 8, true)]
+        {
+            let buf = move || if has_buf { memory(1024).cast() } else { ptr::null_mut() };
+            probes.endpoint(format!("fi_cq_read: {state}, {text}"), move |context| {
+                let cq = filled(context, fill).right.cq;
+                unsafe { errno(((*(*cq).ops).read)(cq, buf(), count) as i64) }
+            });
+            probes.endpoint(format!("fi_cq_readfrom: {state}, {text}"), move |context| {
+                let cq = filled(context, fill).right.cq;
+                let mut from = [0; 8];
+                unsafe { errno(((*(*cq).ops).readfrom)(cq, buf(), count, from.as_mut_ptr()) as i64) }
+            });
+            probes.endpoint(format!("fi_cq_readfrom: {state}, {text}, addresses null"), move |context| {
+                let cq = filled(context, fill).right.cq;
+                unsafe { errno(((*(*cq).ops).readfrom)(cq, buf(), count, ptr::null_mut()) as i64) }
+            });
+            for timeout in [0, 1] {
+                probes.endpoint(format!("fi_cq_sread: {state}, {text}, timeout {timeout}"), move |context| {
+                    let cq = filled(context, fill).right.cq;
+                    unsafe { errno(((*(*cq).ops).sread)(cq, buf(), count, ptr::null(), timeout) as i64) }
+                });
+            }
+        }
+        probes.endpoint(format!("fi_cq_readerr: {state}"), move |context| {
+            let cq = filled(context, fill).right.cq;
+            let mut entry: FiCqErrEntry = unsafe { std::mem::zeroed() };
+            unsafe { errno(((*(*cq).ops).readerr)(cq, &raw mut entry, 0) as i64) }
+        });
+    }
+    for &(bit, name) in FLAGS {
+        probes.object(format!("fi_cq_readerr: empty, flags {name}"), move |context| {
+            let (_, domain) = context.domain();
+            let cq = context.cq(domain, cq_attr(4));
+            let mut entry: FiCqErrEntry = unsafe { std::mem::zeroed() };
+            unsafe { errno(((*(*cq).ops).readerr)(cq, &raw mut entry, 1 << bit) as i64) }
+        });
+    }
+    for wait_obj in [1, 3, 4, 5] {
+        for timeout in [0, 1] {
+            probes.object(format!("fi_cq_sread: wait_obj {wait_obj}, timeout {timeout}"), move |context| {
+                let (_, domain) = context.domain();
+                let cq = context.cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) });
+                unsafe {
+                    let sread = (*(*cq).ops).sread;
+                    errno(sread(cq, memory(64).cast(), 1, ptr::null(), timeout) as i64)
+                }
+            });
+        }
+        probes.object(format!("fi_cq_signal: wait_obj {wait_obj}"), move |context| {
+            let (_, domain) = context.domain();
+            let cq = context.cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) });
+            unsafe { errno(((*(*cq).ops).signal)(cq)) }
+        });
+        probes.object(format!("fi_trywait: cq wait_obj {wait_obj}"), move |context| {
+            let (fabric, domain) = context.domain();
+            let cq = context.cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) });
+            let mut fid = cq.cast();
+            unsafe { errno(((*(*fabric).ops).trywait)(fabric, &raw mut fid, 1)) }
+        });
+    }
+    probes.object("fi_cq_signal: no wait_obj", |context| {
+        let (_, domain) = context.domain();
+        let cq = context.cq(domain, cq_attr(4));
+        unsafe { errno(((*(*cq).ops).signal)(cq)) }
+    });
+    probes.object("fi_trywait: cq without wait_obj", |context| {
+        let (fabric, domain) = context.domain();
+        let mut fid = context.cq(domain, cq_attr(4)).cast();
+        unsafe { errno(((*(*fabric).ops).trywait)(fabric, &raw mut fid, 1)) }
+    });
+    probes.object("fi_trywait: count 0", |context| {
+        let (fabric, _) = context.domain();
+        unsafe { errno(((*(*fabric).ops).trywait)(fabric, ptr::null_mut(), 0)) }
+    });
+    for (text, len, has_buf) in [("buf null", 0, false), ("len 0", 0, true), ("len 4", 4, true)] {
+        probes.object(format!("fi_cq_strerror: {text}"), move |context| {
+            let (_, domain) = context.domain();
+            let cq = context.cq(domain, cq_attr(4));
+            let buf = if has_buf { memory(64).cast() } else { ptr::null_mut() };
+            let text = unsafe { ((*(*cq).ops).strerror)(cq, 5, ptr::null(), buf, len) };
+            if text.is_null() { "0 null".to_owned() } else { "0 text".to_owned() }
+        });
+    }
+}
+
+fn counters(probes: &mut Probes) {
+    probes.object("fi_cntr_wait: threshold 0, timeout 0", |context| {
+        let counter = context.counter(context.domain().1);
+        unsafe { errno(((*(*counter).ops).wait)(counter, 0, 0)) }
+    });
+    for wait_obj in [0, 1, 3, 4, 5] {
+        for (text, threshold, timeout) in
+            [("reached", 1, 0), ("not reached", 5, 0), ("not reached in time", 5, 1)]
+        {
+            probes.object(format!("fi_cntr_wait: wait_obj {wait_obj}, {text}"), move |context| {
+                let (_, domain) = context.domain();
+                let mut attr = homespun_host::counter_attr();
+                attr.wait_obj = wait_obj;
+                let counter = crate::setup::opened("fi_cntr_open", |counter| unsafe {
+                    ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
+                });
+                unsafe {
+                    ((*(*counter).ops).set)(counter, 1);
+                    errno(((*(*counter).ops).wait)(counter, threshold, timeout))
+                }
+            });
+        }
+    }
+    for value in [0_u64, 1, u64::MAX] {
+        probes.object(format!("fi_cntr_set: {value}"), move |context| {
+            let counter = context.counter(context.domain().1);
+            unsafe {
+                let result = ((*(*counter).ops).set)(counter, value);
+                let read = ((*(*counter).ops).read)(counter);
+                format!("{} {}", errno(result), if read == value { "as set" } else { "otherwise" })
+            }
+        });
+        probes.object(format!("fi_cntr_add: {value} to 5"), move |context| {
+            let counter = context.counter(context.domain().1);
+            unsafe {
+                ((*(*counter).ops).set)(counter, 5);
+                let result = ((*(*counter).ops).add)(counter, value);
+                let read = ((*(*counter).ops).read)(counter);
+                let is_sum = read == value.wrapping_add(5);
+                format!("{} {}", errno(result), if is_sum { "as added" } else { "otherwise" })
+            }
+        });
+        probes.object(format!("fi_cntr_seterr: {value}"), move |context| {
+            let counter = context.counter(context.domain().1);
+            unsafe {
+                let result = ((*(*counter).ops).seterr)(counter, value);
+                let read = ((*(*counter).ops).readerr)(counter);
+                format!("{} {}", errno(result), if read == value { "as set" } else { "otherwise" })
+            }
+        });
+        probes.object(format!("fi_cntr_adderr: {value}"), move |context| {
+            let counter = context.counter(context.domain().1);
+            unsafe {
+                let result = ((*(*counter).ops).adderr)(counter, value);
+                let read = ((*(*counter).ops).readerr)(counter);
+                format!("{} {}", errno(result), if read == value { "as added" } else { "otherwise" })
+            }
+        });
+    }
+    probes.object("fi_cntr_wait: an error counted", |context| {
+        let (_, domain) = context.domain();
+        let mut attr = homespun_host::counter_attr();
+        attr.wait_obj = 1;
+        let counter = crate::setup::opened("fi_cntr_open", |counter| unsafe {
+            ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
+        });
+        unsafe {
+            ((*(*counter).ops).adderr)(counter, 1);
+            errno(((*(*counter).ops).wait)(counter, 5, 1))
+        }
+    });
+}
+
+fn events(probes: &mut Probes) {
+    for (text, room) in [("room 0", 0), ("room 4", 4), ("room 64", 64)] {
+        probes.object(format!("fi_eq_read: empty, {text}"), move |context| {
+            let eq = context.eq(context.fabric());
+            let mut event = 0;
+            unsafe { errno(((*(*eq).ops).read)(eq, &raw mut event, memory(64).cast(), room, 0) as i64) }
+        });
+        for timeout in [0, 1] {
+            probes.object(format!("fi_eq_sread: empty, {text}, timeout {timeout}"), move |context| {
+                let eq = context.eq(context.fabric());
+                let mut event = 0;
+                unsafe {
+                    let sread = (*(*eq).ops).sread;
+                    errno(sread(eq, &raw mut event, memory(64).cast(), room, timeout, 0) as i64)
+                }
+            });
+        }
+    }
+    for &(bit, name) in FLAGS {
+        probes.object(format!("fi_eq_read: empty, flags {name}"), move |context| {
+            let eq = context.eq(context.fabric());
+            let mut event = 0;
+            unsafe { errno(((*(*eq).ops).read)(eq, &raw mut event, memory(64).cast(), 64, 1 << bit) as i64) }
+        });
+        probes.object(format!("fi_eq_write: flags {name}"), move |context| {
+            write(context, 1 << 10, 24, 1 << bit)
+        });
+    }
+    probes.object("fi_eq_readerr: empty", |context| {
+        let eq = context.eq(context.fabric());
+        let mut entry: FiEqErrEntry = unsafe { std::mem::zeroed() };
+        unsafe { errno(((*(*eq).ops).readerr)(eq, &raw mut entry, 0) as i64) }
+    });
+    for event in [0, 1, 4, 5, 100, 1 << 30] {
+        probes.object(format!("fi_eq_write: event {event}"), move |context| written(context, event, 24));
+    }
+    for len_bytes in [0, 1, 16, 24, 64, 512] {
+        probes
+            .object(format!("fi_eq_write: {len_bytes} bytes"), move |context| written(context, 5, len_bytes));
+    }
+}
+
+/// `fi_eq_write` into a queue that was opened with these flags.
+fn write(context: &Context, open_flags: u64, len_bytes: usize, flags: u64) -> String {
+    let fabric = context.fabric();
+    let mut attr = homespun_host::eq_attr();
+    attr.flags = open_flags;
+    let eq = crate::setup::opened("fi_eq_open", |eq| unsafe {
+        ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
+    });
+    let entry: [u8; size_of::<FiEqEntry>()] = [0; size_of::<FiEqEntry>()];
+    unsafe { errno(((*(*eq).ops).write)(eq, 5, entry.as_ptr().cast(), len_bytes, flags) as i64) }
+}
+
+/// The same with `FI_WRITE`, and what is read then.
+fn written(context: &Context, event: u32, len_bytes: usize) -> String {
+    let fabric = context.fabric();
+    let mut attr = homespun_host::eq_attr();
+    attr.flags = 1 << 9;
+    let eq = crate::setup::opened("fi_eq_open", |eq| unsafe {
+        ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
+    });
+    let entry = memory(1024);
+    unsafe {
+        let wrote = ((*(*eq).ops).write)(eq, event, entry.cast(), len_bytes, 0);
+        if wrote < 0 {
+            return errno(wrote as i64);
+        }
+        let mut found = u32::MAX;
+        let read = ((*(*eq).ops).read)(eq, &raw mut found, entry.cast(), 1024, 0);
+        format!("{wrote} read {}", errno(read as i64))
+    }
+}

@@ -1,0 +1,488 @@
+//! What probes begin with: objects of one provider, and two endpoints that reach each other.
+//!
+//! Each probe runs in a process of its own that ends with it, so nothing here is closed. A step that fails
+//! panics, and the probe has no outcome for this provider.
+
+#![allow(clippy::undocumented_unsafe_blocks, reason = "see `probes`")]
+
+use std::ffi::CStr;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use homespun_host::abi::domain::{FidAv, FidDomain, FidMr};
+use homespun_host::abi::endpoint::{FidEp, FidPep};
+use homespun_host::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqCmEntry, FidCntr, FidCq, FidEq};
+use homespun_host::abi::fabric::{Fid, FidFabric};
+use homespun_host::abi::info::FiInfo;
+use homespun_host::abi::{FI_CONNECTED, FI_CONNREQ, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_TRANSMIT};
+use homespun_host::{InfoList, Libfabric, av_attr, counter_attr, cq_attr, eq_attr};
+use libc::{c_int, c_void};
+
+use crate::bed::{Bed, Endpoint};
+use crate::outcome::errno;
+
+/// Longer than any step takes that works.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// How long probes look for what does not come.
+pub(crate) const GLIMPSE: Duration = Duration::from_millis(250);
+
+pub(crate) const EAGAIN: isize = -11;
+const EAVAIL: isize = -259;
+
+/// A provider's info, and the library.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) libfabric: Libfabric,
+    pub(crate) bed: Bed,
+    pub(crate) info: InfoList,
+}
+
+/// The arguments of `fi_getinfo` that choose the loopback interface, where that has a meaning.
+pub(crate) fn source(bed: &Bed) -> (Option<&'static CStr>, u64) {
+    if bed.provider == "shm" { (None, 0) } else { (Some(c"127.0.0.1"), 1 << 57) }
+}
+
+/// Hints that ask for this provider and nothing more.
+pub(crate) fn hints(libfabric: Libfabric, bed: &Bed) -> InfoList {
+    let mut hints = libfabric.hints();
+    let name = std::ffi::CString::new(bed.provider).expect("a name");
+    hints.set_provider(&name);
+    if let Some(domain) = bed.domain {
+        hints.set_domain(&std::ffi::CString::new(domain).expect("a name"));
+    }
+    hints.ep_attr_mut().r#type = bed.endpoint.raw();
+    // FI_MR_LOCAL is not among them, which sends would have to meet; the others are met by `region`.
+    hints.domain_attr_mut().mr_mode = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 9;
+    hints.first_mut().mode = 1 << 59;
+    hints
+}
+
+/// The info that probes of this provider open their objects with.
+pub(crate) fn find(libfabric: Libfabric, bed: &Bed) -> Result<InfoList, c_int> {
+    let (node, flags) = source(bed);
+    let list = libfabric.getinfo(node, None, flags, Some(&hints(libfabric, bed)));
+    let list = list.map_err(homespun::Errno::raw)?;
+    // A provider's name in hints also selects what is layered over it.
+    let is_it = |info: &&FiInfo| unsafe {
+        CStr::from_ptr((*info.fabric_attr).prov_name).to_bytes() == bed.provider.as_bytes()
+    };
+    list.find(is_it).ok_or(libc::ENODATA)
+}
+
+fn check(what: &str, result: impl Into<i64>) {
+    let result = result.into();
+    assert!(result == 0, "{what}: {}", errno(result));
+}
+
+/// Calls something that writes an object to its argument.
+pub(crate) fn opened<T>(what: &str, call: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
+    let mut object = ptr::null_mut();
+    check(what, call(&raw mut object));
+    object
+}
+
+/// An endpoint and what it needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Node {
+    pub(crate) fabric: *mut FidFabric,
+    pub(crate) domain: *mut FidDomain,
+    pub(crate) eq: *mut FidEq,
+    pub(crate) av: *mut FidAv,
+    pub(crate) cq: *mut FidCq,
+    pub(crate) ep: *mut FidEp,
+}
+
+/// A completion, or an error in its place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Completion {
+    pub(crate) context: *mut c_void,
+    /// 0, or the positive error number.
+    pub(crate) error: c_int,
+    pub(crate) flags: u64,
+    pub(crate) len: usize,
+}
+
+/// Two endpoints that reach each other, with what their queues reported so far.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) left: Node,
+    pub(crate) right: Node,
+    pub(crate) to_right: u64,
+    pub(crate) to_left: u64,
+    pub(crate) at_left: Vec<Completion>,
+    pub(crate) at_right: Vec<Completion>,
+}
+
+/// Memory of the probe's process, zeroed and never freed.
+pub(crate) fn memory(len_bytes: usize) -> *mut u8 {
+    Box::leak(vec![0_u8; len_bytes].into_boxed_slice()).as_mut_ptr()
+}
+
+/// A context of an operation, with the room that `FI_CONTEXT2` wants.
+pub(crate) fn context() -> *mut c_void {
+    memory(64).cast()
+}
+
+pub(crate) unsafe fn bind<A, B>(object: *mut A, other: *mut B, flags: u64) -> c_int {
+    let fid = object.cast::<Fid>();
+    unsafe { ((*(*fid).ops).bind)(fid, other.cast(), flags) }
+}
+
+pub(crate) unsafe fn control<A, B>(object: *mut A, command: c_int, arg: *mut B) -> c_int {
+    let fid = object.cast::<Fid>();
+    unsafe { ((*(*fid).ops).control)(fid, command, arg.cast()) }
+}
+
+pub(crate) unsafe fn close<A>(object: *mut A) -> c_int {
+    let fid = object.cast::<Fid>();
+    unsafe { ((*(*fid).ops).close)(fid) }
+}
+
+pub(crate) unsafe fn enable<A>(object: *mut A) -> c_int {
+    unsafe { control(object, FI_ENABLE, ptr::null_mut::<c_void>()) }
+}
+
+impl Context {
+    pub(crate) fn is_connected(&self) -> bool {
+        self.bed.endpoint == Endpoint::Msg
+    }
+
+    pub(crate) fn fabric(&self) -> *mut FidFabric {
+        let attr = self.info.first().fabric_attr;
+        opened("fi_fabric", |fabric| unsafe { self.libfabric.fabric_raw(attr, fabric, ptr::null_mut()) })
+    }
+
+    pub(crate) fn domain(&self) -> (*mut FidFabric, *mut FidDomain) {
+        let fabric = self.fabric();
+        (fabric, self.domain_in(fabric))
+    }
+
+    pub(crate) fn domain_in(&self, fabric: *mut FidFabric) -> *mut FidDomain {
+        opened("fi_domain", |domain| unsafe {
+            ((*(*fabric).ops).domain)(fabric, self.info.as_ptr(), domain, ptr::null_mut())
+        })
+    }
+
+    pub(crate) fn cq(&self, domain: *mut FidDomain, mut attr: FiCqAttr) -> *mut FidCq {
+        opened("fi_cq_open", |cq| unsafe {
+            ((*(*domain).ops).cq_open)(domain, &raw mut attr, cq, ptr::null_mut())
+        })
+    }
+
+    pub(crate) fn counter(&self, domain: *mut FidDomain) -> *mut FidCntr {
+        let mut attr = counter_attr();
+        opened("fi_cntr_open", |counter| unsafe {
+            ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
+        })
+    }
+
+    pub(crate) fn eq(&self, fabric: *mut FidFabric) -> *mut FidEq {
+        let mut attr = eq_attr();
+        opened("fi_eq_open", |eq| unsafe {
+            ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
+        })
+    }
+
+    pub(crate) fn av(&self, domain: *mut FidDomain) -> *mut FidAv {
+        let mut attr = av_attr();
+        opened("fi_av_open", |av| unsafe {
+            ((*(*domain).ops).av_open)(domain, &raw mut attr, av, ptr::null_mut())
+        })
+    }
+
+    pub(crate) fn endpoint(&self, domain: *mut FidDomain, info: *mut FiInfo) -> *mut FidEp {
+        opened("fi_endpoint", |ep| unsafe { ((*(*domain).ops).endpoint)(domain, info, ep, ptr::null_mut()) })
+    }
+
+    /// All objects, nothing bound.
+    pub(crate) fn parts(&self) -> Node {
+        let (fabric, domain) = self.domain();
+        self.parts_in(fabric, domain, self.info.as_ptr())
+    }
+
+    fn parts_in(&self, fabric: *mut FidFabric, domain: *mut FidDomain, info: *mut FiInfo) -> Node {
+        let cq = self.cq(domain, FiCqAttr { size: 64, ..cq_attr(FI_CQ_FORMAT_TAGGED) });
+        let av = if self.is_connected() { ptr::null_mut() } else { self.av(domain) };
+        let eq = if self.is_connected() { self.eq(fabric) } else { ptr::null_mut() };
+        Node { fabric, domain, eq, av, cq, ep: self.endpoint(domain, info) }
+    }
+
+    /// Binds what an endpoint needs.
+    pub(crate) fn bound(&self, node: Node) -> Node {
+        unsafe {
+            if self.is_connected() {
+                check("fi_ep_bind eq", bind(node.ep, node.eq, 0));
+            } else {
+                check("fi_ep_bind av", bind(node.ep, node.av, 0));
+            }
+            check("fi_ep_bind cq", bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV));
+        }
+        node
+    }
+
+    /// An endpoint that is enabled, of `FI_EP_MSG` without a connection.
+    pub(crate) fn node(&self) -> Node {
+        self.enabled(self.bound(self.parts()))
+    }
+
+    pub(crate) fn enabled(&self, node: Node) -> Node {
+        check("fi_enable", unsafe { enable(node.ep) });
+        node
+    }
+
+    /// Two endpoints that have exchanged a message each way.
+    pub(crate) fn pair(&self) -> Pair {
+        let mut pair = self.pair_with(|_, _| {});
+        pair.greet();
+        pair
+    }
+
+    /// Two endpoints that reach each other. Before they are enabled they are shown to the probe.
+    pub(crate) fn pair_with(&self, mut prepare: impl FnMut(&Node, bool)) -> Pair {
+        let (fabric, domain) = self.domain();
+        if self.is_connected() {
+            return self.connected(fabric, domain, &mut prepare);
+        }
+        let mut node = |is_left| {
+            let node = self.bound(self.parts_in(fabric, domain, self.info.as_ptr()));
+            prepare(&node, is_left);
+            self.enabled(node)
+        };
+        let (left, right) = (node(true), node(false));
+        let (to_right, to_left) = unsafe { (insert(&left, &right), insert(&right, &left)) };
+        Pair { left, right, to_right, to_left, at_left: Vec::new(), at_right: Vec::new() }
+    }
+
+    /// A passive endpoint that listens, and where.
+    pub(crate) fn listening(&self, fabric: *mut FidFabric) -> (*mut FidPep, *mut FidEq, Vec<u8>) {
+        let eq = self.eq(fabric);
+        let pep: *mut FidPep = opened("fi_passive_ep", |pep| unsafe {
+            ((*(*fabric).ops).passive_ep)(fabric, self.info.as_ptr(), pep, ptr::null_mut())
+        });
+        unsafe {
+            check("fi_pep_bind", bind(pep, eq, 0));
+            check("fi_listen", ((*(*pep).cm).listen)(pep));
+        }
+        let mut name = vec![0_u8; 64];
+        let mut len_bytes = name.len();
+        check("fi_getname", unsafe {
+            ((*(*pep).cm).getname)(pep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes)
+        });
+        name.truncate(len_bytes);
+        (pep, eq, name)
+    }
+
+    fn connected(
+        &self,
+        fabric: *mut FidFabric,
+        domain: *mut FidDomain,
+        prepare: &mut dyn FnMut(&Node, bool),
+    ) -> Pair {
+        let (_, listener, name) = self.listening(fabric);
+        // All share one event queue: some providers connect only while that of the endpoint is read.
+        let sharing = |info| {
+            let mut node = self.parts_in(fabric, domain, info);
+            node.eq = listener;
+            self.bound(node)
+        };
+        let left = sharing(self.info.as_ptr());
+        prepare(&left, true);
+        let left = self.enabled(left);
+        check("fi_connect", unsafe {
+            ((*(*left.ep).cm).connect)(left.ep, name.as_ptr().cast(), ptr::null(), 0)
+        });
+        let (request, _) = event(listener, FI_CONNREQ, &[left]);
+        let right = sharing(request.info);
+        prepare(&right, false);
+        let right = self.enabled(right);
+        check("fi_accept", unsafe { ((*(*right.ep).cm).accept)(right.ep, ptr::null(), 0) });
+        for _ in 0..2 {
+            event(listener, FI_CONNECTED, &[left, right]);
+        }
+        let unspec = u64::MAX;
+        Pair { left, right, to_right: unspec, to_left: unspec, at_left: Vec::new(), at_right: Vec::new() }
+    }
+
+    /// Registers memory for all accesses: what peers call its address, and its key.
+    pub(crate) fn region(&self, node: &Node, buf: *mut u8, len_bytes: usize, key: u64) -> Region {
+        let access = 0x3f00;
+        let domain = node.domain;
+        let mr: *mut FidMr = opened("fi_mr_reg", |mr| unsafe {
+            ((*(*domain).mr).reg)(
+                domain.cast(),
+                buf.cast(),
+                len_bytes,
+                access,
+                0,
+                key,
+                0,
+                mr,
+                ptr::null_mut(),
+            )
+        });
+        let mr_mode = unsafe { (*self.info.first().domain_attr).mr_mode };
+        if mr_mode & 1 << 9 != 0 {
+            check("fi_mr_bind", unsafe { bind(mr, node.ep, 0) });
+            check("fi_mr_enable", unsafe { enable(mr) });
+        }
+        let address = if mr_mode & (1 << 4 | 1) != 0 { buf as u64 } else { 0 };
+        unsafe { Region { mr, desc: (*mr).mem_desc, key: (*mr).key, address } }
+    }
+}
+
+/// Registered memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Region {
+    pub(crate) mr: *mut FidMr,
+    pub(crate) desc: *mut c_void,
+    pub(crate) key: u64,
+    pub(crate) address: u64,
+}
+
+/// `fi_getname` of one, `fi_av_insert` into the vector of the other.
+unsafe fn insert(into: &Node, node: &Node) -> u64 {
+    let mut name = [0_u8; 256];
+    let mut len_bytes = name.len();
+    let mut address = u64::MAX;
+    unsafe {
+        let getname = (*(*node.ep).cm).getname;
+        check("fi_getname", getname(node.ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes));
+        let insert = (*(*into.av).ops).insert;
+        let inserted = insert(into.av, name.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut());
+        check("fi_av_insert", inserted - 1);
+    }
+    address
+}
+
+/// Waits for an event while the endpoints make progress.
+pub(crate) fn event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry, usize) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut event = 0;
+        let mut entry = [0_u64; 64];
+        let result = unsafe {
+            ((*(*eq).ops).read)(eq, &raw mut event, entry.as_mut_ptr().cast(), size_of_val(&entry), 0)
+        };
+        if result > 0 {
+            assert!(event == wanted, "event {event}");
+            return (unsafe { entry.as_ptr().cast::<FiEqCmEntry>().read() }, result as usize);
+        }
+        assert!(result == EAGAIN, "fi_eq_read: {}", errno(result as i64));
+        for node in nodes {
+            let mut none = Vec::new();
+            drain(node.cq, &mut none);
+        }
+        assert!(Instant::now() < deadline, "no event {wanted}");
+        rest();
+    }
+}
+
+/// Gives other probes the processor: these wait for the kernel, and many of them at once.
+fn rest() {
+    std::thread::sleep(Duration::from_micros(50));
+}
+
+/// Reads what a queue has, which also makes progress.
+pub(crate) fn drain(cq: *mut FidCq, into: &mut Vec<Completion>) {
+    loop {
+        let mut entry = FiCqTaggedEntry {
+            op_context: ptr::null_mut(),
+            flags: 0,
+            len: 0,
+            buf: ptr::null_mut(),
+            data: 0,
+            tag: 0,
+        };
+        let read = unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) };
+        match read {
+            1 => into.push(Completion {
+                context: entry.op_context,
+                error: 0,
+                flags: entry.flags,
+                len: entry.len,
+            }),
+            EAVAIL => {
+                let mut error: FiCqErrEntry = unsafe { std::mem::zeroed() };
+                let read = unsafe { ((*(*cq).ops).readerr)(cq, &raw mut error, 0) };
+                if read != 1 {
+                    return;
+                }
+                into.push(Completion {
+                    context: error.op_context,
+                    error: error.err,
+                    flags: error.flags,
+                    len: error.len,
+                });
+            }
+            _ => return,
+        }
+    }
+}
+
+impl Pair {
+    /// Reads both queues.
+    pub(crate) fn drive(&mut self) {
+        drain(self.left.cq, &mut self.at_left);
+        drain(self.right.cq, &mut self.at_right);
+    }
+
+    /// Drives both until something is so, but not longer than it takes to see that it will not be.
+    pub(crate) fn until(&mut self, limit: Duration, mut is_so: impl FnMut(&Pair) -> bool) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            self.drive();
+            if is_so(self) {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            rest();
+        }
+    }
+
+    /// Repeats a call while it returns `-FI_EAGAIN`.
+    pub(crate) fn retry(&mut self, mut call: impl FnMut() -> isize) -> isize {
+        let deadline = Instant::now() + GLIMPSE;
+        loop {
+            let result = call();
+            if result != EAGAIN || Instant::now() >= deadline {
+                return result;
+            }
+            self.drive();
+            rest();
+        }
+    }
+
+    /// A message each way, so that no probe is the first to use a link.
+    fn greet(&mut self) {
+        for is_forth in [true, false] {
+            let (from, to, addr) = if is_forth {
+                (self.left, self.right, self.to_right)
+            } else {
+                (self.right, self.left, self.to_left)
+            };
+            let (sent, received) = (context(), context());
+            let buf = memory(64);
+            let posted =
+                unsafe { ((*(*to.ep).msg).recv)(to.ep, buf.cast(), 64, ptr::null_mut(), u64::MAX, received) };
+            check("fi_recv", posted as i64);
+            let deadline = Instant::now() + PATIENCE;
+            while unsafe {
+                ((*(*from.ep).msg).send)(from.ep, buf.cast::<c_void>(), 8, ptr::null_mut(), addr, sent)
+            } == EAGAIN
+            {
+                self.drive();
+                assert!(Instant::now() < deadline, "fi_send: EAGAIN");
+            }
+            let is_done = self.until(PATIENCE, |pair| {
+                let all = || pair.at_left.iter().chain(&pair.at_right);
+                all().any(|done| done.context == sent) && all().any(|done| done.context == received)
+            });
+            assert!(is_done, "no message arrives");
+        }
+        self.at_left.clear();
+        self.at_right.clear();
+    }
+}
