@@ -84,7 +84,7 @@ impl Libfabric {
             let missing = || LoadError::NoSymbol(name.to_string_lossy().into_owned());
             if address.is_null() { Err(missing()) } else { Ok(address) }
         };
-        // SAFETY: these are the types of these functions in `rdma/fabric.h`, and none of the pointers is null.
+        // SAFETY: these are the types of these functions in `rdma/fabric.h`, and no pointer is null.
         unsafe {
             use std::mem::transmute;
             Ok(Libfabric {

@@ -20,8 +20,8 @@ pub(crate) fn all(table: &Table) -> String {
     text
 }
 
-/// Differences as rows of the document: those of one kind with the same outcomes that differ in their last words
-/// alone are one row.
+/// Differences as rows of the document: those of one kind with the same outcomes that differ in their last
+/// words alone are one row.
 pub(crate) fn rows(differences: &[Difference]) -> String {
     let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for difference in differences {

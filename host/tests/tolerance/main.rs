@@ -6,8 +6,8 @@
 //! one of its providers, it says so and passes; where `CI` is set it fails.
 //!
 //! ```sh
-//! cargo test -p homespun-host --test tolerance -- --list               # the differences, as rows of the document
-//! cargo test -p homespun-host --test tolerance -- --all fi_cq_open     # all outcomes of some probes
+//! cargo test -p homespun-host --test tolerance -- --list             # differences, as rows of the document
+//! cargo test -p homespun-host --test tolerance -- --all fi_cq_open   # all outcomes of some probes
 //! cargo test -p homespun-host --test tolerance -- --list --libfabric /opt/libfabric/lib/libfabric.so.1
 //! ```
 

@@ -358,6 +358,7 @@ unsafe fn insert(into: &Node, node: &Node) -> u64 {
 /// Waits for an event while the endpoints make progress.
 pub(crate) fn event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry, usize) {
     let deadline = Instant::now() + PATIENCE;
+    let mut pauses = Pauses::default();
     loop {
         let mut event = 0;
         let mut entry = [0_u64; 64];
@@ -374,13 +375,19 @@ pub(crate) fn event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry
             drain(node.cq, &mut none);
         }
         assert!(Instant::now() < deadline, "no event {wanted}");
-        rest();
+        pauses.rest();
     }
 }
 
-/// Gives other probes the processor: these wait for the kernel, and many of them at once.
-fn rest() {
-    std::thread::sleep(Duration::from_micros(50));
+/// Gives other probes the processor, longer each time: these wait for the kernel, and many of them at once.
+#[derive(Debug, Default)]
+struct Pauses(u32);
+
+impl Pauses {
+    fn rest(&mut self) {
+        std::thread::sleep(Duration::from_micros(20 << self.0));
+        self.0 = (self.0 + 1).min(5);
+    }
 }
 
 /// Reads what a queue has, which also makes progress.
@@ -430,6 +437,7 @@ impl Pair {
     /// Drives both until something is so, but not longer than it takes to see that it will not be.
     pub(crate) fn until(&mut self, limit: Duration, mut is_so: impl FnMut(&Pair) -> bool) -> bool {
         let deadline = Instant::now() + limit;
+        let mut pauses = Pauses::default();
         loop {
             self.drive();
             if is_so(self) {
@@ -438,20 +446,21 @@ impl Pair {
             if Instant::now() >= deadline {
                 return false;
             }
-            rest();
+            pauses.rest();
         }
     }
 
     /// Repeats a call while it returns `-FI_EAGAIN`.
     pub(crate) fn retry(&mut self, mut call: impl FnMut() -> isize) -> isize {
         let deadline = Instant::now() + GLIMPSE;
+        let mut pauses = Pauses::default();
         loop {
             let result = call();
             if result != EAGAIN || Instant::now() >= deadline {
                 return result;
             }
             self.drive();
-            rest();
+            pauses.rest();
         }
     }
 

@@ -443,7 +443,7 @@ impl Scene {
         context
     }
 
-    /// Sends a message of the ordinary kind. Returns its context, or nothing if that is not possible any more.
+    /// Sends a message of the ordinary kind. Returns its context, or nothing if that is impossible now.
     fn send(&mut self, fill: u8) -> Option<*mut c_void> {
         let context = op_context();
         let buf = memory(LEN_BYTES);
