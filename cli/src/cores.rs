@@ -5,6 +5,7 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::cache_topology::{CacheTopology, Sharing};
 use crate::failure::Failure;
 
 /// The cores that this process may run on.
@@ -36,12 +37,49 @@ impl Cores {
         self.pair_by(physical_core)
     }
 
+    /// Pairs to compare placements by: two cores that share a cache, and two that share none, as far as the host has
+    /// both. A single pair of another kind if it has neither; empty if there is only one core.
+    pub(crate) fn placements(&self, topology: &CacheTopology) -> Vec<CorePair> {
+        self.placements_by(|first, second| topology.sharing(first, second), self.pair())
+    }
+
+    fn placements_by(
+        &self,
+        sharing: impl Fn(usize, usize) -> Sharing,
+        otherwise: Option<(usize, usize)>,
+    ) -> Vec<CorePair> {
+        let Some((&first, others)) = self.allowed.split_first() else { return Vec::new() };
+        let pairs: Vec<CorePair> = others
+            .iter()
+            .map(|&second| CorePair { first, second, sharing: sharing(first, second) })
+            .collect();
+        let of_kind =
+            |is_kind: fn(&Sharing) -> bool| pairs.iter().find(|pair| is_kind(&pair.sharing)).copied();
+        let shared = of_kind(|sharing| matches!(sharing, Sharing::Cache(_)));
+        let apart = of_kind(|sharing| *sharing == Sharing::Nothing);
+        let found: Vec<CorePair> = shared.into_iter().chain(apart).collect();
+        if !found.is_empty() {
+            return found;
+        }
+        let pair = |(first, second)| CorePair { first, second, sharing: sharing(first, second) };
+        otherwise.map(pair).into_iter().collect()
+    }
+
     fn pair_by<P: PartialEq>(&self, physical: impl Fn(usize) -> Option<P>) -> Option<(usize, usize)> {
         let (&first, others) = self.allowed.split_first()?;
         let near = physical(first);
         let other = others.iter().find(|core| near.is_none() || physical(**core) != near);
         other.or(others.first()).map(|&second| (first, second))
     }
+}
+
+/// Two cores to measure between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CorePair {
+    pub(crate) first: usize,
+    pub(crate) second: usize,
+    /// What they have in common.
+    pub(crate) sharing: Sharing,
 }
 
 /// Keeps the calling thread, and those that it starts, on one core.
@@ -77,6 +115,26 @@ mod tests {
         assert_eq!(pair(&[0, 1, 2, 3], halves), Some((0, 2)));
         assert_eq!(pair(&[4, 5], halves), Some((4, 5)));
         assert_eq!(pair(&[1, 6, 7], |_| None), Some((1, 6)));
+    }
+
+    #[test]
+    fn placements_are_one_pair_of_each_kind() {
+        let placements = |allowed: &[usize], sharing: fn(usize, usize) -> Sharing| -> Vec<(usize, Sharing)> {
+            let cores = Cores { allowed: allowed.to_vec() };
+            let found = cores.placements_by(sharing, Some((0, 9)));
+            found.into_iter().map(|pair| (pair.second, pair.sharing)).collect()
+        };
+        let two_sockets = |_, second| match second {
+            1 => Sharing::Core,
+            2 | 3 => Sharing::Cache(3),
+            _ => Sharing::Nothing,
+        };
+        let both = [(2, Sharing::Cache(3)), (8, Sharing::Nothing)];
+        assert_eq!(placements(&[0, 1, 2, 3, 8, 9], two_sockets), both);
+        assert_eq!(placements(&[0, 1, 8], two_sockets), [(8, Sharing::Nothing)]);
+        assert_eq!(placements(&[0, 1], |_, _| Sharing::Core), [(9, Sharing::Core)]);
+        assert_eq!(placements(&[0, 1, 9], |_, _| Sharing::Unknown), [(9, Sharing::Unknown)]);
+        assert_eq!(Cores { allowed: vec![0] }.placements_by(two_sockets, None), []);
     }
 
     #[test]

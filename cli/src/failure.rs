@@ -213,6 +213,70 @@ pub(crate) enum Failure {
         /// What the system said.
         error: io::Error,
     },
+    /// A libfabric to compare with is not installed.
+    #[error(
+        "there is no {missing} ({looked_in}): install libfabric's programs (libfabric-bin in Debian and Ubuntu, libfabric \
+         in Fedora), or name the prefix of an installation with --libfabric"
+    )]
+    NoLibfabric {
+        /// What is missing.
+        missing: &'static str,
+        /// Where it was looked for.
+        looked_in: String,
+    },
+    /// The libfabric to compare with lacks a provider.
+    #[error(
+        "libfabric {version} has no provider {asked} for reliable unconnected endpoints; it has {}",
+        .there.join(", ")
+    )]
+    NoProvider {
+        /// Its name.
+        asked: String,
+        /// The version of the libfabric.
+        version: String,
+        /// The names of the providers that it has.
+        there: Vec<String>,
+    },
+    /// A comparison needs two cores.
+    #[error("the two processes need a core each, and there is {there}; --no-pin goes without")]
+    OneCore {
+        /// How many cores this process may run on, in words.
+        there: String,
+    },
+    /// A program of libfabric measured nothing.
+    #[error("{program} over {contender} measured nothing: {reason}")]
+    NotMeasured {
+        /// Its name.
+        program: String,
+        /// The provider.
+        contender: String,
+        /// Why.
+        reason: String,
+    },
+    /// Some measurements failed, each of which was complained about.
+    #[error("{missing} of {all} sizes could not be measured for every contender")]
+    Incomplete {
+        /// How many rows lack a measurement.
+        missing: usize,
+        /// How many rows there are.
+        all: usize,
+    },
+    /// A file of results could not be written.
+    #[error("cannot write {}: {error}", .path.display())]
+    Write {
+        /// Its name.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Results could not be drawn.
+    #[error("cannot draw {name}: {reason}")]
+    Draw {
+        /// The name of the drawing.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
     /// Results could not be written.
     #[error("cannot write the results: {0}")]
     Output(io::Error),

@@ -3,10 +3,12 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod cache_topology;
 mod console;
 mod cores;
 mod exchange;
 mod failure;
+mod host;
 mod info;
 mod peer_process;
 mod pingpong;
@@ -48,6 +50,8 @@ enum Command {
     Bare(bench::single::Arguments),
     #[command(hide = true)]
     BenchFollower(bench::follower::Arguments),
+    #[command(hide = true)]
+    BenchProgram(bench::against::on_core::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments, &console),
         Command::Bare(arguments) => bench::single::run(&arguments, &console),
         Command::BenchFollower(arguments) => bench::follower::run(&arguments, &console),
+        Command::BenchProgram(arguments) => bench::against::on_core::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

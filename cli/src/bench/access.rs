@@ -12,6 +12,7 @@ use crate::exchange::channel::{Channel, Ended, Local};
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::place::Place;
 use crate::exchange::run::Run;
+use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
 /// What is done to the region.
@@ -70,15 +71,14 @@ impl Operation {
     }
 }
 
-/// Makes the accesses of a run. Returns the time from the post of one to its completion, or the time that each of many
-/// takes, in microseconds.
+/// Makes the accesses of a run: one by one from post to completion, or many at once.
 pub(super) fn lead(
     channel: &mut Channel<'_>,
     place: Place,
     operation: Operation,
     metric: Metric,
     run: &Run,
-) -> Result<f64, Failure> {
+) -> Result<Timing, Failure> {
     let window = match metric {
         Metric::Latency => 1,
         Metric::Bandwidth => run.window,
@@ -86,23 +86,23 @@ pub(super) fn lead(
     let mut accesses = Accesses { channel, place, free: operation.locals(run.size_bytes, window), window };
     // Memory that can be mapped is so from its first access on.
     accesses.one()?;
-    let measured_us = match metric {
-        Metric::Latency => measure::round_trip_us(run, || accesses.one())?,
+    let timing = match metric {
+        Metric::Latency => measure::round_trips_of(run, || accesses.one())?,
         Metric::Bandwidth => {
             accesses.channel.expect_more(true)?;
-            let each_us = measure::message_us(run, |count| {
+            let timing = measure::messages_of(run, |count| {
                 let start = Instant::now();
                 (0..count).try_for_each(|_| accesses.post())?;
                 accesses.settle()?;
                 Ok(start.elapsed())
             })?;
             accesses.channel.expect_more(false)?;
-            each_us
+            timing
         }
     };
     channel.send(Bytes::new())?;
     while !matches!(channel.wait()?, Ended::Sent(_)) {}
-    Ok(measured_us)
+    Ok(timing)
 }
 
 /// Does the part of the region's owner, who may have a core of their own.
@@ -204,7 +204,7 @@ mod tests {
                 for metric in [Metric::Latency, Metric::Bandwidth] {
                     steps.send(()).unwrap();
                     let run = Run::new(size_bytes, Some(70));
-                    assert!(lead(&mut channel, place, operation, metric, &run).unwrap() > 0.0);
+                    assert!(lead(&mut channel, place, operation, metric, &run).unwrap().each_us > 0.0);
                 }
             }
         }

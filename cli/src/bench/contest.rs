@@ -3,23 +3,15 @@
 use super::access::Operation;
 use super::bare::{self, Copies, Copying};
 use super::pair::Pair;
+use super::percentiles::Times;
 use super::report::Medians;
 use super::step::{Step, Way};
+use super::trial::{fastest, fitting_run};
 use crate::exchange::channel::Channel;
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::run::Run;
+use crate::exchange::timing::Timing;
 use crate::failure::Failure;
-
-/// How many round trips, and how many windows full of messages, find out how many fit into a round.
-const TRIAL_ROUND_TRIPS: u32 = 32;
-const TRIAL_WINDOWS: u32 = 8;
-
-/// How many of them a round has at least.
-const ROUND_TRIPS_MIN: u32 = 16;
-const WINDOWS_MIN: u32 = 8;
-
-/// How many operations a round has at most.
-const COUNT_MAX: u32 = 1 << 22;
 
 /// How long the answer to an access is, without the bytes that are read.
 const ANSWER_BYTES: usize = 8;
@@ -47,15 +39,22 @@ impl BareAccess {
 pub(super) struct Contest {
     /// Latency and then bandwidth, each through the fabric and then without it.
     parts: [Part; 4],
+    /// What the bare parts are: of latency and of bandwidth.
+    bare_names: [&'static str; 2],
     /// Copies within this process, to compare with; where a message is large enough for that to mean something.
     memcpy: Option<Run>,
 }
 
 /// What the rounds of one contest have measured so far.
-#[derive(Default)]
 pub(super) struct Rounds {
-    parts_us: [Vec<f64>; 4],
+    parts: [PartRounds; 4],
     memcpy_us: Vec<f64>,
+}
+
+/// What the rounds of one part have measured so far.
+struct PartRounds {
+    medians_us: Vec<f64>,
+    singles: Times,
 }
 
 /// What takes its turn in each round.
@@ -69,7 +68,7 @@ enum Part {
     Copies(Copies),
 }
 
-/// Who measures, and how long.
+/// Two processes, and how long they measure.
 pub(super) struct Measuring<'a, 'p> {
     pub(super) pair: &'a mut Pair,
     pub(super) channel: &'a mut Channel<'p>,
@@ -78,23 +77,27 @@ pub(super) struct Measuring<'a, 'p> {
 }
 
 impl Contest {
-    /// Finds out how many messages there are in a round.
+    /// Finds out how many messages there are in a round, and which of the bare ways is the fastest.
     pub(super) fn of_messages(
         measuring: &mut Measuring<'_, '_>,
-        bare: Way,
+        bare: &[Way],
         size_bytes: usize,
         has_memcpy: bool,
     ) -> Result<Contest, Failure> {
-        let mut sized =
-            |way, metric| measuring.sized(size_bytes, metric, |run| Part::Step(Step { way, metric, run }));
+        let latency = measuring.fastest(bare, size_bytes, Metric::Latency)?;
+        let bandwidth = measuring.fastest(bare, size_bytes, Metric::Bandwidth)?;
+        let mut fabric = |metric| {
+            let part = |run| Part::Step(Step { way: Way::Fabric, metric, run });
+            measuring.sized(size_bytes, metric, part)
+        };
         let parts = [
-            sized(Way::Fabric, Metric::Latency)?,
-            sized(bare, Metric::Latency)?,
-            sized(Way::Fabric, Metric::Bandwidth)?,
-            sized(bare, Metric::Bandwidth)?,
+            fabric(Metric::Latency)?,
+            Part::Step(latency),
+            fabric(Metric::Bandwidth)?,
+            Part::Step(bandwidth),
         ];
-        let memcpy = has_memcpy.then(|| parts[3].run());
-        Ok(Contest { parts, memcpy })
+        let memcpy = has_memcpy.then_some(bandwidth.run);
+        Ok(Contest { parts, bare_names: [latency.way.name(), bandwidth.way.name()], memcpy })
     }
 
     /// Finds out how many accesses there are in a round.
@@ -104,6 +107,7 @@ impl Contest {
         bare: BareAccess,
         size_bytes: usize,
     ) -> Result<Contest, Failure> {
+        let name = bare.name();
         let fabric = |metric, run| Part::Step(Step { way: Way::Access(operation), metric, run });
         let bare = |metric, run: Run| match (bare, metric) {
             (BareAccess::Copies(copying), _) => Part::Copies(Copies { copying, metric, run }),
@@ -119,7 +123,12 @@ impl Contest {
             measuring.sized(size_bytes, Metric::Bandwidth, |run| fabric(Metric::Bandwidth, run))?,
             measuring.sized(size_bytes, Metric::Bandwidth, |run| bare(Metric::Bandwidth, run))?,
         ];
-        Ok(Contest { parts, memcpy: None })
+        Ok(Contest { parts, bare_names: [name; 2], memcpy: None })
+    }
+
+    /// The names of the bare loops: of latency and of bandwidth.
+    pub(super) fn bare_names(&self) -> [&'static str; 2] {
+        self.bare_names
     }
 
     /// Measures all of them once, so that what else the host does hits them alike.
@@ -128,11 +137,13 @@ impl Contest {
         measuring: &mut Measuring<'_, '_>,
         rounds: &mut Rounds,
     ) -> Result<(), Failure> {
-        for (samples_us, part) in rounds.parts_us.iter_mut().zip(&self.parts) {
-            samples_us.push(measuring.part_us(part)?);
+        for (samples, part) in rounds.parts.iter_mut().zip(&self.parts) {
+            let timing = measuring.time(part)?;
+            samples.medians_us.push(timing.each_us);
+            samples.singles.extend(&timing.singles_us);
         }
         if let Some(run) = &self.memcpy {
-            rounds.memcpy_us.push(bare::memcpy_us(run)?);
+            rounds.memcpy_us.push(bare::time_memcpy(run)?.each_us);
         }
         Ok(())
     }
@@ -146,28 +157,30 @@ impl Measuring<'_, '_> {
         metric: Metric,
         part: impl Fn(Run) -> Part,
     ) -> Result<Part, Failure> {
-        let window = Run::new(size_bytes, Some(1)).window;
-        let (trial, least) = match metric {
-            Metric::Latency => (TRIAL_ROUND_TRIPS, ROUND_TRIPS_MIN),
-            Metric::Bandwidth => (TRIAL_WINDOWS * window, WINDOWS_MIN * window),
-        };
-        let trial = part(Run::new(size_bytes, Some(trial)));
-        let each_us = trial.halves() * self.part_us(&trial)?;
-        let fitting = f64::from(self.round_ms) * 1e3 / each_us.max(f64::MIN_POSITIVE);
-        // A number that is too large becomes the largest that there is.
-        let count = (fitting as u32).clamp(least, COUNT_MAX);
-        Ok(part(Run::new(size_bytes, Some(count))))
+        let run = fitting_run(size_bytes, metric, self.round_ms, |run| {
+            let trial = part(run);
+            Ok(trial.halves() * self.time(&trial)?.each_us)
+        })?;
+        Ok(part(run))
     }
 
-    /// What a part measures, in microseconds.
-    fn part_us(&mut self, part: &Part) -> Result<f64, Failure> {
+    fn fastest(&mut self, ways: &[Way], size_bytes: usize, metric: Metric) -> Result<Step, Failure> {
+        let pair = &mut *self.pair;
+        fastest(ways, size_bytes, metric, self.round_ms, |step| pair.lead(step, None))
+    }
+
+    /// Measures a part once.
+    fn time(&mut self, part: &Part) -> Result<Timing, Failure> {
         let Measuring { pair, channel, .. } = self;
         match part {
             Part::Step(step) => pair.lead(step, Some(channel)),
             Part::ThereAndBack(there, back) => {
-                Ok(pair.lead(there, Some(channel))? + pair.lead(back, Some(channel))?)
+                let there = pair.lead(there, Some(channel))?;
+                let back = pair.lead(back, Some(channel))?;
+                // No single access has both of these times.
+                Ok(Timing { each_us: there.each_us + back.each_us, singles_us: Vec::new() })
             }
-            Part::Copies(copies) => bare::copies_us(copies),
+            Part::Copies(copies) => bare::time_copies(copies),
         }
     }
 }
@@ -181,20 +194,25 @@ impl Part {
             Part::Step(_) | Part::Copies(_) => 1.0,
         }
     }
-
-    fn run(&self) -> Run {
-        match self {
-            Part::Step(Step { run, .. })
-            | Part::ThereAndBack(Step { run, .. }, _)
-            | Part::Copies(Copies { run, .. }) => *run,
-        }
-    }
 }
 
 impl Rounds {
+    pub(super) fn new() -> Rounds {
+        let part = || PartRounds { medians_us: Vec::new(), singles: Times::new() };
+        Rounds { parts: [part(), part(), part(), part()], memcpy_us: Vec::new() }
+    }
+
     pub(super) fn medians(self) -> Medians {
-        let [latency_us, bare_latency_us, message_us, bare_message_us] = self.parts_us.map(measure::median);
+        let [latency, bare_latency, message, bare_message] = self.parts;
         let memcpy_us = (!self.memcpy_us.is_empty()).then(|| measure::median(self.memcpy_us));
-        Medians { latency_us, bare_latency_us, message_us, bare_message_us, memcpy_us }
+        Medians {
+            latency_percentiles: latency.singles.percentiles(),
+            bare_latency_percentiles: bare_latency.singles.percentiles(),
+            latency_us: measure::median(latency.medians_us),
+            bare_latency_us: measure::median(bare_latency.medians_us),
+            message_us: measure::median(message.medians_us),
+            bare_message_us: measure::median(bare_message.medians_us),
+            memcpy_us,
+        }
     }
 }

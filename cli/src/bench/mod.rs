@@ -1,24 +1,33 @@
 //! `homespun bench`: how close the fabric comes to what is possible on this host.
 
 mod access;
+pub(crate) mod against;
 mod bare;
 mod contest;
+mod figure;
+mod figure_report;
+mod figure_table;
 pub(crate) mod follower;
 mod pair;
+mod percentiles;
+mod plot;
+mod record;
 mod report;
 pub(crate) mod single;
 mod step;
 mod survey;
 mod table;
+mod trial;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use self::against::{Providers, Request};
 use self::pair::Placement;
 use self::report::Report;
 use self::survey::{Domain, Kind, Survey};
-use self::table::{AccessTable, Table};
 use crate::console::Console;
 use crate::cores::Cores;
 use crate::exchange::port;
@@ -43,8 +52,9 @@ const ROUNDS_MAX: u32 = 1_000;
 /// two take turns in the same run, so that what else the host does hits both alike; what is shown are the medians over all
 /// rounds. Only ratios can be compared between hosts.
 ///
-/// The bare loop of shared memory (shm) is a ring whose lines carry their own sequence numbers, and from 16 KiB on one
-/// process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping. Messages one way are
+/// The bare loop of shared memory (shm) is the fastest, found for each size before it is measured, of: a ring whose lines
+/// carry their own sequence numbers; the same ring with each message in chunks of 4, 8, 16, 32 or 64 KiB, so that one
+/// process copies in while the other copies out; and from 16 KiB on one process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping. Messages one way are
 /// there a stream that is written in large pieces, so that small ones cost hardly more than their bytes.
 ///
 /// Memory that the fabric accesses is such as peers can map, where the domain has it (shm). The bare loop is then a copy
@@ -52,19 +62,40 @@ const ROUNDS_MAX: u32 = 1_000;
 /// bytes and half of one with 8 bytes, as if to ask or to answer; and where many are in flight the same stream as for
 /// messages. To fetch an integer and add to it is the target's work, so it is compared so over shared memory too, with the
 /// ring.
+///
+/// With --against, unmodified programs of libfabric are measured over homespun, as a plugin, and over providers of that
+/// libfabric: fi_pingpong, and where the variable FABTESTS names a directory with the programs of fabtests also
+/// fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a core; where the host has both, cores that
+/// share a cache and cores that share none are measured one after the other.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct Arguments {
-    /// The domain that is measured.
-    #[arg(short, long, value_name = "NAME", value_enum, default_value_t = Choice::All)]
-    domain: Choice,
+    /// The domain that is measured [default: all].
+    #[arg(short, long, value_name = "NAME", value_enum, conflicts_with = "against")]
+    domain: Option<Choice>,
     /// Measure this alone.
-    #[arg(long, value_name = "KIND", value_enum)]
+    #[arg(long, value_name = "KIND", value_enum, conflicts_with = "against")]
     only: Option<Kind>,
-    /// The sizes of messages, writes and reads in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
-    #[arg(long, value_name = "LIST", default_value = "8,64,512,4K,16K,64K,256K,1M,4M")]
-    sizes: Sizes,
-    /// How many rounds the medians are over [default: 9; with --quick 3].
+    /// The sizes of messages, writes and reads in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M
+    /// [default: 8,64,512,4K,16K,64K,256K,1M,4M; with --quick and --against 8,4K,64K,1M].
+    #[arg(long, value_name = "LIST")]
+    sizes: Option<Sizes>,
+    /// Compare with these providers of an installed libfabric, separated by commas: shm, tcp, sockets, tcp;ofi_rxm ...
+    #[arg(long, value_name = "LIST")]
+    against: Option<Providers>,
+    /// The prefix of the libfabric to compare within; by default its programs are looked for on PATH.
+    #[arg(long, value_name = "DIR", requires = "against")]
+    libfabric: Option<PathBuf>,
+    /// How that libfabric was built, to be said with the results, such as "with -O3".
+    #[arg(long, value_name = "WORDS", requires = "against")]
+    libfabric_built: Option<String>,
+    /// Write a drawing (SVG) of each comparison into this directory.
+    #[arg(long, value_name = "DIR", requires = "against")]
+    plots: Option<PathBuf>,
+    /// Write RESULTS.md into this directory, and its drawings into plots there in place of earlier ones.
+    #[arg(long, value_name = "DIR", requires = "against")]
+    record: Option<PathBuf>,
+    /// How many rounds the medians are over [default: 9, with --against 5; with --quick 3].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX)))]
     rounds: Option<u32>,
     /// Be done soon, and less precise: fewer and shorter rounds.
@@ -74,7 +105,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Send tagged messages; each receive takes only the tag of its own message.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "against")]
     tagged: bool,
     /// Give up when nothing has happened for this long.
     #[arg(
@@ -89,32 +120,46 @@ pub(crate) struct Arguments {
     no_pin: bool,
 }
 
+/// What is measured where no sizes are asked for.
+const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+
 const COLUMNS: &str = "\
 The columns:
   latency us   half of a round trip through the fabric
+  p50, p99     percentiles of single round trips through the fabric, halved
   bare us      half of a round trip through the bare loop
-  ratio        the first by the second: 1 is as good as the bare loop, more is slower
+  ratio        the first by the last: 1 is as good as the bare loop, more is slower
   M msg/s      millions of messages a second one way through the fabric, many of them in flight
   MB/s         the same in 10^6 bytes a second
   bare MB/s    10^6 bytes a second one way through the bare loop
-  ratio        the fabric's rate by that of the bare loop: 1 is as good, less is slower
+  ratio        the fabric's time of a message one way by that of the bare loop: 1 is as good, more is slower
   memcpy MB/s  copies from shared to private memory within one process, for comparison
-  bare loop    which one it is
+  bare loop    which one it is; two where another is the fastest one way
 
 Where memory is accessed they mean the same, but:
   operation    what is done to memory of the other process: write, read or fetch-add (of an integer of 8 bytes)
   latency us   from the post of an access to its completion, one at a time
   bare us      a copy and a fence (memcpy), or half of a round trip with the bytes and half of one with 8 bytes (ring,
                socket)
-  M op/s       millions of accesses a second, many of them in flight";
+  M op/s       millions of accesses a second, many of them in flight
+
+With --against every number is a time in microseconds: half of a round trip, or of a transfer among many. The bare loop,
+homespun and each provider have a median and p99; then come the ratios, homespun by the bare loop and by each provider.";
 
 const JSON: &str = "\
 The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains; each of these
 has domain, cross_memory_copy, cross_memory_copy_refusal, sizes and accesses; each of sizes has size_bytes, bare_loop
-(ring, process_vm_readv, socket), latency_us, bare_latency_us, latency_ratio, messages_per_s, bare_messages_per_s,
-message_rate_ratio, bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. Each of accesses has operation (write,
-read, fetch-add) and the same fields, of accesses in place of messages; bare_loop is memcpy, ring or socket, and latency is
-from post to completion. What means nothing for a size or a domain is null; what was not measured is an empty list.";
+(ring, pipelined-4K to pipelined-64K, process_vm_readv, socket), bare_message_loop, latency_us, bare_latency_us,
+latency_ratio, latency_percentiles and bare_latency_percentiles (p50_us, p99_us, samples), messages_per_s,
+bare_messages_per_s, message_time_ratio, bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. Each of accesses has
+operation (write, read, fetch-add) and the same fields, of accesses in place of messages; bare_loop is memcpy, ring or
+socket, and latency is from post to completion. What means nothing for a size or a domain is null; what was not measured is
+an empty list.
+
+With --against: homespun_version, kernel, processor, libfabric (version, built), providers, quick, rounds, figures; each
+figure has name, title, place, quantity (half_round_trip or transfer), contenders (name, role: floor, homespun or other) and
+rows; each row has case (label, size_bytes), cells and ratios in the order of the contenders, and floor, the name of the
+bare loop; each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples).";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,6 +167,9 @@ Examples:
   homespun bench -d shm --sizes 8 --tagged    one size of tagged messages, and of accesses
   homespun bench --only accesses --sizes 8    one size of writes and reads, and fetch-add
   homespun bench --json > results.json        for a program to read
+  homespun bench --against shm,tcp            beside providers of the installed libfabric
+  FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --libfabric /opt/libfabric --record benches
+                                              beside another libfabric, with more programs, tables and drawings
 
 Exit status: 0 if everything was measured, 1 if it could not be, 2 if the command was not understood.";
 
@@ -138,18 +186,52 @@ enum Choice {
 
 /// Measures, and shows the results.
 pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
-    let domains = arguments.domain.offered()?;
+    let sizes = arguments.sizes.as_ref().map(|sizes| &sizes.0[..]);
+    let timeout = Duration::from_secs(arguments.timeout);
+    match &arguments.against {
+        Some(providers) => {
+            let request = Request {
+                providers,
+                prefix: arguments.libfabric.as_ref(),
+                built: arguments.libfabric_built.as_deref(),
+                sizes,
+                rounds: arguments.rounds,
+                quick: arguments.quick,
+                json: arguments.json,
+                plots: arguments.plots.as_ref(),
+                record: arguments.record.as_ref(),
+                pinned: !arguments.no_pin,
+                timeout,
+            };
+            against::run(&request, console)
+        }
+        None => run_alone(arguments, sizes.unwrap_or(&SIZES), timeout, console),
+    }
+}
+
+/// Measures the fabric beside bare loops.
+fn run_alone(
+    arguments: &Arguments,
+    sizes: &[usize],
+    timeout: Duration,
+    console: &mut Console,
+) -> Result<(), Failure> {
+    let domains = arguments.domain.unwrap_or(Choice::All).offered()?;
     let all_cores = Cores::of_this_process();
     let cores = all_cores.pair().filter(|_| !arguments.no_pin);
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { ROUNDS_QUICK } else { ROUNDS });
     let survey = Survey {
-        sizes: &arguments.sizes.0,
+        sizes,
         only: arguments.only,
         rounds,
         round_ms: if arguments.quick { ROUND_QUICK_MS } else { ROUND_MS },
         tagged: arguments.tagged,
-        placement: Placement { cores, timeout: Duration::from_secs(arguments.timeout) },
+        placement: Placement { cores, timeout },
+        shows_rows: !arguments.json,
     };
+    if !arguments.json {
+        head(&survey, &all_cores, console)?;
+    }
     console.start_progress(domains.len() * survey.progress_steps());
     let measured: Result<Vec<_>, Failure> =
         domains.into_iter().map(|domain| survey.of(domain, console)).collect();
@@ -161,39 +243,20 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
         cores: cores.map(|(own, other)| [own, other]),
         domains: measured?,
     };
-    if arguments.json { print_json(&report, console) } else { print_tables(&report, &all_cores, console) }
+    if arguments.json { console.json(&report) } else { Ok(()) }
 }
 
-fn print_json(report: &Report, console: &Console) -> Result<(), Failure> {
-    let document = serde_json::to_string_pretty(report);
-    console.line(document.map_err(|error| Failure::Output(error.into()))?)
-}
-
-fn print_tables(report: &Report, cores: &Cores, console: &Console) -> Result<(), Failure> {
-    let kind = if report.tagged { "tagged" } else { "untagged" };
-    console.line(format_args!("{kind} messages; medians over {} rounds", report.rounds))?;
-    console.line(match report.cores {
-        Some([own, other]) => format!("{}; the two processes stay on cores {own} and {other}", cores.count()),
+/// What all tables have in common.
+fn head(survey: &Survey<'_>, cores: &Cores, console: &Console) -> Result<(), Failure> {
+    let kind = if survey.tagged { "tagged" } else { "untagged" };
+    console.line(format_args!("{kind} messages; medians over {} rounds", survey.rounds))?;
+    console.line(match survey.placement.cores {
+        Some((own, other)) => format!("{}; the two processes stay on cores {own} and {other}", cores.count()),
         None => format!("{}; the system chooses where the two processes run", cores.count()),
     })?;
-    console.line(
-        "latency: half of a round trip, or all of an access; a ratio above 1 is slower than the bare loop",
-    )?;
-    console.line(
-        "M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way; a ratio below 1 is slower than the \
-         bare loop",
-    )?;
-    for domain in &report.domains {
-        if !domain.sizes.is_empty() {
-            console.line("")?;
-            console.line(Table(domain))?;
-        }
-        if !domain.accesses.is_empty() {
-            console.line("")?;
-            console.line(AccessTable(domain))?;
-        }
-    }
-    Ok(())
+    console.line("latency: half of a round trip, or all of an access; p50 and p99: of single ones")?;
+    console.line("M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way")?;
+    console.line("ratio: the fabric's time by the bare loop's; above 1 the fabric is slower")
 }
 
 impl Choice {

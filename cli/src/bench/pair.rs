@@ -15,6 +15,7 @@ use crate::exchange::pattern::Direction;
 use crate::exchange::place::Place;
 use crate::exchange::port::Port;
 use crate::exchange::target::Target;
+use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 use crate::peer_process::PeerProcess;
 
@@ -119,8 +120,8 @@ impl Pair {
         Ok(opened)
     }
 
-    /// Makes one step. Returns what it measures, in microseconds.
-    pub(super) fn lead(&mut self, step: &Step, channel: Option<&mut Channel<'_>>) -> Result<f64, Failure> {
+    /// Makes one step.
+    pub(super) fn lead(&mut self, step: &Step, channel: Option<&mut Channel<'_>>) -> Result<Timing, Failure> {
         let led = self.try_lead(step, channel);
         led.map_err(|failure| self.blamed_for(failure))
     }
@@ -130,7 +131,7 @@ impl Pair {
         self.peer.blamed_for(failure)
     }
 
-    fn try_lead(&mut self, step: &Step, channel: Option<&mut Channel<'_>>) -> Result<f64, Failure> {
+    fn try_lead(&mut self, step: &Step, channel: Option<&mut Channel<'_>>) -> Result<Timing, Failure> {
         let Pair { peer, medium, vigil, place, .. } = self;
         let Step { way, metric, run } = step;
         match way {
@@ -144,7 +145,7 @@ impl Pair {
                 begin(peer, step)?;
                 access::lead(channel, place, *operation, *metric, run)
             }
-            Way::Ring | Way::Readv | Way::Socket => {
+            Way::Ring | Way::Pipelined(_) | Way::Readv | Way::Socket => {
                 let mut end = medium.prepare(step, vigil)?;
                 begin(peer, step)?;
                 bare::lead(&mut *end, step)

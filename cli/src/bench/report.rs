@@ -5,6 +5,8 @@
 
 use serde::Serialize;
 
+use super::percentiles::Percentiles;
+
 /// The whole document.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -52,20 +54,27 @@ pub(super) struct AccessReport {
 pub(super) struct SizeReport {
     /// The length of a message.
     pub(super) size_bytes: usize,
-    /// What the bare figures are of: `ring`, `process_vm_readv` or `socket`; of accesses `memcpy`, `ring` or `socket`.
+    /// What the bare latency is of: `ring`, `pipelined-` and a chunk such as `16K`, `process_vm_readv` or `socket`; of
+    /// accesses `memcpy`, `ring` or `socket`.
     pub(super) bare_loop: &'static str,
+    /// What the bare messages one way are of.
+    pub(super) bare_message_loop: &'static str,
     /// Half the time of a round trip through the fabric.
     pub(super) latency_us: f64,
     /// Half the time of a round trip through the bare loop.
     pub(super) bare_latency_us: f64,
     /// `latency_us / bare_latency_us`: 1 at best.
     pub(super) latency_ratio: f64,
+    /// Of single round trips through the fabric, halved; of accesses, not halved.
+    pub(super) latency_percentiles: Option<Percentiles>,
+    /// The same through the bare loop; `null` where its latency is put together from two.
+    pub(super) bare_latency_percentiles: Option<Percentiles>,
     /// Messages one way through the fabric.
     pub(super) messages_per_s: f64,
     /// Messages one way through the bare loop.
     pub(super) bare_messages_per_s: f64,
-    /// `messages_per_s / bare_messages_per_s`: the higher, the better.
-    pub(super) message_rate_ratio: f64,
+    /// The time of a message one way through the fabric by that through the bare loop: 1 at best, as of latency.
+    pub(super) message_time_ratio: f64,
     /// Payload one way through the fabric, in 10^6 bytes a second; `null` for messages without any.
     pub(super) bandwidth_mb_per_s: Option<f64>,
     /// The same through the bare loop.
@@ -80,6 +89,8 @@ pub(super) struct SizeReport {
 pub(super) struct Medians {
     pub(super) latency_us: f64,
     pub(super) bare_latency_us: f64,
+    pub(super) latency_percentiles: Option<Percentiles>,
+    pub(super) bare_latency_percentiles: Option<Percentiles>,
     /// The time that each of many messages one way takes.
     pub(super) message_us: f64,
     pub(super) bare_message_us: f64,
@@ -88,19 +99,24 @@ pub(super) struct Medians {
 }
 
 impl SizeReport {
-    pub(super) fn new(size_bytes: usize, bare_loop: &'static str, medians: Medians) -> SizeReport {
-        let Medians { latency_us, bare_latency_us, message_us, bare_message_us, memcpy_us } = medians;
+    /// `bare_names` are those of the bare loops, of latency and of messages one way.
+    pub(super) fn new(size_bytes: usize, bare_names: [&'static str; 2], medians: Medians) -> SizeReport {
+        let [bare_loop, bare_message_loop] = bare_names;
+        let Medians { latency_us, bare_latency_us, message_us, bare_message_us, memcpy_us, .. } = medians;
         // As many megabytes a second as bytes a microsecond.
         let mb_per_s = |each_us: f64| (size_bytes > 0).then(|| quotient(size_bytes as f64, each_us));
         SizeReport {
             size_bytes,
             bare_loop,
+            bare_message_loop,
             latency_us,
             bare_latency_us,
             latency_ratio: quotient(latency_us, bare_latency_us),
+            latency_percentiles: medians.latency_percentiles,
+            bare_latency_percentiles: medians.bare_latency_percentiles,
             messages_per_s: quotient(1e6, message_us),
             bare_messages_per_s: quotient(1e6, bare_message_us),
-            message_rate_ratio: quotient(bare_message_us, message_us),
+            message_time_ratio: quotient(message_us, bare_message_us),
             bandwidth_mb_per_s: mb_per_s(message_us),
             bare_bandwidth_mb_per_s: mb_per_s(bare_message_us),
             memcpy_mb_per_s: memcpy_us.and_then(mb_per_s),
@@ -109,7 +125,7 @@ impl SizeReport {
 }
 
 /// A quotient of times. The least that a clock shows is taken for a time that it does not show.
-fn quotient(dividend: f64, divisor_us: f64) -> f64 {
+pub(super) fn quotient(dividend: f64, divisor_us: f64) -> f64 {
     dividend / divisor_us.max(1e-6)
 }
 
@@ -122,11 +138,13 @@ pub(super) mod tests {
         let medians = Medians {
             latency_us: 3.0,
             bare_latency_us: 2.0,
+            latency_percentiles: Some(Percentiles { p50_us: 3.0, p99_us: 9.0, samples: 100 }),
+            bare_latency_percentiles: None,
             message_us: 0.5,
             bare_message_us: 0.25,
             memcpy_us: (bare == Way::Readv).then_some(0.125),
         };
-        SizeReport::new(size_bytes, bare.name(), medians)
+        SizeReport::new(size_bytes, [bare.name(); 2], medians)
     }
 
     pub(crate) fn access_report(operation: &'static str, size_bytes: usize, bare: Way) -> AccessReport {
@@ -138,7 +156,7 @@ pub(super) mod tests {
         let report = size_report(1000, Way::Readv);
         assert_eq!(report.latency_ratio, 1.5);
         assert_eq!(report.messages_per_s, 2e6);
-        assert_eq!(report.message_rate_ratio, 0.5);
+        assert_eq!(report.message_time_ratio, 2.0);
         assert_eq!(report.bandwidth_mb_per_s, Some(2000.0));
         assert_eq!(report.memcpy_mb_per_s, Some(8000.0));
     }

@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
         pair.require_readv()?;
     }
     let run = Run::new(arguments.size, Some(arguments.iterations));
-    let half_us = pair.lead(&Step { way, metric: Metric::Latency, run }, None)?;
+    let half_us = pair.lead(&Step { way, metric: Metric::Latency, run }, None)?.each_us;
     console.line(format_args!("{half_us:.4}"))
 }
 

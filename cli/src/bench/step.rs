@@ -14,12 +14,37 @@ pub(super) enum Way {
     Fabric,
     /// The fabric, with access to the memory of the process that follows in place of messages.
     Access(Operation),
-    /// A bare ring in shared memory.
+    /// A bare ring in shared memory, each message in one slot if it fits.
     Ring,
+    /// The same ring, each message in several slots, so that one process copies in while the other copies out.
+    Pipelined(Chunk),
     /// Bare cross-memory copies.
     Readv,
     /// A bare socket.
     Socket,
+}
+
+/// How many bytes of a message each slot of a pipelined ring takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chunk {
+    bytes: usize,
+    /// The name of the way that uses it.
+    way_name: &'static str,
+}
+
+impl Chunk {
+    /// All chunks that are tried, the smallest first.
+    pub(super) const ALL: [Chunk; 5] = [
+        Chunk { bytes: 4 << 10, way_name: "pipelined-4K" },
+        Chunk { bytes: 8 << 10, way_name: "pipelined-8K" },
+        Chunk { bytes: 16 << 10, way_name: "pipelined-16K" },
+        Chunk { bytes: 32 << 10, way_name: "pipelined-32K" },
+        Chunk { bytes: 64 << 10, way_name: "pipelined-64K" },
+    ];
+
+    pub(super) fn bytes(self) -> usize {
+        self.bytes
+    }
 }
 
 /// Messages of one size, once.
@@ -34,7 +59,8 @@ impl Way {
     /// All of them: those of messages, then each operation on memory.
     fn all() -> impl Iterator<Item = Way> {
         let messages = [Way::Fabric, Way::Ring, Way::Readv, Way::Socket];
-        messages.into_iter().chain(Operation::ALL.map(Way::Access))
+        let pipelined = Chunk::ALL.map(Way::Pipelined);
+        messages.into_iter().chain(pipelined).chain(Operation::ALL.map(Way::Access))
     }
 
     /// Its name, as results have it.
@@ -43,6 +69,7 @@ impl Way {
             Way::Fabric => "fabric",
             Way::Access(operation) => operation.name(),
             Way::Ring => "ring",
+            Way::Pipelined(chunk) => chunk.way_name,
             Way::Readv => "process_vm_readv",
             Way::Socket => "socket",
         }

@@ -7,13 +7,14 @@ use super::bare::Copying;
 use super::contest::{BareAccess, Contest, Measuring, Rounds};
 use super::pair::{Fabric, MediumKind, Pair, Placement, settings};
 use super::report::{AccessReport, DomainReport, Medians, SizeReport};
-use super::step::Way;
+use super::step::{Chunk, Way};
+use super::table;
 use crate::console::Console;
 use crate::exchange::channel::Channel;
 use crate::failure::Failure;
 use crate::size;
 
-/// From which size on one cross-memory copy is the least that physics asks; below, a ring is faster.
+/// From which size on one cross-memory copy may be the least that physics asks; below, a ring is faster.
 const READV_MIN_BYTES: usize = 16 * 1024;
 
 /// A domain that a bare loop is known for.
@@ -43,6 +44,8 @@ pub(super) struct Survey<'a> {
     pub(super) round_ms: u32,
     pub(super) tagged: bool,
     pub(super) placement: Placement,
+    /// Whether rows are printed as they are measured.
+    pub(super) shows_rows: bool,
 }
 
 impl Domain {
@@ -56,19 +59,22 @@ impl Domain {
         }
     }
 
-    fn medium(self) -> MediumKind {
+    pub(super) fn medium(self) -> MediumKind {
         match self {
             Domain::Shm => MediumKind::Memory,
             Domain::Tcp => MediumKind::Socket,
         }
     }
 
-    /// What messages of a size are measured against.
-    fn bare_way(self, size_bytes: usize, can_readv: bool) -> Way {
+    /// The bare loops that may be the fastest for messages of a size.
+    pub(super) fn bare_ways(self, size_bytes: usize, can_readv: bool) -> Vec<Way> {
         match self {
-            Domain::Tcp => Way::Socket,
-            Domain::Shm if can_readv && size_bytes >= READV_MIN_BYTES => Way::Readv,
-            Domain::Shm => Way::Ring,
+            Domain::Tcp => vec![Way::Socket],
+            Domain::Shm => {
+                let pipelined = Chunk::ALL.into_iter().filter(|chunk| chunk.bytes() < size_bytes);
+                let readv = (can_readv && size_bytes >= READV_MIN_BYTES).then_some(Way::Readv);
+                [Way::Ring].into_iter().chain(readv).chain(pipelined.map(Way::Pipelined)).collect()
+            }
         }
     }
 
@@ -124,13 +130,25 @@ impl Survey<'_> {
         let can_readv = refusal.is_none();
         let mut measuring = Measuring { pair, channel: &mut channel, round_ms: self.round_ms };
         let mut sizes = Vec::new();
+        let show = |line: String| if self.shows_rows { console.line(line) } else { Ok(()) };
+        if self.messages().next().is_some() {
+            show(format!("\n{}", table::message_heading(domain.name())))?;
+        }
         for size_bytes in self.messages() {
-            let way = domain.bare_way(size_bytes, can_readv);
+            let ways = domain.bare_ways(size_bytes, can_readv);
             let has_memcpy = domain == Domain::Shm && size_bytes >= READV_MIN_BYTES;
-            let contest = Contest::of_messages(&mut measuring, way, size_bytes, has_memcpy)?;
+            let contest = Contest::of_messages(&mut measuring, &ways, size_bytes, has_memcpy)?;
             let name = size::with_unit(size_bytes as u64);
             let medians = self.rounds_of(&contest, &mut measuring, domain, &name, console)?;
-            sizes.push(SizeReport::new(size_bytes, way.name(), medians));
+            let report = SizeReport::new(size_bytes, contest.bare_names(), medians);
+            show(table::message_row(&report))?;
+            sizes.push(report);
+        }
+        if let Some(refusal) = refusal.as_ref().filter(|_| !sizes.is_empty()) {
+            show(table::copies_barred(refusal))?;
+        }
+        if self.accesses().next().is_some() {
+            show(format!("\n{}", table::access_heading(domain.name())))?;
         }
         let mut accesses = Vec::new();
         for (operation, size_bytes) in self.accesses() {
@@ -138,8 +156,10 @@ impl Survey<'_> {
             let contest = Contest::of_accesses(&mut measuring, operation, bare, size_bytes)?;
             let name = format!("{} {}", operation.name(), size::with_unit(size_bytes as u64));
             let medians = self.rounds_of(&contest, &mut measuring, domain, &name, console)?;
-            let figures = SizeReport::new(size_bytes, bare.name(), medians);
-            accesses.push(AccessReport { operation: operation.name(), figures });
+            let figures = SizeReport::new(size_bytes, contest.bare_names(), medians);
+            let report = AccessReport { operation: operation.name(), figures };
+            show(table::access_row(&report))?;
+            accesses.push(report);
         }
         Ok(DomainReport {
             domain: domain.name(),
@@ -159,7 +179,7 @@ impl Survey<'_> {
         name: &str,
         console: &Console,
     ) -> Result<Medians, Failure> {
-        let mut rounds = Rounds::default();
+        let mut rounds = Rounds::new();
         for round in 1..=self.rounds {
             console.step(format!("{}, {name}, round {round} of {}", domain.name(), self.rounds));
             contest.hold_round(measuring, &mut rounds)?;
@@ -179,8 +199,15 @@ mod tests {
     fn progress_counts_each_round_of_all_that_is_measured() {
         let placement = Placement { cores: None, timeout: Duration::from_secs(1) };
         let steps = |only| {
-            let survey =
-                Survey { sizes: &[8, 64, 512], only, rounds: 5, round_ms: 1, tagged: false, placement };
+            let survey = Survey {
+                sizes: &[8, 64, 512],
+                only,
+                rounds: 5,
+                round_ms: 1,
+                tagged: false,
+                placement,
+                shows_rows: false,
+            };
             survey.progress_steps()
         };
         assert_eq!(steps(Some(Kind::Messages)), 15);

@@ -11,11 +11,18 @@ use bytes::{Bytes, BytesMut};
 
 use super::channel::{Channel, Ended};
 use super::run::Run;
+use super::timing::Timing;
 use crate::failure::Failure;
 
 /// How many batches round trips are divided into. The median over batches is what is reported, so that the few that
 /// something else of the host disturbed do not count.
 const BATCHES_MAX: u32 = 32;
+
+/// One in this many round trips is timed alone, at the end of a run.
+const SINGLES_DIVISOR: u32 = 4;
+
+/// How many round trips of a run are timed alone at most.
+const SINGLES_MAX: u32 = 4096;
 
 /// How many receives are kept posted while messages go back and forth: the next message finds one although the last
 /// was answered before its buffer was posted again.
@@ -30,8 +37,8 @@ pub(crate) enum Metric {
     Bandwidth,
 }
 
-/// The client's part. Returns half the time of a round trip, or the time of a message one way, in microseconds.
-pub(crate) fn lead(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<f64, Failure> {
+/// The client's part: half round trips, or messages one way.
+pub(crate) fn lead(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Result<Timing, Failure> {
     match metric {
         Metric::Latency => round_trips(channel, run),
         Metric::Bandwidth => send_one_way(channel, run),
@@ -54,12 +61,12 @@ pub(crate) fn depth(metric: Metric, run: &Run) -> u32 {
     }
 }
 
-/// The client's part of the round trips. Returns half the time of one, in microseconds.
-fn round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<f64, Failure> {
+/// The client's part of the round trips, of which each counts half.
+fn round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
     let mut phase = Phase::round_trips(channel, run)?;
-    let half_us = half_round_trip_us(run, || phase.round_trip())?;
+    let timing = round_trips_of(run, || phase.round_trip())?;
     phase.settle()?;
-    Ok(half_us)
+    Ok(timing.halved())
 }
 
 /// The server's part of the round trips.
@@ -72,12 +79,12 @@ fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failur
     phase.settle()
 }
 
-/// The client's part of what measures bandwidth. Returns the time that each message takes, in microseconds.
-fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<f64, Failure> {
+/// The client's part of what measures bandwidth.
+fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
     channel.expect_more(true)?;
-    let message_us = message_us(run, |count| send_round(channel, run, count))?;
+    let timing = messages_of(run, |count| send_round(channel, run, count))?;
     channel.expect_more(false)?;
-    Ok(message_us)
+    Ok(timing)
 }
 
 /// The server's part of what measures bandwidth.
@@ -98,47 +105,49 @@ fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Makes the round trips of a run, whatever they go through. Returns half the time of one in microseconds: the median
-/// over batches.
-pub(crate) fn half_round_trip_us(
-    run: &Run,
-    round_trip: impl FnMut() -> Result<(), Failure>,
-) -> Result<f64, Failure> {
-    Ok(round_trip_us(run, round_trip)? / 2.0)
-}
-
-/// As [`half_round_trip_us`], all of the time.
-pub(crate) fn round_trip_us(
+/// Makes the round trips of a run, whatever they go through. The median is over batches; the last round trips are timed
+/// one by one, since to read the clock for each costs as much as a good part of a short one.
+pub(crate) fn round_trips_of(
     run: &Run,
     mut round_trip: impl FnMut() -> Result<(), Failure>,
-) -> Result<f64, Failure> {
+) -> Result<Timing, Failure> {
     for _ in 0..run.warmup {
         round_trip()?;
     }
-    let batches = run.round_trips.min(BATCHES_MAX);
+    let single_count = (run.round_trips / SINGLES_DIVISOR).min(SINGLES_MAX);
+    let batched = run.round_trips - single_count;
+    let batches = batched.min(BATCHES_MAX);
     let mut times_us = Vec::new();
     for batch in 0..batches {
-        let count = share(run.round_trips, batch, batches);
+        let count = share(batched, batch, batches);
         let start = Instant::now();
         for _ in 0..count {
             round_trip()?;
         }
         times_us.push(each_us(start.elapsed(), count));
     }
-    Ok(median(times_us))
+    let mut singles_us = Vec::with_capacity(single_count as usize);
+    let mut start = Instant::now();
+    for _ in 0..single_count {
+        round_trip()?;
+        let end = Instant::now();
+        singles_us.push(each_us(end - start, 1));
+        start = end;
+    }
+    Ok(Timing { each_us: median(times_us), singles_us })
 }
 
 /// Has the messages of a run sent in rounds, whatever they go through: `send` takes how many a round has and returns how
-/// long it took. Returns the time that each message takes in microseconds: the median over rounds.
-pub(crate) fn message_us(
+/// long it took. The time of each message is the median over rounds.
+pub(crate) fn messages_of(
     run: &Run,
     mut send: impl FnMut(u32) -> Result<Duration, Failure>,
-) -> Result<f64, Failure> {
+) -> Result<Timing, Failure> {
     let mut times_us = Vec::new();
     for count in rounds(run) {
         times_us.push(each_us(send(count)?, count));
     }
-    Ok(median(times_us))
+    Ok(Timing { each_us: median(times_us), singles_us: Vec::new() })
 }
 
 /// How many messages each round of a run has that measures bandwidth.

@@ -8,3 +8,4 @@ pub(crate) mod port;
 pub(crate) mod run;
 pub(crate) mod sizes;
 pub(crate) mod target;
+pub(crate) mod timing;

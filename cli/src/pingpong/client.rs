@@ -70,8 +70,8 @@ impl Client<'_> {
 }
 
 fn measure(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
-    let latency_us = measure::lead(channel, Metric::Latency, run)?;
-    let message_us = measure::lead(channel, Metric::Bandwidth, run)?;
+    let latency_us = measure::lead(channel, Metric::Latency, run)?.each_us;
+    let message_us = measure::lead(channel, Metric::Bandwidth, run)?.each_us;
     let Run { size_bytes, round_trips, messages, .. } = *run;
     Ok(Row { size_bytes, round_trips, latency_us, messages, message_us })
 }

@@ -9,7 +9,7 @@ use homespun::info::PROVIDER_NAME;
 use homespun::params;
 
 /// The directories in which libfabric looks for providers that it does not contain, separated by colons.
-pub(super) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
+pub(crate) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
 
 /// The only provider that libfabric uses: `fi_getinfo(3)`.
 const FI_PROVIDER: &str = "FI_PROVIDER";

@@ -2,7 +2,7 @@
 
 mod environment;
 mod loader;
-mod plugin;
+pub(crate) mod plugin;
 
 use std::ffi::OsString;
 use std::io;

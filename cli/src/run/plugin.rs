@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf, absolute};
 
-use super::environment::FI_PROVIDER_PATH;
+pub(crate) use super::environment::FI_PROVIDER_PATH;
 use crate::failure::Failure;
 
 /// The plugin, as `cargo build` names it and as libfabric looks for it.
@@ -18,7 +18,7 @@ const PLACES: [&str; 4] = [".", "deps", "../lib/homespun", "../lib"];
 /// # Errors
 ///
 /// [`Failure::NoPlugin`], which names all that were looked at.
-pub(super) fn directory(asked: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(crate) fn directory(asked: Option<&Path>) -> Result<PathBuf, Failure> {
     first_with_plugin(asked.map_or_else(places, |asked| vec![asked.to_owned()]))
 }
 

@@ -9,13 +9,14 @@ use super::Buffers;
 use super::sys::Segment;
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::run::Run;
+use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
-/// Copies from shared to private memory, as often as the run has messages. Returns what one copy takes, in microseconds.
-pub(in crate::bench) fn memcpy_us(run: &Run) -> Result<f64, Failure> {
+/// Copies from shared to private memory, as often as the run has messages.
+pub(in crate::bench) fn time_memcpy(run: &Run) -> Result<Timing, Failure> {
     let segment = segment(run.size_bytes)?;
     let mut buffers = Buffers::new(run.size_bytes, run.window);
-    measure::message_us(run, |count| {
+    measure::messages_of(run, |count| {
         let start = Instant::now();
         for _ in 0..count {
             let buffer = buffers.next();
@@ -43,8 +44,8 @@ pub(in crate::bench) struct Copies {
     pub(in crate::bench) run: Run,
 }
 
-/// Makes the copies. Returns what one takes, in microseconds.
-pub(in crate::bench) fn copies_us(copies: &Copies) -> Result<f64, Failure> {
+/// Makes the copies.
+pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> {
     let Copies { copying, metric, run } = copies;
     let segment = segment(run.size_bytes)?;
     let source = vec![1; run.size_bytes];
@@ -65,11 +66,11 @@ pub(in crate::bench) fn copies_us(copies: &Copies) -> Result<f64, Failure> {
         fence(Ordering::SeqCst);
     };
     match metric {
-        Metric::Latency => measure::round_trip_us(run, || {
+        Metric::Latency => measure::round_trips_of(run, || {
             copy();
             Ok(())
         }),
-        Metric::Bandwidth => measure::message_us(run, |count| {
+        Metric::Bandwidth => measure::messages_of(run, |count| {
             let start = Instant::now();
             (0..count).for_each(|_| copy());
             Ok(start.elapsed())
@@ -95,7 +96,7 @@ mod tests {
             for metric in [Metric::Latency, Metric::Bandwidth] {
                 for size_bytes in [0, 1, 8, 1000, 300_000] {
                     let run = Run::new(size_bytes, Some(200));
-                    assert!(copies_us(&Copies { copying, metric, run }).unwrap() > 0.0);
+                    assert!(time_copies(&Copies { copying, metric, run }).unwrap().each_us > 0.0);
                 }
             }
         }

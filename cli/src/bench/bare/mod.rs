@@ -17,7 +17,7 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Instant;
 
-pub(super) use self::memcpy::{Copies, Copying, copies_us, memcpy_us};
+pub(super) use self::memcpy::{Copies, Copying, time_copies, time_memcpy};
 pub(super) use self::memory::Memory;
 use self::readv::Readv;
 use self::ring::Ring;
@@ -25,6 +25,7 @@ use self::socket::Socket;
 pub(super) use self::vigil::Vigil;
 use super::step::{Step, Way};
 use crate::exchange::measure::{self, Metric};
+use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
 /// One process's end of a bare loop.
@@ -94,6 +95,9 @@ impl Medium {
         }
         match (self, step.way) {
             (Medium::Memory { memory, .. }, Way::Ring) => Ok(Box::new(Ring::new(memory, vigil, step))),
+            (Medium::Memory { memory, .. }, Way::Pipelined(chunk)) => {
+                Ok(Box::new(Ring::in_chunks(memory, vigil, step, chunk.bytes())))
+            }
             (Medium::Memory { memory, other_pid }, Way::Readv) => {
                 Ok(Box::new(Readv::new(memory, vigil, *other_pid, step)))
             }
@@ -103,15 +107,16 @@ impl Medium {
     }
 }
 
-/// Makes the measurement. Returns half the time of a round trip, or the time of a message one way, in microseconds.
-pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<f64, Failure> {
+/// Makes the measurement: half round trips, or messages one way.
+pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, Failure> {
     let run = &step.run;
-    let measured_us = match step.metric {
-        Metric::Latency => measure::half_round_trip_us(run, || {
+    let timing = match step.metric {
+        Metric::Latency => measure::round_trips_of(run, || {
             end.send()?;
             end.receive()
-        }),
-        Metric::Bandwidth => measure::message_us(run, |count| {
+        })
+        .map(Timing::halved),
+        Metric::Bandwidth => measure::messages_of(run, |count| {
             end.await_signal()?;
             let start = Instant::now();
             end.send_all(count)?;
@@ -120,7 +125,7 @@ pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<f64, Failure> {
         }),
     }?;
     end.settle()?;
-    Ok(measured_us)
+    Ok(timing)
 }
 
 /// Does the other process's part of the measurement.
@@ -176,6 +181,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::bench::step::Chunk;
     use crate::exchange::run::Run;
 
     const METRICS: [Metric; 2] = [Metric::Latency, Metric::Bandwidth];
@@ -212,7 +218,7 @@ mod tests {
                 let mut end = leading.prepare(&step, &vigil).unwrap();
                 tell.send(step).unwrap();
                 said.recv().unwrap();
-                assert!(lead(&mut *end, &step).unwrap() > 0.0);
+                assert!(lead(&mut *end, &step).unwrap().each_us > 0.0);
             }
         }
         drop(tell);
@@ -232,6 +238,13 @@ mod tests {
     #[test]
     fn a_ring_carries_messages_of_every_size() {
         measure_in_memory(Way::Ring, &[0, 8, 56, 57, 1000, 32 * 1024 + 1, 300_000]);
+    }
+
+    #[test]
+    fn pipelined_ring_carries_messages_of_every_size() {
+        for chunk in Chunk::ALL {
+            measure_in_memory(Way::Pipelined(chunk), &[1, 4096, 16 * 1024 + 1, 300_000]);
+        }
     }
 
     #[test]

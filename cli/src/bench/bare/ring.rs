@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// What stands before the payload in each slot.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
-/// How much of a message one slot takes at most: with more a copy in and a copy out overlap less.
+/// How much of a message one slot takes at most where no other chunk is asked for.
 const CHUNK_MAX_BYTES: usize = 32 * 1024;
 
 /// Into how many parts a ring is divided of which the receiver says that it is through: seldom enough to cost nothing.
@@ -50,9 +50,20 @@ struct Cursor {
 }
 
 impl<'a> Ring<'a> {
+    /// Messages in one slot each, or in as few as they fit into.
     pub(super) fn new(memory: &'a Memory, vigil: &'a Vigil, step: &Step) -> Ring<'a> {
+        Ring::in_chunks(memory, vigil, step, CHUNK_MAX_BYTES)
+    }
+
+    /// Messages in slots that take at most this many bytes: the receiver copies one out while the sender fills the next.
+    pub(super) fn in_chunks(
+        memory: &'a Memory,
+        vigil: &'a Vigil,
+        step: &Step,
+        chunk_max_bytes: usize,
+    ) -> Ring<'a> {
         let size_bytes = step.run.size_bytes;
-        let chunk_bytes = size_bytes.min(CHUNK_MAX_BYTES);
+        let chunk_bytes = size_bytes.min(chunk_max_bytes);
         let stride_bytes = (SEQUENCE_BYTES + chunk_bytes).next_multiple_of(LINE_BYTES);
         let slots = RING_BYTES / stride_bytes;
         Ring {

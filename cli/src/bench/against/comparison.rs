@@ -1,0 +1,326 @@
+//! Figures, measured row by row: in each round the bare loop, homespun and every other contender take a turn.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use homespun::info::PROVIDER_NAME;
+
+use super::super::figure::{Case, Cell, Contender, Cores, Figure, Role, Row, Samples, Spread};
+use super::super::figure_table;
+use super::super::pair::Placement;
+use super::super::percentiles::Times;
+use super::super::survey::Domain;
+use super::floor::{BareLoop, Floor};
+use super::libfabric::Libfabric;
+use super::output;
+use super::program::{Program, Provider};
+use super::program_pair::{Conditions, free_port};
+use crate::console::Console;
+use crate::exchange::measure;
+use crate::exchange::timing::Timing;
+use crate::failure::Failure;
+use crate::size;
+
+/// What the bare loop is called among contenders.
+const FLOOR_NAME: &str = "bare loop";
+
+/// How often a program is tried that measures nothing.
+const TRIES: u32 = 2;
+
+/// How many operations a program makes at least: more than it keeps in flight.
+const ITERATIONS_MIN: usize = 100;
+const ITERATIONS_MAX: usize = 100_000;
+
+/// What a transfer takes, roughly and without its bytes, and how many of these go by in a nanosecond, in each domain.
+const SHM_TRANSFER_NS: usize = 400;
+const SHM_BYTES_PER_NS: usize = 8;
+const TCP_TRANSFER_NS: usize = 5_000;
+const TCP_BYTES_PER_NS: usize = 3;
+
+/// What is compared, and how.
+#[derive(Debug)]
+pub(super) struct Comparison<'a> {
+    pub(super) libfabric: &'a Libfabric,
+    /// Where the programs of fabtests are.
+    pub(super) fabtests: Option<&'a Path>,
+    /// The providers that homespun is compared with.
+    pub(super) providers: &'a [String],
+    pub(super) sizes: &'a [usize],
+    pub(super) rounds: u32,
+    /// How long each contender takes in each round, roughly.
+    pub(super) round_ms: u32,
+    /// Where the processes run; a single None where the system chooses.
+    pub(super) places: &'a [Option<Cores>],
+    pub(super) timeout: Duration,
+    /// Whether rows are printed as they are measured.
+    pub(super) shows_rows: bool,
+}
+
+/// A contender that takes its turns in a row.
+enum Turn<'a> {
+    Bare(BareLoop),
+    Provider(&'a Provider),
+    /// It has failed before.
+    Out,
+}
+
+/// What the turns of one contender have measured in a row.
+struct Measured {
+    medians_us: Vec<f64>,
+    times: Times,
+    samples: Samples,
+}
+
+impl Comparison<'_> {
+    /// Measures all figures.
+    pub(super) fn measure(&self, console: &mut Console) -> Result<Vec<Figure>, Failure> {
+        let domains = Domain::ALL.map(|domain| (domain, self.contestants(domain)));
+        let domains = domains.into_iter().filter(|(_, contestants)| contestants.len() > 1);
+        let domains: Vec<(Domain, Vec<Provider>)> = domains.collect();
+        let programs = self.programs(console);
+        let rows = self.places.len() * domains.len() * programs.len() * self.sizes.len();
+        console.start_progress(rows * self.rounds as usize);
+        let figures = self.figures(&domains, &programs, console);
+        console.end_progress();
+        figures
+    }
+
+    fn figures(
+        &self,
+        domains: &[(Domain, Vec<Provider>)],
+        programs: &[(Program, PathBuf)],
+        console: &Console,
+    ) -> Result<Vec<Figure>, Failure> {
+        let mut figures = Vec::new();
+        for place in self.places {
+            for (domain, contestants) in domains {
+                let placement = Placement { cores: place.map(|cores| cores.numbers), timeout: self.timeout };
+                let mut floor = Floor::start(*domain, placement, self.round_ms)?;
+                for (program, path) in programs {
+                    let mut figure = new_figure(*domain, *program, *place, contestants);
+                    self.fill(&mut figure, (*program, path), contestants, placement, &mut floor, console)?;
+                    figures.push(figure);
+                }
+            }
+        }
+        Ok(figures)
+    }
+
+    /// The providers that take part in a domain, homespun first.
+    fn contestants(&self, domain: Domain) -> Vec<Provider> {
+        let homespun = Provider { name: PROVIDER_NAME.into(), domain: Some(domain.name()) };
+        let others = self.providers.iter().filter(|name| domain_of(name) == domain);
+        let others = others.map(|name| Provider { name: name.clone(), domain: None });
+        [homespun].into_iter().chain(others).collect()
+    }
+
+    /// The programs that are there.
+    fn programs(&self, console: &Console) -> Vec<(Program, PathBuf)> {
+        let pingpong = self.libfabric.pingpong();
+        let mut programs = vec![(Program::Pingpong, pingpong.clone())];
+        for program in Program::FABTESTS {
+            match program.path(&pingpong, self.fabtests) {
+                Some(path) => programs.push((program, path)),
+                None if self.fabtests.is_some() => {
+                    let name = program.file_name();
+                    console
+                        .complain(format_args!("FABTESTS has no {name}: goes without {}", program.about()));
+                }
+                None => {}
+            }
+        }
+        programs
+    }
+
+    /// Measures the rows of a figure.
+    fn fill(
+        &self,
+        figure: &mut Figure,
+        (program, path): (Program, &Path),
+        contestants: &[Provider],
+        placement: Placement,
+        floor: &mut Floor,
+        console: &Console,
+    ) -> Result<(), Failure> {
+        if self.shows_rows {
+            console.line(format_args!("\n{}", figure_table::heading(figure)))?;
+        }
+        let mut is_out = vec![false; contestants.len()];
+        for &size_bytes in self.sizes {
+            let bare_loop = floor.choose(program, size_bytes)?;
+            let mut turns = vec![Turn::Bare(bare_loop)];
+            turns.extend(
+                contestants
+                    .iter()
+                    .zip(&is_out)
+                    .map(|(provider, is_out)| if *is_out { Turn::Out } else { Turn::Provider(provider) }),
+            );
+            let mut measured: Vec<Measured> = turns.iter().map(Measured::of).collect();
+            for round in 1..=self.rounds {
+                let name = size::with_unit(size_bytes as u64);
+                console.step(format!("{}, {name}, round {round} of {}", figure.title, self.rounds));
+                for (turn, measured) in turns.iter_mut().zip(&mut measured) {
+                    match turn {
+                        Turn::Bare(bare_loop) => measured.add(&floor.time(bare_loop)?),
+                        Turn::Provider(provider) => {
+                            match self.run(program, path, provider, size_bytes, placement)? {
+                                Ok(time_us) => measured.add_mean(time_us),
+                                Err(failure) => {
+                                    console.complain(failure);
+                                    *turn = Turn::Out;
+                                }
+                            }
+                        }
+                        Turn::Out => {}
+                    }
+                }
+                console.step_done();
+            }
+            for (is_out, turn) in is_out.iter_mut().zip(&turns[1..]) {
+                *is_out = matches!(turn, Turn::Out);
+            }
+            let cells = turns.iter().zip(measured).map(|(turn, measured)| measured.cell(turn)).collect();
+            let case = Case { label: size::with_unit(size_bytes as u64), size_bytes: Some(size_bytes) };
+            let row = Row::new(case, &figure.contenders, cells, Some(bare_loop.name().to_owned()));
+            if self.shows_rows {
+                console.line(figure_table::row(figure, &row))?;
+            }
+            figure.rows.push(row);
+        }
+        Ok(())
+    }
+
+    /// Runs a program once, again if that fails. Returns what a transfer took in microseconds, or why there is nothing.
+    fn run(
+        &self,
+        program: Program,
+        path: &Path,
+        provider: &Provider,
+        size_bytes: usize,
+        Placement { cores, timeout }: Placement,
+    ) -> Result<Result<f64, Failure>, Failure> {
+        let conditions = Conditions { libfabric: self.libfabric, cores, timeout };
+        let iterations = iterations(domain_of_provider(provider), size_bytes, self.round_ms);
+        let mut reason = String::new();
+        for _ in 0..TRIES {
+            // Another process may take the port before the server does.
+            let port = free_port().map_err(Failure::Start)?;
+            let pair = program.pair(path.to_owned(), provider, size_bytes, iterations, port);
+            reason = match pair.run(conditions)? {
+                Ok(printed) => match output::transfer_us(&printed, size_bytes) {
+                    Some(time_us) => return Ok(Ok(time_us)),
+                    None => "it printed no table".to_owned(),
+                },
+                Err(reason) => reason,
+            };
+        }
+        let contender = match provider.domain {
+            Some(domain) => format!("{} ({domain})", provider.name),
+            None => provider.name.clone(),
+        };
+        let size = size::with_unit(size_bytes as u64);
+        Ok(Err(Failure::NotMeasured { program: format!("{}, {size},", program.name()), contender, reason }))
+    }
+}
+
+impl Measured {
+    fn of(turn: &Turn<'_>) -> Measured {
+        let samples = if matches!(turn, Turn::Bare(_)) { Samples::Operations } else { Samples::Rounds };
+        Measured { medians_us: Vec::new(), times: Times::new(), samples }
+    }
+
+    fn add(&mut self, timing: &Timing) {
+        self.medians_us.push(timing.each_us);
+        self.times.extend(&timing.singles_us);
+    }
+
+    fn add_mean(&mut self, time_us: f64) {
+        self.medians_us.push(time_us);
+        self.times.extend(&[time_us]);
+    }
+
+    /// What there is to show. None of a contender that has failed in any round.
+    fn cell(self, turn: &Turn<'_>) -> Option<Cell> {
+        let has_failed = matches!(turn, Turn::Out) || self.medians_us.is_empty();
+        let spread = self.times.percentiles().map(|percentiles| Spread { over: self.samples, percentiles });
+        (!has_failed).then(|| Cell { median: measure::median(self.medians_us), spread })
+    }
+}
+
+fn new_figure(domain: Domain, program: Program, place: Option<Cores>, contestants: &[Provider]) -> Figure {
+    let contender = |name: &str, role| Contender { name: name.to_owned(), role };
+    let providers = contestants.iter().map(|provider| match provider.domain {
+        Some(_) => contender(&provider.name, Role::Homespun),
+        None => contender(&provider.name, Role::Other),
+    });
+    let medium = match domain {
+        Domain::Shm => "shared memory",
+        Domain::Tcp => "TCP",
+    };
+    let slug = place.as_ref().map_or("unpinned", Cores::slug);
+    Figure {
+        name: format!("{}-{}-{slug}", domain.name(), program.name()),
+        title: format!("{} over {medium}: {}", program.file_name(), program.about()),
+        place: place.as_ref().map_or_else(|| "cores chosen by the system".to_owned(), Cores::place),
+        quantity: program.quantity(),
+        drawings: program.drawings(),
+        contenders: [contender(FLOOR_NAME, Role::Floor)].into_iter().chain(providers).collect(),
+        rows: Vec::new(),
+    }
+}
+
+/// Which of homespun's domains does what a provider of libfabric does.
+fn domain_of(provider: &str) -> Domain {
+    match provider.split(';').next() {
+        Some("shm" | "sm2") => Domain::Shm,
+        _ => Domain::Tcp,
+    }
+}
+
+fn domain_of_provider(provider: &Provider) -> Domain {
+    domain_of(provider.domain.unwrap_or(&provider.name))
+}
+
+/// About as many operations as fit into a round.
+fn iterations(domain: Domain, size_bytes: usize, round_ms: u32) -> usize {
+    let (transfer_ns, bytes_per_ns) = match domain {
+        Domain::Shm => (SHM_TRANSFER_NS, SHM_BYTES_PER_NS),
+        Domain::Tcp => (TCP_TRANSFER_NS, TCP_BYTES_PER_NS),
+    };
+    let round_trip_ns = 2 * (transfer_ns + size_bytes / bytes_per_ns);
+    (round_ms as usize * 1_000_000 / round_trip_ns).clamp(ITERATIONS_MIN, ITERATIONS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provider_is_compared_in_the_domain_of_its_medium() {
+        assert_eq!(["shm", "sm2"].map(domain_of), [Domain::Shm; 2]);
+        assert_eq!(["tcp", "sockets", "tcp;ofi_rxm", "udp;ofi_rxd"].map(domain_of), [Domain::Tcp; 4]);
+    }
+
+    #[test]
+    fn iterations_fit_into_a_round() {
+        assert_eq!(iterations(Domain::Tcp, 8, 60), 5_997);
+        assert_eq!(iterations(Domain::Shm, 8, 1000), ITERATIONS_MAX);
+        assert_eq!(iterations(Domain::Tcp, 64 << 20, 6), ITERATIONS_MIN);
+    }
+
+    #[test]
+    fn contender_that_fails_in_a_later_round_has_no_cell() {
+        let provider = Provider { name: "shm".into(), domain: None };
+        let turn = Turn::Provider(&provider);
+        let measured = |times_us: &[f64]| {
+            let mut measured = Measured::of(&turn);
+            times_us.iter().for_each(|time_us| measured.add_mean(*time_us));
+            measured
+        };
+        let cell = measured(&[1.0, 9.0, 3.0]).cell(&turn).expect("three rounds");
+        let spread = cell.spread.expect("three rounds");
+        assert_eq!((cell.median, spread.over, spread.percentiles.samples), (3.0, Samples::Rounds, 3));
+        assert_eq!(measured(&[1.0]).cell(&Turn::Out), None);
+        assert_eq!(measured(&[]).cell(&turn), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! The bare loops that contenders are compared with, between the same cores.
+
+use super::super::bare::{self, Copies, Copying};
+use super::super::pair::{Pair, Placement};
+use super::super::step::{Step, Way};
+use super::super::survey::Domain;
+use super::super::trial::{fastest, fitting_run};
+use super::program::Program;
+use crate::exchange::timing::Timing;
+use crate::failure::Failure;
+
+/// What a bare loop of a copy within one process is called.
+const COPY_NAME: &str = "memcpy";
+
+/// Two processes with a medium between them, and no fabric.
+#[derive(Debug)]
+pub(super) struct Floor {
+    domain: Domain,
+    pair: Pair,
+    can_readv: bool,
+    round_ms: u32,
+}
+
+/// The bare loop of one program and size.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum BareLoop {
+    Step(Step),
+    Copies(Copies),
+}
+
+impl Floor {
+    pub(super) fn start(domain: Domain, placement: Placement, round_ms: u32) -> Result<Floor, Failure> {
+        let pair = Pair::start(domain.medium(), None, placement)?;
+        let can_readv = pair.readv_refusal().is_none();
+        Ok(Floor { domain, pair, can_readv, round_ms })
+    }
+
+    /// The fastest bare loop that does what the program does.
+    pub(super) fn choose(&mut self, program: Program, size_bytes: usize) -> Result<BareLoop, Failure> {
+        let metric = program.metric();
+        let copying = match (self.domain, program) {
+            (Domain::Shm, Program::RmaWrite) => Some(Copying::To),
+            (Domain::Shm, Program::RmaRead) => Some(Copying::From),
+            _ => None,
+        };
+        if let Some(copying) = copying {
+            let run = fitting_run(size_bytes, metric, self.round_ms, |run| {
+                Ok(bare::time_copies(&Copies { copying, metric, run })?.each_us)
+            })?;
+            return Ok(BareLoop::Copies(Copies { copying, metric, run }));
+        }
+        let ways: Vec<Way> = self.domain.bare_ways(size_bytes, self.can_readv);
+        let pair = &mut self.pair;
+        fastest(&ways, size_bytes, metric, self.round_ms, |step| pair.lead(step, None)).map(BareLoop::Step)
+    }
+
+    /// Measures it once.
+    pub(super) fn time(&mut self, bare_loop: &BareLoop) -> Result<Timing, Failure> {
+        match bare_loop {
+            BareLoop::Step(step) => self.pair.lead(step, None),
+            BareLoop::Copies(copies) => bare::time_copies(copies),
+        }
+    }
+}
+
+impl BareLoop {
+    /// Its name, as results have it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            BareLoop::Step(step) => step.way.name(),
+            BareLoop::Copies(_) => COPY_NAME,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The installed libfabric that contenders run under.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use homespun::info::PROVIDER_NAME;
+
+use super::output;
+use crate::failure::Failure;
+use crate::run::plugin;
+
+const PINGPONG: &str = "fi_pingpong";
+const INFO: &str = "fi_info";
+const LIBRARY: &str = "libfabric.so.1";
+
+/// Where an installation keeps its libraries, below its prefix.
+const LIBRARY_DIRECTORIES: [&str; 4] = ["lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"];
+
+/// What would change which provider a program uses.
+const CONTRADICTIONS: [&str; 2] = ["FI_PROVIDER", "FI_HOMESPUN_DOMAIN"];
+
+/// An installed libfabric, with homespun's plugin.
+#[derive(Debug)]
+pub(super) struct Libfabric {
+    programs: PathBuf,
+    /// Where its library is; without it, the loader finds one.
+    libraries: Option<PathBuf>,
+    plugin: PathBuf,
+    version: String,
+}
+
+impl Libfabric {
+    /// The one that is installed below `prefix`; without it, the one whose programs are on `PATH`.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NoLibfabric`], which says what is missing; [`Failure::NoPlugin`].
+    pub(super) fn find(prefix: Option<&Path>) -> Result<Libfabric, Failure> {
+        let (programs, libraries) = match prefix {
+            Some(prefix) => {
+                let programs = [prefix.join("bin")];
+                let directories = LIBRARY_DIRECTORIES.map(|directory| prefix.join(directory));
+                (holding(PINGPONG, &programs)?, Some(holding(LIBRARY, &directories)?))
+            }
+            None => {
+                let path = env::var_os("PATH").unwrap_or_default();
+                let programs: Vec<PathBuf> = env::split_paths(&path).collect();
+                let missing = |_| Failure::NoLibfabric { missing: PINGPONG, looked_in: "PATH".into() };
+                (holding(PINGPONG, &programs).map_err(missing)?, None)
+            }
+        };
+        let plugin = plugin::directory(None)?;
+        let mut libfabric = Libfabric { programs, libraries, plugin, version: String::new() };
+        let told = libfabric.info(&["--version"])?.unwrap_or_default();
+        let missing = || Failure::NoLibfabric { missing: LIBRARY, looked_in: libfabric.library_place() };
+        libfabric.version = output::library_version(&told).ok_or_else(missing)?.to_owned();
+        Ok(libfabric)
+    }
+
+    /// Its version.
+    pub(super) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Where its library is, in words.
+    pub(super) fn library_place(&self) -> String {
+        match &self.libraries {
+            Some(directory) => directory.join(LIBRARY).display().to_string(),
+            None => "where the loader finds it".into(),
+        }
+    }
+
+    /// The program `fi_pingpong`.
+    pub(super) fn pingpong(&self) -> PathBuf {
+        self.programs.join(PINGPONG)
+    }
+
+    /// Makes sure that it has a provider for reliable unconnected endpoints of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NoProvider`], which names those that it has.
+    pub(super) fn require_provider(&self, asked: &str) -> Result<(), Failure> {
+        if self.info(&["-p", asked, "-t", "FI_EP_RDM"])?.is_some() {
+            return Ok(());
+        }
+        let mut there = output::provider_names(&self.info(&["-l"])?.unwrap_or_default());
+        // It is no contender of its own.
+        there.retain(|name| name != PROVIDER_NAME || name == asked);
+        Err(Failure::NoProvider { asked: asked.to_owned(), version: self.version.clone(), there })
+    }
+
+    /// What a program needs in its environment to be given this libfabric, and homespun in it.
+    pub(super) fn give_to(&self, command: &mut Command) {
+        for name in CONTRADICTIONS {
+            command.env_remove(name);
+        }
+        command.env(plugin::FI_PROVIDER_PATH, &self.plugin);
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
+        }
+    }
+
+    /// What `fi_info` prints. None if it fails.
+    fn info(&self, arguments: &[&str]) -> Result<Option<String>, Failure> {
+        let program = self.programs.join(INFO);
+        let mut command = Command::new(&program);
+        command.args(arguments).stdin(Stdio::null());
+        self.give_to(&mut command);
+        let failed = |error| Failure::NotExecuted { command: program.clone().into(), error };
+        let output = command.output().map_err(failed)?;
+        Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
+    }
+}
+
+/// The first of these directories that holds a file of this name.
+fn holding(name: &'static str, directories: &[PathBuf]) -> Result<PathBuf, Failure> {
+    let found = directories.iter().find(|directory| directory.join(OsStr::new(name)).is_file());
+    found.cloned().ok_or_else(|| {
+        let places: Vec<String> = directories.iter().map(|place| place.display().to_string()).collect();
+        Failure::NoLibfabric { missing: name, looked_in: places.join(", ") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn prefix_without_programs_or_library_is_refused() {
+        let prefix = tempfile::tempdir().expect("a temporary directory");
+        let said = || Libfabric::find(Some(prefix.path())).unwrap_err().to_string();
+        assert!(said().contains("no fi_pingpong"), "{}", said());
+        fs::create_dir(prefix.path().join("bin")).expect("a temporary directory");
+        fs::write(prefix.path().join("bin/fi_pingpong"), "").expect("a temporary file");
+        assert!(said().contains("no libfabric.so.1"), "{}", said());
+    }
+}

@@ -1,0 +1,187 @@
+//! `homespun bench --against`: homespun beside the providers of an installed libfabric, in the same unmodified programs.
+
+mod comparison;
+mod floor;
+mod libfabric;
+pub(crate) mod on_core;
+mod output;
+mod program;
+mod program_pair;
+
+use std::env;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use homespun::info::PROVIDER_NAME;
+
+use self::comparison::Comparison;
+use self::libfabric::Libfabric;
+use super::figure::{self, Row};
+use super::figure_report::{FigureReport, LibfabricReport};
+use super::{figure_table, record};
+use crate::cache_topology::CacheTopology;
+use crate::console::Console;
+use crate::cores::Cores;
+use crate::failure::Failure;
+use crate::host::Host;
+
+/// The variable that names the directory of fabtests' programs.
+const FABTESTS: &str = "FABTESTS";
+
+/// How many rounds there are, and how long each contender takes in a round, roughly.
+const ROUNDS: u32 = 5;
+const ROUND_MS: u32 = 60;
+
+/// The same where the result is wanted soon.
+const ROUNDS_QUICK: u32 = 3;
+const ROUND_QUICK_MS: u32 = 10;
+
+/// The sizes of messages, where none are asked for.
+const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+const SIZES_QUICK: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
+
+/// Names of providers of libfabric, separated by commas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Providers(Vec<String>);
+
+/// What is asked for.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) providers: &'a Providers,
+    /// Where libfabric is installed.
+    pub(super) prefix: Option<&'a PathBuf>,
+    /// How it was built, in the user's words.
+    pub(super) built: Option<&'a str>,
+    pub(super) sizes: Option<&'a [usize]>,
+    pub(super) rounds: Option<u32>,
+    pub(super) quick: bool,
+    pub(super) json: bool,
+    pub(super) plots: Option<&'a PathBuf>,
+    pub(super) record: Option<&'a PathBuf>,
+    pub(super) pinned: bool,
+    pub(super) timeout: Duration,
+}
+
+/// Measures, shows the results, and writes those files that are asked for.
+///
+/// # Errors
+///
+/// Those of setting up; [`Failure::Incomplete`], at the end, if a contender could not be measured everywhere.
+pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
+    let libfabric = Libfabric::find(request.prefix.map(PathBuf::as_path))?;
+    for provider in [PROVIDER_NAME].into_iter().chain(request.providers.0.iter().map(String::as_str)) {
+        libfabric.require_provider(provider)?;
+    }
+    let places = places(request.pinned)?;
+    let fabtests = env::var_os(FABTESTS).filter(|directory| !directory.is_empty()).map(PathBuf::from);
+    let (rounds, round_ms, sizes) = match request.quick {
+        true => (ROUNDS_QUICK, ROUND_QUICK_MS, &SIZES_QUICK[..]),
+        false => (ROUNDS, ROUND_MS, &SIZES[..]),
+    };
+    let comparison = Comparison {
+        libfabric: &libfabric,
+        fabtests: fabtests.as_deref(),
+        providers: &request.providers.0,
+        sizes: request.sizes.unwrap_or(sizes),
+        rounds: request.rounds.unwrap_or(rounds),
+        round_ms,
+        places: &places,
+        timeout: request.timeout,
+        shows_rows: !request.json,
+    };
+    let mut report = FigureReport {
+        homespun_version: env!("CARGO_PKG_VERSION"),
+        host: Host::this(),
+        libfabric: LibfabricReport {
+            version: libfabric.version().to_owned(),
+            built: request.built.map(str::to_owned),
+        },
+        providers: request.providers.0.clone(),
+        has_fabtests: fabtests.is_some(),
+        has_prefix: request.prefix.is_some(),
+        is_quick: request.quick,
+        rounds: comparison.rounds,
+        figures: Vec::new(),
+    };
+    if !request.json {
+        head(&report, &libfabric, console)?;
+    }
+    report.figures = comparison.measure(console)?;
+    if request.json {
+        console.json(&report)?;
+    }
+    if let Some(directory) = request.plots {
+        record::write_drawings(&report, directory)?;
+    }
+    if let Some(directory) = request.record {
+        record::write(&report, directory)?;
+    }
+    let rows = || report.figures.iter().flat_map(|figure| &figure.rows);
+    match rows().filter(|row| !Row::is_complete(row)).count() {
+        0 => Ok(()),
+        missing => Err(Failure::Incomplete { missing, all: rows().count() }),
+    }
+}
+
+/// Where the processes run, one after another.
+fn places(pinned: bool) -> Result<Vec<Option<figure::Cores>>, Failure> {
+    if !pinned {
+        return Ok(vec![None]);
+    }
+    let cores = Cores::of_this_process();
+    let pairs = cores.placements(&CacheTopology::of_this_host());
+    if pairs.is_empty() {
+        return Err(Failure::OneCore { there: cores.count() });
+    }
+    let place = |pair: crate::cores::CorePair| {
+        Some(figure::Cores { numbers: (pair.first, pair.second), sharing: pair.sharing })
+    };
+    Ok(pairs.into_iter().map(place).collect())
+}
+
+/// What all tables have in common.
+fn head(report: &FigureReport, libfabric: &Libfabric, console: &Console) -> Result<(), Failure> {
+    let built = report.libfabric.built.as_ref().map(|built| format!(", built {built}")).unwrap_or_default();
+    let (version, place) = (libfabric.version(), libfabric.library_place());
+    console.line(format_args!("libfabric {version}{built} ({place})"))?;
+    console.line(format_args!("{}; {}", report.host.kernel, report.host.processor))?;
+    console.line(format_args!("medians over {} rounds in which all take turns; µs", report.rounds))?;
+    console.line(figure_table::ABOUT_RATIOS)?;
+    console.line(figure_table::ABOUT_PERCENTILES)
+}
+
+impl FromStr for Providers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut names: Vec<String> = Vec::new();
+        for name in text.split(',') {
+            let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-;".contains(letter);
+            if name.is_empty() || name.starts_with('-') || !name.chars().all(is_name) {
+                return Err(format!("{name:?} is no provider's name, such as shm, tcp or tcp;ofi_rxm"));
+            }
+            if name == PROVIDER_NAME {
+                return Err(format!("{PROVIDER_NAME} is what the others are compared with"));
+            }
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(Providers(names))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_are_listed_once_each() {
+        let read = |text: &str| text.parse::<Providers>().map(|Providers(names)| names);
+        assert_eq!(read("shm,tcp;ofi_rxm,shm").unwrap(), ["shm", "tcp;ofi_rxm"]);
+        for text in ["", "shm,", "-p", "a b", "../x", "homespun"] {
+            assert!(read(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What the programs of libfabric print.
+
+/// What each transfer took, in microseconds, as the table says that `fi_pingpong` and the benchmarks of fabtests print:
+///
+/// ```text
+/// bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
+/// 4k      100     800k        0.01s    512.00       8.00       0.12
+/// ```
+///
+/// Both rates have two decimals, so the larger number has more digits; 10^6 bytes a second are bytes a microsecond.
+/// None where there is no such table.
+pub(super) fn transfer_us(output: &str, size_bytes: usize) -> Option<f64> {
+    let mut lines = output.lines().skip_while(|line| !is_heading(line));
+    lines.next()?;
+    let fields: Vec<&str> = lines.next()?.split_whitespace().collect();
+    let [.., mb_per_s, each_us, _] = fields[..] else { return None };
+    let (mb_per_s, each_us): (f64, f64) = (mb_per_s.parse().ok()?, each_us.parse().ok()?);
+    let time_us = if mb_per_s > each_us { size_bytes as f64 / mb_per_s } else { each_us };
+    (time_us.is_finite() && time_us > 0.0).then_some(time_us)
+}
+
+fn is_heading(line: &str) -> bool {
+    line.starts_with("bytes") && line.trim_end().ends_with("MB/sec    usec/xfer   Mxfers/sec")
+}
+
+/// The names of the providers that `fi_info -l` lists.
+pub(super) fn provider_names(output: &str) -> Vec<String> {
+    let names = output.lines().filter(|line| !line.starts_with(char::is_whitespace));
+    names.filter_map(|line| line.strip_suffix(':')).map(str::to_owned).collect()
+}
+
+/// The version of the library that `fi_info --version` names, which may differ from the program's own.
+pub(super) fn library_version(output: &str) -> Option<&str> {
+    output.lines().find_map(|line| line.strip_prefix("libfabric: ")).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PINGPONG: &str = "\
+bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec
+64      100     =100     12k         0.09s      0.14     460.58       0.00
+";
+
+    const FABTESTS: &str = "\
+bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
+4k      100     800k        0.00s   5120.25       0.80       1.25
+";
+
+    #[test]
+    fn fi_pingpong_table_gives_the_time() {
+        assert_eq!(transfer_us(PINGPONG, 64), Some(460.58));
+    }
+
+    #[test]
+    fn fabtests_table_gives_the_time_by_the_number_with_more_digits() {
+        assert_eq!(transfer_us(FABTESTS, 4096), Some(4096.0 / 5120.25));
+        let after_warning = format!("libfabric:1:2:core:core:3<warn> something\n{FABTESTS}");
+        assert_eq!(transfer_us(&after_warning, 4096), Some(4096.0 / 5120.25));
+    }
+
+    #[test]
+    fn output_without_a_table_gives_no_time() {
+        let heading_alone = FABTESTS.lines().next().unwrap();
+        let no_number = FABTESTS.replace("5120.25", "nan");
+        let no_time = FABTESTS.replace("5120.25", "0.00").replace("0.80", "0.00");
+        for output in ["", "fi_getinfo: -61 (No data available)", heading_alone, &no_time] {
+            assert_eq!(transfer_us(output, 4096), None, "{output:?}");
+        }
+        // What is not a number is not larger than one.
+        assert_eq!(transfer_us(&no_number, 4096), Some(0.80));
+    }
+
+    #[test]
+    fn providers_are_the_names_that_are_not_indented() {
+        let list = "ofi_rxm:\n    version: 206.0\nshm:\n    version: 206.0\n";
+        assert_eq!(provider_names(list), ["ofi_rxm", "shm"]);
+    }
+
+    #[test]
+    fn version_is_that_of_the_library() {
+        let told = "fi_info: 1.17.0\nlibfabric: 2.7.0a1\nlibfabric api: 2.6\n";
+        assert_eq!(library_version(told), Some("2.7.0a1"));
+        assert_eq!(library_version("fi_info: 1.17.0\n"), None);
+    }
+}

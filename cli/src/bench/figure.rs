@@ -1,0 +1,262 @@
+//! A comparison, and nothing of how it was measured: contenders, and a row for each case.
+//!
+//! Everything compared is such that less is better: bandwidth is compared by the time of a transfer. So every ratio points
+//! the same way: homespun by another contender, below 1 where homespun is better.
+
+use serde::Serialize;
+
+use super::percentiles::Percentiles;
+use super::report::quotient;
+use crate::cache_topology::Sharing;
+
+/// One comparison.
+#[derive(Debug, Serialize)]
+pub(super) struct Figure {
+    /// Letters, digits, `-` and `_`; tells it from all others of a document.
+    pub(super) name: String,
+    /// What is measured, in words.
+    pub(super) title: String,
+    /// Where the processes ran, in words.
+    pub(super) place: String,
+    pub(super) quantity: Quantity,
+    /// How it is drawn.
+    #[serde(skip)]
+    pub(super) drawings: &'static [Drawing],
+    pub(super) contenders: Vec<Contender>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// What the numbers of a figure are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Quantity {
+    /// Half the time of a round trip, in microseconds.
+    HalfRoundTrip,
+    /// The time that each of many transfers takes, in microseconds.
+    Transfer,
+}
+
+/// A way to draw a figure whose cases are sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drawing {
+    /// Time over size.
+    Latency,
+    /// Size by time over size.
+    Bandwidth,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Contender {
+    pub(super) name: String,
+    pub(super) role: Role,
+}
+
+/// The part that a contender plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Role {
+    /// The least that physics asks.
+    Floor,
+    /// The subject of every ratio.
+    Homespun,
+    Other,
+}
+
+/// One case, measured for every contender.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) case: Case,
+    /// In the order of the contenders; null where a contender could not be measured.
+    pub(super) cells: Vec<Option<Cell>>,
+    /// Homespun by each contender, in their order; null for homespun itself and where either was not measured.
+    pub(super) ratios: Vec<Option<f64>>,
+    /// What the floor is in this case.
+    pub(super) floor: Option<String>,
+    /// Which contender is homespun.
+    #[serde(skip)]
+    own_index: Option<usize>,
+}
+
+/// What a row is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Case {
+    /// In words.
+    pub(super) label: String,
+    /// Where the case is a size.
+    pub(super) size_bytes: Option<usize>,
+}
+
+/// What was measured of one contender in one case.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Cell {
+    /// The median over rounds.
+    pub(super) median: f64,
+    pub(super) spread: Option<Spread>,
+}
+
+/// How what was measured is spread.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Spread {
+    pub(super) over: Samples,
+    #[serde(flatten)]
+    pub(super) percentiles: Percentiles,
+}
+
+/// What percentiles are over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Samples {
+    /// The means of rounds, where a program prints nothing else.
+    Rounds,
+    /// Single operations.
+    Operations,
+}
+
+/// Where the processes of a comparison run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cores {
+    pub(super) numbers: (usize, usize),
+    pub(super) sharing: Sharing,
+}
+
+impl Quantity {
+    /// What the numbers are and their unit, in words.
+    pub(super) fn about(self) -> &'static str {
+        match self {
+            Quantity::HalfRoundTrip => "half of a round trip in µs",
+            Quantity::Transfer => "time of a transfer among many in µs",
+        }
+    }
+}
+
+impl Drawing {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Drawing::Latency => "latency",
+            Drawing::Bandwidth => "bandwidth",
+        }
+    }
+}
+
+impl Row {
+    /// A row with its ratios.
+    pub(super) fn new(
+        case: Case,
+        contenders: &[Contender],
+        cells: Vec<Option<Cell>>,
+        floor: Option<String>,
+    ) -> Row {
+        let own_index = contenders.iter().position(|contender| contender.role == Role::Homespun);
+        let own = own_index.and_then(|index| cells[index]);
+        let ratio = |(index, cell): (usize, &Option<Cell>)| {
+            let other = cell.filter(|_| Some(index) != own_index)?;
+            own.map(|own| quotient(own.median, other.median))
+        };
+        let ratios = cells.iter().enumerate().map(ratio).collect();
+        Row { case, cells, ratios, floor, own_index }
+    }
+
+    /// Which contender is homespun.
+    pub(super) fn own_index(&self) -> Option<usize> {
+        self.own_index
+    }
+
+    /// Whether every contender was measured.
+    pub(super) fn is_complete(&self) -> bool {
+        self.cells.iter().all(Option::is_some)
+    }
+}
+
+impl Figure {
+    /// The name of a drawing's file.
+    pub(super) fn drawing_file(&self, drawing: Drawing) -> String {
+        format!("{}-{}.svg", self.name, drawing.name())
+    }
+}
+
+impl Cores {
+    /// In words.
+    pub(super) fn place(&self) -> String {
+        let Cores { numbers: (first, second), sharing } = self;
+        format!("cores {first} and {second}, {sharing}")
+    }
+
+    /// For names of files.
+    pub(super) fn slug(&self) -> &'static str {
+        match self.sharing {
+            Sharing::Core => "same-core",
+            Sharing::Cache(_) => "shared-cache",
+            Sharing::Nothing => "no-shared-cache",
+            Sharing::Unknown => "two-cores",
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn contenders() -> Vec<Contender> {
+        let contender = |name: &str, role| Contender { name: name.into(), role };
+        vec![
+            contender("bare loop", Role::Floor),
+            contender("homespun", Role::Homespun),
+            contender("shm", Role::Other),
+        ]
+    }
+
+    pub(crate) fn cell(median: f64) -> Option<Cell> {
+        let percentiles = Percentiles { p50_us: median, p99_us: median * 2.0, samples: 5 };
+        Some(Cell { median, spread: Some(Spread { over: Samples::Rounds, percentiles }) })
+    }
+
+    pub(crate) fn row(size_bytes: usize, medians: [Option<f64>; 3]) -> Row {
+        let case = Case { label: crate::size::with_unit(size_bytes as u64), size_bytes: Some(size_bytes) };
+        let cells = medians.map(|median| median.and_then(cell)).to_vec();
+        Row::new(case, &contenders(), cells, Some("ring".into()))
+    }
+
+    pub(crate) fn figure() -> Figure {
+        Figure {
+            name: "shm-fi_pingpong-shared-cache".into(),
+            title: "fi_pingpong over shared memory: messages back & forth".into(),
+            place: "cores 0 and 1, sharing a cache (L3)".into(),
+            quantity: Quantity::HalfRoundTrip,
+            drawings: &[Drawing::Latency, Drawing::Bandwidth],
+            contenders: contenders(),
+            rows: vec![
+                row(8, [Some(0.2), Some(0.25), Some(0.5)]),
+                row(4096, [Some(1.0), Some(1.25), None]),
+                row(1 << 20, [Some(40.0), Some(50.0), Some(100.0)]),
+            ],
+        }
+    }
+
+    #[test]
+    fn ratios_are_homespun_by_each_other() {
+        let ratios = row(8, [Some(0.5), Some(1.0), Some(2.0)]).ratios;
+        assert_eq!(ratios, [Some(2.0), None, Some(0.5)]);
+    }
+
+    #[test]
+    fn missing_cell_has_no_ratio_and_leaves_the_row_incomplete() {
+        let without_other = row(8, [Some(0.5), Some(1.0), None]);
+        assert_eq!(without_other.ratios, [Some(2.0), None, None]);
+        assert!(!without_other.is_complete());
+        let without_homespun = row(8, [Some(0.5), None, Some(2.0)]);
+        assert_eq!(without_homespun.ratios, [None, None, None]);
+        assert!(row(8, [Some(0.5), Some(1.0), Some(2.0)]).is_complete());
+    }
+
+    #[test]
+    fn drawings_have_names_of_their_own() {
+        let figure = figure();
+        let files: Vec<String> =
+            figure.drawings.iter().map(|drawing| figure.drawing_file(*drawing)).collect();
+        assert_eq!(
+            files,
+            ["shm-fi_pingpong-shared-cache-latency.svg", "shm-fi_pingpong-shared-cache-bandwidth.svg"]
+        );
+    }
+}

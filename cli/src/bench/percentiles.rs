@@ -1,0 +1,82 @@
+//! Percentiles of times.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// How many digits of a time are kept.
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// Times are counted in picoseconds, so that digits of short ones are kept.
+const UNITS_PER_US: f64 = 1e6;
+
+/// Times, counted.
+#[derive(Debug)]
+pub(super) struct Times {
+    histogram: Histogram<u64>,
+}
+
+/// How times are spread: the middle one, and the one that a hundredth exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Percentiles {
+    /// The median.
+    pub(super) p50_us: f64,
+    /// The 99th percentile.
+    pub(super) p99_us: f64,
+    /// Over how many times.
+    pub(super) samples: u64,
+}
+
+impl Times {
+    pub(super) fn new() -> Times {
+        // It is refused only for more digits than five.
+        let histogram = Histogram::new(SIGNIFICANT_DIGITS).expect("three digits are not too many");
+        Times { histogram }
+    }
+
+    /// Counts times in microseconds.
+    pub(super) fn extend(&mut self, times_us: &[f64]) {
+        for time_us in times_us {
+            // A float becomes the nearest integer that there is; the histogram grows as far as those go.
+            self.histogram += (time_us * UNITS_PER_US) as u64;
+        }
+    }
+
+    /// None for no times at all.
+    pub(super) fn percentiles(&self) -> Option<Percentiles> {
+        let at = |quantile| self.histogram.value_at_quantile(quantile) as f64 / UNITS_PER_US;
+        (!self.histogram.is_empty()).then(|| Percentiles {
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            samples: self.histogram.len(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_stand_where_times_do() {
+        let mut times = Times::new();
+        let up_to_hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        times.extend(&up_to_hundred);
+        let found = times.percentiles().unwrap();
+        assert!((found.p50_us - 50.0).abs() < 0.1, "{found:?}");
+        assert!((found.p99_us - 99.0).abs() < 0.2, "{found:?}");
+        assert_eq!(found.samples, 100);
+    }
+
+    #[test]
+    fn short_times_keep_their_digits() {
+        let mut times = Times::new();
+        times.extend(&[0.1234; 3]);
+        let found = times.percentiles().unwrap();
+        assert!((found.p50_us - 0.1234).abs() < 0.0003, "{found:?}");
+    }
+
+    #[test]
+    fn no_times_have_no_percentiles() {
+        assert_eq!(Times::new().percentiles(), None);
+    }
+}

@@ -1,0 +1,114 @@
+//! What is found out before a size is measured: how many operations fit into a round, and which bare loop is the fastest.
+
+use super::step::{Step, Way};
+use crate::exchange::measure::Metric;
+use crate::exchange::run::Run;
+use crate::exchange::timing::Timing;
+use crate::failure::Failure;
+
+/// How many round trips, and how many windows full of messages, a trial has.
+const TRIAL_ROUND_TRIPS: u32 = 32;
+const TRIAL_WINDOWS: u32 = 8;
+
+/// How many of them a round has at least.
+const ROUND_TRIPS_MIN: u32 = 16;
+const WINDOWS_MIN: u32 = 8;
+
+/// How many operations a round has at most.
+const COUNT_MAX: u32 = 1 << 22;
+
+/// How often each way is tried before the fastest is chosen by its best time: one disturbance decides nothing.
+const TRIES: u32 = 3;
+
+/// A run of about as many operations as fit into a round. `time_us` makes a run and returns what each of its operations
+/// took, all of a round trip where those are counted.
+pub(super) fn fitting_run(
+    size_bytes: usize,
+    metric: Metric,
+    round_ms: u32,
+    time_us: impl FnOnce(Run) -> Result<f64, Failure>,
+) -> Result<Run, Failure> {
+    let window = Run::new(size_bytes, Some(1)).window;
+    let (trial, least) = match metric {
+        Metric::Latency => (TRIAL_ROUND_TRIPS, ROUND_TRIPS_MIN),
+        Metric::Bandwidth => (TRIAL_WINDOWS * window, WINDOWS_MIN * window),
+    };
+    let each_us = time_us(Run::new(size_bytes, Some(trial)))?;
+    let fitting = f64::from(round_ms) * 1e3 / each_us.max(f64::MIN_POSITIVE);
+    // A number that is too large becomes the largest that there is.
+    let count = (fitting as u32).clamp(least, COUNT_MAX);
+    Ok(Run::new(size_bytes, Some(count)))
+}
+
+/// The fastest of these ways for messages of a size, with a run that fits into a round. `lead` makes a step.
+///
+/// # Errors
+///
+/// Those of the steps; [`Failure::PeerTalk`] for no way at all.
+pub(super) fn fastest(
+    ways: &[Way],
+    size_bytes: usize,
+    metric: Metric,
+    round_ms: u32,
+    mut lead: impl FnMut(&Step) -> Result<Timing, Failure>,
+) -> Result<Step, Failure> {
+    let mut best: Option<(f64, Step)> = None;
+    for &way in ways {
+        let halves = if metric == Metric::Latency { 2.0 } else { 1.0 };
+        let run = fitting_run(size_bytes, metric, round_ms, |run| {
+            Ok(halves * lead(&Step { way, metric, run })?.each_us)
+        })?;
+        let step = Step { way, metric, run };
+        if ways.len() == 1 {
+            return Ok(step);
+        }
+        for _ in 0..TRIES {
+            let each_us = lead(&step)?.each_us;
+            if best.is_none_or(|(best_us, _)| each_us < best_us) {
+                best = Some((each_us, step));
+            }
+        }
+    }
+    best.map(|(_, step)| step).ok_or(Failure::PeerTalk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::step::Chunk;
+    use super::*;
+
+    fn timing(each_us: f64) -> Result<Timing, Failure> {
+        Ok(Timing { each_us, singles_us: Vec::new() })
+    }
+
+    #[test]
+    fn round_holds_as_many_operations_as_fit() {
+        let run = |each_us: f64| fitting_run(8, Metric::Latency, 10, |_| Ok(each_us)).unwrap().round_trips;
+        assert_eq!(run(2.0), 5_000);
+        assert_eq!(run(1e9), ROUND_TRIPS_MIN);
+        assert_eq!(run(0.0), COUNT_MAX);
+    }
+
+    #[test]
+    fn fastest_takes_the_best_time_of_each_way() {
+        let [small, .., large] = Chunk::ALL.map(Way::Pipelined);
+        let mut calls = 0;
+        let chosen = fastest(&[small, Way::Readv, large], 1 << 20, Metric::Bandwidth, 1, |step| {
+            calls += 1;
+            // Every other step is disturbed.
+            let disturbance = if calls % 2 == 0 { 100.0 } else { 0.0 };
+            timing(disturbance + if step.way == Way::Readv { 1.0 } else { 2.0 })
+        });
+        assert_eq!(chosen.unwrap().way, Way::Readv);
+    }
+
+    #[test]
+    fn single_way_needs_no_comparison() {
+        let mut calls = 0;
+        let chosen = fastest(&[Way::Ring], 8, Metric::Latency, 1, |_| {
+            calls += 1;
+            timing(1.0)
+        });
+        assert_eq!((chosen.unwrap().way, calls), (Way::Ring, 1));
+    }
+}

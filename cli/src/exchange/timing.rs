@@ -1,0 +1,29 @@
+//! How long the operations of a run took.
+
+/// How long the operations of a run took, in microseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Timing {
+    /// What one takes: the median over batches of many.
+    pub(crate) each_us: f64,
+    /// Those that were timed alone; empty where operations overlap.
+    pub(crate) singles_us: Vec<f64>,
+}
+
+impl Timing {
+    /// Half of every time: what a round trip says of one direction.
+    pub(crate) fn halved(self) -> Timing {
+        let singles_us = self.singles_us.into_iter().map(|time_us| time_us / 2.0).collect();
+        Timing { each_us: self.each_us / 2.0, singles_us }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halved_timing_halves_the_median_and_every_single_operation() {
+        let timing = Timing { each_us: 3.0, singles_us: vec![2.0, 5.0] };
+        assert_eq!(timing.halved(), Timing { each_us: 1.5, singles_us: vec![1.0, 2.5] });
+    }
+}

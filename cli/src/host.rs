@@ -1,0 +1,55 @@
+//! What this host is: its kernel and its processor.
+
+use std::env::consts::ARCH;
+use std::fs;
+
+use rustix::system::uname;
+use serde::Serialize;
+
+/// The kernel and the processor of a host.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Host {
+    /// Name and release of the kernel, as `uname(2)` has them.
+    pub(crate) kernel: String,
+    /// The model of the processor, or its architecture where the kernel does not name the model.
+    pub(crate) processor: String,
+}
+
+impl Host {
+    pub(crate) fn this() -> Host {
+        let system = uname();
+        let part = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        let described = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let processor = match model_name(&described) {
+            Some(model) => format!("{model} ({ARCH})"),
+            None => ARCH.to_owned(),
+        };
+        Host { kernel: format!("{} {}", part(system.sysname()), part(system.release())), processor }
+    }
+}
+
+/// The model of the first processor in `/proc/cpuinfo`.
+fn model_name(cpuinfo: &str) -> Option<&str> {
+    let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    let mut names = fields.filter(|(name, _)| name.trim() == "model name");
+    names.next().map(|(_, model)| model.trim()).filter(|model| !model.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn model_name_is_that_of_the_first_processor() {
+        let cpuinfo = "processor\t: 0\nmodel\t\t: 207\nmodel name\t: Some Processor\n\nmodel name\t: Other\n";
+        assert_eq!(model_name(cpuinfo), Some("Some Processor"));
+        assert_eq!(model_name("processor\t: 0\n"), None);
+    }
+
+    #[test]
+    fn host_has_a_kernel_and_a_processor() {
+        let Host { kernel, processor } = Host::this();
+        assert!(kernel.starts_with("Linux "), "{kernel}");
+        assert!(processor.contains(ARCH), "{processor}");
+    }
+}
