@@ -42,6 +42,9 @@ pub(super) const PARTNER: &str = "partner";
 /// What is said when a step may begin.
 pub(super) const READY: &str = "ready";
 
+/// What is said when the part of this process in a bare loop is over, so that the memory may be cleared.
+pub(super) const DONE: &str = "done";
+
 /// The other process of `bench` and `bare`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -158,6 +161,7 @@ impl Follower<'_> {
                 let mut end = self.medium.prepare(&step, self.vigil)?;
                 self.console.line(READY)?;
                 bare::follow(&mut *end, &step)?;
+                self.console.line(DONE)?;
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::access;
 use super::bare::{self, Medium, Memory, Vigil};
-use super::follower::{self, ENDPOINT, PARTNER, READY, SOCKET};
+use super::follower::{self, DONE, ENDPOINT, PARTNER, READY, SOCKET};
 use super::step::{Step, Way};
 use crate::cores;
 use crate::exchange::channel::{Channel, Settings};
@@ -148,7 +148,9 @@ impl Pair {
             Way::Ring | Way::Pipelined(_) | Way::Readv | Way::Socket => {
                 let mut end = medium.prepare(step, vigil)?;
                 begin(peer, step)?;
-                bare::lead(&mut *end, step)
+                let timing = bare::lead(&mut *end, step)?;
+                expect(peer, DONE)?;
+                Ok(timing)
             }
         }
     }
@@ -157,7 +159,12 @@ impl Pair {
 /// Tells the other process what comes, and waits until it is ready for that.
 fn begin(peer: &mut PeerProcess, step: &Step) -> Result<(), Failure> {
     peer.tell(step)?;
-    if peer.next_line()? == READY { Ok(()) } else { Err(Failure::PeerTalk) }
+    expect(peer, READY)
+}
+
+/// Waits until the other process says this.
+fn expect(peer: &mut PeerProcess, word: &str) -> Result<(), Failure> {
+    if peer.next_line()? == word { Ok(()) } else { Err(Failure::PeerTalk) }
 }
 
 /// How a conversation over the fabric is held by this process.

@@ -6,7 +6,7 @@ use plotters::backend::SVGBackend;
 use plotters::chart::{ChartBuilder, SeriesLabelPosition};
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::drawing::IntoDrawingArea;
-use plotters::element::{Circle, PathElement};
+use plotters::element::{Circle, EmptyElement, PathElement};
 use plotters::series::{DashedLineSeries, LineSeries};
 use plotters::style::{Color, IntoFont, RGBColor, ShapeStyle, WHITE};
 
@@ -18,6 +18,7 @@ const WIDTH_PX: u32 = 820;
 const HEIGHT_PX: u32 = 520;
 
 const FONT: &str = "sans-serif";
+const PADDING_PX: i32 = 10;
 const TITLE_PX: u32 = 19;
 const TEXT_PX: u32 = 14;
 const LINE_PX: u32 = 2;
@@ -25,6 +26,8 @@ const POINT_PX: u32 = 3;
 const DASH_PX: u32 = 7;
 const GAP_PX: u32 = 4;
 const LEGEND_LINE_PX: i32 = 26;
+/// Where the first dash in a legend ends, and the second one starts.
+const LEGEND_DASH_PX: (i32, i32) = (10, 16);
 
 const TEXT_COLOUR: RGBColor = RGBColor(40, 40, 40);
 const GRID_COLOUR: RGBColor = RGBColor(222, 222, 222);
@@ -157,7 +160,8 @@ fn draw(
     let root = SVGBackend::with_string(svg, (WIDTH_PX, HEIGHT_PX)).into_drawing_area();
     root.fill(&WHITE)?;
     let text = |size_px: u32| (FONT, size_px).into_font().color(&TEXT_COLOUR);
-    let area = root.titled(&figure.title, text(TITLE_PX))?.titled(&figure.place, text(TEXT_PX))?;
+    let padded = root.margin(PADDING_PX, 0, 0, 0);
+    let area = padded.titled(&figure.title, text(TITLE_PX))?.titled(&figure.place, text(TEXT_PX))?;
     let mut chart = ChartBuilder::on(&area)
         .margin(10)
         .margin_right(24)
@@ -193,8 +197,11 @@ fn draw(
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?
         };
         series.label(&line.contender.name).legend(move |(x, y)| {
-            let end = if is_floor { LEGEND_LINE_PX / 2 } else { LEGEND_LINE_PX };
-            PathElement::new(vec![(x, y), (x + end, y)], style)
+            // Two pieces, with a gap between where the line is dashed.
+            let (first_end, second_start) = if is_floor { LEGEND_DASH_PX } else { (0, 0) };
+            EmptyElement::at((x, y))
+                + PathElement::new(vec![(0, 0), (first_end, 0)], style)
+                + PathElement::new(vec![(second_start, 0), (LEGEND_LINE_PX, 0)], style)
         });
         chart.draw_series(points.iter().map(|point| Circle::new(*point, POINT_PX, style)))?;
     }

@@ -75,8 +75,8 @@ fn document(report: &FigureReport) -> String {
         text += &figure_table::brief_markdown(figure, is_chosen);
     }
     for figure in &report.figures {
-        text += &format!("\n## {}\n\n", figure.title);
-        text += &format!("{}; {}.\n\n", capitalised(&figure.place), figure.quantity.about());
+        text += &format!("\n## {}; {}\n\n", figure.title, figure.place);
+        text += &format!("{}.\n\n", capitalised(figure.quantity.about()));
         text += &figure_table::markdown(figure);
         for drawing in figure.drawings {
             let file = figure.drawing_file(*drawing);
@@ -106,7 +106,7 @@ fn about(report: &FigureReport) -> String {
          stay on one core each. The bare loop does only what physics asks, between the same cores: the fastest of a ring of \
          cache lines in shared memory, one `process_vm_readv` by the receiver, and two copies pipelined through a ring in the \
          best of five chunks; one `memcpy` and a fence for access to shared memory; a socket that is polled without sleeping \
-         for TCP. Contenders take turns; numbers are medians over {rounds} rounds, in µs. Programs that measure bandwidth keep \
+         for TCP, which is written to in large pieces where many messages go one way. Contenders take turns; numbers are medians over {rounds} rounds, in µs. Programs that measure bandwidth keep \
          up to 64 transfers in flight, and up to 64 MiB; `fi_rma_bw` accesses memory both ways at once, its bare loop one \
          way.\n\n\
          {}: `/bare` is homespun by the bare loop, `/shm` homespun by the provider shm, and so on. {}. Only ratios can be \

@@ -18,7 +18,7 @@ const WINDOWS_MIN: u32 = 8;
 const COUNT_MAX: u32 = 1 << 22;
 
 /// How often each way is tried before the fastest is chosen by its best time: one disturbance decides nothing.
-const TRIES: u32 = 3;
+const TRIES: u32 = 2;
 
 /// A run of about as many operations as fit into a round. `time_us` makes a run and returns what each of its operations
 /// took, all of a round trip where those are counted.

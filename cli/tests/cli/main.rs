@@ -1,5 +1,6 @@
 //! The command, as its user sees it: what it prints, what it complains about, how it ends.
 
+mod against;
 mod bench;
 mod command;
 mod confined;

@@ -14,9 +14,9 @@ use super::floor::{BareLoop, Floor};
 use super::libfabric::Libfabric;
 use super::output;
 use super::program::{Program, Provider};
-use super::program_pair::{Conditions, free_port};
+use super::program_pair::{Conditions, ProgramPair, free_port};
 use crate::console::Console;
-use crate::exchange::measure;
+use crate::exchange::measure::{self, Metric};
 use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 use crate::size;
@@ -27,15 +27,11 @@ const FLOOR_NAME: &str = "bare loop";
 /// How often a program is tried that measures nothing.
 const TRIES: u32 = 2;
 
-/// How many operations a program makes at least: more than it keeps in flight.
+/// How many operations a program makes to find out how many fit into a round, and how many it makes in a round: more than
+/// it keeps in flight.
+const TRIAL_ITERATIONS: usize = 200;
 const ITERATIONS_MIN: usize = 100;
-const ITERATIONS_MAX: usize = 100_000;
-
-/// What a transfer takes, roughly and without its bytes, and how many of these go by in a nanosecond, in each domain.
-const SHM_TRANSFER_NS: usize = 400;
-const SHM_BYTES_PER_NS: usize = 8;
-const TCP_TRANSFER_NS: usize = 5_000;
-const TCP_BYTES_PER_NS: usize = 3;
+const ITERATIONS_MAX: usize = 200_000;
 
 /// What is compared, and how.
 #[derive(Debug)]
@@ -59,7 +55,8 @@ pub(super) struct Comparison<'a> {
 /// A contender that takes its turns in a row.
 enum Turn<'a> {
     Bare(BareLoop),
-    Provider(&'a Provider),
+    /// A provider, and how many operations a round has.
+    Provider(&'a Provider, usize),
     /// It has failed before.
     Out,
 }
@@ -148,29 +145,28 @@ impl Comparison<'_> {
         let mut is_out = vec![false; contestants.len()];
         for &size_bytes in self.sizes {
             let bare_loop = floor.choose(program, size_bytes)?;
+            let name = size::with_unit(size_bytes as u64);
+            console.step(format!("{}, {name}", figure.title));
+            let run = |provider: &Provider, iterations| {
+                let pair = |port| program.pair(path.to_owned(), provider, size_bytes, iterations, port);
+                self.run(pair, program, provider, size_bytes, placement, console)
+            };
             let mut turns = vec![Turn::Bare(bare_loop)];
-            turns.extend(
-                contestants
-                    .iter()
-                    .zip(&is_out)
-                    .map(|(provider, is_out)| if *is_out { Turn::Out } else { Turn::Provider(provider) }),
-            );
+            for (provider, is_out) in contestants.iter().zip(&is_out) {
+                let trial_us = if *is_out { None } else { run(provider, TRIAL_ITERATIONS)? };
+                let turn = |trial_us| Turn::Provider(provider, self.iterations(program, trial_us));
+                turns.push(trial_us.map_or(Turn::Out, turn));
+            }
             let mut measured: Vec<Measured> = turns.iter().map(Measured::of).collect();
             for round in 1..=self.rounds {
-                let name = size::with_unit(size_bytes as u64);
                 console.step(format!("{}, {name}, round {round} of {}", figure.title, self.rounds));
                 for (turn, measured) in turns.iter_mut().zip(&mut measured) {
                     match turn {
                         Turn::Bare(bare_loop) => measured.add(&floor.time(bare_loop)?),
-                        Turn::Provider(provider) => {
-                            match self.run(program, path, provider, size_bytes, placement)? {
-                                Ok(time_us) => measured.add_mean(time_us),
-                                Err(failure) => {
-                                    console.complain(failure);
-                                    *turn = Turn::Out;
-                                }
-                            }
-                        }
+                        Turn::Provider(provider, iterations) => match run(provider, *iterations)? {
+                            Some(time_us) => measured.add_mean(time_us),
+                            None => *turn = Turn::Out,
+                        },
                         Turn::Out => {}
                     }
                 }
@@ -180,7 +176,7 @@ impl Comparison<'_> {
                 *is_out = matches!(turn, Turn::Out);
             }
             let cells = turns.iter().zip(measured).map(|(turn, measured)| measured.cell(turn)).collect();
-            let case = Case { label: size::with_unit(size_bytes as u64), size_bytes: Some(size_bytes) };
+            let case = Case { label: name, size_bytes: Some(size_bytes) };
             let row = Row::new(case, &figure.contenders, cells, Some(bare_loop.name().to_owned()));
             if self.shows_rows {
                 console.line(figure_table::row(figure, &row))?;
@@ -190,25 +186,32 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Runs a program once, again if that fails. Returns what a transfer took in microseconds, or why there is nothing.
+    /// About as many operations as fit into a round, after a trial in which each took so long.
+    fn iterations(&self, program: Program, trial_us: f64) -> usize {
+        let each_us = if program.metric() == Metric::Latency { 2.0 * trial_us } else { trial_us };
+        // A number that is too large becomes the largest that there is.
+        let fitting = (f64::from(self.round_ms) * 1e3 / each_us.max(f64::MIN_POSITIVE)) as usize;
+        fitting.clamp(ITERATIONS_MIN, ITERATIONS_MAX)
+    }
+
+    /// Runs a pair of processes, again if they fail. Returns what a transfer took in microseconds; none after a complaint.
     fn run(
         &self,
+        pair: impl Fn(u16) -> ProgramPair,
         program: Program,
-        path: &Path,
         provider: &Provider,
         size_bytes: usize,
         Placement { cores, timeout }: Placement,
-    ) -> Result<Result<f64, Failure>, Failure> {
+        console: &Console,
+    ) -> Result<Option<f64>, Failure> {
         let conditions = Conditions { libfabric: self.libfabric, cores, timeout };
-        let iterations = iterations(domain_of_provider(provider), size_bytes, self.round_ms);
         let mut reason = String::new();
         for _ in 0..TRIES {
             // Another process may take the port before the server does.
             let port = free_port().map_err(Failure::Start)?;
-            let pair = program.pair(path.to_owned(), provider, size_bytes, iterations, port);
-            reason = match pair.run(conditions)? {
+            reason = match pair(port).run(conditions)? {
                 Ok(printed) => match output::transfer_us(&printed, size_bytes) {
-                    Some(time_us) => return Ok(Ok(time_us)),
+                    Some(time_us) => return Ok(Some(time_us)),
                     None => "it printed no table".to_owned(),
                 },
                 Err(reason) => reason,
@@ -218,8 +221,9 @@ impl Comparison<'_> {
             Some(domain) => format!("{} ({domain})", provider.name),
             None => provider.name.clone(),
         };
-        let size = size::with_unit(size_bytes as u64);
-        Ok(Err(Failure::NotMeasured { program: format!("{}, {size},", program.name()), contender, reason }))
+        let program = format!("{}, {},", program.name(), size::with_unit(size_bytes as u64));
+        console.complain(Failure::NotMeasured { program, contender, reason });
+        Ok(None)
     }
 }
 
@@ -277,20 +281,6 @@ fn domain_of(provider: &str) -> Domain {
     }
 }
 
-fn domain_of_provider(provider: &Provider) -> Domain {
-    domain_of(provider.domain.unwrap_or(&provider.name))
-}
-
-/// About as many operations as fit into a round.
-fn iterations(domain: Domain, size_bytes: usize, round_ms: u32) -> usize {
-    let (transfer_ns, bytes_per_ns) = match domain {
-        Domain::Shm => (SHM_TRANSFER_NS, SHM_BYTES_PER_NS),
-        Domain::Tcp => (TCP_TRANSFER_NS, TCP_BYTES_PER_NS),
-    };
-    let round_trip_ns = 2 * (transfer_ns + size_bytes / bytes_per_ns);
-    (round_ms as usize * 1_000_000 / round_trip_ns).clamp(ITERATIONS_MIN, ITERATIONS_MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -302,16 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn iterations_fit_into_a_round() {
-        assert_eq!(iterations(Domain::Tcp, 8, 60), 5_997);
-        assert_eq!(iterations(Domain::Shm, 8, 1000), ITERATIONS_MAX);
-        assert_eq!(iterations(Domain::Tcp, 64 << 20, 6), ITERATIONS_MIN);
-    }
-
-    #[test]
     fn contender_that_fails_in_a_later_round_has_no_cell() {
         let provider = Provider { name: "shm".into(), domain: None };
-        let turn = Turn::Provider(&provider);
+        let turn = Turn::Provider(&provider, TRIAL_ITERATIONS);
         let measured = |times_us: &[f64]| {
             let mut measured = Measured::of(&turn);
             times_us.iter().for_each(|time_us| measured.add_mean(*time_us));

@@ -209,6 +209,7 @@ mod tests {
                 let mut end = medium.prepare(&step, &vigil).unwrap();
                 say.send(()).unwrap();
                 follow(&mut *end, &step).unwrap();
+                say.send(()).unwrap();
             }
         });
         let vigil = vigil();
@@ -219,6 +220,7 @@ mod tests {
                 tell.send(step).unwrap();
                 said.recv().unwrap();
                 assert!(lead(&mut *end, &step).unwrap().each_us > 0.0);
+                said.recv().unwrap();
             }
         }
         drop(tell);

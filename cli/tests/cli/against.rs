@@ -1,0 +1,255 @@
+//! `homespun bench --against`, with the installed libfabric and with fabricated ones.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::thread;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::command::{Outcome, run_in};
+
+/// Programs of fabtests play no part, unless a test says so.
+const WITHOUT_FABTESTS: [(&str, &str); 1] = [("FABTESTS", "")];
+
+const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "1", "--sizes", "8,16K"];
+
+/// What a fabricated `fi_info` prints.
+const INFO: &str = "echo 'libfabric: 9.9.9'";
+
+/// Whether two processes can have a core each.
+fn has_two_cores() -> bool {
+    sched_getaffinity(None).expect("an affinity").count() > 1
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name in UTF-8")
+}
+
+/// A prefix with programs of these contents, and a library that is none.
+fn fabricated_libfabric(pingpong: &str, info: &str) -> TempDir {
+    let prefix = tempfile::tempdir().expect("a temporary directory");
+    for directory in ["bin", "lib"] {
+        fs::create_dir(prefix.path().join(directory)).expect("a temporary directory");
+    }
+    fs::write(prefix.path().join("lib/libfabric.so.1"), "").expect("a temporary file");
+    for (name, script) in [("fi_pingpong", pingpong), ("fi_info", info)] {
+        let path = prefix.path().join("bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a temporary file");
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("a temporary file");
+    }
+    prefix
+}
+
+/// The only line of complaint.
+fn complaint(outcome: &Outcome) -> &str {
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    let mut lines = outcome.stderr.lines();
+    let line = lines.next().expect("a complaint");
+    assert_eq!(lines.next(), None, "{outcome:?}");
+    line
+}
+
+#[test]
+fn shm_contenders_have_rows_lines_and_a_record() {
+    let pinned_or_not: &[&str] = if has_two_cores() { &[] } else { &["--no-pin"] };
+    record_against("shm", "shared memory", pinned_or_not);
+}
+
+#[test]
+fn tcp_contenders_have_rows_lines_and_a_record() {
+    record_against("tcp", "TCP", &["--no-pin"]);
+}
+
+/// Runs a comparison with a record, and finds every contender in all that comes of it.
+fn record_against(provider: &str, medium: &str, more: &[&str]) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let own = ["--against", provider, "--record", text(directory.path())];
+    let outcome = run_in(&WITHOUT_FABTESTS, &[&QUICK[..], &own, more].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    assert_eq!(outcome.stderr, "");
+    assert!(outcome.stdout.starts_with("libfabric "), "{outcome:?}");
+
+    let record = fs::read_to_string(directory.path().join("RESULTS.md")).expect("a record");
+    assert!(!record.contains(text(directory.path())), "a path of this host: {record}");
+    let title = format!("fi_pingpong over {medium}: messages back and forth");
+    let blocks: Vec<&str> = outcome.stdout.split("\n\n").filter(|block| block.starts_with(&title)).collect();
+    assert!(!blocks.is_empty(), "{outcome:?}");
+    for block in &blocks {
+        let heading = block.lines().nth(1).expect("a heading");
+        assert!(heading.contains("bare loop") && heading.contains("homespun"), "{outcome:?}");
+        assert!(heading.contains(&format!("/{provider}")), "{outcome:?}");
+        let rows: Vec<&str> = block.lines().skip(2).map(str::trim_start).collect();
+        let [small, large] = rows[..] else { panic!("{outcome:?}") };
+        assert!(small.starts_with("8 B ") && large.starts_with("16 KiB "), "{outcome:?}");
+    }
+    assert!(record.contains(&format!("## {title}")), "{record}");
+    assert!(record.contains(&format!("| bare loop | p99 | homespun | p99 | {provider} |")), "{record}");
+    let linked: Vec<&str> =
+        record.split("](plots/").skip(1).map(|rest| rest.split(')').next().expect("a name")).collect();
+    // Each comparison is drawn twice: latency and bandwidth.
+    assert_eq!(linked.len(), 2 * blocks.len(), "{record}");
+    for name in linked {
+        let svg = fs::read_to_string(directory.path().join("plots").join(name)).expect("a drawing");
+        assert_well_formed(&svg);
+        for line in ["bare loop", "homespun", name.split('-').next().expect("a domain")] {
+            assert!(svg.lines().any(|text| text.trim() == line), "{line}: {svg}");
+        }
+    }
+}
+
+/// That every element that begins also ends, in order.
+fn assert_well_formed(svg: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    for rest in svg.split('<').skip(1) {
+        let (tag, _) = rest.split_once('>').unwrap_or_else(|| panic!("a tag that does not end: {rest}"));
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "{svg}");
+        } else if !tag.ends_with('/') {
+            open.push(tag.split_whitespace().next().expect("a name"));
+        }
+    }
+    assert!(svg.starts_with("<svg ") && open.is_empty(), "{open:?}: {svg}");
+}
+
+#[test]
+fn json_document_has_versions_and_every_measurement() {
+    let arguments =
+        ["bench", "--quick", "--rounds", "2", "--sizes", "64", "--against", "tcp", "--json", "--no-pin"];
+    let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
+    assert!(outcome.status.success(), "{outcome:?}");
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
+    assert_eq!(report["homespun_version"], env!("CARGO_PKG_VERSION"));
+    assert!(report["libfabric"]["version"].as_str().is_some_and(|version| version.contains('.')), "{report}");
+    assert!(report["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("Linux ")), "{report}");
+    assert!(report["processor"].is_string(), "{report}");
+    let figures = report["figures"].as_array().expect("a list");
+    let [figure] = &figures[..] else { panic!("{report}") };
+    assert_eq!(figure["quantity"], "half_round_trip");
+    let names: Vec<&str> = figure["contenders"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|contender| contender["name"].as_str())
+        .collect();
+    assert_eq!(names, ["bare loop", "homespun", "tcp"]);
+    let rows = figure["rows"].as_array().expect("a list");
+    let [row] = &rows[..] else { panic!("{report}") };
+    assert_eq!((&row["case"]["size_bytes"], &row["floor"]), (&Value::from(64), &Value::from("socket")));
+    for (cell, over) in
+        row["cells"].as_array().expect("a list").iter().zip(["operations", "rounds", "rounds"])
+    {
+        assert!(cell["median"].as_f64().is_some_and(|time_us| time_us > 0.0), "{row}");
+        assert_eq!(cell["spread"]["over"], over, "{row}");
+        assert!(cell["spread"]["p50_us"].as_f64() <= cell["spread"]["p99_us"].as_f64(), "{row}");
+    }
+    let ratio = |index: usize| row["ratios"][index].as_f64();
+    let median = |index: usize| row["cells"][index]["median"].as_f64().expect("a number");
+    assert_eq!(ratio(1), None, "{row}");
+    for other in [0, 2] {
+        let expected = median(1) / median(other);
+        // Decimal digits may lose the last bits.
+        let is_near = ratio(other).is_some_and(|ratio| (ratio / expected - 1.0).abs() < 1e-9);
+        assert!(is_near, "{row}");
+    }
+}
+
+#[test]
+fn missing_fi_pingpong_is_reported_with_its_package() {
+    let nowhere = tempfile::tempdir().expect("a temporary directory");
+    let variables = [("PATH", text(nowhere.path())), WITHOUT_FABTESTS[0]];
+    let outcome = run_in(&variables, &[&QUICK[..], &["--against", "shm"]].concat());
+    let expected =
+        "homespun: there is no fi_pingpong (PATH): install libfabric's programs (libfabric-bin in Debian";
+    assert!(complaint(&outcome).starts_with(expected), "{outcome:?}");
+
+    let outcome = run_in(
+        &WITHOUT_FABTESTS,
+        &[&QUICK[..], &["--against", "shm", "--libfabric", text(nowhere.path())]].concat(),
+    );
+    let expected = format!("homespun: there is no fi_pingpong ({}/bin): ", text(nowhere.path()));
+    assert!(complaint(&outcome).starts_with(&expected), "{outcome:?}");
+}
+
+#[test]
+fn missing_provider_is_reported_with_those_there_are() {
+    let arguments = ["bench", "--quick", "--against", "shm,token-ring"];
+    let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
+    let line = complaint(&outcome);
+    assert!(
+        line.contains("has no provider token-ring for reliable unconnected endpoints; it has "),
+        "{line}"
+    );
+    assert!(line.contains("shm") && line.contains("tcp"), "{line}");
+}
+
+#[test]
+fn single_core_is_refused_unless_the_system_chooses() {
+    let confined = thread::spawn(|| {
+        let mut cores = sched_getaffinity(None).expect("an affinity");
+        let first = (0..CpuSet::MAX_CPU).find(|core| cores.is_set(*core)).expect("a core");
+        cores.clear();
+        cores.set(first);
+        sched_setaffinity(None, &cores).expect("a smaller set of cores");
+        run_in(&WITHOUT_FABTESTS, &[&QUICK[..], &["--against", "shm"]].concat())
+    });
+    let outcome = confined.join().expect("the command runs");
+    let expected = "homespun: the two processes need a core each, and there is 1 core; --no-pin goes without";
+    assert_eq!(complaint(&outcome), expected);
+}
+
+#[test]
+fn failing_program_leaves_a_gap_and_a_failure_at_the_end() {
+    let libfabric = fabricated_libfabric("echo out of luck >&2; exit 3", INFO);
+    let arguments = ["bench", "--quick", "--sizes", "8,64", "--against", "tcp", "--no-pin", "--libfabric"];
+    let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert!(outcome.stdout.starts_with("libfabric 9.9.9 ("), "{outcome:?}");
+    let rows: Vec<Vec<&str>> =
+        outcome.stdout.lines().rev().take(2).map(|line| line.split_whitespace().collect()).collect();
+    for row in rows {
+        assert_eq!(row[4..], ["-", "-", "-", "-", "-", "-", "socket"], "{outcome:?}");
+    }
+    let complaints: Vec<&str> = outcome.stderr.lines().collect();
+    // A contender that has failed is not tried in other sizes.
+    let reason = "measured nothing: the server ended early (exit status: 3): out of luck";
+    let expected = [
+        format!("homespun: fi_pingpong, 8 B, over homespun (tcp) {reason}"),
+        format!("homespun: fi_pingpong, 8 B, over tcp {reason}"),
+        "homespun: 2 of 2 sizes could not be measured for every contender".to_owned(),
+    ];
+    assert_eq!(complaints, expected);
+}
+
+#[test]
+fn fabtests_without_its_programs_is_reported() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let libfabric = fabricated_libfabric("exit 3", INFO);
+    let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
+    let variables = [("FABTESTS", text(directory.path()))];
+    let outcome = run_in(&variables, &[&arguments[..], &[text(libfabric.path())]].concat());
+    for (program, about) in [
+        ("fi_rdm_tagged_pingpong", "tagged messages back and forth"),
+        ("fi_rdm_tagged_bw", "tagged messages one way"),
+        ("fi_rma_bw", "writes to memory of the peer"),
+        ("fi_rma_bw", "reads of memory of the peer"),
+    ] {
+        let expected = format!("homespun: FABTESTS has no {program}: goes without {about}");
+        assert!(outcome.stderr.lines().any(|line| line == expected), "{expected}: {outcome:?}");
+    }
+}
+
+#[test]
+fn silent_program_is_given_up() {
+    // It neither listens nor ends.
+    let libfabric = fabricated_libfabric("exec sleep 1000", INFO);
+    let arguments =
+        ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--timeout", "1", "--libfabric"];
+    let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    let reason = "measured nothing: the server does not listen";
+    let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
+    assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
+}
