@@ -18,6 +18,8 @@ pub(super) struct Figure {
     pub(super) title: String,
     /// Where the processes ran, in words.
     pub(super) place: String,
+    /// Where they stayed; null where the system chose.
+    pub(super) cores: Option<Cores>,
     pub(super) quantity: Quantity,
     /// How it is drawn.
     #[serde(skip)]
@@ -114,7 +116,7 @@ pub(super) enum Samples {
 }
 
 /// Where the processes of a comparison run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Cores {
     pub(super) numbers: (usize, usize),
     pub(super) sharing: Sharing,
@@ -222,6 +224,7 @@ pub(super) mod tests {
             name: "shm-fi_pingpong-shared-cache".into(),
             title: "fi_pingpong over shared memory: messages back & forth".into(),
             place: "cores 0 and 1, sharing a cache (L3)".into(),
+            cores: Some(Cores { numbers: (0, 1), sharing: Sharing::Cache(3) }),
             quantity: Quantity::HalfRoundTrip,
             drawings: &[Drawing::Latency, Drawing::Bandwidth],
             contenders: contenders(),
@@ -247,6 +250,12 @@ pub(super) mod tests {
         let without_homespun = row(8, [Some(0.5), None, Some(2.0)]);
         assert_eq!(without_homespun.ratios, [None, None, None]);
         assert!(row(8, [Some(0.5), Some(1.0), Some(2.0)]).is_complete());
+    }
+
+    #[test]
+    fn json_has_cores_and_what_they_share() {
+        let json = serde_json::to_value(figure()).unwrap();
+        assert_eq!(json["cores"], serde_json::json!({ "numbers": [0, 1], "sharing": { "cache": 3 } }));
     }
 
     #[test]

@@ -157,7 +157,7 @@ socket, and latency is from post to completion. What means nothing for a size or
 an empty list.
 
 With --against: homespun_version, kernel, processor, libfabric (version, built), providers, quick, rounds, figures; each
-figure has name, title, place, quantity (half_round_trip or transfer), contenders (name, role: floor, homespun or other) and
+figure has name, title, place, cores (numbers and sharing; null if not pinned), quantity (half_round_trip or transfer), contenders (name, role: floor, homespun or other) and
 rows; each row has case (label, size_bytes), cells and ratios in the order of the contenders, and floor, the name of the
 bare loop; each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples).";
 

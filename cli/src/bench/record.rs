@@ -99,18 +99,21 @@ fn about(report: &FigureReport) -> String {
     places.dedup();
     places.sort_unstable();
     places.dedup();
+    let rounds = if *rounds == 1 { "one round".to_owned() } else { format!("{rounds} rounds") };
     format!(
         "Made by\n\n```sh\n{}\n```\n\n\
-         with homespun {}, libfabric {}{built}, {}, {}; {}.\n\n\
-         All contenders run the same unmodified program in the same libfabric, homespun as a plugin, in two processes that \
-         stay on one core each. The bare loop does only what physics asks, between the same cores: the fastest of a ring of \
-         cache lines in shared memory, one `process_vm_readv` by the receiver, and two copies pipelined through a ring in the \
-         best of five chunks; one `memcpy` and a fence for access to shared memory; a socket that is polled without sleeping \
-         for TCP, which is written to in large pieces where many messages go one way. Contenders take turns; numbers are medians over {rounds} rounds, in µs. Programs that measure bandwidth keep \
-         up to 64 transfers in flight, and up to 64 MiB; `fi_rma_bw` accesses memory both ways at once, its bare loop one \
-         way.\n\n\
-         {}: `/bare` is homespun by the bare loop, `/shm` homespun by the provider shm, and so on. {}. Only ratios can be \
-         compared between hosts.\n",
+         - homespun {}, libfabric {}{built}\n\
+         - {}; {}\n\
+         - {}\n\n\
+         All contenders run the same unmodified program in the same libfabric, homespun as a plugin, in two processes. They\n\
+         take turns; numbers are medians over {rounds}, in µs. {}:\n\
+         `/bare` is homespun by the bare loop, `/shm` homespun by the provider shm, and so on. Only ratios can be compared\n\
+         between hosts. {}.\n\n\
+         The bare loop does only what physics asks, between the same cores. For messages in shared memory it is the fastest of\n\
+         a ring of cache lines, two copies pipelined through that ring in the best of five chunks, and from 16 KiB on one\n\
+         `process_vm_readv` by the receiver; for access to shared memory a `memcpy` and a fence; for TCP a socket that is polled\n\
+         without sleeping, and written to in large pieces where many messages go one way. Programs that measure bandwidth keep\n\
+         up to 64 transfers in flight, and up to 64 MiB. `fi_rma_bw` accesses memory both ways at once, its bare loop one way.\n",
         command(report),
         report.homespun_version,
         libfabric.version,
@@ -127,10 +130,14 @@ fn command(report: &FigureReport) -> String {
     let fabtests = if report.has_fabtests { "FABTESTS=<directory> " } else { "" };
     let quick = if report.is_quick { " --quick" } else { "" };
     let prefix = if report.has_prefix { " --libfabric <prefix>" } else { "" };
+    let built = report.libfabric.built.as_ref();
+    let built = built.map(|built| format!(" --libfabric-built {built:?}")).unwrap_or_default();
     // A name may hold a semicolon, which ends a command.
     let providers = report.providers.join(",");
     let quote = if providers.contains(';') { "'" } else { "" };
-    format!("{fabtests}homespun bench{quick} --against {quote}{providers}{quote}{prefix} --record benches")
+    format!(
+        "{fabtests}homespun bench{quick} --against {quote}{providers}{quote}{prefix}{built} --record benches"
+    )
 }
 
 fn capitalised(sentence: &str) -> String {
@@ -163,8 +170,9 @@ mod tests {
     fn document_says_how_it_was_made_and_links_every_drawing() {
         let text = document(&report());
         for part in [
-            "FABTESTS=<directory> homespun bench --against 'shm,tcp;ofi_rxm' --libfabric <prefix> --record benches",
-            "homespun 0.1.0, libfabric 2.0, built with -O3, Linux 1.2.3, Some Processor (x86_64); cores 0 and 1",
+            "FABTESTS=<directory> homespun bench --against 'shm,tcp;ofi_rxm' --libfabric <prefix> --libfabric-built \"with -O3\" \
+             --record benches",
+            "- homespun 0.1.0, libfabric 2.0, built with -O3\n- Linux 1.2.3; Some Processor (x86_64)\n- cores 0 and 1",
             "## In short",
             "](plots/shm-fi_pingpong-shared-cache-latency.svg)",
             "](plots/shm-fi_pingpong-shared-cache-bandwidth.svg)",

@@ -266,6 +266,7 @@ fn new_figure(domain: Domain, program: Program, place: Option<Cores>, contestant
         name: format!("{}-{}-{slug}", domain.name(), program.name()),
         title: format!("{} over {medium}: {}", program.file_name(), program.about()),
         place: place.as_ref().map_or_else(|| "cores chosen by the system".to_owned(), Cores::place),
+        cores: place,
         quantity: program.quantity(),
         drawings: program.drawings(),
         contenders: [contender(FLOOR_NAME, Role::Floor)].into_iter().chain(providers).collect(),
