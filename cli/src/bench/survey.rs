@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use super::access::Operation;
-use super::bare::Copying;
+use super::bare::{Copying, SLOT_MAX_BYTES};
 use super::contest::{BareAccess, Contest, Measuring, Rounds};
 use super::pair::{Fabric, MediumKind, Pair, Placement, settings};
 use super::report::{AccessReport, DomainReport, Medians, SizeReport};
@@ -72,8 +72,10 @@ impl Domain {
             Domain::Tcp => vec![Way::Socket],
             Domain::Shm => {
                 let pipelined = Chunk::ALL.into_iter().filter(|chunk| chunk.bytes() < size_bytes);
+                // A message in several slots is a pipelined one.
+                let ring = (size_bytes <= SLOT_MAX_BYTES).then_some(Way::Ring);
                 let readv = (can_readv && size_bytes >= READV_MIN_BYTES).then_some(Way::Readv);
-                [Way::Ring].into_iter().chain(readv).chain(pipelined.map(Way::Pipelined)).collect()
+                ring.into_iter().chain(readv).chain(pipelined.map(Way::Pipelined)).collect()
             }
         }
     }
@@ -194,6 +196,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn bare_ways_are_those_that_may_win() {
+        let ways = |size_bytes, can_readv| -> Vec<&str> {
+            let ways = Domain::Shm.bare_ways(size_bytes, can_readv);
+            ways.into_iter().map(Way::name).collect()
+        };
+        assert_eq!(ways(0, true), ["ring"]);
+        assert_eq!(ways(8 << 10, true), ["ring", "pipelined-4K"]);
+        assert_eq!(ways(16 << 10, true), ["ring", "process_vm_readv", "pipelined-4K", "pipelined-8K"]);
+        assert_eq!(
+            ways(64 << 10, false),
+            Chunk::ALL[..4].iter().map(|chunk| Way::Pipelined(*chunk).name()).collect::<Vec<_>>()
+        );
+        assert_eq!(Domain::Tcp.bare_ways(1 << 20, true), [Way::Socket]);
+    }
 
     #[test]
     fn progress_counts_each_round_of_all_that_is_measured() {

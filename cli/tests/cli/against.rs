@@ -4,12 +4,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::command::{Outcome, run_in};
+use crate::command::{Outcome, PATIENCE, run_in, start_in};
 
 /// Programs of fabtests play no part, unless a test says so.
 const WITHOUT_FABTESTS: [(&str, &str); 1] = [("FABTESTS", "")];
@@ -117,7 +118,7 @@ fn assert_well_formed(svg: &str) {
 #[test]
 fn json_document_has_versions_and_every_measurement() {
     let arguments =
-        ["bench", "--quick", "--rounds", "2", "--sizes", "64", "--against", "tcp", "--json", "--no-pin"];
+        ["bench", "--quick", "--rounds", "1", "--sizes", "64", "--against", "tcp", "--json", "--no-pin"];
     let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
     assert!(outcome.status.success(), "{outcome:?}");
     let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
@@ -239,6 +240,37 @@ fn fabtests_without_its_programs_is_reported() {
         let expected = format!("homespun: FABTESTS has no {program}: goes without {about}");
         assert!(outcome.stderr.lines().any(|line| line == expected), "{expected}: {outcome:?}");
     }
+}
+
+/// Waits until something is there.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: not in time");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether a process runs: one that has ended and was not waited for has no command line.
+fn is_running(pid: &str) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|command_line| !command_line.is_empty())
+}
+
+#[test]
+fn programs_end_with_a_command_that_is_killed() {
+    let libfabric = fabricated_libfabric("exec sleep 1000", INFO);
+    let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
+    let mut command = start_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    // The one that follows in the bare loop, and the server.
+    let children = eventually("two processes", || {
+        let children = command.children();
+        (children.split_whitespace().count() == 2).then_some(children)
+    });
+    command.child.kill().expect("it runs");
+    eventually("their end", || (!children.split_whitespace().any(is_running)).then_some(()));
 }
 
 #[test]

@@ -128,7 +128,8 @@ impl Running {
         pid
     }
 
-    fn children(&self) -> String {
+    /// The numbers of the processes that the command has started, separated by spaces.
+    pub(crate) fn children(&self) -> String {
         let pid = self.child.id();
         std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("a list of children")
     }

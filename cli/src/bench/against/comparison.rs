@@ -29,7 +29,7 @@ const TRIES: u32 = 2;
 
 /// How many operations a program makes to find out how many fit into a round, and how many it makes in a round: more than
 /// it keeps in flight.
-const TRIAL_ITERATIONS: usize = 200;
+const TRIAL_ITERATIONS: usize = 100;
 const ITERATIONS_MIN: usize = 100;
 const ITERATIONS_MAX: usize = 200_000;
 

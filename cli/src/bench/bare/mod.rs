@@ -21,6 +21,7 @@ pub(super) use self::memcpy::{Copies, Copying, time_copies, time_memcpy};
 pub(super) use self::memory::Memory;
 use self::readv::Readv;
 use self::ring::Ring;
+pub(super) use self::ring::SLOT_MAX_BYTES;
 use self::socket::Socket;
 pub(super) use self::vigil::Vigil;
 use super::step::{Step, Way};

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
 /// How much of a message one slot takes at most where no other chunk is asked for.
-const CHUNK_MAX_BYTES: usize = 32 * 1024;
+pub(in crate::bench) const SLOT_MAX_BYTES: usize = 32 * 1024;
 
 /// Into how many parts a ring is divided of which the receiver says that it is through: seldom enough to cost nothing.
 const CREDITS_PER_LAP: usize = 4;
@@ -52,7 +52,7 @@ struct Cursor {
 impl<'a> Ring<'a> {
     /// Messages in one slot each, or in as few as they fit into.
     pub(super) fn new(memory: &'a Memory, vigil: &'a Vigil, step: &Step) -> Ring<'a> {
-        Ring::in_chunks(memory, vigil, step, CHUNK_MAX_BYTES)
+        Ring::in_chunks(memory, vigil, step, SLOT_MAX_BYTES)
     }
 
     /// Messages in slots that take at most this many bytes: the receiver copies one out while the sender fills the next.
