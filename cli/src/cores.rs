@@ -37,8 +37,8 @@ impl Cores {
         self.pair_by(physical_core)
     }
 
-    /// Pairs to compare placements by: two cores that share a cache, and two that share none, as far as the host has
-    /// both. A single pair of another kind if it has neither; empty if there is only one core.
+    /// Pairs to compare placements by: two cores that share a cache, and two that share none, as far as the
+    /// host has both. A single pair of another kind if it has neither; empty if there is only one core.
     pub(crate) fn placements(&self, topology: &CacheTopology) -> Vec<CorePair> {
         self.placements_by(|first, second| topology.sharing(first, second), self.pair())
     }

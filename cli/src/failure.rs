@@ -215,8 +215,8 @@ pub(crate) enum Failure {
     },
     /// A libfabric to compare with is not installed.
     #[error(
-        "there is no {missing} ({looked_in}): install libfabric's programs (libfabric-bin in Debian and Ubuntu, libfabric \
-         in Fedora), or name the prefix of an installation with --libfabric"
+        "there is no {missing} ({looked_in}): install libfabric's programs (libfabric-bin in Debian and Ubuntu, \
+         libfabric in Fedora), or name the prefix of an installation with --libfabric"
     )]
     NoLibfabric {
         /// What is missing.

@@ -1,7 +1,7 @@
 //! A comparison, and nothing of how it was measured: contenders, and a row for each case.
 //!
-//! Everything compared is such that less is better: bandwidth is compared by the time of a transfer. So every ratio points
-//! the same way: homespun by another contender, below 1 where homespun is better.
+//! Everything compared is such that less is better: bandwidth is compared by the time of a transfer. So every
+//! ratio points the same way: homespun by another contender, below 1 where homespun is better.
 
 use serde::Serialize;
 
@@ -71,7 +71,8 @@ pub(super) struct Row {
     pub(super) case: Case,
     /// In the order of the contenders; null where a contender could not be measured.
     pub(super) cells: Vec<Option<Cell>>,
-    /// Homespun by each contender, in their order; null for homespun itself and where either was not measured.
+    /// Homespun by each contender, in their order; null for homespun itself and where either was not
+    /// measured.
     pub(super) ratios: Vec<Option<f64>>,
     /// What the floor is in this case.
     pub(super) floor: Option<String>,

@@ -1,4 +1,5 @@
-//! What a comparison has found out: the document that `--against` with `--json` prints, and what a record is made of.
+//! What a comparison has found out: the document that `--against` with `--json` prints, and what a record is
+//! made of.
 //!
 //! Fields keep their names and meanings; new ones may come. No field names a directory of this host.
 

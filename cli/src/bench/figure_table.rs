@@ -14,8 +14,9 @@ pub(super) const ABOUT_RATIOS: &str =
     "every ratio is a time of homespun by that of another: below 1 homespun is faster, whatever is measured";
 
 /// What percentiles are over, wherever they are shown.
-pub(super) const ABOUT_PERCENTILES: &str = "the p99 of a program, which prints means alone, is over rounds; the p99 of a bare \
-                                            loop is over single round trips, where messages go back and forth";
+pub(super) const ABOUT_PERCENTILES: &str = "the p99 of a program, which prints means alone, is over rounds; \
+                                            the p99 of a bare loop is over single round trips, where messages \
+                                            go back and forth";
 
 /// What a figure is about and the heading of its rows, for a terminal.
 pub(super) fn heading(figure: &Figure) -> String {

@@ -52,10 +52,12 @@ const ROUNDS_MAX: u32 = 1_000;
 /// two take turns in the same run, so that what else the host does hits both alike; what is shown are the medians over all
 /// rounds. Only ratios can be compared between hosts.
 ///
-/// The bare loop of shared memory (shm) is the fastest, found for each size before it is measured, of: a ring whose lines
-/// carry their own sequence numbers; the same ring with each message in chunks of 4, 8, 16, 32 or 64 KiB, so that one
-/// process copies in while the other copies out; and from 16 KiB on one process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping. Messages one way are
-/// there a stream that is written in large pieces, so that small ones cost hardly more than their bytes.
+/// The bare loop of shared memory (shm) is the fastest, found for each size before it is measured, of: a ring
+/// whose lines carry their own sequence numbers; the same ring with each message in chunks of 4, 8, 16, 32 or
+/// 64 KiB, so that one process copies in while the other copies out; and from 16 KiB on one
+/// process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping. Messages one
+/// way are there a stream that is written in large pieces, so that small ones cost hardly more than their
+/// bytes.
 ///
 /// Memory that the fabric accesses is such as peers can map, where the domain has it (shm). The bare loop is then a copy
 /// within one process, to or from shared memory, and a fence. That of TCP is half of a round trip of the socket with the
@@ -63,10 +65,11 @@ const ROUNDS_MAX: u32 = 1_000;
 /// messages. To fetch an integer and add to it is the target's work, so it is compared so over shared memory too, with the
 /// ring.
 ///
-/// With --against, unmodified programs of libfabric are measured over homespun, as a plugin, and over providers of that
-/// libfabric: fi_pingpong, and where the variable FABTESTS names a directory with the programs of fabtests also
-/// fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a core; where the host has both, cores that
-/// share a cache and cores that share none are measured one after the other.
+/// With --against, unmodified programs of libfabric are measured over homespun, as a plugin, and over
+/// providers of that libfabric: fi_pingpong, and where the variable FABTESTS names a directory with the
+/// programs of fabtests also fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a
+/// core; where the host has both, cores that share a cache and cores that share none are measured one after
+/// the other.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct Arguments {
@@ -76,11 +79,12 @@ pub(crate) struct Arguments {
     /// Measure this alone.
     #[arg(long, value_name = "KIND", value_enum, conflicts_with = "against")]
     only: Option<Kind>,
-    /// The sizes of messages, writes and reads in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M
-    /// [default: 8,64,512,4K,16K,64K,256K,1M,4M; with --quick and --against 8,4K,64K,1M].
+    /// The sizes of messages, writes and reads in bytes, separated by commas; K and M are 1024 and 1024 x
+    /// 1024, at most 64M [default: 8,64,512,4K,16K,64K,256K,1M,4M; with --quick and --against 8,4K,64K,1M].
     #[arg(long, value_name = "LIST")]
     sizes: Option<Sizes>,
-    /// Compare with these providers of an installed libfabric, separated by commas: shm, tcp, sockets, tcp;ofi_rxm ...
+    /// Compare with these providers of an installed libfabric, separated by commas: shm, tcp, sockets,
+    /// tcp;ofi_rxm ...
     #[arg(long, value_name = "LIST")]
     against: Option<Providers>,
     /// The prefix of the libfabric to compare within; by default its programs are looked for on PATH.
@@ -143,23 +147,26 @@ Where memory is accessed they mean the same, but:
                socket)
   M op/s       millions of accesses a second, many of them in flight
 
-With --against every number is a time in microseconds: half of a round trip, or of a transfer among many. The bare loop,
-homespun and each provider have a median and p99; then come the ratios, homespun by the bare loop and by each provider.";
+With --against every number is a time in microseconds: half of a round trip, or of a transfer among many.
+The bare loop, homespun and each provider have a median and p99; then come the ratios, homespun by the bare
+loop and by each provider.";
 
 const JSON: &str = "\
-The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains; each of these
-has domain, cross_memory_copy, cross_memory_copy_refusal, sizes and accesses; each of sizes has size_bytes, bare_loop
-(ring, pipelined-4K to pipelined-64K, process_vm_readv, socket), bare_message_loop, latency_us, bare_latency_us,
-latency_ratio, latency_percentiles and bare_latency_percentiles (p50_us, p99_us, samples), messages_per_s,
-bare_messages_per_s, message_time_ratio, bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. Each of accesses has
-operation (write, read, fetch-add) and the same fields, of accesses in place of messages; bare_loop is memcpy, ring or
-socket, and latency is from post to completion. What means nothing for a size or a domain is null; what was not measured is
-an empty list.
+The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains;
+each of these has domain, cross_memory_copy, cross_memory_copy_refusal, sizes and accesses; each of sizes
+has size_bytes, bare_loop (ring, pipelined-4K to pipelined-64K, process_vm_readv, socket),
+bare_message_loop, latency_us, bare_latency_us, latency_ratio, latency_percentiles and
+bare_latency_percentiles (p50_us, p99_us, samples), messages_per_s, bare_messages_per_s, message_time_ratio,
+bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. Each of accesses has operation (write, read,
+fetch-add) and the same fields, of accesses in place of messages; bare_loop is memcpy, ring or socket, and
+latency is from post to completion. What means nothing for a size or a domain is null; what was not measured
+is an empty list.
 
-With --against: homespun_version, kernel, processor, libfabric (version, built), providers, quick, rounds, figures; each
-figure has name, title, place, cores (numbers and sharing; null if not pinned), quantity (half_round_trip or transfer), contenders (name, role: floor, homespun or other) and
-rows; each row has case (label, size_bytes), cells and ratios in the order of the contenders, and floor, the name of the
-bare loop; each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples).";
+With --against: homespun_version, kernel, processor, libfabric (version, built), providers, quick, rounds,
+figures; each figure has name, title, place, cores (numbers and sharing; null if not pinned), quantity
+(half_round_trip or transfer), contenders (name, role: floor, homespun or other) and rows; each row has case
+(label, size_bytes), cells and ratios in the order of the contenders, and floor, the name of the bare loop;
+each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples).";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -169,7 +176,7 @@ Examples:
   homespun bench --json > results.json        for a program to read
   homespun bench --against shm,tcp            beside providers of the installed libfabric
   FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --libfabric /opt/libfabric --record benches
-                                              beside another libfabric, with more programs, tables and drawings
+                                              the same with more programs, tables and drawings
 
 Exit status: 0 if everything was measured, 1 if it could not be, 2 if the command was not understood.";
 

@@ -105,15 +105,17 @@ fn about(report: &FigureReport) -> String {
          - homespun {}, libfabric {}{built}\n\
          - {}; {}\n\
          - {}\n\n\
-         All contenders run the same unmodified program in the same libfabric, homespun as a plugin, in two processes. They\n\
-         take turns; numbers are medians over {rounds}, in µs. {}:\n\
-         `/bare` is homespun by the bare loop, `/shm` homespun by the provider shm, and so on. Only ratios can be compared\n\
-         between hosts. {}.\n\n\
-         The bare loop does only what physics asks, between the same cores. For messages in shared memory it is the fastest of\n\
-         a ring of cache lines, two copies pipelined through that ring in the best of five chunks, and from 16 KiB on one\n\
-         `process_vm_readv` by the receiver; for access to shared memory a `memcpy` and a fence; for TCP a socket that is polled\n\
-         without sleeping, and written to in large pieces where many messages go one way. Programs that measure bandwidth keep\n\
-         up to 64 transfers in flight, and up to 64 MiB. `fi_rma_bw` accesses memory both ways at once, its bare loop one way.\n",
+         All contenders run the same unmodified program in the same libfabric, homespun as a plugin, in\n\
+         two processes. They take turns; numbers are medians over {rounds}, in µs.\n\n\
+         {}: `/bare` is homespun by the bare loop, `/shm` homespun by the provider shm, and so on. Only\n\
+         ratios can be compared between hosts. {}.\n\n\
+         The bare loop does only what physics asks, between the same cores. For messages in shared memory\n\
+         it is the fastest of a ring of cache lines, two copies pipelined through that ring in the best of\n\
+         five chunks, and from 16 KiB on one `process_vm_readv` by the receiver; for access to shared\n\
+         memory a `memcpy` and a fence; for TCP a socket that is polled without sleeping, and written to in\n\
+         large pieces where many messages go one way. Programs that measure bandwidth keep up to 64\n\
+         transfers in flight, and up to 64 MiB. `fi_rma_bw` accesses memory both ways at once, its bare\n\
+         loop one way.\n",
         command(report),
         report.homespun_version,
         libfabric.version,
@@ -170,8 +172,8 @@ mod tests {
     fn document_says_how_it_was_made_and_links_every_drawing() {
         let text = document(&report());
         for part in [
-            "FABTESTS=<directory> homespun bench --against 'shm,tcp;ofi_rxm' --libfabric <prefix> --libfabric-built \"with -O3\" \
-             --record benches",
+            "FABTESTS=<directory> homespun bench --against 'shm,tcp;ofi_rxm' --libfabric <prefix> \
+             --libfabric-built \"with -O3\" --record benches",
             "- homespun 0.1.0, libfabric 2.0, built with -O3\n- Linux 1.2.3; Some Processor (x86_64)\n- cores 0 and 1",
             "## In short",
             "](plots/shm-fi_pingpong-shared-cache-latency.svg)",

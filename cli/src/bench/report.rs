@@ -54,8 +54,8 @@ pub(super) struct AccessReport {
 pub(super) struct SizeReport {
     /// The length of a message.
     pub(super) size_bytes: usize,
-    /// What the bare latency is of: `ring`, `pipelined-` and a chunk such as `16K`, `process_vm_readv` or `socket`; of
-    /// accesses `memcpy`, `ring` or `socket`.
+    /// What the bare latency is of: `ring`, `pipelined-` and a chunk such as `16K`, `process_vm_readv` or
+    /// `socket`; of accesses `memcpy`, `ring` or `socket`.
     pub(super) bare_loop: &'static str,
     /// What the bare messages one way are of.
     pub(super) bare_message_loop: &'static str,
@@ -73,7 +73,8 @@ pub(super) struct SizeReport {
     pub(super) messages_per_s: f64,
     /// Messages one way through the bare loop.
     pub(super) bare_messages_per_s: f64,
-    /// The time of a message one way through the fabric by that through the bare loop: 1 at best, as of latency.
+    /// The time of a message one way through the fabric by that through the bare loop: 1 at best, as of
+    /// latency.
     pub(super) message_time_ratio: f64,
     /// Payload one way through the fabric, in 10^6 bytes a second; `null` for messages without any.
     pub(super) bandwidth_mb_per_s: Option<f64>,

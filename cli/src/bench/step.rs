@@ -16,7 +16,8 @@ pub(super) enum Way {
     Access(Operation),
     /// A bare ring in shared memory, each message in one slot if it fits.
     Ring,
-    /// The same ring, each message in several slots, so that one process copies in while the other copies out.
+    /// The same ring, each message in several slots, so that one process copies in while the other copies
+    /// out.
     Pipelined(Chunk),
     /// Bare cross-memory copies.
     Readv,

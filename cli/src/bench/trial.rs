@@ -1,4 +1,5 @@
-//! What is found out before a size is measured: how many operations fit into a round, and which bare loop is the fastest.
+//! What is found out before a size is measured: how many operations fit into a round, and which bare loop is
+//! the fastest.
 
 use super::step::{Step, Way};
 use crate::exchange::measure::Metric;
@@ -17,11 +18,12 @@ const WINDOWS_MIN: u32 = 8;
 /// How many operations a round has at most.
 const COUNT_MAX: u32 = 1 << 22;
 
-/// How often each way is tried before the fastest is chosen by its best time: one disturbance decides nothing.
+/// How often each way is tried before the fastest is chosen by its best time: one disturbance decides
+/// nothing.
 const TRIES: u32 = 2;
 
-/// A run of about as many operations as fit into a round. `time_us` makes a run and returns what each of its operations
-/// took, all of a round trip where those are counted.
+/// A run of about as many operations as fit into a round. `time_us` makes a run and returns what each of its
+/// operations took, all of a round trip where those are counted.
 pub(super) fn fitting_run(
     size_bytes: usize,
     metric: Metric,

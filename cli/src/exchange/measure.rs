@@ -105,8 +105,8 @@ fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Makes the round trips of a run, whatever they go through. The median is over batches; the last round trips are timed
-/// one by one, since to read the clock for each costs as much as a good part of a short one.
+/// Makes the round trips of a run, whatever they go through. The median is over batches; the last round trips
+/// are timed one by one, since to read the clock for each costs as much as a good part of a short one.
 pub(crate) fn round_trips_of(
     run: &Run,
     mut round_trip: impl FnMut() -> Result<(), Failure>,

@@ -27,8 +27,8 @@ const FLOOR_NAME: &str = "bare loop";
 /// How often a program is tried that measures nothing.
 const TRIES: u32 = 2;
 
-/// How many operations a program makes to find out how many fit into a round, and how many it makes in a round: more than
-/// it keeps in flight.
+/// How many operations a program makes to find out how many fit into a round, and how many it makes in a
+/// round: more than it keeps in flight.
 const TRIAL_ITERATIONS: usize = 100;
 const ITERATIONS_MIN: usize = 100;
 const ITERATIONS_MAX: usize = 200_000;
@@ -194,7 +194,8 @@ impl Comparison<'_> {
         fitting.clamp(ITERATIONS_MIN, ITERATIONS_MAX)
     }
 
-    /// Runs a pair of processes, again if they fail. Returns what a transfer took in microseconds; none after a complaint.
+    /// Runs a pair of processes, again if they fail. Returns what a transfer took in microseconds; none after
+    /// a complaint.
     fn run(
         &self,
         pair: impl Fn(u16) -> ProgramPair,

@@ -1,4 +1,5 @@
-//! `homespun bench --against`: homespun beside the providers of an installed libfabric, in the same unmodified programs.
+//! `homespun bench --against`: homespun beside the providers of an installed libfabric, in the same
+//! unmodified programs.
 
 mod comparison;
 mod floor;

@@ -1,4 +1,5 @@
-//! `homespun bench-program`: becomes a program that stays on one core and ends with the process that started it.
+//! `homespun bench-program`: becomes a program that stays on one core and ends with the process that started
+//! it.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

@@ -1,14 +1,15 @@
 //! What the programs of libfabric print.
 
-/// What each transfer took, in microseconds, as the table says that `fi_pingpong` and the benchmarks of fabtests print:
+/// What each transfer took, in microseconds, as the table says that `fi_pingpong` and the benchmarks of
+/// fabtests print:
 ///
 /// ```text
 /// bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
 /// 4k      100     800k        0.01s    512.00       8.00       0.12
 /// ```
 ///
-/// Both rates have two decimals, so the larger number has more digits; 10^6 bytes a second are bytes a microsecond.
-/// None where there is no such table.
+/// Both rates have two decimals, so the larger number has more digits; 10^6 bytes a second are bytes a
+/// microsecond. None where there is no such table.
 pub(super) fn transfer_us(output: &str, size_bytes: usize) -> Option<f64> {
     let mut lines = output.lines().skip_while(|line| !is_heading(line));
     lines.next()?;

@@ -10,7 +10,8 @@ use crate::exchange::measure::Metric;
 /// Where both processes are.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// How many transfers are in flight where a program keeps several, and how many bytes at most unless four have more.
+/// How many transfers are in flight where a program keeps several, and how many bytes at most unless four
+/// have more.
 pub(super) const WINDOW_MAX: usize = 64;
 pub(super) const WINDOW_MAX_BYTES: usize = 64 << 20;
 const WINDOW_MIN: usize = 4;

@@ -56,7 +56,8 @@ pub(super) fn free_port() -> io::Result<u16> {
 }
 
 impl ProgramPair {
-    /// Runs both to their ends. Returns what the client printed, or in words why that is not the whole result.
+    /// Runs both to their ends. Returns what the client printed, or in words why that is not the whole
+    /// result.
     ///
     /// # Errors
     ///

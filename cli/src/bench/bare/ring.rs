@@ -55,7 +55,8 @@ impl<'a> Ring<'a> {
         Ring::in_chunks(memory, vigil, step, SLOT_MAX_BYTES)
     }
 
-    /// Messages in slots that take at most this many bytes: the receiver copies one out while the sender fills the next.
+    /// Messages in slots that take at most this many bytes: the receiver copies one out while the sender
+    /// fills the next.
     pub(super) fn in_chunks(
         memory: &'a Memory,
         vigil: &'a Vigil,
