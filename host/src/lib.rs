@@ -11,11 +11,13 @@
 
 mod info;
 mod library;
+mod lockstep;
 mod object;
 mod open;
 
 pub use homespun_fi::abi;
 pub use info::InfoList;
 pub use library::{API_VERSION, Libfabric, LoadError};
+pub use lockstep::{Accepted, CallError, Completion, Lockstep, Signal, WaitObject};
 pub use object::Object;
 pub use open::{av_attr, counter_attr, cq_attr, eq_attr};

@@ -1,0 +1,361 @@
+//! Tagged messages in lockstep: an endpoint with at most one send and one receive in flight.
+
+use std::ffi::c_int;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+use homespun::Errno;
+use homespun::flags::{Caps, InfoFlags, Mode};
+use homespun_fi::abi::domain::FidAv;
+use homespun_fi::abi::endpoint::FidEp;
+use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FidCq};
+use homespun_fi::abi::fabric::FidFabric;
+use homespun_fi::abi::{
+    FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_GETWAIT, FI_RECV, FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE,
+    FI_WAIT_UNSPEC,
+};
+use libc::c_void;
+
+use crate::info::InfoList;
+use crate::library::Libfabric;
+use crate::object::Object;
+use crate::open::{av_attr, cq_attr};
+
+/// How the application waits for completions: the wait object of `fi_cq_open(3)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitObject {
+    /// `FI_WAIT_NONE`: it reads the queue again and again.
+    None,
+    /// `FI_WAIT_FD`: it sleeps on a file descriptor.
+    Descriptor,
+    /// `FI_WAIT_UNSPEC`: it sleeps in `fi_cq_sread(3)`, in a way that the provider chooses.
+    Unspecified,
+}
+
+/// A call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{call}: {errno} ({errno:?})")]
+pub struct CallError {
+    /// The name of the C function.
+    pub call: &'static str,
+    /// The error number that it returned.
+    pub errno: Errno,
+}
+
+/// What has completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// The send.
+    Sent,
+    /// The receive, of a message of this length with this tag.
+    Received {
+        /// Bytes.
+        len_bytes: usize,
+        /// The tag that the message was sent with.
+        tag: u64,
+    },
+}
+
+/// How a send was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// There is no completion: the message was injected (`fi_tinject(3)`).
+    Injected,
+    /// [`Completion::Sent`] follows.
+    Posted,
+}
+
+/// An enabled reliable endpoint with one partner, which owns the buffers of its messages.
+///
+/// To post a message while one of the same direction is in flight fails with `EBUSY`. The buffers are
+/// released when the endpoint was closed, and leaked if libfabric refuses to close it.
+#[derive(Debug)]
+pub struct Lockstep {
+    /// None only while it is dropped.
+    ep: Option<Object<FidEp>>,
+    cq: Object<FidCq>,
+    av: Object<FidAv>,
+    fabric: Object<FidFabric>,
+    partner: u64,
+    inject_max_bytes: usize,
+    /// That of the queue, if it has one.
+    descriptor: Option<RawFd>,
+    outgoing: Buffer,
+    incoming: Buffer,
+}
+
+/// Ends the sleep of another thread in [`Lockstep::read_blocking`].
+#[derive(Debug, Clone)]
+pub struct Signal(Object<FidCq>);
+
+/// The memory of one message.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    /// What `FI_CONTEXT2` asks for. Its address tells completions apart.
+    context: Box<[u64; 8]>,
+    is_in_flight: bool,
+}
+
+impl Libfabric {
+    /// The first info for tagged messages between reliable endpoints that a provider offers, on the loopback
+    /// interface if its addresses are of the Internet. None if it offers no such thing.
+    pub fn tagged_info(&self, provider: &str) -> Result<Option<InfoList>, CallError> {
+        const FI_EP_RDM: u32 = 3;
+        let name = std::ffi::CString::new(provider);
+        let Ok(name) = name else { return Ok(None) };
+        let mut hints = self.hints();
+        hints.set_provider(&name);
+        hints.first_mut().caps = (Caps::MSG | Caps::TAGGED).bits();
+        hints.first_mut().mode = (Mode::CONTEXT | Mode::CONTEXT2).bits();
+        hints.ep_attr_mut().r#type = FI_EP_RDM;
+        let source = InfoFlags::SOURCE.bits();
+        // Providers whose addresses are names of their own refuse an Internet address, or take it for a name.
+        let places = [(Some(c"127.0.0.1"), source), (None, 0)];
+        let places = if provider == "shm" { &places[1..] } else { &places[..] };
+        for (node, flags) in places {
+            match self.getinfo(*node, None, *flags, Some(&hints)) {
+                Ok(infos) => return Ok(Some(infos)),
+                Err(Errno::ENODATA) => {}
+                Err(errno) => return Err(CallError { call: "fi_getinfo", errno }),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Lockstep {
+    /// Opens an endpoint for messages of at most this length.
+    pub fn open(
+        libfabric: Libfabric,
+        info: &InfoList,
+        wait_object: WaitObject,
+        message_max_bytes: usize,
+    ) -> Result<Lockstep, CallError> {
+        let fabric = libfabric.fabric(info).map_err(failed("fi_fabric"))?;
+        let domain = fabric.domain(info).map_err(failed("fi_domain"))?;
+        let av = domain.av(av_attr()).map_err(failed("fi_av_open"))?;
+        let wait_obj = match wait_object {
+            WaitObject::None => FI_WAIT_NONE,
+            WaitObject::Descriptor => FI_WAIT_FD,
+            WaitObject::Unspecified => FI_WAIT_UNSPEC,
+        };
+        let attr = FiCqAttr { wait_obj, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
+        let cq = domain.cq(attr).map_err(failed("fi_cq_open"))?;
+        let descriptor = (wait_object == WaitObject::Descriptor).then(|| descriptor_of(&cq)).transpose()?;
+        let ep = domain.endpoint(info).map_err(failed("fi_endpoint"))?;
+        ep.bind(&av, 0).map_err(failed("fi_ep_bind"))?;
+        ep.bind(&cq, FI_TRANSMIT | FI_RECV).map_err(failed("fi_ep_bind"))?;
+        ep.enable().map_err(failed("fi_enable"))?;
+        // SAFETY: every info of a list has the attributes.
+        let inject_max_bytes = unsafe { (*info.first().tx_attr).inject_size };
+        Ok(Lockstep {
+            ep: Some(ep),
+            cq,
+            av,
+            fabric,
+            partner: FI_ADDR_UNSPEC,
+            inject_max_bytes,
+            descriptor,
+            outgoing: Buffer::new(message_max_bytes),
+            incoming: Buffer::new(message_max_bytes),
+        })
+    }
+
+    /// The address of this endpoint, `fi_getname(3)`.
+    pub fn address(&self) -> Result<Vec<u8>, CallError> {
+        self.ep().name().map_err(failed("fi_getname"))
+    }
+
+    /// Makes the endpoint of this address the partner, to be called once.
+    pub fn meet(&mut self, address: &[u8]) -> Result<(), CallError> {
+        self.partner = self.av.insert(address).map_err(failed("fi_av_insert"))?;
+        Ok(())
+    }
+
+    /// Posts a receive of a message with this tag: `fi_trecv(3)`. False if that has to be tried again after a
+    /// look at the queue (`EAGAIN`).
+    pub fn post_receive(&mut self, tag: u64) -> Result<bool, CallError> {
+        let call = "fi_trecv";
+        self.incoming.require_idle(call)?;
+        let (buf, len, context) = self.incoming.parts();
+        let ep = self.ep().as_ptr();
+        // SAFETY: the endpoint is open; buffer and context stay where they are until the completion or the
+        // end of the endpoint.
+        let result =
+            unsafe { ((*(*ep).tagged).recv)(ep, buf, len, ptr::null_mut(), FI_ADDR_UNSPEC, tag, 0, context) };
+        self.incoming.is_in_flight = is_accepted(call, result)?;
+        Ok(self.incoming.is_in_flight)
+    }
+
+    /// Sends a message of this length, which is cut to the largest, with this tag: `fi_tinject(3)` if the
+    /// provider injects as much, else `fi_tsend(3)`. None if that has to be tried again after a look at the
+    /// queue (`EAGAIN`).
+    pub fn send(&mut self, len_bytes: usize, tag: u64) -> Result<Option<Accepted>, CallError> {
+        self.outgoing.require_idle("fi_tsend")?;
+        let (buf, max_bytes, context) = self.outgoing.parts();
+        let len = len_bytes.min(max_bytes);
+        let ep = self.ep().as_ptr();
+        if len <= self.inject_max_bytes {
+            // SAFETY: the endpoint is open, and the buffer is copied before the call returns.
+            let result = unsafe { ((*(*ep).tagged).inject)(ep, buf, len, self.partner, tag) };
+            return Ok(is_accepted("fi_tinject", result)?.then_some(Accepted::Injected));
+        }
+        // SAFETY: as for a receive.
+        let result =
+            unsafe { ((*(*ep).tagged).send)(ep, buf, len, ptr::null_mut(), self.partner, tag, context) };
+        self.outgoing.is_in_flight = is_accepted("fi_tsend", result)?;
+        Ok(self.outgoing.is_in_flight.then_some(Accepted::Posted))
+    }
+
+    /// Reads one completion, if there is one: `fi_cq_read(3)`.
+    pub fn read(&mut self) -> Result<Option<Completion>, CallError> {
+        let cq = self.cq.as_ptr();
+        // SAFETY: the queue is open and has this format; there is room for one entry.
+        self.read_by("fi_cq_read", |entry| unsafe { ((*(*cq).ops).read)(cq, entry, 1) })
+    }
+
+    /// Sleeps until there is a completion, and reads it: `fi_cq_sread(3)`. None after `timeout`, or earlier.
+    pub fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
+        let cq = self.cq.as_ptr();
+        let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: as for `read`; without a condition.
+        self.read_by("fi_cq_sread", |entry| unsafe {
+            ((*(*cq).ops).sread)(cq, entry, 1, ptr::null(), timeout_ms)
+        })
+    }
+
+    /// What ends a sleep in [`read_blocking`](Self::read_blocking) from another thread.
+    pub fn signal(&self) -> Signal {
+        Signal(self.cq.clone())
+    }
+
+    /// Whether it is safe to sleep on the descriptor now: `fi_trywait(3)`. If not, the queue has to be read
+    /// first.
+    pub fn try_wait(&self) -> Result<bool, CallError> {
+        let fabric = self.fabric.as_ptr();
+        let mut fids = [self.cq.fid()];
+        // SAFETY: fabric and queue are open, and there is one of them.
+        let result = unsafe { ((*(*fabric).ops).trywait)(fabric, fids.as_mut_ptr(), 1) };
+        is_accepted("fi_trywait", result as isize)
+    }
+
+    /// The descriptor of the queue, readable when there is something to read or to do. None unless the
+    /// endpoint was opened with [`WaitObject::Descriptor`].
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: it belongs to the queue, and stays open as long.
+        self.descriptor.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) })
+    }
+
+    fn ep(&self) -> &Object<FidEp> {
+        self.ep.as_ref().expect("it is taken only by drop")
+    }
+
+    fn read_by(
+        &mut self,
+        call: &'static str,
+        read: impl FnOnce(*mut c_void) -> isize,
+    ) -> Result<Option<Completion>, CallError> {
+        let mut entry = MaybeUninit::<FiCqTaggedEntry>::zeroed();
+        match read(entry.as_mut_ptr().cast()) {
+            0 => Ok(None),
+            1 => {
+                // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
+                let entry = unsafe { entry.assume_init() };
+                if ptr::eq(entry.op_context, self.incoming.parts().2) {
+                    self.incoming.is_in_flight = false;
+                    Ok(Some(Completion::Received { len_bytes: entry.len, tag: entry.tag }))
+                } else {
+                    self.outgoing.is_in_flight = false;
+                    Ok(Some(Completion::Sent))
+                }
+            }
+            other => match errno(other) {
+                Errno::EAGAIN | Errno::EINTR | Errno::ETIMEDOUT => Ok(None),
+                Errno::EAVAIL => Err(self.read_error()),
+                errno => Err(CallError { call, errno }),
+            },
+        }
+    }
+
+    /// The error entry that waits in the queue.
+    fn read_error(&mut self) -> CallError {
+        let cq = self.cq.as_ptr();
+        let mut entry = MaybeUninit::<FiCqErrEntry>::zeroed();
+        // SAFETY: the queue is open, and the entry, all zero, offers no buffer for data.
+        let result = unsafe { ((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0) };
+        // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
+        let entry = unsafe { entry.assume_init() };
+        let errno = if result == 1 { Errno::new(entry.err) } else { errno(result) };
+        CallError { call: "completion", errno }
+    }
+}
+
+impl Signal {
+    /// Ends the sleep: `fi_cq_signal(3)`.
+    pub fn send(&self) -> Result<(), CallError> {
+        let cq = self.0.as_ptr();
+        // SAFETY: the queue is open; the call is for threads that do not read the queue.
+        let result = unsafe { ((*(*cq).ops).signal)(cq) };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(CallError { call: "fi_cq_signal", errno: errno(result as isize) })
+        }
+    }
+}
+
+impl Drop for Lockstep {
+    fn drop(&mut self) {
+        if let Some(Err(_)) = self.ep.take().map(Object::close) {
+            // What is open may still use them.
+            mem::forget(mem::replace(&mut self.outgoing, Buffer::new(0)));
+            mem::forget(mem::replace(&mut self.incoming, Buffer::new(0)));
+        }
+    }
+}
+
+impl Buffer {
+    fn new(len_bytes: usize) -> Buffer {
+        Buffer { bytes: vec![0; len_bytes], context: Box::new([0; 8]), is_in_flight: false }
+    }
+
+    fn parts(&mut self) -> (*mut c_void, usize, *mut c_void) {
+        (self.bytes.as_mut_ptr().cast(), self.bytes.len(), (&raw mut *self.context).cast())
+    }
+
+    fn require_idle(&self, call: &'static str) -> Result<(), CallError> {
+        if self.is_in_flight { Err(CallError { call, errno: Errno::EBUSY }) } else { Ok(()) }
+    }
+}
+
+/// What `fi_control(3)` has for a queue with `FI_WAIT_FD`.
+fn descriptor_of(cq: &Object<FidCq>) -> Result<RawFd, CallError> {
+    let mut descriptor = -1;
+    // SAFETY: this command of a queue with such a wait object wants a place for a descriptor.
+    let result = unsafe { cq.control(FI_GETWAIT, (&raw mut descriptor).cast()) };
+    if result == 0 && descriptor >= 0 {
+        Ok(descriptor)
+    } else {
+        Err(CallError { call: "fi_control", errno: errno(result as isize) })
+    }
+}
+
+fn failed(call: &'static str) -> impl Fn(Errno) -> CallError {
+    move |errno| CallError { call, errno }
+}
+
+fn errno(result: isize) -> Errno {
+    Errno::new(i32::try_from(result.wrapping_neg()).unwrap_or(0))
+}
+
+/// Whether a call did its work. False if it has to be tried again.
+fn is_accepted(call: &'static str, result: isize) -> Result<bool, CallError> {
+    match errno(result) {
+        errno if errno.raw() == 0 => Ok(true),
+        Errno::EAGAIN => Ok(false),
+        errno => Err(CallError { call, errno }),
+    }
+}
