@@ -179,6 +179,14 @@ pub(crate) enum Failure {
         /// What the system said.
         error: io::Error,
     },
+    /// The library of libfabric cannot be used.
+    #[error(
+        "cannot load libfabric: {reason} (to install it: libfabric1 in Debian and Ubuntu, libfabric in Fedora)"
+    )]
+    Load {
+        /// What the loader said.
+        reason: String,
+    },
     /// The plugin for libfabric is not there.
     #[error(
         "there is no {plugin} in {}: build it with `cargo build --release -p homespun-libfabric`, without --release if \
@@ -259,6 +267,14 @@ pub(crate) enum Failure {
         /// How many rows lack a measurement.
         missing: usize,
         /// How many rows there are.
+        all: usize,
+    },
+    /// Some contenders could not do all that they offer; the results have the reasons.
+    #[error("{failed} of {all} contenders failed; the results say why")]
+    Contenders {
+        /// How many failed.
+        failed: usize,
+        /// How many there are.
         all: usize,
     },
     /// A file of results could not be written.

@@ -52,6 +52,8 @@ enum Command {
     BenchFollower(bench::follower::Arguments),
     #[command(hide = true)]
     BenchProgram(bench::against::on_core::Arguments),
+    #[command(hide = true)]
+    BenchPeer(bench::sleep::peer::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Bare(arguments) => bench::single::run(&arguments, &console),
         Command::BenchFollower(arguments) => bench::follower::run(&arguments, &console),
         Command::BenchProgram(arguments) => bench::against::on_core::run(&arguments),
+        Command::BenchPeer(arguments) => bench::sleep::peer::run(&arguments, &console),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,6 +4,7 @@
 //! told are lines on its standard input, whose end means that nobody needs it any more.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{self, Child, ChildStdin, Command, Stdio};
@@ -12,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
 
@@ -40,11 +43,22 @@ impl PeerProcess {
         core: Option<usize>,
         timeout: Duration,
     ) -> Result<PeerProcess, Failure> {
+        PeerProcess::start_in(&[], arguments, core, timeout)
+    }
+
+    /// As [`start`](Self::start), with these variables in the environment.
+    pub(crate) fn start_in(
+        environment: &[(String, OsString)],
+        arguments: &[&str],
+        core: Option<usize>,
+        timeout: Duration,
+    ) -> Result<PeerProcess, Failure> {
         let mut command = Command::new(env::current_exe().map_err(Failure::Start)?);
         command.args(arguments).args(["--timeout", &timeout.as_secs().to_string()]);
         if let Some(core) = core {
             command.args(["--core", &core.to_string()]);
         }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(Failure::Start)?;
         let stdin = child.stdin.take();
@@ -73,6 +87,34 @@ impl PeerProcess {
     pub(crate) fn next_line(&mut self) -> Result<String, Failure> {
         let line = self.lines.recv_timeout(self.timeout);
         line.map_err(|_| self.blamed_for(Failure::PeerSilent { timeout: self.timeout }))
+    }
+
+    /// The next line of those that the process has said already.
+    pub(crate) fn waiting_line(&mut self) -> Option<String> {
+        self.lines.try_recv().ok()
+    }
+
+    /// Waits until the process has ended by itself. If it has not after `limit`, it is told to by SIGTERM, at
+    /// which libraries clean up, and killed in the end.
+    pub(crate) fn end_within(mut self, limit: Duration) {
+        if self.has_ended_within(limit) {
+            return;
+        }
+        if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
+            // It fails only if the process has ended meanwhile.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        self.has_ended_within(END_LAG);
+    }
+
+    fn has_ended_within(&mut self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < deadline => thread::sleep(END_INTERVAL),
+                ended => return !matches!(ended, Ok(None)),
+            }
+        }
     }
 
     /// Says a line to the process.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{Cell, CellAlignment, Table, TableComponent};
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::comparison::{Change, OtherTool, PathChange, TOLERANCE};
 
@@ -14,9 +14,7 @@ const INTERFACES: [&str; 2] = ["native", "plugin"];
 /// One row for each operation of each domain, with the interfaces side by side.
 pub fn table(changes: &BTreeMap<String, PathChange>) -> String {
     let mut table = Table::new();
-    // A line below the header alone.
-    table.load_preset(UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::HorizontalLines);
-    table.remove_style(TableComponent::MiddleIntersections);
+    table.load_style(NOTHING);
     let mut header = vec!["instructions per operation".to_owned()];
     for interface in INTERFACES {
         header.extend([format!("{interface}: recorded"), "now".into(), "change".into()]);

@@ -14,6 +14,7 @@ mod plot;
 mod record;
 mod report;
 pub(crate) mod single;
+pub(crate) mod sleep;
 mod step;
 mod survey;
 mod table;
@@ -22,6 +23,7 @@ mod trial;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
 use self::against::{Providers, Request};
@@ -70,25 +72,32 @@ const ROUNDS_MAX: u32 = 1_000;
 /// programs of fabtests also fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a
 /// core; where the host has both, cores that share a cache and cores that share none are measured one after
 /// the other.
+///
+/// With --only sleep, pairs of our own processes exchange tagged messages over the C interface of an installed
+/// libfabric: homespun, as a plugin, and its providers (by default shm, tcp, sockets and tcp;ofi_rxm). Both
+/// processes poll, and then both sleep on the descriptor of their queue (FI_WAIT_FD). Then they are left alone,
+/// and their processor time is taken. A provider's own threads run on the core of their process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct Arguments {
     /// The domain that is measured [default: all].
-    #[arg(short, long, value_name = "NAME", value_enum, conflicts_with = "against")]
+    #[arg(short, long, value_name = "NAME", value_enum)]
     domain: Option<Choice>,
     /// Measure this alone.
-    #[arg(long, value_name = "KIND", value_enum, conflicts_with = "against")]
+    #[arg(long, value_name = "KIND", value_enum)]
     only: Option<Kind>,
     /// The sizes of messages, writes and reads in bytes, separated by commas; K and M are 1024 and 1024 x
-    /// 1024, at most 64M [default: 8,64,512,4K,16K,64K,256K,1M,4M; with --quick and --against 8,4K,64K,1M].
+    /// 1024, at most 64M [default: 8,64,512,4K,16K,64K,256K,1M,4M; with --quick and --against 8,4K,64K,1M;
+    /// with --only sleep 8,4K,64K].
     #[arg(long, value_name = "LIST")]
     sizes: Option<Sizes>,
     /// Compare with these providers of an installed libfabric, separated by commas: shm, tcp, sockets,
     /// tcp;ofi_rxm ...
     #[arg(long, value_name = "LIST")]
     against: Option<Providers>,
-    /// The prefix of the libfabric to compare within; by default its programs are looked for on PATH.
-    #[arg(long, value_name = "DIR", requires = "against")]
+    /// The prefix of the libfabric to compare within; by default its programs are looked for on PATH, and with --only sleep
+    /// the system's loader finds it.
+    #[arg(long, value_name = "DIR")]
     libfabric: Option<PathBuf>,
     /// How that libfabric was built, to be said with the results, such as "with -O3".
     #[arg(long, value_name = "WORDS", requires = "against")]
@@ -99,7 +108,7 @@ pub(crate) struct Arguments {
     /// Write RESULTS.md into this directory, and its drawings into plots there in place of earlier ones.
     #[arg(long, value_name = "DIR", requires = "against")]
     record: Option<PathBuf>,
-    /// How many rounds the medians are over [default: 9, with --against 5; with --quick 3].
+    /// How many rounds the medians are over [default: 9, with --against or --only sleep 5; with --quick 3].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX)))]
     rounds: Option<u32>,
     /// Be done soon, and less precise: fewer and shorter rounds.
@@ -166,7 +175,13 @@ With --against: homespun_version, kernel, processor, libfabric (version, built),
 figures; each figure has name, title, place, cores (numbers and sharing; null if not pinned), quantity
 (half_round_trip or transfer), contenders (name, role: floor, homespun or other) and rows; each row has case
 (label, size_bytes), cells and ratios in the order of the contenders, and floor, the name of the bare loop;
-each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples).";
+each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples).
+
+With --only sleep: homespun_version, libfabric, libfabric_version, cores, rounds, idle_ms, contenders; each of
+these has name, provider, rival_of (the name of homespun's contender in the ratios), polled, descriptor and
+idle. These three have not_offered and failure, the reason why there are no figures or null; polled and
+descriptor have sizes, each with size_bytes, p50_us, p99_us, samples, p50_ratio and p99_ratio; idle has
+wait_object, processor_ms_per_s and wake_ups_per_s, each of the two processes.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -175,6 +190,7 @@ Examples:
   homespun bench --only accesses --sizes 8    one size of writes and reads, and fetch-add
   homespun bench --json > results.json        for a program to read
   homespun bench --against shm,tcp            beside providers of the installed libfabric
+  homespun bench --only sleep                 beside its providers, polled, asleep and idle
   FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --libfabric /opt/libfabric --record benches
                                               the same with more programs, tables and drawings
 
@@ -195,7 +211,22 @@ enum Choice {
 pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
     let sizes = arguments.sizes.as_ref().map(|sizes| &sizes.0[..]);
     let timeout = Duration::from_secs(arguments.timeout);
+    arguments.require_sense();
     match &arguments.against {
+        _ if arguments.only == Some(Kind::Sleep) => {
+            let request = sleep::Request {
+                domains: &arguments.domain.unwrap_or(Choice::All).offered()?,
+                providers: arguments.against.as_ref(),
+                prefix: arguments.libfabric.as_deref(),
+                sizes,
+                rounds: arguments.rounds,
+                quick: arguments.quick,
+                json: arguments.json,
+                pinned: !arguments.no_pin,
+                timeout,
+            };
+            sleep::run(&request, console)
+        }
         Some(providers) => {
             let request = Request {
                 providers,
@@ -213,6 +244,26 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
             against::run(&request, console)
         }
         None => run_alone(arguments, sizes.unwrap_or(&SIZES), timeout, console),
+    }
+}
+
+impl Arguments {
+    /// Ends the process with the status of misuse where options contradict each other in a way that depends on values.
+    fn require_sense(&self) {
+        let is_sleep = self.only == Some(Kind::Sleep);
+        let has_providers = self.against.is_some();
+        let contradiction = if has_providers && !is_sleep && (self.only.is_some() || self.domain.is_some()) {
+            "with '--against', '--domain' and '--only' are for '--only sleep' alone"
+        } else if is_sleep
+            && (self.libfabric_built.is_some() || self.plots.is_some() || self.record.is_some())
+        {
+            "'--only sleep' draws and records nothing"
+        } else if self.libfabric.is_some() && !has_providers && !is_sleep {
+            "'--libfabric' needs '--against' or '--only sleep'"
+        } else {
+            return;
+        };
+        clap::Error::raw(ErrorKind::ArgumentConflict, format!("{contradiction}\n")).exit()
     }
 }
 

@@ -1,7 +1,9 @@
 //! Percentiles of times.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How many digits of a time are kept.
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -14,6 +16,10 @@ const UNITS_PER_US: f64 = 1e6;
 pub(super) struct Times {
     histogram: Histogram<u64>,
 }
+
+/// Times as one process tells them to another: each with how often it was counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Counts(Vec<(u64, u64)>);
 
 /// How times are spread: the middle one, and the one that a hundredth exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -39,6 +45,25 @@ impl Times {
             // A float becomes the nearest integer that there is; the histogram grows as far as those go.
             self.histogram += (time_us * UNITS_PER_US) as u64;
         }
+    }
+
+    /// Counts one time.
+    pub(super) fn add(&mut self, time: Duration) {
+        self.extend(&[time.as_secs_f64() * 1e6]);
+    }
+
+    /// Counts the times of another process.
+    pub(super) fn extend_by(&mut self, counts: &Counts) {
+        for &(time, count) in &counts.0 {
+            // It grows as far as numbers go, so none is refused.
+            let _ = self.histogram.record_n(time, count);
+        }
+    }
+
+    /// What was counted.
+    pub(super) fn counts(&self) -> Counts {
+        let recorded = self.histogram.iter_recorded();
+        Counts(recorded.map(|step| (step.value_iterated_to(), step.count_at_value())).collect())
     }
 
     /// None for no times at all.
@@ -73,6 +98,21 @@ mod tests {
         times.extend(&[0.1234; 3]);
         let found = times.percentiles().unwrap();
         assert!((found.p50_us - 0.1234).abs() < 0.0003, "{found:?}");
+    }
+
+    #[test]
+    fn counts_of_two_processes_add_up() {
+        let mut times = Times::new();
+        (1..=50).map(Duration::from_micros).for_each(|time| times.add(time));
+        let counts = times.counts();
+        (51..=100).map(Duration::from_micros).for_each(|time| times.add(time));
+        let mut both = Times::new();
+        both.extend_by(&counts);
+        both.extend_by(&times.counts());
+        let found = both.percentiles().unwrap();
+        assert_eq!(found.samples, 150);
+        assert!((found.p50_us - 38.0).abs() < 0.2, "{found:?}");
+        assert!((found.p99_us - 99.0).abs() < 0.2, "{found:?}");
     }
 
     #[test]

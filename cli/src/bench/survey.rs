@@ -31,6 +31,8 @@ pub(super) enum Kind {
     Messages,
     /// Access to memory of the other process.
     Accesses,
+    /// Providers of an installed libfabric, polled and asleep.
+    Sleep,
 }
 
 /// What is measured of each domain.

@@ -128,6 +128,20 @@ impl Running {
         pid
     }
 
+    /// Waits until the command has started so many processes, and returns their numbers.
+    pub(crate) fn await_peer_processes(&self, count: usize) -> Vec<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let children = self.children();
+            let pids: Vec<i32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+            if pids.len() >= count {
+                return pids;
+            }
+            assert!(Instant::now() < deadline, "the command starts no {count} processes");
+            thread::yield_now();
+        }
+    }
+
     /// The numbers of the processes that the command has started, separated by spaces.
     pub(crate) fn children(&self) -> String {
         let pid = self.child.id();

@@ -7,3 +7,4 @@ mod confined;
 mod info;
 mod pingpong;
 mod run;
+mod sleep;

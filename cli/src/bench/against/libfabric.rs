@@ -13,7 +13,7 @@ use crate::run::plugin;
 
 const PINGPONG: &str = "fi_pingpong";
 const INFO: &str = "fi_info";
-const LIBRARY: &str = "libfabric.so.1";
+pub(in crate::bench) const LIBRARY: &str = "libfabric.so.1";
 
 /// Where an installation keeps its libraries, below its prefix.
 const LIBRARY_DIRECTORIES: [&str; 4] = ["lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"];
@@ -41,8 +41,7 @@ impl Libfabric {
         let (programs, libraries) = match prefix {
             Some(prefix) => {
                 let programs = [prefix.join("bin")];
-                let directories = LIBRARY_DIRECTORIES.map(|directory| prefix.join(directory));
-                (holding(PINGPONG, &programs)?, Some(holding(LIBRARY, &directories)?))
+                (holding(PINGPONG, &programs)?, Some(library_directory(prefix)?))
             }
             None => {
                 let path = env::var_os("PATH").unwrap_or_default();
@@ -113,6 +112,15 @@ impl Libfabric {
         let output = command.output().map_err(failed)?;
         Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
     }
+}
+
+/// Where the library of an installation is.
+///
+/// # Errors
+///
+/// [`Failure::NoLibfabric`].
+pub(in crate::bench) fn library_directory(prefix: &Path) -> Result<PathBuf, Failure> {
+    holding(LIBRARY, &LIBRARY_DIRECTORIES.map(|directory| prefix.join(directory)))
 }
 
 /// The first of these directories that holds a file of this name.

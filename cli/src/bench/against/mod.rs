@@ -3,7 +3,7 @@
 
 mod comparison;
 mod floor;
-mod libfabric;
+pub(super) mod libfabric;
 pub(crate) mod on_core;
 mod output;
 mod program;
@@ -150,6 +150,13 @@ fn head(report: &FigureReport, libfabric: &Libfabric, console: &Console) -> Resu
     console.line(format_args!("medians over {} rounds in which all take turns; µs", report.rounds))?;
     console.line(figure_table::ABOUT_RATIOS)?;
     console.line(figure_table::ABOUT_PERCENTILES)
+}
+
+impl Providers {
+    /// Each of them once.
+    pub(super) fn names(&self) -> &[String] {
+        &self.0
+    }
 }
 
 impl FromStr for Providers {

@@ -1,0 +1,104 @@
+//! The providers that are measured side by side.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use homespun::info::PROVIDER_NAME;
+use homespun::params;
+
+use crate::bench::survey::Domain;
+use crate::run::plugin;
+
+/// The only providers that libfabric uses, separated by commas: `fi_getinfo(3)`.
+const FI_PROVIDER: &str = "FI_PROVIDER";
+
+/// libfabric's own provider for shared memory. All others are compared with homespun over TCP.
+const SHARED_MEMORY: &str = "shm";
+
+/// A provider of libfabric, homespun or a rival.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Contender {
+    /// As results have it: `homespun/tcp`, `sockets`.
+    pub(super) name: String,
+    /// As libfabric has it.
+    pub(super) provider: String,
+    /// The name of the contender that this one is a rival of. None of homespun's own.
+    pub(super) rival_of: Option<String>,
+    /// What its processes have in their environment.
+    pub(super) environment: Vec<(String, OsString)>,
+}
+
+impl Contender {
+    /// homespun's plugin in these domains, each followed by its rivals among these providers.
+    pub(super) fn line_up(domains: &[Domain], providers: &[String], directory: &Path) -> Vec<Contender> {
+        let mut contenders = Vec::new();
+        for &domain in domains {
+            let own = Contender::homespun(domain, directory);
+            let rivals = providers.iter().filter(|provider| domain_beside(provider) == domain);
+            let rivals: Vec<Contender> = rivals.map(|provider| Contender::rival(provider, &own)).collect();
+            contenders.push(own);
+            for rival in rivals {
+                if !contenders.contains(&rival) {
+                    contenders.push(rival);
+                }
+            }
+        }
+        contenders
+    }
+
+    fn homespun(domain: Domain, directory: &Path) -> Contender {
+        Contender {
+            name: format!("{PROVIDER_NAME}/{}", domain.name()),
+            provider: PROVIDER_NAME.to_owned(),
+            rival_of: None,
+            environment: vec![
+                (plugin::FI_PROVIDER_PATH.to_owned(), directory.into()),
+                (FI_PROVIDER.to_owned(), PROVIDER_NAME.into()),
+                (params::DOMAIN.variable(), domain.name().into()),
+            ],
+        }
+    }
+
+    fn rival(provider: &str, of: &Contender) -> Contender {
+        // Other providers are not even initialised. The layers of one are listed one by one.
+        let layers = provider.replace(';', ",");
+        Contender {
+            name: provider.to_owned(),
+            provider: provider.to_owned(),
+            rival_of: Some(of.name.clone()),
+            environment: vec![(FI_PROVIDER.to_owned(), layers.into())],
+        }
+    }
+}
+
+/// The domain of homespun that does the same work as a provider.
+fn domain_beside(provider: &str) -> Domain {
+    if provider == SHARED_MEMORY { Domain::Shm } else { Domain::Tcp }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(domains: &[Domain], providers: &[&str]) -> Vec<String> {
+        let providers: Vec<String> = providers.iter().map(ToString::to_string).collect();
+        let contenders = Contender::line_up(domains, &providers, Path::new("/plugin"));
+        contenders.into_iter().map(|contender| contender.name).collect()
+    }
+
+    #[test]
+    fn rivals_follow_the_domain_that_they_are_compared_with() {
+        let all = ["tcp", "shm", "tcp;ofi_rxm", "tcp"];
+        assert_eq!(names(&Domain::ALL, &all), ["homespun/shm", "shm", "homespun/tcp", "tcp", "tcp;ofi_rxm"]);
+        assert_eq!(names(&[Domain::Tcp], &all), ["homespun/tcp", "tcp", "tcp;ofi_rxm"]);
+        assert_eq!(names(&[Domain::Shm], &[]), ["homespun/shm"]);
+    }
+
+    #[test]
+    fn rival_of_layers_has_each_of_them_in_its_environment() {
+        let contenders = Contender::line_up(&[Domain::Tcp], &["tcp;ofi_rxm".into()], Path::new("/plugin"));
+        assert_eq!(contenders[1].environment, [("FI_PROVIDER".to_owned(), "tcp,ofi_rxm".into())]);
+        assert_eq!(contenders[1].rival_of.as_deref(), Some("homespun/tcp"));
+        assert_eq!(contenders[0].environment[0], ("FI_PROVIDER_PATH".to_owned(), "/plugin".into()));
+    }
+}

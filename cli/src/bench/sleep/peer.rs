@@ -1,0 +1,235 @@
+//! One of the two processes of a pair: an endpoint of an installed libfabric, which does as it is told.
+
+use std::ffi::OsString;
+use std::ops::Range;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use homespun::Errno;
+use homespun_host::{CallError, Libfabric, Lockstep, WaitObject};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::messages::{Messages, Trouble};
+use super::order::{Answer, Opened, Order, RoundTrips, Slept};
+use crate::bench::percentiles::Times;
+use crate::console::Console;
+use crate::cores;
+use crate::failure::Failure;
+use crate::peer_process;
+
+/// How often the process that leads says that it is still at it.
+const ONGOING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One of the two processes that `bench --only sleep` measures.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The library: a path, or a name that the loader searches for.
+    #[arg(long)]
+    libfabric: OsString,
+    /// The name of the provider.
+    #[arg(long)]
+    provider: String,
+    /// How to wait.
+    #[arg(long, value_enum)]
+    wait: Wait,
+    /// The length of the largest message.
+    #[arg(long)]
+    max_bytes: usize,
+    /// The core to stay on.
+    #[arg(long)]
+    core: Option<usize>,
+    /// How long nothing may happen, in seconds.
+    #[arg(long)]
+    timeout: u64,
+}
+
+/// How a process waits for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Wait {
+    /// It reads the queue again and again (`FI_WAIT_NONE`).
+    Polled,
+    /// It sleeps on the descriptor of the queue (`FI_WAIT_FD`).
+    Descriptor,
+    /// It sleeps in a call, in a way that the provider chooses (`FI_WAIT_UNSPEC`).
+    Blocking,
+}
+
+impl Wait {
+    /// The word for it on a command line.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Wait::Polled => "polled",
+            Wait::Descriptor => "descriptor",
+            Wait::Blocking => "blocking",
+        }
+    }
+
+    /// The constant of `fi_cq_open(3)`.
+    pub(super) fn constant(self) -> &'static str {
+        match self {
+            Wait::Polled => "FI_WAIT_NONE",
+            Wait::Descriptor => "FI_WAIT_FD",
+            Wait::Blocking => "FI_WAIT_UNSPEC",
+        }
+    }
+
+    fn object(self) -> WaitObject {
+        match self {
+            Wait::Polled => WaitObject::None,
+            Wait::Descriptor => WaitObject::Descriptor,
+            Wait::Blocking => WaitObject::Unspecified,
+        }
+    }
+}
+
+/// Does as it is told until it is told to close.
+pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
+    let lines = peer_process::lines_from_parent();
+    if let Some(core) = arguments.core {
+        cores::pin(core)?;
+    }
+    let libfabric = match Libfabric::load(&arguments.libfabric) {
+        Ok(libfabric) => libfabric,
+        Err(error) => return Answer::NoLibfabric(error.to_string()).tell(console),
+    };
+    match open(libfabric, arguments) {
+        Ok((endpoint, opened)) => {
+            opened.tell(console)?;
+            // The process that waits for an answer gives up after twice this time, and would not learn why.
+            let patience = Duration::from_secs(arguments.timeout) / 2;
+            let messages = Messages::new(endpoint, arguments.wait, patience);
+            match (Peer { messages, next_tag: 0, console }).obey(&lines) {
+                Err(Stop::Trouble(trouble)) => Answer::Failed(trouble.to_string()).tell(console),
+                Err(Stop::Failure(failure)) => Err(failure),
+                Ok(()) => Ok(()),
+            }
+        }
+        Err(answer) => answer.tell(console),
+    }
+}
+
+/// Opens an endpoint, or says why there is none.
+fn open(libfabric: Libfabric, arguments: &Arguments) -> Result<(Lockstep, Answer), Answer> {
+    let failed = |error: CallError| Answer::Failed(error.to_string());
+    let info = libfabric.tagged_info(&arguments.provider).map_err(failed)?;
+    let info = info.ok_or_else(|| Answer::NotOffered("no such provider".into()))?;
+    let provider = info.provider().unwrap_or_default().to_owned();
+    let opened = Lockstep::open(libfabric, &info, arguments.wait.object(), arguments.max_bytes);
+    let endpoint = opened.map_err(|error| match error {
+        CallError { call: "fi_cq_open", errno: Errno::ENOSYS | Errno::EOPNOTSUPP } => {
+            Answer::NotOffered(error.to_string())
+        }
+        error => failed(error),
+    })?;
+    let address = endpoint.address().map_err(failed)?;
+    Ok((endpoint, Answer::Open(Opened { address, provider, libfabric: libfabric.version() })))
+}
+
+/// A process of a pair.
+struct Peer<'a> {
+    messages: Messages,
+    /// Each round trip has a tag of its own, the same in both directions.
+    next_tag: u64,
+    console: &'a Console,
+}
+
+/// Why a process stops before it is told to.
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    /// It cannot exchange messages.
+    #[error("{0}")]
+    Trouble(#[from] Trouble),
+    /// It cannot talk to the process that started it.
+    #[error("{0}")]
+    Failure(#[from] Failure),
+}
+
+impl Peer<'_> {
+    fn obey(&mut self, lines: &Receiver<String>) -> Result<(), Stop> {
+        loop {
+            let line = lines.recv().map_err(|_| Failure::PeerGone)?;
+            let answer = match serde_json::from_str(&line).map_err(|_| Failure::PeerTalk)? {
+                Order::Meet(address) => {
+                    self.messages.meet(&address)?;
+                    Answer::Done
+                }
+                Order::Follow(trips) => {
+                    self.follow(&trips)?;
+                    Answer::Done
+                }
+                Order::Lead(trips) => Answer::Halves(self.lead(&trips)?.counts()),
+                Order::Sleep(for_ms) => Answer::Slept(self.sleep(Duration::from_millis(for_ms))?),
+                Order::Close => return Ok(()),
+            };
+            answer.tell(self.console)?;
+        }
+    }
+
+    /// Sends the first message of each round trip.
+    fn lead(&mut self, trips: &RoundTrips) -> Result<Times, Stop> {
+        let mut halves = Times::new();
+        let tags = self.tags(trips);
+        self.messages.post_receive(tags.start)?;
+        let mut begin = Instant::now();
+        let mut told = begin;
+        for tag in tags.clone() {
+            self.messages.send(trips.size_bytes, tag)?;
+            self.messages.await_message(trips.size_bytes, tag)?;
+            if tag + 1 < tags.end {
+                self.messages.post_receive(tag + 1)?;
+            }
+            let mut end = Instant::now();
+            halves.add(end.duration_since(begin) / 2);
+            if end.duration_since(told) > ONGOING_INTERVAL {
+                Answer::Ongoing.tell(self.console)?;
+                told = end;
+                end = Instant::now();
+            }
+            begin = end;
+        }
+        Ok(halves)
+    }
+
+    /// Answers each message.
+    fn follow(&mut self, trips: &RoundTrips) -> Result<(), Stop> {
+        let tags = self.tags(trips);
+        self.messages.post_receive(tags.start)?;
+        Answer::Ready.tell(self.console)?;
+        for tag in tags.clone() {
+            self.messages.await_message(trips.size_bytes, tag)?;
+            if tag + 1 < tags.end {
+                self.messages.post_receive(tag + 1)?;
+            }
+            self.messages.send(trips.size_bytes, tag)?;
+        }
+        // The last answer may need this process to leave.
+        Ok(self.messages.flush()?)
+    }
+
+    /// Sleeps, as a process does that has nothing to do.
+    fn sleep(&mut self, duration: Duration) -> Result<Slept, Trouble> {
+        let begin = Instant::now();
+        let before = processor_time();
+        let wake_ups = self.messages.sleep(duration)?;
+        let processor = processor_time().saturating_sub(before);
+        let elapsed_s = begin.elapsed().as_secs_f64();
+        Ok(Slept {
+            processor_ms_per_s: processor.as_secs_f64() * 1e3 / elapsed_s,
+            wake_ups_per_s: wake_ups as f64 / elapsed_s,
+        })
+    }
+
+    /// The tags of the next round trips.
+    fn tags(&mut self, trips: &RoundTrips) -> Range<u64> {
+        let first = self.next_tag;
+        self.next_tag += u64::from(trips.count);
+        first..self.next_tag
+    }
+}
+
+/// The processor time of all threads of this process so far.
+fn processor_time() -> Duration {
+    // The clock of a process is never negative.
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
+}

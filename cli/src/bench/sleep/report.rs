@@ -1,0 +1,191 @@
+//! What `bench --only sleep` has found out: the document that `--json` prints, and what the tables are
+//! made of.
+//!
+//! Fields keep their names and meanings; new ones may come. What could not be measured is `null`.
+
+use serde::Serialize;
+
+use super::order::Slept;
+use super::{Attempt, Gathered, Setup};
+use crate::bench::percentiles::{Percentiles, Times};
+use crate::exchange::measure::median;
+
+/// Providers of an installed libfabric, side by side.
+#[derive(Debug, Serialize)]
+pub(super) struct SleepReport {
+    /// The version of homespun.
+    pub(super) homespun_version: &'static str,
+    /// The library: a path, or a name that the loader searches for.
+    pub(super) libfabric: String,
+    /// Its version; `null` if no provider could be opened.
+    pub(super) libfabric_version: Option<String>,
+    /// The cores that the two processes stayed on; `null` if the system chose.
+    pub(super) cores: Option<[usize; 2]>,
+    /// How often each contender took its turn.
+    pub(super) rounds: u32,
+    /// How long a pair slept in each round.
+    pub(super) idle_ms: u64,
+    /// homespun's plugin in each domain, followed by its rivals.
+    pub(super) contenders: Vec<ContenderReport>,
+}
+
+/// One contender.
+#[derive(Debug, Serialize)]
+pub(super) struct ContenderReport {
+    /// `homespun/shm`, `homespun/tcp`, or what libfabric calls the provider.
+    pub(super) name: String,
+    /// The provider that answered to this name, with the layers below it; `null` if none did.
+    pub(super) provider: Option<String>,
+    /// The contender that its times are compared with; `null` for homespun itself.
+    pub(super) rival_of: Option<String>,
+    /// Round trips where both processes read their queue again and again (`FI_WAIT_NONE`).
+    pub(super) polled: LatencyReport,
+    /// Round trips where both processes sleep on the descriptor of their queue (`FI_WAIT_FD`).
+    pub(super) descriptor: LatencyReport,
+    /// The processes while nothing came.
+    pub(super) idle: IdleReport,
+}
+
+/// Round trips with one way to wait.
+#[derive(Debug, Serialize)]
+pub(super) struct LatencyReport {
+    /// Why there are no figures; `null` if there are.
+    #[serde(flatten)]
+    pub(super) shortfall: Shortfalls,
+    /// Each size in the order asked for.
+    pub(super) sizes: Vec<SizeReport>,
+}
+
+/// Halves of single round trips of one size.
+#[derive(Debug, Serialize)]
+pub(super) struct SizeReport {
+    pub(super) size_bytes: usize,
+    #[serde(flatten)]
+    pub(super) percentiles: Percentiles,
+    /// homespun's median by this contender's: below 1 homespun takes less time. `null` for homespun itself.
+    pub(super) p50_ratio: Option<f64>,
+    /// The same of the 99th percentiles.
+    pub(super) p99_ratio: Option<f64>,
+}
+
+/// Two processes that have exchanged messages, sleep, and exchange messages again.
+#[derive(Debug, Serialize)]
+pub(super) struct IdleReport {
+    #[serde(flatten)]
+    pub(super) shortfall: Shortfalls,
+    /// How they sleep: `FI_WAIT_FD`, or `FI_WAIT_UNSPEC` in `fi_cq_sread`.
+    pub(super) wait_object: &'static str,
+    /// Milliseconds of processor time in each second, of the process that leads and the one that follows:
+    /// medians over rounds.
+    pub(super) processor_ms_per_s: Option<[f64; 2]>,
+    /// How often in each second the two were woken, or not allowed to sleep: medians over rounds.
+    pub(super) wake_ups_per_s: Option<[f64; 2]>,
+}
+
+/// Why there are no figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shortfall {
+    NotOffered(String),
+    Failure(String),
+}
+
+/// The same as fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Shortfalls {
+    /// What the provider does not offer.
+    pub(super) not_offered: Option<String>,
+    /// What failed.
+    pub(super) failure: Option<String>,
+}
+
+impl SleepReport {
+    pub(super) fn new(
+        setup: &Setup<'_>,
+        version: Option<(u16, u16)>,
+        gathered: Vec<Gathered>,
+    ) -> SleepReport {
+        let mut contenders: Vec<ContenderReport> = Vec::new();
+        for one in gathered {
+            let rival = contenders.iter().find(|other| Some(&other.name) == one.contender.rival_of.as_ref());
+            let report = ContenderReport::new(one, rival, setup.sizes);
+            contenders.push(report);
+        }
+        SleepReport {
+            homespun_version: env!("CARGO_PKG_VERSION"),
+            cores: setup.placement.cores.map(|(own, other)| [own, other]),
+            libfabric: setup.libfabric.to_string_lossy().into_owned(),
+            libfabric_version: version.map(|(major, minor)| format!("{major}.{minor}")),
+            rounds: setup.rounds,
+            idle_ms: setup.idle_ms,
+            contenders,
+        }
+    }
+}
+
+impl SleepReport {
+    /// How many contenders failed at something that they offer.
+    pub(super) fn failed(&self) -> usize {
+        self.contenders.iter().filter(|contender| contender.has_failed()).count()
+    }
+}
+
+impl ContenderReport {
+    fn has_failed(&self) -> bool {
+        let ContenderReport { polled, descriptor, idle, .. } = self;
+        [&polled.shortfall, &descriptor.shortfall, &idle.shortfall].iter().any(|part| part.failure.is_some())
+    }
+
+    fn new(gathered: Gathered, rival: Option<&ContenderReport>, sizes: &[usize]) -> ContenderReport {
+        let Gathered { contender, provider, polled, descriptor, idle, idle_wait } = gathered;
+        ContenderReport {
+            polled: LatencyReport::new(polled, rival.map(|rival| &rival.polled), sizes),
+            descriptor: LatencyReport::new(descriptor, rival.map(|rival| &rival.descriptor), sizes),
+            idle: IdleReport::new(idle, idle_wait.constant()),
+            name: contender.name,
+            provider,
+            rival_of: contender.rival_of,
+        }
+    }
+}
+
+impl LatencyReport {
+    fn new(attempt: Attempt<Vec<Times>>, rival: Option<&LatencyReport>, sizes: &[usize]) -> LatencyReport {
+        // What failed in the end is not shown by what came before.
+        let gathered = if attempt.goes_on() { attempt.gathered } else { Vec::new() };
+        let figures = sizes.iter().zip(&gathered).filter_map(|(&size_bytes, times)| {
+            let percentiles = times.percentiles()?;
+            let own = rival.and_then(|rival| rival.sizes.iter().find(|size| size.size_bytes == size_bytes));
+            let ratio = |of: fn(&Percentiles) -> f64| own.map(|own| of(&own.percentiles) / of(&percentiles));
+            let (p50_ratio, p99_ratio) = (ratio(|of| of.p50_us), ratio(|of| of.p99_us));
+            Some(SizeReport { size_bytes, percentiles, p50_ratio, p99_ratio })
+        });
+        LatencyReport { sizes: figures.collect(), shortfall: Shortfalls::new(attempt.shortfall) }
+    }
+}
+
+impl IdleReport {
+    fn new(attempt: Attempt<Vec<[Slept; 2]>>, wait_object: &'static str) -> IdleReport {
+        let gathered = if attempt.goes_on() { attempt.gathered } else { Vec::new() };
+        let medians = |of: fn(&Slept) -> f64| {
+            let of_process =
+                |process: usize| median(gathered.iter().map(|both| of(&both[process])).collect());
+            (!gathered.is_empty()).then(|| [of_process(0), of_process(1)])
+        };
+        IdleReport {
+            wait_object,
+            processor_ms_per_s: medians(|slept| slept.processor_ms_per_s),
+            wake_ups_per_s: medians(|slept| slept.wake_ups_per_s),
+            shortfall: Shortfalls::new(attempt.shortfall),
+        }
+    }
+}
+
+impl Shortfalls {
+    fn new(shortfall: Option<Shortfall>) -> Shortfalls {
+        match shortfall {
+            None => Shortfalls { not_offered: None, failure: None },
+            Some(Shortfall::NotOffered(reason)) => Shortfalls { not_offered: Some(reason), failure: None },
+            Some(Shortfall::Failure(reason)) => Shortfalls { not_offered: None, failure: Some(reason) },
+        }
+    }
+}

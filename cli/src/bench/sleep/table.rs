@@ -1,0 +1,136 @@
+//! What `bench --only sleep` has found out, as people read it.
+
+use std::fmt;
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+
+use super::report::{ContenderReport, LatencyReport, Shortfalls, SleepReport};
+use crate::bench::table::significant;
+use crate::size;
+
+/// Two tables, one of round trips and one of idle pairs, and why some figures are missing.
+#[derive(Debug)]
+pub(super) struct SleepTables<'a>(pub(super) &'a SleepReport);
+
+const LATENCY_HEADING: [&str; 7] = ["provider", "waits by", "size", "p50 us", "ratio", "p99 us", "ratio"];
+
+const IDLE_HEADING: [&str; 6] =
+    ["provider", "sleeps by", "leader ms/s", "follower ms/s", "leader wakes/s", "follower wakes/s"];
+
+/// How a queue without a wait object is waited for.
+const POLLING: &str = "polling";
+
+impl fmt::Display for SleepTables<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SleepReport { libfabric, libfabric_version, cores, rounds, idle_ms, contenders, .. } = self.0;
+        let version = libfabric_version.as_deref().unwrap_or("of an unknown version");
+        writeln!(
+            f,
+            "libfabric {version} ({libfabric}), tagged messages between two processes, {rounds} rounds"
+        )?;
+        writeln!(f, "p50, p99: half of single round trips; a ratio below 1: homespun takes less time")?;
+        match cores {
+            Some([own, other]) => writeln!(f, "the two processes stay on cores {own} and {other}")?,
+            None => writeln!(f, "the system chooses where the two processes run")?,
+        }
+        let mut notes = Vec::new();
+        write!(f, "\n{}", latency_table(contenders, &mut notes))?;
+        writeln!(
+            f,
+            "\n\nprocessor time of the two processes while no message comes, for {idle_ms} ms a round"
+        )?;
+        write!(f, "\n{}", idle_table(contenders, &mut notes))?;
+        for note in notes {
+            write!(f, "\n{note}")?;
+        }
+        Ok(())
+    }
+}
+
+fn latency_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String {
+    let mut table = table(LATENCY_HEADING, 2);
+    for contender in contenders {
+        let ways = [(POLLING, &contender.polled), ("FI_WAIT_FD", &contender.descriptor)];
+        for (waits_by, LatencyReport { shortfall, sizes }) in ways {
+            let name = contender.shown_name();
+            if let Some(word) = shortfall.word(&name, waits_by, notes) {
+                table.add_row([&name, waits_by, "-", word, "-", "-", "-"]);
+            }
+            for report in sizes {
+                let ratio = |ratio: Option<f64>| ratio.map_or_else(|| "-".into(), significant);
+                table.add_row([
+                    name.clone(),
+                    waits_by.into(),
+                    size::format(report.size_bytes as u64),
+                    significant(report.percentiles.p50_us),
+                    ratio(report.p50_ratio),
+                    significant(report.percentiles.p99_us),
+                    ratio(report.p99_ratio),
+                ]);
+            }
+        }
+    }
+    shown(&table)
+}
+
+fn idle_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String {
+    let mut table = table(IDLE_HEADING, 2);
+    for contender in contenders {
+        let (name, idle) = (contender.shown_name(), &contender.idle);
+        if let Some(word) = idle.shortfall.word(&name, idle.wait_object, notes) {
+            table.add_row([&name, idle.wait_object, word, "-", "-", "-"]);
+        }
+        if let (Some(processor), Some(wake_ups)) = (idle.processor_ms_per_s, idle.wake_ups_per_s) {
+            let [own, other] = processor.map(|ms_per_s| format!("{ms_per_s:.3}"));
+            let [own_wakes, other_wakes] = wake_ups.map(|per_s| format!("{per_s:.1}"));
+            table.add_row([&name, idle.wait_object, &own, &other, &own_wakes, &other_wakes]);
+        }
+    }
+    shown(&table)
+}
+
+/// A table with these headings, the first few of them of words and the others of numbers.
+fn table<const N: usize>(heading: [&str; N], words: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(heading);
+    for column in table.column_iter_mut().skip(words) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The lines of a table, without spaces before and behind them.
+fn shown(table: &Table) -> String {
+    let lines: Vec<String> =
+        table.lines().map(|line| line.trim_end().trim_start_matches(' ').into()).collect();
+    lines.join("\n")
+}
+
+impl ContenderReport {
+    /// The name that was asked for, with that of the provider where another one answered.
+    fn shown_name(&self) -> String {
+        match &self.provider {
+            Some(provider) if self.rival_of.is_some() && *provider != self.name => {
+                format!("{} ({provider})", self.name)
+            }
+            _ => self.name.clone(),
+        }
+    }
+}
+
+impl Shortfalls {
+    /// The word in place of a figure, if there is none; the reason goes into a note.
+    fn word(&self, name: &str, waits_by: &str, notes: &mut Vec<String>) -> Option<&'static str> {
+        let (word, reason) = match (&self.not_offered, &self.failure) {
+            (Some(reason), _) => ("not offered", reason),
+            (None, Some(reason)) => ("failed", reason),
+            (None, None) => return None,
+        };
+        let note = format!("{name}, {waits_by}: {word}: {reason}");
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+        Some(word)
+    }
+}

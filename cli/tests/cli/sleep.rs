@@ -1,0 +1,127 @@
+//! `homespun bench --only sleep`: providers of the installed libfabric, polled, asleep and idle. Debian's
+//! `libfabric-bin` has the library, with the providers shm, tcp and sockets.
+
+use serde_json::Value;
+
+use crate::command::{Outcome, domains_there, kill, run, start};
+
+const QUICK: [&str; 7] = ["bench", "--only", "sleep", "--quick", "--rounds", "1", "--sizes"];
+
+/// The contenders that are named, each where homespun has the domain that it is compared with.
+fn contenders(named: &[(&str, &'static str)]) -> Vec<&'static str> {
+    let there = domains_there();
+    named.iter().filter(|(domain, _)| there.contains(domain)).map(|(_, name)| *name).collect()
+}
+
+fn document(outcome: &Outcome) -> Value {
+    serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
+}
+
+/// Asserts that there is what is measured of single round trips of these sizes.
+fn require_latencies(part: &Value, sizes: &[u64], has_ratio: bool) {
+    assert_eq!((&part["not_offered"], &part["failure"]), (&Value::Null, &Value::Null), "{part}");
+    let measured = part["sizes"].as_array().expect("a list");
+    let lengths: Vec<u64> = measured.iter().filter_map(|size| size["size_bytes"].as_u64()).collect();
+    assert_eq!(lengths, sizes, "{part}");
+    for size in measured {
+        let [p50, p99] = ["p50_us", "p99_us"].map(|field| size[field].as_f64().expect("a number"));
+        assert!(0.0 < p50 && p50 <= p99, "{size}");
+        assert!(size["samples"].as_u64() >= Some(8), "{size}");
+        assert_eq!(size["p50_ratio"].is_f64(), has_ratio, "{size}");
+        assert_eq!(size["p99_ratio"].is_f64(), has_ratio, "{size}");
+    }
+}
+
+#[test]
+fn every_provider_is_measured_polled_asleep_and_idle() {
+    let outcome = run(&[&QUICK[..], &["0,8,4K", "--against", "shm,tcp,sockets", "--json"]].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    let document = document(&outcome);
+    assert_eq!(document["homespun_version"], env!("CARGO_PKG_VERSION"));
+    assert!(document["libfabric_version"].is_string(), "{document}");
+    let measured = document["contenders"].as_array().expect("a list");
+    let names: Vec<&str> = measured.iter().filter_map(|contender| contender["name"].as_str()).collect();
+    let all = [
+        ("shm", "homespun/shm"),
+        ("shm", "shm"),
+        ("tcp", "homespun/tcp"),
+        ("tcp", "tcp"),
+        ("tcp", "sockets"),
+    ];
+    assert_eq!(names, contenders(&all));
+    for contender in measured {
+        let is_rival = !contender["rival_of"].is_null();
+        require_latencies(&contender["polled"], &[0, 8, 4096], is_rival);
+        let wait_object = if contender["name"] == "shm" {
+            let refusal = contender["descriptor"]["not_offered"].as_str().expect("a reason");
+            assert!(refusal.contains("fi_cq_open") && refusal.contains("ENOSYS"), "{refusal}");
+            "FI_WAIT_UNSPEC"
+        } else {
+            require_latencies(&contender["descriptor"], &[0, 8, 4096], is_rival);
+            "FI_WAIT_FD"
+        };
+        // There are numbers only where the two exchanged a message after they had slept.
+        let idle = &contender["idle"];
+        assert_eq!((&idle["failure"], &idle["wait_object"]), (&Value::Null, &wait_object.into()), "{idle}");
+        for field in ["processor_ms_per_s", "wake_ups_per_s"] {
+            let both = idle[field].as_array().expect("two numbers");
+            let are_numbers = both.iter().all(|number| number.as_f64() >= Some(0.0));
+            assert!(both.len() == 2 && are_numbers, "{idle}");
+        }
+    }
+}
+
+#[test]
+fn table_has_a_row_for_what_is_not_offered() {
+    let outcome = run(&[&QUICK[..], &["8", "--domain", "tcp", "--against", "no-such"]].concat());
+    assert!(outcome.status.success(), "{outcome:?}");
+    let rows: Vec<Vec<&str>> = outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    let rows_of = |name: &str| rows.iter().filter(|row| row.first() == Some(&name)).count();
+    // Polled, asleep and idle.
+    assert_eq!(rows_of("homespun/tcp"), 3, "{outcome:?}");
+    assert_eq!(rows_of("no-such"), 3, "{outcome:?}");
+    let note = "no-such, FI_WAIT_FD: not offered: no such provider";
+    assert!(outcome.stdout.lines().any(|line| line == note), "{outcome:?}");
+}
+
+#[test]
+fn death_of_a_process_is_reported_in_its_row() {
+    let parent = start(&[&QUICK[..], &["8", "--domain", "tcp", "--against", "no-such"]].concat());
+    let pids = parent.await_peer_processes(2);
+    kill(pids[0]);
+    let outcome = parent.finish();
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert!(outcome.stderr.contains("1 of 2 contenders failed"), "{outcome:?}");
+    let reason = outcome.stdout.lines().find(|line| line.starts_with("homespun/tcp, polling: failed: "));
+    assert!(reason.is_some_and(|reason| reason.contains("SIGKILL")), "{outcome:?}");
+}
+
+#[test]
+fn missing_library_is_reported_with_its_place() {
+    let nowhere = tempfile::tempdir().expect("a temporary directory");
+    let prefix = nowhere.path().to_str().expect("a name in UTF-8");
+    let outcome = run(&[&QUICK[..], &["8", "--libfabric", prefix]].concat());
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert!(outcome.stderr.contains("libfabric.so.1") && outcome.stderr.contains(prefix), "{outcome:?}");
+    std::fs::create_dir(nowhere.path().join("lib")).expect("a temporary directory");
+    std::fs::write(nowhere.path().join("lib/libfabric.so.1"), "no library").expect("a temporary file");
+    let outcome = run(&[&QUICK[..], &["8", "--libfabric", prefix]].concat());
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert!(outcome.stderr.starts_with("homespun: cannot load libfabric: "), "{outcome:?}");
+}
+
+#[test]
+fn options_of_other_measurements_are_refused() {
+    for arguments in [
+        ["--only", "sleep", "--against", "tcp", "--record", "."].as_slice(),
+        &["--only", "messages", "--against", "tcp"],
+        &["--domain", "tcp", "--against", "tcp"],
+        &["--libfabric", "/usr"],
+        &["--only", "sleep", "--against", "tcp,"],
+    ] {
+        let outcome = run(&[&["bench"], arguments].concat());
+        assert_eq!(outcome.status.code(), Some(2), "{arguments:?}: {outcome:?}");
+        assert_eq!(outcome.stdout, "");
+        assert!(outcome.stderr.starts_with("error: "), "{outcome:?}");
+    }
+}
