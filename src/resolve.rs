@@ -1,7 +1,7 @@
 //! From names to addresses, and from a peer's address to the local one that leads to it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use dns_lookup::{AddrInfoHints, getaddrinfo};
 use homespun_engine::address::{Address, AddressFormat};
@@ -29,7 +29,8 @@ pub(crate) enum Role {
 }
 
 /// All ends that the arguments of `getinfo` name, as `fi_getinfo(3)` says for `src_addr` and `dest_addr`: node and
-/// service prevail over the hints' address in the same role, which is then not looked at.
+/// service prevail over the hints' address in the same role, which is then not looked at. An empty service is no service,
+/// and as a source without a node any port.
 ///
 /// # Errors
 ///
@@ -42,6 +43,11 @@ pub(crate) fn ends(
 ) -> Result<Vec<Ends>, Error> {
     let is_source = flags.contains(InfoFlags::SOURCE);
     let role = if is_source { Role::Source } else { Role::Destination };
+    let service = match service {
+        Some("") if is_source && node.is_none() => Some("0"),
+        Some("") => None,
+        service => service,
+    };
     let named = if node.is_some() || service.is_some() {
         Some(resolve(node, service, role, flags.contains(InfoFlags::NUMERIC_HOST))?)
     } else if is_source {
@@ -62,12 +68,12 @@ pub(crate) fn ends(
         (None, None) => {
             host.iter().map(|&format| Ends { format, src: Some(format.wildcard()), dest: None }).collect()
         }
-        (None, Some(dest)) => towards(&specific(&dest)?)?,
+        (None, Some(dest)) => towards(&reachable(&dest))?,
         (Some(src), None) => local(&src, &host)?
             .iter()
             .map(|&src| Ends { format: src.format(), src: Some(src), dest: None })
             .collect(),
-        (Some(src), Some(dest)) => pairs(&local(&src, &host)?, &specific(&dest)?)?,
+        (Some(src), Some(dest)) => pairs(&local(&src, &host)?, &reachable(&dest))?,
     };
     let wanted = |ends: &Ends| hints.addr_format.is_none_or(|format| format == ends.format);
     let ends: Vec<Ends> = ends.into_iter().filter(wanted).collect();
@@ -136,13 +142,21 @@ fn host_formats() -> Result<Vec<AddressFormat>, Error> {
     Ok(formats)
 }
 
-/// Those of the addresses that can be reached by their name: wildcards cannot.
-fn specific(addresses: &[Address]) -> Result<Vec<Address>, Error> {
-    let specific: Vec<Address> = addresses.iter().copied().filter(Address::is_specific).collect();
-    if specific.is_empty() {
-        return Err(Misuse::NoData("a destination that is one host").into());
+/// These destinations by addresses that name one host. Connecting to a wildcard reaches this host, whose name is the loopback
+/// address of the format.
+fn reachable(destinations: &[Address]) -> Vec<Address> {
+    let mut reachable = Vec::new();
+    for &dest in destinations {
+        let loopback: IpAddr = match dest.format() {
+            AddressFormat::SockaddrIn => Ipv4Addr::LOCALHOST.into(),
+            AddressFormat::SockaddrIn6 => Ipv6Addr::LOCALHOST.into(),
+        };
+        let dest = if dest.is_specific() { dest } else { SocketAddr::new(loopback, dest.port()).into() };
+        if !reachable.contains(&dest) {
+            reachable.push(dest);
+        }
     }
-    Ok(specific)
+    reachable
 }
 
 /// Those of the addresses that endpoints of this host can be bound to.
@@ -290,6 +304,38 @@ mod tests {
     }
 
     #[test]
+    fn empty_service_is_no_service() {
+        let none = Info::default();
+        let empty = Some("");
+        let of = |node, service, flags| ends(node, service, flags, &none);
+        assert_eq!(of(None, empty, InfoFlags::empty()), of(None, None, InfoFlags::empty()));
+        assert_eq!(of(None, empty, InfoFlags::SOURCE), of(None, Some("0"), InfoFlags::SOURCE));
+        for flags in [InfoFlags::empty(), InfoFlags::SOURCE] {
+            let node = Some("127.0.0.1");
+            let found = of(node, empty, flags);
+            assert!(found.is_ok(), "{found:?}");
+            assert_eq!(found, of(node, None, flags));
+        }
+    }
+
+    #[test]
+    fn wildcard_destination_is_the_loopback_address() {
+        let from = |src: &str| Info { src_addr: Some(address(src)), ..Info::default() };
+        let pairs = [("0.0.0.0", "127.0.0.1"), ("::", "[::1]")];
+        for (node, loopback) in pairs.into_iter().take(1 + usize::from(host_has_ipv6())) {
+            let dest = Some(address(&format!("{loopback}:7471")));
+            let there = address(&format!("{loopback}:0"));
+            for hints in [Info::default(), from(&format!("{loopback}:0"))] {
+                let found = ends(Some(node), Some("7471"), InfoFlags::empty(), &hints);
+                assert_eq!(found, Ok(vec![Ends { format: there.format(), src: Some(there), dest }]));
+            }
+        }
+        let hints = Info { dest_addr: Some(address("0.0.0.0:7471")), ..Info::default() };
+        let found = ends(None, None, InfoFlags::empty(), &hints).expect("a hinted destination");
+        assert_eq!(found[0].dest, Some(address("127.0.0.1:7471")));
+    }
+
+    #[test]
     fn nothing_named_is_each_format_of_the_host_at_every_interface() {
         let found = ends(None, None, InfoFlags::empty(), &Info::default()).expect("formats");
         let src = Some(address("0.0.0.0:0"));
@@ -325,7 +371,6 @@ mod tests {
         let node = |node, flags, hints| reason(ends(Some(node), Some("1"), flags, hints));
         let plain = InfoFlags::empty();
         assert!(node("203.0.113.77", InfoFlags::SOURCE, &none).contains("an address of this host"));
-        assert!(node("0.0.0.0", plain, &none).contains("one host"));
         assert!(node("127.0.0.1", plain, &ipv6).contains("the format asked for"));
         assert!(node("::1", plain, &from("127.0.0.1:0")).contains("of one format"));
         let unnamed = ends(None, None, InfoFlags::SOURCE, &none);
