@@ -196,7 +196,8 @@ impl Domain {
         Ok(AtomicAttr { count, size_bytes: datatype.size_bytes() })
     }
 
-    /// Opens an endpoint: `fi_endpoint(3)`.
+    /// Opens an endpoint: `fi_endpoint(3)`. An info without a domain's name is for this domain, and one without an endpoint type
+    /// for [`EndpointType::Rdm`].
     ///
     /// # Errors
     ///
@@ -248,11 +249,11 @@ impl Domain {
 
     /// What an endpoint gets that is opened with an info.
     fn grant(&self, info: &Info) -> Result<Info, Error> {
-        if info.domain.name.as_deref() != Some(self.name()) {
+        if info.domain.name.as_deref().is_some_and(|name| name != self.name()) {
             return Err(Misuse::Invalid("the info is for another domain").into());
         }
         match info.ep.ep_type {
-            Some(EndpointType::Rdm) => {}
+            None | Some(EndpointType::Rdm) => {}
             // Whoever reads their event queue drives them, and it belongs to no domain.
             Some(EndpointType::Msg) if self.shared.locking != Locking::Taken => {
                 return Err(Misuse::Invalid("endpoints for connections in a domain without locks").into());
