@@ -96,7 +96,8 @@ pub struct Info {
     serde(default, deny_unknown_fields)
 )]
 pub struct TxAttr {
-    /// The part of [`Info::caps`] that concerns transmission. Empty in hints: what the endpoint has.
+    /// The part of [`Info::caps`] that concerns transmission. Empty in hints: what the endpoint has. In hints, capabilities of
+    /// the other side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for transmission alone.
     pub mode: Mode,
@@ -131,7 +132,8 @@ pub struct TxAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct RxAttr {
-    /// The part of [`Info::caps`] that concerns reception. Empty in hints: what the endpoint has.
+    /// The part of [`Info::caps`] that concerns reception. Empty in hints: what the endpoint has. In hints, capabilities of
+    /// the other side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for reception alone.
     pub mode: Mode,
@@ -196,6 +198,9 @@ pub struct EpAttr {
 }
 
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
+///
+/// The numbers of queues, endpoints, contexts, counters and memory regions, and the size of a key, are what an answer says.
+/// As hints they are not looked at, so an answer may be lower.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -254,7 +259,7 @@ pub struct DomainAttr {
     pub auth_key: Vec<u8>,
     /// The most bytes that an error entry carries as `err_data`: those that come with a rejected connection.
     pub max_err_data_bytes: usize,
-    /// A wish for the number of memory regions; it is not looked at, and answers say 0.
+    /// How many memory regions work well; answers say 0, since nothing limits them.
     pub mr_cnt: usize,
     /// The traffic class that endpoints have by default; 0 is unspecified.
     pub tclass: u32,
@@ -272,7 +277,7 @@ pub struct FabricAttr {
     pub name: Option<String>,
     /// The provider's name.
     pub prov_name: Option<String>,
-    /// The provider's version.
+    /// The provider's version. As a hint it is not looked at.
     pub prov_version: Version,
     /// The version of libfabric's interface that the application asked for; 0.0 when it asked natively.
     pub api_version: Version,

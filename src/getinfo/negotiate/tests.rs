@@ -5,6 +5,11 @@ use crate::info::{AvType, Version};
 
 const MIB: u64 = 1 << 20;
 
+/// Capabilities that homespun lacks.
+const FI_VARIABLE_MSG: u64 = 1 << 48;
+const FI_NAMED_RX_CTX: u64 = 1 << 58;
+const FI_MULTICAST: u64 = 1 << 7;
+
 fn provider() -> ProviderAttr {
     ProviderAttr {
         domain: "tcp".into(),
@@ -69,6 +74,28 @@ fn an_offer_given_back_as_hints_is_met_by_itself() {
 }
 
 #[test]
+fn hints_that_describe_a_provider_are_ignored() {
+    type Ask = fn(&mut Info);
+    let asks: [Ask; 12] = [
+        |h| h.domain.mr_key_size_bytes = usize::MAX,
+        |h| h.domain.cq_cnt = usize::MAX,
+        |h| h.domain.ep_cnt = usize::MAX,
+        |h| h.domain.tx_ctx_cnt = usize::MAX,
+        |h| h.domain.rx_ctx_cnt = usize::MAX,
+        |h| h.domain.max_ep_tx_ctx = 64,
+        |h| h.domain.max_ep_rx_ctx = 64,
+        |h| h.domain.max_ep_stx_ctx = 1,
+        |h| h.domain.max_ep_srx_ctx = 1,
+        |h| h.domain.cntr_cnt = usize::MAX,
+        |h| h.domain.mr_cnt = usize::MAX,
+        |h| h.fabric.prov_version = Version::new(u16::MAX, 0),
+    ];
+    for (index, ask) in asks.into_iter().enumerate() {
+        assert_eq!(offered(ask), offered(|_| {}), "case {index}");
+    }
+}
+
+#[test]
 fn connected_endpoints_have_all_but_sources() {
     assert_eq!(ep_types(&Info::default()), Ok(vec![EndpointType::Rdm, EndpointType::Msg]));
     let connected = |h: &mut Info| h.ep.ep_type = Some(EndpointType::Msg);
@@ -91,11 +118,9 @@ fn every_refusal_says_why() {
     type Ask = fn(&mut Info);
     let cases: &[(Ask, &str)] = &[
         (|h| h.caps = Caps::ATOMIC | Caps::HMEM, "FI_HMEM"),
-        (|h| h.caps = Caps::TAGGED | Caps::MULTI_RECV, "FI_MULTI_RECV"),
         (|h| h.caps = Caps::MSG | Caps::SEND | Caps::MULTI_RECV, "FI_MULTI_RECV"),
+        (|h| h.caps = Caps::TAGGED | Caps::SEND | Caps::MULTI_RECV, "FI_MULTI_RECV"),
         (|h| h.caps = Caps::MSG | Caps::HMEM, "FI_HMEM"),
-        (|h| h.caps = Caps::RMA_EVENT, "FI_RMA_EVENT"),
-        (|h| h.caps = Caps::MSG | Caps::RMA_EVENT, "FI_RMA_EVENT"),
         (|h| h.caps = Caps::RMA | Caps::READ | Caps::WRITE | Caps::RMA_EVENT, "FI_RMA_EVENT"),
         (|h| h.caps = Caps::HMEM, "FI_HMEM"),
         (|h| h.rx.caps = Caps::HMEM, "receive capabilities"),
@@ -104,6 +129,9 @@ fn every_refusal_says_why() {
         (|h| h.caps = Caps::from_bits_retain(1 << 6), "a capability that is not known"),
         (|h| h.caps = Caps::MSG | Caps::from_bits_retain(1 << 63), "a capability that is not known"),
         (|h| h.tx.caps = Caps::HMEM, "transmit capabilities"),
+        (|h| h.tx.caps = Caps::MSG | Caps::from_bits_retain(FI_VARIABLE_MSG), "transmit capabilities"),
+        (|h| h.rx.caps = Caps::from_bits_retain(FI_MULTICAST), "receive capabilities"),
+        (|h| h.rx.caps = Caps::from_bits_retain(FI_NAMED_RX_CTX), "receive capabilities"),
         (
             |h| {
                 h.caps = Caps::MSG;
@@ -118,8 +146,6 @@ fn every_refusal_says_why() {
             },
             "receive capabilities",
         ),
-        (|h| h.caps = Caps::RMA_PMEM, "FI_RMA_PMEM without FI_RMA"),
-        (|h| h.caps = Caps::MSG | Caps::RMA_PMEM, "FI_RMA_PMEM without FI_RMA"),
         (
             |h| {
                 h.caps = Caps::MSG;
@@ -142,6 +168,7 @@ fn every_refusal_says_why() {
         (|h| h.tx.comp_order = Order::from_bits_retain(1 << 16), "transmit completions"),
         (|h| h.tx.comp_order = Order::RMA_RAW, "transmit completions"),
         (|h| h.rx.comp_order = Order::STRICT, "ordered receive completions"),
+        (|h| h.rx.comp_order = Order::WAW, "ordered receive completions"),
         (|h| h.rx.comp_order = Order::from_bits_retain(1 << 16), "ordered receive completions"),
         (|h| h.tx.inject_size_bytes = INJECT_MAX_BYTES + 1, "inject size"),
         (|h| h.tx.size_ops = DEPTH_MAX_OPS + 1, "a deeper transmit queue"),
@@ -160,23 +187,12 @@ fn every_refusal_says_why() {
         (|h| h.ep.auth_key = vec![1], "authorization keys"),
         (|h| h.domain.auth_key = vec![1], "authorization keys"),
         (|h| h.domain.data_progress = Some(Progress::ControlUnified), "data progress"),
-        (|h| h.domain.mr_key_size_bytes = 9, "memory keys"),
         (|h| h.domain.cq_data_size_bytes = 9, "remote completion data"),
-        (|h| h.domain.cq_cnt = CQ_COUNT + 1, "more completion queues"),
-        (|h| h.domain.ep_cnt = EP_COUNT + 1, "more endpoints"),
-        (|h| h.domain.tx_ctx_cnt = 2, "several contexts"),
-        (|h| h.domain.rx_ctx_cnt = 2, "several contexts"),
-        (|h| h.domain.max_ep_tx_ctx = 2, "several contexts"),
-        (|h| h.domain.max_ep_rx_ctx = 2, "several contexts"),
-        (|h| h.domain.max_ep_stx_ctx = 1, "contexts shared"),
-        (|h| h.domain.max_ep_srx_ctx = 1, "contexts shared"),
-        (|h| h.domain.cntr_cnt = COUNTER_COUNT + 1, "more counters"),
         (|h| h.domain.mr_iov_limit = IOV_LIMIT + 1, "memory regions"),
         (|h| h.domain.caps = Caps::from_bits_retain(1 << 53), "domain capabilities"),
         (|h| h.domain.max_err_data_bytes = 257, "more error data"),
         (|h| h.fabric.name = Some("192.0.2.0/24".into()), "a fabric of that name"),
         (|h| h.fabric.prov_name = Some("tcp".into()), "a provider of that name"),
-        (|h| h.fabric.prov_version = Version::new(u16::MAX, 0), "a later version of the provider"),
     ];
     for (index, (ask, why)) in cases.iter().enumerate() {
         match offer(&provider(), &hints(ask)) {
@@ -328,6 +344,9 @@ fn only_the_primary_capabilities_asked_for_are_granted() {
     let cases = [
         (Caps::MSG, Caps::MSG | both | many | reach),
         (Caps::MSG | many, Caps::MSG | both | many | reach),
+        (many, Caps::MSG | both | many | reach),
+        (many | Caps::RECV, Caps::MSG | Caps::RECV | many | reach),
+        (Caps::TAGGED | many, Caps::MSG | Caps::TAGGED | both | many | reach),
         (Caps::MSG | Caps::RECV, Caps::MSG | Caps::RECV | many | reach),
         (Caps::TAGGED, Caps::TAGGED | both | reach),
         (Caps::MSG | Caps::SEND, Caps::MSG | Caps::SEND | Caps::FENCE | reach),
@@ -346,6 +365,14 @@ fn only_the_primary_capabilities_asked_for_are_granted() {
         (Caps::RMA, rma | Caps::FENCE | reach),
         (Caps::RMA | Caps::RMA_EVENT, rma | Caps::FENCE | reach),
         (Caps::RMA | Caps::RMA_PMEM, rma | Caps::FENCE | reach),
+        (Caps::RMA_EVENT, rma | atomic | Caps::FENCE | reach),
+        (Caps::RMA_EVENT | Caps::REMOTE_READ, {
+            Caps::RMA | Caps::RMA_PMEM | Caps::ATOMIC | Caps::REMOTE_READ | Caps::RMA_EVENT | reach
+        }),
+        (Caps::MSG | Caps::RMA_EVENT, Caps::MSG | rma | atomic | both | many | reach),
+        (Caps::ATOMIC | Caps::RMA_EVENT, atomic | Caps::FENCE | reach),
+        (Caps::RMA_PMEM, rma | Caps::FENCE | reach),
+        (Caps::RMA_PMEM | Caps::RMA_EVENT, rma | Caps::FENCE | reach),
         (Caps::MSG | Caps::RMA, Caps::MSG | rma | both | many | reach),
         (
             Caps::MSG | Caps::RMA | Caps::WRITE,
@@ -393,6 +420,37 @@ fn each_side_has_what_concerns_it() {
     assert_eq!(narrowed.rx.caps, Caps::TAGGED | Caps::RECV);
     let copied = offered(|h| h.tx.caps = Caps::MSG | Caps::SEND | Caps::RECV | Caps::LOCAL_COMM);
     assert_eq!(copied.tx.caps, Caps::MSG | Caps::SEND, "what does not concern transmission is left out");
+}
+
+#[test]
+fn side_capabilities_of_the_other_side_are_ignored() {
+    for ep_type in EP_TYPES {
+        let plain = offered(|h| h.ep.ep_type = Some(ep_type));
+        let of_receives = [
+            Caps::RECV,
+            Caps::MULTI_RECV,
+            Caps::SOURCE,
+            Caps::SOURCE_ERR,
+            Caps::DIRECTED_RECV,
+            Caps::REMOTE_READ,
+            Caps::REMOTE_WRITE,
+            Caps::RMA_EVENT,
+        ];
+        for caps in of_receives {
+            let info = offered(|h| (h.ep.ep_type, h.tx.caps) = (Some(ep_type), caps));
+            assert_eq!(info, plain, "{caps:?} in the transmit attributes");
+        }
+        for caps in [Caps::SEND, Caps::FENCE, Caps::READ, Caps::WRITE] {
+            let info = offered(|h| (h.ep.ep_type, h.rx.caps) = (Some(ep_type), caps));
+            assert_eq!(info, plain, "{caps:?} in the receive attributes");
+        }
+    }
+    let info = offered(|h| {
+        h.caps = Caps::TAGGED;
+        h.tx.caps = Caps::TAGGED | Caps::SOURCE;
+        h.rx.caps = Caps::TAGGED | Caps::WRITE;
+    });
+    assert_eq!((info.tx.caps, info.rx.caps), (Caps::TAGGED | Caps::SEND, Caps::TAGGED | Caps::RECV));
 }
 
 #[test]
