@@ -25,9 +25,16 @@ use crate::resolve::{self, Ends, ends};
 /// that leads to the peer. With neither name nor address, each address format that the host has is answered once, with
 /// the wildcard as the source: an endpoint is reached on every interface.
 ///
+/// An empty service is no service, and the wildcard address as a peer is this host. Flags that are not known are ignored.
+///
 /// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that cost an
-/// application nothing when they are not granted: traffic class, prefix size, number of memory regions.
-/// [`FabricAttr::api_version`] is returned as the hints have it.
+/// application nothing when they are not granted (traffic class, prefix size) and for fields that describe a provider:
+/// the numbers of objects that a [domain](crate::info::DomainAttr) has room for, the size of its keys, and
+/// [`FabricAttr::prov_version`]. An application reads those from the answer. [`FabricAttr::api_version`] is returned as the hints
+/// have it.
+///
+/// A capability that adds to another asks for that one too: [`Caps::MULTI_RECV`] for [`Caps::MSG`], [`Caps::RMA_PMEM`] for
+/// [`Caps::RMA`], and [`Caps::RMA_EVENT`] for [`Caps::RMA`] and [`Caps::ATOMIC`] if it comes with neither.
 ///
 /// Where the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is offered; then also to
 /// those who ask for [`Caps::REMOTE_COMM`], which its capabilities in the answer lack if it stays on this host.
@@ -42,7 +49,6 @@ use crate::resolve::{self, Ends, ends};
 ///
 /// - [`Misuse::NoData`]: the request cannot be met, for the reason that it names; an answer is never empty.
 /// - [`Misuse::Invalid`]: [`InfoFlags::SOURCE`] without node and service.
-/// - [`Misuse::Flags`]: a flag that is not known.
 /// - [`Error::System`]: no descriptor or memory was left to find the addresses with.
 ///
 /// ```
@@ -72,10 +78,6 @@ pub(crate) fn getinfo_of(
     flags: InfoFlags,
     hints: Option<&Info>,
 ) -> Result<Vec<Info>, Error> {
-    let unknown = flags.difference(InfoFlags::all());
-    if !unknown.is_empty() {
-        return Err(Misuse::Flags(unknown.bits()).into());
-    }
     let unspecified = Info::default();
     let hints = hints.unwrap_or(&unspecified);
     if flags.contains(InfoFlags::PROV_ATTR_ONLY) {

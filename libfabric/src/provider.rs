@@ -23,10 +23,6 @@ const INTERFACE_VERSION: Version = Version::new(2, 6);
 /// A flag of libfabric's own: a layer asks for something to put itself on top of.
 const OFI_CORE_PROV_ONLY: u64 = 1 << 59;
 
-/// Flags of `fi_getinfo` that are the host's affair, not the provider's: `FI_RESCAN`, since homespun looks
-/// anew every time, and those that libfabric's core and its layers use among themselves.
-const HOST_FLAGS: u64 = 1 << 35 | 1 << 58 | 1 << 60 | 1 << 61;
-
 /// The one `struct fi_provider`.
 struct Provider(UnsafeCell<FiProvider>);
 
@@ -110,7 +106,7 @@ unsafe extern "C" fn provider_getinfo(
         if let Some(hints) = &mut hints {
             named.restrict(hints)?;
         }
-        let flags = InfoFlags::from_bits_retain(flags & !HOST_FLAGS);
+        let flags = InfoFlags::from_bits_retain(flags);
         let infos = Fabric::with_params(host::params()).getinfo(node, service, flags, hints.as_ref())?;
         let list = write_list(&infos)?;
         // SAFETY: the list was just made.

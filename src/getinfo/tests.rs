@@ -5,7 +5,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::flags::{Caps, OpFlags};
 
 use super::*;
-use crate::info::Version;
+use crate::info::{DomainAttr, Version};
 
 fn provider(domain: &str) -> ProviderAttr {
     ProviderAttr {
@@ -146,9 +146,18 @@ fn only_the_providers_attributes() {
 }
 
 #[test]
-fn unknown_flags_are_refused() {
-    let refused = getinfo_of(&[provider("tcp")], None, None, None, InfoFlags::from_bits_retain(1 << 3), None);
-    assert_eq!(refused, Err(Misuse::Flags(8).into()));
+fn unknown_flags_are_ignored() {
+    let ask = |node, flags| getinfo_of(&[provider("tcp")], None, node, None, flags, None);
+    for node in [None, Some("127.0.0.1")] {
+        let plain = ask(node, InfoFlags::empty());
+        assert!(plain.is_ok(), "{plain:?}");
+        for bit in 0..u64::BITS {
+            let flag = InfoFlags::from_bits_retain(1 << bit);
+            if !InfoFlags::all().contains(flag) {
+                assert_eq!(ask(node, flag), plain, "bit {bit}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -183,6 +192,20 @@ fn a_user_decides_what_an_application_leaves_open() {
         let endpoint = domain.endpoint(&info).expect("an endpoint");
         assert_eq!(endpoint.info().rx.total_buffered_recv_bytes, granted);
     }
+}
+
+#[test]
+fn endpoint_with_an_unspecified_domain_and_type_is_rdm() {
+    let fabric = Fabric::with_params(Params::default());
+    let answer = fabric.getinfo(None, None, InfoFlags::empty(), None).expect("an answer").remove(0);
+    let domain = fabric.domain(&answer).expect("a domain");
+    let mut info = Info { domain: DomainAttr::default(), ..answer.clone() };
+    info.ep.ep_type = None;
+    let endpoint = domain.endpoint(&info).expect("an endpoint");
+    assert_eq!(endpoint.info().ep.ep_type, Some(EndpointType::Rdm));
+    assert_eq!(endpoint.info().domain.name, answer.domain.name);
+    info.domain.name = Some("eth0".into());
+    assert_eq!(domain.endpoint(&info).map(drop).unwrap_err().errno(), Errno::EINVAL);
 }
 
 #[test]

@@ -113,12 +113,110 @@ fn layers_are_told_that_there_is_nothing_to_build_on() {
     assert_eq!(refused.err(), Some(ENODATA));
 }
 
+/// `FI_RESCAN` is 1 << 35; libfabric's core and its layers use others among themselves.
 #[test]
-fn flags_between_a_host_and_its_layers_are_not_ours() {
-    const FI_RESCAN: u64 = 1 << 35;
-    const OFI_GETINFO_INTERNAL: u64 = 1 << 58;
-    assert!(Plugin::get().getinfo(None, None, FI_RESCAN | OFI_GETINFO_INTERNAL, ptr::null()).is_ok());
-    assert_eq!(Plugin::get().getinfo(None, None, 1 << 3, ptr::null()).err(), Some(-260));
+fn getinfo_with_unknown_flags_ignores_them() {
+    const OFI_CORE_PROV_ONLY: u32 = 59;
+    const FI_PROV_ATTR_ONLY: u32 = 54;
+    const FI_SOURCE: u32 = 57;
+    let of = |node, flags| {
+        let list = Plugin::get().getinfo(node, None, flags, ptr::null())?;
+        Ok::<usize, i32>(list.iter().count())
+    };
+    for node in [None, Some(c"127.0.0.1")] {
+        let plain = of(node, 0);
+        assert!(plain.is_ok(), "{plain:?}");
+        for bit in
+            (0..u64::BITS).filter(|bit| ![OFI_CORE_PROV_ONLY, FI_PROV_ATTR_ONLY, FI_SOURCE].contains(bit))
+        {
+            assert_eq!(of(node, 1 << bit), plain, "bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn getinfo_with_an_empty_service_has_none() {
+    const FI_SOURCE: u64 = 1 << 57;
+    for (flags, node) in [(0, None), (FI_SOURCE, None), (0, Some(c"127.0.0.1"))] {
+        let list = Plugin::get().getinfo(node, Some(c""), flags, ptr::null()).expect("an answer");
+        assert_eq!(list.first().dest_addr.is_null(), node.is_none());
+    }
+    assert_eq!(Plugin::get().getinfo(None, Some(c"99999"), 0, ptr::null()).err(), Some(ENODATA));
+}
+
+#[test]
+fn getinfo_with_numbers_beyond_the_domain_answers_its_own() {
+    let mut hints = Hints::new();
+    let domain = &mut *hints.domain;
+    (domain.cq_cnt, domain.ep_cnt, domain.cntr_cnt, domain.mr_cnt) = (usize::MAX, usize::MAX, 1 << 40, 9);
+    (domain.tx_ctx_cnt, domain.rx_ctx_cnt, domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (64, 64, 64, 64);
+    (domain.max_ep_stx_ctx, domain.max_ep_srx_ctx, domain.mr_key_size) = (1, 1, 64);
+    hints.fabric.prov_version = u32::MAX;
+    let list = hints.getinfo().expect("an answer");
+    // SAFETY: answers have all their attributes.
+    let (domain, fabric) = unsafe { (&*list.first().domain_attr, &*list.first().fabric_attr) };
+    assert_eq!((domain.max_ep_tx_ctx, domain.max_ep_srx_ctx, domain.mr_key_size), (1, 0, 8));
+    assert!(domain.cq_cnt < usize::MAX && domain.ep_cnt < usize::MAX && domain.cntr_cnt < 1 << 40);
+    assert_eq!(fabric.prov_version, Plugin::get().provider().version);
+
+    // These are no numbers of the domain: they ask for endpoints of another shape.
+    for count in [2, usize::MAX] {
+        let mut hints = Hints::new();
+        hints.ep.rx_ctx_cnt = count;
+        assert_eq!(hints.getinfo().err(), Some(ENODATA));
+    }
+}
+
+#[test]
+fn getinfo_with_a_secondary_capability_alone_grants_its_primary_one() {
+    const FI_MSG: u64 = 1 << 1;
+    const FI_RMA: u64 = 1 << 2;
+    const FI_ATOMIC: u64 = 1 << 4;
+    const FI_MULTI_RECV: u64 = 1 << 16;
+    const FI_RMA_EVENT: u64 = 1 << 56;
+    for (asked, primary) in [(FI_MULTI_RECV, FI_MSG), (FI_RMA_EVENT, FI_RMA | FI_ATOMIC)] {
+        let mut hints = Hints::new();
+        hints.info.caps = asked;
+        let list = hints.getinfo().expect("an answer");
+        let all = FI_MSG | FI_RMA | FI_ATOMIC | asked;
+        assert!(list.iter().all(|info| info.caps & all == primary | asked));
+    }
+}
+
+#[test]
+fn getinfo_with_capabilities_of_the_other_side_ignores_them() {
+    const FI_MULTICAST: u64 = 1 << 7;
+    const FI_SEND: u64 = 1 << 11;
+    const FI_SOURCE_ERR: u64 = 1 << 50;
+    let plain = Hints::new().getinfo().expect("an answer");
+    let mut hints = Hints::new();
+    (hints.tx.caps, hints.rx.caps) = (FI_SOURCE_ERR, FI_SEND);
+    let list = hints.getinfo().expect("an answer");
+    for (info, plain) in list.iter().zip(plain.iter()) {
+        // SAFETY: answers have all their attributes.
+        let sides = |info: &FiInfo| unsafe { ((*info.tx_attr).caps, (*info.rx_attr).caps) };
+        assert_eq!(sides(info), sides(plain));
+    }
+    hints.rx.caps = FI_MULTICAST;
+    assert_eq!(hints.getinfo().err(), Some(ENODATA), "neither side has it");
+}
+
+#[test]
+fn endpoint_with_an_unspecified_domain_and_type_opens() {
+    let infos = Plugin::get().loopback();
+    let fabric = open_fabric(infos.first(), API_VERSION);
+    let domain = fabric.domain(infos.as_ptr()).expect("a domain");
+    // SAFETY: a copy of a valid info, which owns none of what it points to.
+    let (mut info, mut ep) = unsafe { (ptr::read(infos.first()), ptr::read(infos.first().ep_attr)) };
+    info.domain_attr = ptr::null_mut();
+    ep.r#type = 0;
+    info.ep_attr = &raw mut ep;
+    let endpoint = domain.endpoint(&raw mut info).expect("an endpoint");
+    let second = domain.endpoint(&raw mut info).expect("another endpoint");
+    for endpoint in [endpoint, second] {
+        assert!(endpoint.close().is_ok());
+    }
+    assert!(domain.close().is_ok() && fabric.close().is_ok());
 }
 
 #[test]
