@@ -68,7 +68,7 @@ const RECEIVE_KINDS: OpFlags = ARRIVED_FLAGS.union(OpFlags::MULTI_RECV);
 ///
 /// An endpoint is opened from an [`Info`], bound to completion queues and an address vector, enabled, and then posts
 /// operations, whose completions its queues report. What moves them on is up to its domain: reads of those queues
-/// ([`CompletionQueue`]), or also a thread ([`Progress`](crate::info::Progress)).
+/// ([`CompletionQueue`](crate::CompletionQueue)), or also a thread ([`Progress`](crate::info::Progress)).
 ///
 /// One of [`EndpointType::Msg`](crate::info::EndpointType::Msg) is bound to an event queue instead of an address vector, asks
 /// for a [connection](Self::connect) or [accepts](Self::accept) one, and talks to the other end alone: the addresses that
