@@ -256,8 +256,8 @@ impl AtomicLocal {
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAtomic`], [`Misuse::TooLong`], and [`Misuse::Invalid`] for no element, a part of one, or lengths that
-    /// differ.
+    /// [`Misuse::NoAtomic`], [`Misuse::TooLong`], and [`Misuse::Invalid`] for a part of an element, or
+    /// lengths that differ.
     pub(crate) fn form(&self, op: AtomicOp, datatype: Datatype) -> Result<AtomicForm, Misuse> {
         let kind = self.kind();
         let count_max = kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
@@ -275,8 +275,8 @@ impl AtomicLocal {
             return Err(Misuse::Invalid("operands, comparands or results of different lengths"));
         }
         let size_bytes = datatype.size_bytes();
-        if len_bytes == 0 || len_bytes % size_bytes != 0 {
-            return Err(Misuse::Invalid("no element, or a part of one"));
+        if len_bytes % size_bytes != 0 {
+            return Err(Misuse::Invalid("a part of an element"));
         }
         let max_bytes = (count_max * size_bytes) as u64;
         let too_long = Misuse::TooLong { len_bytes: len_bytes as u64, max_bytes };

@@ -491,10 +491,31 @@ impl Regions {
         // It is no more than a length that has the type.
         Ok(Window { region: region.clone(), offset_bytes: offset_bytes as usize })
     }
+
+    /// The same, but for an access of no bytes: that touches no memory, so it may name any, or none at all.
+    pub(crate) fn window_or_empty(
+        &self,
+        key: u64,
+        address: u64,
+        len_bytes: u64,
+        access: MrAccess,
+    ) -> Result<Window, Refusal> {
+        match self.window(key, address, len_bytes, access) {
+            Err(_) if len_bytes == 0 => Ok(Window::empty()),
+            window => window,
+        }
+    }
 }
 
 /// All methods take places within what the window was made for.
 impl Window {
+    /// A window on no memory, of no region that peers know.
+    fn empty() -> Window {
+        let attr = RegionAttr { key: 0, access: MrAccess::empty(), base_address: 0 };
+        let region = Arc::new(Region::new(0, Memory::Owned(Box::default()), attr));
+        Window { region, offset_bytes: 0 }
+    }
+
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
     }

@@ -139,6 +139,28 @@ fn operand(
     }
 }
 
+/// The one place in the peer's memory that a message names, and its key. One on no elements need not name
+/// any.
+///
+/// # Safety
+///
+/// `msg` is valid, and so is what it points to.
+unsafe fn remote(msg: &FiMsgAtomic, local_bytes: usize, datatype: Datatype) -> Result<(u64, u64), Failure> {
+    match (msg.rma_iov.is_null(), msg.rma_iov_count) {
+        (false, 1) => {
+            // SAFETY: the caller says so.
+            let remote = unsafe { &*msg.rma_iov };
+            if len_bytes(remote.count, datatype)? != local_bytes {
+                return Err(Misuse::Invalid("another number of remote elements than of local ones").into());
+            }
+            Ok((remote.addr, remote.key))
+        }
+        (false, count) if count > 1 => Err(Misuse::TooManySegments { count, max: 1 }.into()),
+        _ if local_bytes == 0 => Ok((0, 0)),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}
+
 /// The length of segments together. One that is too long for memory is the length of no remote elements either.
 fn total(lens_bytes: impl Iterator<Item = usize>) -> usize {
     lens_bytes.fold(0, usize::saturating_add)
@@ -176,26 +198,13 @@ impl Message {
             };
             (operands, results)
         };
-        let remote = match (msg.rma_iov.is_null(), msg.rma_iov_count) {
-            // SAFETY: as above.
-            (false, 1) => unsafe { &*msg.rma_iov },
-            (false, count) if count > 1 => return Err(Misuse::TooManySegments { count, max: 1 }.into()),
-            _ => return Err(Errno::EINVAL.into()),
-        };
         let local_bytes = match op.has_operand() {
             true => total(operands.iter().map(|segment| segment.len_bytes)),
             false => total(results.iter().map(|segment| segment.len_bytes)),
         };
-        if len_bytes(remote.count, datatype)? != local_bytes {
-            return Err(Misuse::Invalid("another number of remote elements than of local ones").into());
-        }
-        let target = AtomicTarget {
-            peer: FabricAddress(msg.addr),
-            address: remote.addr,
-            key: remote.key,
-            datatype,
-            op,
-        };
+        // SAFETY: as above.
+        let (address, key) = unsafe { remote(msg, local_bytes, datatype)? };
+        let target = AtomicTarget { peer: FabricAddress(msg.addr), address, key, datatype, op };
         let flags = OpFlags::from_bits_retain(flags);
         Ok((Message { target, operands, context: context(msg.context), flags }, results))
     }
@@ -552,10 +561,7 @@ pub(crate) unsafe extern "C" fn query(
         if attr.is_null() {
             return Err(Errno::EINVAL.into());
         }
-        const KNOWN: u64 = FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC | Caps::TAGGED.bits();
-        if flags & !KNOWN != 0 {
-            return Err(Misuse::Flags(flags & !KNOWN).into());
-        }
+        // Flags that say nothing of an operation are ignored here as they are where it is posted.
         let kind = match (flags & FI_FETCH_ATOMIC != 0, flags & FI_COMPARE_ATOMIC != 0) {
             (false, false) => AtomicKind::Base,
             (true, false) => AtomicKind::Fetch,

@@ -69,7 +69,8 @@ unsafe fn post_inject(
     Ok(0)
 }
 
-/// The one place in the peer's memory that an access of this length names, and its key.
+/// The one place in the peer's memory that an access of this length names, and its key. One of no bytes need
+/// not name any.
 ///
 /// # Safety
 ///
@@ -85,6 +86,7 @@ unsafe fn target(msg: &FiMsgRma, len_bytes: usize) -> Result<(u64, u64), Failure
             Ok((target.addr, target.key))
         }
         (false, count) if count > 1 => Err(Misuse::TooManySegments { count, max: 1 }.into()),
+        _ if len_bytes == 0 => Ok((0, 0)),
         _ => Err(Errno::EINVAL.into()),
     }
 }

@@ -20,6 +20,7 @@ mod cq_letter;
 mod credit;
 mod directed;
 mod durability;
+mod empty_operations;
 mod entries;
 mod event_waiting;
 mod failures;
@@ -297,6 +298,13 @@ macro_rules! tests_of_parties {
                 an_endpoint_is_a_target_of_what_it_was_opened_for
                 an_endpoint_begins_what_it_was_opened_for
                 an_endpoint_without_the_capability_has_no_atomics;
+            empty_operations:
+                atomic_on_no_elements_completes_without_effect
+                atomic_on_no_elements_needs_no_region
+                atomic_on_no_elements_that_is_not_offered_is_refused
+                fence_waits_for_operations_of_nothing
+                access_of_no_bytes_needs_no_region
+                remote_data_with_no_bytes_and_no_region_arrives;
             atomic_exclusion:
                 everybodys_updates_count
                 a_lock_can_be_made_of_a_swap;

@@ -1,7 +1,7 @@
 //! The target's side of atomic operations: `fi_atomic(3)`.
 //!
 //! ```text
-//!  Atomic --> all there --> carried out --> owes Answer, or ReadData if it fetches
+//!  Atomic --> all there --> carried out --> owes Answer, or ReadData if it fetches something
 //!                |
 //!                +--> refused --> owes Answer
 //! ```
@@ -48,7 +48,7 @@ impl Engine {
                     self.persisted(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
                 }
                 accessed(&window, of_endpoint, of_region, self.config.rma_events, sink);
-                if fetches {
+                if fetched_bytes > 0 {
                     self.results_fetched(id, atomic.op, before);
                 } else {
                     self.rma_ended(id, atomic.op, Outcome::Done);
@@ -72,7 +72,7 @@ impl Engine {
         }
         // What a peer of another architecture calculates with may be nothing here.
         let combine = form.op().combine(form.datatype()).ok_or(Refusal::Access)?;
-        let window = self.regions.window(key, address, form.len_bytes() as u64, access)?;
+        let window = self.regions.window_or_empty(key, address, form.len_bytes() as u64, access)?;
         let (operands, compares) =
             payload.split_at_checked(form.operands_len_bytes()).ok_or(Refusal::Range)?;
         let elements = Elements {

@@ -6,8 +6,9 @@
 //!                                         +--ReadData--> ended
 //! ```
 //!
-//! They wait and travel like [accesses](super::rma) to regions, of which they are, and are counted with them. Operands travel
-//! with the operation. What is fetched comes back in one frame, which says also that it was done.
+//! They wait and travel like [accesses](super::rma) to regions, of which they are, and are counted with them.
+//! Operands travel with the operation. What is fetched comes back in one frame, which says also that it was
+//! done. Operations on no elements travel too, for the sake of their order; an answer ends them.
 
 use smallvec::SmallVec;
 
@@ -33,10 +34,11 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] as of [`post_send`](Self::post_send); [`Misuse::NoAtomic`](crate::error::Misuse::NoAtomic),
+    /// [`Again::QueueFull`] as of [`post_send`](Self::post_send);
+    /// [`Misuse::NoAtomic`](crate::error::Misuse::NoAtomic),
     /// [`Misuse::TooLong`](crate::error::Misuse::TooLong) for more elements than
-    /// [`count_max`](crate::atomic::AtomicKind::count_max), and [`Misuse::Invalid`](crate::error::Misuse::Invalid) for no
-    /// element, a part of one, or lengths that differ.
+    /// [`count_max`](crate::atomic::AtomicKind::count_max), and
+    /// [`Misuse::Invalid`](crate::error::Misuse::Invalid) for a part of an element, or lengths that differ.
     pub fn post_atomic(
         &mut self,
         request: AtomicRequest,

@@ -248,6 +248,8 @@ impl Engine {
                 (Some((_, arrived_bytes)), Stage::Asked, Outcome::Done) => {
                     *arrived_bytes == send.message.len_bytes
                 }
+                // An atomic operation, whose results say that it was done, if there are any.
+                (Some(_), Stage::Sent, Outcome::Done) => send.message.len_bytes == 0,
                 (Some(_), Stage::Asked | Stage::Sent, Outcome::Refused(_)) => true,
                 _ => false,
             };

@@ -105,8 +105,14 @@ impl Engine {
         if !self.config.remote_access.contains(access) {
             return Err(Refusal::Access);
         }
-        let window = self.regions.window(rma.key, rma.address, rma.len_bytes, access)?;
-        if rma.durable != Durable::Nothing && !window.region().is_persistent() {
+        let Rma { key, address, len_bytes, durable, .. } = *rma;
+        // Of no bytes, too, it matters on which device earlier ones are to be durable.
+        let window = if durable == Durable::Nothing {
+            self.regions.window_or_empty(key, address, len_bytes, access)?
+        } else {
+            self.regions.window(key, address, len_bytes, access)?
+        };
+        if durable != Durable::Nothing && !window.region().is_persistent() {
             return Err(Refusal::Volatile);
         }
         self.show(id, &window);

@@ -35,9 +35,10 @@ mod field {
 }
 
 impl AtomicForm {
-    /// An operation on `count` elements, if there is such a one and no target refuses it for its length.
+    /// An operation on `count` elements, which may be none, if there is such a one and no target refuses it
+    /// for its length.
     pub fn new(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> Option<AtomicForm> {
-        let may_be = kind.may(op, datatype) && (1..=datatype.count_max()).contains(&count);
+        let may_be = kind.may(op, datatype) && count <= datatype.count_max();
         may_be.then_some(AtomicForm { kind, op, datatype, count: count as u32 })
     }
 

@@ -79,7 +79,7 @@ pub(super) fn any_atomic(count_max: usize) -> impl Strategy<Value = Atomic> {
         any::<prop::sample::Index>(),
     )
         .prop_map(move |([op, key, address], (kind, what, datatype), count)| {
-            let count = 1 + count.index(datatype.count_max().min(count_max));
+            let count = count.index(datatype.count_max().min(count_max) + 1);
             let form = AtomicForm::new(kind, what, datatype, count).unwrap();
             Atomic { op, key, address, form }
         })

@@ -19,6 +19,9 @@ const REMOTE_READ: u64 = 1 << 12;
 const REMOTE_WRITE: u64 = 1 << 13;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
 const TAGGED: u64 = 1 << 3;
+const MULTICAST: u64 = 1 << 5;
+const TRIGGER: u64 = 1 << 20;
+const MEANINGLESS: u64 = TAGGED | REMOTE_CQ_DATA | 1 << 40 | 1 << 63;
 const INJECT: u64 = 1 << 25;
 
 const EAVAIL: isize = -259;
@@ -102,7 +105,8 @@ fn every_base_call_updates_the_region() {
         assert_eq!((atomic.inject)(left, injected.as_ptr().cast(), 1, to, 12, KEY, U32, SUM), 0);
         injected[0] = 7;
         // What comes last has come behind all others.
-        assert_eq!((atomic.writemsg)(left, &FiMsgAtomic { context: context(4), ..msg }, INJECT), 0);
+        let last = FiMsgAtomic { context: context(4), ..msg };
+        assert_eq!((atomic.writemsg)(left, &raw const last, INJECT | MEANINGLESS), 0);
     }
     let [updated, told] = pair.completions(4, 0);
     let updated: Vec<_> = updated.iter().map(|(entry, _)| fields(entry)).collect();
@@ -350,7 +354,7 @@ fn what_is_offered_is_said() {
     assert_eq!(sum(FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC), Err(EINVAL as c_int));
     assert_eq!(sum(TAGGED), Err(NOT_SUPPORTED), "receive buffers are no targets");
     assert_eq!(sum(TAGGED | FI_FETCH_ATOMIC), Err(NOT_SUPPORTED));
-    assert_eq!(sum(REMOTE_CQ_DATA), Err(EBADFLAGS as c_int));
+    assert_eq!(sum(REMOTE_CQ_DATA), sum(0), "it says nothing of an operation");
     // SAFETY: the objects are open, and that null is refused is what is tested.
     unsafe {
         assert_eq!((ops(ep).writevalid)(ep, U32, SUM, ptr::null_mut()), EINVAL as c_int);
@@ -424,7 +428,7 @@ fn what_cannot_be_is_refused_before_anything_is_looked_at() {
     assert_eq!(post(right, |msg| msg.iov_count = 5, 0), [EINVAL; 3]);
     assert_eq!(post(right, |msg| msg.msg_iov = ptr::null(), 0), [EINVAL; 3]);
     assert_eq!(post(right, |msg| msg.rma_iov = ptr::null(), 0), [EINVAL; 3]);
-    for flags in [REMOTE_CQ_DATA, TAGGED] {
+    for flags in [TRIGGER, MULTICAST] {
         assert_eq!(post(right, no_change, flags), [EBADFLAGS; 3]);
     }
     // SAFETY: the endpoint is open; all are refused, so nothing is used after the call.
@@ -433,10 +437,10 @@ fn what_cannot_be_is_refused_before_anything_is_looked_at() {
         let (operand, compare) = (operand.as_ptr().cast(), compare.as_ptr().cast());
         let result = result.as_mut_ptr().cast();
         let write = |buf, count| (atomic.write)(ep, buf, count, NONE, own, 0, KEY, U32, SUM, NONE);
-        assert_eq!([write(ptr::null(), 1), write(operand, 0)], [EINVAL; 2]);
+        assert_eq!(write(ptr::null(), 1), EINVAL);
         assert_eq!([write(operand, 4097), write(operand, usize::MAX)], [EMSGSIZE; 2]);
         let inject = |buf, count| (atomic.inject)(ep, buf, count, own, 0, KEY, U32, SUM);
-        assert_eq!([inject(ptr::null(), 1), inject(ptr::null(), 0)], [EINVAL; 2]);
+        assert_eq!(inject(ptr::null(), 1), EINVAL);
         assert_eq!([inject(operand, usize::MAX), inject(operand, usize::MAX / 4)], [EMSGSIZE; 2]);
         let fetch =
             |buf, result, op| (atomic.readwrite)(ep, buf, 1, NONE, result, NONE, own, 0, KEY, U32, op, NONE);
@@ -471,6 +475,63 @@ fn what_cannot_be_is_refused_before_anything_is_looked_at() {
         let msg = message(right, SUM);
         assert_eq!((atomic.readwritemsg)(ep, &raw const msg, ptr::null_mut(), none, 1, 0), EINVAL);
         assert_eq!((atomic.writemsg)(ep, ptr::null(), 0), EINVAL);
+    }
+}
+
+#[test]
+fn operation_on_no_elements_completes() {
+    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let (left, to) = (pair.left.ep.as_ptr(), pair.to_right);
+    let atomic = ops(left);
+    let none = NONE.cast();
+    let target = FiRmaIoc { addr: 0, count: 0, key: KEY };
+    let element = [7u32];
+    let empty = ioc(&element[..0]);
+    let nowhere = FiMsgAtomic {
+        msg_iov: ptr::null(),
+        desc: ptr::null_mut(),
+        iov_count: 0,
+        addr: to,
+        rma_iov: ptr::null(),
+        rma_iov_count: 0,
+        datatype: U32,
+        op: SUM,
+        context: context(1),
+        data: 0,
+    };
+    let somewhere = FiMsgAtomic { rma_iov: &raw const target, rma_iov_count: 1, ..nowhere };
+    let of_one = FiMsgAtomic { msg_iov: &raw const empty, iov_count: 1, ..somewhere };
+    let ends = |posted: isize, direction: u64| {
+        assert_eq!(posted, 0);
+        let [ended, _] = pair.completions(1, 0);
+        assert_eq!(fields(&ended[0].0), (1, ATOMIC | direction));
+    };
+    let one = context(1);
+    // SAFETY: the endpoint is open, and there is no memory but what stays where it is.
+    unsafe {
+        for buf in [ptr::null(), element.as_ptr().cast()] {
+            ends((atomic.write)(left, buf, 0, NONE, to, 0, KEY, U32, SUM, one), WRITE);
+            assert_eq!((atomic.inject)(left, buf, 0, to, 0, KEY, U32, SUM), 0);
+            let result = buf.cast_mut();
+            ends((atomic.readwrite)(left, buf, 0, NONE, result, NONE, to, 0, KEY, U32, SUM, one), READ);
+            ends((atomic.readwrite)(left, buf, 0, NONE, result, NONE, to, 0, KEY, U32, FETCHED, one), READ);
+            let swapped =
+                (atomic.compwrite)(left, buf, 0, NONE, buf, NONE, result, NONE, to, 0, KEY, U32, CSWAP, one);
+            ends(swapped, READ);
+        }
+        ends((atomic.writev)(left, ptr::null(), none, 0, to, 0, KEY, U32, SUM, one), WRITE);
+        for msg in [nowhere, somewhere, of_one] {
+            ends((atomic.writemsg)(left, &raw const msg, 0), WRITE);
+            ends((atomic.readwritemsg)(left, &raw const msg, ptr::null_mut(), none, 0, 0), READ);
+            let swap = FiMsgAtomic { op: CSWAP, ..msg };
+            let nothing = ptr::null();
+            let swapped =
+                (atomic.compwritemsg)(left, &raw const swap, nothing, none, 0, ptr::null_mut(), none, 0, 0);
+            ends(swapped, READ);
+            // What there is not is not there for no elements either.
+            let unknown = FiMsgAtomic { datatype: 100, ..msg };
+            assert_eq!((atomic.writemsg)(left, &raw const unknown, 0), EOPNOTSUPP);
+        }
     }
 }
 

@@ -315,6 +315,39 @@ fn remote_segments_are_one_and_as_long_as_the_local_ones() {
 }
 
 #[test]
+fn access_of_no_bytes_needs_no_remote_segment() {
+    let pair = pair();
+    let left = pair.left.ep.as_ptr();
+    let target = FiRmaIov { addr: 0, len: 0, key: KEY };
+    let none = FiMsgRma {
+        msg_iov: ptr::null(),
+        desc: ptr::null_mut(),
+        iov_count: 0,
+        addr: pair.to_right,
+        rma_iov: ptr::null(),
+        rma_iov_count: 0,
+        context: context(1),
+        data: 5,
+    };
+    let one = FiMsgRma { rma_iov: &raw const target, rma_iov_count: 1, ..none };
+    let counted = FiMsgRma { rma_iov_count: 0, ..one };
+    let null = FiMsgRma { rma_iov: ptr::null(), ..one };
+    for msg in [none, one, counted, null] {
+        // SAFETY: the endpoint is open, and there is no memory.
+        unsafe {
+            let rma = &*(*left).rma;
+            assert_eq!((rma.readmsg)(left, &raw const msg, 0), 0);
+            let [read, _] = pair.completions(1, 0);
+            assert_eq!(fields(&read[0].0), (1, RMA | READ, 0, 0));
+            assert_eq!((rma.writemsg)(left, &raw const msg, REMOTE_CQ_DATA), 0);
+        }
+        let [written, told] = pair.completions(1, 1);
+        assert_eq!(fields(&written[0].0), (1, RMA | WRITE, 0, 0));
+        assert_eq!(fields(&told[0].0), (0, RMA | REMOTE_WRITE | REMOTE_CQ_DATA, 0, 5));
+    }
+}
+
+#[test]
 fn regions_are_registered_as_the_manual_page_has_it() {
     let node = Node::open();
     let mut memory = [0u8; 8];

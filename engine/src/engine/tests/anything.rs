@@ -154,7 +154,7 @@ fn rma_kind() -> impl Strategy<Value = RmaKind> {
 }
 
 fn atomic_form() -> impl Strategy<Value = AtomicForm> {
-    let count = prop_oneof![4 => 1..10_usize, 1 => 1..3000_usize];
+    let count = prop_oneof![4 => 0..10_usize, 1 => 0..3000_usize];
     let datatypes = prop::sample::select(vec![Datatype::Uint8, Datatype::Int64, Datatype::DoubleComplex]);
     (atomic_kind(), prop::sample::select(AtomicOp::ALL.to_vec()), datatypes, count)
         .prop_filter_map("there is no such operation", |(kind, op, datatype, count)| {

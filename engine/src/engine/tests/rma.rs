@@ -122,6 +122,28 @@ fn what_is_written_to_raw_memory_is_read_into_place() {
 }
 
 #[test]
+fn target_of_no_bytes_is_not_looked_at() {
+    let (mut engine, region, mut transport, mut sink) = target(10);
+    let access =
+        |op, key, address, kind, durable| Header::Rma(Rma { op, key, address, len_bytes: 0, kind, durable });
+    let mut arrivals = engine.arrivals(&mut sink);
+    for (op, kind) in [(1, WRITE), (2, RmaKind::Read)] {
+        arrivals.frame(LINK, &access(op, KEY + 1, 0, kind, Durable::Nothing), b"");
+        arrivals.frame(LINK, &access(op + 2, KEY, 11, kind, Durable::Nothing), b"");
+    }
+    // It would have to be durable somewhere.
+    arrivals.frame(LINK, &access(5, KEY + 1, 0, WRITE, Durable::Everything), b"");
+    engine.transmit(&mut transport, &mut sink);
+    let mut answers = answers(&transport);
+    answers.sort_unstable_by_key(|(op, _)| *op);
+    let mut expected: Vec<_> = (1..5).map(|op| (op, Outcome::Done)).collect();
+    expected.push((5, Outcome::Refused(Refusal::Key)));
+    assert_eq!(answers, expected);
+    assert_eq!(content(&region), [0; 10]);
+    assert!(engine.condemned.is_empty());
+}
+
+#[test]
 fn what_is_not_allowed_is_refused_and_harms_nobody() {
     let (mut engine, region, mut transport, mut sink) = target(10);
     let attr = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };

@@ -1,0 +1,161 @@
+//! Accesses of no bytes and atomic operations on no elements: `fi_rma(3)`, `fi_atomic(3)`.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::SendMsg;
+use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
+use homespun::{Bytes, Errno, Misuse, OperationError, Refusal};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{AtomicBy, AtomicCall, Kind, Memory, Net, Party, Region, RmaBy, RmaCall};
+
+const KEY: u64 = 0xfeed_f00d;
+const KINDS: [(AtomicKind, AtomicOp); 4] = [
+    (AtomicKind::Base, AtomicOp::Sum),
+    (AtomicKind::Fetch, AtomicOp::Sum),
+    (AtomicKind::Fetch, AtomicOp::Read),
+    (AtomicKind::Compare, AtomicOp::Cswap),
+];
+
+fn memory(kind: Kind) -> Memory {
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    Memory { len_bytes: 8, kind, access, key: KEY, is_counted: false }
+}
+
+/// An operation on no elements, at the beginning of a region.
+fn empty(party: &Party, (kind, op): (AtomicKind, AtomicOp), region: &Region, context: u64) -> AtomicCall {
+    AtomicCall::new(kind, (op, Datatype::Uint64), Bytes::new(), party.peer(), region, context)
+}
+
+/// The same in no buffers at all.
+fn without_buffers(mut call: AtomicCall) -> AtomicCall {
+    (call.operands, call.compares, call.results_bytes) = (Vec::new(), Vec::new(), Vec::new());
+    call
+}
+
+pub(crate) fn atomic_on_no_elements_completes_without_effect(net: &Net) {
+    let (alice, bob) = net.pair();
+    for memory_kind in Kind::ALL {
+        let region = bob.register(memory(memory_kind)).unwrap();
+        region.put(0, &[7; 8]);
+        for (what, context) in KINDS.into_iter().zip((1..).step_by(10)) {
+            let call = |by, context| AtomicCall { by, ..empty(&alice, what, &region, context) };
+            for call in [
+                call(AtomicBy::Single, context),
+                call(AtomicBy::Vector, context + 1),
+                call(AtomicBy::Message, context + 2),
+                call(AtomicBy::Raw, context + 3),
+                without_buffers(call(AtomicBy::Vector, context + 4)),
+                without_buffers(call(AtomicBy::Message, context + 5)),
+                without_buffers(call(AtomicBy::Raw, context + 6)),
+            ] {
+                let (by, context) = (call.by, call.context);
+                let _room = alice.endpoint.atomic(call).unwrap();
+                let ended = alice.completion();
+                let direction = if what.0.fetches() { CompletionFlags::READ } else { CompletionFlags::WRITE };
+                let flags = CompletionFlags::ATOMIC | direction;
+                assert_eq!(
+                    (ended.context, ended.flags, ended.len_bytes),
+                    (context, flags, 0),
+                    "{what:?}, {by:?}"
+                );
+            }
+        }
+        let inject = AtomicCall { by: AtomicBy::Inject, ..empty(&alice, KINDS[0], &region, 0) };
+        alice.endpoint.atomic(inject).unwrap();
+        alice.exchange(&bob);
+        assert_eq!(region.content(), [7; 8]);
+    }
+    alice.silence();
+    bob.silence();
+}
+
+pub(crate) fn atomic_on_no_elements_needs_no_region(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(Kind::Owned)).unwrap();
+    let beyond = region.at(9);
+    for (context, what) in (1..).zip(KINDS) {
+        let call = empty(&alice, what, &region, context);
+        let mut nowhere = call.clone();
+        (nowhere.target.key, nowhere.target.address) = (0, 0);
+        let mut outside = call;
+        outside.target.address = beyond;
+        for call in [nowhere, outside] {
+            alice.endpoint.atomic(call).unwrap();
+            assert_eq!(alice.completion().context, context);
+        }
+    }
+    alice.exchange(&bob);
+}
+
+pub(crate) fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(Kind::Owned)).unwrap();
+    for (kind, op) in [
+        (AtomicKind::Base, AtomicOp::Read),
+        (AtomicKind::Base, AtomicOp::Cswap),
+        (AtomicKind::Fetch, AtomicOp::Mswap),
+        (AtomicKind::Compare, AtomicOp::Sum),
+    ] {
+        let datatype = Datatype::Uint64;
+        let refused = alice.endpoint.atomic(empty(&alice, (kind, op), &region, 1)).err();
+        assert_eq!(refused, Some(Misuse::NoAtomic { kind, op, datatype }.into()));
+        assert_eq!(refused.map(|error| error.errno()), Some(Errno::EOPNOTSUPP));
+    }
+    alice.silence();
+}
+
+pub(crate) fn fence_waits_for_operations_of_nothing(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(Kind::Owned)).unwrap();
+    for (round, what) in (1..).zip(KINDS) {
+        alice.endpoint.atomic(empty(&alice, what, &region, round)).unwrap();
+        let read = RmaCall::new(RmaBy::Read, Bytes::new(), alice.peer(), &region, round + 10);
+        alice.endpoint.rma(read).unwrap();
+        let (to, flags) = (alice.peer(), OpFlags::FENCE);
+        bob.endpoint.recv(room(8), homespun::FabricAddress::UNSPECIFIED, 1).unwrap();
+        let buffers = vec![payload(round, 8)];
+        alice.endpoint.sendmsg(SendMsg { buffers, to, context: 99, flags, ..SendMsg::default() }).unwrap();
+        let contexts = [(); 3].map(|()| alice.completion().context);
+        assert!(contexts[..2].contains(&round) && contexts[..2].contains(&(round + 10)));
+        assert_eq!(contexts[2], 99);
+        assert_eq!(received(&bob.completion().buffer), payload(round, 8));
+    }
+}
+
+pub(crate) fn access_of_no_bytes_needs_no_region(net: &Net) {
+    let (alice, bob) = net.pair();
+    for kind in [Kind::Owned, Kind::Shareable] {
+        let region = bob.register(memory(kind)).unwrap();
+        let ways =
+            [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::Read, RmaBy::Readmsg];
+        for (by, context) in ways.into_iter().zip((1..).step_by(3)) {
+            let call = |context| RmaCall::new(by, Bytes::new(), alice.peer(), &region, context);
+            let beyond = RmaCall { address: region.at(9), ..call(context + 1) };
+            let nowhere = RmaCall { address: 0, key: 0, ..call(context + 2) };
+            for call in [call(context), beyond, nowhere] {
+                let context = call.context;
+                alice.endpoint.rma(call).unwrap();
+                assert_eq!(alice.completion().context, context, "{by:?}");
+            }
+        }
+        // With a byte there is something to refuse.
+        let one = RmaCall::new(RmaBy::Writemsg, payload(1, 1), alice.peer(), &region, 77);
+        alice.endpoint.rma(RmaCall { key: KEY + 1, ..one }).unwrap();
+        assert_eq!(alice.failure().error, OperationError::Refused(Refusal::Key));
+        assert_eq!(region.content(), room(8));
+    }
+    alice.exchange(&bob);
+}
+
+pub(crate) fn remote_data_with_no_bytes_and_no_region_arrives(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(Kind::Owned)).unwrap();
+    let (flags, data) = (OpFlags::REMOTE_CQ_DATA, Some(5));
+    let call = RmaCall::new(RmaBy::Writemsg, Bytes::new(), alice.peer(), &region, 1);
+    alice.endpoint.rma(RmaCall { address: 0, key: 0, data, flags, ..call }).unwrap();
+    assert_eq!(alice.completion().context, 1);
+    let told = bob.completion();
+    let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
+    assert_eq!((told.context, told.flags, told.len_bytes, told.data), (0, flags, 0, 5));
+    alice.exchange(&bob);
+}
