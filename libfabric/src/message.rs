@@ -147,7 +147,7 @@ pub(crate) unsafe fn segments_to_fill(
     count: usize,
     flags: OpFlags,
 ) -> Result<SmallVec<[SegmentMut; IOV_LIMIT]>, Failure> {
-    if flags.intersects(OpFlags::PEEK | OpFlags::DISCARD) {
+    if flags.contains(OpFlags::PEEK) || flags.contains(OpFlags::CLAIM | OpFlags::DISCARD) {
         return Ok(SmallVec::new());
     }
     // SAFETY: the caller says so.

@@ -11,11 +11,12 @@ use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::{AtomicLocal, Level};
 use homespun_engine::rejected::Rejected;
 
-use super::{Endpoint, SEND_FLAGS, SEND_LEVELS, check_flags, level_of};
+use super::Endpoint;
+use super::flags::{SEND_FLAGS, SEND_LEVELS, atomic_flags, level_of};
 use crate::av::FabricAddress;
 use crate::pump::AtomicPost;
 
-/// What an atomic operation may be flagged with. `fi_atomic(3)` has no remote data for a completion at the target.
+/// The flags that an atomic operation has. `fi_atomic(3)` has no remote data for a completion at the target.
 const ATOMIC_FLAGS: OpFlags = SEND_FLAGS.difference(OpFlags::REMOTE_CQ_DATA);
 
 /// Where an atomic operation goes, and what it does there with each element.
@@ -45,7 +46,8 @@ pub struct AtomicMsg {
     pub target: AtomicTarget,
     /// Given back in the completion.
     pub context: u64,
-    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), without remote data.
+    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). Remote data has no meaning for atomic operations.
+    /// `COMMIT_COMPLETE` is refused: a later write with it and a fence makes durable what they have changed.
     pub flags: OpFlags,
 }
 
@@ -127,9 +129,13 @@ pub struct CompareAtomicMsgRaw<'a> {
 }
 
 /// Atomic operations. The calls have the names of their C counterparts in `fi_atomic(3)`. All of them fail as
-/// [`post_send`](Self::post_send) does, and hand back then what was handed over; also with [`Misuse::NoAtomic`] for what
-/// the elements or the call do not have, [`Misuse::TooLong`] for too many elements, and [`Misuse::Invalid`] for none, a part of
-/// one, or buffers of different lengths.
+/// [`post_send`](Self::post_send) does, and hand back then what was handed over; also with
+/// [`Misuse::NoAtomic`] for what the elements or the call do not have, [`Misuse::TooLong`] for too many
+/// elements, and [`Misuse::Invalid`] for a part of one, or buffers of different lengths.
+///
+/// An operation on no elements changes nothing and touches no region: its target does not look at its key and
+/// its address. Otherwise it is one like others, and completes, is counted and takes its place in the order
+/// as they do.
 ///
 /// What an operation was posted with, and what it has fetched, comes back in its completion:
 /// [`Buffer::Sent`] of what fetches nothing, else [`Buffer::Fetched`]. What
@@ -391,14 +397,13 @@ impl Endpoint {
         context: u64,
         flags: Option<OpFlags>,
     ) -> Result<(), Rejected<Box<AtomicLocal>>> {
-        // Of the flags that are there by default some are for writes alone.
         let default = self.tx_op_flags() & ATOMIC_FLAGS;
-        let flags = flags.unwrap_or(default);
-        let inject = flags.contains(OpFlags::INJECT);
-        let admitted = check_flags(flags, ATOMIC_FLAGS)
-            .and_then(|()| self.check_atomic(local.kind(), target.op, local.source_max_bytes(), inject))
-            .and_then(|()| self.shared.driven());
-        let (pump, service) = match admitted {
+        let admitted = atomic_flags(flags.unwrap_or(default), ATOMIC_FLAGS).and_then(|flags| {
+            let inject = flags.contains(OpFlags::INJECT);
+            self.check_atomic(local.kind(), target.op, local.source_max_bytes(), inject)?;
+            Ok((flags, self.shared.driven()?))
+        });
+        let (flags, (pump, service)) = match admitted {
             Ok(driven) => driven,
             Err(error) => return Err(Rejected { error, buffer: Box::new(local) }),
         };
@@ -409,7 +414,7 @@ impl Endpoint {
             context,
             level: level_of(levels),
             signalled: service.signals_transmit(flags),
-            inject,
+            inject: flags.contains(OpFlags::INJECT),
             fence: flags.contains(OpFlags::FENCE),
             more: flags.contains(OpFlags::MORE),
         })

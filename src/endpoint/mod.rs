@@ -2,6 +2,7 @@
 
 mod atomic;
 mod connecting;
+mod flags;
 mod multi_receive;
 mod owned;
 mod peek;
@@ -19,7 +20,6 @@ use homespun_engine::engine::Config;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, MrAccess, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
-use homespun_engine::operation::Level;
 use parking_lot::Mutex;
 
 pub use self::atomic::{
@@ -27,8 +27,8 @@ pub use self::atomic::{
     FetchAtomicMsgRaw,
 };
 pub(crate) use self::connecting::Beginning;
+use self::flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags};
 pub use self::owned::{RecvMsg, SendMsg};
-use self::peek::ARRIVED_FLAGS;
 pub use self::raw::{RecvMsgRaw, SendMsgRaw};
 pub use self::rma::{ReadMsg, ReadMsgRaw, WriteMsg, WriteMsgRaw};
 use self::setup::{Service, ServiceFlags, Setup};
@@ -37,32 +37,6 @@ use crate::domain::{self, DomainId};
 use crate::eq::Reporter;
 use crate::info::Info;
 use crate::pump::Drive;
-
-/// What a send may be flagged with by default.
-const SEND_DEFAULT_FLAGS: OpFlags =
-    OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(SEND_LEVELS);
-
-/// What a send may be flagged with.
-const SEND_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::FENCE).union(OpFlags::REMOTE_CQ_DATA);
-
-/// The completion levels of sends.
-const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
-    .union(OpFlags::TRANSMIT_COMPLETE)
-    .union(OpFlags::DELIVERY_COMPLETE)
-    .union(OpFlags::MATCH_COMPLETE);
-
-/// What the endpoint's transmit operations may be flagged with by default. That something is to be durable concerns writes
-/// alone, and others do not look at it.
-const TRANSMIT_DEFAULT_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::COMMIT_COMPLETE);
-
-/// What a receive may be flagged with, beside [`RECEIVE_KINDS`]. The levels only say when
-/// received data must be visible to devices, and host memory always is.
-const RECEIVE_FLAGS: OpFlags =
-    OpFlags::COMPLETION.union(OpFlags::MORE).union(SEND_LEVELS.difference(OpFlags::MATCH_COMPLETE));
-
-/// The flags that make a receive another than an ordinary one: about a message that has arrived already, or for many
-/// messages.
-const RECEIVE_KINDS: OpFlags = ARRIVED_FLAGS.union(OpFlags::MULTI_RECV);
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
@@ -80,10 +54,14 @@ const RECEIVE_KINDS: OpFlags = ARRIVED_FLAGS.union(OpFlags::MULTI_RECV);
 /// accepted for sending still goes out, within [`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS); receives that are
 /// still posted end unheard.
 ///
-/// Calls that post an operation have the names of their C counterparts and fail alike: [`Again`] when a queue is full,
-/// which reading completions mends; [`Misuse`] for an unknown address, a message that is too long, a flag that the call
-/// does not have, a capability that the endpoint lacks, or an endpoint that is not enabled. Nothing has changed then,
-/// and an owned buffer which was handed over comes back with the error, in a [`Rejected`].
+/// Calls that post an operation have the names of their C counterparts and fail alike: [`Again`] when a queue
+/// is full, which reading completions mends; [`Misuse`] for an unknown address, a message that is too long, a
+/// capability that the endpoint lacks, or an endpoint that is not enabled. Nothing has changed then, and an
+/// owned buffer which was handed over comes back with the error, in a [`Rejected`].
+///
+/// A call ignores [flags](OpFlags) that have no meaning for it. It refuses, with [`Misuse::Flags`], only
+/// those that change the meaning of another argument: `FI_TRIGGER`, for which the context would say when to
+/// begin, and, where there is a destination, `FI_MULTICAST`, for which that would be a group.
 ///
 /// It costs a socket and a connection for each peer it talks to, about 130 KiB for the two buffers that its connections
 /// share, and some 150 bytes for each outstanding operation and each peer. See `fi_endpoint(3)`.
@@ -209,7 +187,7 @@ impl Endpoint {
     /// for all that [`getinfo`](crate::getinfo()) does not take for [`TxAttr::op_flags`](crate::info::TxAttr::op_flags);
     /// [`Misuse::NoCapability`] for `COMMIT_COMPLETE` without `RMA_PMEM`.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        check_flags(flags, TRANSMIT_DEFAULT_FLAGS)?;
+        check_default_flags(flags, TRANSMIT_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::COMMIT_COMPLETE) {
             self.shared.check_caps(Caps::RMA_PMEM)?;
         }
@@ -226,7 +204,7 @@ impl Endpoint {
     /// [`getinfo`](crate::getinfo()) does not take for [`RxAttr::op_flags`](crate::info::RxAttr::op_flags);
     /// [`Misuse::NoCapability`] for `MULTI_RECV` without the capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        check_flags(flags, RECEIVE_FLAGS | OpFlags::MULTI_RECV)?;
+        check_default_flags(flags, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
             self.shared.check_caps(Caps::MULTI_RECV)?;
         }
@@ -370,38 +348,4 @@ fn remote_access(caps: Caps, by: Caps) -> MrAccess {
     access.set(MrAccess::REMOTE_READ, caps.contains(by | Caps::REMOTE_READ));
     access.set(MrAccess::REMOTE_WRITE, caps.contains(by | Caps::REMOTE_WRITE));
     access
-}
-
-fn check_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
-    let unknown = flags - known;
-    if unknown.is_empty() { Ok(()) } else { Err(Misuse::Flags(unknown.bits()).into()) }
-}
-
-/// The strongest level that the flags name.
-fn level_of(flags: OpFlags) -> Level {
-    if flags.contains(OpFlags::COMMIT_COMPLETE) {
-        Level::Commit
-    } else if flags.contains(OpFlags::MATCH_COMPLETE) {
-        Level::Match
-    } else if flags.contains(OpFlags::DELIVERY_COMPLETE) {
-        Level::Delivery
-    } else if flags.contains(OpFlags::TRANSMIT_COMPLETE) {
-        Level::Transmit
-    } else {
-        Level::Inject
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_strongest_level_counts() {
-        assert_eq!(level_of(OpFlags::INJECT_COMPLETE | OpFlags::TRANSMIT_COMPLETE), Level::Transmit);
-        assert_eq!(level_of(OpFlags::TRANSMIT_COMPLETE | OpFlags::DELIVERY_COMPLETE), Level::Delivery);
-        assert_eq!(level_of(SEND_LEVELS), Level::Match);
-        assert_eq!(level_of(OpFlags::LEVELS), Level::Commit);
-        assert_eq!(level_of(OpFlags::FENCE), Level::Inject);
-    }
 }

@@ -1,12 +1,12 @@
 //! Receives that take many messages: `FI_MULTI_RECV` of `fi_msg(3)`.
 //!
 //! What they do is told at [`RecvMsg`](super::RecvMsg). The manual page of tagged messages, `fi_tagged(3)`, does not have
-//! them.
+//! them: there the flag has no meaning.
 
 use std::sync::atomic::Ordering;
 
 use homespun_engine::buffer::Destination;
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::error::Error;
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::rejected::Rejected;
 
@@ -38,7 +38,7 @@ impl Endpoint {
     ) -> Result<(), Rejected<Destination>> {
         let flags = self.rx_op_flags();
         if flags.contains(OpFlags::MULTI_RECV) {
-            return self.receive_multi(destination, from, None, context, flags);
+            return self.receive_multi(destination, from, context, flags);
         }
         self.receive_destination(destination, from, None, context, Some(flags))
     }
@@ -48,11 +48,10 @@ impl Endpoint {
         &self,
         destination: Destination,
         from: FabricAddress,
-        tagged: Option<(u64, u64)>,
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<Destination>> {
-        match self.multi_receive(from, tagged, context, flags) {
+        match self.multi_receive(from, context, flags) {
             Ok((pump, post)) => pump.post_multi_receive(post, destination, self.min_multi_recv_bytes()),
             Err(error) => Err(Rejected { error, buffer: destination }),
         }
@@ -62,14 +61,10 @@ impl Endpoint {
     fn multi_receive(
         &self,
         from: FabricAddress,
-        tagged: Option<(u64, u64)>,
         context: u64,
         flags: OpFlags,
     ) -> Result<(&dyn Drive, ReceivePost), Error> {
-        if tagged.is_some() {
-            return Err(Misuse::Flags(OpFlags::MULTI_RECV.bits()).into());
-        }
-        let receive = self.receive(from, None, context, flags - OpFlags::MULTI_RECV)?;
+        let receive = self.receive(from, None, context, flags)?;
         self.shared.check_caps(Caps::MULTI_RECV)?;
         Ok(receive)
     }

@@ -25,8 +25,9 @@ pub struct SendMsg {
     pub data: Option<u64>,
     /// Given back in the completion.
     pub context: u64,
-    /// Flags, in place of the endpoint's default ones, except that its default completion level applies where they name
-    /// none. Of several levels the strongest counts, which is [`OpFlags::MATCH_COMPLETE`].
+    /// Flags, in place of the endpoint's default ones, except that its default completion level applies where
+    /// they name none. Of several levels the strongest counts, which is [`OpFlags::MATCH_COMPLETE`]. Those
+    /// that have no meaning for sends, such as [`OpFlags::COMMIT_COMPLETE`], are ignored.
     ///
     /// [`OpFlags::FENCE`] holds this send, and all that are posted to the same peer after it, back until all before it have
     /// completed, and have reached the level of this one.
@@ -49,8 +50,8 @@ pub struct SendMsg {
 /// | `CLAIM \| DISCARD` | throws that message away |
 ///
 /// A peek completes with what there is to tell: length, remote data, tag, source. It brings no data, so
-/// [`buffers`](Self::buffers) are ignored with `PEEK` or `DISCARD`, and dropped. It answers at once, from what the
-/// endpoint had received before the call: if no such message is among that, it ends with
+/// [`buffers`](Self::buffers) are ignored with `PEEK`, and with `CLAIM | DISCARD`, and dropped. `DISCARD` alone has no meaning.
+/// A peek answers at once, from what the endpoint had received before the call: if no such message is among that, it ends with
 /// [`OperationError::NoMessage`](crate::OperationError::NoMessage), ENOMSG. After its answer it makes progress, so a
 /// loop of peeks finds what arrives, also if it reads no queue. Its end, and that of a `DISCARD`, is reported under
 /// selective completion too.
@@ -62,7 +63,7 @@ pub struct SendMsg {
 ///
 /// Beside what every call refuses there are [`Again::QueueFull`](crate::Again::QueueFull) for a peek at untagged
 /// messages while the completion queue has no room for those that a multi-receive buffer may take;
-/// [`Misuse::Invalid`](crate::Misuse::Invalid) for `DISCARD` alone or with both others, and for claiming with a context
+/// [`Misuse::Invalid`](crate::Misuse::Invalid) for `DISCARD` with both others, and for claiming with a context
 /// that holds a claimed message already; and [`Misuse::NotFound`](crate::Misuse::NotFound) for a context that holds
 /// none.
 ///
@@ -148,9 +149,9 @@ pub struct SendMsg {
 /// What is for it waits as messages do for which nothing is posted, and no later message or receive overtakes it.
 ///
 /// Beside what every call refuses there are [`Misuse::NoCapability`](crate::Misuse::NoCapability),
-/// [`Misuse::TooManySegments`](crate::Misuse::TooManySegments) for more than one buffer,
-/// [`Misuse::Invalid`](crate::Misuse::Invalid) for none, and [`Misuse::Flags`](crate::Misuse::Flags) for a tagged receive,
-/// which does not have this, or together with the flags above.
+/// [`Misuse::TooManySegments`](crate::Misuse::TooManySegments) for more than one buffer, and
+/// [`Misuse::Invalid`](crate::Misuse::Invalid) for none. Tagged receives, and those with the flags above,
+/// ignore this one.
 ///
 /// ```
 /// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags};
@@ -202,7 +203,7 @@ pub struct RecvMsg {
     pub tagged: Option<(u64, u64)>,
     /// Given back in the completion.
     pub context: u64,
-    /// Flags, in place of the endpoint's default ones.
+    /// Flags, in place of the endpoint's default ones. Those that have no meaning for receives are ignored.
     pub flags: OpFlags,
 }
 
@@ -324,7 +325,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), Rejected<BytesMut>> {
         let flags = self.rx_op_flags() | OpFlags::MULTI_RECV;
-        self.receive_multi(Destination::owned(buffer), from, None, context, flags).map_err(unfilled)
+        self.receive_multi(Destination::owned(buffer), from, context, flags).map_err(unfilled)
     }
 
     /// Receives a message whose tag equals `tag` in all bits that are not set in `ignore`: `fi_trecv`.
@@ -369,8 +370,8 @@ impl Endpoint {
         let destination = Destination::owned_vector(buffers).map_err(|rejected| rejected.map(back))?;
         match claimed {
             Some((pump, post)) => pump.receive_claimed(post, destination),
-            None if flags.contains(OpFlags::MULTI_RECV) => {
-                self.receive_multi(destination, from, tagged, context, flags)
+            None if flags.contains(OpFlags::MULTI_RECV) && tagged.is_none() => {
+                self.receive_multi(destination, from, context, flags)
             }
             None => self.receive_destination(destination, from, tagged, context, Some(flags)),
         }

@@ -6,10 +6,9 @@ use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::Level;
 use homespun_engine::rejected::Rejected;
 
+use super::flags::{RECEIVE_KINDS, SEND_FLAGS, SEND_LEVELS, check_receive_flags, level_of, transmit_flags};
 use super::peek::ARRIVED_FLAGS;
-use super::{
-    Endpoint, RECEIVE_FLAGS, RECEIVE_KINDS, SEND_FLAGS, SEND_LEVELS, ServiceFlags, check_flags, level_of,
-};
+use super::{Endpoint, ServiceFlags};
 use crate::av::FabricAddress;
 use crate::pump::{Drive, ReceivePost, SendPost};
 
@@ -43,8 +42,8 @@ pub struct RecvMsgRaw<'a> {
     /// Given back in the completion.
     pub context: u64,
     /// `None` for the endpoint's default flags; otherwise exactly these. Those about a message that has arrived already, and
-    /// for many messages in one buffer, are told at [`RecvMsg`](super::RecvMsg); with `PEEK` or `DISCARD` the segments are
-    /// not used.
+    /// for many messages in one buffer, are told at [`RecvMsg`](super::RecvMsg); with `PEEK`, and with `CLAIM
+    /// | DISCARD`, the segments are not used.
     pub flags: Option<OpFlags>,
 }
 
@@ -53,9 +52,10 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Again`](homespun_engine::error::Again) when a queue is full; [`Misuse`] for an unknown address, a message that
-    /// is too long, a flag that sends do not have, a capability that the endpoint lacks, or an endpoint that is not
-    /// enabled. The memory is not used after an error.
+    /// [`Again`](homespun_engine::error::Again) when a queue is full; [`Misuse`] for an unknown address, a
+    /// message that is too long, a flag that changes the meaning of another argument (`FI_TRIGGER`,
+    /// `FI_MULTICAST`; all others that sends do not have are ignored), a capability that the endpoint lacks,
+    /// or an endpoint that is not enabled. The memory is not used after an error.
     ///
     /// # Safety
     ///
@@ -123,13 +123,13 @@ impl Endpoint {
                     None => Ok(()),
                 }
             }
-            // What is only the default is not refused where it has no meaning.
-            None if tagged.is_some() => {
-                Ok(self.receive_destination(destination()?, from, tagged, context, None)?)
+            // `fi_tagged(3)` has no multi-receive buffers.
+            flags if tagged.is_some() => {
+                Ok(self.receive_destination(destination()?, from, tagged, context, flags)?)
             }
             flags => {
                 let flags = flags.unwrap_or_else(|| self.rx_op_flags());
-                Ok(self.receive_multi(destination()?, from, tagged, context, flags)?)
+                Ok(self.receive_multi(destination()?, from, context, flags)?)
             }
         }
     }
@@ -207,10 +207,8 @@ impl Endpoint {
         flags: Option<OpFlags>,
     ) -> Result<(&dyn Drive, ServiceFlags, OpFlags), Error> {
         let (pump, service) = self.shared.driven()?;
-        // It is said of writes alone.
-        let default = self.tx_op_flags() - OpFlags::COMMIT_COMPLETE;
-        let mut effective = flags.unwrap_or(default);
-        check_flags(effective, SEND_FLAGS)?;
+        let default = self.tx_op_flags();
+        let mut effective = transmit_flags(flags.unwrap_or(default), SEND_FLAGS)?;
         if !effective.intersects(SEND_LEVELS) {
             effective |= default & SEND_LEVELS;
         }
@@ -227,8 +225,7 @@ impl Endpoint {
         context: u64,
         flags: Option<OpFlags>,
     ) -> Result<(), Rejected<Destination>> {
-        // What the endpoint has by default is for many messages only where they are not tagged.
-        let flags = flags.unwrap_or_else(|| self.rx_op_flags() - OpFlags::MULTI_RECV);
+        let flags = flags.unwrap_or_else(|| self.rx_op_flags());
         match self.receive(from, tagged, context, flags) {
             Ok((pump, post)) => pump.post_receive(post, destination),
             Err(error) => Err(Rejected { error, buffer: destination }),
@@ -245,7 +242,7 @@ impl Endpoint {
         flags: OpFlags,
     ) -> Result<(&dyn Drive, ReceivePost), Error> {
         let (pump, service) = self.shared.driven()?;
-        check_flags(flags, RECEIVE_FLAGS)?;
+        check_receive_flags(flags)?;
         let kind = if tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
         self.shared.check_caps(kind | Caps::RECV)?;
         let post = ReceivePost {

@@ -10,17 +10,18 @@ use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::operation::{Level, RmaLocal};
 use homespun_engine::rejected::Rejected;
 
-use super::{Endpoint, SEND_FLAGS, SEND_LEVELS, check_flags, level_of};
+use super::Endpoint;
+use super::flags::{SEND_FLAGS, SEND_LEVELS, level_of, transmit_flags};
 use crate::av::FabricAddress;
 use crate::pump::RmaPost;
 
-/// What a write may be flagged with.
+/// The flags that a write has.
 const WRITE_FLAGS: OpFlags = SEND_FLAGS.union(OpFlags::COMMIT_COMPLETE);
 
 /// The completion levels of writes.
 const WRITE_LEVELS: OpFlags = SEND_LEVELS.union(OpFlags::COMMIT_COMPLETE);
 
-/// What a read may be flagged with. Nothing is injected by it.
+/// The flags that a read has. It injects nothing.
 const READ_FLAGS: OpFlags = SEND_FLAGS.difference(OpFlags::INJECT.union(OpFlags::REMOTE_CQ_DATA));
 
 /// A write with every choice: what `fi_writemsg` takes.
@@ -61,7 +62,8 @@ pub struct ReadMsg {
     pub key: u64,
     /// Given back in the completion.
     pub context: u64,
-    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags), without injection and remote data.
+    /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). Injection and remote data have no meaning for
+    /// reads.
     pub flags: OpFlags,
 }
 
@@ -112,6 +114,10 @@ struct Target {
 
 /// The calls have the names of their C counterparts in `fi_rma(3)`. All of them fail as [`post_send`](Self::post_send) does,
 /// and hand back then what was handed over.
+///
+/// An access of no bytes touches no region: its target does not look at its key and its address, except for a
+/// write with `COMMIT_COMPLETE`. Otherwise it is one like others, and completes, is counted and takes its
+/// place in the order as they do.
 impl Endpoint {
     /// Writes to a region of a peer: `fi_write`.
     pub fn write(
@@ -278,10 +284,12 @@ impl Endpoint {
         flags: Option<OpFlags>,
     ) -> Result<(), Rejected<RmaLocal>> {
         let flags = flags.unwrap_or_else(|| self.tx_op_flags());
-        let is_right = check_flags(flags, WRITE_FLAGS)
-            .and_then(|()| self.check_write(source.len_bytes(), flags.contains(OpFlags::INJECT)))
-            .and_then(|()| self.check_durability(flags));
-        self.post_rma(is_right, RmaLocal::Write { source, data }, target, flags)
+        let admitted = transmit_flags(flags, WRITE_FLAGS).and_then(|flags| {
+            self.check_write(source.len_bytes(), flags.contains(OpFlags::INJECT))?;
+            self.check_durability(flags)?;
+            Ok(flags)
+        });
+        self.post_rma(admitted, RmaLocal::Write { source, data }, target)
     }
 
     #[inline]
@@ -291,23 +299,24 @@ impl Endpoint {
         target: Target,
         flags: Option<OpFlags>,
     ) -> Result<(), Rejected<RmaLocal>> {
-        // Of the flags that are there by default some are for writes alone.
-        let flags = flags.unwrap_or_else(|| self.tx_op_flags() & READ_FLAGS);
-        let is_right =
-            check_flags(flags, READ_FLAGS).and_then(|()| self.shared.check_caps(Caps::RMA | Caps::READ));
-        self.post_rma(is_right, RmaLocal::Read(destination), target, flags)
+        let flags = flags.unwrap_or_else(|| self.tx_op_flags());
+        let admitted = transmit_flags(flags, READ_FLAGS).and_then(|flags| {
+            self.shared.check_caps(Caps::RMA | Caps::READ)?;
+            Ok(flags)
+        });
+        self.post_rma(admitted, RmaLocal::Read(destination), target)
     }
 
-    /// Posts an access, if it is right.
+    /// Posts an access with these flags, if it is admitted.
     #[inline]
     fn post_rma(
         &self,
-        is_right: Result<(), Error>,
+        admitted: Result<OpFlags, Error>,
         local: RmaLocal,
         target: Target,
-        flags: OpFlags,
     ) -> Result<(), Rejected<RmaLocal>> {
-        let (pump, service) = match is_right.and_then(|()| self.shared.driven()) {
+        let driven = admitted.and_then(|flags| Ok((flags, self.shared.driven()?)));
+        let (flags, (pump, service)) = match driven {
             Ok(driven) => driven,
             Err(error) => return Err(Rejected { error, buffer: local }),
         };

@@ -25,6 +25,7 @@ mod entries;
 mod event_waiting;
 mod failures;
 mod fence;
+mod ignored_flags;
 mod late_binding;
 mod levels;
 mod misuse;
@@ -179,7 +180,7 @@ macro_rules! tests_of_parties {
                 the_target_is_told_of_what_is_durable
                 writes_may_be_committed_by_default
                 memory_that_is_not_persistent_is_not_committed_to
-                who_may_not_commit_is_told;
+                write_without_the_capability_cannot_commit;
             peek:
                 a_look_tells_of_a_message_and_leaves_it
                 a_look_that_finds_nothing_leaves_nothing
@@ -240,7 +241,7 @@ macro_rules! tests_of_parties {
                 one_who_comes_back_is_known_to_all;
             misuse:
                 an_address_that_is_not_known
-                flags_that_do_not_belong_here
+                default_flags_that_operations_lack_are_refused
                 capabilities_that_are_not_there
                 too_much_to_inject
                 too_many_pieces;
@@ -305,6 +306,13 @@ macro_rules! tests_of_parties {
                 fence_waits_for_operations_of_nothing
                 access_of_no_bytes_needs_no_region
                 remote_data_with_no_bytes_and_no_region_arrives;
+            ignored_flags:
+                send_with_meaningless_flags_arrives
+                receive_with_meaningless_flags_takes_its_message
+                peek_with_meaningless_flags_finds_its_message
+                access_with_meaningless_flags_takes_effect
+                atomic_with_meaningless_flags_takes_effect
+                flag_that_cannot_be_ignored_is_refused;
             atomic_exclusion:
                 everybodys_updates_count
                 a_lock_can_be_made_of_a_swap;

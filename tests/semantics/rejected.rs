@@ -123,7 +123,8 @@ pub(crate) fn too_many_pieces_and_a_claim_of_nothing_come_back(net: &Net) {
     assert_eq!((rejected.errno(), rejected.buffer), (Errno::EINVAL, vec![room(9); IOV_LIMIT + 1]));
     request_is_refused(endpoint, ANY, OpFlags::CLAIM, Errno::ENOENT);
     request_is_refused(endpoint, ANY, OpFlags::CLAIM | OpFlags::DISCARD, Errno::ENOENT);
-    request_is_refused(endpoint, ANY, OpFlags::DISCARD, Errno::EINVAL);
+    let contradiction = OpFlags::PEEK | OpFlags::CLAIM | OpFlags::DISCARD;
+    request_is_refused(endpoint, ANY, contradiction, Errno::EINVAL);
 }
 
 pub(crate) fn what_came_back_is_posted_again(net: &Net) {

@@ -381,7 +381,7 @@ fn posts_that_cannot_be_are_refused() {
         );
         assert_eq!((msg.sendv)(ep, ptr::null(), none.cast(), 1, to, none), -22, "no segments");
         assert_eq!((msg.sendmsg)(ep, ptr::null(), 0), -22, "no message");
-        let unknown = FiMsg {
+        let triggered = FiMsg {
             msg_iov: parts.as_ptr(),
             desc: none.cast(),
             iov_count: 1,
@@ -389,7 +389,15 @@ fn posts_that_cannot_be_are_refused() {
             context: none,
             data: 0,
         };
-        assert_eq!((msg.sendmsg)(ep, &raw const unknown, 1 << 40), -260, "a flag that is not known");
-        assert_eq!((msg.recvmsg)(ep, &raw const unknown, 1 << 40), -260, "a flag that is not known");
+        assert_eq!(
+            (msg.sendmsg)(ep, &raw const triggered, 1 << 20),
+            -260,
+            "FI_TRIGGER: the context is another"
+        );
+        assert_eq!(
+            (msg.recvmsg)(ep, &raw const triggered, 1 << 20),
+            -260,
+            "FI_TRIGGER: the context is another"
+        );
     }
 }

@@ -14,12 +14,12 @@ use libc::{c_int, c_void, iovec};
 use crate::host::{API_VERSION, CqEntry, Node, Pair, Plugin, context};
 
 const MSG: u64 = 1 << 1;
+const TAGGED: u64 = 1 << 3;
 const RECV: u64 = 1 << 10;
 const MULTI_RECV: u64 = 1 << 16;
 
 const EINVAL: c_int = -22;
 const EAVAIL: isize = -259;
-const EBADFLAGS: isize = -260;
 const ECANCELED: c_int = 125;
 const ENOPROTOOPT: c_int = -92;
 const ETOOSMALL: c_int = -257;
@@ -203,6 +203,12 @@ fn what_cannot_be_a_buffer_is_refused() {
     let node = Node::open();
     let mut memory = Memory([0; 64]);
     assert_eq!(recvmsg(&node, &mut memory.0, 2, 5), EINVAL as isize);
+}
+
+#[test]
+fn tagged_receive_of_many_messages_is_an_ordinary_one() {
+    let pair: Pair = Pair::open(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let mut memory = Memory([0; 64]);
     let part = iovec { iov_base: memory.0.as_mut_ptr().cast(), iov_len: 64 };
     let msg = FiMsgTagged {
         msg_iov: &raw const part,
@@ -214,9 +220,20 @@ fn what_cannot_be_a_buffer_is_refused() {
         context: context(5),
         data: 0,
     };
-    let ep = node.ep.as_ptr();
-    // SAFETY: the endpoint is open, and the call is refused.
-    assert_eq!(unsafe { ((*(*ep).tagged).recvmsg)(ep, &raw const msg, MULTI_RECV) }, EBADFLAGS);
+    let (left, right) = (pair.left.ep.as_ptr(), pair.right.ep.as_ptr());
+    // SAFETY: the endpoint is open, and the memory lives until the completion was read.
+    assert_eq!(unsafe { ((*(*right).tagged).recvmsg)(right, &raw const msg, MULTI_RECV) }, 0);
+    let message = [7u8; 30];
+    // SAFETY: the endpoint is open, and the message lives until the completion was read.
+    let sent = unsafe {
+        let buf = message.as_ptr().cast();
+        ((*(*left).tagged).send)(left, buf, 30, ptr::null_mut(), pair.to_right, 1, context(6))
+    };
+    assert_eq!(sent, 0);
+    let [_, received] = pair.completions(1, 1);
+    let entry = &received[0].0;
+    assert_eq!((entry.op_context.addr(), entry.flags, entry.len), (5, RECV | TAGGED, 30));
+    assert_eq!(memory.0[..30], message);
 }
 
 #[test]

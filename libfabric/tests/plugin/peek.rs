@@ -15,11 +15,14 @@ use crate::messages::untouched;
 
 const MSG: u64 = 1 << 1;
 const TAGGED: u64 = 1 << 3;
+const MULTICAST: u64 = 1 << 5;
 const RECV: u64 = 1 << 10;
 const SEND: u64 = 1 << 11;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
 const PEEK: u64 = 1 << 19;
+const TRIGGER: u64 = 1 << 20;
 const FENCE: u64 = 1 << 21;
+const COMMIT_COMPLETE: u64 = 1 << 30;
 const MATCH_COMPLETE: u64 = 1 << 31;
 const DISCARD: u64 = 1 << 58;
 const CLAIM: u64 = 1 << 59;
@@ -280,26 +283,47 @@ fn untagged_messages_are_claimed_alike() {
 }
 
 #[test]
-fn flags_that_make_no_sense_are_refused() {
+fn contradictory_flags_are_refused() {
     let pair = pair();
     for receive in [trecvmsg, recvmsg] {
-        assert_eq!(receive(&pair.right, None, DISCARD, 1), EINVAL);
         assert_eq!(receive(&pair.right, None, PEEK | CLAIM | DISCARD, 1), EINVAL);
         assert_eq!(receive(&pair.right, None, CLAIM | DISCARD, 1), ENOENT);
         assert_eq!(receive(&pair.right, Some(&mut [0; 8]), CLAIM, 1), ENOENT);
-        for flag in [1 << 40, FENCE, MATCH_COMPLETE] {
-            assert_eq!(receive(&pair.right, None, PEEK | flag, 1), EBADFLAGS);
-            assert_eq!(receive(&pair.right, Some(&mut [0; 8]), flag, 1), EBADFLAGS);
+        for kind in [0, PEEK, CLAIM, DISCARD] {
+            assert_eq!(receive(&pair.right, Some(&mut [0; 8]), kind | TRIGGER, 1), EBADFLAGS);
         }
         // Something is to be received, so what is said about the room matters.
         assert_eq!(receive(&pair.right, None, CLAIM, 1), EINVAL);
     }
     for send in [tsendmsg, sendmsg] {
-        for flag in [PEEK, CLAIM, DISCARD] {
+        for flag in [TRIGGER, MULTICAST] {
             assert_eq!(send(&pair, b"", flag, 1), EBADFLAGS);
         }
     }
     assert_eq!(pair.right.try_read::<FiCqTaggedEntry>().err(), Some(EAGAIN), "nothing was posted");
+}
+
+#[test]
+fn flags_that_mean_nothing_are_ignored() {
+    let pair = pair();
+    let for_sends = [1 << 40, 1 << 63, PEEK, CLAIM, DISCARD, COMMIT_COMPLETE];
+    let for_receives = [1 << 40, 1 << 63, FENCE, MATCH_COMPLETE, DISCARD, REMOTE_CQ_DATA];
+    type Send = fn(&Pair, &'static [u8], u64, usize) -> isize;
+    type Receive = fn(&Node, Option<&mut [u8]>, u64, usize) -> isize;
+    let calls: [(Send, Receive); 2] = [(tsendmsg, trecvmsg), (sendmsg, recvmsg)];
+    for (send, receive) in calls {
+        for (send_flag, receive_flag) in for_sends.into_iter().zip(for_receives) {
+            let mut room = [0; 8];
+            assert_eq!(receive(&pair.right, Some(&mut room), receive_flag, 2), 0);
+            assert_eq!(send(&pair, b"8 bytes!", send_flag, 1), 0);
+            let [sent, received] = pair.completions(1, 1);
+            assert_eq!(sent[0].0.op_context.addr(), 1);
+            assert_eq!((received[0].0.op_context.addr(), received[0].0.len), (2, 8));
+            assert_eq!(&room, b"8 bytes!");
+        }
+    }
+    assert_eq!(tsendmsg(&pair, b"8 bytes!", 0, 3), 0);
+    assert_eq!(found(&pair, FENCE | MATCH_COMPLETE | 1 << 40, 4).0.len, 8);
 }
 
 #[test]

@@ -8,7 +8,7 @@ const MIB: u64 = 1 << 20;
 /// Capabilities that homespun lacks.
 const FI_VARIABLE_MSG: u64 = 1 << 48;
 const FI_NAMED_RX_CTX: u64 = 1 << 58;
-const FI_MULTICAST: u64 = 1 << 7;
+const FI_MULTICAST: u64 = 1 << 5;
 
 fn provider() -> ProviderAttr {
     ProviderAttr {

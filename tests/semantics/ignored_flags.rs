@@ -1,0 +1,188 @@
+//! Flags that have no meaning for an operation, which ignores them, and those that it refuses: `fi_msg(3)`, `fi_trigger(3)`.
+
+use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
+use homespun::{Error, FabricAddress, Misuse};
+
+use crate::suite::payload::{payload, received, room};
+use crate::suite::raw::Post;
+use crate::suite::{AtomicBy, AtomicCall, Kind, Memory, Net, RmaBy, RmaCall};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+const TRIGGER: OpFlags = OpFlags::from_bits_retain(1 << 20);
+const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
+
+/// The flags that sends have.
+const OF_SENDS: OpFlags = OpFlags::COMPLETION
+    .union(OpFlags::INJECT)
+    .union(OpFlags::MORE)
+    .union(OpFlags::FENCE)
+    .union(OpFlags::REMOTE_CQ_DATA)
+    .union(OpFlags::LEVELS.difference(OpFlags::COMMIT_COMPLETE));
+
+/// The flags that have no meaning for an operation which has others: each by itself, and all of them.
+fn meaningless(others: OpFlags) -> impl Iterator<Item = OpFlags> {
+    let all = OpFlags::from_bits_retain(!(others | TRIGGER).bits());
+    let single = (0..u64::BITS).map(|bit| OpFlags::from_bits_retain(1 << bit));
+    single.filter(move |flag| all.contains(*flag)).chain([all])
+}
+
+fn memory(kind: Kind) -> Memory {
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    Memory { len_bytes: 8, kind, access, key: 1, is_counted: false }
+}
+
+pub(crate) fn send_with_meaningless_flags_arrives(net: &Net) {
+    let (alice, bob) = net.pair();
+    for (context, flags) in (1..).zip(meaningless(OF_SENDS | MULTICAST)) {
+        for tag in [None, Some(7)] {
+            let buffers = vec![payload(context, 8)];
+            let send = SendMsg { buffers, tag, to: alice.peer(), context, flags, ..SendMsg::default() };
+            alice.endpoint.sendmsg(send).unwrap();
+            let tagged = tag.map(|tag| (tag, 0));
+            let receive = RecvMsg { buffers: vec![room(8)], tagged, ..RecvMsg::default() };
+            bob.endpoint.recvmsg(receive).unwrap();
+            assert_eq!(alice.completion().context, context, "{flags:?}");
+            assert_eq!(received(&bob.completion().buffer), payload(context, 8), "{flags:?}");
+        }
+    }
+    alice.silence();
+}
+
+pub(crate) fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
+    let (alice, bob) = net.pair();
+    let levels = OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE - OpFlags::MATCH_COMPLETE;
+    let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
+    for tag in [None, Some(7)] {
+        let tagged = tag.map(|tag| (tag, 0));
+        // Tagged messages have no buffers for many of them.
+        let many = if tag.is_none() { OpFlags::MULTI_RECV } else { OpFlags::empty() };
+        for (context, flags) in (1..).zip(meaningless(of_receives | many)) {
+            let receive = RecvMsg { buffers: vec![room(8)], tagged, context, flags, ..RecvMsg::default() };
+            bob.endpoint.recvmsg(receive).unwrap();
+            let post =
+                Post { peer: ANY, tag, context: context + 1000, flags: Some(flags), ..Post::default() };
+            let raw = bob.endpoint.receive_raw(&[8], 0, post).unwrap();
+            for identity in [1, 2] {
+                let buffers = vec![payload(identity, 8)];
+                alice.send_and_wait(SendMsg { buffers, tag, to: alice.peer(), ..SendMsg::default() });
+            }
+            let first = bob.completion();
+            assert_eq!(
+                (first.context, received(&first.buffer)),
+                (context, payload(1, 8).to_vec()),
+                "{flags:?}"
+            );
+            assert!(!first.flags.contains(CompletionFlags::MULTI_RECV), "{flags:?}");
+            let second = bob.completion();
+            assert_eq!(
+                (second.context, raw.taken(&second)),
+                (context + 1000, payload(2, 8).to_vec()),
+                "{flags:?}"
+            );
+        }
+    }
+    bob.silence();
+}
+
+pub(crate) fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
+    let (alice, bob) = net.pair();
+    let send = || SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), ..SendMsg::default() };
+    let then = OpFlags::COMPLETION | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::PEEK;
+    for (context, flags) in (1..).zip(meaningless(then)) {
+        alice.send_and_wait(send());
+        for flags in [OpFlags::PEEK | flags, OpFlags::PEEK | OpFlags::DISCARD | flags] {
+            bob.endpoint.recvmsg(RecvMsg { context, flags, ..RecvMsg::default() }).unwrap();
+            let found = bob.completion();
+            assert_eq!((found.context, found.len_bytes), (context, 8), "{flags:?}");
+        }
+    }
+    bob.silence();
+}
+
+pub(crate) fn access_with_meaningless_flags_takes_effect(net: &Net) {
+    let (alice, bob) = net.pair();
+    let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
+    for kind in [Kind::Owned, Kind::Shareable] {
+        let region = bob.register(memory(kind)).unwrap();
+        for (context, flags) in (1..).zip(meaningless(OF_SENDS | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
+            for (by, context) in [(RmaBy::Writemsg, context), (RmaBy::WriteRaw, context + 1000)] {
+                let call = RmaCall::new(by, payload(context, 8), alice.peer(), &region, context);
+                alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
+                assert_eq!(alice.completion().context, context, "{flags:?}");
+                assert_eq!(region.content(), payload(context, 8), "{flags:?}");
+            }
+        }
+        for (context, flags) in (1..).zip(meaningless(of_reads | MULTICAST)) {
+            let call = RmaCall::new(RmaBy::Readmsg, payload(0, 8), alice.peer(), &region, context);
+            alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
+            let read = alice.completion();
+            assert_eq!(read.context, context, "{flags:?}");
+            assert_eq!(received(&read.buffer), region.content(), "{flags:?}");
+        }
+    }
+    alice.silence();
+    bob.silence();
+}
+
+pub(crate) fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(Kind::Owned)).unwrap();
+    let of_atomics = OF_SENDS - OpFlags::REMOTE_CQ_DATA;
+    for (context, flags) in (1..).zip(meaningless(of_atomics | OpFlags::COMMIT_COMPLETE | MULTICAST)) {
+        for kind in AtomicKind::ALL {
+            region.put(0, &[3; 8]);
+            let op = if kind == AtomicKind::Compare { AtomicOp::CswapNe } else { AtomicOp::Write };
+            let operand = payload(context, 8);
+            let call = AtomicCall::new(kind, (op, Datatype::Uint64), operand, alice.peer(), &region, context);
+            alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
+            let ended = alice.completion();
+            assert_eq!(ended.context, context, "{kind} with {flags:?}");
+            if kind.fetches() {
+                assert_eq!(received(&ended.buffer), [3; 8], "{kind} with {flags:?}");
+            }
+            assert_eq!(region.content(), payload(context, 8), "{kind} with {flags:?}");
+        }
+    }
+    alice.silence();
+}
+
+pub(crate) fn flag_that_cannot_be_ignored_is_refused(net: &Net) {
+    let (alice, bob) = net.pair();
+    let region = bob.register(memory(Kind::Owned)).unwrap();
+    let expected = |flags: OpFlags| Error::Misuse(Misuse::Flags(flags.bits()));
+    for flags in [TRIGGER, MULTICAST, TRIGGER | MULTICAST] {
+        for tag in [None, Some(7)] {
+            let send = SendMsg { buffers: vec![payload(1, 8)], tag, to: alice.peer(), ..SendMsg::default() };
+            let refused = alice.endpoint.sendmsg(SendMsg { flags: flags | OpFlags::PEEK, ..send });
+            assert_eq!(refused, Err(expected(flags)));
+        }
+        for by in [RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::Readmsg] {
+            let call = RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1);
+            assert_eq!(alice.endpoint.rma(RmaCall { flags, ..call }), Err(expected(flags)), "{by:?}");
+        }
+    }
+    for flags in [TRIGGER, MULTICAST, TRIGGER | MULTICAST, OpFlags::COMMIT_COMPLETE] {
+        for kind in AtomicKind::ALL {
+            let op = if kind == AtomicKind::Compare { AtomicOp::Cswap } else { AtomicOp::Sum };
+            let what = (op, Datatype::Uint64);
+            let call = AtomicCall::new(kind, what, payload(1, 8), alice.peer(), &region, 1);
+            let refused = alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call });
+            assert_eq!(refused.err(), Some(expected(flags)), "{kind}");
+        }
+    }
+    let many = OpFlags::MULTI_RECV;
+    for kind in [OpFlags::empty(), OpFlags::PEEK, OpFlags::CLAIM, many] {
+        for tagged in [None, Some((7, 0))] {
+            let flags = TRIGGER | kind;
+            let receive = RecvMsg { buffers: vec![room(8)], tagged, flags, ..RecvMsg::default() };
+            assert_eq!(bob.endpoint.recvmsg(receive), Err(expected(TRIGGER)), "{kind:?}");
+        }
+    }
+    assert_eq!(region.content(), room(8));
+    // Nothing was posted by any of these.
+    alice.exchange(&bob);
+    alice.silence();
+    bob.silence();
+}
