@@ -1,7 +1,8 @@
 //! Access through the fabric to memory of the process that follows.
 //!
-//! That process has a region, which the leading one maps where the domain has such memory. While it is accessed, its owner
-//! drives its endpoint, so that it does its part where the target has one. An empty message says that this is over.
+//! That process has a region, which the leading one maps where the domain has such memory. While it is
+//! accessed, its owner drives its endpoint, so that it does its part where the target has one. An empty
+//! message says that this is over.
 
 use std::time::Instant;
 
@@ -111,8 +112,8 @@ pub(super) fn follow(channel: &mut Channel<'_>, has_own_core: bool) -> Result<()
     loop {
         match channel.wait_as_target(has_own_core) {
             Ok(Ended::Received(..)) => return Ok(()),
-            // Nothing comes to this side while its memory is accessed, however long that takes. The other process minds
-            // the time, and this one ends with it.
+            // Nothing comes to this side while its memory is accessed, however long that takes. The other
+            // process minds the time, and this one ends with it.
             Ok(Ended::Sent(_)) | Err(Failure::Stalled { .. }) => {}
             Err(failure) => return Err(failure),
         }

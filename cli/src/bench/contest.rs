@@ -41,7 +41,8 @@ pub(super) struct Contest {
     parts: [Part; 4],
     /// What the bare parts are: of latency and of bandwidth.
     bare_names: [&'static str; 2],
-    /// Copies within this process, to compare with; where a message is large enough for that to mean something.
+    /// Copies within this process, to compare with; where a message is large enough for that to mean
+    /// something.
     memcpy: Option<Run>,
 }
 

@@ -21,6 +21,9 @@ pub(super) struct Figure {
     /// Where they stayed; null where the system chose.
     pub(super) cores: Option<Cores>,
     pub(super) quantity: Quantity,
+    /// Whether it stands among those that sum a comparison up.
+    #[serde(skip)]
+    pub(super) is_in_brief: bool,
     /// How it is drawn.
     #[serde(skip)]
     pub(super) drawings: &'static [Drawing],
@@ -128,7 +131,7 @@ impl Quantity {
     pub(super) fn about(self) -> &'static str {
         match self {
             Quantity::HalfRoundTrip => "half of a round trip in µs",
-            Quantity::Transfer => "time of a transfer among many in µs",
+            Quantity::Transfer => "time of each of many transfers in flight in µs",
         }
     }
 }
@@ -227,6 +230,7 @@ pub(super) mod tests {
             place: "cores 0 and 1, sharing a cache (L3)".into(),
             cores: Some(Cores { numbers: (0, 1), sharing: Sharing::Cache(3) }),
             quantity: Quantity::HalfRoundTrip,
+            is_in_brief: true,
             drawings: &[Drawing::Latency, Drawing::Bandwidth],
             contenders: contenders(),
             rows: vec![

@@ -1,11 +1,13 @@
 //! What a comparison has found out: the document that `--against` with `--json` prints, and what a record is
 //! made of.
 //!
-//! Fields keep their names and meanings; new ones may come. No field names a directory of this host.
+//! Fields keep their names and meanings; new ones may come. No field names a directory of this host, save
+//! `libfabric` in `sleep`.
 
 use serde::Serialize;
 
 use super::figure::Figure;
+use super::sleep::SleepReport;
 use crate::host::Host;
 
 /// The whole document.
@@ -30,6 +32,8 @@ pub(super) struct FigureReport {
     /// Over how many rounds the medians are.
     pub(super) rounds: u32,
     pub(super) figures: Vec<Figure>,
+    /// The same providers polled, asleep and idle; null where that could not be measured at all.
+    pub(super) sleep: Option<SleepReport>,
 }
 
 /// The libfabric in which all programs ran.

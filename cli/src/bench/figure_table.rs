@@ -31,22 +31,31 @@ pub(super) fn row(figure: &Figure, row: &Row) -> String {
 
 /// All rows of a figure, as a table of Markdown.
 pub(super) fn markdown(figure: &Figure) -> String {
-    markdown_rows(column_names(figure), figure.rows.iter().map(columns))
+    markdown_table(&column_names(figure), figure.rows.iter().map(columns))
 }
 
-/// Medians and ratios alone of rows that are chosen, as a table of Markdown.
+/// Medians and ratios alone, of rows that are chosen and the first other provider, as a table of Markdown.
 pub(super) fn brief_markdown(figure: &Figure, is_chosen: impl Fn(&Row) -> bool) -> String {
-    let names = figure.contenders.iter().map(|contender| format!("{} µs", contender.name));
-    let heading = [String::new()].into_iter().chain(names).chain(ratio_names(figure)).collect();
+    let first_other = figure.contenders.iter().position(|contender| contender.role == Role::Other);
+    let is_shown = |index: usize| figure.contenders[index].role != Role::Other || Some(index) == first_other;
+    let shown: Vec<usize> = (0..figure.contenders.len()).filter(|index| is_shown(*index)).collect();
+    let names = shown.iter().map(|index| figure.contenders[*index].name.clone());
+    let compared = shown.iter().map(|index| &figure.contenders[*index]);
+    let compared = compared.filter(|contender| contender.role != Role::Homespun);
+    let ratio_names = compared.map(|contender| format!("homespun / {}", contender.name));
+    let heading: Vec<String> = ["size".to_owned()].into_iter().chain(names).chain(ratio_names).collect();
     let rows = figure.rows.iter().filter(|row| is_chosen(row)).map(|row| {
-        let medians = row.cells.iter().map(|cell| number(cell.map(|cell| cell.median)));
-        let case = [row.case.label.clone()];
-        case.into_iter().chain(medians).chain(ratios(row)).collect()
+        let medians = shown.iter().map(|index| number(row.cells[*index].map(|cell| cell.median)));
+        let compared = shown.iter().filter(|index| Some(**index) != row.own_index());
+        let ratios = compared.map(|index| ratio(row.ratios[*index]));
+        [row.case.label.clone()].into_iter().chain(medians).chain(ratios).collect()
     });
-    markdown_rows(heading, rows)
+    markdown_table(&heading, rows)
 }
 
-fn markdown_rows(heading: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
+/// A table of Markdown, all columns to the right.
+pub(super) fn markdown_table(heading: &[impl AsRef<str>], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let heading: Vec<String> = heading.iter().map(|name| name.as_ref().to_owned()).collect();
     let rule = vec!["---:".to_owned(); heading.len()];
     let lines = [heading, rule].into_iter().chain(rows);
     lines.map(|columns| format!("| {} |\n", columns.join(" | "))).collect()
@@ -90,10 +99,15 @@ fn columns(row: &Row) -> Vec<String> {
 fn ratios(row: &Row) -> impl Iterator<Item = String> + '_ {
     let own = row.own_index();
     let others = row.ratios.iter().enumerate().filter(move |(index, _)| Some(*index) != own);
-    others.map(|(_, ratio)| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")))
+    others.map(|(_, of_other)| ratio(*of_other))
 }
 
-fn number(number: Option<f64>) -> String {
+fn ratio(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
+}
+
+/// A number with its significant digits, or a dash.
+pub(super) fn number(number: Option<f64>) -> String {
     number.map_or_else(|| "-".to_owned(), significant)
 }
 
@@ -135,7 +149,7 @@ fi_pingpong over shared memory: messages back & forth; cores 0 and 1, sharing a 
     fn brief_table_has_medians_and_ratios_of_the_chosen_rows() {
         let text = brief_markdown(&figure(), |row| row.case.size_bytes == Some(8));
         let expected = "\
-|  | bare loop µs | homespun µs | shm µs | /bare | /shm |
+| size | bare loop | homespun | shm | homespun / bare loop | homespun / shm |
 | ---: | ---: | ---: | ---: | ---: | ---: |
 | 8 B | 0.200 | 0.250 | 0.500 | 1.25 | 0.50 |
 ";

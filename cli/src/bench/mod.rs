@@ -4,6 +4,7 @@ mod access;
 pub(crate) mod against;
 mod bare;
 mod contest;
+mod document;
 mod figure;
 mod figure_report;
 mod figure_table;
@@ -49,35 +50,32 @@ const ROUNDS_MAX: u32 = 1_000;
 
 /// Compare the fabric with what is possible on this host.
 ///
-/// Two processes exchange messages, each on a core of its own: through the fabric, and by a bare loop that does nothing
-/// but move the bytes. Then one of them writes and reads memory of the other, and adds to an integer there. For each size the
-/// two take turns in the same run, so that what else the host does hits both alike; what is shown are the medians over all
-/// rounds. Only ratios can be compared between hosts.
+/// Two processes, each on a core of its own, exchange messages through the fabric, and through a bare loop
+/// that does nothing but move the bytes. Then one process writes and reads memory of the other, and adds to
+/// an integer there. The two ways take turns, so that other work of the host slows both alike. Numbers are
+/// medians over all rounds. Only ratios can be compared between hosts.
 ///
-/// The bare loop of shared memory (shm) is the fastest, found for each size before it is measured, of: a ring
-/// whose lines carry their own sequence numbers; the same ring with each message in chunks of 4, 8, 16, 32 or
-/// 64 KiB, so that one process copies in while the other copies out; and from 16 KiB on one
-/// process_vm_readv(2) by the receiver. That of TCP is a socket that is polled without sleeping. Messages one
-/// way are there a stream that is written in large pieces, so that small ones cost hardly more than their
-/// bytes.
+/// The bare loop of messages over shared memory (shm) is the fastest for the size: a ring of cache lines; the
+/// same ring with each message in chunks of 4 to 64 KiB, so that one process copies in while the other copies
+/// out; or, from 16 KiB on, one process_vm_readv(2) by the receiver. Over TCP it is a socket that is polled
+/// without sleeping. Where many messages go one way they are written to the socket in large pieces.
 ///
-/// Memory that the fabric accesses is such as peers can map, where the domain has it (shm). The bare loop is then a copy
-/// within one process, to or from shared memory, and a fence. That of TCP is half of a round trip of the socket with the
-/// bytes and half of one with 8 bytes, as if to ask or to answer; and where many are in flight the same stream as for
-/// messages. To fetch an integer and add to it is the target's work, so it is compared so over shared memory too, with the
-/// ring.
+/// The bare loop of writes and reads over shared memory is a copy within one process and a fence. Over TCP it
+/// is half of a round trip of the socket with the bytes, and half of one with 8 bytes. Fetch-add is work of
+/// the target, so over shared memory it is compared with the ring.
 ///
-/// With --against, unmodified programs of libfabric are measured over homespun, as a plugin, and over
-/// providers of that libfabric: fi_pingpong, and where the variable FABTESTS names a directory with the
-/// programs of fabtests also fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a
-/// core; where the host has both, cores that share a cache and cores that share none are measured one after
-/// the other.
+/// With --against, homespun is compared with providers of an installed libfabric, which loads homespun as a
+/// plugin. The programs are libfabric's fi_pingpong and, where the variable FABTESTS names a directory with
+/// the programs of fabtests, fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a
+/// core. Where the host has both, cores that share a cache and cores that share none are measured one after
+/// the other. Then follows what --only sleep measures, for the same providers.
 ///
-/// With --only sleep, pairs of our own processes exchange tagged messages over the C interface of an installed
-/// libfabric: homespun, as a plugin, and its providers (by default shm, tcp, sockets and tcp;ofi_rxm). Both
-/// processes poll, and then both sleep on the descriptor of their queue (FI_WAIT_FD). Then they are left alone,
-/// and their processor time is taken. A provider's own threads run on the core of their process.
+/// With --only sleep, two processes of homespun exchange tagged messages over the C interface of libfabric,
+/// with the same code for homespun and for other providers (by default shm, tcp, sockets and tcp;ofi_rxm).
+/// First both processes poll. Then both sleep on the descriptor of their queue (FI_WAIT_FD). Last, no message
+/// comes, and their processor time is taken. Threads of a provider run on the core of their process.
 #[derive(Debug, Args)]
+#[command(max_term_width = 110)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct Arguments {
     /// The domain that is measured [default: all].
@@ -86,30 +84,20 @@ pub(crate) struct Arguments {
     /// Measure this alone.
     #[arg(long, value_name = "KIND", value_enum)]
     only: Option<Kind>,
-    /// The sizes of messages, writes and reads in bytes, separated by commas; K and M are 1024 and 1024 x
-    /// 1024, at most 64M [default: 8,64,512,4K,16K,64K,256K,1M,4M; with --quick and --against 8,4K,64K,1M;
-    /// with --only sleep 8,4K,64K].
+    /// The sizes of messages, writes and reads in bytes, separated by commas.
+    ///
+    /// K and M are 1024 and 1024 x 1024; at most 64M. The default is 8,64,512,4K,16K,64K,256K,1M,4M; with
+    /// --quick and --against 8,4K,64K,1M; asleep 8,4K,64K.
     #[arg(long, value_name = "LIST")]
     sizes: Option<Sizes>,
-    /// Compare with these providers of an installed libfabric, separated by commas: shm, tcp, sockets,
-    /// tcp;ofi_rxm ...
-    #[arg(long, value_name = "LIST")]
-    against: Option<Providers>,
-    /// The prefix of the libfabric to compare within; by default its programs are looked for on PATH, and with --only sleep
-    /// the system's loader finds it.
-    #[arg(long, value_name = "DIR")]
-    libfabric: Option<PathBuf>,
-    /// How that libfabric was built, to be said with the results, such as "with -O3".
-    #[arg(long, value_name = "WORDS", requires = "against")]
-    libfabric_built: Option<String>,
-    /// Write a drawing (SVG) of each comparison into this directory.
-    #[arg(long, value_name = "DIR", requires = "against")]
-    plots: Option<PathBuf>,
-    /// Write RESULTS.md into this directory, and its drawings into plots there in place of earlier ones.
-    #[arg(long, value_name = "DIR", requires = "against")]
-    record: Option<PathBuf>,
-    /// How many rounds the medians are over [default: 9, with --against or --only sleep 5; with --quick 3].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX)))]
+    /// How many rounds the medians are over.
+    ///
+    /// The default is 9; with --against or --only sleep 5; with --quick 3.
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX))
+    )]
     rounds: Option<u32>,
     /// Be done soon, and less precise: fewer and shorter rounds.
     #[arg(long)]
@@ -131,7 +119,35 @@ pub(crate) struct Arguments {
     /// Let the system choose the cores.
     #[arg(long)]
     no_pin: bool,
+    /// Compare with these providers, separated by commas: shm, tcp, sockets, tcp;ofi_rxm ...
+    #[arg(long, value_name = "LIST", help_heading = BESIDE_LIBFABRIC)]
+    against: Option<Providers>,
+    /// Where libfabric is installed: the prefix of its bin and lib.
+    ///
+    /// By default its programs are found on PATH, and with --only sleep its library by the system's loader.
+    #[arg(long, value_name = "DIR", help_heading = BESIDE_LIBFABRIC)]
+    libfabric: Option<PathBuf>,
+    /// How that libfabric was built, such as "with -O3"; stands with the results.
+    #[arg(long, value_name = "WORDS", requires = "against", help_heading = BESIDE_LIBFABRIC)]
+    libfabric_built: Option<String>,
+    /// Write a drawing (SVG) of each comparison into this directory.
+    #[arg(long, value_name = "DIR", requires = "against", help_heading = BESIDE_LIBFABRIC)]
+    plots: Option<PathBuf>,
+    /// Write RESULTS.md, and its drawings, into this directory.
+    ///
+    /// The drawings are in plots there, in place of earlier ones.
+    #[arg(long, value_name = "DIR", requires = "against", help_heading = BESIDE_LIBFABRIC)]
+    record: Option<PathBuf>,
+    /// Write the tables in short into this file, such as README.md.
+    ///
+    /// They are those of RESULTS.md, and replace what stands between the lines "<!-- speed -->" and
+    /// "<!-- /speed -->".
+    #[arg(long, value_name = "FILE", requires = "against", help_heading = BESIDE_LIBFABRIC)]
+    readme: Option<PathBuf>,
 }
+
+/// What stands above the options for comparisons with libfabric's providers.
+const BESIDE_LIBFABRIC: &str = "Beside libfabric's providers";
 
 /// What is measured where no sizes are asked for.
 const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -150,10 +166,10 @@ The columns:
   bare loop    which one it is; two where another is the fastest one way
 
 Where memory is accessed they mean the same, but:
-  operation    what is done to memory of the other process: write, read or fetch-add (of an integer of 8 bytes)
+  operation    what is done to memory of the other process: write, read or fetch-add (8 bytes)
   latency us   from the post of an access to its completion, one at a time
-  bare us      a copy and a fence (memcpy), or half of a round trip with the bytes and half of one with 8 bytes (ring,
-               socket)
+  bare us      a copy and a fence (memcpy), or half of a round trip with the bytes and half of one with
+               8 bytes (ring, socket)
   M op/s       millions of accesses a second, many of them in flight
 
 With --against every number is a time in microseconds: half of a round trip, or of a transfer among many.
@@ -175,7 +191,8 @@ With --against: homespun_version, kernel, processor, libfabric (version, built),
 figures; each figure has name, title, place, cores (numbers and sharing; null if not pinned), quantity
 (half_round_trip or transfer), contenders (name, role: floor, homespun or other) and rows; each row has case
 (label, size_bytes), cells and ratios in the order of the contenders, and floor, the name of the bare loop;
-each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples).
+each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples); and
+sleep, which is the document of --only sleep, or null if that could not be measured.
 
 With --only sleep: homespun_version, libfabric, libfabric_version, cores, rounds, idle_ms, contenders; each of
 these has name, provider, rival_of (the name of homespun's contender in the ratios), polled, descriptor and
@@ -191,8 +208,8 @@ Examples:
   homespun bench --json > results.json        for a program to read
   homespun bench --against shm,tcp            beside providers of the installed libfabric
   homespun bench --only sleep                 beside its providers, polled, asleep and idle
-  FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --libfabric /opt/libfabric --record benches
-                                              the same with more programs, tables and drawings
+  FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --libfabric /opt/libfabric --record .
+                                              with more programs, and tables and drawings in files
 
 Exit status: 0 if everything was measured, 1 if it could not be, 2 if the command was not understood.";
 
@@ -238,6 +255,7 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
                 json: arguments.json,
                 plots: arguments.plots.as_ref(),
                 record: arguments.record.as_ref(),
+                readme: arguments.readme.as_ref(),
                 pinned: !arguments.no_pin,
                 timeout,
             };
@@ -248,14 +266,17 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
 }
 
 impl Arguments {
-    /// Ends the process with the status of misuse where options contradict each other in a way that depends on values.
+    /// Ends the process with the status of misuse where options contradict each other by their values.
     fn require_sense(&self) {
         let is_sleep = self.only == Some(Kind::Sleep);
         let has_providers = self.against.is_some();
         let contradiction = if has_providers && !is_sleep && (self.only.is_some() || self.domain.is_some()) {
             "with '--against', '--domain' and '--only' are for '--only sleep' alone"
         } else if is_sleep
-            && (self.libfabric_built.is_some() || self.plots.is_some() || self.record.is_some())
+            && (self.libfabric_built.is_some()
+                || self.plots.is_some()
+                || self.record.is_some()
+                || self.readme.is_some())
         {
             "'--only sleep' draws and records nothing"
         } else if self.libfabric.is_some() && !has_providers && !is_sleep {

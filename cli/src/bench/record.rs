@@ -1,21 +1,22 @@
-//! The files of a comparison: drawings, and a document that has them with their tables.
+//! The files of a comparison: drawings, a document that has them with their tables, and the place of the
+//! tables in short in another file.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::figure::{Figure, Row};
 use super::figure_report::FigureReport;
-use super::{figure_table, plot};
+use super::{document, plot};
 use crate::failure::Failure;
 
 const DOCUMENT: &str = "RESULTS.md";
 
 /// The directory of the drawings, beside the document.
-const DRAWINGS: &str = "plots";
+pub(super) const DRAWINGS: &str = "plots";
 
-/// The sizes of the tables in short.
-const BRIEF_SIZES_BYTES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
+/// The lines between which another file has the tables in short.
+const PLACE_BEGIN: &str = "<!-- speed -->";
+const PLACE_END: &str = "<!-- /speed -->";
 
 /// Writes the document and its drawings. Drawings that an earlier record has left are removed.
 pub(super) fn write(report: &FigureReport, directory: &Path) -> Result<(), Failure> {
@@ -23,7 +24,7 @@ pub(super) fn write(report: &FigureReport, directory: &Path) -> Result<(), Failu
     remove_drawings(&drawings)?;
     write_drawings(report, &drawings)?;
     let path = directory.join(DOCUMENT);
-    fs::write(&path, document(report)).map_err(|error| Failure::Write { path, error })
+    fs::write(&path, document::document(report)).map_err(|error| Failure::Write { path, error })
 }
 
 /// Writes a file for every drawing of every figure.
@@ -64,124 +65,40 @@ fn remove_drawings(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The document, in Markdown.
-fn document(report: &FigureReport) -> String {
-    let mut text = String::from("# Speed, measured\n\n");
-    text += &about(report);
-    text += "\n## In short\n";
-    for figure in report.figures.iter().filter(|figure| is_in_brief(figure)) {
-        let is_chosen = |row: &Row| row.case.size_bytes.is_some_and(|size| BRIEF_SIZES_BYTES.contains(&size));
-        text += &format!("\n{}; {}:\n\n", figure.title, figure.place);
-        text += &figure_table::brief_markdown(figure, is_chosen);
+/// Makes sure that a file has a place for the tables in short.
+///
+/// # Errors
+///
+/// [`Failure::Write`], which names the lines that are missing.
+pub(super) fn require_place(file: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::Write { path: file.to_owned(), error };
+    let text = fs::read_to_string(file).map_err(failed)?;
+    let missing = || failed(io::Error::other(format!("it has no lines {PLACE_BEGIN} and {PLACE_END}")));
+    with_brief(&text, "").map(drop).ok_or_else(missing)
+}
+
+/// Replaces the tables in short in a file.
+pub(super) fn update(report: &FigureReport, file: &Path) -> Result<(), Failure> {
+    require_place(file)?;
+    let failed = |error| Failure::Write { path: file.to_owned(), error };
+    let text = fs::read_to_string(file).map_err(failed)?;
+    match with_brief(&text, &document::brief(report)) {
+        Some(text) => fs::write(file, text).map_err(failed),
+        None => Ok(()),
     }
-    for figure in &report.figures {
-        text += &format!("\n## {}; {}\n\n", figure.title, figure.place);
-        text += &format!("{}.\n\n", capitalised(figure.quantity.about()));
-        text += &figure_table::markdown(figure);
-        for drawing in figure.drawings {
-            let file = figure.drawing_file(*drawing);
-            text += &format!("\n![{}: {}]({DRAWINGS}/{file})\n", figure.title, drawing.name());
-        }
-    }
-    text
 }
 
-/// Figures with messages back and forth by the program that every libfabric brings.
-fn is_in_brief(figure: &Figure) -> bool {
-    figure.title.starts_with("fi_pingpong ")
-}
-
-/// How the results were made.
-fn about(report: &FigureReport) -> String {
-    let FigureReport { host, libfabric, rounds, .. } = report;
-    let built = libfabric.built.as_deref().map(|built| format!(", built {built}")).unwrap_or_default();
-    let mut places: Vec<&str> = report.figures.iter().map(|figure| figure.place.as_str()).collect();
-    places.dedup();
-    places.sort_unstable();
-    places.dedup();
-    let rounds = if *rounds == 1 { "one round".to_owned() } else { format!("{rounds} rounds") };
-    format!(
-        "Made by\n\n```sh\n{}\n```\n\n\
-         - homespun {}, libfabric {}{built}\n\
-         - {}; {}\n\
-         - {}\n\n\
-         All contenders run the same unmodified program in the same libfabric, homespun as a plugin, in\n\
-         two processes. They take turns; numbers are medians over {rounds}, in µs.\n\n\
-         {}: `/bare` is homespun by the bare loop, `/shm` homespun by the provider shm, and so on. Only\n\
-         ratios can be compared between hosts. {}.\n\n\
-         The bare loop does only what physics asks, between the same cores. For messages in shared memory\n\
-         it is the fastest of a ring of cache lines, two copies pipelined through that ring in the best of\n\
-         five chunks, and from 16 KiB on one `process_vm_readv` by the receiver; for access to shared\n\
-         memory a `memcpy` and a fence; for TCP a socket that is polled without sleeping, and written to in\n\
-         large pieces where many messages go one way. Programs that measure bandwidth keep up to 64\n\
-         transfers in flight, and up to 64 MiB. `fi_rma_bw` accesses memory both ways at once, its bare\n\
-         loop one way.\n",
-        command(report),
-        report.homespun_version,
-        libfabric.version,
-        host.kernel,
-        host.processor,
-        places.join("; "),
-        capitalised(figure_table::ABOUT_RATIOS),
-        capitalised(figure_table::ABOUT_PERCENTILES),
-    )
-}
-
-/// The command that makes such a record, without the directories of this host.
-fn command(report: &FigureReport) -> String {
-    let fabtests = if report.has_fabtests { "FABTESTS=<directory> " } else { "" };
-    let quick = if report.is_quick { " --quick" } else { "" };
-    let prefix = if report.has_prefix { " --libfabric <prefix>" } else { "" };
-    let built = report.libfabric.built.as_ref();
-    let built = built.map(|built| format!(" --libfabric-built {built:?}")).unwrap_or_default();
-    // A name may hold a semicolon, which ends a command.
-    let providers = report.providers.join(",");
-    let quote = if providers.contains(';') { "'" } else { "" };
-    format!(
-        "{fabtests}homespun bench{quick} --against {quote}{providers}{quote}{prefix}{built} --record benches"
-    )
-}
-
-fn capitalised(sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+/// The text with these tables between the two lines. None if it lacks the lines.
+fn with_brief(text: &str, brief: &str) -> Option<String> {
+    let (before, rest) = text.split_once(PLACE_BEGIN)?;
+    let (_, after) = rest.split_once(PLACE_END)?;
+    Some(format!("{before}{PLACE_BEGIN}\n\n{brief}\n{PLACE_END}{after}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::figure::tests::figure;
-    use super::super::figure_report::LibfabricReport;
+    use super::super::document::tests::report;
     use super::*;
-    use crate::host::Host;
-
-    fn report() -> FigureReport {
-        FigureReport {
-            homespun_version: "0.1.0",
-            host: Host { kernel: "Linux 1.2.3".into(), processor: "Some Processor (x86_64)".into() },
-            libfabric: LibfabricReport { version: "2.0".into(), built: Some("with -O3".into()) },
-            providers: vec!["shm".into(), "tcp;ofi_rxm".into()],
-            has_fabtests: true,
-            has_prefix: true,
-            is_quick: false,
-            rounds: 5,
-            figures: vec![figure()],
-        }
-    }
-
-    #[test]
-    fn document_says_how_it_was_made_and_links_every_drawing() {
-        let text = document(&report());
-        for part in [
-            "FABTESTS=<directory> homespun bench --against 'shm,tcp;ofi_rxm' --libfabric <prefix> \
-             --libfabric-built \"with -O3\" --record benches",
-            "- homespun 0.1.0, libfabric 2.0, built with -O3\n- Linux 1.2.3; Some Processor (x86_64)\n- cores 0 and 1",
-            "## In short",
-            "](plots/shm-fi_pingpong-shared-cache-latency.svg)",
-            "](plots/shm-fi_pingpong-shared-cache-bandwidth.svg)",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-    }
 
     #[test]
     fn record_replaces_its_own_drawings_alone() {
@@ -212,5 +129,26 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let error = write_drawings(&report(), file.path()).unwrap_err().to_string();
         assert!(error.contains(&file.path().display().to_string()), "{error}");
+    }
+
+    #[test]
+    fn update_replaces_the_tables_alone() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        fs::write(file.path(), "above\n<!-- speed -->\nold\n<!-- /speed -->\nbelow\n").unwrap();
+        for _ in 0..2 {
+            update(&report(), file.path()).unwrap();
+            let text = fs::read_to_string(file.path()).unwrap();
+            let brief = document::brief(&report());
+            assert_eq!(text, format!("above\n<!-- speed -->\n\n{brief}\n<!-- /speed -->\nbelow\n"));
+        }
+    }
+
+    #[test]
+    fn file_without_a_place_is_refused_and_left_as_it_is() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        fs::write(file.path(), "<!-- /speed -->\n<!-- speed -->\n").unwrap();
+        let error = update(&report(), file.path()).unwrap_err().to_string();
+        assert!(error.contains("it has no lines <!-- speed --> and <!-- /speed -->"), "{error}");
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "<!-- /speed -->\n<!-- speed -->\n");
     }
 }

@@ -1,7 +1,7 @@
 //! What a bench has found out: the document that `--json` prints, and what the tables are made of.
 //!
-//! Fields keep their names and meanings; new ones may come. What could not be measured, or means nothing for a size, is
-//! `null`.
+//! Fields keep their names and meanings; new ones may come. What could not be measured, or means nothing for
+//! a size, is `null`.
 
 use serde::Serialize;
 
@@ -42,9 +42,9 @@ pub(super) struct DomainReport {
 pub(super) struct AccessReport {
     /// Which one: `write`, `read` or `fetch-add`.
     pub(super) operation: &'static str,
-    /// As of messages. But latency is the time from the post of an access to its completion; bare, that of a copy with a
-    /// fence (`memcpy`), or half of a round trip with the bytes and half of one of 8 bytes (`ring`, `socket`). And what is
-    /// counted by the second are accesses.
+    /// As of messages. But latency is the time from the post of an access to its completion; bare, that of a
+    /// copy with a fence (`memcpy`), or half of a round trip with the bytes and half of one of 8 bytes
+    /// (`ring`, `socket`). And what is counted by the second are accesses.
     #[serde(flatten)]
     pub(super) figures: SizeReport,
 }
@@ -80,8 +80,8 @@ pub(super) struct SizeReport {
     pub(super) bandwidth_mb_per_s: Option<f64>,
     /// The same through the bare loop.
     pub(super) bare_bandwidth_mb_per_s: Option<f64>,
-    /// Copies from shared to private memory within one process, in 10^6 bytes a second; `null` for small sizes, and for
-    /// domains that share no memory.
+    /// Copies from shared to private memory within one process, in 10^6 bytes a second; `null` for small
+    /// sizes, and for domains that share no memory.
     pub(super) memcpy_mb_per_s: Option<f64>,
 }
 

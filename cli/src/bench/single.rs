@@ -23,9 +23,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = message_size)]
     size: usize,
     /// How many round trips are measured.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(ITERATIONS_MAX)))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(ITERATIONS_MAX))
+    )]
     iterations: u32,
-    /// The cores that the two processes stay on; by default two that are not halves of one, if there are such.
+    /// The cores that the two processes stay on; by default two that are not halves of one, if there are
+    /// such.
     #[arg(long, value_name = "NUMBER,NUMBER")]
     cores: Option<CorePair>,
     /// Give up when nothing has happened for this long.

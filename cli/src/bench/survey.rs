@@ -53,6 +53,14 @@ pub(super) struct Survey<'a> {
 impl Domain {
     pub(super) const ALL: [Domain; 2] = [Domain::Shm, Domain::Tcp];
 
+    /// The domain that a provider of libfabric is compared with: the one over the same medium.
+    pub(super) fn beside(provider: &str) -> Domain {
+        match provider.split(';').next() {
+            Some("shm" | "sm2") => Domain::Shm,
+            _ => Domain::Tcp,
+        }
+    }
+
     /// The name that `getinfo` has for it.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -234,5 +242,11 @@ mod tests {
         // To write and to read in three sizes, and to fetch and add in one.
         assert_eq!(steps(Some(Kind::Accesses)), 35);
         assert_eq!(steps(None), 15 + 35);
+    }
+
+    #[test]
+    fn provider_is_compared_in_the_domain_of_its_medium() {
+        assert_eq!(["shm", "sm2"].map(Domain::beside), [Domain::Shm; 2]);
+        assert_eq!(["tcp", "sockets", "tcp;ofi_rxm", "udp;ofi_rxd"].map(Domain::beside), [Domain::Tcp; 4]);
     }
 }

@@ -67,7 +67,9 @@ fn tcp_contenders_have_rows_lines_and_a_record() {
 /// Runs a comparison with a record, and finds every contender in all that comes of it.
 fn record_against(provider: &str, medium: &str, more: &[&str]) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let own = ["--against", provider, "--record", text(directory.path())];
+    let page = directory.path().join("PAGE.md");
+    fs::write(&page, "above\n<!-- speed -->\n<!-- /speed -->\nbelow\n").expect("a temporary file");
+    let own = ["--against", provider, "--record", text(directory.path()), "--readme", text(&page)];
     let outcome = run_in(&WITHOUT_FABTESTS, &[&QUICK[..], &own, more].concat());
     assert!(outcome.status.success(), "{outcome:?}");
     assert_eq!(outcome.stderr, "");
@@ -86,7 +88,24 @@ fn record_against(provider: &str, medium: &str, more: &[&str]) {
         let [small, large] = rows[..] else { panic!("{outcome:?}") };
         assert!(small.starts_with("8 B ") && large.starts_with("16 KiB "), "{outcome:?}");
     }
+    assert!(outcome.stdout.contains(&format!("\n{provider} ")), "{outcome:?}");
     assert!(record.contains(&format!("## {title}")), "{record}");
+    let (_, asleep) = record.split_once("\n## Asleep and idle\n").expect("a section");
+    let rows_of = |contender: &str, waits_by: &str, size: &str| {
+        let rows = asleep.lines().filter(|line| line.starts_with(&format!("| {contender} ")));
+        rows.filter(|row| row.contains(&format!(" | {waits_by}")) && row.contains(size)).count()
+    };
+    for contender in [format!("homespun/{provider}"), provider.to_owned()] {
+        for size in [" | 8 B | ", " | 16 KiB | "] {
+            assert_eq!(rows_of(&contender, "polling", size), 1, "{record}");
+        }
+        // Asleep, and idle.
+        assert!(rows_of(&contender, "FI_WAIT_", "") >= 2, "{record}");
+    }
+    let (_, brief) = record.split_once("\n## In short\n").expect("a section");
+    let (brief, _) = brief.split_once("\n## ").expect("another section");
+    let page = fs::read_to_string(&page).expect("a page");
+    assert_eq!(page, format!("above\n<!-- speed -->\n{brief}\n<!-- /speed -->\nbelow\n"));
     assert!(record.contains(&format!("| bare loop | p99 | homespun | p99 | {provider} |")), "{record}");
     let linked: Vec<&str> =
         record.split("](plots/").skip(1).map(|rest| rest.split(')').next().expect("a name")).collect();
@@ -126,6 +145,13 @@ fn json_document_has_versions_and_every_measurement() {
     assert!(report["libfabric"]["version"].as_str().is_some_and(|version| version.contains('.')), "{report}");
     assert!(report["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("Linux ")), "{report}");
     assert!(report["processor"].is_string(), "{report}");
+    let asleep = report["sleep"]["contenders"].as_array().expect("a list");
+    let names: Vec<&str> = asleep.iter().filter_map(|contender| contender["name"].as_str()).collect();
+    assert_eq!(names, ["homespun/tcp", "tcp"]);
+    for contender in asleep {
+        assert_eq!(contender["polled"]["sizes"][0]["size_bytes"], 64, "{contender}");
+        assert_eq!(contender["idle"]["failure"], Value::Null, "{contender}");
+    }
     let figures = report["figures"].as_array().expect("a list");
     let [figure] = &figures[..] else { panic!("{report}") };
     assert_eq!((&figure["quantity"], &figure["cores"]), (&Value::from("half_round_trip"), &Value::Null));
@@ -219,9 +245,50 @@ fn failing_program_leaves_a_gap_and_a_failure_at_the_end() {
     let expected = [
         format!("homespun: fi_pingpong, 8 B, over homespun (tcp) {reason}"),
         format!("homespun: fi_pingpong, 8 B, over tcp {reason}"),
+        // The part that sleeps uses the library itself, which is none here.
+        complaints.get(2).copied().unwrap_or_default().to_owned(),
         "homespun: 2 of 2 sizes could not be measured for every contender".to_owned(),
     ];
     assert_eq!(complaints, expected);
+    assert!(complaints[2].starts_with("homespun: cannot load libfabric: "), "{outcome:?}");
+}
+
+#[test]
+fn client_that_is_refused_is_started_again() {
+    // The server listens, but as far as the first client can see it does not.
+    let homespun = env!("CARGO_BIN_EXE_homespun");
+    let pingpong = format!(
+        r#"case "$*" in
+        *-B*) for word in "$@"; do [ "$previous" = -B ] && port=$word; previous=$word; done
+            exec {homespun} pingpong --listen 127.0.0.1:$port;;
+        *) if mkdir "${{0%/*}}/refused" 2>/dev/null; then
+                echo 'connect: Connection refused' >&2; exit 1
+            fi
+            echo 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec'
+            echo '8       100     =100     1k          0.09s      0.14     460.58       0.00';;
+        esac"#
+    );
+    let libfabric = fabricated_libfabric(&pingpong, INFO);
+    let arguments = ["bench", "--quick", "--rounds", "1", "--sizes", "8", "--against", "tcp", "--no-pin"];
+    let arguments = [&arguments[..], &["--libfabric", text(libfabric.path())]].concat();
+    let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
+    assert!(libfabric.path().join("bin/refused").exists(), "no client was refused: {outcome:?}");
+    let row = outcome.stdout.lines().last().expect("a row");
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!((words[4], words[6]), ("461", "461"), "{outcome:?}");
+    assert!(!outcome.stderr.contains("measured nothing"), "{outcome:?}");
+}
+
+#[test]
+fn page_without_a_place_is_refused_before_anything_is_measured() {
+    let page = tempfile::NamedTempFile::new().expect("a temporary file");
+    let outcome = run_in(
+        &WITHOUT_FABTESTS,
+        &[&QUICK[..], &["--against", "tcp", "--readme", text(page.path())]].concat(),
+    );
+    let line = complaint(&outcome);
+    assert!(line.contains("it has no lines <!-- speed --> and <!-- /speed -->"), "{line}");
+    assert_eq!(outcome.stdout, "");
 }
 
 #[test]

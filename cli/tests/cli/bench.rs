@@ -158,6 +158,7 @@ fn commands_that_make_no_sense_are_refused() {
         &["--libfabric", "/usr"],
         &["--plots", "somewhere"],
         &["--record", "somewhere"],
+        &["--readme", "somewhere"],
         &["somewhere"],
     ] {
         let outcome = run(&[&["bench"], arguments].concat());

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long any test waits for anything, at most.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How much of a core a process has used that is past its beginnings: a few hundredths of a second.
 const BUSY_TICKS: u64 = 5;
@@ -86,7 +86,8 @@ impl Running {
         }
     }
 
-    /// Waits until the command has ended, and every process that it has started: these share its standard error.
+    /// Waits until the command has ended, and every process that it has started: these share its standard
+    /// error.
     pub(crate) fn finish(mut self) -> Outcome {
         let deadline = Instant::now() + PATIENCE;
         let stdout = rest(&self.stdout, deadline).map(|rest| self.seen.clone() + &rest);

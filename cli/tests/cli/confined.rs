@@ -1,4 +1,5 @@
-//! `homespun info` where the system refuses to copy memory from process to process, as a container's filter may.
+//! `homespun info` where the system refuses to copy memory from process to process, as a container's filter
+//! may.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;

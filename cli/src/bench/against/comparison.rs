@@ -25,7 +25,7 @@ use crate::size;
 const FLOOR_NAME: &str = "bare loop";
 
 /// How often a program is tried that measures nothing.
-const TRIES: u32 = 2;
+const TRIES: u32 = 3;
 
 /// How many operations a program makes to find out how many fit into a round, and how many it makes in a
 /// round: more than it keeps in flight.
@@ -106,7 +106,7 @@ impl Comparison<'_> {
     /// The providers that take part in a domain, homespun first.
     fn contestants(&self, domain: Domain) -> Vec<Provider> {
         let homespun = Provider { name: PROVIDER_NAME.into(), domain: Some(domain.name()) };
-        let others = self.providers.iter().filter(|name| domain_of(name) == domain);
+        let others = self.providers.iter().filter(|name| Domain::beside(name) == domain);
         let others = others.map(|name| Provider { name: name.clone(), domain: None });
         [homespun].into_iter().chain(others).collect()
     }
@@ -269,29 +269,16 @@ fn new_figure(domain: Domain, program: Program, place: Option<Cores>, contestant
         place: place.as_ref().map_or_else(|| "cores chosen by the system".to_owned(), Cores::place),
         cores: place,
         quantity: program.quantity(),
+        is_in_brief: program.is_in_brief(),
         drawings: program.drawings(),
         contenders: [contender(FLOOR_NAME, Role::Floor)].into_iter().chain(providers).collect(),
         rows: Vec::new(),
     }
 }
 
-/// Which of homespun's domains does what a provider of libfabric does.
-fn domain_of(provider: &str) -> Domain {
-    match provider.split(';').next() {
-        Some("shm" | "sm2") => Domain::Shm,
-        _ => Domain::Tcp,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn provider_is_compared_in_the_domain_of_its_medium() {
-        assert_eq!(["shm", "sm2"].map(domain_of), [Domain::Shm; 2]);
-        assert_eq!(["tcp", "sockets", "tcp;ofi_rxm", "udp;ofi_rxd"].map(domain_of), [Domain::Tcp; 4]);
-    }
 
     #[test]
     fn contender_that_fails_in_a_later_round_has_no_cell() {

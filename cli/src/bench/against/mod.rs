@@ -20,6 +20,8 @@ use self::comparison::Comparison;
 use self::libfabric::Libfabric;
 use super::figure::{self, Row};
 use super::figure_report::{FigureReport, LibfabricReport};
+use super::sleep::{self, SleepReport, SleepTables};
+use super::survey::Domain;
 use super::{figure_table, record};
 use crate::cache_topology::CacheTopology;
 use crate::console::Console;
@@ -60,6 +62,8 @@ pub(super) struct Request<'a> {
     pub(super) json: bool,
     pub(super) plots: Option<&'a PathBuf>,
     pub(super) record: Option<&'a PathBuf>,
+    /// The file whose tables in short are replaced.
+    pub(super) readme: Option<&'a PathBuf>,
     pub(super) pinned: bool,
     pub(super) timeout: Duration,
 }
@@ -70,6 +74,9 @@ pub(super) struct Request<'a> {
 ///
 /// Those of setting up; [`Failure::Incomplete`], at the end, if a contender could not be measured everywhere.
 pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
+    if let Some(file) = request.readme {
+        record::require_place(file)?;
+    }
     let libfabric = Libfabric::find(request.prefix.map(PathBuf::as_path))?;
     for provider in [PROVIDER_NAME].into_iter().chain(request.providers.0.iter().map(String::as_str)) {
         libfabric.require_provider(provider)?;
@@ -104,11 +111,21 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         is_quick: request.quick,
         rounds: comparison.rounds,
         figures: Vec::new(),
+        sleep: None,
     };
     if !request.json {
         head(&report, &libfabric, console)?;
     }
     report.figures = comparison.measure(console)?;
+    let slept = match measure_asleep(request, comparison.rounds, console) {
+        Ok(sleep) => {
+            let slept = sleep.require_success();
+            report.sleep = Some(sleep);
+            slept
+        }
+        // What was measured before is shown nevertheless.
+        Err(failure) => Err(failure),
+    };
     if request.json {
         console.json(&report)?;
     }
@@ -118,11 +135,43 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
     if let Some(directory) = request.record {
         record::write(&report, directory)?;
     }
+    if let Some(file) = request.readme {
+        record::update(&report, file)?;
+    }
     let rows = || report.figures.iter().flat_map(|figure| &figure.rows);
     match rows().filter(|row| !Row::is_complete(row)).count() {
-        0 => Ok(()),
-        missing => Err(Failure::Incomplete { missing, all: rows().count() }),
+        0 => slept,
+        missing => {
+            if let Err(failure) = slept {
+                console.complain(failure);
+            }
+            Err(Failure::Incomplete { missing, all: rows().count() })
+        }
     }
+}
+
+/// Measures the same providers polled, asleep and idle, and shows the tables.
+fn measure_asleep(request: &Request<'_>, rounds: u32, console: &mut Console) -> Result<SleepReport, Failure> {
+    let has_rival = |domain: &Domain| request.providers.0.iter().any(|name| Domain::beside(name) == *domain);
+    let domains: Vec<Domain> = Domain::ALL.into_iter().filter(has_rival).collect();
+    let report = sleep::measure(
+        &sleep::Request {
+            domains: &domains,
+            providers: Some(request.providers),
+            prefix: request.prefix.map(PathBuf::as_path),
+            sizes: request.sizes,
+            rounds: Some(rounds),
+            quick: request.quick,
+            json: request.json,
+            pinned: request.pinned,
+            timeout: request.timeout,
+        },
+        console,
+    )?;
+    if !request.json {
+        console.line(format_args!("\n{}", SleepTables(&report)))?;
+    }
+    Ok(report)
 }
 
 /// Where the processes run, one after another.

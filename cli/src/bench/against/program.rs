@@ -88,6 +88,11 @@ impl Program {
         }
     }
 
+    /// Whether its figures sum a comparison up.
+    pub(super) fn is_in_brief(self) -> bool {
+        matches!(self, Program::Pingpong | Program::TaggedBandwidth)
+    }
+
     pub(super) fn drawings(self) -> &'static [Drawing] {
         match self {
             Program::Pingpong => &[Drawing::Latency, Drawing::Bandwidth],

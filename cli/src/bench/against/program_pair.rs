@@ -4,12 +4,14 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 use super::libfabric::Libfabric;
 use super::on_core;
@@ -23,6 +25,12 @@ const END_LAG: Duration = Duration::from_secs(2);
 
 /// How often its end is looked for.
 const END_INTERVAL: Duration = Duration::from_millis(2);
+
+/// What a client says that found no server at the port.
+const REFUSAL: &str = "Connection refused";
+
+/// How long it takes until a client that was refused is started again.
+const REFUSAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How much of what a program says about its failure is repeated.
 const COMPLAINT_MAX_CHARS: usize = 200;
@@ -52,7 +60,11 @@ pub(super) struct Conditions<'a> {
 ///
 /// Those of the system.
 pub(super) fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    // A socket that listened for a moment could be taken for another pair's server.
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let bound = SocketAddr::try_from(getsockname(&socket)?).map_err(io::Error::from)?;
+    Ok(bound.port())
 }
 
 impl ProgramPair {
@@ -68,24 +80,33 @@ impl ProgramPair {
         let mut server = Process::start(&self.program, &self.server, server_core, conditions.libfabric)?;
         while !is_listening(self.port) {
             if let Some(status) = server.ended()? {
-                return Ok(Err(format!("the server ended early ({status}): {}", server.complaint())));
+                let said = server.said(&server.output_until(Instant::now() + END_LAG).unwrap_or_default());
+                return Ok(Err(format!("the server ended early ({status}): {}", complaint(&said))));
             }
             if Instant::now() > deadline {
                 return Ok(Err("the server does not listen".into()));
             }
             thread::sleep(LISTEN_INTERVAL);
         }
-        let mut client = Process::start(&self.program, &self.client, client_core, conditions.libfabric)?;
-        let Some(output) = client.output_until(deadline) else {
-            let seconds = conditions.timeout.as_secs_f64();
-            return Ok(Err(format!("not done after {seconds} s")));
-        };
-        let status = client.child.wait().map_err(Failure::Start)?;
-        if !status.success() {
-            return Ok(Err(format!("the client ended early ({status}): {}", client.complaint())));
+        loop {
+            let mut client = Process::start(&self.program, &self.client, client_core, conditions.libfabric)?;
+            let Some(output) = client.output_until(deadline) else {
+                let seconds = conditions.timeout.as_secs_f64();
+                return Ok(Err(format!("not done after {seconds} s")));
+            };
+            let status = client.child.wait().map_err(Failure::Start)?;
+            if status.success() {
+                server.await_end()?;
+                return Ok(Ok(output));
+            }
+            let said = client.said(&output);
+            // A process that is no part of the pair may have listened at the port before the server does.
+            let may_try_again = said.contains(REFUSAL) && Instant::now() < deadline;
+            if !may_try_again || server.ended()?.is_some() {
+                return Ok(Err(format!("the client ended early ({status}): {}", complaint(&said))));
+            }
+            thread::sleep(REFUSAL_INTERVAL);
         }
-        server.await_end()?;
-        Ok(Ok(output))
     }
 }
 
@@ -136,17 +157,19 @@ impl Process {
         Ok(())
     }
 
-    /// The last line that it has said on standard error, or printed.
-    fn complaint(&self) -> String {
-        let until = Instant::now() + END_LAG;
-        let rest = |pipe: &Receiver<String>| pipe.recv_timeout(until - Instant::now()).unwrap_or_default();
-        let said = [rest(&self.stderr), self.output_until(until).unwrap_or_default()];
-        let mut lines =
-            said.iter().flat_map(|text| text.lines().rev()).filter(|line| !line.trim().is_empty());
-        // A program's words must not steer the terminal.
-        let line = lines.next().unwrap_or("it says nothing").escape_debug().to_string();
-        line.chars().take(COMPLAINT_MAX_CHARS).collect()
+    /// What it has printed, and then what it has said on standard error. It has ended.
+    fn said(&self, output: &str) -> String {
+        let complaints = self.stderr.recv_timeout(END_LAG).unwrap_or_default();
+        format!("{output}\n{complaints}")
     }
+}
+
+/// The last line of what a program has said.
+fn complaint(said: &str) -> String {
+    let mut lines = said.lines().rev().filter(|line| !line.trim().is_empty());
+    // A program's words must not steer the terminal.
+    let line = lines.next().unwrap_or("it says nothing").escape_debug().to_string();
+    line.chars().take(COMPLAINT_MAX_CHARS).collect()
 }
 
 impl Drop for Process {
@@ -192,6 +215,8 @@ fn lists_listener(table: &str, port: u16) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     const TABLE: &str = "\
@@ -205,6 +230,13 @@ mod tests {
         assert!(lists_listener(TABLE, 0x23a4));
         assert!(!lists_listener(TABLE, 0x50));
         assert!(!lists_listener(TABLE, 0x23a5));
+    }
+
+    #[test]
+    fn complaint_is_the_last_line_and_steers_no_terminal() {
+        assert_eq!(complaint("a table\nfirst\nlast \u{1b}[2J\n\n"), "last \\u{1b}[2J");
+        assert_eq!(complaint("\n"), "it says nothing");
+        assert_eq!(complaint(&"x".repeat(1000)).len(), COMPLAINT_MAX_CHARS);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Copying within one process: the least that a message from shared memory costs, and access to memory of another process
-//! where it is mapped.
+//! Copying within one process: the least that a message from shared memory costs, and access to memory of
+//! another process where it is mapped.
 
 use std::hint;
 use std::sync::atomic::{Ordering, fence};

@@ -90,8 +90,8 @@ impl Memory {
         if found == PROBE { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    /// Makes it as it was in the beginning. Only the process that leads may do that, while the other waits to be told
-    /// something.
+    /// Makes it as it was in the beginning. Only the process that leads may do that, while the other waits to
+    /// be told something.
     pub(super) fn clear(&self) {
         if self.side == Side::Leader {
             self.segment.clear();

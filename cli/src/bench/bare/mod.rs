@@ -1,7 +1,7 @@
 //! Loops that do only what physics asks, to measure the fabric against.
 //!
-//! Each moves messages between the same two processes in one way, without headers, matching, completions or flow control
-//! beyond what keeps one process from overrunning the other.
+//! Each moves messages between the same two processes in one way, without headers, matching, completions or
+//! flow control beyond what keeps one process from overrunning the other.
 
 mod memcpy;
 mod memory;
@@ -81,7 +81,8 @@ impl Medium {
             .map_err(|error| Failure::Bare { doing: "connecting", error })
     }
 
-    /// Gets this process's end of a loop ready: first where the measurement is led, then in the other process.
+    /// Gets this process's end of a loop ready: first where the measurement is led, then in the other
+    /// process.
     ///
     /// # Errors
     ///
@@ -146,8 +147,8 @@ pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
     end.settle()
 }
 
-/// Where messages are put that come: as many places in turn as the fabric has receives posted, so that both use as much
-/// memory.
+/// Where messages are put that come: as many places in turn as the fabric has receives posted, so that both
+/// use as much memory.
 #[derive(Debug)]
 struct Buffers {
     buffers: Vec<Vec<u8>>,

@@ -11,8 +11,8 @@ use crate::bench::step::Step;
 use crate::exchange::measure;
 use crate::failure::Failure;
 
-/// Messages that stay where they are until they are fetched; numbers in shared memory say that they are there and that
-/// they were fetched.
+/// Messages that stay where they are until they are fetched; numbers in shared memory say that they are there
+/// and that they were fetched.
 #[derive(Debug)]
 pub(super) struct Readv<'a> {
     memory: &'a Memory,

@@ -1,4 +1,5 @@
-//! A ring in shared memory: one cache line, or a few in a row, carry a message together with its sequence number.
+//! A ring in shared memory: one cache line, or a few in a row, carry a message together with its sequence
+//! number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,13 +17,14 @@ const SEQUENCE_BYTES: usize = size_of::<u64>();
 /// How much of a message one slot takes at most where no other chunk is asked for.
 pub(in crate::bench) const SLOT_MAX_BYTES: usize = 32 * 1024;
 
-/// Into how many parts a ring is divided of which the receiver says that it is through: seldom enough to cost nothing.
+/// Into how many parts a ring is divided of which the receiver says that it is through: seldom enough to cost
+/// nothing.
 const CREDITS_PER_LAP: usize = 4;
 
 /// Messages through a ring in each direction, polled.
 ///
-/// Every slot begins with a number: how many slots have been filled up to this one. The receiver sees a slot by that
-/// number alone, in the line that it needs anyway. It says what it has taken a few times a lap only.
+/// Every slot begins with a number: how many slots have been filled up to this one. The receiver sees a slot
+/// by that number alone, in the line that it needs anyway. It says what it has taken a few times a lap only.
 #[derive(Debug)]
 pub(super) struct Ring<'a> {
     memory: &'a Memory,

@@ -1,4 +1,5 @@
-//! What bare loops need and no safe interface offers: memory that two processes share, and reading another's memory.
+//! What bare loops need and no safe interface offers: memory that two processes share, and reading another's
+//! memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,8 +17,9 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Memory without a name that processes share, mapped.
 ///
-/// Nothing ever refers to it but the atomic numbers that [`number`](Self::number) lends; bytes are copied in and out. What
-/// another process writes at the wrong time can therefore make bytes meaningless, and nothing worse.
+/// Nothing ever refers to it but the atomic numbers that [`number`](Self::number) lends; bytes are copied in
+/// and out. What another process writes at the wrong time can therefore make bytes meaningless, and nothing
+/// worse.
 #[derive(Debug)]
 pub(super) struct Segment {
     file: OwnedFd,
@@ -51,8 +53,8 @@ impl Segment {
 
     fn map(file: OwnedFd, len_bytes: usize) -> io::Result<Segment> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses a place where nothing is mapped. The file is that long and sealed against becoming
-        // shorter, so that all of the mapping stays readable and writable.
+        // SAFETY: the kernel chooses a place where nothing is mapped. The file is that long and sealed
+        // against becoming shorter, so that all of the mapping stays readable and writable.
         let base = unsafe { mmap(ptr::null_mut(), len_bytes, access, MapFlags::SHARED, &file, 0) }?;
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Segment { file, base, len_bytes })
@@ -72,8 +74,9 @@ impl Segment {
     pub(super) fn number(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(align_of::<AtomicU64>()), "a number stands askew");
         let place = self.place(offset, size_of::<AtomicU64>()).cast();
-        // SAFETY: it is within the mapping and aligned, as the mapping is to pages; any bytes are a number. The mapping
-        // lives as long as `self`, which the reference borrows, and no reference but of this type is ever made to it.
+        // SAFETY: it is within the mapping and aligned, as the mapping is to pages; any bytes are a number.
+        // The mapping lives as long as `self`, which the reference borrows, and no reference but of this type
+        // is ever made to it.
         unsafe { AtomicU64::from_ptr(place) }
     }
 
@@ -97,7 +100,8 @@ impl Segment {
     #[inline]
     pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
         let place = self.place(offset, into.len());
-        // SAFETY: the place is within the mapping, which no slice of this process ever covers; bytes may have any value.
+        // SAFETY: the place is within the mapping, which no slice of this process ever covers; bytes may have
+        // any value.
         unsafe { ptr::copy_nonoverlapping(place, into.as_mut_ptr(), into.len()) }
     }
 
@@ -129,12 +133,14 @@ impl Drop for Segment {
 ///
 /// # Errors
 ///
-/// Those of the system: `EPERM` and `ENOSYS` where it is not allowed. `UnexpectedEof` if not all of it could be read.
+/// Those of the system: `EPERM` and `ENOSYS` where it is not allowed. `UnexpectedEof` if not all of it could
+/// be read.
 pub(super) fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
-    // SAFETY: the kernel writes to `into` only, which is borrowed exclusively and as long as it is told. The address
-    // of the other process is never used in this one, and an address that means nothing there is an error.
+    // SAFETY: the kernel writes to `into` only, which is borrowed exclusively and as long as it is told. The
+    // address of the other process is never used in this one, and an address that means nothing there is an
+    // error.
     let copied = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     match usize::try_from(copied) {
         Ok(copied) if copied == into.len() => Ok(()),

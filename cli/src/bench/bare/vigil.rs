@@ -10,7 +10,8 @@ use crate::failure::Failure;
 /// How often in vain one looks between looks at the clock.
 const SPINS_PER_CLOCK: u32 = 1024;
 
-/// How often one looks in vain before the other process is let run between looks, where both may share a core.
+/// How often one looks in vain before the other process is let run between looks, where both may share a
+/// core.
 const SPINS_BEFORE_YIELD_SHARED: u32 = 256;
 
 /// The same where each has a core of its own: late enough to play no part in what is measured.
@@ -25,8 +26,8 @@ pub(in crate::bench) struct Vigil {
 }
 
 impl Vigil {
-    /// Waits at most so long for a process that is there until `gone` becomes true. `pinned` says that both processes
-    /// have cores of their own.
+    /// Waits at most so long for a process that is there until `gone` becomes true. `pinned` says that both
+    /// processes have cores of their own.
     pub(in crate::bench) fn new(gone: Arc<AtomicBool>, timeout: Duration, pinned: bool) -> Vigil {
         let spins_before_yield = if pinned { SPINS_BEFORE_YIELD_PINNED } else { SPINS_BEFORE_YIELD_SHARED };
         Vigil { gone, timeout, spins_before_yield }

@@ -12,9 +12,6 @@ use crate::run::plugin;
 /// The only providers that libfabric uses, separated by commas: `fi_getinfo(3)`.
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
-/// libfabric's own provider for shared memory. All others are compared with homespun over TCP.
-const SHARED_MEMORY: &str = "shm";
-
 /// A provider of libfabric, homespun or a rival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Contender {
@@ -34,7 +31,7 @@ impl Contender {
         let mut contenders = Vec::new();
         for &domain in domains {
             let own = Contender::homespun(domain, directory);
-            let rivals = providers.iter().filter(|provider| domain_beside(provider) == domain);
+            let rivals = providers.iter().filter(|provider| Domain::beside(provider) == domain);
             let rivals: Vec<Contender> = rivals.map(|provider| Contender::rival(provider, &own)).collect();
             contenders.push(own);
             for rival in rivals {
@@ -69,11 +66,6 @@ impl Contender {
             environment: vec![(FI_PROVIDER.to_owned(), layers.into())],
         }
     }
-}
-
-/// The domain of homespun that does the same work as a provider.
-fn domain_beside(provider: &str) -> Domain {
-    if provider == SHARED_MEMORY { Domain::Shm } else { Domain::Tcp }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `homespun bench --only sleep`: providers of an installed libfabric side by side, polled and asleep.
+//! `homespun bench --only sleep`, and a part of `--against`: providers of an installed libfabric side by
+//! side, polled and asleep.
 //!
 //! Pairs of our own processes exchange tagged messages over the C interface, with the same code for every
 //! provider. So there are percentiles of single round trips, which programs of others do not show; round
@@ -6,6 +7,7 @@
 //! while it sleeps.
 
 mod contender;
+mod markdown;
 mod messages;
 mod order;
 mod pair;
@@ -18,12 +20,15 @@ use std::iter;
 use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
+pub(super) use self::markdown::{brief, section};
+pub(super) use self::report::SleepReport;
+pub(super) use self::table::SleepTables;
+
 use self::contender::Contender;
 use self::order::{RoundTrips, Slept};
 use self::pair::{Pair, Setback};
 use self::peer::Wait;
-use self::report::{Shortfall, SleepReport};
-use self::table::SleepTables;
+use self::report::Shortfall;
 use super::against::{Providers, libfabric};
 use super::pair::Placement;
 use super::percentiles::{Counts, Times};
@@ -39,7 +44,7 @@ const ROUND_TRIPS: u32 = 20_000;
 
 /// How long the round trips of one size may take in each round, roughly. Only where hundreds of microseconds
 /// go by for each are there fewer then.
-const TURN_MS: u64 = 3_000;
+const TURN_MS: u64 = 1_000;
 
 /// How long a pair sleeps in each round.
 const IDLE_MS: u64 = 2_000;
@@ -124,6 +129,21 @@ struct Attempt<T> {
 /// Those of setting up; [`Failure::Contenders`], at the end, if a contender failed at something that it
 /// offers.
 pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
+    let report = measure(request, console)?;
+    if request.json {
+        console.json(&report)?;
+    } else {
+        console.line(SleepTables(&report))?;
+    }
+    report.require_success()
+}
+
+/// Measures.
+///
+/// # Errors
+///
+/// Those of setting up.
+pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<SleepReport, Failure> {
     let (rounds, round_trips, turn_ms, idle_ms) = match request.quick {
         true => (ROUNDS_QUICK, ROUND_TRIPS_QUICK, TURN_QUICK_MS, IDLE_QUICK_MS),
         false => (ROUNDS, ROUND_TRIPS, TURN_MS, IDLE_MS),
@@ -149,16 +169,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         .providers
         .map_or_else(|| PROVIDERS.map(str::to_owned).to_vec(), |asked| asked.names().to_vec());
     let line_up = Contender::line_up(request.domains, &providers, &plugin::directory(None)?);
-    let report = setup.measure(line_up, console)?;
-    if request.json {
-        console.json(&report)?;
-    } else {
-        console.line(SleepTables(&report))?;
-    }
-    match report.failed() {
-        0 => Ok(()),
-        failed => Err(Failure::Contenders { failed, all: report.contenders.len() }),
-    }
+    setup.measure(line_up, console)
 }
 
 /// A library is loaded by other processes, and a path that begins with no slash is no path to the loader.
@@ -309,4 +320,42 @@ fn idle(pair: &mut Pair, setup: &Setup<'_>) -> Result<[Slept; 2], Setback> {
     let slept = pair.sleep(setup.idle_ms)?;
     pair.round_trips(one)?;
     Ok(slept)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// A report of homespun/tcp, of tcp, which offers no descriptor, and of sockets.
+    pub(crate) fn report() -> SleepReport {
+        let setup = Setup {
+            libfabric: OsStr::new("/opt/libfabric/lib/libfabric.so.1"),
+            sizes: &[8, 4 << 10],
+            rounds: 5,
+            round_trips: 100,
+            turn_ms: 100,
+            idle_ms: 100,
+            placement: Placement { cores: Some((0, 1)), timeout: Duration::from_secs(1) },
+        };
+        let providers = ["tcp".to_owned(), "sockets".to_owned()];
+        let line_up = Contender::line_up(&[Domain::Tcp], &providers, Path::new("/plugin"));
+        let gathered = line_up.into_iter().zip([10, 20, 40]).map(|(contender, half_us)| {
+            let mut gathered = Gathered::new(contender, setup.sizes.len());
+            for (polled, descriptor) in
+                gathered.polled.gathered.iter_mut().zip(&mut gathered.descriptor.gathered)
+            {
+                polled.add(Duration::from_micros(half_us));
+                descriptor.add(Duration::from_micros(2 * half_us));
+            }
+            if gathered.contender.name == "tcp" {
+                gathered.descriptor.shortfall = Some(Shortfall::NotOffered("fi_cq_open: ENOSYS".into()));
+            }
+            let slept = |processor_ms_per_s| Slept { processor_ms_per_s, wake_ups_per_s: 0.5 };
+            gathered.idle.gathered.push([slept(1.0), slept(2.0)]);
+            gathered
+        });
+        SleepReport::new(&setup, Some((2, 0)), gathered.collect())
+    }
 }

@@ -1,5 +1,5 @@
-//! What `bench --only sleep` has found out: the document that `--json` prints, and what the tables are
-//! made of.
+//! What `bench --only sleep` has found out: the document that `--json` prints, the field `sleep` in that of
+//! `--against`, and what the tables are made of.
 //!
 //! Fields keep their names and meanings; new ones may come. What could not be measured is `null`.
 
@@ -9,10 +9,11 @@ use super::order::Slept;
 use super::{Attempt, Gathered, Setup};
 use crate::bench::percentiles::{Percentiles, Times};
 use crate::exchange::measure::median;
+use crate::failure::Failure;
 
 /// Providers of an installed libfabric, side by side.
 #[derive(Debug, Serialize)]
-pub(super) struct SleepReport {
+pub(in crate::bench) struct SleepReport {
     /// The version of homespun.
     pub(super) homespun_version: &'static str,
     /// The library: a path, or a name that the loader searches for.
@@ -123,9 +124,14 @@ impl SleepReport {
 }
 
 impl SleepReport {
-    /// How many contenders failed at something that they offer.
-    pub(super) fn failed(&self) -> usize {
-        self.contenders.iter().filter(|contender| contender.has_failed()).count()
+    /// # Errors
+    ///
+    /// [`Failure::Contenders`], if a contender failed at something that it offers.
+    pub(in crate::bench) fn require_success(&self) -> Result<(), Failure> {
+        match self.contenders.iter().filter(|contender| contender.has_failed()).count() {
+            0 => Ok(()),
+            failed => Err(Failure::Contenders { failed, all: self.contenders.len() }),
+        }
     }
 }
 

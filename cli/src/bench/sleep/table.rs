@@ -11,7 +11,7 @@ use crate::size;
 
 /// Two tables, one of round trips and one of idle pairs, and why some figures are missing.
 #[derive(Debug)]
-pub(super) struct SleepTables<'a>(pub(super) &'a SleepReport);
+pub(in crate::bench) struct SleepTables<'a>(pub(in crate::bench) &'a SleepReport);
 
 const LATENCY_HEADING: [&str; 7] = ["provider", "waits by", "size", "p50 us", "ratio", "p99 us", "ratio"];
 
@@ -19,7 +19,7 @@ const IDLE_HEADING: [&str; 6] =
     ["provider", "sleeps by", "leader ms/s", "follower ms/s", "leader wakes/s", "follower wakes/s"];
 
 /// How a queue without a wait object is waited for.
-const POLLING: &str = "polling";
+pub(super) const POLLING: &str = "polling";
 
 impl fmt::Display for SleepTables<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,7 +109,7 @@ fn shown(table: &Table) -> String {
 
 impl ContenderReport {
     /// The name that was asked for, with that of the provider where another one answered.
-    fn shown_name(&self) -> String {
+    pub(super) fn shown_name(&self) -> String {
         match &self.provider {
             Some(provider) if self.rival_of.is_some() && *provider != self.name => {
                 format!("{} ({provider})", self.name)
@@ -121,7 +121,7 @@ impl ContenderReport {
 
 impl Shortfalls {
     /// The word in place of a figure, if there is none; the reason goes into a note.
-    fn word(&self, name: &str, waits_by: &str, notes: &mut Vec<String>) -> Option<&'static str> {
+    pub(super) fn word(&self, name: &str, waits_by: &str, notes: &mut Vec<String>) -> Option<&'static str> {
         let (word, reason) = match (&self.not_offered, &self.failure) {
             (Some(reason), _) => ("not offered", reason),
             (None, Some(reason)) => ("failed", reason),

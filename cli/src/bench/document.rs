@@ -1,0 +1,208 @@
+//! The document of a comparison, in Markdown: how it was made, the tables in short, every figure, and the
+//! same providers asleep.
+
+use super::figure::{Quantity, Row};
+use super::figure_report::FigureReport;
+use super::record::DRAWINGS;
+use super::{figure_table, sleep};
+
+/// The sizes of the tables in short.
+const BRIEF_SIZES_BYTES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
+
+/// The whole document.
+pub(super) fn document(report: &FigureReport) -> String {
+    let mut text = format!("# Speed, measured\n\n{}\n## In short\n\n{}", origin(report), brief(report));
+    text +=
+        &format!("\n## How it was measured\n\n{}\n## How to read the tables\n\n{COLUMNS}", method(report));
+    for figure in &report.figures {
+        text += &format!("\n## {}; {}\n\n", figure.title, figure.place);
+        text += &format!("{}.\n\n", capitalised(figure.quantity.about()));
+        text += &figure_table::markdown(figure);
+        for drawing in figure.drawings {
+            let file = figure.drawing_file(*drawing);
+            text += &format!("\n![{}: {}]({DRAWINGS}/{file})\n", figure.title, drawing.name());
+        }
+    }
+    if let Some(sleep) = &report.sleep {
+        text += &format!("\n## Asleep and idle\n\n{}", sleep::section(sleep));
+    }
+    text
+}
+
+/// The tables in short, which another file may have too.
+pub(super) fn brief(report: &FigureReport) -> String {
+    let places = places(report);
+    let mut text = format!(
+        "Times in µs; {}; {}; {}. A ratio below 1 says that homespun is faster.\n",
+        libfabric(report),
+        report.host.processor,
+        places.join("; ")
+    );
+    for figure in report.figures.iter().filter(|figure| figure.is_in_brief) {
+        let is_chosen = |row: &Row| row.case.size_bytes.is_some_and(|size| BRIEF_SIZES_BYTES.contains(&size));
+        let place = if places.len() > 1 { format!("; {}", figure.place) } else { String::new() };
+        let about = match figure.quantity {
+            Quantity::HalfRoundTrip => "half of a round trip",
+            Quantity::Transfer => "the time of each, many in flight",
+        };
+        text += &format!("\n{}, {about}{place}:\n\n", figure.title);
+        text += &figure_table::brief_markdown(figure, is_chosen);
+    }
+    if let Some(brief) = report.sleep.as_ref().and_then(sleep::brief) {
+        text += &format!("\n{brief}");
+    }
+    text
+}
+
+/// What is compared, on which host, and by which command.
+fn origin(report: &FigureReport) -> String {
+    format!(
+        "homespun beside libfabric's own providers for the same medium, and beside a bare loop that\n\
+         does nothing but move the bytes. All of it was measured in one run, on one host, by\n\n\
+         ```sh\n\
+         {}\n\
+         ```\n\n\
+         - homespun {}, {}\n\
+         - {}; {}\n\
+         - {}\n",
+        command(report),
+        report.homespun_version,
+        libfabric(report),
+        report.host.kernel,
+        report.host.processor,
+        places(report).join("; "),
+    )
+}
+
+/// How the figures come about.
+fn method(report: &FigureReport) -> String {
+    let rounds =
+        if report.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", report.rounds) };
+    format!(
+        "- **The same program for all.** Each figure is one unmodified program of libfabric\n  \
+         (`fi_pingpong`) or of its test suite fabtests (the others). Only the name of the provider on\n  \
+         its command line differs. homespun is loaded into the same libfabric as a plugin. Every pair\n  \
+         is two processes; the place behind a title says where they run.\n\
+         - **In turns.** In each of {rounds}, for each size, the bare loop, homespun and each provider\n  \
+         take one turn. So whatever else the host does hits all of them alike. A time is the median\n  \
+         over the rounds.\n\
+         - **The bare loop** has no fabric in it, and runs on the same cores. Of several it is the\n  \
+         fastest in each size, and the last column names it. Messages in shared memory: a ring of\n  \
+         cache lines (`ring`); the same ring with each message in chunks, so that one process copies\n  \
+         in while the other copies out (`pipelined-4K` to `pipelined-64K`); from 16 KiB on, one\n  \
+         `process_vm_readv(2)` by the receiver. Access to shared memory: a copy within one process\n  \
+         and a fence (`memcpy`). TCP: a socket that is polled without sleeping (`socket`), written to\n  \
+         in large pieces where many messages go one way.\n\
+         - **In flight.** Programs that measure many transfers keep up to 64 of them in flight, and up\n  \
+         to 64 MiB. `fi_rma_bw` accesses memory both ways at once; its bare loop goes one way.\n\
+         - **Only ratios** can be compared between hosts.\n"
+    )
+}
+
+const COLUMNS: &str = "\
+- **size**: the bytes of a message, a write or a read.
+- **bare loop**, **homespun**, and the name of a provider: its time in µs, the median over
+  rounds. What a time is stands above the table: half of a round trip, or the time of each of
+  many transfers in flight, which is the whole duration by their number.
+- **p99**, right of each time: how far it is spread. These programs print one mean for each
+  round, so theirs is that of the slowest round. That of the bare loop is the 99th percentile
+  of single round trips; where transfers go one way there is none. Percentiles of single round
+  trips of every provider stand under \"Asleep and idle\".
+- **/bare**, **/shm**, **/tcp** and so on, in short \"homespun / bare loop\" and so on:
+  homespun's time by that of the other. Below 1 homespun is faster; at 1.25 it takes a quarter
+  more time.
+- **bare loop is**: which bare loop was the fastest.
+- **-**: it was not measured, or failed.
+";
+
+/// The libfabric, and how it was built.
+fn libfabric(report: &FigureReport) -> String {
+    let built = report.libfabric.built.as_deref().map(|built| format!(", built {built}")).unwrap_or_default();
+    format!("libfabric {}{built}", report.libfabric.version)
+}
+
+/// Each place once.
+fn places(report: &FigureReport) -> Vec<&str> {
+    let mut places: Vec<&str> = Vec::new();
+    for figure in &report.figures {
+        if !places.contains(&figure.place.as_str()) {
+            places.push(&figure.place);
+        }
+    }
+    places
+}
+
+/// The command that makes such a record, without the directories of this host.
+fn command(report: &FigureReport) -> String {
+    let fabtests = if report.has_fabtests { "FABTESTS=<directory> " } else { "" };
+    let quick = if report.is_quick { " --quick" } else { "" };
+    let prefix = if report.has_prefix { " --libfabric <prefix>" } else { "" };
+    let built = report.libfabric.built.as_ref();
+    let built = built.map(|built| format!(" --libfabric-built {built:?}")).unwrap_or_default();
+    // A name may hold a semicolon, which ends a command.
+    let providers = report.providers.join(",");
+    let quote = if providers.contains(';') { "'" } else { "" };
+    format!(
+        "{fabtests}homespun bench{quick} --against {quote}{providers}{quote}{prefix}{built} --record benches"
+    )
+}
+
+fn capitalised(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::figure::tests::figure;
+    use super::super::figure_report::LibfabricReport;
+    use super::*;
+    use crate::host::Host;
+
+    pub(crate) fn report() -> FigureReport {
+        FigureReport {
+            homespun_version: "0.1.0",
+            host: Host { kernel: "Linux 1.2.3".into(), processor: "Some Processor (x86_64)".into() },
+            libfabric: LibfabricReport { version: "2.0".into(), built: Some("with -O3".into()) },
+            providers: vec!["shm".into(), "tcp;ofi_rxm".into()],
+            has_fabtests: true,
+            has_prefix: true,
+            is_quick: false,
+            rounds: 5,
+            figures: vec![figure()],
+            sleep: Some(sleep::tests::report()),
+        }
+    }
+
+    #[test]
+    fn document_says_how_it_was_made_and_links_every_drawing() {
+        let text = document(&report());
+        for part in [
+            "FABTESTS=<directory> homespun bench --against 'shm,tcp;ofi_rxm' --libfabric <prefix> \
+             --libfabric-built \"with -O3\" --record benches",
+            "- homespun 0.1.0, libfabric 2.0, built with -O3\n- Linux 1.2.3; Some Processor (x86_64)\n",
+            "- cores 0 and 1",
+            "\n## In short\n\nTimes in µs; libfabric 2.0, built with -O3; Some Processor (x86_64); cores 0",
+            "\n## Asleep and idle\n",
+            "](plots/shm-fi_pingpong-shared-cache-latency.svg)",
+            "](plots/shm-fi_pingpong-shared-cache-bandwidth.svg)",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn document_contains_the_brief_as_it_is() {
+        let (text, brief) = (document(&report()), brief(&report()));
+        assert!(text.contains(&format!("## In short\n\n{brief}\n## ")), "{text}");
+        let tables = brief.matches("\n| ---: |").count();
+        // One figure, and one of providers asleep.
+        assert_eq!(tables, 2, "{brief}");
+    }
+
+    #[test]
+    fn document_without_sleep_has_no_section_of_it() {
+        let text = document(&FigureReport { sleep: None, ..report() });
+        assert!(!text.contains("## Asleep and idle"), "{text}");
+    }
+}
