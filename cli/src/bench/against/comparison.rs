@@ -33,6 +33,9 @@ const TRIAL_ITERATIONS: usize = 100;
 const ITERATIONS_MIN: usize = 100;
 const ITERATIONS_MAX: usize = 200_000;
 
+/// How many round trips a round has at least: with threads that share a core each may take milliseconds.
+const ROUND_TRIPS_MIN: usize = 20;
+
 /// What is compared, and how.
 #[derive(Debug)]
 pub(super) struct Comparison<'a> {
@@ -191,7 +194,8 @@ impl Comparison<'_> {
         let each_us = if program.metric() == Metric::Latency { 2.0 * trial_us } else { trial_us };
         // A number that is too large becomes the largest that there is.
         let fitting = (f64::from(self.round_ms) * 1e3 / each_us.max(f64::MIN_POSITIVE)) as usize;
-        fitting.clamp(ITERATIONS_MIN, ITERATIONS_MAX)
+        let min = if program.metric() == Metric::Latency { ROUND_TRIPS_MIN } else { ITERATIONS_MIN };
+        fitting.clamp(min, ITERATIONS_MAX)
     }
 
     /// Runs a pair of processes, again if they fail. Returns what a transfer took in microseconds; none after

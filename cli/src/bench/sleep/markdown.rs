@@ -56,8 +56,8 @@ pub(in crate::bench) fn section(report: &SleepReport) -> String {
     format!(
         "Here both processes are homespun's own, {cores}. They exchange tagged messages through the C\n\
          interface of the same libfabric, with the same code for every provider: one sends, the other\n\
-         answers. Every round trip is timed. The percentiles are over all single round trips ({rounds}\n\
-         rounds together); the times are halves of them.\n\n\
+         answers. Every round trip is timed. The percentiles are over all single round trips of\n\
+         {rounds} together; the times are halves of them.\n\n\
          - **{POLLING}**: both processes read their completion queue again and again.\n\
          - **{DESCRIPTOR}**: both sleep in `poll(2)` on the descriptor of their queue, so every message\n  \
          wakes a process.\n\n\
@@ -77,7 +77,8 @@ pub(in crate::bench) fn section(report: &SleepReport) -> String {
          - **wakes/s**: how often in a second the process was woken, or not allowed to sleep.\n\
          {notes}",
         report.idle_ms,
-        rounds = report.rounds,
+        rounds =
+            if report.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", report.rounds) },
     )
 }
 
