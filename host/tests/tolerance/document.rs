@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::bed::COLUMNS;
-use crate::compare::{Difference, Table};
+use crate::compare::{Difference, Table, differences};
 
 /// All outcomes.
 pub(crate) fn all(table: &Table) -> String {
@@ -58,8 +58,8 @@ fn cells(outcomes: &BTreeMap<&'static str, String>) -> Vec<String> {
     COLUMNS.iter().map(|column| outcomes.get(column).map_or("-", String::as_str).to_owned()).collect()
 }
 
-/// What is not as the document says.
-pub(crate) fn complaints(differences: &[Difference], table: &Table, filters: &[String]) -> Vec<String> {
+/// What is not as the document says, by probe.
+pub(crate) fn complaints(table: &Table, filters: &[String]) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tolerance.md");
     let document = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut listed = BTreeSet::new();
@@ -67,19 +67,22 @@ pub(crate) fn complaints(differences: &[Difference], table: &Table, filters: &[S
         let cell = line.split(" | ").next().unwrap_or_default();
         listed.extend(cell.split('`').skip(1).step_by(2).flat_map(expand));
     }
+    let differences = differences(table);
     let found: BTreeMap<&str, &Difference> =
         differences.iter().map(|difference| (difference.probe.as_str(), difference)).collect();
-    let mut complaints = Vec::new();
+    let mut complaints = BTreeMap::new();
     for (probe, difference) in &found {
         if !listed.contains(*probe) {
             let outcomes = cells(&difference.outcomes).join(" | ");
-            complaints.push(format!("not listed ({:?}): `{probe}` | {outcomes}", difference.kind));
+            let complaint = format!("not listed ({:?}): `{probe}` | {outcomes}", difference.kind);
+            complaints.insert((*probe).to_owned(), complaint);
         }
     }
-    for probe in &listed {
-        let is_run = filters.is_empty() || table.contains_key(probe);
+    for probe in listed {
+        let is_run = filters.is_empty() || table.contains_key(&probe);
         if is_run && !found.contains_key(probe.as_str()) {
-            complaints.push(format!("listed, and no difference any more: `{probe}`"));
+            let complaint = format!("listed, and no difference any more: `{probe}`");
+            complaints.insert(probe, complaint);
         }
     }
     complaints

@@ -9,23 +9,23 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, pid_t};
 
+use crate::patience;
 use crate::probes::Probe;
 use crate::setup::Context;
 
-/// Longer than a probe takes that ends.
-const HANG: Duration = Duration::from_secs(2);
-/// The same on a machine that has much else to do.
-const HANG_UNDER_LOAD: Duration = Duration::from_secs(6);
-
-/// What came of a probe. What seems to hang gets a second chance, so that a busy machine changes no outcome.
-pub(crate) fn outcome(probe: &Probe, context: &Context) -> String {
-    attempt(probe, context, HANG)
-        .or_else(|| attempt(probe, context, HANG_UNDER_LOAD))
-        .unwrap_or_else(|| "hangs".to_owned())
+/// What came of a probe.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) outcome: String,
+    /// Whether it waited in vain for something, which a busy machine may have been late with.
+    pub(crate) is_late: bool,
 }
 
-/// Runs a probe in a forked process and says what came of it, if it ends in time.
-fn attempt(probe: &Probe, context: &Context, limit: Duration) -> Option<String> {
+/// What a probe's process puts before its outcome if it has waited in vain.
+const LATE: char = '~';
+
+/// Runs a probe in a forked process and says what came of it.
+pub(crate) fn answer(probe: &Probe, context: &Context) -> Answer {
     let mut ends = [0; 2];
     // SAFETY: there is room for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe");
@@ -36,10 +36,10 @@ fn attempt(probe: &Probe, context: &Context, limit: Duration) -> Option<String> 
     assert!(child >= 0, "a process");
     if child == 0 {
         drop(reader);
-        answer(probe, context, writer);
+        run(probe, context, writer);
     }
     drop(writer);
-    let has_ended = wait_readable(&reader, limit);
+    let has_ended = wait_readable(&reader, patience::probe());
     if !has_ended {
         // SAFETY: the process is this one's child, which nothing has waited for.
         unsafe { libc::kill(child, libc::SIGKILL) };
@@ -53,19 +53,23 @@ fn attempt(probe: &Probe, context: &Context, limit: Duration) -> Option<String> 
     // SAFETY: as above.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     remove_shared_memory(child);
-    has_ended.then(|| match () {
-        () if !text.is_empty() => text,
+    let is_late = !has_ended || text.starts_with(LATE);
+    let text = text.trim_start_matches(LATE);
+    let outcome = match () {
+        () if !has_ended => "hangs".to_owned(),
+        () if !text.is_empty() => text.to_owned(),
         () if libc::WIFSIGNALED(status) => match libc::WTERMSIG(status) {
             libc::SIGSEGV | libc::SIGBUS => "crashes".to_owned(),
             libc::SIGABRT => "aborts".to_owned(),
             signal => format!("signal {signal}"),
         },
         () => format!("exits with {}", libc::WEXITSTATUS(status)),
-    })
+    };
+    Answer { outcome, is_late }
 }
 
 /// The forked process: runs the probe, tells its outcome, and ends without closing anything.
-fn answer(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
+fn run(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
     // SAFETY: closing and opening descriptors of the standard streams is allowed in a process of one thread.
     unsafe {
         // A crash writes no core; a provider that complains is not heard.
@@ -87,7 +91,8 @@ fn answer(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
         format!("not tried: {why}")
     });
     let mut pipe = fs::File::from(writer);
-    let _ = pipe.write_all(text.as_bytes());
+    let late = if patience::has_run_out() { String::from(LATE) } else { String::new() };
+    let _ = pipe.write_all((late + &text).as_bytes());
     // SAFETY: the process ends here, without the destructors of providers, which may hang.
     unsafe { libc::_exit(0) }
 }

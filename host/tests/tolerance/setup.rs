@@ -7,7 +7,7 @@
 
 use std::ffi::CStr;
 use std::ptr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use homespun_host::abi::domain::{FidAv, FidDomain, FidMr};
 use homespun_host::abi::endpoint::{FidEp, FidPep};
@@ -20,12 +20,7 @@ use libc::{c_int, c_void};
 
 use crate::bed::{Bed, Endpoint};
 use crate::outcome::errno;
-
-/// Longer than any step takes that works.
-const PATIENCE: Duration = Duration::from_millis(1500);
-
-/// How long probes look for what does not come.
-pub(crate) const GLIMPSE: Duration = Duration::from_millis(250);
+use crate::patience::{self, Deadline, Pauses};
 
 pub(crate) const EAGAIN: isize = -11;
 const EAVAIL: isize = -259;
@@ -357,7 +352,7 @@ unsafe fn insert(into: &Node, node: &Node) -> u64 {
 
 /// Waits for an event while the endpoints make progress.
 pub(crate) fn event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry, usize) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Deadline::after(patience::step());
     let mut pauses = Pauses::default();
     loop {
         let mut event = 0;
@@ -374,19 +369,8 @@ pub(crate) fn event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry
             let mut none = Vec::new();
             drain(node.cq, &mut none);
         }
-        assert!(Instant::now() < deadline, "no event {wanted}");
+        assert!(!deadline.is_over(), "no event {wanted}");
         pauses.rest();
-    }
-}
-
-/// Gives other probes the processor, longer each time: these wait for the kernel, and many of them at once.
-#[derive(Debug, Default)]
-struct Pauses(u32);
-
-impl Pauses {
-    fn rest(&mut self) {
-        std::thread::sleep(Duration::from_micros(20 << self.0));
-        self.0 = (self.0 + 1).min(5);
     }
 }
 
@@ -436,14 +420,14 @@ impl Pair {
 
     /// Drives both until something is so, but not longer than it takes to see that it will not be.
     pub(crate) fn until(&mut self, limit: Duration, mut is_so: impl FnMut(&Pair) -> bool) -> bool {
-        let deadline = Instant::now() + limit;
+        let deadline = Deadline::after(limit);
         let mut pauses = Pauses::default();
         loop {
             self.drive();
             if is_so(self) {
                 return true;
             }
-            if Instant::now() >= deadline {
+            if deadline.is_over() {
                 return false;
             }
             pauses.rest();
@@ -452,11 +436,11 @@ impl Pair {
 
     /// Repeats a call while it returns `-FI_EAGAIN`.
     pub(crate) fn retry(&mut self, mut call: impl FnMut() -> isize) -> isize {
-        let deadline = Instant::now() + GLIMPSE;
+        let deadline = Deadline::after(patience::glimpse());
         let mut pauses = Pauses::default();
         loop {
             let result = call();
-            if result != EAGAIN || Instant::now() >= deadline {
+            if result != EAGAIN || deadline.is_over() {
                 return result;
             }
             self.drive();
@@ -477,15 +461,15 @@ impl Pair {
             let posted =
                 unsafe { ((*(*to.ep).msg).recv)(to.ep, buf.cast(), 64, ptr::null_mut(), u64::MAX, received) };
             check("fi_recv", posted as i64);
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Deadline::after(patience::step());
             while unsafe {
                 ((*(*from.ep).msg).send)(from.ep, buf.cast::<c_void>(), 8, ptr::null_mut(), addr, sent)
             } == EAGAIN
             {
                 self.drive();
-                assert!(Instant::now() < deadline, "fi_send: EAGAIN");
+                assert!(!deadline.is_over(), "fi_send: EAGAIN");
             }
-            let is_done = self.until(PATIENCE, |pair| {
+            let is_done = self.until(patience::step(), |pair| {
                 let all = || pair.at_left.iter().chain(&pair.at_right);
                 all().any(|done| done.context == sent) && all().any(|done| done.context == received)
             });

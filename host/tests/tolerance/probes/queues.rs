@@ -8,7 +8,8 @@ use homespun_host::cq_attr;
 use super::Probes;
 use crate::bits::FLAGS;
 use crate::outcome::errno;
-use crate::setup::{Context, GLIMPSE, Pair, context as op_context, memory};
+use crate::patience::{Deadline, Pauses, glimpse};
+use crate::setup::{Context, Pair, context as op_context, memory};
 
 pub(super) fn add(probes: &mut Probes) {
     completions(probes);
@@ -45,10 +46,14 @@ fn filled(context: &Context, filled: Filled) -> Pair {
                 let sent = send(left, memory(64).cast(), 64, ptr::null_mut(), to_right, op_context());
                 assert!(sent == 0, "fi_send: {}", errno(sent as i64));
                 // A completion at the right is to be left to the probe: reading nothing makes progress.
-                let deadline = std::time::Instant::now() + GLIMPSE;
-                while std::time::Instant::now() < deadline && pair.at_left.is_empty() {
+                // It may come a little later than that at the left.
+                let deadline = Deadline::after(glimpse());
+                let (mut rounds, mut pauses) = (0, Pauses::default());
+                while rounds < 40 && !deadline.is_over() {
                     crate::setup::drain(pair.left.cq, &mut pair.at_left);
                     ((*(*pair.right.cq).ops).read)(pair.right.cq, ptr::null_mut(), 0);
+                    rounds += u32::from(!pair.at_left.is_empty());
+                    pauses.rest();
                 }
             }
         }

@@ -12,7 +12,8 @@ use libc::{c_void, iovec};
 use super::Probes;
 use crate::bits::FLAGS;
 use crate::outcome::errno;
-use crate::setup::{Completion, Context, GLIMPSE, Pair, Region, context as op_context, memory};
+use crate::patience::glimpse;
+use crate::setup::{Completion, Context, Pair, Region, context as op_context, memory};
 
 /// What every message and access of a probe is filled with, and what comes after it.
 const PROBE: u8 = 0x5a;
@@ -524,7 +525,7 @@ fn sent(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &Argume
     }
     let after = scene.send(AFTER);
     let is_expected = !which.is_inject(name);
-    scene.pair.until(GLIMPSE, |pair| {
+    scene.pair.until(glimpse(), |pair| {
         let has_come = after.is_some_and(|after| has_error(&pair.at_left, after).is_some())
             && landing.iter().any(|buf| unsafe { **buf } == AFTER);
         let is_done = !is_expected || has_error(&pair.at_left, arguments.context).is_some();
@@ -586,7 +587,7 @@ fn received(scene: &mut Scene, which: Call, arguments: &Arguments) -> String {
     let landing = memory(ROOM_BYTES);
     let next = scene.receive(landing);
     let sends = [scene.send(PROBE), scene.send(AFTER)];
-    scene.pair.until(GLIMPSE, |pair| {
+    scene.pair.until(glimpse(), |pair| {
         let is_sent =
             sends.iter().all(|send| send.is_some_and(|send| has_error(&pair.at_left, send).is_some()));
         let done = pair.at_right.iter().filter(|done| [arguments.context, next].contains(&done.context));

@@ -1,0 +1,122 @@
+//! Processes that run the probes: each runs a part of them over one provider.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::Arguments;
+use crate::bed::{BEDS, Bed, COLUMNS};
+use crate::compare::Table;
+
+/// Into how many parts the probes are divided.
+const SHARES: usize = 4;
+/// How many parts run at a time: more than there are processors, since most of the time is spent waiting.
+const WORKERS: usize = 8;
+
+/// How a worker says whether a probe waited in vain for something.
+pub(crate) const LATE: &str = "late";
+/// The opposite.
+pub(crate) const IN_TIME: &str = "in time";
+
+/// What rxm is told, so that a pair connects in a few milliseconds in place of a hundred: how often it looks
+/// for connections, in microseconds, and how many buffers of which size it clears for each. Outcomes are the
+/// same without.
+const RXM: [(&str, &str); 4] = [
+    ("FI_OFI_RXM_CM_PROGRESS_INTERVAL", "100"),
+    ("FI_OFI_RXM_MSG_TX_SIZE", "16"),
+    ("FI_OFI_RXM_MSG_RX_SIZE", "16"),
+    ("FI_OFI_RXM_BUFFER_SIZE", "1024"),
+];
+
+/// What came of the probes.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) table: Table,
+    /// The probes that waited in vain for something at some provider.
+    pub(crate) late: BTreeSet<String>,
+}
+
+impl Results {
+    /// Takes the results of probes that ran again.
+    pub(crate) fn replace(&mut self, again: Results) {
+        self.table.extend(again.table);
+    }
+
+    /// Providers of which there is no outcome.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        let is_missing = |column: &&str| !self.table.values().any(|row| row.contains_key(column));
+        COLUMNS.into_iter().filter(is_missing).collect()
+    }
+
+    fn add(&mut self, bed: &Bed, line: &str) {
+        let mut cells = line.splitn(3, '\t');
+        let (Some(name), Some(time), Some(outcome)) = (cells.next(), cells.next(), cells.next()) else {
+            return;
+        };
+        if time == LATE {
+            self.late.insert(name.to_owned());
+        }
+        // A provider with both kinds of endpoint answers for its other objects once.
+        let row = self.table.entry(name.to_owned()).or_default();
+        row.entry(bed.name).or_insert_with(|| outcome.to_owned());
+    }
+}
+
+/// Runs the probes that the arguments want over all providers; or, with generous limits, those that are to
+/// run again.
+pub(crate) fn run(arguments: &Arguments, again: Option<&[String]>) -> Results {
+    if again.is_some_and(<[String]>::is_empty) {
+        return Results::default();
+    }
+    let again = again.unwrap_or_default();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let program = env::current_exe().expect("this test's path");
+    // Cargo builds the plugin before its tests, and puts both into one directory.
+    let plugin = arguments.plugin.clone().unwrap_or_else(|| program.with_file_name("libhomespun_fi.so"));
+    let plugin = plugin.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", plugin.display()));
+    symlink(plugin, directory.path().join("libhomespun_fi.so")).expect("a temporary directory");
+    let jobs: Vec<(&Bed, usize)> =
+        (0..SHARES).flat_map(|share| BEDS.iter().map(move |bed| (bed, share))).collect();
+    let next = AtomicUsize::new(0);
+    let answers = Mutex::new(BTreeMap::<String, String>::new());
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while let Some((bed, share)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let text = work(&program, arguments, again, bed, *share, directory.path());
+                    *answers.lock().expect("no worker panics").entry(bed.id()).or_default() += &text;
+                }
+            });
+        }
+    });
+    let answers = answers.into_inner().expect("no worker panics");
+    let mut results = Results::default();
+    for bed in BEDS {
+        answers[&bed.id()].lines().for_each(|line| results.add(bed, line));
+    }
+    results
+}
+
+fn work(
+    program: &Path,
+    arguments: &Arguments,
+    again: &[String],
+    bed: &Bed,
+    share: usize,
+    plugins: &Path,
+) -> String {
+    let mut command = Command::new(program);
+    command.args(["--bed", &bed.id(), "--libfabric", &arguments.libfabric]);
+    command.args(["--share", &format!("{share}/{SHARES}")]);
+    command.args(again.iter().flat_map(|probe| ["--again", probe]));
+    command.args(&arguments.filters).env("FI_PROVIDER_PATH", plugins).envs(RXM);
+    command.stdout(Stdio::piped());
+    let output = command.output().expect("a worker");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() || !bed.is_ours(), "{}: {text}", bed.id());
+    text
+}
