@@ -46,12 +46,14 @@ fn split(probe: &str) -> (&str, &str) {
     probe.split_at(argument)
 }
 
-/// The probes that a row names: `call: argument {value; value}` is one for each value.
+/// The probes that a row names: `{MSG; RDM} call: argument {value; value}` is one for each choice.
 fn expand(name: &str) -> Vec<String> {
-    match name.strip_suffix('}').and_then(|name| name.split_once('{')) {
-        Some((family, values)) => values.split("; ").map(|value| format!("{family}{value}")).collect(),
-        None => vec![name.to_owned()],
-    }
+    let Some((before, rest)) = name.split_once('{') else { return vec![name.to_owned()] };
+    let (values, after) = rest.split_once('}').expect("a brace that is closed");
+    let ends = expand(after);
+    let names =
+        values.split("; ").flat_map(|value| ends.iter().map(move |end| format!("{before}{value}{end}")));
+    names.collect()
 }
 
 fn cells(outcomes: &BTreeMap<&'static str, String>) -> Vec<String> {

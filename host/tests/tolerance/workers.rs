@@ -14,8 +14,10 @@ use crate::compare::Table;
 
 /// Into how many parts the probes are divided.
 const SHARES: usize = 4;
-/// How many parts run at a time: more than there are processors, since most of the time is spent waiting.
+/// How many parts run at a time: more than there are processors, since much of the time is spent waiting.
 const WORKERS: usize = 8;
+/// The same of probes that run again, which do little else.
+const WAITING: usize = 4 * WORKERS;
 
 /// How a worker says whether a probe waited in vain for something.
 pub(crate) const LATE: &str = "late";
@@ -72,6 +74,7 @@ pub(crate) fn run(arguments: &Arguments, again: Option<&[String]>) -> Results {
     if again.is_some_and(<[String]>::is_empty) {
         return Results::default();
     }
+    let workers = if again.is_some() { WAITING } else { WORKERS };
     let again = again.unwrap_or_default();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = env::current_exe().expect("this test's path");
@@ -84,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments, again: Option<&[String]>) -> Results {
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(BTreeMap::<String, String>::new());
     std::thread::scope(|scope| {
-        for _ in 0..WORKERS {
+        for _ in 0..workers {
             scope.spawn(|| {
                 while let Some((bed, share)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let text = work(&program, arguments, again, bed, *share, directory.path());
