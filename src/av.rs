@@ -60,8 +60,8 @@ pub struct AvAttr {
     pub count: usize,
     /// How many endpoints each host is expected to have; a hint that is not looked at.
     pub ep_per_node: usize,
-    /// How many bits of a fabric address name a receive context. Ignored: endpoints have one receive context, number 0, which
-    /// sets none of these bits.
+    /// How many bits of a fabric address name a receive context. Ignored: endpoints have one receive context,
+    /// number 0, which sets none of these bits.
     pub rx_ctx_bits: u32,
     /// The name under which processes share the vector. Must be `None`: vectors are not shared.
     pub name: Option<String>,
@@ -74,7 +74,8 @@ bitflags! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
     #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
     pub struct AvFlags: u64 {
-        /// Addresses of a vector that another process shares are only read. Ignored for a vector without a name.
+        /// Addresses of a vector that another process shares are only read. Ignored for a vector without a
+        /// name.
         const READ = 1 << 8;
         /// Insertions are reported to an event queue. Not supported.
         const EVENT = 1 << 24;

@@ -170,7 +170,8 @@ pub enum ReadError {
     /// resource management; see [`CompletionQueue`].
     #[error("the completion queue was overrun")]
     Overrun,
-    /// A blocking read of a queue that was opened without a wait object, or is waited for through a wait set.
+    /// A blocking read that would have to wait, of a queue that was opened without a wait object, or is
+    /// waited for through a wait set.
     #[error("the completion queue was opened without a wait object of its own")]
     NoWaitObject,
 }

@@ -196,8 +196,8 @@ impl Domain {
         Ok(AtomicAttr { count, size_bytes: datatype.size_bytes() })
     }
 
-    /// Opens an endpoint: `fi_endpoint(3)`. An info without a domain's name is for this domain, and one without an endpoint type
-    /// for [`EndpointType::Rdm`].
+    /// Opens an endpoint: `fi_endpoint(3)`. An info without a domain's name is for this domain, and one
+    /// without an endpoint type for [`EndpointType::Rdm`].
     ///
     /// # Errors
     ///

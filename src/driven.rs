@@ -19,13 +19,15 @@ pub(crate) struct Driven {
 }
 
 impl Driven {
-    /// Drives this endpoint from now on.
+    /// Drives this endpoint from now on, if it is not driven already.
     pub(crate) fn add(&self, endpoint: Arc<dyn Drive>) {
         let mut rejected = Some(endpoint);
         self.first.get_or_init(|| rejected.take().expect("this runs once"));
         if let Some(endpoint) = rejected.filter(|endpoint| !self.is_first(endpoint)) {
             let mut others = self.others.write();
-            others.push(endpoint);
+            if !others.iter().any(|driven| Arc::ptr_eq(driven, &endpoint)) {
+                others.push(endpoint);
+            }
             self.has_others.store(true, Ordering::Release);
         }
     }

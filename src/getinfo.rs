@@ -25,16 +25,18 @@ use crate::resolve::{self, Ends, ends};
 /// that leads to the peer. With neither name nor address, each address format that the host has is answered once, with
 /// the wildcard as the source: an endpoint is reached on every interface.
 ///
-/// An empty service is no service, and the wildcard address as a peer is this host. Flags that are not known are ignored.
+/// An empty service is no service, and the wildcard address as a peer is this host. Flags that are not known
+/// are ignored.
 ///
-/// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that cost an
-/// application nothing when they are not granted (traffic class, prefix size) and for fields that describe a provider:
-/// the numbers of objects that a [domain](crate::info::DomainAttr) has room for, the size of its keys, and
-/// [`FabricAttr::prov_version`]. An application reads those from the answer. [`FabricAttr::api_version`] is returned as the hints
-/// have it.
+/// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that
+/// cost an application nothing when they are not granted (traffic class, prefix size) and for fields that
+/// describe a provider: the numbers of objects that a [domain](crate::info::DomainAttr) has room for, the
+/// size of its keys, and [`FabricAttr::prov_version`]. An application reads those from the answer.
+/// [`FabricAttr::api_version`] is returned as the hints have it.
 ///
-/// A capability that adds to another asks for that one too: [`Caps::MULTI_RECV`] for [`Caps::MSG`], [`Caps::RMA_PMEM`] for
-/// [`Caps::RMA`], and [`Caps::RMA_EVENT`] for [`Caps::RMA`] and [`Caps::ATOMIC`] if it comes with neither.
+/// A capability that adds to another asks for that one too: [`Caps::MULTI_RECV`] for [`Caps::MSG`],
+/// [`Caps::RMA_PMEM`] for [`Caps::RMA`], and [`Caps::RMA_EVENT`] for [`Caps::RMA`] and [`Caps::ATOMIC`] if it
+/// comes with neither.
 ///
 /// Where the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is offered; then also to
 /// those who ask for [`Caps::REMOTE_COMM`], which its capabilities in the answer lack if it stays on this host.

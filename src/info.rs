@@ -96,8 +96,8 @@ pub struct Info {
     serde(default, deny_unknown_fields)
 )]
 pub struct TxAttr {
-    /// The part of [`Info::caps`] that concerns transmission. Empty in hints: what the endpoint has. In hints, capabilities of
-    /// the other side are ignored.
+    /// The part of [`Info::caps`] that concerns transmission. Empty in hints: what the endpoint has. In
+    /// hints, capabilities of the other side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for transmission alone.
     pub mode: Mode,
@@ -132,8 +132,8 @@ pub struct TxAttr {
     serde(default, deny_unknown_fields)
 )]
 pub struct RxAttr {
-    /// The part of [`Info::caps`] that concerns reception. Empty in hints: what the endpoint has. In hints, capabilities of
-    /// the other side are ignored.
+    /// The part of [`Info::caps`] that concerns reception. Empty in hints: what the endpoint has. In hints,
+    /// capabilities of the other side are ignored.
     pub caps: Caps,
     /// As [`Info::mode`], for reception alone.
     pub mode: Mode,
@@ -199,8 +199,8 @@ pub struct EpAttr {
 
 /// A domain: `struct fi_domain_attr` of `fi_domain(3)`.
 ///
-/// The numbers of queues, endpoints, contexts, counters and memory regions, and the size of a key, are what an answer says.
-/// As hints they are not looked at, so an answer may be lower.
+/// The numbers of queues, endpoints, contexts, counters and memory regions, and the size of a key, are what
+/// an answer says. As hints they are not looked at, so an answer may be lower.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",

@@ -71,8 +71,8 @@ pub(crate) trait Drive: Connect + Send + Sync {
         destination: Destination,
         min_free_bytes: usize,
     ) -> Result<(), Rejected<Destination>>;
-    /// Looks for a message that this receive would take, among those that had been received before the call. What it
-    /// finds is reported at once, signalled or not; then everything moves on as by
+    /// Looks for a message that this receive would take, among those that had been received before the call.
+    /// What it finds is reported at once, signalled or not; then everything moves on as by
     /// [`progress_aside`](Self::progress_aside), so that a loop of peeks finds what arrives.
     fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error>;
     /// Receives the message that a peek with this context has claimed, wherever it is from and whatever its tag.

@@ -27,8 +27,8 @@ use crate::region::persistent::Persistent;
 /// What a memory region is registered with: `struct fi_mr_attr`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MrAttr {
-    /// What may be done with the memory. Only what peers may do is enforced; local buffers need no registration. Other bits,
-    /// such as the capabilities that some programs pass, are ignored.
+    /// What may be done with the memory. Only what peers may do is enforced; local buffers need no
+    /// registration. Other bits, such as the capabilities that some programs pass, are ignored.
     pub access: MrAccess,
     /// Reserved by `fi_mr(3)`: must be 0.
     pub offset: u64,
@@ -103,8 +103,10 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for a length of 0 or one that there is no memory for, for an offset, or for memory as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::KeyInUse`] if another region of the domain has the key; what the system says of memory that is to
-    /// be [shareable](MrAttr::shareable): ENOMEM, EMFILE.
+    /// [`Misuse::Invalid`] for a length of 0 or one that there is no memory for, for an offset, or for memory
+    /// as [persistent](MrFlags::RMA_PMEM), which this is not; [`Misuse::KeyInUse`] if another region of the
+    /// domain has the key; what the system says of memory that is to be [shareable](MrAttr::shareable):
+    /// ENOMEM, EMFILE.
     pub fn register(&self, len_bytes: usize, attr: &MrAttr) -> Result<MemoryRegion, Error> {
         if attr.flags.contains(MrFlags::RMA_PMEM) {
             return Err(Misuse::Invalid("memory of the region's own as persistent").into());
@@ -332,11 +334,12 @@ impl MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Has a counter count what peers do with the region, through endpoints that have [`Caps::RMA_EVENT`]: `fi_mr_bind`. Of
-    /// accesses that change the region ([`CounterEvents::REMOTE_WRITE`]) and of those that read it
-    /// ([`CounterEvents::REMOTE_READ`]) one counter each may be bound. An atomic operation that fetches does both, and one counter
-    /// that is bound for both counts it once; a compare-and-swap counts as a change also where it compares unequal. A refused
-    /// access is not counted: its initiator gets the error.
+    /// Has a counter count what peers do with the region, through endpoints that have [`Caps::RMA_EVENT`]:
+    /// `fi_mr_bind`. Of accesses that change the region ([`CounterEvents::REMOTE_WRITE`]) and of those that
+    /// read it ([`CounterEvents::REMOTE_READ`]) one counter each may be bound. An atomic operation that
+    /// fetches and changes does both, and one counter that is bound for both counts it once; a
+    /// compare-and-swap counts as a change also where it compares unequal. A refused access is not counted:
+    /// its initiator gets the error.
     ///
     /// Reading the counter and waiting for it drive all these endpoints of the domain.
     ///

@@ -28,9 +28,9 @@ pub(crate) enum Role {
     Destination,
 }
 
-/// All ends that the arguments of `getinfo` name, as `fi_getinfo(3)` says for `src_addr` and `dest_addr`: node and
-/// service prevail over the hints' address in the same role, which is then not looked at. An empty service is no service,
-/// and as a source without a node any port.
+/// All ends that the arguments of `getinfo` name, as `fi_getinfo(3)` says for `src_addr` and `dest_addr`:
+/// node and service prevail over the hints' address in the same role, which is then not looked at. An empty
+/// service is no service, and as a source without a node any port.
 ///
 /// # Errors
 ///
@@ -142,8 +142,8 @@ fn host_formats() -> Result<Vec<AddressFormat>, Error> {
     Ok(formats)
 }
 
-/// These destinations by addresses that name one host. Connecting to a wildcard reaches this host, whose name is the loopback
-/// address of the format.
+/// These destinations by addresses that name one host. Connecting to a wildcard reaches this host, whose name
+/// is the loopback address of the format.
 fn reachable(destinations: &[Address]) -> Vec<Address> {
     let mut reachable = Vec::new();
     for &dest in destinations {

@@ -210,8 +210,8 @@ bitflags! {
         const SEND = 1 << 11;
         /// Reads, and atomic operations that fetch, by peers.
         const REMOTE_READ = 1 << 12;
-        /// Writes by peers. An endpoint counts their atomic operations that do not fetch as well; a memory region, all of theirs
-        /// that may change it.
+        /// Writes by peers. An endpoint counts their atomic operations that do not fetch as well; a memory
+        /// region, all of theirs that may change it.
         const REMOTE_WRITE = 1 << 13;
     }
 }

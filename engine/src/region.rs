@@ -553,7 +553,7 @@ impl Window {
         is_open
     }
 
-    /// Counts an access by a peer: once per counter, also where it is several events.
+    /// Counts an access by a peer. A counter that is bound for both events counts it once.
     pub(crate) fn count(&self, events: CounterEvents) {
         let mut counted: Option<&Arc<dyn CountAccess>> = None;
         for (place, event) in self.region.counters.iter().zip(REGION_EVENTS) {

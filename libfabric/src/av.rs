@@ -119,7 +119,8 @@ struct Report {
 
 impl Report {
     fn new(fi_addr: *mut u64, flags: u64, context: *mut c_void) -> Result<Report, Failure> {
-        // Other flags have no meaning here, but for this one, with which the caller chooses what `fi_addr` is.
+        // Other flags have no meaning here, but for this one, with which the caller chooses what `fi_addr`
+        // is.
         if flags & FI_AV_USER_ID != 0 {
             return Err(Misuse::Flags(FI_AV_USER_ID).into());
         }

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use crate::abi::domain::{FiMrAttr, FiOpsMr, FidMr};
 use crate::abi::fabric::{FiMrMapRaw, FiMrRawAttr, FiOps, Fid};
 use crate::abi::{
-    FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_REFRESH,
-    FI_UNMAP_KEY,
+    FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_MR_DMABUF,
+    FI_REFRESH, FI_UNMAP_KEY,
 };
 use crate::counter::CounterState;
 use crate::domain::DomainState;
@@ -102,8 +102,11 @@ unsafe extern "C" fn regattr(
         }
         // SAFETY: the caller passes an open domain.
         let api_version = unsafe { object::state::<DomainState>(domain.cast())? }.api_version;
-        // SAFETY: not null, so valid, says the caller; these fields exist in every version of the structure, but for the
-        // size of a key, which came with 1.5.
+        if flags & FI_MR_DMABUF != 0 {
+            return Err(Misuse::Flags(FI_MR_DMABUF).into());
+        }
+        // SAFETY: not null, so valid, says the caller, and the memory is described by vectors; these fields
+        // exist in every version of the structure, but for the size of a key, which came with 1.5.
         let (segments, attr, context) = unsafe {
             if api_version >= Version::new(1, 5) && (*from).auth_key_size != 0 {
                 return Err(Misuse::NotSupported("authorization keys of memory regions").into());

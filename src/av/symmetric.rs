@@ -8,16 +8,17 @@ use homespun_engine::error::{Error, Misuse};
 use super::{AddressVector, FabricAddress};
 
 impl AddressVector {
-    /// Inserts the addresses of `node_count` nodes from `node` on, each with `service_count` services from `service` on, as
+    /// Inserts the addresses of `node_count` nodes from `node` on, each with `service_count` services from
+    /// `service` on, as
     /// `fi_av_insertsym(3)` does: all services of a node before the next node. The next node of `10.1.1.1` is `10.1.1.2`, that
-    /// of `host09` is `host10`; the next service of port 5000 is port 5001. Looking up names may block. What became of each
-    /// address is answered as by [`insert`](Self::insert).
+    /// of `host09` is `host10`; the next service of port 5000 is port 5001. Looking up names may block. What
+    /// became of each address is answered as by [`insert`](Self::insert).
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`], with nothing inserted, if more than one node is asked for and the name does not end in a number, more
-    /// than one service and it is no number, or a range goes beyond the last address or port. For each address as
-    /// [`insert_svc`](Self::insert_svc).
+    /// [`Misuse::Invalid`], with nothing inserted, if more than one node is asked for and the name does not
+    /// end in a number, more than one service and it is no number, or a range goes beyond the last address or
+    /// port. For each address as [`insert_svc`](Self::insert_svc).
     pub fn insert_sym(
         &self,
         node: &str,
@@ -25,11 +26,21 @@ impl AddressVector {
         service: &str,
         service_count: usize,
     ) -> Result<Vec<Result<FabricAddress, Error>>, Error> {
-        let nodes: Vec<String> = range(node_count, |steps| successor_of_node(node, steps))?;
-        let services: Vec<String> = range(service_count, |steps| successor_of_service(service, steps))?;
-        let pairs = nodes.iter().flat_map(|node| services.iter().map(move |service| (node, service)));
-        let found: Vec<Result<Address, Error>> =
-            pairs.map(|(node, service)| self.resolve_svc(node, service)).collect();
+        if node_count == 0 || service_count == 0 {
+            return Ok(Vec::new());
+        }
+        // The ends come first, so that a range without one costs nothing.
+        let steps = |count: usize| count as u64 - 1;
+        successor_of_node(node, steps(node_count)).ok_or(BEYOND)?;
+        successor_of_service(service, steps(service_count)).ok_or(BEYOND)?;
+        let mut found = Vec::new();
+        for nodes_before in 0..node_count as u64 {
+            let node = successor_of_node(node, nodes_before).ok_or(BEYOND)?;
+            for services_before in 0..service_count as u64 {
+                let service = successor_of_service(service, services_before).ok_or(BEYOND)?;
+                found.push(self.resolve_svc(&node, &service));
+            }
+        }
         // The vector refuses a wildcard, which takes an index all the same.
         let wildcard = self.format().wildcard();
         let addresses: Vec<Address> =
@@ -39,12 +50,9 @@ impl AddressVector {
     }
 }
 
-/// The names of a range.
-fn range(count: usize, name: impl Fn(u64) -> Option<String>) -> Result<Vec<String>, Misuse> {
-    const BEYOND: Misuse = Misuse::Invalid("a range of nodes or services beyond what can be counted to");
-    (0..count as u64).map(|steps| name(steps).ok_or(BEYOND)).collect()
-}
+const BEYOND: Misuse = Misuse::Invalid("a range of nodes or services beyond what can be counted to");
 
+/// The name of a node so many nodes later, if there is one.
 fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(node.to_owned());
@@ -67,6 +75,7 @@ fn successor_of_node(node: &str, steps: u64) -> Option<String> {
     }
 }
 
+/// The name of a service so many services later, if there is one.
 fn successor_of_service(service: &str, steps: u64) -> Option<String> {
     if steps == 0 {
         return Some(service.to_owned());
@@ -147,7 +156,9 @@ mod tests {
             let refused = av.insert_sym(node, nodes, service, services).expect_err("no such range");
             assert_eq!(refused.errno(), Errno::EINVAL, "{node} {service}");
         }
-        assert!(av.insert_sym("127.0.0.1", 0, "5000", 3).expect("no nodes").is_empty());
+        for (nodes, services) in [(0, 3), (3, 0), (usize::MAX, 0), (0, usize::MAX)] {
+            assert!(av.insert_sym("host1", nodes, "5000", services).expect("no addresses").is_empty());
+        }
         assert!(av.is_empty());
     }
 

@@ -83,7 +83,6 @@ impl Shared {
     /// Drives this endpoint from now on, which is watched and enabled.
     pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
         let _known = self.ties.known.lock();
-        self.ties.driven.remove(endpoint);
         self.ties.driven.add(endpoint.clone());
         self.wake_after();
     }

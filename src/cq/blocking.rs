@@ -57,9 +57,11 @@ impl CompletionQueue {
         read.ok_or(ReadError::Empty)
     }
 
-    /// Reads up to `max` completions as [`read_each`](Self::read_each) does, once there are `threshold_entries`
-    /// (`FI_CQ_COND_THRESHOLD`), or as many as the queue holds, or an error. After the timeout, and when signalled, it reads
-    /// what there is. A threshold of 0 is one of 1. With a `max` of 0 it waits in the same way, and reads nothing.
+    /// Reads up to `max` completions as [`read_each`](Self::read_each) does, once there are
+    /// `threshold_entries` (`FI_CQ_COND_THRESHOLD`), or as many as the queue holds, or an error. After the
+    /// timeout, and when signalled, it reads what there is. A threshold of 0 is one of 1. With a `max` of 0
+    /// it waits in the same way, and reads nothing. A queue without a wait object of its own gives what it
+    /// holds; [`ReadError::NoWaitObject`] says that it would have to wait.
     ///
     /// # Errors
     ///

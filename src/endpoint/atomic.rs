@@ -47,7 +47,8 @@ pub struct AtomicMsg {
     /// Given back in the completion.
     pub context: u64,
     /// Flags, as [`SendMsg::flags`](super::SendMsg::flags). Remote data has no meaning for atomic operations.
-    /// `COMMIT_COMPLETE` is refused: a later write with it and a fence makes durable what they have changed.
+    /// `COMMIT_COMPLETE` is refused: a later write with it and a fence makes durable what they have changed. As a
+    /// default flag of the endpoint it concerns writes alone.
     pub flags: OpFlags,
 }
 
@@ -133,9 +134,9 @@ pub struct CompareAtomicMsgRaw<'a> {
 /// [`Misuse::NoAtomic`] for what the elements or the call do not have, [`Misuse::TooLong`] for too many
 /// elements, and [`Misuse::Invalid`] for a part of one, or buffers of different lengths.
 ///
-/// An operation on no elements changes nothing and touches no region: its target does not look at its key and
-/// its address. Otherwise it is one like others, and completes, is counted and takes its place in the order
-/// as they do.
+/// An operation on no elements changes nothing and may name any key and any address. It completes and takes
+/// its place in the order as others do; the counter of a region counts it if it names a range that the peer
+/// may access.
 ///
 /// What an operation was posted with, and what it has fetched, comes back in its completion:
 /// [`Buffer::Sent`] of what fetches nothing, else [`Buffer::Fetched`]. What

@@ -39,9 +39,9 @@ pub(super) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
 /// for many messages.
 pub(super) const RECEIVE_KINDS: OpFlags = ARRIVED_FLAGS.union(OpFlags::MULTI_RECV);
 
-/// `FI_TRIGGER`: the context is a `struct fi_triggered_context`, and the operation waits for what it says
-/// (`fi_trigger(3)`).
-const TRIGGER: OpFlags = OpFlags::from_bits_retain(1 << 20);
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the context is a `struct fi_triggered_context`, and the operation waits for
+/// what it says (`fi_trigger(3)`).
+const TRIGGER: OpFlags = OpFlags::from_bits_retain(1 << 20 | 1 << 44);
 
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
 const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
@@ -61,8 +61,7 @@ pub(super) fn transmit_flags(flags: OpFlags, known: OpFlags) -> Result<OpFlags, 
 ///
 /// # Errors
 ///
-/// Besides, for one that is to be durable: what it changes in persistent memory is not made so with it, and a program that
-/// was told otherwise would lose it.
+/// [`Misuse::Flags`] also for `COMMIT_COMPLETE`: an atomic operation does not make its result durable.
 #[inline(always)]
 pub(super) fn atomic_flags(flags: OpFlags, known: OpFlags) -> Result<OpFlags, Error> {
     refuse(flags, OpFlags::COMMIT_COMPLETE)?;

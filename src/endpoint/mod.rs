@@ -60,8 +60,9 @@ use crate::pump::Drive;
 /// owned buffer which was handed over comes back with the error, in a [`Rejected`].
 ///
 /// A call ignores [flags](OpFlags) that have no meaning for it. It refuses, with [`Misuse::Flags`], only
-/// those that change the meaning of another argument: `FI_TRIGGER`, for which the context would say when to
-/// begin, and, where there is a destination, `FI_MULTICAST`, for which that would be a group.
+/// those that change the meaning of another argument: `FI_TRIGGER` and `FI_XPU_TRIGGER`, for which the
+/// context would say when to begin, and, where there is a destination, `FI_MULTICAST`, for which that would
+/// be a group.
 ///
 /// It costs a socket and a connection for each peer it talks to, about 130 KiB for the two buffers that its connections
 /// share, and some 150 bytes for each outstanding operation and each peer. See `fi_endpoint(3)`.

@@ -50,22 +50,22 @@ pub struct SendMsg {
 /// | `CLAIM \| DISCARD` | throws that message away |
 ///
 /// A peek completes with what there is to tell: length, remote data, tag, source. It brings no data, so
-/// [`buffers`](Self::buffers) are ignored with `PEEK`, and with `CLAIM | DISCARD`, and dropped. `DISCARD` alone has no meaning.
-/// A peek answers at once, from what the endpoint had received before the call: if no such message is among that, it ends with
-/// [`OperationError::NoMessage`](crate::OperationError::NoMessage), ENOMSG. After its answer it makes progress, so a
-/// loop of peeks finds what arrives, also if it reads no queue. Its end, and that of a `DISCARD`, is reported under
-/// selective completion too.
+/// [`buffers`](Self::buffers) are ignored with `PEEK`, and with `CLAIM | DISCARD`, and dropped. `DISCARD`
+/// alone has no meaning. A peek answers at once, from what the endpoint had received before the call: if no
+/// such message is among that, it ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage),
+/// ENOMSG. After its answer it makes progress, so a loop of peeks finds what arrives, also if it reads no
+/// queue. Its end, and that of a `DISCARD`, is reported under selective completion too.
 ///
 /// With `CLAIM` alone or with `DISCARD` neither tag nor source matter: the context names the message, and whether
 /// [`tagged`](Self::tagged) is there says of which kind it is. A claimed message takes up memory, of what
 /// [`total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes) allows, until it was received or
 /// discarded.
 ///
-/// Beside what every call refuses there are [`Again::QueueFull`](crate::Again::QueueFull) for a peek at untagged
-/// messages while the completion queue has no room for those that a multi-receive buffer may take;
-/// [`Misuse::Invalid`](crate::Misuse::Invalid) for `DISCARD` with both others, and for claiming with a context
-/// that holds a claimed message already; and [`Misuse::NotFound`](crate::Misuse::NotFound) for a context that holds
-/// none.
+/// Beside what every call refuses there are [`Again::QueueFull`](crate::Again::QueueFull) for a peek at
+/// untagged messages while the completion queue has no room for those that a multi-receive buffer may take;
+/// [`Misuse::Invalid`](crate::Misuse::Invalid) for `DISCARD` with both others, and for claiming with a
+/// context that holds a claimed message already; and [`Misuse::NotFound`](crate::Misuse::NotFound) for a
+/// context that holds none.
 ///
 /// ```
 /// # use homespun::{AvAttr, BindFlags, CqAttr, Fabric, Hints};

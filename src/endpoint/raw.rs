@@ -54,6 +54,7 @@ impl Endpoint {
     ///
     /// [`Again`](homespun_engine::error::Again) when a queue is full; [`Misuse`] for an unknown address, a
     /// message that is too long, a flag that changes the meaning of another argument (`FI_TRIGGER`,
+    /// `FI_XPU_TRIGGER`,
     /// `FI_MULTICAST`; all others that sends do not have are ignored), a capability that the endpoint lacks,
     /// or an endpoint that is not enabled. The memory is not used after an error.
     ///

@@ -115,9 +115,9 @@ struct Target {
 /// The calls have the names of their C counterparts in `fi_rma(3)`. All of them fail as [`post_send`](Self::post_send) does,
 /// and hand back then what was handed over.
 ///
-/// An access of no bytes touches no region: its target does not look at its key and its address, except for a
-/// write with `COMMIT_COMPLETE`. Otherwise it is one like others, and completes, is counted and takes its
-/// place in the order as they do.
+/// An access of no bytes may name any key and any address, but for a write with `COMMIT_COMPLETE`. It
+/// completes and takes its place in the order as others do; the counter of a region counts it if it names a
+/// range that the peer may access.
 impl Endpoint {
     /// Writes to a region of a peer: `fi_write`.
     pub fn write(

@@ -1,7 +1,9 @@
-//! What an endpoint is bound to, and how it is taken into service: `fi_ep_bind` and `fi_enable` of `fi_endpoint(3)`.
+//! What an endpoint is bound to, and how it is taken into service: `fi_ep_bind` and `fi_enable` of
+//! `fi_endpoint(3)`.
 //!
-//! What an endpoint needs in any case must be bound before it is enabled. Everything else may be bound at any time, as other
-//! providers have it too: a program with one endpoint for everything adds counters when it first needs them.
+//! An address vector or an event queue, and a queue or a counter for each kind of operation, are bound before
+//! the endpoint is enabled; the rest at any time. A program with one endpoint for everything adds counters
+//! when it first needs them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -79,14 +81,14 @@ impl Service {
 }
 
 impl Endpoint {
-    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction that has none may get one at any time; what
-    /// completed before is not reported to it. Without a direction nothing is bound.
+    /// Binds a completion queue for one direction or both: `fi_ep_bind`. A direction that has none may get
+    /// one at any time; what completed before is not reported to it. Without a direction nothing is bound.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Flags`] for flags that are not known; [`Misuse::Busy`] if the direction has a queue already; [`Misuse::OtherDomain`] for
-    /// a queue of another domain. [`Error::System`] for an enabled endpoint where the queue cannot be woken, for want of
-    /// descriptors or memory.
+    /// [`Misuse::Flags`] for flags that are not known; [`Misuse::Busy`] if the direction has a queue already;
+    /// [`Misuse::OtherDomain`] for a queue of another domain. [`Error::System`] for an enabled endpoint where
+    /// the queue cannot be woken, for want of descriptors or memory.
     pub fn bind_cq(&self, cq: &CompletionQueue, flags: BindFlags) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if cq.shared().domain() != self.shared.domain.id() {
@@ -128,17 +130,20 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Of each kind of event one counter
-    /// may be bound, which may be the same for several. One that is bound for no event drives the endpoint like any other.
+    /// Binds a counter, which counts these events of the endpoint from now on: `fi_ep_bind`. Of each kind of
+    /// event one counter may be bound, which may be the same for several. One that is bound for no event
+    /// drives the endpoint like any other.
     ///
-    /// Once a counter of what peers do to memory is bound, peers access all regions through the endpoint by messages. So a region
-    /// that they have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is not shareable any more.
+    /// Once a counter of what peers do to memory is bound, peers access all regions through the endpoint by
+    /// messages. So a region that they have mapped ([`MrAttr::shareable`](crate::MrAttr::shareable)) is not
+    /// shareable any more.
     ///
     /// # Errors
     ///
     /// [`Misuse::Flags`] for events that are not known; [`Misuse::NoCapability`] for what peers do, without
-    /// [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already; [`Misuse::OtherDomain`] for a counter of another
-    /// domain. [`Error::System`] for an enabled endpoint where the counter cannot be woken, for want of descriptors or memory.
+    /// [`Caps::RMA_EVENT`]; [`Misuse::Busy`] if an event has a counter already; [`Misuse::OtherDomain`] for a
+    /// counter of another domain. [`Error::System`] for an enabled endpoint where the counter cannot be
+    /// woken, for want of descriptors or memory.
     pub fn bind_counter(&self, counter: &Counter, events: CounterEvents) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         if counter.shared().domain() != self.shared.domain.id() {
@@ -182,8 +187,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Binds the event queue that its connection is reported to: `fi_ep_bind`. `object` is what events call the endpoint.
-    /// Endpoints without connections have nothing to report. Binding the same queue again does nothing.
+    /// Binds the event queue that its connection is reported to: `fi_ep_bind`. `object` is what events call
+    /// the endpoint. Endpoints without connections have nothing to report. Binding the same queue again does
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -207,8 +213,9 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for, and for one that has that of
-    /// a passive endpoint; [`Misuse::Invalid`] for an address of another format than the domain's.
+    /// [`Misuse::State`] once the endpoint is enabled or its [`name`](Self::name) was asked for, and for one
+    /// that has that of a passive endpoint; [`Misuse::Invalid`] for an address of another format than the
+    /// domain's.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
         let mut setup = self.shared.setup.lock();
         let has_name = matches!(self.shared.beginning, Beginning::Request(_));
@@ -224,14 +231,15 @@ impl Endpoint {
 
     /// Takes the endpoint into service: `fi_enable`. Does nothing for one that is enabled.
     ///
-    /// It has to be able to tell of everything that can be begun on it: each direction has a completion queue, or each kind of
-    /// its operations that the capabilities include has a counter.
+    /// It has to be able to tell of everything that can be begun on it: each direction has a completion
+    /// queue, or each kind of its operations that the capabilities include has a counter.
     ///
     /// # Errors
     ///
-    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] when something is not bound
-    /// that the endpoint's type and capabilities need; and as [`name`](Self::name).
-    /// [`Error::System`] also where a queue cannot be woken, or no thread be started, for want of descriptors or memory.
+    /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] when something
+    /// is not bound that the endpoint's type and capabilities need; and as [`name`](Self::name).
+    /// [`Error::System`] also where a queue cannot be woken, or no thread be started, for want of descriptors
+    /// or memory.
     pub fn enable(&self) -> Result<(), Error> {
         let setup = self.shared.setup.lock();
         if self.shared.service.is_enabled() {
@@ -315,7 +323,8 @@ impl Setup {
         self.transmit_cq.iter().chain(second)
     }
 
-    /// Whether the end of everything that the capabilities let the application begin can be reported, or counted.
+    /// Whether the end of everything that the capabilities let the application begin can be reported, or
+    /// counted.
     fn check_reports(&self, caps: Caps) -> Result<(), Misuse> {
         // A capability to begin something has the bit of the event that it ends.
         let begun = CounterEvents::from_bits_truncate(caps.bits()) - CounterEvents::OF_REGION;

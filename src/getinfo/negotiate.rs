@@ -1,7 +1,8 @@
 //! Compares what is asked for with what a provider has.
 //!
-//! The rule of `fi_getinfo(3)` is that a hint other than zero is met or exceeded, or the provider is left out. Every
-//! refusal says what could not be met. Where a field only describes a provider, a hint in it asks for nothing.
+//! The rule of `fi_getinfo(3)` is that a hint other than zero is met or exceeded, or the provider is left
+//! out. Every refusal says what could not be met. Where a field only describes a provider, a hint in it asks
+//! for nothing.
 
 use homespun_engine::address::AddressFormat;
 use homespun_engine::error::Misuse;
@@ -202,8 +203,8 @@ fn caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<C
     Ok(caps)
 }
 
-/// A secondary capability that adds to a primary one asks for that one too: other providers grant it alone, and without the
-/// primary one no call could make use of it.
+/// A secondary capability that adds to a primary one asks for that one too: other providers grant it alone,
+/// and without the primary one no call could make use of it.
 fn with_primaries(asked: Caps) -> Caps {
     let mut caps = asked;
     if asked.contains(Caps::MULTI_RECV) {
@@ -329,8 +330,8 @@ fn with_parts(order: Order) -> Order {
         .fold(order, |order, (_, parts)| order | parts)
 }
 
-/// The capabilities of one side of an endpoint: those asked for, or all that the endpoint has if none that concerns
-/// the side is asked for; none if the endpoint does not go in this direction.
+/// The capabilities of one side of an endpoint: those asked for, or all that the endpoint has if none that
+/// concerns the side is asked for; none if the endpoint does not go in this direction.
 fn side(asked: Caps, endpoint: Caps, applicable: Caps, directions: Caps) -> Caps {
     if !endpoint.intersects(directions) {
         return Caps::empty();

@@ -106,7 +106,8 @@ pub(crate) fn accesses_are_counted_at_both_ends(net: &Net) {
     }
 }
 
-/// A region counts by what happens to its memory (`fi_mr(3)`), an endpoint by whether results go back (`fi_endpoint(3)`).
+/// A region counts by what happens to its memory (`fi_mr(3)`), an endpoint by whether results go back
+/// (`fi_endpoint(3)`).
 pub(crate) fn atomics_that_change_a_region_are_counted_as_writes_to_it(net: &Net) {
     for kind in Kind::ALL {
         let (alice, bob) = net.pair_of(counting(), counting());

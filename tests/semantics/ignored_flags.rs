@@ -1,4 +1,5 @@
-//! Flags that have no meaning for an operation, which ignores them, and those that it refuses: `fi_msg(3)`, `fi_trigger(3)`.
+//! Flags that have no meaning for an operation, which ignores them, and those that it refuses: `fi_msg(3)`,
+//! `fi_trigger(3)`.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{RecvMsg, SendMsg};
@@ -10,7 +11,9 @@ use crate::suite::raw::Post;
 use crate::suite::{AtomicBy, AtomicCall, Kind, Memory, Net, RmaBy, RmaCall};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const TRIGGER: OpFlags = OpFlags::from_bits_retain(1 << 20);
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`.
+const TRIGGERS: [OpFlags; 2] = [OpFlags::from_bits_retain(1 << 20), OpFlags::from_bits_retain(1 << 44)];
+const TRIGGER: OpFlags = TRIGGERS[0].union(TRIGGERS[1]);
 const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 
 /// The flags that sends have.
@@ -152,7 +155,7 @@ pub(crate) fn flag_that_cannot_be_ignored_is_refused(net: &Net) {
     let (alice, bob) = net.pair();
     let region = bob.register(memory(Kind::Owned)).unwrap();
     let expected = |flags: OpFlags| Error::Misuse(Misuse::Flags(flags.bits()));
-    for flags in [TRIGGER, MULTICAST, TRIGGER | MULTICAST] {
+    for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST] {
         for tag in [None, Some(7)] {
             let send = SendMsg { buffers: vec![payload(1, 8)], tag, to: alice.peer(), ..SendMsg::default() };
             let refused = alice.endpoint.sendmsg(SendMsg { flags: flags | OpFlags::PEEK, ..send });
@@ -163,7 +166,7 @@ pub(crate) fn flag_that_cannot_be_ignored_is_refused(net: &Net) {
             assert_eq!(alice.endpoint.rma(RmaCall { flags, ..call }), Err(expected(flags)), "{by:?}");
         }
     }
-    for flags in [TRIGGER, MULTICAST, TRIGGER | MULTICAST, OpFlags::COMMIT_COMPLETE] {
+    for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, OpFlags::COMMIT_COMPLETE] {
         for kind in AtomicKind::ALL {
             let op = if kind == AtomicKind::Compare { AtomicOp::Cswap } else { AtomicOp::Sum };
             let what = (op, Datatype::Uint64);

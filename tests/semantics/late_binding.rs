@@ -1,19 +1,20 @@
 //! What is bound to an endpoint that is enabled already: `fi_ep_bind` of `fi_endpoint(3)`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, Caps, OpFlags};
+use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
 use homespun::{
-    AvAttr, CompletionQueue, CounterEvents, CqAttr, Domain, Endpoint, Errno, FabricAddress, Info, WaitObject,
+    AvAttr, CompletionQueue, CounterEvents, CqAttr, Domain, Endpoint, Errno, FabricAddress, Info, MrAttr,
+    WaitObject,
 };
 
 use crate::binding::{errno, open, register};
-use crate::counters::{ANY, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE, access, memory};
+use crate::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
 use crate::suite::payload::{payload, room};
-use crate::suite::sleeping::{self, OBJECTS, PATIENCE, let_sleep, reach};
-use crate::suite::{Kind, Memory, Net, RmaBy, Setup};
-use homespun::flags::MrFlags;
+use crate::suite::sleeping::{self, OBJECTS, Over, PATIENCE, answer, let_sleep, reach};
+use crate::suite::{Deadline, Net, Setup};
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
@@ -76,15 +77,21 @@ pub(crate) fn counters_of_an_enabled_endpoint_count_what_follows(net: &Net) {
     }
 }
 
-/// The only counter is bound when the peer is connected and the endpoint is in use, and is all that its owner waits for.
+/// The only counter is bound when the peer is connected and the endpoint is in use, and is all that its owner
+/// waits for.
 pub(crate) fn a_counter_of_an_enabled_endpoint_wakes_its_waiters(net: &Net) {
     for wait in OBJECTS.into_iter().chain([WaitObject::None]) {
         let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
         let (alice, bob) = net.pair_of(setup(), setup());
         let counter = open(bob.domain_here(), wait);
         bob.endpoint.as_here().bind_counter(&counter, RECV).unwrap();
+        let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| reach(&counter, LENS_BYTES.len() as u64));
+            scope.spawn(|| {
+                reach(&counter, LENS_BYTES.len() as u64);
+                answer(&counter, &is_over);
+            });
+            let _over = Over(&is_over);
             for (context, len_bytes) in (1..).zip(LENS_BYTES) {
                 let_sleep();
                 bob.endpoint.as_here().recv(room(len_bytes), ANY, context).unwrap();
@@ -92,7 +99,7 @@ pub(crate) fn a_counter_of_an_enabled_endpoint_wakes_its_waiters(net: &Net) {
                 let sent = sleeping::next(alice.cq_here()).expect("no failure");
                 assert_eq!(sent.0.context, context);
             }
-            waiting.join().expect("the counter reaches what it waits for");
+            reach(&counter, LENS_BYTES.len() as u64);
         });
         assert_eq!((counter.read(), counter.read_error()), (LENS_BYTES.len() as u64, 0));
         [&alice, &bob].into_iter().for_each(|party| net.wake(party));
@@ -103,17 +110,56 @@ pub(crate) fn a_counter_of_an_enabled_endpoint_wakes_its_waiters(net: &Net) {
 pub(crate) fn a_late_counter_of_accesses_counts_those_to_mapped_memory(net: &Net) {
     const ACCESSES: u64 = 10;
     let (alice, bob) = net.pair();
-    let region = bob.register(Memory { is_counted: false, ..memory(64, Kind::Shareable) }).unwrap();
+    let attr = MrAttr { access: EVERYTHING, requested_key: KEY, shareable: true, ..MrAttr::default() };
+    let region = bob.domain_here().register(64, &attr).unwrap();
     let write = |context| {
-        alice.endpoint.rma(access(RmaBy::Write, &alice, &region, context, 8)).unwrap();
+        let (endpoint, to) = (alice.endpoint.as_here(), alice.peer());
+        endpoint.write(payload(context, 8), to, region.address(), region.key(), context).unwrap();
         assert_eq!(alice.completion().context, context);
     };
     (0..ACCESSES).for_each(write);
     let counter = open(bob.domain_here(), WaitObject::Unspec);
     bob.endpoint.as_here().bind_counter(&counter, REMOTE_WRITE).unwrap();
+    assert!(!region.is_shareable(), "peers that have mapped it could access it uncounted");
     (0..ACCESSES).for_each(write);
     assert_eq!(counter.wait(ACCESSES, Some(PATIENCE)), Ok(()));
     assert_eq!((counter.read(), counter.read_error()), (ACCESSES, 0));
+}
+
+/// A queue that is bound when its reader sleeps already is all that moves the endpoint on.
+pub(crate) fn a_queue_of_an_enabled_endpoint_wakes_its_reader(net: &Net) {
+    for wait in OBJECTS {
+        let domain = net.domain();
+        let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
+        let (endpoint, _own) = endpoint(&domain, &messages, &[]);
+        let counter = open(&domain, WaitObject::None);
+        endpoint.bind_counter(&counter, SEND | RECV).unwrap();
+        endpoint.enable().unwrap();
+        endpoint.recv(room(8), ANY, 1).unwrap();
+        let alice = net.party();
+        let to = alice.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+        let received = queue(&domain, wait);
+        let [is_received, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(sleeping::next(&received).expect("no failure").0.context, 1, "{wait:?}");
+                is_received.store(true, Ordering::SeqCst);
+                while !is_over.load(Ordering::SeqCst) {
+                    assert!(received.read().is_err(), "there is one message");
+                }
+            });
+            let _over = Over(&is_over);
+            let_sleep();
+            endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
+            let_sleep();
+            alice.endpoint.send(payload(1, 8), to, 2).unwrap();
+            assert_eq!(alice.completion().context, 2);
+            let deadline = Deadline::new();
+            while !is_received.load(Ordering::SeqCst) {
+                deadline.pause("the message to wake its reader");
+            }
+        });
+    }
 }
 
 /// An endpoint that was enabled with counters alone gets a queue for each direction, at different times.

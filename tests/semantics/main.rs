@@ -199,7 +199,7 @@ macro_rules! tests_of_parties {
                 a_message_that_stays_with_its_sender_is_seen_claimed_and_discarded
                 a_claimed_message_outlives_its_sender
                 whoever_has_claimed_a_message_may_close
-                a_look_has_a_place_among_the_receives_and_gives_it_back
+                peek_needs_no_place_among_posted_receives
                 messages_to_oneself_can_be_looked_at;
             multi_receive:
                 messages_share_a_buffer_in_the_order_of_their_posting
@@ -473,6 +473,7 @@ macro_rules! tests_of_objects {
                 counters_of_an_enabled_endpoint_count_what_follows
                 a_counter_of_an_enabled_endpoint_wakes_its_waiters
                 a_late_counter_of_accesses_counts_those_to_mapped_memory
+                a_queue_of_an_enabled_endpoint_wakes_its_reader
                 queues_of_an_enabled_endpoint_report_what_follows
                 enabling_again_changes_nothing;
             counter_waits:
@@ -584,7 +585,8 @@ macro_rules! all_tests_over {
     };
 }
 
-/// The tests of endpoints with connections, of waits for several objects, and of late binding, with automatic progress.
+/// The tests of endpoints with connections, of waits for several objects, and of late binding, with automatic
+/// progress.
 macro_rules! tests_of_connections_by_themselves {
     ($net:expr) => {
         tests! { $net;
@@ -609,6 +611,7 @@ macro_rules! tests_of_connections_by_themselves {
                 counters_of_an_enabled_endpoint_count_what_follows
                 a_counter_of_an_enabled_endpoint_wakes_its_waiters
                 a_late_counter_of_accesses_counts_those_to_mapped_memory
+                a_queue_of_an_enabled_endpoint_wakes_its_reader
                 queues_of_an_enabled_endpoint_report_what_follows;
         }
     };

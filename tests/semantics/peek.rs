@@ -200,7 +200,8 @@ pub(crate) fn peek_sees_what_was_received_before_a_completion_that_was_read(net:
 /// How often a party peeks before it gives others more time than it takes itself.
 const EAGER_PEEKS: u32 = 1000;
 
-/// For all ends of peeks of which none is read. A party that gives others time makes fewer before a test fails.
+/// For all ends of peeks of which none is read. A party that gives others time makes fewer before a test
+/// fails.
 const PEEKS_MAX: usize = 1 << 17;
 
 pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
@@ -214,7 +215,8 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
         send(&alice, 5, identity, len_bytes);
         let (deadline, mut peeks) = (Deadline::new(), 0);
-        // The context that holds a claimed message is refused, which tells without a queue that one was found.
+        // The context that holds a claimed message is refused, which tells without a queue that one was
+        // found.
         while peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM).is_ok() {
             peek(&alice, 77, 77, OpFlags::PEEK).unwrap();
             peeks += 1;
@@ -248,7 +250,8 @@ pub(crate) fn peeks_that_read_no_queue_make_progress(net: &Net) {
     }
 }
 
-/// Reads until there is nothing to read or an operation has succeeded. No other than peeks that have found nothing may fail.
+/// Reads until there is nothing to read or an operation has succeeded. No other than peeks that have found
+/// nothing may fail.
 #[track_caller]
 fn poll_success(party: &Party) -> Option<Completion> {
     loop {
@@ -511,7 +514,7 @@ pub(crate) fn whoever_has_claimed_a_message_may_close(net: &Net) {
     alice.silence();
 }
 
-pub(crate) fn a_look_has_a_place_among_the_receives_and_gives_it_back(net: &Net) {
+pub(crate) fn peek_needs_no_place_among_posted_receives(net: &Net) {
     let (alice, bob) = net.pair_of(Setup::default(), Setup { rx_depth_ops: 2, ..Setup::default() });
     bob.endpoint.trecv(room(16), ANY, 1, 0, 1).unwrap();
     deliver(&alice, 5, 1, 16);
@@ -524,10 +527,8 @@ pub(crate) fn a_look_has_a_place_among_the_receives_and_gives_it_back(net: &Net)
     }
     // A claimed message has none.
     bob.endpoint.trecv(room(16), ANY, 2, 0, 2).unwrap();
-    let full = Err(Error::Again(Again::QueueFull));
-    let (tagged, flags) = (Some((5, 0)), OpFlags::PEEK);
-    assert_eq!(bob.endpoint.recvmsg(RecvMsg { tagged, flags, ..RecvMsg::default() }), full);
-    assert_eq!(post_claim(&bob, 11, 16), full);
+    finds_nothing(&bob, (5, 0));
+    assert_eq!(post_claim(&bob, 11, 16), Err(Error::Again(Again::QueueFull)));
     deliver(&alice, 1, 3, 16);
     expect(&bob, 1, 1, 3, 16);
     claim(&bob, 11, 5, 2, 16);

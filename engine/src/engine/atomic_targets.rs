@@ -39,7 +39,8 @@ impl Engine {
         let mut before = Vec::with_capacity(fetched_bytes);
         match self.carry_out(atomic, payload, fetches.then_some(&mut before)) {
             Ok(window) => {
-                // An endpoint counts a fetch as a read (`fi_endpoint(3)`), a region also as the write that it is (`fi_mr(3)`).
+                // An endpoint counts a fetch as a read (`fi_endpoint(3)`), a region also as the write that it
+                // is (`fi_mr(3)`).
                 let of_endpoint =
                     if fetches { CounterEvents::REMOTE_READ } else { CounterEvents::REMOTE_WRITE };
                 let mut of_region = of_endpoint & CounterEvents::REMOTE_READ;

@@ -312,7 +312,7 @@ impl Engine {
         self.owe(id, Header::Shown(shown));
     }
 
-    /// Has peers that know regions of this side by this endpoint come by frames.
+    /// Retires every region that peers may have mapped through this endpoint: they go back to frames.
     pub(super) fn retire_shown_regions(&mut self) {
         for region in self.links.iter_mut().flat_map(|link| link.direct.shown.drain(..)) {
             if let Some(region) = region.upgrade()

@@ -252,8 +252,8 @@ impl Engine {
         &self.peers
     }
 
-    /// Has peers access all regions by frames from now on, so that every access through this endpoint can be counted. Regions
-    /// that peers have mapped through it are retired: no endpoint shows them again.
+    /// Has peers access all regions by frames from now on, so that every access through this endpoint can be
+    /// counted. Regions that peers have mapped through it are retired: no endpoint shows them again.
     pub fn see_accesses(&mut self) {
         if !self.sees_accesses {
             self.sees_accesses = true;
@@ -349,9 +349,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Cancels an operation with this context that can still be taken back: a receive that no message has matched, or a
-    /// multi-receive buffer that takes messages, else a send of which no link has taken a byte, nor told the peer of
-    /// it. It ends with [`OperationError::Cancelled`]. Of several receives of one kind, or sends to one peer, the oldest is taken.
+    /// Cancels an operation with this context that can still be taken back: a receive that no message has
+    /// matched, or a multi-receive buffer that takes messages, else a send of which no link has taken a byte,
+    /// nor told the peer of it. It ends with [`OperationError::Cancelled`]. Of several receives of one kind,
+    /// or sends to one peer, the oldest is taken.
     ///
     /// # Errors
     ///

@@ -14,18 +14,20 @@ use crate::wire::Message;
 const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound("no message was claimed with this context"));
 
 impl Engine {
-    /// Looks for an unexpected message among those that earlier passes have received, and reports what it finds, or
-    /// [`OperationError::NoMessage`], at once. It receives nothing itself: a caller that looks in a loop makes a pass
-    /// after each peek.
+    /// Looks for an unexpected message among those that earlier passes have received, and reports what it
+    /// finds, or [`OperationError::NoMessage`], at once. It receives nothing itself: a caller that looks in a
+    /// loop makes a pass after each peek.
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] when [`Config::rx_depth_ops`](super::Config::rx_depth_ops) receives are outstanding, and for
-    /// untagged messages while some are set aside for a multi-receive buffer, because which of them stay unexpected
-    /// is open until the queue has room; [`Misuse::Invalid`] for a claim with the context of a message that is claimed
-    /// already.
+    /// [`Again::QueueFull`] when ends of receives wait for room in their queue and
+    /// [`Config::rx_depth_ops`](super::Config::rx_depth_ops) receives are outstanding; and for untagged
+    /// messages while some are set aside for a multi-receive buffer, because which of them stay unexpected is
+    /// open until the queue has room. [`Misuse::Invalid`] for a claim with the context of a message that is
+    /// claimed already.
     pub fn peek(&mut self, mut request: PeekRequest, sink: &mut impl Sink) -> Result<(), Error> {
-        if self.outstanding_receives() >= self.config.rx_depth_ops || self.is_set_aside(request.tagged) {
+        let is_full = self.outstanding_receives() >= self.config.rx_depth_ops;
+        if is_full && self.reports.held_receives() > 0 || self.is_set_aside(request.tagged) {
             return Err(Again::QueueFull.into());
         }
         let PeekRequest { tagged, context, then, .. } = request;

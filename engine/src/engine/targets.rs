@@ -481,8 +481,9 @@ impl Reading {
     }
 }
 
-/// An access by a peer has succeeded. An endpoint with `FI_RMA_EVENT` counts it as one event, `of_endpoint`, and so does the
-/// region, which distinguishes by what happened to its memory: `of_region`. A refused access is no event.
+/// An access by a peer has succeeded. An endpoint with `FI_RMA_EVENT` counts it as one event, `of_endpoint`,
+/// and so does the region, which distinguishes by what happened to its memory: `of_region`. A refused access
+/// is no event.
 pub(super) fn accessed(
     window: &Window,
     of_endpoint: CounterEvents,

@@ -95,7 +95,8 @@ fn ranges_of_nodes_and_services_are_inserted() {
     let pointer = av.as_ptr();
     let mut found = [77; 4];
     let mut insertsym = |node: *const c_char, nodes, service: *const c_char, services| {
-        // SAFETY: the vector is open, the strings are null or valid, and there is room for all addresses that are inserted.
+        // SAFETY: the vector is open, the strings are null or valid, and there is room for all addresses that
+        // are inserted.
         unsafe {
             let insertsym = (*(*pointer).ops).insertsym;
             insertsym(pointer, node, nodes, service, services, found.as_mut_ptr(), 0, ptr::null_mut())

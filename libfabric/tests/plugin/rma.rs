@@ -391,6 +391,12 @@ fn regions_are_registered_as_the_manual_page_has_it() {
         );
     }
     assert_eq!(regattr(&FiMrAttr { offset: 1, ..clone(&attr) }).err(), Some(EINVAL));
+    // With FI_MR_DMABUF the memory is described by another structure, which is not read as vectors.
+    // SAFETY: the domain is open.
+    let dmabuf = Object::<FidMr>::open(|mr| unsafe {
+        ((*(*domain).mr).regattr)(domain.cast(), &raw const attr, 1 << 40, mr)
+    });
+    assert_eq!(dmabuf.err(), Some(EBADFLAGS));
     assert_eq!(regattr(&FiMrAttr { auth_key_size: 4, ..clone(&attr) }).err(), Some(ENOSYS));
     assert_eq!(regattr(&FiMrAttr { iov_count: 5, ..clone(&attr) }).err(), Some(EINVAL));
 

@@ -155,4 +155,8 @@ fn peeks_are_bounded_by_the_depth() {
     assert_eq!(errors(&mut sink), [(1, OperationError::NoMessage)]);
     engine.peek(peek(2, Found::Stays), &mut sink).unwrap();
     assert_eq!(errors(&mut sink), [(2, OperationError::NoMessage)]);
+    // A receive that waits for another message keeps no peek out: nothing would end that.
+    engine.post_receive(receive(1, 3), &mut sink).unwrap();
+    engine.peek(peek(4, Found::Stays), &mut sink).unwrap();
+    assert_eq!(errors(&mut sink), [(4, OperationError::NoMessage)]);
 }
