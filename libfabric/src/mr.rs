@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use crate::abi::domain::{FiMrAttr, FiOpsMr, FidMr};
 use crate::abi::fabric::{FiMrMapRaw, FiMrRawAttr, FiOps, Fid};
 use crate::abi::{
-    FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_MR_DMABUF,
-    FI_REFRESH, FI_UNMAP_KEY,
+    FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_REFRESH,
+    FI_UNMAP_KEY,
 };
 use crate::counter::CounterState;
 use crate::domain::DomainState;
@@ -47,6 +47,9 @@ static FID_OPS: FiOps = FiOps {
 };
 
 pub(crate) static OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv, regattr };
+
+/// The memory is a buffer of a device, which a structure of its own describes. Known to headers from 1.20 on.
+const FI_MR_DMABUF: u64 = 1 << 40;
 
 /// The size of a key, which is all that there is to a raw one.
 const KEY_BYTES: usize = size_of::<u64>();

@@ -56,7 +56,6 @@ c_constants! {
         FI_PEEK = 1 << 19,
         FI_AFFINITY = 1 << 29,
         FI_AV_USER_ID = 1 << 41,
-        FI_MR_DMABUF = 1 << 40,
         FI_SYNC_ERR = 1 << 58,
         FI_FETCH_ATOMIC = 1 << 58,
         FI_COMPARE_ATOMIC = 1 << 59,
