@@ -4,8 +4,9 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use libc::{c_int, pid_t};
 
@@ -31,6 +32,8 @@ pub(crate) fn answer(probe: &Probe, context: &Context) -> Answer {
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe");
     // SAFETY: the descriptors are new, and nothing else owns them.
     let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    // The clock of files is a tick behind.
+    let forked_at = SystemTime::now() - Duration::from_millis(20);
     // SAFETY: a worker has one thread, so the child may do all that the worker may.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "a process");
@@ -52,7 +55,7 @@ pub(crate) fn answer(probe: &Probe, context: &Context) -> Answer {
     }
     // SAFETY: as above.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
-    remove_shared_memory(child);
+    remove_shared_memory(child, forked_at);
     let is_late = !has_ended || text.starts_with(LATE);
     let text = text.trim_start_matches(LATE);
     let outcome = match () {
@@ -113,13 +116,21 @@ fn wait_readable(pipe: &OwnedFd, limit: Duration) -> bool {
     }
 }
 
-/// The shm provider names its memory by the process, which did not come to removing it.
-fn remove_shared_memory(process: pid_t) {
+/// Removes the memory of the shm provider that a process left behind. The provider names it
+/// `PROCESS:USER:ENDPOINT`.
+fn remove_shared_memory(process: pid_t, forked_at: SystemTime) {
     let Ok(entries) = fs::read_dir("/dev/shm") else { return };
-    let process = process.to_string();
+    // SAFETY: the call has no precondition.
+    let user = unsafe { libc::getuid() };
+    let prefix = format!("{process}:{user}:");
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let is_of_process = name.to_string_lossy().split(|c: char| !c.is_ascii_digit()).any(|n| n == process);
+        let endpoint = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        let is_name = endpoint.is_some_and(|index| index.parse::<u32>().is_ok());
+        let is_of_process = is_name
+            && entry
+                .metadata()
+                .is_ok_and(|file| file.uid() == user && file.modified().is_ok_and(|time| time >= forked_at));
         if is_of_process {
             let _ = fs::remove_file(entry.path());
         }
