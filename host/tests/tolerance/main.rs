@@ -122,8 +122,10 @@ fn verdict(arguments: &Arguments, mut results: Results) -> ExitCode {
         return if env::var_os("CI").is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     }
     let complaints = |results: &Results| document::complaints(&results.table, &arguments.filters);
-    let doubtful: Vec<String> =
-        complaints(&results).into_keys().filter(|probe| results.table.contains_key(probe)).collect();
+    // A rival that was late may hide a difference as well as feign one.
+    let mut doubtful = results.late.clone();
+    doubtful.extend(complaints(&results).into_keys().filter(|probe| results.table.contains_key(probe)));
+    let doubtful: Vec<String> = doubtful.into_iter().collect();
     results.replace(workers::run(arguments, Some(&doubtful)));
     let complaints = complaints(&results);
     for complaint in complaints.values() {
