@@ -177,7 +177,8 @@ impl Object<FidAv> {
     pub fn insert(&self, name: &[u8]) -> Result<u64, Errno> {
         // Addresses are read as far as their format says: a short one would be read beyond its end.
         let mut padded = [0_u8; 256];
-        padded.get_mut(..name.len()).ok_or(Errno::EINVAL)?.copy_from_slice(name);
+        // One zero is left, which ends a name that is a string.
+        padded[..255].get_mut(..name.len()).ok_or(Errno::EINVAL)?.copy_from_slice(name);
         let av = self.as_ptr();
         let mut address = u64::MAX;
         // SAFETY: the vector is open, the address is padded, and there is a place for the result.
