@@ -2,7 +2,7 @@
 
 /// A provider, and the kind of endpoint that probes open of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Bed {
+pub(crate) struct ProviderCase {
     /// The column's name.
     pub(crate) name: &'static str,
     pub(crate) provider: &'static str,
@@ -38,12 +38,12 @@ const fn bed(
     provider: &'static str,
     domain: Option<&'static str>,
     endpoint: Endpoint,
-) -> Bed {
-    Bed { name, provider, domain, endpoint }
+) -> ProviderCase {
+    ProviderCase { name, provider, domain, endpoint }
 }
 
 /// All of them. A provider need not offer every kind of endpoint in every version of libfabric.
-pub(crate) const BEDS: &[Bed] = &[
+pub(crate) const PROVIDER_CASES: &[ProviderCase] = &[
     bed("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
     bed("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),
     bed("sockets", "sockets", None, Endpoint::Rdm),
@@ -60,7 +60,7 @@ pub(crate) const BEDS: &[Bed] = &[
 pub(crate) const COLUMNS: [&str; 6] =
     ["homespun shm", "homespun tcp", "sockets", "tcp", "tcp;ofi_rxm", "shm"];
 
-impl Bed {
+impl ProviderCase {
     pub(crate) fn is_ours(&self) -> bool {
         self.provider == "homespun"
     }

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use homespun_host::Libfabric;
 
-use bed::{BEDS, Bed, Endpoint};
+use bed::{Endpoint, PROVIDER_CASES, ProviderCase};
 use probes::{Family, probes};
 use setup::Context;
 use workers::{IN_TIME, LATE, Results};
@@ -90,7 +90,7 @@ impl Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(id) = &arguments.bed {
-        let bed = BEDS.iter().find(|bed| bed.id() == *id).expect("a provider of this test");
+        let bed = PROVIDER_CASES.iter().find(|bed| bed.id() == *id).expect("a provider of this test");
         return work(&arguments, bed);
     }
     if let Err(error) = Libfabric::load(&arguments.libfabric) {
@@ -141,7 +141,7 @@ fn verdict(arguments: &Arguments, mut results: Results) -> ExitCode {
 }
 
 /// A worker: all probes over one provider, a line for each.
-fn work(arguments: &Arguments, bed: &Bed) -> ExitCode {
+fn work(arguments: &Arguments, bed: &ProviderCase) -> ExitCode {
     let libfabric = Libfabric::load(&arguments.libfabric).expect("what the test has loaded");
     let Ok(info) = setup::find(libfabric, bed) else {
         // This version of the provider has no such endpoints.

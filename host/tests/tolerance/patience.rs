@@ -22,7 +22,7 @@ pub(crate) fn step() -> Duration {
 }
 
 /// For what may well not come.
-pub(crate) fn glimpse() -> Duration {
+pub(crate) fn short_limit() -> Duration {
     Duration::from_millis(150) * FACTOR.load(Ordering::Relaxed)
 }
 

@@ -18,7 +18,7 @@ use homespun_host::abi::{FI_CONNECTED, FI_CONNREQ, FI_CQ_FORMAT_TAGGED, FI_ENABL
 use homespun_host::{InfoList, Libfabric, av_attr, counter_attr, cq_attr, eq_attr};
 use libc::{c_int, c_void};
 
-use crate::bed::{Bed, Endpoint};
+use crate::bed::{Endpoint, ProviderCase};
 use crate::outcome::errno;
 use crate::patience::{self, Deadline, Pauses};
 
@@ -29,17 +29,17 @@ const EAVAIL: isize = -259;
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) libfabric: Libfabric,
-    pub(crate) bed: Bed,
+    pub(crate) bed: ProviderCase,
     pub(crate) info: InfoList,
 }
 
 /// The arguments of `fi_getinfo` that choose the loopback interface, where that has a meaning.
-pub(crate) fn source(bed: &Bed) -> (Option<&'static CStr>, u64) {
+pub(crate) fn source(bed: &ProviderCase) -> (Option<&'static CStr>, u64) {
     if bed.provider == "shm" { (None, 0) } else { (Some(c"127.0.0.1"), 1 << 57) }
 }
 
 /// Hints that ask for this provider and nothing more.
-pub(crate) fn hints(libfabric: Libfabric, bed: &Bed) -> InfoList {
+pub(crate) fn hints(libfabric: Libfabric, bed: &ProviderCase) -> InfoList {
     let mut hints = libfabric.hints();
     let name = std::ffi::CString::new(bed.provider).expect("a name");
     hints.set_provider(&name);
@@ -54,7 +54,7 @@ pub(crate) fn hints(libfabric: Libfabric, bed: &Bed) -> InfoList {
 }
 
 /// The info that probes of this provider open their objects with.
-pub(crate) fn find(libfabric: Libfabric, bed: &Bed) -> Result<InfoList, c_int> {
+pub(crate) fn find(libfabric: Libfabric, bed: &ProviderCase) -> Result<InfoList, c_int> {
     let (node, flags) = source(bed);
     let list = libfabric.getinfo(node, None, flags, Some(&hints(libfabric, bed)));
     let list = list.map_err(homespun::Errno::raw)?;
@@ -436,7 +436,7 @@ impl Pair {
 
     /// Repeats a call while it returns `-FI_EAGAIN`.
     pub(crate) fn retry(&mut self, mut call: impl FnMut() -> isize) -> isize {
-        let deadline = Deadline::after(patience::glimpse());
+        let deadline = Deadline::after(patience::short_limit());
         let mut pauses = Pauses::default();
         loop {
             let result = call();

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Arguments;
-use crate::bed::{BEDS, Bed, COLUMNS};
+use crate::bed::{COLUMNS, PROVIDER_CASES, ProviderCase};
 use crate::compare::Table;
 
 /// Into how many parts the probes are divided.
@@ -54,7 +54,7 @@ impl Results {
         COLUMNS.into_iter().filter(is_missing).collect()
     }
 
-    fn add(&mut self, bed: &Bed, line: &str) {
+    fn add(&mut self, bed: &ProviderCase, line: &str) {
         let mut cells = line.splitn(3, '\t');
         let (Some(name), Some(time), Some(outcome)) = (cells.next(), cells.next(), cells.next()) else {
             return;
@@ -82,8 +82,8 @@ pub(crate) fn run(arguments: &Arguments, again: Option<&[String]>) -> Results {
     let plugin = arguments.plugin.clone().unwrap_or_else(|| program.with_file_name("libhomespun_fi.so"));
     let plugin = plugin.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", plugin.display()));
     symlink(plugin, directory.path().join("libhomespun_fi.so")).expect("a temporary directory");
-    let jobs: Vec<(&Bed, usize)> =
-        (0..SHARES).flat_map(|share| BEDS.iter().map(move |bed| (bed, share))).collect();
+    let jobs: Vec<(&ProviderCase, usize)> =
+        (0..SHARES).flat_map(|share| PROVIDER_CASES.iter().map(move |bed| (bed, share))).collect();
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(BTreeMap::<String, String>::new());
     std::thread::scope(|scope| {
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments, again: Option<&[String]>) -> Results {
     });
     let answers = answers.into_inner().expect("no worker panics");
     let mut results = Results::default();
-    for bed in BEDS {
+    for bed in PROVIDER_CASES {
         answers[&bed.id()].lines().for_each(|line| results.add(bed, line));
     }
     results
@@ -108,7 +108,7 @@ fn work(
     program: &Path,
     arguments: &Arguments,
     again: &[String],
-    bed: &Bed,
+    bed: &ProviderCase,
     share: usize,
     plugins: &Path,
 ) -> String {

@@ -6,7 +6,7 @@ use libc::c_void;
 
 use super::Probes;
 use crate::outcome::errno;
-use crate::patience::glimpse;
+use crate::patience::short_limit;
 use crate::setup::{context as op_context, control, memory};
 
 pub(super) fn add(probes: &mut Probes) {
@@ -227,7 +227,7 @@ fn cancelling(probes: &mut Probes) {
                 if is_twice {
                     result = cancel(ep.cast(), receive);
                 }
-                pair.until(glimpse(), |pair| !pair.at_right.is_empty());
+                pair.until(short_limit(), |pair| !pair.at_right.is_empty());
                 let completion = pair.at_right.first().map_or("silent".to_owned(), |done| errno(-done.error));
                 format!("{} {completion}", errno(result as i64))
             }

@@ -9,7 +9,7 @@ use libc::{c_void, iovec};
 use super::Probes;
 use crate::bits::FLAGS;
 use crate::outcome::errno;
-use crate::patience::glimpse;
+use crate::patience::short_limit;
 use crate::setup::{Context, Node, Pair, bind, close, context as op_context, enable, memory};
 
 pub(super) fn add(probes: &mut Probes) {
@@ -394,7 +394,7 @@ fn bound_regions(probes: &mut Probes) {
                     assert!(bound == 0, "fi_mr_bind: {}", errno(bound));
                 }
                 write(&mut pair, context, far.address, far.key, is_atomic);
-                pair.until(glimpse(), |_| unsafe { ((*(*counter).ops).read)(counter) } != 0);
+                pair.until(short_limit(), |_| unsafe { ((*(*counter).ops).read)(counter) } != 0);
                 format!("0 counts {}", unsafe { ((*(*counter).ops).read)(counter) })
             });
         }
@@ -420,7 +420,7 @@ fn bound_regions(probes: &mut Probes) {
                     ((*(*left).msg).send)(left, buf, 64, none, pair.to_right, op_context());
                 }
             }
-            pair.until(glimpse(), |_| unsafe { ((*(*counter).ops).read)(counter) } != 0);
+            pair.until(short_limit(), |_| unsafe { ((*(*counter).ops).read)(counter) } != 0);
             format!("0 counts {}", unsafe { ((*(*counter).ops).read)(counter) })
         });
     }
@@ -441,6 +441,6 @@ fn write(pair: &mut Pair, context: &Context, address: u64, key: u64, is_atomic: 
         }
     });
     assert!(result == 0, "fi_write: {}", errno(result as i64));
-    let is_done = pair.until(glimpse(), |pair| pair.at_left.iter().any(|it| it.context == done));
+    let is_done = pair.until(short_limit(), |pair| pair.at_left.iter().any(|it| it.context == done));
     assert!(is_done && pair.at_left.iter().all(|it| it.error == 0), "fi_write does not complete");
 }

@@ -8,7 +8,7 @@ use homespun_host::cq_attr;
 use super::Probes;
 use crate::bits::FLAGS;
 use crate::outcome::errno;
-use crate::patience::{Deadline, Pauses, glimpse};
+use crate::patience::{Deadline, Pauses, short_limit};
 use crate::setup::{Context, Pair, context as op_context, memory};
 
 pub(super) fn add(probes: &mut Probes) {
@@ -47,7 +47,7 @@ fn filled(context: &Context, filled: Filled) -> Pair {
                 assert!(sent == 0, "fi_send: {}", errno(sent as i64));
                 // A completion at the right is to be left to the probe: reading nothing makes progress.
                 // It may come a little later than that at the left.
-                let deadline = Deadline::after(glimpse());
+                let deadline = Deadline::after(short_limit());
                 let (mut rounds, mut pauses) = (0, Pauses::default());
                 while rounds < 40 && !deadline.is_over() {
                     crate::setup::drain(pair.left.cq, &mut pair.at_left);

@@ -15,7 +15,7 @@ use self::scene::{AFTER, LEN_BYTES, PROBE, ROOM_BYTES, Scene, TAG};
 use super::Probes;
 use crate::bits::FLAGS;
 use crate::outcome::errno;
-use crate::patience::glimpse;
+use crate::patience::short_limit;
 use crate::setup::{Completion, Context, context as op_context, memory};
 
 pub(super) fn add(probes: &mut Probes) {
@@ -99,7 +99,7 @@ fn sent(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &Argume
     }
     let after = scene.send(AFTER);
     let is_expected = !which.is_inject(name);
-    scene.pair.until(glimpse(), |pair| {
+    scene.pair.until(short_limit(), |pair| {
         let has_come = after.is_some_and(|after| end_of(&pair.at_left, after).is_some())
             && landing.iter().any(|buf| unsafe { **buf } == AFTER);
         let is_done = !is_expected || end_of(&pair.at_left, arguments.context).is_some();
@@ -161,7 +161,7 @@ fn received(scene: &mut Scene, which: Call, arguments: &Arguments) -> String {
     let landing = memory(ROOM_BYTES);
     let next = scene.receive(landing);
     let sends = [scene.send(PROBE), scene.send(AFTER)];
-    scene.pair.until(glimpse(), |pair| {
+    scene.pair.until(short_limit(), |pair| {
         let is_sent = sends.iter().all(|send| send.is_some_and(|send| end_of(&pair.at_left, send).is_some()));
         let done = pair.at_right.iter().filter(|done| [arguments.context, next].contains(&done.context));
         is_sent && done.count() >= 2
