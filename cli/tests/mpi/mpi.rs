@@ -91,10 +91,16 @@ pub(crate) fn installed(program: &str, package: &str) -> Option<PathBuf> {
 fn found(command: Option<PathBuf>, what: &str) -> Option<PathBuf> {
     let command = command.filter(|path| path.is_file());
     if command.is_none() {
-        assert!(env::var_os("CI").is_none(), "in CI there must be {what}");
-        skipped(what);
+        missing(what);
     }
     command
+}
+
+/// Reports what a test cannot do without. In CI the test fails.
+#[track_caller]
+pub(crate) fn missing(what: &str) {
+    assert!(env::var_os("CI").is_none(), "in CI there must be {what}");
+    skipped(what);
 }
 
 #[expect(clippy::print_stderr, reason = "who runs the test has to see that nothing was tested")]
