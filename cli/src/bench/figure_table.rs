@@ -15,8 +15,8 @@ pub(super) const ABOUT_RATIOS: &str =
 
 /// What percentiles are over, wherever they are shown.
 pub(super) const ABOUT_PERCENTILES: &str = "the p99 of a program, which prints means alone, is over rounds; \
-                                            the p99 of a bare loop is over single round trips, where messages \
-                                            go back and forth";
+                                            the p99 of a bare loop is over single round trips, where \
+                                            messages go back and forth";
 
 /// What a figure is about and the heading of its rows, for a terminal.
 pub(super) fn heading(figure: &Figure) -> String {
@@ -129,7 +129,8 @@ mod tests {
         let figure = figure();
         let rows: Vec<String> = figure.rows.iter().map(|each| row(&figure, each)).collect();
         let expected = "\
-fi_pingpong over shared memory: messages back & forth; cores 0 and 1, sharing a cache (L3); half of a round trip in µs
+fi_pingpong over shared memory: messages back & forth; cores 0 and 1, sharing a cache (L3); \
+half of a round trip in µs
     size bare loop       p99  homespun       p99       shm       p99     /bare      /shm  bare loop is
      8 B     0.200     0.400     0.250     0.500     0.500      1.00      1.25      0.50  ring
    4 KiB      1.00      2.00      1.25      2.50         -         -      1.25         -  ring

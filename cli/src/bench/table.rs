@@ -126,8 +126,8 @@ mod tests {
 domain shm
  size latency us      p50      p99   bare us  ratio  M msg/s      MB/s bare MB/s  ratio memcpy MB/s  bare loop
     8      3.000    3.000    9.000     2.000   1.50     2.00      16.0      32.0   2.00           -  ring
-   1M      3.000    3.000    9.000     2.000   1.50     2.00 2097152.0 4194304.0   2.00   8388608.0  process_vm_readv, \
-                        pipelined-16K";
+   1M      3.000    3.000    9.000     2.000   1.50     2.00 2097152.0 4194304.0   2.00   8388608.0  \
+process_vm_readv, pipelined-16K";
         assert_eq!(rows.join("\n"), expected);
     }
 

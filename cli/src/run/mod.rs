@@ -21,21 +21,21 @@ use crate::failure::Failure;
 
 /// Run a command over homespun: any that uses libfabric, and mpirun of Open MPI, MPICH or Intel MPI.
 ///
-/// Sets FI_PROVIDER_PATH and FI_PROVIDER, so that libfabric loads homespun and nothing else, and for Open MPI the
-/// variables that have its messages go through libfabric (OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and
-/// _osc) and let there be more ranks than cores (OMPI_MCA_rmaps_base_oversubscribe, unless it is set already), for
-/// MPICH those that have all messages go through libfabric (MPIR_CVAR_CH4_NETMOD, MPIR_CVAR_NOLOCAL), and for Intel
-/// MPI those that do the same (I_MPI_FABRICS, I_MPI_OFI_PROVIDER, I_MPI_COLL_INTRANODE) and keep its scripts from
-/// replacing FI_PROVIDER_PATH (I_MPI_OFI_LIBRARY_INTERNAL; and, unless it is set already, I_MPI_REMOVED_VAR_WARNING,
-/// since versions without such scripts would warn of it). The command then takes the place of this one, so its exit
-/// status and what signals do to it are its own.
+/// Sets FI_PROVIDER_PATH and FI_PROVIDER, so that libfabric loads homespun and nothing else, and for Open MPI
+/// the variables that have its messages go through libfabric (OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include,
+/// _btl and _osc) and let there be more ranks than cores (OMPI_MCA_rmaps_base_oversubscribe, unless it is set
+/// already), for MPICH those that have all messages go through libfabric (MPIR_CVAR_CH4_NETMOD,
+/// MPIR_CVAR_NOLOCAL), and for Intel MPI those that do the same (I_MPI_FABRICS, I_MPI_OFI_PROVIDER,
+/// I_MPI_COLL_INTRANODE) and keep its scripts from replacing FI_PROVIDER_PATH (I_MPI_OFI_LIBRARY_INTERNAL; and,
+/// unless it is set already, I_MPI_REMOVED_VAR_WARNING, since versions without such scripts would warn of it).
+/// The command then takes the place of this one, so its exit status and what signals do to it are its own.
 ///
 /// Open MPI's mpirun gives its environment to the ranks on this host. To those on other hosts it gives what its option -x names.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Offer only this domain: shm or tcp. By default an application has the choice; Open MPI and Intel MPI take
-    /// tcp.
+    /// Offer only this domain: shm or tcp. By default an application has the choice; Open MPI and Intel MPI
+    /// take tcp.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
     /// The directory that holds libhomespun_fi.so. By default it is looked for beside this program, where cargo

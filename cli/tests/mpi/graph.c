@@ -1,8 +1,8 @@
 /*
  * Creates a distributed graph many times, and counts how often its neighbours are wrong.
  *
- * Each rank makes an edge to itself and more than one to the next rank. MPICH sends these edges as messages of two
- * lengths, to itself and to the other, which it probes for and receives from any source.
+ * Each rank makes an edge to itself and more than one to the next rank. MPICH sends these edges as messages
+ * of two lengths, to itself and to the other, which it probes for and receives from any source.
  */
 
 #include "checking.h"
@@ -15,7 +15,8 @@ static int is_wrong(void) {
     for (int edge = 1; edge <= EDGES_TO_NEXT; edge++) destinations[edge] = next_rank();
     int degree = 1 + EDGES_TO_NEXT, in, out, is_weighted;
     MPI_Comm graph;
-    MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &rank, &degree, destinations, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph);
+    MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &rank, &degree, destinations, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
+                          &graph);
     MPI_Dist_graph_neighbors_count(graph, &in, &out, &is_weighted);
     MPI_Comm_free(&graph);
     return in != degree || out != degree;
