@@ -280,6 +280,37 @@ fn client_that_is_refused_is_started_again() {
 }
 
 #[test]
+fn server_that_fails_after_its_client_is_reported() {
+    let homespun = env!("CARGO_BIN_EXE_homespun");
+    let pingpong = format!(
+        r#"for word in "$@"; do
+            case "$previous" in -B|-P) port=$word;; esac
+            previous=$word
+        done
+        done=${{0%/*}}/done-$port
+        case "$*" in
+        *-B*) rm -f "$done"
+            {homespun} pingpong --listen 127.0.0.1:$port &
+            listener=$!
+            trap 'kill $listener; exit 5' TERM
+            while [ ! -e "$done" ]; do sleep 0.02; done
+            kill $listener; echo data corrupted >&2; exit 4;;
+        *)  echo 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec'
+            echo '8       100     =100     1k          0.09s      0.14     460.58       0.00'
+            : >"$done";;
+        esac"#
+    );
+    let libfabric = fabricated_libfabric(&pingpong, INFO);
+    let arguments = ["bench", "--quick", "--rounds", "1", "--sizes", "8", "--against", "tcp", "--no-pin"];
+    let arguments = [&arguments[..], &["--libfabric", text(libfabric.path())]].concat();
+    let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    let reason = "measured nothing: the server failed at its end (exit status: 4): data corrupted";
+    let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
+    assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
+}
+
+#[test]
 fn page_without_a_place_is_refused_before_anything_is_measured() {
     let page = tempfile::NamedTempFile::new().expect("a temporary file");
     let outcome = run_in(
@@ -349,6 +380,36 @@ fn silent_program_is_given_up() {
     let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let reason = "measured nothing: the server does not listen";
+    let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
+    assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
+}
+
+#[test]
+fn program_that_is_given_up_can_clean_up() {
+    let pingpong = r#"trap ': >"${0%/*}/cleaned-up"; exit 0' TERM; while :; do sleep 0.02; done"#;
+    let libfabric = fabricated_libfabric(pingpong, INFO);
+    let arguments =
+        ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--timeout", "1", "--libfabric"];
+    let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    assert!(outcome.stderr.contains("the server does not listen"), "{outcome:?}");
+    assert!(libfabric.path().join("bin/cleaned-up").exists(), "it got no SIGTERM: {outcome:?}");
+}
+
+#[test]
+fn client_that_closes_its_output_and_stays_is_given_up() {
+    let homespun = env!("CARGO_BIN_EXE_homespun");
+    let pingpong = format!(
+        r#"case "$*" in
+        *-B*) for word in "$@"; do [ "$previous" = -B ] && port=$word; previous=$word; done
+            exec {homespun} pingpong --listen 127.0.0.1:$port;;
+        *) exec sleep 1000 >/dev/null 2>&1;;
+        esac"#
+    );
+    let libfabric = fabricated_libfabric(&pingpong, INFO);
+    let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
+    let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    let reason = "measured nothing: the client closed its output but did not end";
     let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
     assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
 }

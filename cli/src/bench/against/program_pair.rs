@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::libfabric::Libfabric;
 use super::on_core;
@@ -20,10 +21,11 @@ use crate::failure::Failure;
 /// How often a server is looked at that does not listen yet.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How long a server may take to end after its client.
+/// How long a process may take to end: a client once its output is complete, a server after its client, and
+/// each after SIGTERM.
 const END_LAG: Duration = Duration::from_secs(2);
 
-/// How often its end is looked for.
+/// How often the end is looked for.
 const END_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What a client says that found no server at the port.
@@ -94,10 +96,19 @@ impl ProgramPair {
                 let seconds = conditions.timeout.as_secs_f64();
                 return Ok(Err(format!("not done after {seconds} s")));
             };
-            let status = client.child.wait().map_err(Failure::Start)?;
+            let Some(status) = client.ended_within(END_LAG)? else {
+                return Ok(Err("the client closed its output but did not end".into()));
+            };
             if status.success() {
-                server.await_end()?;
-                return Ok(Ok(output));
+                return Ok(match server.ended_within(END_LAG)? {
+                    Some(status) if !status.success() => {
+                        let said =
+                            server.said(&server.output_until(Instant::now() + END_LAG).unwrap_or_default());
+                        Err(format!("the server failed at its end ({status}): {}", complaint(&said)))
+                    }
+                    // The client's result is whole, also where its server has to be told to end.
+                    _ => Ok(output),
+                });
             }
             let said = client.said(&output);
             // A process that is no part of the pair may have listened at the port before the server does.
@@ -110,7 +121,7 @@ impl ProgramPair {
     }
 }
 
-/// A process of a program, killed when dropped.
+/// A process of a program, told to end by SIGTERM when dropped, and killed if it does not.
 struct Process {
     child: Child,
     stdout: Receiver<String>,
@@ -148,13 +159,16 @@ impl Process {
         }
     }
 
-    /// Waits for its end, and leaves it to be killed if that does not come.
-    fn await_end(&mut self) -> Result<(), Failure> {
-        let deadline = Instant::now() + END_LAG;
-        while self.ended()?.is_none() && Instant::now() < deadline {
+    /// How it ended, or none if it still runs after `limit`.
+    fn ended_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Failure> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let status = self.ended()?;
+            if status.is_some() || Instant::now() >= deadline {
+                return Ok(status);
+            }
             thread::sleep(END_INTERVAL);
         }
-        Ok(())
     }
 
     /// What it has printed, and then what it has said on standard error. It has ended.
@@ -174,6 +188,11 @@ fn complaint(said: &str) -> String {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if matches!(self.ended(), Ok(None)) {
+            // libfabric's shm removes its segment from /dev/shm at SIGTERM. This fails only once it has ended.
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let _ = self.ended_within(END_LAG);
+        }
         // Neither fails unless the process has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
