@@ -10,7 +10,7 @@ use super::super::figure_table;
 use super::super::pair::Placement;
 use super::super::percentiles::Times;
 use super::super::survey::Domain;
-use super::floor::{BareLoop, Floor};
+use super::floor::{BareLoop, Floor, has_floor};
 use super::libfabric::Libfabric;
 use super::output;
 use super::program::{Program, Provider};
@@ -154,7 +154,8 @@ impl Comparison<'_> {
                 let pair = |port| program.pair(path.to_owned(), provider, size_bytes, iterations, port);
                 self.run(pair, program, provider, size_bytes, placement, console)
             };
-            let mut turns = vec![Turn::Bare(bare_loop)];
+            let mut turns: Vec<Turn<'_>> = bare_loop.map(Turn::Bare).into_iter().collect();
+            let providers_from = turns.len();
             for (provider, is_out) in contestants.iter().zip(&is_out) {
                 let trial_us = if *is_out { None } else { run(provider, TRIAL_ITERATIONS)? };
                 let turn = |trial_us| Turn::Provider(provider, self.iterations(program, trial_us));
@@ -175,12 +176,17 @@ impl Comparison<'_> {
                 }
                 console.step_done();
             }
-            for (is_out, turn) in is_out.iter_mut().zip(&turns[1..]) {
+            for (is_out, turn) in is_out.iter_mut().zip(&turns[providers_from..]) {
                 *is_out = matches!(turn, Turn::Out);
             }
             let cells = turns.iter().zip(measured).map(|(turn, measured)| measured.cell(turn)).collect();
             let case = Case { label: name, size_bytes: Some(size_bytes) };
-            let row = Row::new(case, &figure.contenders, cells, Some(bare_loop.name().to_owned()));
+            let row = Row::new(
+                case,
+                &figure.contenders,
+                cells,
+                bare_loop.map(|bare_loop| bare_loop.name().to_owned()),
+            );
             if self.shows_rows {
                 console.line(figure_table::row(figure, &row))?;
             }
@@ -266,6 +272,7 @@ fn new_figure(domain: Domain, program: Program, place: Option<Cores>, contestant
         Domain::Shm => "shared memory",
         Domain::Tcp => "TCP",
     };
+    let floor = has_floor(domain, program).then(|| contender(FLOOR_NAME, Role::Floor));
     let slug = place.as_ref().map_or("unpinned", Cores::slug);
     Figure {
         name: format!("{}-{}-{slug}", domain.name(), program.name()),
@@ -275,7 +282,7 @@ fn new_figure(domain: Domain, program: Program, place: Option<Cores>, contestant
         quantity: program.quantity(),
         is_in_brief: program.is_in_brief(),
         drawings: program.drawings(),
-        contenders: [contender(FLOOR_NAME, Role::Floor)].into_iter().chain(providers).collect(),
+        contenders: floor.into_iter().chain(providers).collect(),
         rows: Vec::new(),
     }
 }

@@ -28,6 +28,12 @@ pub(super) enum BareLoop {
     Copies(Copies),
 }
 
+/// Whether a bare loop does as much as a program. Over TCP a read takes a request and an answer, and a write
+/// an acknowledgement, where a bare stream of bytes has neither.
+pub(super) fn has_floor(domain: Domain, program: Program) -> bool {
+    domain == Domain::Shm || !matches!(program, Program::RmaWrite | Program::RmaRead)
+}
+
 impl Floor {
     pub(super) fn start(domain: Domain, placement: Placement, round_ms: u32) -> Result<Floor, Failure> {
         let pair = Pair::start(domain.medium(), None, placement)?;
@@ -35,8 +41,15 @@ impl Floor {
         Ok(Floor { domain, pair, can_readv, round_ms })
     }
 
-    /// The fastest bare loop that does what the program does.
-    pub(super) fn choose(&mut self, program: Program, size_bytes: usize) -> Result<BareLoop, Failure> {
+    /// The fastest bare loop that does what the program does; none where [`has_floor`] says so.
+    pub(super) fn choose(
+        &mut self,
+        program: Program,
+        size_bytes: usize,
+    ) -> Result<Option<BareLoop>, Failure> {
+        if !has_floor(self.domain, program) {
+            return Ok(None);
+        }
         let metric = program.metric();
         let copying = match (self.domain, program) {
             (Domain::Shm, Program::RmaWrite) => Some(Copying::To),
@@ -47,11 +60,12 @@ impl Floor {
             let run = fitting_run(size_bytes, metric, self.round_ms, |run| {
                 Ok(bare::time_copies(&Copies { copying, metric, run })?.each_us)
             })?;
-            return Ok(BareLoop::Copies(Copies { copying, metric, run }));
+            return Ok(Some(BareLoop::Copies(Copies { copying, metric, run })));
         }
         let ways: Vec<Way> = self.domain.bare_ways(size_bytes, self.can_readv);
         let pair = &mut self.pair;
-        fastest(&ways, size_bytes, metric, self.round_ms, |step| pair.lead(step, None)).map(BareLoop::Step)
+        let step = fastest(&ways, size_bytes, metric, self.round_ms, |step| pair.lead(step, None))?;
+        Ok(Some(BareLoop::Step(step)))
     }
 
     /// Measures it once.
@@ -69,6 +83,20 @@ impl BareLoop {
         match self {
             BareLoop::Step(step) => step.way.name(),
             BareLoop::Copies(_) => COPY_NAME,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accesses_over_tcp_alone_have_no_floor() {
+        for program in [Program::Pingpong].into_iter().chain(Program::FABTESTS) {
+            let is_access = program.file_name() == "fi_rma_bw";
+            assert!(has_floor(Domain::Shm, program), "{program:?}");
+            assert_eq!(has_floor(Domain::Tcp, program), !is_access, "{program:?}");
         }
     }
 }
