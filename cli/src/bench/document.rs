@@ -94,7 +94,9 @@ fn method(report: &FigureReport) -> String {
          and a fence (`memcpy`). TCP: a socket that is polled without sleeping (`socket`), written to\n  \
          in large pieces where many messages go one way.\n\
          - **In flight.** Programs that measure many transfers keep up to 64 of them in flight, and up\n  \
-         to 64 MiB. `fi_rma_bw` accesses memory both ways at once; its bare loop goes one way.\n\
+         to 64 MiB. `fi_rma_bw` accesses memory both ways at once; its bare loop goes one way.\n  \
+         Over TCP it has no bare loop: a read takes a request and an answer, and a write an\n  \
+         acknowledgement, where a stream of bytes has neither.\n\
          - **Only ratios** can be compared between hosts.\n"
     )
 }
@@ -135,16 +137,13 @@ fn places(report: &FigureReport) -> Vec<&str> {
 /// The command that makes such a record, without the directories of this host.
 fn command(report: &FigureReport) -> String {
     let fabtests = if report.has_fabtests { "FABTESTS=<directory> " } else { "" };
-    let quick = if report.is_quick { " --quick" } else { "" };
     let prefix = if report.has_prefix { " --libfabric <prefix>" } else { "" };
     let built = report.libfabric.built.as_ref();
     let built = built.map(|built| format!(" --libfabric-built {built:?}")).unwrap_or_default();
     // A name may hold a semicolon, which ends a command.
     let providers = report.providers.join(",");
     let quote = if providers.contains(';') { "'" } else { "" };
-    format!(
-        "{fabtests}homespun bench{quick} --against {quote}{providers}{quote}{prefix}{built} --record benches"
-    )
+    format!("{fabtests}homespun bench --against {quote}{providers}{quote}{prefix}{built} --record benches")
 }
 
 fn capitalised(sentence: &str) -> String {

@@ -68,7 +68,8 @@ const ROUNDS_MAX: u32 = 1_000;
 /// plugin. The programs are libfabric's fi_pingpong and, where the variable FABTESTS names a directory with
 /// the programs of fabtests, fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a
 /// core. Where the host has both, cores that share a cache and cores that share none are measured one after
-/// the other. Then follows what --only sleep measures, for the same providers.
+/// the other. Accesses to memory over TCP (fi_rma_bw) have no bare loop here: a read takes a request and an
+/// answer, a bare stream neither. Then follows what --only sleep measures, for the same providers.
 ///
 /// With --only sleep, two processes of homespun exchange tagged messages over the C interface of libfabric,
 /// with the same code for homespun and for other providers (by default shm, tcp, sockets and tcp;ofi_rxm).
@@ -133,12 +134,12 @@ pub(crate) struct Arguments {
     /// Write a drawing (SVG) of each comparison into this directory.
     #[arg(long, value_name = "DIR", requires = "against", help_heading = BESIDE_LIBFABRIC)]
     plots: Option<PathBuf>,
-    /// Write RESULTS.md, and its drawings, into this directory.
+    /// Write RESULTS.md, and its drawings, into this directory; not with --quick.
     ///
     /// The drawings are in plots there, in place of earlier ones.
     #[arg(long, value_name = "DIR", requires = "against", help_heading = BESIDE_LIBFABRIC)]
     record: Option<PathBuf>,
-    /// Write the tables in short into this file, such as README.md.
+    /// Write the tables in short into this file, such as README.md; not with --quick.
     ///
     /// They are those of RESULTS.md, and replace what stands between the lines "<!-- speed -->" and
     /// "<!-- /speed -->".
@@ -279,6 +280,8 @@ impl Arguments {
                 || self.readme.is_some())
         {
             "'--only sleep' draws and records nothing"
+        } else if self.quick && (self.record.is_some() || self.readme.is_some()) {
+            "'--record' and '--readme' refuse '--quick': what so few and short rounds measure is noise"
         } else if self.libfabric.is_some() && !has_providers && !is_sleep {
             "'--libfabric' needs '--against' or '--only sleep'"
         } else {

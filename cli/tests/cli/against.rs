@@ -17,6 +17,9 @@ const WITHOUT_FABTESTS: [(&str, &str); 1] = [("FABTESTS", "")];
 
 const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "1", "--sizes", "8,16K"];
 
+/// A record is refused where rounds are short.
+const FOR_A_RECORD: [&str; 5] = ["bench", "--rounds", "1", "--sizes", "8,16K"];
+
 /// What a fabricated `fi_info` prints.
 const INFO: &str = "echo 'libfabric: 9.9.9'";
 
@@ -70,7 +73,7 @@ fn record_against(provider: &str, medium: &str, more: &[&str]) {
     let page = directory.path().join("PAGE.md");
     fs::write(&page, "above\n<!-- speed -->\n<!-- /speed -->\nbelow\n").expect("a temporary file");
     let own = ["--against", provider, "--record", text(directory.path()), "--readme", text(&page)];
-    let outcome = run_in(&WITHOUT_FABTESTS, &[&QUICK[..], &own, more].concat());
+    let outcome = run_in(&WITHOUT_FABTESTS, &[&FOR_A_RECORD[..], &own, more].concat());
     assert!(outcome.status.success(), "{outcome:?}");
     assert_eq!(outcome.stderr, "");
     assert!(outcome.stdout.starts_with("libfabric "), "{outcome:?}");
@@ -311,11 +314,25 @@ fn server_that_fails_after_its_client_is_reported() {
 }
 
 #[test]
+fn record_of_quick_rounds_is_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    for option in ["--record", "--readme"] {
+        let own = ["--against", "tcp", option, text(directory.path())];
+        let outcome = run_in(&WITHOUT_FABTESTS, &[&QUICK[..], &own].concat());
+        assert_eq!(outcome.status.code(), Some(2), "{outcome:?}");
+        let expected = "error: '--record' and '--readme' refuse '--quick': what so few and short rounds \
+                        measure is noise";
+        assert_eq!((outcome.stdout.as_str(), outcome.stderr.trim_end()), ("", expected));
+    }
+    assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
+}
+
+#[test]
 fn page_without_a_place_is_refused_before_anything_is_measured() {
     let page = tempfile::NamedTempFile::new().expect("a temporary file");
     let outcome = run_in(
         &WITHOUT_FABTESTS,
-        &[&QUICK[..], &["--against", "tcp", "--readme", text(page.path())]].concat(),
+        &[&FOR_A_RECORD[..], &["--against", "tcp", "--readme", text(page.path())]].concat(),
     );
     let line = complaint(&outcome);
     assert!(line.contains("it has no lines <!-- speed --> and <!-- /speed -->"), "{line}");
