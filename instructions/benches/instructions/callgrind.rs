@@ -1,6 +1,7 @@
 //! Runs each path in a process of its own under callgrind.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
 use std::path::Path as FilePath;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -19,9 +20,14 @@ use crate::perform::COUNTED_OPERATIONS;
 const WITHOUT_EXTENSIONS: &str = "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX512F,-AVX512VL,-AVX2,-AVX,\
                                   -ERMS,-FSRM,-SSSE3,-SSE4_1,-SSE4_2";
 
+/// This program beside the profiles. Its own path would lie on its stack, in a length that depends on the
+/// checkout's place.
+const PROGRAM: &str = "instructions";
+
 /// The counts of these paths, by name. Several are counted at a time, which changes none of them.
 pub(crate) fn count(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
     let directory = tempfile::tempdir()?;
+    symlink(env::current_exe()?, directory.path().join(PROGRAM))?;
     let waiting = Mutex::new(paths);
     let counts = Mutex::new(Ok(BTreeMap::new()));
     thread::scope(|scope| {
@@ -59,7 +65,7 @@ fn count_one(path: Path, directory: &FilePath) -> Result<Count> {
     command.args(["--compress-strings=no", "--compress-pos=no"]);
     command.arg(format!("--toggle-collect={COLLECTED_FUNCTION}"));
     command.arg(format!("--callgrind-out-file={}", output.display()));
-    command.arg(env::current_exe()?).arg("--perform").arg(path.to_string());
+    command.current_dir(directory).arg(format!("./{PROGRAM}")).arg("--perform").arg(path.to_string());
     let ended = command.stdin(Stdio::null()).output()?;
     if !ended.status.success() {
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
