@@ -240,7 +240,7 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
                 rounds: arguments.rounds,
                 quick: arguments.quick,
                 json: arguments.json,
-                pinned: !arguments.no_pin,
+                cores: Cores::of_this_process().pair().filter(|_| !arguments.no_pin),
                 timeout,
             };
             sleep::run(&request, console)

@@ -82,6 +82,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         libfabric.require_provider(provider)?;
     }
     let places = places(request.pinned)?;
+    let sleepers_cores = Cores::of_this_process().pair().filter(|_| request.pinned);
     let fabtests = env::var_os(FABTESTS).filter(|directory| !directory.is_empty()).map(PathBuf::from);
     let (rounds, round_ms, sizes) = match request.quick {
         true => (ROUNDS_QUICK, ROUND_QUICK_MS, &SIZES_QUICK[..]),
@@ -117,7 +118,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         head(&report, &libfabric, console)?;
     }
     report.figures = comparison.measure(console)?;
-    let slept = match measure_asleep(request, comparison.rounds, console) {
+    let slept = match measure_asleep(request, comparison.rounds, sleepers_cores, console) {
         Ok(sleep) => {
             let slept = sleep.require_success();
             report.sleep = Some(sleep);
@@ -151,7 +152,12 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
 }
 
 /// Measures the same providers polled, asleep and idle, and shows the tables.
-fn measure_asleep(request: &Request<'_>, rounds: u32, console: &mut Console) -> Result<SleepReport, Failure> {
+fn measure_asleep(
+    request: &Request<'_>,
+    rounds: u32,
+    cores: Option<(usize, usize)>,
+    console: &mut Console,
+) -> Result<SleepReport, Failure> {
     let has_rival = |domain: &Domain| request.providers.0.iter().any(|name| Domain::beside(name) == *domain);
     let domains: Vec<Domain> = Domain::ALL.into_iter().filter(has_rival).collect();
     let report = sleep::measure(
@@ -163,7 +169,7 @@ fn measure_asleep(request: &Request<'_>, rounds: u32, console: &mut Console) -> 
             rounds: Some(rounds),
             quick: request.quick,
             json: request.json,
-            pinned: request.pinned,
+            cores,
             timeout: request.timeout,
         },
         console,

@@ -34,7 +34,6 @@ use super::pair::Placement;
 use super::percentiles::{Counts, Times};
 use super::survey::Domain;
 use crate::console::Console;
-use crate::cores::Cores;
 use crate::failure::Failure;
 use crate::run::plugin;
 
@@ -77,7 +76,8 @@ pub(super) struct Request<'a> {
     pub(super) rounds: Option<u32>,
     pub(super) quick: bool,
     pub(super) json: bool,
-    pub(super) pinned: bool,
+    /// The cores of the two processes, chosen before a bare loop has kept this process on one of them; `None` pins none.
+    pub(super) cores: Option<(usize, usize)>,
     pub(super) timeout: Duration,
 }
 
@@ -160,10 +160,7 @@ pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<Sl
         round_trips: round_trips.div_ceil(rounds),
         turn_ms,
         idle_ms,
-        placement: Placement {
-            cores: Cores::of_this_process().pair().filter(|_| request.pinned),
-            timeout: request.timeout,
-        },
+        placement: Placement { cores: request.cores, timeout: request.timeout },
     };
     let providers = request
         .providers
