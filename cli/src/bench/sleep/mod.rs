@@ -76,7 +76,8 @@ pub(super) struct Request<'a> {
     pub(super) rounds: Option<u32>,
     pub(super) quick: bool,
     pub(super) json: bool,
-    /// The cores of the two processes, chosen before a bare loop has kept this process on one of them; `None` pins none.
+    /// The cores of the two processes, chosen before a bare loop has kept this process on one of them; `None`
+    /// pins none.
     pub(super) cores: Option<(usize, usize)>,
     pub(super) timeout: Duration,
 }
