@@ -85,10 +85,11 @@ pub(crate) fn a_counter_of_an_enabled_endpoint_wakes_its_waiters(net: &Net) {
         let (alice, bob) = net.pair_of(setup(), setup());
         let counter = open(bob.domain_here(), wait);
         bob.endpoint.as_here().bind_counter(&counter, RECV).unwrap();
-        let is_over = AtomicBool::new(false);
+        let [is_reached, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
         thread::scope(|scope| {
             scope.spawn(|| {
                 reach(&counter, LENS_BYTES.len() as u64);
+                is_reached.store(true, Ordering::SeqCst);
                 answer(&counter, &is_over);
             });
             let _over = Over(&is_over);
@@ -99,7 +100,10 @@ pub(crate) fn a_counter_of_an_enabled_endpoint_wakes_its_waiters(net: &Net) {
                 let sent = sleeping::next(alice.cq_here()).expect("no failure");
                 assert_eq!(sent.0.context, context);
             }
-            reach(&counter, LENS_BYTES.len() as u64);
+            let deadline = Deadline::new();
+            while !is_reached.load(Ordering::SeqCst) {
+                deadline.pause("the messages to wake their reader");
+            }
         });
         assert_eq!((counter.read(), counter.read_error()), (LENS_BYTES.len() as u64, 0));
         [&alice, &bob].into_iter().for_each(|party| net.wake(party));
