@@ -90,6 +90,13 @@ pub struct Lockstep {
 #[derive(Debug, Clone)]
 pub struct Signal(Object<FidCq>);
 
+/// Where a message goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    In,
+    Out,
+}
+
 /// The memory of one message.
 #[derive(Debug)]
 struct Buffer {
@@ -136,14 +143,16 @@ impl Lockstep {
     ) -> Result<Lockstep, CallError> {
         let fabric = libfabric.fabric(info).map_err(failed("fi_fabric"))?;
         let domain = fabric.domain(info).map_err(failed("fi_domain"))?;
-        let av = domain.av(av_attr()).map_err(failed("fi_av_open"))?;
+        // SAFETY: no attribute is a pointer.
+        let av = unsafe { domain.av(av_attr()) }.map_err(failed("fi_av_open"))?;
         let wait_obj = match wait_object {
             WaitObject::None => FI_WAIT_NONE,
             WaitObject::Descriptor => FI_WAIT_FD,
             WaitObject::Unspecified => FI_WAIT_UNSPEC,
         };
         let attr = FiCqAttr { wait_obj, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
-        let cq = domain.cq(attr).map_err(failed("fi_cq_open"))?;
+        // SAFETY: as above.
+        let cq = unsafe { domain.cq(attr) }.map_err(failed("fi_cq_open"))?;
         let descriptor = (wait_object == WaitObject::Descriptor).then(|| descriptor_of(&cq)).transpose()?;
         let ep = domain.endpoint(info).map_err(failed("fi_endpoint"))?;
         ep.bind(&av, 0).map_err(failed("fi_ep_bind"))?;
@@ -192,9 +201,12 @@ impl Lockstep {
 
     /// Sends a message of this length, which is cut to the largest, with this tag: `fi_tinject(3)` if the
     /// provider injects as much, else `fi_tsend(3)`. None if that has to be tried again after a look at the
-    /// queue (`EAGAIN`).
+    /// queue (`EAGAIN`). Fails with `ENOTCONN` before [`meet`](Self::meet).
     pub fn send(&mut self, len_bytes: usize, tag: u64) -> Result<Option<Accepted>, CallError> {
         self.outgoing.require_idle("fi_tsend")?;
+        if self.partner == FI_ADDR_UNSPEC {
+            return Err(CallError { call: "fi_tsend", errno: Errno::ENOTCONN });
+        }
         let (buf, max_bytes, context) = self.outgoing.parts();
         let len = len_bytes.min(max_bytes);
         let ep = self.ep().as_ptr();
@@ -210,7 +222,8 @@ impl Lockstep {
         Ok(self.outgoing.is_in_flight.then_some(Accepted::Posted))
     }
 
-    /// Reads one completion, if there is one: `fi_cq_read(3)`.
+    /// Reads one completion, if there is one: `fi_cq_read(3)`. An operation that failed is an error, and not in
+    /// flight any more.
     pub fn read(&mut self) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
         // SAFETY: the queue is open and has this format; there is room for one entry.
@@ -264,12 +277,12 @@ impl Lockstep {
             1 => {
                 // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
                 let entry = unsafe { entry.assume_init() };
-                if ptr::eq(entry.op_context, self.incoming.parts().2) {
-                    self.incoming.is_in_flight = false;
-                    Ok(Some(Completion::Received { len_bytes: entry.len, tag: entry.tag }))
-                } else {
-                    self.outgoing.is_in_flight = false;
-                    Ok(Some(Completion::Sent))
+                match self.landed(entry.op_context) {
+                    Some(Direction::In) => {
+                        Ok(Some(Completion::Received { len_bytes: entry.len, tag: entry.tag }))
+                    }
+                    Some(Direction::Out) => Ok(Some(Completion::Sent)),
+                    None => Err(CallError { call, errno: Errno::EINVAL }),
                 }
             }
             other => match errno(other) {
@@ -280,6 +293,18 @@ impl Lockstep {
         }
     }
 
+    /// Marks the message with this context as not in flight any more. None if neither has it.
+    fn landed(&mut self, context: *mut c_void) -> Option<Direction> {
+        for (direction, buffer) in [(Direction::In, &mut self.incoming), (Direction::Out, &mut self.outgoing)]
+        {
+            if ptr::eq(context, buffer.parts().2) {
+                buffer.is_in_flight = false;
+                return Some(direction);
+            }
+        }
+        None
+    }
+
     /// The error entry that waits in the queue.
     fn read_error(&mut self) -> CallError {
         let cq = self.cq.as_ptr();
@@ -288,7 +313,12 @@ impl Lockstep {
         let result = unsafe { ((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0) };
         // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
         let entry = unsafe { entry.assume_init() };
-        let errno = if result == 1 { Errno::new(entry.err) } else { errno(result) };
+        let errno = if result == 1 {
+            self.landed(entry.op_context);
+            Errno::new(entry.err)
+        } else {
+            errno(result)
+        };
         CallError { call: "completion", errno }
     }
 }

@@ -24,8 +24,9 @@ struct Open<T> {
     needs: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
-// SAFETY: an object of libfabric belongs to no thread. The safe calls are those that every threading model
-// allows from any thread one at a time, or that lock; the raw pointer is for unsafe code, which knows.
+// SAFETY: an object of libfabric belongs to no thread. The safe calls open, bind, enable and close, which
+// every threading model but FI_THREAD_DOMAIN allows at any time from any thread, and nothing in this crate asks
+// for that one. The raw pointer is for unsafe code, which has to know the model.
 unsafe impl<T> Send for Open<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Open<T> {}

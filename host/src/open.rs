@@ -69,9 +69,13 @@ impl Object<FidFabric> {
     }
 
     /// `fi_eq_open(3)`.
-    pub fn eq(&self, mut attr: FiEqAttr) -> Result<Object<FidEq>, Errno> {
+    ///
+    /// # Safety
+    ///
+    /// The pointers among the attributes are null or valid.
+    pub unsafe fn eq(&self, mut attr: FiEqAttr) -> Result<Object<FidEq>, Errno> {
         let fabric = self.as_ptr();
-        // SAFETY: the fabric is open and the attributes valid.
+        // SAFETY: the fabric is open, and the caller promises the attributes.
         unsafe {
             Object::open([self.keep()], |eq| {
                 ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
@@ -102,9 +106,13 @@ impl Object<FidDomain> {
     }
 
     /// `fi_cq_open(3)`.
-    pub fn cq(&self, mut attr: FiCqAttr) -> Result<Object<FidCq>, Errno> {
+    ///
+    /// # Safety
+    ///
+    /// The pointers among the attributes are null or valid.
+    pub unsafe fn cq(&self, mut attr: FiCqAttr) -> Result<Object<FidCq>, Errno> {
         let domain = self.as_ptr();
-        // SAFETY: the domain is open and the attributes valid.
+        // SAFETY: the domain is open, and the caller promises the attributes.
         unsafe {
             Object::open([self.keep()], |cq| {
                 ((*(*domain).ops).cq_open)(domain, &raw mut attr, cq, ptr::null_mut())
@@ -113,9 +121,13 @@ impl Object<FidDomain> {
     }
 
     /// `fi_cntr_open(3)`.
-    pub fn counter(&self, mut attr: FiCntrAttr) -> Result<Object<FidCntr>, Errno> {
+    ///
+    /// # Safety
+    ///
+    /// The pointers among the attributes are null or valid.
+    pub unsafe fn counter(&self, mut attr: FiCntrAttr) -> Result<Object<FidCntr>, Errno> {
         let domain = self.as_ptr();
-        // SAFETY: the domain is open and the attributes valid.
+        // SAFETY: the domain is open, and the caller promises the attributes.
         unsafe {
             Object::open([self.keep()], |counter| {
                 ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
@@ -124,9 +136,13 @@ impl Object<FidDomain> {
     }
 
     /// `fi_av_open(3)`.
-    pub fn av(&self, mut attr: FiAvAttr) -> Result<Object<FidAv>, Errno> {
+    ///
+    /// # Safety
+    ///
+    /// The pointers among the attributes are null or valid.
+    pub unsafe fn av(&self, mut attr: FiAvAttr) -> Result<Object<FidAv>, Errno> {
         let domain = self.as_ptr();
-        // SAFETY: the domain is open and the attributes valid.
+        // SAFETY: the domain is open, and the caller promises the attributes.
         unsafe {
             Object::open([self.keep()], |av| {
                 ((*(*domain).ops).av_open)(domain, &raw mut attr, av, ptr::null_mut())

@@ -54,6 +54,8 @@ fn lockstep_endpoints_of_the_installed_libfabric_exchange_messages_and_sleep() {
     let mut left = open(WaitObject::Descriptor).expect("an endpoint");
     let mut right = open(WaitObject::Unspecified).expect("an endpoint");
     assert!(left.descriptor().is_some() && right.descriptor().is_none());
+    let no_partner = CallError { call: "fi_tsend", errno: Errno::ENOTCONN };
+    assert_eq!(left.send(8, 7), Err(no_partner), "before it has met its partner");
     left.meet(&right.address().expect("a name")).expect("an address");
     right.meet(&left.address().expect("a name")).expect("an address");
 

@@ -26,9 +26,12 @@ struct Node {
 fn node(libfabric: Libfabric, info: &InfoList) -> Node {
     let fabric = libfabric.fabric(info).expect("a fabric");
     let domain = fabric.domain(info).expect("a domain");
-    let av = domain.av(av_attr()).expect("an address vector");
-    let cq = domain.cq(cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a completion queue");
-    let counter = domain.counter(counter_attr()).expect("a counter");
+    // SAFETY: the pointers among these attributes are null.
+    let (av, cq, counter) = unsafe {
+        (domain.av(av_attr()), domain.cq(cq_attr(FI_CQ_FORMAT_TAGGED)), domain.counter(counter_attr()))
+    };
+    let (av, cq) = (av.expect("an address vector"), cq.expect("a completion queue"));
+    let counter = counter.expect("a counter");
     let ep = domain.endpoint(info).expect("an endpoint");
     ep.bind(&av, 0).expect("a vector is bound");
     ep.bind(&cq, FI_TRANSMIT | FI_RECV).expect("a queue is bound");

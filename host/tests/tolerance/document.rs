@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use crate::bed::COLUMNS;
 use crate::compare::{Difference, Table, differences};
+use crate::provider_case::COLUMNS;
 
 /// All outcomes.
 pub(crate) fn all(table: &Table) -> String {

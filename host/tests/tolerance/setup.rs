@@ -18,9 +18,9 @@ use homespun_host::abi::{FI_CONNECTED, FI_CONNREQ, FI_CQ_FORMAT_TAGGED, FI_ENABL
 use homespun_host::{InfoList, Libfabric, av_attr, counter_attr, cq_attr, eq_attr};
 use libc::{c_int, c_void};
 
-use crate::bed::{Endpoint, ProviderCase};
 use crate::outcome::errno;
 use crate::patience::{self, Deadline, Pauses};
+use crate::provider_case::{Endpoint, ProviderCase};
 
 pub(crate) const EAGAIN: isize = -11;
 const EAVAIL: isize = -259;
@@ -29,24 +29,24 @@ const EAVAIL: isize = -259;
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) libfabric: Libfabric,
-    pub(crate) bed: ProviderCase,
+    pub(crate) case: ProviderCase,
     pub(crate) info: InfoList,
 }
 
 /// The arguments of `fi_getinfo` that choose the loopback interface, where that has a meaning.
-pub(crate) fn source(bed: &ProviderCase) -> (Option<&'static CStr>, u64) {
-    if bed.provider == "shm" { (None, 0) } else { (Some(c"127.0.0.1"), 1 << 57) }
+pub(crate) fn source(case: &ProviderCase) -> (Option<&'static CStr>, u64) {
+    if case.provider == "shm" { (None, 0) } else { (Some(c"127.0.0.1"), 1 << 57) }
 }
 
 /// Hints that ask for this provider and nothing more.
-pub(crate) fn hints(libfabric: Libfabric, bed: &ProviderCase) -> InfoList {
+pub(crate) fn hints(libfabric: Libfabric, case: &ProviderCase) -> InfoList {
     let mut hints = libfabric.hints();
-    let name = std::ffi::CString::new(bed.provider).expect("a name");
+    let name = std::ffi::CString::new(case.provider).expect("a name");
     hints.set_provider(&name);
-    if let Some(domain) = bed.domain {
+    if let Some(domain) = case.domain {
         hints.set_domain(&std::ffi::CString::new(domain).expect("a name"));
     }
-    hints.ep_attr_mut().r#type = bed.endpoint.raw();
+    hints.ep_attr_mut().r#type = case.endpoint.raw();
     // FI_MR_LOCAL is not among them, which sends would have to meet; the others are met by `region`.
     hints.domain_attr_mut().mr_mode = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 9;
     hints.first_mut().mode = 1 << 59;
@@ -54,13 +54,13 @@ pub(crate) fn hints(libfabric: Libfabric, bed: &ProviderCase) -> InfoList {
 }
 
 /// The info that probes of this provider open their objects with.
-pub(crate) fn find(libfabric: Libfabric, bed: &ProviderCase) -> Result<InfoList, c_int> {
-    let (node, flags) = source(bed);
-    let list = libfabric.getinfo(node, None, flags, Some(&hints(libfabric, bed)));
+pub(crate) fn find(libfabric: Libfabric, case: &ProviderCase) -> Result<InfoList, c_int> {
+    let (node, flags) = source(case);
+    let list = libfabric.getinfo(node, None, flags, Some(&hints(libfabric, case)));
     let list = list.map_err(homespun::Errno::raw)?;
     // A provider's name in hints also selects what is layered over it.
     let is_it = |info: &&FiInfo| unsafe {
-        CStr::from_ptr((*info.fabric_attr).prov_name).to_bytes() == bed.provider.as_bytes()
+        CStr::from_ptr((*info.fabric_attr).prov_name).to_bytes() == case.provider.as_bytes()
     };
     list.find(is_it).ok_or(libc::ENODATA)
 }
@@ -140,7 +140,7 @@ pub(crate) unsafe fn enable<A>(object: *mut A) -> c_int {
 
 impl Context {
     pub(crate) fn is_connected(&self) -> bool {
-        self.bed.endpoint == Endpoint::Msg
+        self.case.endpoint == Endpoint::Msg
     }
 
     pub(crate) fn fabric(&self) -> *mut FidFabric {

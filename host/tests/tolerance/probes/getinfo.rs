@@ -31,9 +31,9 @@ fn ask<T: PartialEq + 'static>(
 ) {
     let name = name.into();
     probes.endpoint(format!("fi_getinfo: {name}"), move |context| {
-        let mut hints = hints(context.libfabric, &context.bed);
+        let mut hints = hints(context.libfabric, &context.case);
         change(&mut hints);
-        let (node, flags) = source(&context.bed);
+        let (node, flags) = source(&context.case);
         match context.libfabric.getinfo(node, None, flags, Some(&hints)) {
             Err(error) => errno(-error.raw()),
             Ok(list) if list.iter().any(|info| is_met(read(info))) => "0 as asked".to_owned(),
@@ -232,7 +232,7 @@ fn arguments(probes: &mut Probes) {
                 service: *const c_char,
                 flags: u64,
                 change: fn(&mut InfoList)| {
-        let mut hints = hints(context.libfabric, &context.bed);
+        let mut hints = hints(context.libfabric, &context.case);
         change(&mut hints);
         let mut list = ptr::null_mut();
         let result: c_int = unsafe {
@@ -296,7 +296,7 @@ fn arguments(probes: &mut Probes) {
         });
     }
     probes.endpoint("fi_getinfo: the answer as hints", |context| {
-        let (node, flags) = source(&context.bed);
+        let (node, flags) = source(&context.case);
         let again = context.libfabric.getinfo(node, None, flags, Some(&context.info));
         again.map_or_else(|error| errno(-error.raw()), |_| "0".to_owned())
     });
@@ -305,7 +305,7 @@ fn arguments(probes: &mut Probes) {
         again.map_or_else(|error| errno(-error.raw()), |_| "0".to_owned())
     });
     probes.endpoint("fi_getinfo: src_addr short", |context| {
-        let mut hints = hints(context.libfabric, &context.bed);
+        let mut hints = hints(context.libfabric, &context.case);
         let addr = crate::setup::memory(16);
         hints.first_mut().src_addr = addr.cast();
         hints.first_mut().src_addrlen = 4;

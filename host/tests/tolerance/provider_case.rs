@@ -33,7 +33,7 @@ impl Endpoint {
     }
 }
 
-const fn bed(
+const fn case(
     name: &'static str,
     provider: &'static str,
     domain: Option<&'static str>,
@@ -44,16 +44,16 @@ const fn bed(
 
 /// All of them. A provider need not offer every kind of endpoint in every version of libfabric.
 pub(crate) const PROVIDER_CASES: &[ProviderCase] = &[
-    bed("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
-    bed("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),
-    bed("sockets", "sockets", None, Endpoint::Rdm),
-    bed("tcp", "tcp", None, Endpoint::Rdm),
-    bed("tcp;ofi_rxm", "tcp;ofi_rxm", None, Endpoint::Rdm),
-    bed("shm", "shm", None, Endpoint::Rdm),
-    bed("homespun shm", "homespun", Some("shm"), Endpoint::Msg),
-    bed("homespun tcp", "homespun", Some("tcp"), Endpoint::Msg),
-    bed("sockets", "sockets", None, Endpoint::Msg),
-    bed("tcp", "tcp", None, Endpoint::Msg),
+    case("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
+    case("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),
+    case("sockets", "sockets", None, Endpoint::Rdm),
+    case("tcp", "tcp", None, Endpoint::Rdm),
+    case("tcp;ofi_rxm", "tcp;ofi_rxm", None, Endpoint::Rdm),
+    case("shm", "shm", None, Endpoint::Rdm),
+    case("homespun shm", "homespun", Some("shm"), Endpoint::Msg),
+    case("homespun tcp", "homespun", Some("tcp"), Endpoint::Msg),
+    case("sockets", "sockets", None, Endpoint::Msg),
+    case("tcp", "tcp", None, Endpoint::Msg),
 ];
 
 /// The columns of the table in their order.
