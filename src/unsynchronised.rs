@@ -21,13 +21,14 @@ impl Fabric {
     ///
     /// No two threads are at the same time inside calls on endpoints, completion queues and counters of this domain, for as long
     /// as any of these objects lives, whichever handles and clones the calls use; and each call *happens before* the next, as a
-    /// mutex that is held during each of them would have it. Dropping the last handle of an endpoint counts as a call on it,
-    /// dropping a memory region of the domain and binding it to a counter as one on each of them, formatting a completion queue by `Debug` as one on
-    /// the queue.
+    /// mutex that is held during each of them would have it. Dropping the last handle of an endpoint counts as a
+    /// call on it, dropping a memory region of the domain and binding it to a counter as one on each of them,
+    /// formatting a completion queue by `Debug` as one on the queue. So does binding a queue or a counter to an
+    /// endpoint that is enabled already.
     ///
     /// Excepted are calls that always synchronise: everything on the domain itself, on address vectors and on event queues;
     /// [`Endpoint::info`](crate::Endpoint::info), [`name`](crate::Endpoint::name),
-    /// [`set_name`](crate::Endpoint::set_name), the binding and enabling of an endpoint;
+    /// [`set_name`](crate::Endpoint::set_name), the enabling of an endpoint and what is bound to it before;
     /// [`CompletionQueue::signal`](crate::CompletionQueue::signal); and what changes a counter:
     /// [`add`](crate::Counter::add), [`add_error`](crate::Counter::add_error), [`set`](crate::Counter::set) and
     /// [`set_error`](crate::Counter::set_error). In debug builds a call that finds another one inside
@@ -55,9 +56,9 @@ impl Fabric {
         if info.domain.data_progress == Some(Progress::Auto) {
             return Err(Misuse::Invalid("a domain without locks that makes progress by itself").into());
         }
-        // SAFETY: the caller promises that no two threads are inside the calls that take these locks. Those that are
-        // excepted take none, but for one: enabling takes that of an endpoint which no queue drives yet, so that nobody else
-        // can be there, and the list in which the queue then finds it is synchronised.
+        // SAFETY: the caller promises that no two threads are inside the calls that take these locks. Those that
+        // are excepted take none, but for one: enabling takes that of an endpoint which no queue drives yet, so
+        // that no other call can be there, and the list in which the queue then finds it is synchronised.
         let promise = unsafe { Serialised::promise() };
         self.open_domain(info, Locking::LeftOut(promise))
     }
