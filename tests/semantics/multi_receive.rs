@@ -4,7 +4,9 @@ use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{CompletionFlags, OpFlags};
 use homespun::info::ResourceManagement;
 use homespun::limits::{MIN_MULTI_RECV_DEFAULT_BYTES, MULTI_RECV_ALIGN_BYTES};
-use homespun::{Buffer, Completion, CqFormat, Errno, Error, FabricAddress, Misuse, ReadError, SegmentMut};
+use homespun::{
+    Again, Buffer, Completion, CqFormat, Errno, Error, FabricAddress, Misuse, ReadError, SegmentMut,
+};
 
 use crate::suite::payload::{payload, received, room};
 use crate::suite::raw::Post;
@@ -369,6 +371,9 @@ pub(crate) fn a_buffer_takes_nothing_while_the_queue_is_full(net: &Net) {
     for number in 0..60 {
         send_and_wait(&alice, number, lens_bytes(number));
     }
+    // Which messages the buffer takes is open, so that a peek cannot tell what stays.
+    let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
+    assert_eq!(bob.endpoint.recvmsg(peek).unwrap_err(), Error::Again(Again::QueueFull));
     // Later receives, which must not come first: the buffer is full after 20 messages of 24 bytes, the 40th in all.
     bob.endpoint.recv(room(24), ANY, 2).unwrap();
     bob.endpoint.recv_multi(room(1000), ANY, 3).unwrap();
