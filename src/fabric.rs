@@ -13,6 +13,7 @@ use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
+use crate::clock::Clock;
 use crate::domain::Domain;
 use crate::eq::{EqAttr, EventQueue};
 use crate::getinfo::{getinfo_of, with_preferences};
@@ -203,7 +204,7 @@ impl<P: Provider> OpenPump for P {
             None => self.open(bind, instance),
         };
         let transport = transport.map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
-        Ok(Arc::new(Pump::new(transport, config, regions, locking)))
+        Ok(Arc::new(Pump::new(transport, config, regions, locking, Clock)))
     }
 
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {

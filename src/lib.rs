@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod av;
+mod clock;
 mod connection;
 pub mod counter;
 pub mod cq;

@@ -9,6 +9,7 @@ mod connections;
 mod names;
 mod queues;
 mod sleepers;
+mod timekeeper;
 
 use std::mem;
 use std::os::fd::BorrowedFd;
@@ -28,6 +29,7 @@ use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::{Armed, Transport};
 
 use crate::av::{AddressVector, FabricAddress};
+use crate::clock::Clock;
 use crate::counter::{BoundCounters, RegionalCounters};
 use crate::cq::{Reader, Shared};
 use crate::doorbell::Doorbell;
@@ -38,6 +40,7 @@ pub(crate) use crate::pump::atomic::AtomicPost;
 pub(crate) use crate::pump::connections::Connect;
 use crate::pump::names::{Sources, Targets};
 use crate::pump::queues::{Aside, Nobody, Queues};
+use crate::pump::timekeeper::Timekeeper;
 
 /// How many frames a pass receives before it hands completions to the application.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
@@ -183,6 +186,7 @@ struct State<T> {
     transport: T,
     engine: Engine,
     wired: Option<Wired>,
+    timekeeper: Timekeeper,
     /// Whether somebody may be asleep who relies on the transport to wake them.
     is_armed: bool,
     /// How often the application has polled since the progress thread has looked, or since somebody went to sleep.
@@ -210,10 +214,13 @@ impl<T: Transport> State<T> {
 
     /// Moves everything on as far as it goes, on behalf of nobody who reads a queue. How much was received.
     fn pass_aside(&mut self) -> u32 {
-        let State { engine, transport, wired: Some(wired), .. } = self else { return 0 };
+        let State { engine, transport, wired: Some(wired), timekeeper, .. } = self else { return 0 };
         let mut queues = Aside(wired.queues());
         engine.deliver_held(&mut queues);
         let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
+        if engine.awaits_timeout() {
+            timekeeper.pass(engine, &mut queues);
+        }
         engine.transmit(transport, &mut queues);
         transport.flush();
         received
@@ -231,6 +238,18 @@ impl<T: Transport> State<T> {
         if engine.wants_pass() { Armed::Ready } else { transport.arm() }
     }
 
+    /// A thread has made a pass and is about to sleep. Tells the engine the time, and the thread when to look again.
+    fn prepare_sleep(&mut self) -> Armed {
+        let State { engine, wired, timekeeper, .. } = self;
+        if engine.awaits_timeout()
+            && let Some(wired) = wired
+        {
+            timekeeper.tell(engine, &mut wired.queues());
+        }
+        let armed = self.come_to_rest();
+        self.timekeeper.set_alarm(armed, &self.engine)
+    }
+
     /// The endpoint was used while somebody may be asleep, so that its transport watches no longer. Has it watch again; or
     /// those who sleep are woken.
     #[cold]
@@ -240,7 +259,8 @@ impl<T: Transport> State<T> {
             return;
         }
         let has_sleepers = self.wired.as_ref().is_some_and(|wired| wired.wiring.has_sleepers());
-        self.is_armed = has_sleepers && self.come_to_rest() == AT_REST;
+        self.is_armed =
+            has_sleepers && self.come_to_rest() == AT_REST && self.timekeeper.has_alarm_for(&self.engine);
         if !self.is_armed
             && let Some(wired) = &self.wired
         {
@@ -315,7 +335,13 @@ impl Wired {
 }
 
 impl<T: Transport> Pump<T> {
-    pub(crate) fn new(transport: T, config: Config, regions: Arc<Regions>, locking: Locking) -> Self {
+    pub(crate) fn new(
+        transport: T,
+        config: Config,
+        regions: Arc<Regions>,
+        locking: Locking,
+        clock: Clock,
+    ) -> Self {
         let address = transport.address();
         Pump {
             address,
@@ -323,6 +349,7 @@ impl<T: Transport> Pump<T> {
                 engine: Engine::with_regions(config, regions),
                 transport,
                 wired: None,
+                timekeeper: Timekeeper::new(clock),
                 is_armed: false,
                 polls: 0,
             })),
@@ -545,11 +572,14 @@ impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return };
-        let State { engine, transport, wired: Some(wired), .. } = state else { return };
+        let State { engine, transport, wired: Some(wired), timekeeper, .. } = state else { return };
         reader.begin();
         let mut queues = wired.queues_for(reader);
         engine.deliver_held(&mut queues);
         transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
+        if engine.awaits_timeout() {
+            timekeeper.pass(engine, &mut queues);
+        }
         engine.transmit(transport, &mut queues);
         transport.flush();
         drop(queues);
@@ -577,7 +607,7 @@ impl<T: Transport> Drive for Pump<T> {
             return AT_REST;
         }
         state.is_armed = true;
-        state.come_to_rest()
+        state.prepare_sleep()
     }
 
     fn watch(&self) -> Watched {
@@ -590,10 +620,12 @@ impl<T: Transport> Drive for Pump<T> {
         if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
             return Watched::Polled;
         }
+        state.timekeeper.look_next();
         if state.pass_aside() > 0 || state.engine.wants_pass() {
             return Watched::Moving;
         }
         let armed = state.transport.arm();
+        let armed = state.timekeeper.set_alarm(armed, &state.engine);
         state.is_armed = armed != Armed::Ready;
         Watched::Resting(armed)
     }
@@ -615,12 +647,15 @@ impl<T: Transport> Drive for Pump<T> {
         // What is not there any more frees its memory, and its descriptors, whoever still knows the pump.
         let Some(state) = guard.take() else { return };
         drop(guard);
-        let State { mut engine, mut transport, .. } = state;
+        let State { mut engine, mut transport, mut timekeeper, .. } = state;
         transport.stop_accepting();
         let (mut nobody, mut patience) = (Nobody, Patience::default());
         while engine.has_unsent() && Instant::now() < deadline {
             let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
+            if engine.awaits_timeout() {
+                timekeeper.pass(&mut engine, &mut nobody);
+            }
             engine.transmit(&mut transport, &mut nobody);
             transport.flush();
             drop(pass);

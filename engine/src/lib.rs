@@ -39,6 +39,7 @@ pub mod limits;
 pub mod link_table;
 pub mod loopback;
 pub mod matching;
+pub mod moment;
 pub mod operation;
 pub mod peer_id;
 pub mod peers;

@@ -100,9 +100,10 @@ pub const CONNECTION_DATA_MAX_BYTES: usize = 256;
 /// rejected. Each takes some 300 bytes, and its data, beside what its link takes.
 pub const BACKLOG_DEFAULT_REQUESTS: usize = 1024;
 
-/// For how many passes whoever has asked for a connection waits for others to answer when the one who was asked has ended its
-/// link, or was lost. What others had said by then arrives meanwhile.
-pub const UNANSWERED_PASSES_MAX: u32 = 100_000;
+/// For how long a requester of a connection waits, in milliseconds, for an accepting endpoint that has reached it when the
+/// passive endpoint that it asked has ended its link, or was lost. The answer is on its way by then: this is time for TCP to
+/// send it again after 0.2 and 0.6 s.
+pub const UNANSWERED_MAX_MS: u64 = 1_000;
 
 /// How many links an endpoint that has asked for a connection has until one of them brings the answer. Those beyond are ended.
 pub const ASKING_MAX_LINKS: usize = 64;
@@ -110,5 +111,6 @@ pub const ASKING_MAX_LINKS: usize = 64;
 /// How often a connection attempt that was cut short is repeated before what waits for it fails.
 pub const CONNECT_RETRIES_MAX: u32 = 3;
 
-/// For how many passes a link to an endpoint that was replaced may bring nothing before it is ended.
-pub const FORMER_LINK_IDLE_PASSES_MAX: u32 = 100_000;
+/// For how long a link to an endpoint that was replaced may bring nothing, in milliseconds, before it is ended. What that
+/// endpoint sent is on its way: this is time for TCP to send it again after 0.2, 0.6, 1.4 and 3 s.
+pub const FORMER_LINK_IDLE_MAX_MS: u64 = 5_000;

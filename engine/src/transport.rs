@@ -107,6 +107,19 @@ pub enum Armed {
     },
 }
 
+impl Armed {
+    /// The same, but to be looked at again after this time at the latest.
+    #[must_use]
+    pub fn within(self, time: Duration) -> Armed {
+        match self {
+            Armed::Ready => Armed::Ready,
+            Armed::Asleep { look_again_after } => Armed::Asleep {
+                look_again_after: Some(look_again_after.map_or(time, |after| after.min(time))),
+            },
+        }
+    }
+}
+
 /// Something that happened to a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkEvent {

@@ -11,7 +11,7 @@
 //! The requester asks on a link to the passive endpoint, and is answered by the accepting endpoint on another one, which
 //! then is the connection. So whoever accepts needs no more of the requester than its address, its instance, and the number
 //! that only the two of them and the passive endpoint know. The requester waits as long as the first of the two links may
-//! bring an answer, and a few passes longer for the other: the passive endpoint keeps the first until the requester has
+//! bring an answer, and a while longer for the other: the passive endpoint keeps the first until the requester has
 //! confirmed that it has one, or the accepting endpoint has given up.
 //!
 //! Whoever accepts is connected when it has sent that it is, which it does when it has made sure that the requester is
@@ -30,12 +30,14 @@ use super::Engine;
 use super::credit::Grant;
 use super::handshakes::{Standing, check_data};
 use super::links::{Condemned, Frame, Writing};
+use super::timers::Timeout;
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::connection::{ConnectionError, ConnectionEvent, Requester};
 use crate::errno::Errno;
 use crate::error::{Error, Misuse, OperationError};
-use crate::limits::{EAGER_MAX_BYTES, UNANSWERED_PASSES_MAX};
+use crate::limits::{EAGER_MAX_BYTES, UNANSWERED_MAX_MS};
+use crate::moment::Moment;
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::{Handshake, HandshakeStep, Header};
@@ -58,8 +60,8 @@ enum Stage {
         number: u64,
         /// Why it does not answer any more, if the link has ended. Somebody else who is there may still, for a while.
         lost: Option<ConnectionError>,
-        /// How many passes have been made since.
-        unanswered_passes: u32,
+        /// How long that other endpoint may take.
+        patience: Timeout,
     },
     /// A request is to be accepted over this link.
     Accepting { link: LinkId, requester: Requester, data: Box<[u8]> },
@@ -85,7 +87,7 @@ impl Connected {
         matches!(self.stage, Stage::Asked { .. })
     }
 
-    /// Whether only others can answer, who are waited for by passes.
+    /// Whether only others can answer, and are waited for for a while.
     fn is_awaiting_others(&self) -> bool {
         matches!(self.stage, Stage::Asked { lost: Some(_), .. })
     }
@@ -123,7 +125,7 @@ impl Engine {
         check_data(data)?;
         let stage = self.fresh()?;
         let link = transport.connect(to);
-        *stage = Stage::Asked { link: Some(link), number, lost: None, unanswered_passes: 0 };
+        *stage = Stage::Asked { link: Some(link), number, lost: None, patience: Timeout::default() };
         self.handshakes.add(link);
         self.handshakes.say(link, HandshakeStep::Request, number, data);
         self.transmit_handshakes(transport, sink);
@@ -228,9 +230,21 @@ impl Engine {
         }
     }
 
-    /// Whether passes are counted until an attempt to connect has failed.
-    pub(super) fn counts_passes(&self) -> bool {
+    /// Whether an attempt to connect fails unless another endpoint answers in time.
+    pub(super) fn is_awaiting_others(&self) -> bool {
         matches!(&self.standing, Standing::Connected(connected) if connected.is_awaiting_others())
+    }
+
+    /// Until when another endpoint may answer an attempt to connect.
+    pub(super) fn others_deadline(&self) -> Option<Moment> {
+        match &self.standing {
+            Standing::Connected(connected)
+                if let Stage::Asked { lost: Some(_), patience, .. } = &connected.stage =>
+            {
+                patience.deadline()
+            }
+            _ => None,
+        }
     }
 
     fn fresh(&mut self) -> Result<&mut Stage, Error> {
@@ -352,7 +366,7 @@ impl Engine {
                 if let Some(error) = lost.take_if(|_| !may_be_answered) {
                     self.fail_attempt(error, sink);
                 } else if lost.is_some() {
-                    self.handshakes.list_all();
+                    self.has_timeouts = true;
                 }
             }
             Stage::Accepting { link, .. } if *link == id => {
@@ -367,18 +381,12 @@ impl Engine {
         }
     }
 
-    /// A pass has been made. Who may answer instead of the one who was asked must not keep silent for ever.
-    pub(super) fn await_others(&mut self, sink: &mut impl Sink) {
+    /// It is `now`. An endpoint that may answer instead of the one that was asked must not keep silent for ever.
+    pub(super) fn await_others(&mut self, now: Moment, sink: &mut impl Sink) {
         let Standing::Connected(connected) = &mut self.standing else { return };
-        let Stage::Asked { lost, unanswered_passes, .. } = &mut connected.stage else { return };
-        if lost.is_none() {
-            return;
-        }
-        *unanswered_passes += 1;
-        if let Some(error) = lost.take_if(|_| *unanswered_passes > UNANSWERED_PASSES_MAX) {
+        let Stage::Asked { lost, patience, .. } = &mut connected.stage else { return };
+        if let Some(error) = lost.take_if(|_| patience.elapse(now, UNANSWERED_MAX_MS)) {
             self.fail_attempt(error, sink);
-        } else {
-            self.handshakes.list_all();
         }
     }
 

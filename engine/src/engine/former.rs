@@ -10,10 +10,12 @@ use super::Engine;
 use super::fetches::Fetch;
 use super::incoming::Incoming;
 use super::links::Link;
+use super::timers::Timeout;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
-use crate::limits::FORMER_LINK_IDLE_PASSES_MAX;
+use crate::limits::FORMER_LINK_IDLE_MAX_MS;
+use crate::moment::Moment;
 use crate::operation::FetchId;
 use crate::peer_id::PeerId;
 use crate::transport::{LinkError, LinkId};
@@ -25,7 +27,7 @@ pub(super) struct Former {
     begun_at: u64,
     /// How far it was at the last look.
     progress: Progress,
-    idle_passes: u32,
+    silence: Timeout,
 }
 
 /// How much has come of a link; whatever comes changes it.
@@ -56,9 +58,10 @@ impl Engine {
                 link: id,
                 begun_at: link.begun_at,
                 progress: Progress::of(link, &self.fetches),
-                idle_passes: 0,
+                silence: Timeout::default(),
             };
             self.former.push(former);
+            self.has_timeouts = true;
             if self.peers.of(peer).transmit == Some(id) {
                 let error = OperationError::Link(LinkError::System(Errno::ECONNRESET));
                 self.stop_sending_on(peer, &error, sink);
@@ -67,7 +70,7 @@ impl Engine {
     }
 
     /// Ends former links of which nothing has come for a while.
-    pub(super) fn age_former_links(&mut self, sink: &mut impl Sink) {
+    pub(super) fn age_former_links(&mut self, now: Moment, sink: &mut impl Sink) {
         let mut overdue = Vec::new();
         let (links, fetches) = (&mut self.links, &self.fetches);
         self.former.retain_mut(|former| {
@@ -75,15 +78,24 @@ impl Engine {
                 return false;
             };
             let progress = Progress::of(link, fetches);
-            former.idle_passes = if progress == former.progress { former.idle_passes + 1 } else { 0 };
-            former.progress = progress;
-            let is_overdue = former.idle_passes > FORMER_LINK_IDLE_PASSES_MAX;
+            if progress != former.progress {
+                former.silence = Timeout::default();
+                former.progress = progress;
+            }
+            let is_overdue = former.silence.elapse(now, FORMER_LINK_IDLE_MAX_MS);
             overdue.extend(is_overdue.then_some(former.link));
             !is_overdue
         });
         for link in overdue {
             self.abort(link, &LinkError::System(Errno::ECONNRESET), sink);
         }
+    }
+}
+
+impl Former {
+    /// When it is ended unless something comes of it.
+    pub(super) fn deadline(&self) -> Option<Moment> {
+        self.silence.deadline()
     }
 }
 

@@ -149,13 +149,6 @@ impl Handshakes {
         self.list(id);
     }
 
-    /// Has the next pass look at all links.
-    pub(super) fn list_all(&mut self) {
-        for id in self.ids() {
-            self.list(id);
-        }
-    }
-
     fn list(&mut self, id: LinkId) {
         if !self.pending.contains(&id) {
             self.pending.push(id);
@@ -217,7 +210,6 @@ impl Engine {
         if let Some(id) = accepted {
             self.accepted(id, sink);
         }
-        self.await_others(sink);
     }
 
     /// A link of an endpoint with connections is up.

@@ -24,6 +24,7 @@ mod rma;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod transmit;
 mod turns;
 mod unexpected;
@@ -120,7 +121,7 @@ impl Default for Config {
 
 /// Everything that an endpoint is, except its sockets and its completion queues.
 ///
-/// The engine does no I/O, knows no clock and has no thread. Its methods are of four kinds:
+/// The engine does no I/O, reads no clock and has no thread. Its methods are of five kinds:
 ///
 /// - getters;
 /// - commands of the application: [`peer`](Self::peer), [`post_send`](Self::post_send),
@@ -129,18 +130,24 @@ impl Default for Config {
 ///   [`cancel`](Self::cancel); and those that make and end connections, [`connect`](Self::connect),
 ///   [`listen`](Self::listen), [`accept`](Self::accept), [`reject`](Self::reject), [`shutdown`](Self::shutdown);
 /// - input: what a transport reports to [`arrivals`](Self::arrivals);
+/// - time: [`advance_time`](Self::advance_time), where [`awaits_timeout`](Self::awaits_timeout) says that it matters;
 /// - output: [`transmit`](Self::transmit) hands frames to a transport, and a [`Sink`] given to any of these takes
 ///   completions.
 ///
-/// A pass over the engine delivers held completions, receives, transmits and flushes the transport, in this order:
+/// A pass over the engine delivers held completions, receives, tells the time if something may time out, transmits and
+/// flushes the transport, in this order:
 ///
 /// ```
 /// use homespun_engine::{Config, Engine};
 /// # use homespun_engine::completion::Sink;
+/// # use homespun_engine::moment::Moment;
 /// # use homespun_engine::transport::Transport;
-/// fn pass(engine: &mut Engine, transport: &mut impl Transport, sink: &mut impl Sink) {
+/// fn pass(engine: &mut Engine, transport: &mut impl Transport, clock: impl Fn() -> Moment, sink: &mut impl Sink) {
 ///     engine.deliver_held(sink);
 ///     transport.receive(64, &mut engine.arrivals(sink));
+///     if engine.awaits_timeout() {
+///         engine.advance_time(clock(), sink);
+///     }
 ///     engine.transmit(transport, sink);
 ///     transport.flush();
 /// }
@@ -195,6 +202,8 @@ pub struct Engine {
     condemned: Vec<Condemned>,
     /// Links to endpoints that were replaced, which are read to their end.
     former: Vec<Former>,
+    /// Whether something may time out.
+    has_timeouts: bool,
     /// What there is of connections, if the endpoint is for them.
     standing: Standing,
     /// Links that carry no messages.
@@ -242,6 +251,7 @@ impl Engine {
             pull_step_max_bytes: limits::PULL_STEP_MAX_BYTES,
             condemned: Vec::new(),
             former: Vec::new(),
+            has_timeouts: false,
             handshakes: Handshakes::default(),
             over: None,
         }
@@ -278,7 +288,6 @@ impl Engine {
             || !self.mapping.is_empty()
             || (!self.starved.is_empty() && self.budget.may_feed())
             || self.may_fetch_deferred()
-            || self.counts_passes()
             || self.owing.iter().any(|link| self.links.get(*link).is_some_and(Link::has_paused))
     }
 

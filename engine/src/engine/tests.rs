@@ -16,10 +16,9 @@ use crate::completion::{Completion, Failure};
 use crate::connection::ConnectionEvent;
 use crate::errno::Errno;
 use crate::flags::{CompletionFlags, CounterEvents};
-use crate::limits::{
-    CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_PASSES_MAX, MESSAGE_COST_BYTES,
-};
+use crate::limits::{CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_MAX_MS, MESSAGE_COST_BYTES};
 use crate::loopback::{Faults, Network};
+use crate::moment::Moment;
 use crate::operation::{Level, ReceiveRequest, SendRequest};
 use crate::transport::{
     Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, Receiver, Remote, Sent, SharedMemory,

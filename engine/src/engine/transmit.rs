@@ -139,9 +139,6 @@ impl Engine {
     /// partly written frames, then what peers have asked for, then queued messages. Before that, what peers have offered
     /// to have fetched is pulled. To be called after [`receive`](Transport::receive), in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        if !self.former.is_empty() {
-            self.age_former_links(sink);
-        }
         if !self.deferred.is_empty() {
             self.fetch_deferred();
         }

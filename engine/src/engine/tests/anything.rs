@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::atomics::update;
 use super::rma::{access, raw_region};
@@ -89,6 +90,9 @@ enum Step {
     Pass {
         answers: Vec<Sent>,
         pulls: Vec<Pull>,
+    },
+    Time {
+        ms: u64,
     },
 }
 
@@ -197,6 +201,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..40_u64).prop_map(|context| Step::Cancel { context }),
         6 => (prop::collection::vec(answer, 0..6), prop::collection::vec(pull, 0..3))
             .prop_map(|(answers, pulls)| Step::Pass { answers, pulls }),
+        3 => prop_oneof![Just(1), Just(FORMER_LINK_IDLE_MAX_MS)].prop_map(|ms| Step::Time { ms }),
     ]
 }
 
@@ -209,6 +214,7 @@ struct Run {
     /// The bytes that a frame that was begun still needs.
     left_bytes: [u64; LINKS.len()],
     next_context: u64,
+    now: Moment,
     accepted: usize,
     /// The memory of regions that are closed.
     closed: Vec<Vec<u8>>,
@@ -355,6 +361,10 @@ impl Run {
                 transport.pulls = pulls.into();
                 self.pass();
             }
+            Step::Time { ms } => {
+                self.now = self.now + Duration::from_millis(ms);
+                engine.advance_time(self.now, sink);
+            }
             // Not what a transport would report now.
             Step::Up { .. }
             | Step::Down { .. }
@@ -383,6 +393,7 @@ proptest! {
             is_up: [false; LINKS.len()],
             left_bytes: [0; LINKS.len()],
             next_context: 0,
+            now: Moment::from_ms(0),
             accepted: 0,
             closed: Vec::new(),
             regions: VecDeque::new(),
@@ -419,5 +430,7 @@ proptest! {
         }
         prop_assert!(run.engine.budget.take(BUDGET_BYTES as u64), "all of it is free");
         prop_assert!(run.engine.fetches.is_empty() && run.engine.inbounds.is_empty());
+        run.step(Step::Time { ms: 0 });
+        prop_assert!(!run.engine.awaits_timeout() && run.engine.next_deadline().is_none());
     }
 }

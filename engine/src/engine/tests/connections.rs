@@ -8,7 +8,7 @@ use std::mem;
 
 use super::*;
 use crate::connection::{ConnectionError, Request, RequestId, Requester};
-use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, UNANSWERED_PASSES_MAX};
+use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, UNANSWERED_MAX_MS};
 use crate::wire::{Handshake, HandshakeStep};
 
 /// The number of the requests that are made here.
@@ -442,28 +442,33 @@ fn a_second_accept_and_the_strangers_beside_it_go() {
 }
 
 #[test]
-fn who_says_nothing_does_not_keep_a_requester_waiting_for_ever() {
+fn connect_fails_when_another_endpoint_stays_silent_for_too_long() {
     for answers in [false, true] {
         let (mut engine, mut transport, mut sink) = asking();
         up(&mut engine, &mut sink, OTHER, 3, 1);
-        assert!(!engine.wants_pass(), "the one who was asked may answer");
+        assert!(!engine.awaits_timeout(), "the passive endpoint may answer");
         engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(LinkError::Closed));
-        for _ in 0..UNANSWERED_PASSES_MAX {
+        for ms in [0, UNANSWERED_MAX_MS - 1, UNANSWERED_MAX_MS] {
+            engine.advance_time(Moment::from_ms(90_000 + ms), &mut sink);
             engine.transmit(&mut transport, &mut sink);
+            assert_eq!(engine.next_deadline(), Some(Moment::from_ms(90_000 + UNANSWERED_MAX_MS)));
         }
-        assert!(sink.events.is_empty() && engine.wants_pass() && !engine.has_unsent());
+        assert!(sink.events.is_empty() && !engine.has_unsent());
+        assert!(engine.awaits_timeout() && !engine.wants_pass(), "the time is waited for asleep");
         if answers {
             hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Accept, NUMBER, b""), b"");
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
-            assert!(transport.closed.is_empty());
-        } else {
+            engine.advance_time(Moment::from_ms(90_000 + UNANSWERED_MAX_MS), &mut sink);
             engine.transmit(&mut transport, &mut sink);
+            assert!(transport.closed.is_empty() && sink.events.len() == 1);
+        } else {
+            engine.advance_time(Moment::from_ms(90_000 + UNANSWERED_MAX_MS), &mut sink);
             assert_eq!(failed(&mut sink), ConnectionError::NobodyListens);
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(transport.closed, [(OTHER, Close::Drain)]);
         }
-        assert!(!engine.wants_pass());
+        assert!(!engine.wants_pass() && !engine.awaits_timeout() && engine.next_deadline().is_none());
     }
 }
 

@@ -97,23 +97,63 @@ fn what_a_former_instance_has_sent_is_read_to_its_end() {
 }
 
 #[test]
-fn a_link_to_a_former_instance_ends_when_nothing_has_come_of_it_for_long() {
+fn former_link_that_is_silent_for_too_long_is_ended() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     engine.post_receive(receive(9, 1), &mut sink).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.begin(LinkId(7), &untagged(6));
     arrivals.link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
-    for _ in 0..FORMER_LINK_IDLE_PASSES_MAX {
-        engine.transmit(&mut transport, &mut sink);
+    assert!(engine.awaits_timeout() && !engine.wants_pass());
+    let mut pass_at = |ms, engine: &mut Engine, sink: &mut Recorder| {
+        engine.advance_time(Moment::from_ms(ms), sink);
+        engine.transmit(&mut transport, sink);
+        transport.closed.clone()
+    };
+    let begin_ms = 70_000;
+    for ms in [0, 1, FORMER_LINK_IDLE_MAX_MS - 1] {
+        assert_eq!(pass_at(begin_ms + ms, &mut engine, &mut sink), []);
+        assert_eq!(engine.next_deadline(), Some(Moment::from_ms(begin_ms + FORMER_LINK_IDLE_MAX_MS)));
     }
     engine.arrivals(&mut sink).chunk(LinkId(7), b"slow");
-    for _ in 0..=FORMER_LINK_IDLE_PASSES_MAX {
-        engine.transmit(&mut transport, &mut sink);
-        assert!(transport.closed.is_empty());
+    let again_ms = begin_ms + FORMER_LINK_IDLE_MAX_MS;
+    for ms in [0, FORMER_LINK_IDLE_MAX_MS - 1, FORMER_LINK_IDLE_MAX_MS] {
+        assert_eq!(pass_at(again_ms + ms, &mut engine, &mut sink), []);
+        assert_eq!(engine.next_deadline(), Some(Moment::from_ms(again_ms + FORMER_LINK_IDLE_MAX_MS)));
     }
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed, [(LinkId(7), Close::Abort)]);
+    assert!(engine.awaits_timeout() && sink.ended.is_empty());
+    let closed = pass_at(again_ms + FORMER_LINK_IDLE_MAX_MS, &mut engine, &mut sink);
+    assert_eq!(closed, [(LinkId(7), Close::Abort)]);
     assert_eq!(sink.contexts(), [1]);
+    assert!(!engine.awaits_timeout() && engine.next_deadline().is_none());
+}
+
+/// An application that has made no pass for hours has not received what came meanwhile.
+#[test]
+fn former_link_after_hours_without_a_pass_is_read_before_it_is_ended() {
+    const HOURS_MS: u64 = 10_000_000;
+    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    engine.post_receive(receive(9, 1), &mut sink).unwrap();
+    engine.arrivals(&mut sink).begin(LinkId(7), &untagged(6));
+    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.advance_time(Moment::from_ms(0), &mut sink);
+    engine.advance_time(Moment::from_ms(HOURS_MS), &mut sink);
+    engine.arrivals(&mut sink).chunk(LinkId(7), b"for");
+    engine.advance_time(Moment::from_ms(HOURS_MS), &mut sink);
+    engine.advance_time(Moment::from_ms(2 * HOURS_MS), &mut sink);
+    engine.arrivals(&mut sink).chunk(LinkId(7), b"mer");
+    engine.transmit(&mut transport, &mut sink);
+    assert!(transport.closed.is_empty());
+    assert_eq!(received(&sink.ended[0]), b"former");
+}
+
+#[test]
+fn former_link_that_goes_down_ends_its_timeout() {
+    let (mut engine, _, _, mut sink) = engine_with_peer();
+    engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
+    engine.advance_time(Moment::from_ms(0), &mut sink);
+    engine.arrivals(&mut sink).link(LinkId(7), LinkEvent::Down(LinkError::Closed));
+    engine.advance_time(Moment::from_ms(1), &mut sink);
+    assert!(!engine.awaits_timeout() && engine.next_deadline().is_none());
 }
 
 #[test]
@@ -259,9 +299,9 @@ fn a_receive_from_one_peer_alone_ends_also_if_the_last_link_never_came_up() {
 }
 
 #[test]
-fn a_link_to_a_former_instance_that_brings_what_was_asked_for_is_not_idle() {
+fn former_link_that_brings_requested_payload_is_not_silent() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let len_bytes = 2 * u64::from(FORMER_LINK_IDLE_PASSES_MAX);
+    let len_bytes = 5;
     engine.post_receive(receive(len_bytes as usize, 1), &mut sink).unwrap();
     let message = Message { len_bytes, tag: None, data: None, awaits: Awaits::Nothing };
     let mut arrivals = engine.arrivals(&mut sink);
@@ -269,9 +309,12 @@ fn a_link_to_a_former_instance_that_brings_what_was_asked_for_is_not_idle() {
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).begin(LinkId(7), &Header::Data { op: 1, len_bytes });
     engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
-    for _ in 0..len_bytes {
+    for byte in 0..len_bytes {
         engine.arrivals(&mut sink).chunk(LinkId(7), b"x");
-        engine.transmit(&mut transport, &mut sink);
+        for ms in [0, FORMER_LINK_IDLE_MAX_MS - 1] {
+            engine.advance_time(Moment::from_ms(byte * FORMER_LINK_IDLE_MAX_MS + ms), &mut sink);
+            engine.transmit(&mut transport, &mut sink);
+        }
     }
     assert!(transport.closed.is_empty() && sink.ended.iter().all(Result::is_ok));
     assert_eq!(sink.contexts(), [1]);

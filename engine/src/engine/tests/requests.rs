@@ -266,7 +266,9 @@ fn memory_that_the_peer_can_read_is_given_back_after_the_link_was_closed_and_not
     };
     let new_instance: Way = |engine, sink| {
         engine.arrivals(sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
-        (0..=FORMER_LINK_IDLE_PASSES_MAX).for_each(|_| engine.age_former_links(sink));
+        [0, FORMER_LINK_IDLE_MAX_MS, FORMER_LINK_IDLE_MAX_MS]
+            .into_iter()
+            .for_each(|ms| engine.advance_time(Moment::from_ms(ms), sink));
     };
     for way in [broken_protocol, lost_second_link, new_instance] {
         let (mut engine, _, mut transport, mut sink) = in_every_state();

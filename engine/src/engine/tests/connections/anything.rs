@@ -1,6 +1,8 @@
 //! Whatever is said to an endpoint with connections, and in whatever order, nothing panics, everything ends once, and the
 //! application hears of its connection what can be.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -25,6 +27,8 @@ enum Step {
     Send(Level, usize),
     Receive(usize),
     Pass(Vec<Sent>),
+    /// Milliseconds.
+    Time(u64),
 }
 
 fn header() -> impl Strategy<Value = Header> {
@@ -68,6 +72,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         3 => (level, 0..20_usize).prop_map(|(level, len_bytes)| Step::Send(level, len_bytes)),
         3 => (0..20_usize).prop_map(Step::Receive),
         5 => prop::collection::vec(answer, 0..6).prop_map(Step::Pass),
+        3 => prop_oneof![Just(1), Just(UNANSWERED_MAX_MS)].prop_map(Step::Time),
     ]
 }
 
@@ -82,6 +87,7 @@ struct Run {
     heard: Vec<Request>,
     events: Vec<ConnectionEvent>,
     next_context: u64,
+    now: Moment,
     accepted: usize,
 }
 
@@ -170,6 +176,10 @@ impl Run {
                 engine.transmit(transport, sink);
                 transport.answers.clear();
             }
+            Step::Time(ms) => {
+                self.now = self.now + Duration::from_millis(ms);
+                engine.advance_time(self.now, sink);
+            }
             // Not what a transport would report now.
             Step::Up(..) | Step::Down(..) | Step::Frame(..) | Step::Begin(..) | Step::Chunk(..) => {}
         }
@@ -195,6 +205,7 @@ proptest! {
             heard: Vec::new(),
             events: Vec::new(),
             next_context: 0,
+            now: Moment::from_ms(0),
             accepted: 0,
         };
         steps.into_iter().for_each(|step| run.step(step));
@@ -224,5 +235,7 @@ proptest! {
         prop_assert_eq!(run.engine.outstanding_receives(), 0);
         prop_assert_eq!(run.sink.ended.len(), run.accepted, "each operation ends once");
         prop_assert!(!run.engine.has_unsent() && !run.engine.wants_pass());
+        run.step(Step::Time(0));
+        prop_assert!(!run.engine.awaits_timeout() && run.engine.next_deadline().is_none());
     }
 }

@@ -1,0 +1,44 @@
+//! Time, as the engine is told it.
+
+use std::ops::Add;
+use std::time::Duration;
+
+/// A point in time, in milliseconds since a beginning that the owner of the clock chooses, such as the start of the system.
+///
+/// The engine reads no clock: a `Moment` is an argument wherever time matters. Moments of different clocks must not be
+/// compared.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use homespun_engine::moment::Moment;
+///
+/// let begin = Moment::from_ms(100);
+/// let end = begin + Duration::from_millis(50);
+/// assert_eq!(end, Moment::from_ms(150));
+/// assert_eq!(end.saturating_duration_since(begin), Duration::from_millis(50));
+/// assert_eq!(begin.saturating_duration_since(end), Duration::ZERO);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// So many milliseconds after the beginning.
+    pub const fn from_ms(ms: u64) -> Moment {
+        Moment(ms)
+    }
+
+    /// How much later this is than another moment; nothing, if it is earlier.
+    pub const fn saturating_duration_since(self, earlier: Moment) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    /// Counts whole milliseconds. What is too far away to be told is the last moment there is.
+    fn add(self, time: Duration) -> Moment {
+        Moment(self.0.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+    }
+}
