@@ -1,17 +1,135 @@
 //! Time, as endpoints read it.
 
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
 use homespun_engine::moment::Moment;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What endpoints read the time from, for limits of seconds: as coarse as the tick of the kernel, and read without a system
-/// call.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Clock;
+/// A clock that stands still unless it is told to move on: for tests and simulations, over a provider inside the process.
+///
+/// Endpoints of a fabric that [has one](crate::Fabric::with_clock) read it where they themselves wait: for peers that may have
+/// gone without a word, and for those that are still to read what was sent to them when an endpoint is closed
+/// ([`CLOSE_LINGER_MS`](crate::params::CLOSE_LINGER_MS)). While an endpoint is being closed it moves the clock on by what it
+/// has slept. The time-outs of calls, such as [`sread`](crate::CompletionQueue::sread), are real time.
+///
+/// Clones are handles to the same clock.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use homespun::{Fabric, SimulatedClock};
+///
+/// let clock = SimulatedClock::new();
+/// let fabric = Fabric::new().with_clock(&clock);
+/// clock.advance(Duration::from_secs(3600));
+/// assert_eq!(clock.elapsed(), Duration::from_secs(3600));
+/// # drop(fabric);
+/// ```
+#[derive(Clone)]
+pub struct SimulatedClock(Arc<Simulated>);
+
+struct Simulated {
+    elapsed_us: AtomicU64,
+    pace: Box<dyn Fn(Duration) -> Duration + Send + Sync>,
+}
+
+impl SimulatedClock {
+    /// A clock for which no time has gone by.
+    pub fn new() -> SimulatedClock {
+        SimulatedClock::with_pace(|slept| slept)
+    }
+
+    /// A clock that does not move on by what an endpoint has slept, but by what `pace` makes of it: by more, if whatever is
+    /// waited for cannot happen.
+    pub fn with_pace(pace: impl Fn(Duration) -> Duration + Send + Sync + 'static) -> SimulatedClock {
+        SimulatedClock(Arc::new(Simulated { elapsed_us: AtomicU64::new(0), pace: Box::new(pace) }))
+    }
+
+    /// Moves on, by whole microseconds. Endpoints take note in their next passes.
+    pub fn advance(&self, time: Duration) {
+        let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.0.elapsed_us.fetch_add(time_us, Ordering::Relaxed);
+    }
+
+    /// How far it has moved.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_micros(self.0.elapsed_us.load(Ordering::Relaxed))
+    }
+}
+
+impl Default for SimulatedClock {
+    fn default() -> Self {
+        SimulatedClock::new()
+    }
+}
+
+impl fmt::Debug for SimulatedClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedClock").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}
+
+/// What endpoints read the time from.
+#[derive(Debug, Clone)]
+pub(crate) enum Clock {
+    /// That of the system: as coarse as the kernel's tick, and read without a system call.
+    System,
+    Simulated(SimulatedClock),
+}
 
 impl Clock {
     pub(crate) fn now(&self) -> Moment {
-        let now = clock_gettime(ClockId::MonotonicCoarse);
-        // Neither is ever negative.
-        Moment::from_ms(now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000)
+        match self {
+            Clock::System => {
+                let now = clock_gettime(ClockId::MonotonicCoarse);
+                // Neither part is ever negative.
+                Moment::from_ms(now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000)
+            }
+            Clock::Simulated(clock) => Moment::from_ms(0) + clock.elapsed(),
+        }
+    }
+
+    /// Sleeps.
+    pub(crate) fn sleep(&self, time: Duration) {
+        thread::sleep(time);
+        if let Clock::Simulated(clock) = self {
+            clock.advance((clock.0.pace)(time));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_clock_moves_on_by_itself() {
+        let clock = Clock::System;
+        let begin = clock.now();
+        clock.sleep(Duration::from_millis(50));
+        // It may be late by a tick of the kernel, which is 10 ms at most.
+        assert!(clock.now().saturating_duration_since(begin) >= Duration::from_millis(40));
+    }
+
+    #[test]
+    fn simulated_clock_moves_by_what_it_is_told_and_what_is_slept() {
+        let simulated = SimulatedClock::new();
+        let clock = Clock::Simulated(simulated.clone());
+        assert_eq!(clock.now(), Moment::from_ms(0));
+        simulated.advance(Duration::from_secs(2));
+        clock.sleep(Duration::from_millis(3));
+        assert_eq!(clock.now(), Moment::from_ms(2003));
+        assert_eq!(simulated.elapsed(), Duration::from_millis(2003));
+    }
+
+    #[test]
+    fn simulated_clock_with_a_pace_moves_by_what_that_says() {
+        let simulated = SimulatedClock::with_pace(|slept| slept * 1000);
+        Clock::Simulated(simulated.clone()).sleep(Duration::from_millis(2));
+        assert_eq!(simulated.elapsed(), Duration::from_secs(2));
     }
 }

@@ -14,6 +14,7 @@ use homespun_engine::transport::{ProviderAttr, SharedMemory};
 use parking_lot::Mutex;
 
 use crate::av::{AddressVector, AvAttr};
+use crate::clock::Clock;
 use crate::connection::ConnectionRequest;
 use crate::counter::{Counter, CounterAttr, RegionalCounters};
 use crate::cq::{CompletionQueue, CqAttr};
@@ -84,6 +85,7 @@ pub(crate) struct Shared {
     progress_thread: ProgressThread,
     mr_mode: MrMode,
     params: Params,
+    clock: Clock,
     /// What peers may access through any endpoint of the domain.
     regions: Arc<Regions>,
     regional_counters: Arc<RegionalCounters>,
@@ -97,6 +99,7 @@ impl Domain {
         info: &Info,
         locking: Locking,
         params: &Params,
+        clock: &Clock,
     ) -> Domain {
         let attr = provider.attr();
         let format = info.addr_format.unwrap_or_else(|| attr.preferred_format());
@@ -115,6 +118,7 @@ impl Domain {
                 progress_thread: ProgressThread::default(),
                 mr_mode: info.domain.mr_mode,
                 params: params.clone(),
+                clock: clock.clone(),
                 regions: Arc::default(),
                 regional_counters: Arc::new(RegionalCounters::new(by_itself)),
                 pumps: Mutex::default(),
@@ -278,8 +282,8 @@ impl Domain {
 
 impl Shared {
     pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
-        let pump =
-            self.provider.open_pump(bind, self.params.ports, config, self.regions.clone(), self.locking)?;
+        let (regions, clock) = (self.regions.clone(), self.clock.clone());
+        let pump = self.provider.open_pump(bind, self.params.ports, config, regions, self.locking, clock)?;
         self.list(&pump);
         Ok(pump)
     }

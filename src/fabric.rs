@@ -13,7 +13,7 @@ use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, SimulatedClock};
 use crate::domain::Domain;
 use crate::eq::{EqAttr, EventQueue};
 use crate::getinfo::{getinfo_of, with_preferences};
@@ -38,6 +38,7 @@ use crate::wait::{WaitObject, WaitSet};
 pub struct Fabric {
     providers: Vec<Arc<dyn OpenPump>>,
     params: Params,
+    clock: Clock,
 }
 
 /// A provider, whatever its transport.
@@ -52,6 +53,7 @@ pub(crate) trait OpenPump: Send + Sync {
         config: Config,
         regions: Arc<Regions>,
         locking: Locking,
+        clock: Clock,
     ) -> Result<Arc<dyn Drive>, Error>;
     /// See [`Provider::allocate_shareable`].
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno>;
@@ -74,13 +76,21 @@ impl Fabric {
         if params.shm_any_tracer {
             shm = shm.with_any_tracer();
         }
-        Fabric { providers: Vec::new(), params }.with_provider(tcp).with_provider(shm)
+        Fabric { providers: Vec::new(), params, clock: Clock::System }.with_provider(tcp).with_provider(shm)
     }
 
     /// Adds a provider of anybody's: its domain can be asked for by name, and comes after those that are there.
     #[must_use]
     pub fn with_provider(mut self, provider: impl Provider) -> Fabric {
         self.providers.push(Arc::new(provider));
+        self
+    }
+
+    /// Has the endpoints of domains that are opened from now on read this clock, and passive endpoints, instead of that of
+    /// the system.
+    #[must_use]
+    pub fn with_clock(mut self, clock: &SimulatedClock) -> Fabric {
+        self.clock = Clock::Simulated(clock.clone());
         self
     }
 
@@ -129,7 +139,7 @@ impl Fabric {
     }
 
     pub(crate) fn open_domain(&self, info: &Info, locking: Locking) -> Result<Domain, Error> {
-        Ok(Domain::open(self.provider(info)?.clone(), info, locking, &self.params))
+        Ok(Domain::open(self.provider(info)?.clone(), info, locking, &self.params, &self.clock))
     }
 
     /// The provider of the domain that an info names.
@@ -147,7 +157,7 @@ impl Fabric {
     /// that [`getinfo`](crate::getinfo()) answers for it, or for another endpoint type than
     /// [`EndpointType::Msg`](crate::info::EndpointType::Msg).
     pub fn passive_endpoint(&self, info: &Info) -> Result<PassiveEndpoint, Error> {
-        PassiveEndpoint::open(self.provider(info)?.clone(), info, &self.params)
+        PassiveEndpoint::open(self.provider(info)?.clone(), info, &self.params, &self.clock)
     }
 
     /// Opens an event queue: `fi_eq_open(3)`.
@@ -194,6 +204,7 @@ impl<P: Provider> OpenPump for P {
         config: Config,
         regions: Arc<Regions>,
         locking: Locking,
+        clock: Clock,
     ) -> Result<Arc<dyn Drive>, Error> {
         let instance = getrandom::u64().map_err(|error| Error::System {
             call: "drawing a random number",
@@ -204,7 +215,7 @@ impl<P: Provider> OpenPump for P {
             None => self.open(bind, instance),
         };
         let transport = transport.map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
-        Ok(Arc::new(Pump::new(transport, config, regions, locking, Clock)))
+        Ok(Arc::new(Pump::new(transport, config, regions, locking, clock)))
     }
 
     fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {

@@ -47,6 +47,7 @@ pub use homespun_engine::wire::Refusal;
 pub use homespun_engine::{flags, limits};
 
 pub use self::av::{AddressVector, AvAttr, FabricAddress};
+pub use self::clock::SimulatedClock;
 pub use self::connection::{ConnectionEvent, ConnectionRequest};
 pub use self::counter::{Counter, CounterAttr};
 pub use self::cq::{Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, ReadError, WaitObject};

@@ -11,6 +11,7 @@ use homespun_engine::limits::BACKLOG_DEFAULT_REQUESTS;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::av::{AddressVector, AvAttr};
+use crate::clock::Clock;
 use crate::connection::{Asked, Listener};
 use crate::counter::BoundCounters;
 use crate::domain::DomainId;
@@ -89,6 +90,7 @@ struct Shared {
     provider: Arc<dyn OpenPump>,
     format: AddressFormat,
     params: Params,
+    clock: Clock,
     setup: Mutex<Setup>,
     /// Exists from the moment the address was asked for, or it listens.
     listener: OnceLock<Arc<Listener>>,
@@ -114,6 +116,7 @@ impl PassiveEndpoint {
         provider: Arc<dyn OpenPump>,
         info: &Info,
         params: &Params,
+        clock: &Clock,
     ) -> Result<PassiveEndpoint, Error> {
         if info.ep.ep_type != Some(EndpointType::Msg) {
             return Err(Misuse::Invalid("a passive endpoint for another type than FI_EP_MSG").into());
@@ -133,6 +136,7 @@ impl PassiveEndpoint {
                 provider,
                 format,
                 params: params.clone(),
+                clock: clock.clone(),
                 setup: Mutex::new(setup),
                 listener: OnceLock::new(),
             }),
@@ -275,8 +279,8 @@ impl Shared {
         }
         let bind = setup.name.or(self.info.src_addr).unwrap_or_else(|| self.format.wildcard());
         let config = Config { role: EndpointRole::Passive, ..Config::default() };
-        let pump =
-            self.provider.open_pump(bind, self.params.ports, config, Arc::default(), Locking::Taken)?;
+        let (ports, clock) = (self.params.ports, self.clock.clone());
+        let pump = self.provider.open_pump(bind, ports, config, Arc::default(), Locking::Taken, clock)?;
         let listener = Listener {
             asked: Arc::new(Asked { name: pump.address(), bind, info: self.info.clone() }),
             close_linger: self.params.close_linger,

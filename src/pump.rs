@@ -15,7 +15,7 @@ use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::{Destination, Room, Source};
@@ -642,15 +642,16 @@ impl<T: Transport> Drive for Pump<T> {
     }
 
     fn close(&self, linger: Duration) {
-        let deadline = Instant::now() + linger;
         let mut guard = self.state.lock();
         // What is not there any more frees its memory, and its descriptors, whoever still knows the pump.
         let Some(state) = guard.take() else { return };
         drop(guard);
         let State { mut engine, mut transport, mut timekeeper, .. } = state;
         transport.stop_accepting();
+        let clock = timekeeper.clock().clone();
+        let deadline = clock.now() + linger;
         let (mut nobody, mut patience) = (Nobody, Patience::default());
-        while engine.has_unsent() && Instant::now() < deadline {
+        while engine.has_unsent() && clock.now() < deadline {
             let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
             if engine.awaits_timeout() {
@@ -659,16 +660,16 @@ impl<T: Transport> Drive for Pump<T> {
             engine.transmit(&mut transport, &mut nobody);
             transport.flush();
             drop(pass);
-            patience.pause();
+            patience.pause(&clock);
         }
         engine.close_links(&mut transport);
         transport.flush();
-        while transport.draining() > 0 && Instant::now() < deadline {
+        while transport.draining() > 0 && clock.now() < deadline {
             let pass = self.closing.lock();
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
             transport.flush();
             drop(pass);
-            patience.pause();
+            patience.pause(&clock);
         }
     }
 }
@@ -681,12 +682,12 @@ struct Patience {
 }
 
 impl Patience {
-    fn pause(&mut self) {
+    fn pause(&mut self, clock: &Clock) {
         self.pauses += 1;
         if self.pauses < 100 {
             thread::yield_now();
         } else {
-            thread::sleep(Duration::from_micros(100));
+            clock.sleep(Duration::from_micros(100));
         }
     }
 }

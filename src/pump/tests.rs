@@ -1,5 +1,7 @@
 //! When the progress thread stands down, and when it takes over: with a thread that is played by the test.
 
+use std::time::Instant;
+
 use bytes::{Bytes, BytesMut};
 use homespun_engine::flags::InfoFlags;
 use homespun_shm::ShmProvider;
@@ -36,7 +38,15 @@ impl Alone {
         let cq = cq.expect("a queue");
         let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
         let (config, regions) = (Config::default(), Arc::default());
-        let pump = OpenPump::open_pump(&ShmProvider::new(), bind, None, config, regions, Locking::Taken);
+        let pump = OpenPump::open_pump(
+            &ShmProvider::new(),
+            bind,
+            None,
+            config,
+            regions,
+            Locking::Taken,
+            Clock::System,
+        );
         let pump = pump.expect("an endpoint");
         let wiring = Wiring {
             av: av.clone(),

@@ -24,6 +24,10 @@ impl Timekeeper {
         Timekeeper { clock, passes_to_look: 0, alarm: None }
     }
 
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// To be called in every pass while something [may time out](Engine::awaits_timeout), when the transport has received.
     #[cold]
     #[inline(never)]

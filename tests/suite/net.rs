@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, Progress};
 use homespun::params::Params;
-use homespun::{Address, CompletionQueue, Domain, Fabric};
+use homespun::{Address, CompletionQueue, Domain, Fabric, SimulatedClock};
 use homespun_engine::loopback::{Faults, Network};
 use socket2::{Socket, Type};
 
@@ -21,8 +21,12 @@ use super::party::{Party, Setup};
 use super::worker::Worker;
 
 /// How long an endpoint waits that is closed for what it still has to send: tests say how a peer reads it meanwhile, on a machine
-/// that has other things to do. Nothing is concluded from how soon it is sent.
+/// that has other things to do. Nothing is concluded from how soon it is sent. Over the loopback it is simulated time.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// How much faster time goes by where nothing happens. A thread that is about to receive may be kept from it for the fiftieth
+/// part of [`LINGER`], or for a thousand pauses of the one that waits for it.
+const IDLE_PACE: u32 = 50;
 
 /// What carries the messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +71,16 @@ impl Transport {
             Transport::Backend => ("channel", Ipv4Addr::LOCALHOST.into()),
         }
     }
+}
+
+/// The time of a network inside the process. While nothing is received there, an endpoint that is closed waits for peers that
+/// nobody drives: then time goes by faster.
+fn clock_of(network: &Network) -> SimulatedClock {
+    let (network, seen) = (network.clone(), AtomicU64::new(0));
+    SimulatedClock::with_pace(move |waited| {
+        let reported = network.reported();
+        if seen.swap(reported, Ordering::Relaxed) == reported { waited * IDLE_PACE } else { waited }
+    })
 }
 
 /// An address of this host for one network alone.
@@ -144,7 +158,7 @@ impl Net {
         if let Transport::Loopback { seed, faults } = transport {
             let inside = Network::new(*seed, faults.clone());
             network = Some(inside.clone());
-            fabric = fabric.with_provider(inside);
+            fabric = fabric.with_clock(&clock_of(&inside)).with_provider(inside);
         }
         if *transport == Transport::Backend {
             fabric = fabric.with_provider(ChannelProvider::new());

@@ -18,6 +18,7 @@ mod state;
 mod transport;
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::address::{Address, AddressFormat};
@@ -92,12 +93,15 @@ pub use crate::loopback::transport::LoopbackTransport;
 pub struct Network {
     state: Arc<Mutex<State>>,
     memories: Arc<Memories>,
+    /// How much was ever reported.
+    reported: Arc<AtomicU64>,
 }
 
 impl Network {
     /// A network with nobody on it. The seed decides everything that is left to chance.
     pub fn new(seed: u64, faults: Faults) -> Network {
-        Network { state: Arc::new(Mutex::new(State::new(seed, faults))), memories: Arc::default() }
+        let state = Arc::new(Mutex::new(State::new(seed, faults)));
+        Network { state, memories: Arc::default(), reported: Arc::default() }
     }
 
     /// Changes how the network misbehaves from now on. What is delayed already stays delayed.
@@ -136,6 +140,12 @@ impl Network {
     /// [`Sent::Partial`]: crate::transport::Sent::Partial
     pub fn is_quiet(&self) -> bool {
         self.lock().is_quiet()
+    }
+
+    /// How many frames, pieces of frames and link events all endpoints together have
+    /// [received](crate::transport::Transport::receive) so far. While it stays the same, nothing happens on the network.
+    pub fn reported(&self) -> u64 {
+        self.reported.load(Ordering::Relaxed)
     }
 
     /// A thread that panicked while it held the lock was about to fail its test; the others still get to see why.

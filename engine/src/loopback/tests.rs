@@ -55,3 +55,16 @@ fn a_peer_that_breaks_the_protocol_is_cut_off() {
     assert_eq!(events(&mut a), [(link, reset)]);
     assert!(network.is_quiet());
 }
+
+#[test]
+fn network_counts_what_is_reported_and_no_calls_that_report_nothing() {
+    let network = Network::new(1, Faults::default());
+    let [mut a, mut b] = [11, 22].map(|instance| {
+        network.open(AddressFormat::SockaddrIn.wildcard(), instance).expect("there are free ports")
+    });
+    a.connect(b.address());
+    assert_eq!((events(&mut a).len(), network.reported()), (0, 0));
+    assert_eq!((events(&mut b).len(), network.reported()), (1, 1));
+    assert_eq!((events(&mut a).len(), network.reported()), (1, 2));
+    assert_eq!((events(&mut a).len(), events(&mut b).len(), network.reported()), (0, 0, 2));
+}

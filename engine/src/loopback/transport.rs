@@ -2,6 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::address::Address;
 use crate::errno::Errno;
@@ -264,6 +265,9 @@ impl Transport for LoopbackTransport {
                 News::Bytes { link, place } => self.report_bytes(link, place, receiver),
                 News::Down { link, why } => self.report_down(link, why, receiver),
             };
+        }
+        if reported > 0 {
+            self.network.reported.fetch_add(reported.into(), Ordering::Relaxed);
         }
         reported
     }
