@@ -47,7 +47,7 @@ impl Timekeeper {
     /// Tells the engine the time. A pass must have come before.
     pub(super) fn tell(&mut self, engine: &mut Engine, sink: &mut impl Sink) {
         engine.advance_time(self.clock.now(), sink);
-        self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK } else { 0 };
+        self.passes_to_look = if engine.awaits_timeout() { PASSES_PER_LOOK - 1 } else { 0 };
     }
 
     /// A thread is about to sleep as the transport says: it looks again when the next time-out is due, if not before.

@@ -87,7 +87,7 @@ impl Connected {
         matches!(self.stage, Stage::Asked { .. })
     }
 
-    /// Whether only others can answer, and are waited for for a while.
+    /// Whether only other endpoints can answer, which have some time for it.
     fn is_awaiting_others(&self) -> bool {
         matches!(self.stage, Stage::Asked { lost: Some(_), .. })
     }

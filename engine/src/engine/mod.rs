@@ -142,7 +142,12 @@ impl Default for Config {
 /// # use homespun_engine::completion::Sink;
 /// # use homespun_engine::moment::Moment;
 /// # use homespun_engine::transport::Transport;
-/// fn pass(engine: &mut Engine, transport: &mut impl Transport, clock: impl Fn() -> Moment, sink: &mut impl Sink) {
+/// fn pass(
+///     engine: &mut Engine,
+///     transport: &mut impl Transport,
+///     clock: impl Fn() -> Moment,
+///     sink: &mut impl Sink,
+/// ) {
 ///     engine.deliver_held(sink);
 ///     transport.receive(64, &mut engine.arrivals(sink));
 ///     if engine.awaits_timeout() {
