@@ -11,11 +11,18 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
-use homespun::{ConnectionEvent, CounterAttr, CounterEvents, FabricAddress, MrAttr, ReadError, WaitObject};
+use homespun::{
+    ConnectionEvent, CounterAttr, CounterEvents, Errno, FabricAddress, MrAttr, ReadError, WaitObject,
+};
+use homespun_engine::limits::UNANSWERED_MAX_MS;
+use homespun_engine::transport::{LinkEvent, LinkId, Provider, Receiver, Space, Transport as _};
+use homespun_engine::wire::Header;
+use homespun_shm::ShmProvider;
+use homespun_tcp::TcpProvider;
 
 use crate::suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_for_event};
 use crate::suite::payload::{payload, received, room};
@@ -397,6 +404,69 @@ fn whoever_waits_for_an_event_uses_no_processor_time() {
 #[test]
 fn whoever_waits_for_an_event_uses_no_processor_time_where_a_thread_makes_progress() {
     wait_for_events_over(&TRANSPORTS, || Turns::Nobody);
+}
+
+/// The link of an endpoint to a requester, and whether it is up.
+#[derive(Default)]
+struct Silent(bool);
+
+impl Receiver for Silent {
+    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
+    fn begin(&mut self, _: LinkId, _: &Header) {}
+    fn space(&mut self, _: LinkId) -> Space<'_> {
+        Space::new()
+    }
+    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn link(&mut self, _: LinkId, event: LinkEvent) {
+        self.0 |= matches!(event, LinkEvent::Up { .. });
+    }
+}
+
+/// The passive endpoint goes while another endpoint has reached the requester, which may be about to accept and says nothing.
+/// Nothing but the time wakes the requester.
+fn requester_sleeps_until_its_time_is_over(transport: &Transport, provider: &impl Provider, turns: Turns) {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for wait in ASLEEP {
+        let net = Net::new(transport, turns);
+        let bind = net.info.src_addr.expect("a source was asked for");
+        let client = Side::waiting_by(&net, wait, wait);
+        let connecting = client.endpoint(CLIENT);
+        let mut asked = (provider.open(bind, 1).expect("a transport"), Silent::default());
+        let mut stranger = (provider.open(bind, 2).expect("a transport"), Silent::default());
+        connecting.connect(asked.0.address(), b"").unwrap();
+        stranger.0.connect(connecting.name().unwrap());
+        let deadline = Deadline::new();
+        while !(asked.1.0 && stranger.1.0) {
+            for (transport, silent) in [&mut asked, &mut stranger] {
+                transport.receive(16, silent);
+                transport.flush();
+            }
+            client.progress();
+            deadline.pause("links to the requester");
+        }
+        // What the stranger has said first is there, and is looked at now and then.
+        (0..100).for_each(|_| client.progress());
+        drop(asked);
+        let begin = Instant::now();
+        let before = posix::processor_time(libc::RUSAGE_SELF);
+        let error = sleep_for_event(&client).expect_err("no endpoint accepts");
+        let used = posix::processor_time(libc::RUSAGE_SELF) - before;
+        assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&error.errno), "{error:?}");
+        assert!(
+            begin.elapsed() > Duration::from_millis(UNANSWERED_MAX_MS / 2),
+            "the stranger may have answered"
+        );
+        assert!(used < USED_MAX, "{transport:?} {wait:?}: {used:?} of processor time");
+    }
+}
+
+#[test]
+fn requester_with_a_silent_peer_sleeps_until_its_time_is_over() {
+    for turns in [Turns::Alternate, Turns::Nobody] {
+        requester_sleeps_until_its_time_is_over(&Transport::Tcp4, &TcpProvider::new(), turns);
+        requester_sleeps_until_its_time_is_over(&Transport::Shm4, &ShmProvider::new(), turns);
+    }
 }
 
 /// Those who listen, who have asked and who are connected sleep on their event queues.

@@ -65,3 +65,6 @@ impl Timekeeper {
         self.alarm.is_some_and(|alarm| alarm <= deadline)
     }
 }
+
+#[cfg(test)]
+mod tests;

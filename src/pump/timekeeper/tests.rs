@@ -1,0 +1,238 @@
+//! A requester whose passive endpoint is gone while a stranger's link is up that brings nothing, over shared memory.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use homespun_engine::address::Address;
+use homespun_engine::connection::EndpointRole;
+use homespun_engine::engine::Config;
+use homespun_engine::flags::InfoFlags;
+use homespun_engine::limits::UNANSWERED_MAX_MS;
+use homespun_engine::transport::{LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+use homespun_engine::wire::Header;
+use homespun_shm::{ShmProvider, ShmTransport};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::*;
+use crate::clock::SimulatedClock;
+use crate::counter::BoundCounters;
+use crate::domain::DomainId;
+use crate::doorbell::Doorbell;
+use crate::eq::{EqAttr, EqReadError, EventQueue, Reporter, Subject};
+use crate::fabric::{Fabric, OpenPump};
+use crate::lock::Locking;
+use crate::pump::{Drive, Watched, Wiring};
+use crate::{AddressFormat, AddressVector, AvAttr, WaitObject};
+
+/// How long something may take before the test fails. Nothing is concluded from how soon it happens.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const LIMIT: Duration = Duration::from_millis(UNANSWERED_MAX_MS);
+const TICK: Duration = Duration::from_millis(1);
+
+/// A transport without an engine, and whether a link of it was ever up.
+struct Mute {
+    transport: ShmTransport,
+    met: Met,
+}
+
+#[derive(Default)]
+struct Met(bool);
+
+impl Receiver for Met {
+    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
+    fn begin(&mut self, _: LinkId, _: &Header) {}
+    fn space(&mut self, _: LinkId) -> Space<'_> {
+        Space::new()
+    }
+    fn placed(&mut self, _: LinkId, _: usize) {}
+    fn chunk(&mut self, _: LinkId, _: &[u8]) {}
+    fn link(&mut self, _: LinkId, event: LinkEvent) {
+        self.0 |= matches!(event, LinkEvent::Up { .. });
+    }
+}
+
+impl Mute {
+    fn open(bind: Address, instance: u64) -> Mute {
+        Mute { transport: ShmProvider::new().open(bind, instance).expect("a transport"), met: Met::default() }
+    }
+
+    fn pass(&mut self) -> bool {
+        self.transport.receive(16, &mut self.met);
+        self.transport.flush();
+        self.met.0
+    }
+}
+
+struct Requester {
+    pump: Arc<dyn Drive>,
+    clock: SimulatedClock,
+    eq: EventQueue,
+    /// Stands for the progress thread, if there is one.
+    doorbell: Option<Arc<Doorbell>>,
+    asked: Mute,
+    _stranger: Mute,
+}
+
+impl Requester {
+    /// One that has asked, and to which both others are linked.
+    fn open(has_thread: bool) -> Requester {
+        let info = Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None);
+        let bind = info.expect("an address")[0].src_addr.expect("a source was asked for");
+        let clock = SimulatedClock::new();
+        let config = Config { role: EndpointRole::Connected, ..Config::default() };
+        let (locking, read) = (Locking::Taken, Clock::Simulated(clock.clone()));
+        let pump =
+            OpenPump::open_pump(&ShmProvider::new(), bind, None, config, Arc::default(), locking, read);
+        let pump = pump.expect("an endpoint");
+        let eq =
+            EventQueue::open(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() }).expect("a queue");
+        let doorbell = has_thread.then(|| Arc::new(Doorbell::new().expect("a descriptor")));
+        let av = AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::unused());
+        let wiring = Wiring {
+            av: av.expect("a vector"),
+            transmit_cq: None,
+            receive_cq: None,
+            counters: BoundCounters::default(),
+            regional_counters: None,
+            reporter: Some(Arc::new(Reporter::new(&eq, 7, Subject::Endpoint))),
+            wants_source: false,
+            reports_unknown_sources: false,
+            progress_doorbell: doorbell.clone(),
+        };
+        pump.enable(wiring).expect("it is enabled for the first time");
+        eq.shared().join(&pump);
+
+        let (mut asked, mut stranger) = (Mute::open(bind, 1), Mute::open(bind, 2));
+        pump.connect(asked.transport.address(), 99, b"").expect("nobody was asked before");
+        stranger.transport.connect(pump.address());
+        let deadline = Instant::now() + PATIENCE;
+        while !(asked.pass() & stranger.pass()) {
+            assert!(Instant::now() < deadline, "the links are not up");
+            pump.progress_aside();
+        }
+        // What the stranger has said first is there, and is looked at now and then.
+        (0..100).for_each(|_| pump.progress_aside());
+        Requester { pump, clock, eq, doorbell, asked, _stranger: stranger }
+    }
+
+    /// The passive endpoint goes, and the requester learns of it. Returns what a thread is told that then goes to sleep.
+    fn abandon(self) -> (Abandoned, Armed) {
+        let Requester { pump, clock, eq, asked, _stranger, .. } = self;
+        drop(asked);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            pump.progress_aside();
+            let armed = pump.arm();
+            if let Armed::Asleep { look_again_after: Some(_) } = armed {
+                return (Abandoned { pump, clock, eq, _stranger }, armed);
+            }
+            assert!(Instant::now() < deadline, "no time-out has begun");
+        }
+    }
+}
+
+struct Abandoned {
+    pump: Arc<dyn Drive>,
+    clock: SimulatedClock,
+    eq: EventQueue,
+    _stranger: Mute,
+}
+
+impl Abandoned {
+    /// A thread wakes, makes a pass and goes to sleep again.
+    fn wake_and_sleep(&self) -> Armed {
+        self.pump.progress_aside();
+        self.pump.arm()
+    }
+
+    fn poll(&self, passes: u32) {
+        (0..passes).for_each(|_| self.pump.progress_aside());
+    }
+
+    fn has_failed(&self) -> bool {
+        match self.eq.peek() {
+            Err(EqReadError::Empty) => false,
+            Err(EqReadError::ErrorAvailable) => true,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn asleep_for(time: Duration) -> Armed {
+    Armed::Asleep { look_again_after: Some(time) }
+}
+
+#[test]
+fn sleeper_is_woken_when_a_timeout_is_due_and_the_pass_after_ends_it() {
+    let (requester, armed) = Requester::open(false).abandon();
+    assert_eq!(armed, asleep_for(LIMIT));
+    requester.clock.advance(LIMIT - TICK);
+    assert_eq!(requester.wake_and_sleep(), asleep_for(TICK));
+    requester.clock.advance(TICK);
+    assert_eq!(requester.wake_and_sleep(), asleep_for(Duration::ZERO), "once more");
+    assert!(!requester.has_failed());
+    let armed = requester.wake_and_sleep();
+    assert!(requester.has_failed());
+    assert!(!matches!(armed, Armed::Asleep { look_again_after: Some(_) }), "{armed:?}");
+}
+
+#[test]
+fn polls_end_a_timeout_when_it_is_due_and_not_by_their_number() {
+    let (requester, _) = Requester::open(false).abandon();
+    requester.clock.advance(LIMIT - TICK);
+    requester.poll(1000 * PASSES_PER_LOOK);
+    assert!(!requester.has_failed());
+    requester.clock.advance(TICK);
+    // It is found past twice.
+    requester.poll(2 * PASSES_PER_LOOK);
+    assert!(requester.has_failed());
+}
+
+#[test]
+fn progress_thread_is_told_when_a_timeout_is_due() {
+    let requester = Requester::open(true);
+    drop(requester.asked);
+    let deadline = Instant::now() + PATIENCE;
+    let watch = || {
+        let watched = requester.pump.watch();
+        assert!(Instant::now() < deadline, "{watched:?}");
+        watched
+    };
+    while watch() != Watched::Resting(asleep_for(LIMIT)) {}
+    requester.clock.advance(LIMIT);
+    while watch() != Watched::Resting(Armed::Asleep { look_again_after: None }) {}
+    assert_eq!(requester.eq.peek(), Err(EqReadError::ErrorAvailable));
+}
+
+/// Whether there is something to read at the transport of a pump, now or soon.
+fn is_readable(pump: &dyn Drive) -> bool {
+    let mut is_readable = false;
+    pump.with_wake_fd(&mut |fd| {
+        let patience = Timespec::try_from(PATIENCE).expect("a time");
+        let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&patience));
+        is_readable = ready.expect("a descriptor that can be polled") > 0;
+    });
+    is_readable
+}
+
+#[test]
+fn poll_that_begins_a_timeout_wakes_sleepers_and_later_ones_leave_them_asleep() {
+    let requester = Requester::open(true);
+    let doorbell = requester.doorbell.as_ref().expect("there is to be a thread");
+    let rest = || {
+        doorbell.arm();
+        (0..9).find_map(|_| match requester.pump.watch() {
+            Watched::Resting(armed) => Some(armed),
+            _ => None,
+        })
+    };
+    assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
+    drop(requester.asked);
+    assert!(is_readable(&*requester.pump));
+    requester.pump.progress_aside();
+    assert!(!doorbell.is_armed(), "the thread does not know of the time-out");
+    assert_eq!(rest(), Some(asleep_for(LIMIT)));
+    requester.pump.progress_aside();
+    assert!(doorbell.is_armed(), "the thread wakes in time by itself");
+}
