@@ -30,7 +30,7 @@ pub const FABRIC_NAME: &str = "homespun";
 pub const PROTOCOL: u32 = 1 << 31 | 0x0068_6f6d;
 
 /// The version of [`PROTOCOL`].
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = homespun_engine::wire::hello::VERSION as u32;
 
 /// The tag format that promises nothing about how tags are used: all 64 bits, in fields of one bit each
 /// (`FI_TAG_GENERIC` of `fi_endpoint(3)`).

@@ -1,5 +1,5 @@
-//! A peer whose lines are not what a correct producer has written: whatever has become of a byte of a header, its link ends
-//! with a reason, and no other link does.
+//! A peer whose lines are not what a correct producer has written: whatever has become of a byte of a header,
+//! its link ends with a reason, and no other link does.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
@@ -27,7 +27,8 @@ const LINES_START_BYTES: u64 = 192;
 const LINES: usize = 512;
 const LINE_BYTES: usize = 64;
 
-/// What is written to a doorbell. The same in every host's own numbers: the kernel counts, and nobody reads how far.
+/// What is written to a doorbell. The same in every host's own numbers: the kernel counts, and nobody reads
+/// how far.
 const ONE: [u8; WORD_BYTES] = [1; WORD_BYTES];
 
 const WORD_BYTES: usize = size_of::<u64>();
@@ -36,6 +37,7 @@ const WORD_BYTES: usize = size_of::<u64>();
 const FIRST: Header = Header::Ack { received: 1 };
 
 mod kind {
+    pub(super) const PIECE: u8 = 0;
     pub(super) const MESSAGE: u8 = 1;
     pub(super) const ACK: u8 = 2;
     pub(super) const REQUEST: u8 = 3;
@@ -46,27 +48,36 @@ mod kind {
     pub(super) const CREDIT: u8 = 8;
     pub(super) const FENCE: u8 = 9;
     pub(super) const FENCED: u8 = 10;
-    pub(super) const PIECE: u8 = 11;
-    pub(super) const READ: u8 = 12;
-    pub(super) const WRITE: u8 = 13;
-    pub(super) const OFFER: u8 = 14;
-    pub(super) const READ_DATA: u8 = 15;
-    pub(super) const ANSWER: u8 = 16;
-    pub(super) const CONNECTION: u8 = 32;
+    pub(super) const READ: u8 = 11;
+    pub(super) const WRITE: u8 = 12;
+    pub(super) const OFFER: u8 = 13;
+    pub(super) const READ_DATA: u8 = 14;
+    pub(super) const ANSWER: u8 = 15;
+    pub(super) const ATOMIC: u8 = 16;
+    pub(super) const SHOWN: u8 = 17;
+    pub(super) const CONNECTION: u8 = 18;
 }
 
 mod flag {
+    /// Of messages and requests.
     pub(super) const TAGGED: u8 = 1 << 0;
     pub(super) const DATA: u8 = 1 << 1;
     pub(super) const ARRIVAL: u8 = 1 << 2;
-    pub(super) const CANNOT_PULL: u8 = 1 << 3;
-    pub(super) const FAULT: u8 = 1 << 4;
-    pub(super) const OUTSIDE: u8 = 1 << 5;
-    pub(super) const LONG: u8 = 1 << 6;
-    pub(super) const MATCH: u8 = 1 << 7;
+    pub(super) const MATCH: u8 = 1 << 3;
+    /// Of writes and offers.
+    pub(super) const WRITTEN_DATA: u8 = 1 << 0;
+    pub(super) const DURABLE: u8 = 1 << 1;
+    pub(super) const EVERYTHING: u8 = 1 << 2;
+    /// Of headers that have one flag: that the receiver cannot pull, that there was a fault, that matches are
+    /// asked for.
+    pub(super) const ONLY: u8 = 1 << 0;
+    /// Of every line.
+    pub(super) const OUTSIDE: u8 = 1 << 6;
+    pub(super) const LONG: u8 = 1 << 7;
 }
 
-/// What a line says: its kind, its flags, the length of the payload that it announces, and the words of its header.
+/// What a line says: its kind, its flags, the length of the payload that it announces, and the words of its
+/// header.
 #[derive(Debug, Clone, Copy)]
 struct Said(u8, u8, u16, &'static [u64]);
 
@@ -106,29 +117,37 @@ fn samples() -> Vec<Said> {
         Said(kind::REQUEST, flag::TAGGED | flag::MATCH, 16, &[2, NUMBER, LONGEST]),
         Said(kind::REQUEST, flag::TAGGED | flag::DATA | flag::OUTSIDE, 64, &[2, 3, 0, LONGEST]),
         Said(kind::CLEAR, 0, 0, &[1]),
-        Said(kind::CLEAR, flag::CANNOT_PULL, 0, &[NUMBER]),
+        Said(kind::CLEAR, flag::ONLY, 0, &[NUMBER]),
         Said(kind::DATA, 0, 9, &[1]),
         Said(kind::DATA, flag::OUTSIDE, 0x8000, &[NUMBER]),
         Said(kind::DATA, flag::OUTSIDE | flag::LONG, 0x1000, &[NUMBER, 0x1_0000]),
         Said(kind::DONE, 0, 0, &[1]),
-        Said(kind::DONE, flag::FAULT, 0, &[NUMBER]),
+        Said(kind::DONE, flag::ONLY, 0, &[NUMBER]),
         Said(kind::MATCHED, 0, 0, &[NUMBER]),
         Said(kind::CREDIT, 0, 0, &[u64::MAX]),
         Said(kind::READ, 0, 0, &[1, NUMBER, 0, LONGEST]),
         Said(kind::WRITE, 0, 32, &[1, 2, NUMBER]),
-        Said(kind::WRITE, flag::DATA | flag::OUTSIDE, 300, &[1, 2, 3, NUMBER]),
+        Said(kind::WRITE, flag::WRITTEN_DATA | flag::DURABLE | flag::OUTSIDE, 300, &[1, 2, 3, NUMBER]),
         Said(kind::WRITE, flag::OUTSIDE | flag::LONG, 0x8000, &[1, 2, 3, LONGEST]),
         Said(kind::OFFER, 0, 16, &[1, 2, 3, NUMBER >> 24]),
-        Said(kind::OFFER, flag::DATA | flag::OUTSIDE, 64, &[1, 2, 3, NUMBER, LONGEST]),
+        Said(
+            kind::OFFER,
+            flag::WRITTEN_DATA | flag::EVERYTHING | flag::OUTSIDE,
+            64,
+            &[1, 2, 3, NUMBER, LONGEST],
+        ),
         Said(kind::READ_DATA, 0, 9, &[1]),
         Said(kind::READ_DATA, flag::OUTSIDE | flag::LONG, 0x1000, &[NUMBER, 0x1_0000]),
         Said(kind::ANSWER, 0, 0, &[1]),
-        Said(kind::ANSWER + 4, 0, 0, &[NUMBER]),
+        Said(kind::ANSWER, 4, 0, &[NUMBER]),
+        Said(kind::ATOMIC, 0, 8, &[1, 2, 3, 2 << 40 | 7 << 32 | 1]),
+        Said(kind::ATOMIC, flag::OUTSIDE, 1024, &[1, 2, NUMBER, 2 << 40 | 7 << 32 | 128]),
+        Said(kind::SHOWN, 0, 16, &[1, 2, 3, NUMBER >> 24]),
         Said(kind::CONNECTION, 0, 48, &[NUMBER]),
-        Said(kind::CONNECTION + 1, flag::OUTSIDE, 256, &[NUMBER]),
-        Said(kind::CONNECTION + 4, 0, 0, &[1]),
+        Said(kind::CONNECTION, 1 | flag::OUTSIDE, 256, &[NUMBER]),
+        Said(kind::CONNECTION, 4, 0, &[1]),
         Said(kind::FENCE, 0, 0, &[]),
-        Said(kind::FENCE, flag::MATCH, 0, &[]),
+        Said(kind::FENCE, flag::ONLY, 0, &[]),
         Said(kind::FENCED, 0, 0, &[]),
     ]
 }
@@ -168,7 +187,8 @@ fn spoil(sound: &[Said], said: Said, frames: usize) -> Vec<Case> {
     cases
 }
 
-/// Peers that share memory with an endpoint, each with a ring that was written before the endpoint gets to see it.
+/// Peers that share memory with an endpoint, each with a ring that was written before the endpoint gets to
+/// see it.
 struct Stage {
     parties: Parties,
     link: LinkId,
@@ -199,8 +219,8 @@ impl Stage {
         Stage { parties, link, from: vacant() }
     }
 
-    /// Lets a peer of this instance connect that has written a case's lines. The last one is still to be written if its place
-    /// is that of the first.
+    /// Lets a peer of this instance connect that has written a case's lines. The last one is still to be
+    /// written if its place is that of the first.
     fn peer(&self, instance: u64, case: &Case) -> Peer {
         let (ring, doorbell) = (ring(), doorbell());
         let mut lines: Vec<u8> = Vec::new();
@@ -217,8 +237,8 @@ impl Stage {
         Peer { control, ring, doorbell }
     }
 
-    /// Goes on until something has been heard of so many peers since `heard`. The endpoint goes to sleep in between, as one
-    /// does that has nothing to do.
+    /// Goes on until something has been heard of so many peers since `heard`. The endpoint goes to sleep in
+    /// between, as one does that has nothing to do.
     fn fates(
         &mut self,
         heard: usize,
@@ -288,7 +308,8 @@ fn no_byte_of_a_header_changes_unnoticed() {
     }
 }
 
-/// A line whose sequence number has become that of the lap before looks as if it were still to come, but for its check.
+/// A line whose sequence number has become that of the lap before looks as if it were still to come, but for
+/// its check.
 #[test]
 fn a_line_that_passes_for_that_of_the_lap_before_is_found_out() {
     let mut stage = Stage::set();

@@ -8,14 +8,15 @@
 //! ```
 //!
 //! Numbers are little-endian, the octets of the IP address in their own order. An IPv4 address fills the
-//! first 4 bytes of its field; the other 12 and the scope id are then reserved. Reserved bytes are zero. The check is the
-//! CRC-32 of all other bytes, in their order: a peer at another port, or another instance, would be another peer.
+//! first 4 bytes of its field; the other 12 and the scope id are then reserved. Reserved bytes are zero. The
+//! check is the CRC-32 of all other bytes, in their order: a peer at another port, or another instance, would
+//! be another peer.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ops::Range;
 
 use crate::address::Address;
-use crate::wire::WireError;
+use crate::wire::error::WireError;
 
 /// The size of a hello in bytes.
 pub const HELLO_BYTES: usize = field::INSTANCE.end;
@@ -23,7 +24,7 @@ pub const HELLO_BYTES: usize = field::INSTANCE.end;
 const MAGIC: [u8; 8] = *b"homespun";
 
 /// The version of the protocol: of this hello and of every frame that follows it.
-const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 const IPV4_BYTES: usize = 4;
 
@@ -205,12 +206,12 @@ mod tests {
     #[test]
     fn the_layout_is_what_the_documentation_says() {
         let v4 = Hello { address: address("10.1.2.3:513"), instance: 0x0a0b };
-        assert_eq!(&v4.emit()[..20], b"homespun\x03\0\x04\0\x01\x02\0\0\0\0\0\0");
-        assert_eq!(v4.emit()[20..24], 0xa5e5_b103_u32.to_le_bytes());
+        assert_eq!(&v4.emit()[..20], b"homespun\x04\0\x04\0\x01\x02\0\0\0\0\0\0");
+        assert_eq!(v4.emit()[20..24], 0xf955_926a_u32.to_le_bytes());
         assert_eq!(v4.emit()[24..28], [10, 1, 2, 3]);
         assert_eq!(&v4.emit()[28..], b"\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0a\0\0\0\0\0\0");
         let v6 = Hello { address: address("[fe80::1%258]:1"), instance: 0 };
-        assert_eq!(&v6.emit()[8..20], b"\x03\0\x06\0\x01\0\0\0\x02\x01\0\0");
+        assert_eq!(&v6.emit()[8..20], b"\x04\0\x06\0\x01\0\0\0\x02\x01\0\0");
         assert_eq!(&v6.emit()[24..40], b"\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
     }
 

@@ -1,8 +1,9 @@
 //! Takes the byte stream of a link apart into frames.
 
 use crate::transport::{LinkId, Receiver};
+use crate::wire::error::WireError;
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
-use crate::wire::{Header, WireError};
+use crate::wire::header::Header;
 
 /// Takes the bytes that follow the hello on one link apart and reports the frames to a [`Receiver`].
 ///

@@ -1,93 +1,78 @@
-//! Random headers, for the tests of this module.
+//! Headers of every kind for the tests of this module, made from the rules alone: a new header is among them
+//! by itself.
 
 use proptest::prelude::*;
 
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
-use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use crate::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
-    Shown,
-};
+use crate::limits::MESSAGE_MAX_BYTES;
+use crate::wire::{AtomicForm, Fields, Form, Header};
 
-/// Any header that a correct peer may send.
-pub(super) fn any_header() -> impl Strategy<Value = Header> {
-    prop_oneof![
-        3 => any_message(0..=MESSAGE_MAX_BYTES).prop_map(Header::Message),
-        1 => any::<u64>().prop_map(|received| Header::Ack { received }),
-        1 => (any_message(0..=MESSAGE_MAX_BYTES), any::<u64>(), 0..=REMOTE_MAX_BYTES as u8)
-            .prop_map(|(message, op, remote_bytes)| Header::Request { message, op, remote_bytes }),
-        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, cannot_pull)| Header::Clear { op, cannot_pull }),
-        1 => (any::<u64>(), 0..=MESSAGE_MAX_BYTES).prop_map(|(op, len_bytes)| Header::Data { op, len_bytes }),
-        1 => (any::<u64>(), any::<bool>()).prop_map(|(op, fault)| Header::Done { op, fault }),
-        1 => any::<u64>().prop_map(|number| Header::Matched { number }),
-        1 => any::<u64>().prop_map(|granted_bytes| Header::Credit { granted_bytes }),
-        1 => any::<bool>().prop_map(|matched| Header::Fence { matched }),
-        1 => Just(Header::Fenced),
-        2 => any_rma(0..=MESSAGE_MAX_BYTES).prop_map(Header::Rma),
-        2 => any_atomic(usize::MAX).prop_map(Header::Atomic),
-        1 => (any::<u64>(), 0..=MESSAGE_MAX_BYTES).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
-        1 => (any::<[u64; 3]>(), 0..=MESSAGE_MAX_BYTES, 0..=REMOTE_MAX_BYTES as u8).prop_map(
-            |([key, address, access], len_bytes, remote_bytes)| {
-                Header::Shown(Shown { key, address, len_bytes, access, remote_bytes })
-            },
-        ),
-        1 => (any::<u64>(), 0..Outcome::ALL.len() as u8).prop_map(|(op, number)| {
-            Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }
-        }),
-        1 => any_handshake().prop_map(Header::Connection),
-    ]
+/// The header with this form, these words and so much payload, if a correct peer may send it.
+fn header(form: Form, words: &[u64], payload_len_bytes: u64) -> Option<Header> {
+    let mut words = words.iter().copied();
+    Header::raise(Fields { form, payload_len_bytes }, || words.next().unwrap()).ok()
 }
 
-/// Any step of a connection.
-pub(super) fn any_handshake() -> impl Strategy<Value = Handshake> {
-    (prop::sample::select(HandshakeStep::ALL.to_vec()), any::<u64>(), any::<u16>()).prop_map(
-        |(step, number, choice)| {
-            let data_bytes = choice % (step.data_max_bytes() as u16 + 1);
-            Handshake { step, number, data_bytes }
-        },
-    )
+/// `words` of a form, of which the last one is `last`.
+fn with_last(words: &[u64], form: Form, last: u64) -> Vec<u64> {
+    let mut words = words[..form.words()].to_vec();
+    if let Some(end) = words.last_mut() {
+        *end = last;
+    }
+    words
 }
 
-/// Any access of this length.
-pub(super) fn any_rma(len_bytes: impl Strategy<Value = u64>) -> impl Strategy<Value = Rma> {
-    let kind = prop_oneof![
-        Just(RmaKind::Read),
-        any::<Option<u64>>().prop_map(|data| RmaKind::Write { data }),
-        (any::<Option<u64>>(), 0..=REMOTE_MAX_BYTES as u8)
-            .prop_map(|(data, remote_bytes)| RmaKind::Offer { data, remote_bytes }),
+fn atomic_forms(count: usize) -> Vec<AtomicForm> {
+    let operations = AtomicOp::ALL.into_iter().flat_map(|op| AtomicKind::ALL.map(|kind| (kind, op)));
+    let all = operations.flat_map(|(kind, op)| Datatype::ALL.map(|datatype| (kind, op, datatype)));
+    all.filter_map(|(kind, op, datatype)| AtomicForm::new(kind, op, datatype, count)).collect()
+}
+
+/// Headers of every form, with numbers of which each byte is something else.
+pub(super) fn samples() -> Vec<Header> {
+    const NUMBER: u64 = 0x0123_4567_89ab_cdef;
+    // Last words and payloads of which some suit each kind.
+    let mut ends = vec![
+        (NUMBER, 0),
+        (0, 1),
+        (0x01_2345, 0),
+        (0x01_2345, 64),
+        (MESSAGE_MAX_BYTES, 0x01_2345),
+        (0, MESSAGE_MAX_BYTES),
     ];
-    let durable = prop_oneof![Just(Durable::Nothing), Just(Durable::Written), Just(Durable::Everything)];
-    (any::<[u64; 3]>(), len_bytes, kind, durable).prop_map(
-        |([op, key, address], len_bytes, kind, durable)| {
-            let durable = if kind == RmaKind::Read { Durable::Nothing } else { durable };
-            Rma { op, key, address, len_bytes, kind, durable }
+    let forms = atomic_forms(0x0102).into_iter().step_by(20);
+    ends.extend(forms.map(|form| (form.number(), form.payload_len_bytes() as u64)));
+    let mut headers = Vec::new();
+    for form in Form::all() {
+        let before = headers.len();
+        for number in [0, NUMBER, u64::MAX] {
+            let words = [number, !number, number, !number, number, !number];
+            headers.extend(ends.iter().filter_map(|(last, payload_len_bytes)| {
+                header(form, &with_last(&words, form, *last), *payload_len_bytes)
+            }));
+        }
+        assert!(headers.len() > before, "no sample is a header of {form:?}");
+    }
+    headers
+}
+
+/// Any header that a correct peer may send, with no more payload than this.
+pub(super) fn any_header(payload_max_bytes: u64) -> impl Strategy<Value = Header> {
+    let forms = prop::sample::select(Form::all().collect::<Vec<_>>());
+    let word = prop_oneof![0_u64..100, any::<u64>()];
+    let length = prop_oneof![0_u64..100, 0..=MESSAGE_MAX_BYTES];
+    let payload = prop_oneof![1 => Just(0), 2 => 0..=payload_max_bytes.min(64), 2 => 0..=payload_max_bytes];
+    let atomic = prop::sample::select([1, 3].into_iter().flat_map(atomic_forms).collect::<Vec<_>>())
+        .prop_map(|form| (form.number(), form.payload_len_bytes() as u64));
+    let ends = prop_oneof![
+        3 => (word.clone(), payload.clone()),
+        3 => (length, payload),
+        1 => atomic.prop_filter("too long", move |(_, len_bytes)| *len_bytes <= payload_max_bytes),
+    ];
+    (forms, prop::collection::vec(word, 6), ends).prop_filter_map(
+        "no header",
+        |(form, words, (last, payload_len_bytes))| {
+            header(form, &with_last(&words, form, last), payload_len_bytes)
         },
     )
-}
-
-/// Any atomic operation on no more elements than this.
-pub(super) fn any_atomic(count_max: usize) -> impl Strategy<Value = Atomic> {
-    let what = || {
-        let kinds = prop::sample::select(AtomicKind::ALL.to_vec());
-        let ops = prop::sample::select(AtomicOp::ALL.to_vec());
-        (kinds, ops, prop::sample::select(Datatype::ALL.to_vec()))
-    };
-    let may_be = |(kind, op, datatype): &(AtomicKind, AtomicOp, Datatype)| kind.may(*op, *datatype);
-    (
-        any::<[u64; 3]>(),
-        what().prop_filter("there is no such operation", may_be),
-        any::<prop::sample::Index>(),
-    )
-        .prop_map(move |([op, key, address], (kind, what, datatype), count)| {
-            let count = count.index(datatype.count_max().min(count_max) + 1);
-            let form = AtomicForm::new(kind, what, datatype, count).unwrap();
-            Atomic { op, key, address, form }
-        })
-}
-
-/// Any message with a payload of this length.
-pub(super) fn any_message(len_bytes: impl Strategy<Value = u64>) -> impl Strategy<Value = Message> {
-    let awaits = prop_oneof![Just(Awaits::Nothing), Just(Awaits::Arrival), Just(Awaits::Match)];
-    (len_bytes, any::<Option<u64>>(), any::<Option<u64>>(), awaits)
-        .prop_map(|(len_bytes, tag, data, awaits)| Message { len_bytes, tag, data, awaits })
 }

@@ -504,8 +504,8 @@ fn a_ring_ends_where_its_producer_says() {
 fn pieces_have_their_place() {
     /// Kinds and flags as the layout has them.
     const MESSAGE: u64 = 1 << 32;
-    const PIECE: u64 = 11 << 32;
-    const OUTSIDE_AND_LONG: u64 = 0b11 << 45;
+    const PIECE: u64 = 0;
+    const OUTSIDE_AND_LONG: u64 = 0b11 << 46;
 
     let put = |producer: &Producer, position, kind_and_flags, piece_bytes: usize| {
         let line = producer.segment().line(position);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::transport::{LinkEvent, Space};
-use crate::wire::testing::any_message;
+use crate::wire::testing::any_header;
 use crate::wire::{Awaits, Message};
 
 const LINK: LinkId = LinkId(7);
@@ -88,14 +88,10 @@ impl Receiver for Recorder {
 }
 
 fn any_frame() -> impl Strategy<Value = Frame> {
-    prop_oneof![
-        4 => (any_message(Just(0)), proptest::collection::vec(any::<u8>(), 0..PAYLOAD_MAX_BYTES as usize))
-            .prop_map(|(mut message, payload)| {
-                message.len_bytes = payload.len() as u64;
-                (Header::Message(message), payload)
-            }),
-        1 => any::<u64>().prop_map(|received| (Header::Ack { received }, Vec::new())),
-    ]
+    any_header(PAYLOAD_MAX_BYTES).prop_flat_map(|header| {
+        let len_bytes = header.payload_len_bytes() as usize;
+        proptest::collection::vec(any::<u8>(), len_bytes).prop_map(move |payload| (header, payload))
+    })
 }
 
 fn stream_of(frames: &[Frame]) -> Vec<u8> {
@@ -189,10 +185,10 @@ fn nothing_is_reported_after_a_violation() {
 }
 
 #[test]
-fn a_violation_is_seen_at_its_first_byte_also_across_pieces() {
+fn wrong_flags_are_refused_at_their_byte_across_pieces() {
     let (mut decoder, mut recorder) = (Decoder::new(), Recorder::default());
     assert_eq!(decoder.feed(LINK, &[1], &mut recorder), Ok(0));
-    assert_eq!(decoder.feed(LINK, &[1], &mut recorder), Err(WireError::ImpossibleLength));
+    assert_eq!(decoder.feed(LINK, &[0x40], &mut recorder), Err(WireError::UnknownFlag));
 }
 
 proptest! {

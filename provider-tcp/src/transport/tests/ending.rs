@@ -148,7 +148,7 @@ fn a_link_closed_while_it_connects_to_nobody_ends_in_silence() {
 
 #[test]
 fn a_peer_that_dies_within_a_frame_has_not_closed_in_order() {
-    for (len_bytes, sent_bytes) in [(100, 50), (100, 5), (1_000_000, 300_000)] {
+    for (len_bytes, sent_bytes) in [(100, 60), (100, 5), (1_000_000, 300_000)] {
         let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
         let (mut raw, link) = raw_peer(&mut side);
         raw.write_all(&frame_bytes(3, 1)).unwrap();

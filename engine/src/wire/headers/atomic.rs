@@ -1,10 +1,12 @@
-//! What travels of an atomic operation: `fi_atomic(3)`.
+//! An atomic operation on a region: `fi_atomic(3)`, [`Header::Atomic`](crate::wire::Header::Atomic).
 
-use super::WireError;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
+use crate::limits::ATOMIC_MAX_BYTES;
+use crate::wire::error::WireError;
+use crate::wire::rule::{Fields, Rule};
 
-/// An atomic operation on a region of the receiver. Its payload are the operands of all elements, then what the elements are
-/// compared with, each as long as the elements, where the operation has them.
+/// An atomic operation on a region of the receiver. Its payload are the operands of all elements, then what
+/// the elements are compared with, each as long as the elements, where the operation has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Atomic {
     /// The initiator's number for the operation, unique on the link while the operation lives.
@@ -17,7 +19,8 @@ pub struct Atomic {
     pub form: AtomicForm,
 }
 
-/// What is to be done with how many elements of which kind. There are no others than those that some initiator may ask for.
+/// What is to be done with how many elements of which kind. There are no others than those that some
+/// initiator may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AtomicForm {
     kind: AtomicKind,
@@ -77,7 +80,8 @@ impl AtomicForm {
         self.operands_len_bytes() + if self.op.compares() { self.len_bytes() } else { 0 }
     }
 
-    /// The number that it travels as: from its lowest bit, the count in 32 bits, then datatype, operation and kind, each in 8.
+    /// The number that it travels as: from its lowest bit, the count in 32 bits, then datatype, operation and
+    /// kind, each in 8.
     pub fn number(&self) -> u64 {
         u64::from(self.count) << field::COUNT
             | u64::from(self.datatype as u8) << field::DATATYPE
@@ -105,4 +109,27 @@ impl AtomicForm {
         let form = AtomicForm::new(kind, op, datatype, part(field::COUNT, 32) as usize);
         form.ok_or(WireError::ImpossibleLength)
     }
+}
+
+/// Words: operation, key, address, form. The payload are the operands, then the comparands.
+pub(in crate::wire) const RULE: Rule =
+    Rule::of_kind(16).words(4).payload_max_bytes(2 * ATOMIC_MAX_BYTES as u64);
+
+#[inline(always)]
+pub(in crate::wire) fn lower(atomic: Atomic, put: &mut impl FnMut(u64)) -> Fields {
+    put(atomic.op);
+    put(atomic.key);
+    put(atomic.address);
+    put(atomic.form.number());
+    Fields::new(&RULE, 0, atomic.form.payload_len_bytes() as u64)
+}
+
+#[inline(always)]
+pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Result<Atomic, WireError> {
+    let [op, key, address] = [word(), word(), word()];
+    let form = AtomicForm::from_number(word())?;
+    if form.payload_len_bytes() as u64 != fields.payload_len_bytes {
+        return Err(WireError::ImpossibleLength);
+    }
+    Ok(Atomic { op, key, address, form })
 }

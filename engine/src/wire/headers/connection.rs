@@ -1,0 +1,92 @@
+//! A step in the life of a connection: [`Header::Connection`](crate::wire::Header::Connection).
+
+use crate::limits::CONNECTION_DATA_MAX_BYTES;
+use crate::wire::error::WireError;
+use crate::wire::rule::{Fields, Rule};
+
+/// A step in the life of a connection: `fi_cm(3)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handshake {
+    /// Which step it is.
+    pub step: HandshakeStep,
+    /// The number that the requester has drawn at random. Only the passive endpoint that was asked, and the
+    /// endpoint that accepts for it, learn it.
+    pub number: u64,
+    /// How much of the application's data follows, at most [`CONNECTION_DATA_MAX_BYTES`]; only a request and
+    /// its answer have any.
+    pub data_bytes: u16,
+}
+
+/// The steps in the life of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandshakeStep {
+    /// "Connect to me", to a passive endpoint.
+    Request,
+    /// "This is the connection", to the requester, over the link that carries it from now on. Anything may
+    /// follow.
+    Accept,
+    /// "No", to the requester, over the link that the request came by.
+    Reject,
+    /// "I take this one": the requester waits for no other answer. It is the first step that it takes on the
+    /// connection.
+    Confirm,
+    /// "I send nothing more, and read nothing more." The other side ends the link.
+    Shutdown,
+}
+
+impl HandshakeStep {
+    /// All steps, by the number that they travel as.
+    pub const ALL: [HandshakeStep; 5] = [
+        HandshakeStep::Request,
+        HandshakeStep::Accept,
+        HandshakeStep::Reject,
+        HandshakeStep::Confirm,
+        HandshakeStep::Shutdown,
+    ];
+
+    /// The number that it travels as.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The step that travels as this number.
+    pub fn from_number(number: u8) -> Option<HandshakeStep> {
+        HandshakeStep::ALL.get(usize::from(number)).copied()
+    }
+
+    /// How much of the application's data may go with it.
+    pub fn data_max_bytes(self) -> usize {
+        match self {
+            HandshakeStep::Request | HandshakeStep::Accept | HandshakeStep::Reject => {
+                CONNECTION_DATA_MAX_BYTES
+            }
+            HandshakeStep::Confirm | HandshakeStep::Shutdown => 0,
+        }
+    }
+}
+
+/// Words: the connection's number. The flags are the number of the step, the payload is the application's
+/// data.
+pub(in crate::wire) const RULE: Rule = Rule::of_kind(18)
+    .number_max(HandshakeStep::ALL.len() as u8 - 1)
+    .words(1)
+    .payload_max_bytes(CONNECTION_DATA_MAX_BYTES as u64);
+
+const _: () = assert!(CONNECTION_DATA_MAX_BYTES <= u16::MAX as usize);
+
+#[inline(always)]
+pub(in crate::wire) fn lower(handshake: Handshake, put: &mut impl FnMut(u64)) -> Fields {
+    let Handshake { step, number, data_bytes } = handshake;
+    debug_assert!(usize::from(data_bytes) <= step.data_max_bytes(), "more data than a peer takes");
+    put(number);
+    Fields::new(&RULE, step.number(), u64::from(data_bytes))
+}
+
+#[inline(always)]
+pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Result<Handshake, WireError> {
+    let step = HandshakeStep::from_number(fields.form.flags()).ok_or(WireError::UnknownFlag)?;
+    if fields.payload_len_bytes > step.data_max_bytes() as u64 {
+        return Err(WireError::ImpossibleLength);
+    }
+    Ok(Handshake { step, number: word(), data_bytes: fields.payload_len_bytes as u16 })
+}

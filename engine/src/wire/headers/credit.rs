@@ -1,0 +1,18 @@
+//! How much messages may cost: [`Header::Credit`](crate::wire::Header::Credit).
+
+use crate::wire::error::WireError;
+use crate::wire::rule::{Fields, Rule};
+
+/// Words: the limit in bytes.
+pub(in crate::wire) const RULE: Rule = Rule::of_kind(8).words(1);
+
+#[inline(always)]
+pub(in crate::wire) fn lower(granted_bytes: u64, put: &mut impl FnMut(u64)) -> Fields {
+    put(granted_bytes);
+    Fields::new(&RULE, 0, 0)
+}
+
+#[inline(always)]
+pub(in crate::wire) fn raise(_: Fields, word: &mut impl FnMut() -> u64) -> Result<u64, WireError> {
+    Ok(word())
+}

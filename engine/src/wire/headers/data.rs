@@ -1,0 +1,22 @@
+//! The payload of a request that was cleared: [`Header::Data`](crate::wire::Header::Data).
+
+use crate::limits::MESSAGE_MAX_BYTES;
+use crate::wire::error::WireError;
+use crate::wire::rule::{Fields, Rule};
+
+/// Words: operation. The payload is the message.
+pub(in crate::wire) const RULE: Rule = Rule::of_kind(5).words(1).payload_max_bytes(MESSAGE_MAX_BYTES);
+
+#[inline(always)]
+pub(in crate::wire) fn lower((op, len_bytes): (u64, u64), put: &mut impl FnMut(u64)) -> Fields {
+    put(op);
+    Fields::new(&RULE, 0, len_bytes)
+}
+
+#[inline(always)]
+pub(in crate::wire) fn raise(
+    fields: Fields,
+    word: &mut impl FnMut() -> u64,
+) -> Result<(u64, u64), WireError> {
+    Ok((word(), fields.payload_len_bytes))
+}

@@ -1,0 +1,24 @@
+//! The end of a request: [`Header::Done`](crate::wire::Header::Done).
+
+use crate::wire::error::WireError;
+use crate::wire::rule::{Fields, Rule};
+
+/// The exposed memory was not readable.
+const FAULT: u8 = 1 << 0;
+
+/// Words: operation.
+pub(in crate::wire) const RULE: Rule = Rule::of_kind(6).flags(FAULT).words(1);
+
+#[inline(always)]
+pub(in crate::wire) fn lower((op, fault): (u64, bool), put: &mut impl FnMut(u64)) -> Fields {
+    put(op);
+    Fields::new(&RULE, if fault { FAULT } else { 0 }, 0)
+}
+
+#[inline(always)]
+pub(in crate::wire) fn raise(
+    fields: Fields,
+    word: &mut impl FnMut() -> u64,
+) -> Result<(u64, bool), WireError> {
+    Ok((word(), fields.has(FAULT)))
+}

@@ -1,0 +1,19 @@
+//! A question whether everything before it has arrived: [`Header::Fence`](crate::wire::Header::Fence).
+
+use crate::wire::error::WireError;
+use crate::wire::rule::{Fields, Rule};
+
+/// Messages before the fence are to be matched or thrown away too.
+const MATCHED: u8 = 1 << 0;
+
+pub(in crate::wire) const RULE: Rule = Rule::of_kind(9).flags(MATCHED);
+
+#[inline(always)]
+pub(in crate::wire) fn lower(matched: bool, _: &mut impl FnMut(u64)) -> Fields {
+    Fields::new(&RULE, if matched { MATCHED } else { 0 }, 0)
+}
+
+#[inline(always)]
+pub(in crate::wire) fn raise(fields: Fields, _: &mut impl FnMut() -> u64) -> Result<bool, WireError> {
+    Ok(fields.has(MATCHED))
+}

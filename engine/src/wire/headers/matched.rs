@@ -1,0 +1,18 @@
+//! Which eager message the application has matched: [`Header::Matched`](crate::wire::Header::Matched).
+
+use crate::wire::error::WireError;
+use crate::wire::rule::{Fields, Rule};
+
+/// Words: the message's number.
+pub(in crate::wire) const RULE: Rule = Rule::of_kind(7).words(1);
+
+#[inline(always)]
+pub(in crate::wire) fn lower(number: u64, put: &mut impl FnMut(u64)) -> Fields {
+    put(number);
+    Fields::new(&RULE, 0, 0)
+}
+
+#[inline(always)]
+pub(in crate::wire) fn raise(_: Fields, word: &mut impl FnMut() -> u64) -> Result<u64, WireError> {
+    Ok(word())
+}

@@ -1,0 +1,107 @@
+//! An eager message, and what every message says of itself.
+
+use crate::limits::MESSAGE_MAX_BYTES;
+use crate::wire::error::WireError;
+use crate::wire::rule::{Fields, Rule};
+
+/// The header of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// Payload length in bytes.
+    pub len_bytes: u64,
+    /// The tag, if it is a tagged message.
+    pub tag: Option<u64>,
+    /// Completion data for the receiver (`FI_REMOTE_CQ_DATA`).
+    pub data: Option<u64>,
+    /// What the sender waits to hear of it.
+    pub awaits: Awaits,
+}
+
+/// What the sender of a message waits to hear of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Awaits {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// That all of it has arrived, in a posted buffer or in one of the endpoint's own. An eager message is
+    /// acknowledged by [`Header::Ack`](crate::wire::Header::Ack), a requested one by
+    /// [`Header::Done`](crate::wire::Header::Done).
+    Arrival,
+    /// That the application has matched it, and it is in its buffer, or has thrown it away. An eager message
+    /// is acknowledged by [`Header::Matched`](crate::wire::Header::Matched), a requested one by
+    /// [`Header::Done`](crate::wire::Header::Done).
+    Match,
+}
+
+/// The tag is among the words.
+const TAGGED: u8 = 1 << 0;
+/// Completion data is among the words.
+const DATA: u8 = 1 << 1;
+/// The sender waits to hear that the message has arrived.
+const ARRIVAL: u8 = 1 << 2;
+/// The sender waits to hear that the message was matched.
+const MATCH: u8 = 1 << 3;
+
+/// Words: tag, data. The payload is the message.
+pub(in crate::wire) const RULE: Rule = Message::rule(1).payload_max_bytes(MESSAGE_MAX_BYTES);
+
+#[inline(always)]
+pub(in crate::wire) fn lower(message: Message, put: &mut impl FnMut(u64)) -> Fields {
+    message.lower(put);
+    Fields::new(&RULE, message.flags(), message.len_bytes)
+}
+
+#[inline(always)]
+pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Result<Message, WireError> {
+    Ok(Message { len_bytes: fields.payload_len_bytes, ..Message::raise(fields, word) })
+}
+
+/// What an eager message and a request have in common.
+impl Message {
+    /// The rules for flags and words of messages.
+    pub(super) const fn rule(kind: u8) -> Rule {
+        Rule::of_kind(kind)
+            .flags(TAGGED | DATA | ARRIVAL | MATCH)
+            .at_most_one_of(ARRIVAL | MATCH)
+            .words_for(TAGGED | DATA)
+    }
+
+    #[inline(always)]
+    pub(super) fn flags(&self) -> u8 {
+        let awaits = match self.awaits {
+            Awaits::Nothing => 0,
+            Awaits::Arrival => ARRIVAL,
+            Awaits::Match => MATCH,
+        };
+        let tagged = if self.tag.is_some() { TAGGED } else { 0 };
+        let data = if self.data.is_some() { DATA } else { 0 };
+        awaits | tagged | data
+    }
+
+    /// Hands over tag and data.
+    #[inline(always)]
+    pub(super) fn lower(&self, put: &mut impl FnMut(u64)) {
+        if let Some(tag) = self.tag {
+            put(tag);
+        }
+        if let Some(data) = self.data {
+            put(data);
+        }
+    }
+
+    /// All of a message but its length.
+    #[inline(always)]
+    pub(super) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Message {
+        let tag = fields.has(TAGGED).then(&mut *word);
+        let data = fields.has(DATA).then(&mut *word);
+        // Most messages await nothing.
+        let awaits = if fields.form.flags() & (ARRIVAL | MATCH) == 0 {
+            Awaits::Nothing
+        } else if fields.has(ARRIVAL) {
+            Awaits::Arrival
+        } else {
+            Awaits::Match
+        };
+        Message { len_bytes: 0, tag, data, awaits }
+    }
+}

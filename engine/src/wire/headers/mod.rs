@@ -1,0 +1,32 @@
+//! The headers, one a file: its number, flags, words, payload and the limits of each.
+//!
+//! A file has the header's `RULE`, `lower`, which takes the header apart, and `raise`, which puts it together
+//! again or refuses what the rule cannot tell. [`Header::lower`](crate::wire::Header::lower) finds them by
+//! the table in `header.rs`.
+
+pub(super) mod ack;
+pub(super) mod answer;
+pub(super) mod atomic;
+pub(super) mod clear;
+pub(super) mod connection;
+pub(super) mod credit;
+pub(super) mod data;
+pub(super) mod done;
+pub(super) mod fence;
+pub(super) mod fenced;
+pub(super) mod matched;
+pub(super) mod message;
+pub(super) mod offer;
+pub(super) mod read;
+pub(super) mod read_data;
+pub(super) mod request;
+mod rma;
+pub(super) mod shown;
+pub(super) mod write;
+
+pub use self::answer::{Outcome, Refusal};
+pub use self::atomic::{Atomic, AtomicForm};
+pub use self::connection::{Handshake, HandshakeStep};
+pub use self::message::{Awaits, Message};
+pub use self::rma::{Durable, Rma, RmaKind};
+pub use self::shown::Shown;

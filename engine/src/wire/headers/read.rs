@@ -1,0 +1,24 @@
+//! An access that reads a region: [`RmaKind::Read`].
+
+use super::rma::{Durable, Rma, RmaKind};
+use crate::wire::error::WireError;
+use crate::wire::rule::{self, Fields, Rule};
+
+/// Words: operation, key, address, length.
+pub(in crate::wire) const RULE: Rule = Rule::of_kind(11).words(4);
+
+#[inline(always)]
+pub(in crate::wire) fn lower(rma: Rma, put: &mut impl FnMut(u64)) -> Fields {
+    debug_assert!(rma.durable == Durable::Nothing, "a read makes nothing durable");
+    debug_assert!(rule::length(rma.len_bytes).is_ok(), "an access too long to be sent");
+    rma.lower(put);
+    put(rma.len_bytes);
+    Fields::new(&RULE, 0, 0)
+}
+
+#[inline(always)]
+pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Result<Rma, WireError> {
+    let rma = Rma::raise(fields, word);
+    let len_bytes = rule::length(word())?;
+    Ok(Rma { len_bytes, kind: RmaKind::Read, ..rma })
+}

@@ -1,0 +1,120 @@
+//! What the accesses to a region have in common: [`read`](super::read), [`write`](super::write) and
+//! [`offer`](super::offer).
+
+use crate::wire::rule::{Fields, Rule};
+
+/// Access to a region of the receiver: `fi_rma(3)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rma {
+    /// The initiator's number for the operation, unique on the link while the operation lives.
+    pub op: u64,
+    /// The key of the region.
+    pub key: u64,
+    /// Where in the region, as its [address](crate::region::Region) is known to peers.
+    pub address: u64,
+    /// How much is read or written.
+    pub len_bytes: u64,
+    /// What is to be done.
+    pub kind: RmaKind,
+    /// What is to be durable before the access is answered. Nothing, for a read.
+    pub durable: Durable,
+}
+
+/// What an initiator waits for until it is durable: `FI_COMMIT_COMPLETE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durable {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What the access writes.
+    Written,
+    /// That, and everything written to persistent memory on this link before.
+    Everything,
+}
+
+/// What is to be done with a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RmaKind {
+    /// Send it back by [`Header::ReadData`](crate::wire::Header::ReadData). Has no payload.
+    Read,
+    /// Write the payload.
+    Write {
+        /// Completion data for the target.
+        data: Option<u64>,
+    },
+    /// Fetch what is to be written, as for a [`Header::Request`](crate::wire::Header::Request). The payload
+    /// is a [`Remote`](crate::transport::Remote).
+    Offer {
+        /// Completion data for the target.
+        data: Option<u64>,
+        /// How long the description that follows is, at most
+        /// [`REMOTE_MAX_BYTES`](crate::limits::REMOTE_MAX_BYTES).
+        remote_bytes: u8,
+    },
+}
+
+impl RmaKind {
+    /// The completion data that it brings.
+    pub fn data(&self) -> Option<u64> {
+        match self {
+            RmaKind::Read => None,
+            RmaKind::Write { data } | RmaKind::Offer { data, .. } => *data,
+        }
+    }
+}
+
+/// Completion data is among the words.
+const DATA: u8 = 1 << 0;
+/// What is written is to be durable.
+const DURABLE: u8 = 1 << 1;
+/// So is everything written before.
+const EVERYTHING: u8 = 1 << 2;
+
+/// What a write and an offer have in common.
+impl Rma {
+    /// The rules for flags and words. Words: operation, key, address, data.
+    pub(super) const fn writing_rule(kind: u8) -> Rule {
+        Rule::of_kind(kind)
+            .flags(DATA | DURABLE | EVERYTHING)
+            .at_most_one_of(DURABLE | EVERYTHING)
+            .words(3)
+            .words_for(DATA)
+    }
+
+    #[inline(always)]
+    pub(super) fn writing_flags(&self) -> u8 {
+        let durable = match self.durable {
+            Durable::Nothing => 0,
+            Durable::Written => DURABLE,
+            Durable::Everything => EVERYTHING,
+        };
+        durable | if self.kind.data().is_some() { DATA } else { 0 }
+    }
+
+    /// Hands over operation, key, address and data.
+    #[inline(always)]
+    pub(super) fn lower(&self, put: &mut impl FnMut(u64)) {
+        put(self.op);
+        put(self.key);
+        put(self.address);
+        if let Some(data) = self.kind.data() {
+            put(data);
+        }
+    }
+
+    /// A write of the payload, of which other kinds of access differ.
+    #[inline(always)]
+    pub(super) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Rma {
+        let [op, key, address] = [word(), word(), word()];
+        let data = fields.has(DATA).then(&mut *word);
+        let durable = if fields.has(EVERYTHING) {
+            Durable::Everything
+        } else if fields.has(DURABLE) {
+            Durable::Written
+        } else {
+            Durable::Nothing
+        };
+        let kind = RmaKind::Write { data };
+        Rma { op, key, address, len_bytes: fields.payload_len_bytes, kind, durable }
+    }
+}

@@ -1,0 +1,234 @@
+//! What a header consists of, apart from how a transport lays it out, and the rules that its kind obeys.
+
+use std::fmt;
+
+use crate::limits::MESSAGE_MAX_BYTES;
+use crate::wire::error::WireError;
+
+/// How many bits the flags of a header have. A layout may keep the other two bits of their byte for itself.
+pub const FLAGS_BITS: u32 = 6;
+
+const FLAG_SETS: usize = 1 << FLAGS_BITS;
+
+/// Stands in place of a number of words where the flags are refused.
+const REFUSED: u8 = u8::MAX;
+
+/// The rules of one kind of header: which flags it may have, which words follow, and how much payload.
+///
+/// [`Rule::of_kind`] begins with a header that has no flags, no words and no payload; the other functions add
+/// to it.
+pub(super) struct Rule {
+    pub(super) kind: u8,
+    /// How many words a header has with these flags, or [`REFUSED`].
+    words: [u8; FLAG_SETS],
+    pub(super) payload_max_bytes: u64,
+}
+
+impl Rule {
+    /// Rules for the headers of this kind, which is not 0: layouts may use that kind for purposes of their
+    /// own.
+    pub(super) const fn of_kind(kind: u8) -> Rule {
+        let mut words = [REFUSED; FLAG_SETS];
+        words[0] = 0;
+        Rule { kind, words, payload_max_bytes: 0 }
+    }
+
+    /// Any of these flags may be set.
+    pub(super) const fn flags(mut self, flags: u8) -> Rule {
+        let mut set = 0;
+        while set < FLAG_SETS {
+            if set as u8 & !flags == 0 {
+                self.words[set] = 0;
+            }
+            set += 1;
+        }
+        self
+    }
+
+    /// No more than one of these flags may be set.
+    pub(super) const fn at_most_one_of(mut self, flags: u8) -> Rule {
+        let mut set = 0;
+        while set < FLAG_SETS {
+            if (set as u8 & flags).count_ones() > 1 {
+                self.words[set] = REFUSED;
+            }
+            set += 1;
+        }
+        self
+    }
+
+    /// The flags are a number, which is at most this.
+    pub(super) const fn number_max(mut self, max: u8) -> Rule {
+        let mut number = 0;
+        while number <= max {
+            self.words[number as usize] = 0;
+            number += 1;
+        }
+        self
+    }
+
+    /// This many words more are always there.
+    pub(super) const fn words(mut self, count: u8) -> Rule {
+        let mut set = 0;
+        while set < FLAG_SETS {
+            if self.words[set] != REFUSED {
+                self.words[set] += count;
+            }
+            set += 1;
+        }
+        self
+    }
+
+    /// One word more is there for each of these flags that is set.
+    pub(super) const fn words_for(mut self, flags: u8) -> Rule {
+        let mut set = 0;
+        while set < FLAG_SETS {
+            if self.words[set] != REFUSED {
+                self.words[set] += (set as u8 & flags).count_ones() as u8;
+            }
+            set += 1;
+        }
+        self
+    }
+
+    /// Payload may follow, no more than this. Its length travels with the header.
+    pub(super) const fn payload_max_bytes(mut self, max: u64) -> Rule {
+        self.payload_max_bytes = max;
+        self
+    }
+
+    /// How many words a header of this kind has at most.
+    pub(super) const fn words_max(&self) -> usize {
+        let (mut most, mut set) = (0, 0);
+        while set < FLAG_SETS {
+            if self.words[set] != REFUSED && self.words[set] > most {
+                most = self.words[set];
+            }
+            set += 1;
+        }
+        most as usize
+    }
+}
+
+/// A kind and flags that agree with the rules of that kind. They determine how many words follow, and whether
+/// payload may.
+#[derive(Clone, Copy)]
+pub struct Form {
+    kind: u8,
+    flags: u8,
+    rule: &'static Rule,
+}
+
+impl Form {
+    /// The form with these flags.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::UnknownFlag`]: the rule does not allow these flags.
+    #[inline(always)]
+    pub(super) fn judged(rule: &'static Rule, flags: u8) -> Result<Form, WireError> {
+        match rule.words.get(usize::from(flags)) {
+            None | Some(&REFUSED) => Err(WireError::UnknownFlag),
+            Some(_) => Ok(Form { kind: rule.kind, flags, rule }),
+        }
+    }
+
+    /// The number of the header's kind. It is not 0.
+    #[inline(always)]
+    pub fn kind(self) -> u8 {
+        self.kind
+    }
+
+    /// The header's flags, of which there are no more than [`FLAGS_BITS`].
+    #[inline(always)]
+    pub fn flags(self) -> u8 {
+        self.flags
+    }
+
+    /// How many words the header has.
+    #[inline(always)]
+    pub fn words(self) -> usize {
+        usize::from(self.rule.words[usize::from(self.flags) % FLAG_SETS])
+    }
+
+    /// Whether headers of this kind may have payload. Otherwise its length is 0 and need not be laid out.
+    #[inline(always)]
+    pub fn has_payload(self) -> bool {
+        self.rule.payload_max_bytes > 0
+    }
+
+    #[inline(always)]
+    pub(super) fn payload_max_bytes(self) -> u64 {
+        self.rule.payload_max_bytes
+    }
+}
+
+impl fmt::Debug for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Form").field("kind", &self.kind).field("flags", &self.flags).finish_non_exhaustive()
+    }
+}
+
+/// A header taken apart, except for its words: [`Header::lower`](crate::wire::Header::lower) hands these to
+/// the layout one by one, and [`Header::raise`](crate::wire::Header::raise) asks for them one by one, so that
+/// no copy of them is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Fields {
+    /// Kind and flags.
+    pub form: Form,
+    /// How much payload follows, in bytes.
+    pub payload_len_bytes: u64,
+}
+
+impl Fields {
+    /// A header under this rule, with these flags and so much payload.
+    #[inline(always)]
+    pub(super) fn new(rule: &'static Rule, flags: u8, payload_len_bytes: u64) -> Fields {
+        debug_assert!(Form::judged(rule, flags).is_ok(), "flags that every peer refuses");
+        debug_assert!(payload_len_bytes <= rule.payload_max_bytes, "more payload than any peer takes");
+        Fields { form: Form { kind: rule.kind, flags, rule }, payload_len_bytes }
+    }
+
+    /// Whether all of these flags are set.
+    #[inline(always)]
+    pub(super) fn has(&self, flags: u8) -> bool {
+        self.form.flags & flags == flags
+    }
+}
+
+/// A length of a message or an access, as it travels in a word.
+///
+/// # Errors
+///
+/// [`WireError::ImpossibleLength`]: it exceeds [`MESSAGE_MAX_BYTES`].
+#[inline(always)]
+pub(super) fn length(len_bytes: u64) -> Result<u64, WireError> {
+    if len_bytes <= MESSAGE_MAX_BYTES { Ok(len_bytes) } else { Err(WireError::ImpossibleLength) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: u8 = 1;
+    const B: u8 = 2;
+    const C: u8 = 32;
+
+    #[test]
+    fn rule_with_exclusive_flags_refuses_them_together() {
+        static RULE: Rule = Rule::of_kind(1).flags(A | B | C).at_most_one_of(A | C).words(1).words_for(B | C);
+        let words = |flags| Form::judged(&RULE, flags).map(Form::words);
+        assert_eq!([words(0), words(A), words(B), words(C), words(B | C)], [1, 1, 2, 2, 3].map(Ok));
+        for refused in [A | C, A | B | C, 4, B | 8, 64, 64 | A, u8::MAX] {
+            assert_eq!(words(refused), Err(WireError::UnknownFlag), "{refused:#b}");
+        }
+        assert_eq!(RULE.words_max(), 3);
+    }
+
+    #[test]
+    fn rule_with_a_number_accepts_numbers_up_to_its_maximum() {
+        static RULE: Rule = Rule::of_kind(1).number_max(4);
+        let accepted: Vec<u8> = (0..=u8::MAX).filter(|flags| Form::judged(&RULE, *flags).is_ok()).collect();
+        assert_eq!(accepted, [0, 1, 2, 3, 4]);
+    }
+}
