@@ -1,19 +1,20 @@
 //! Automatic progress: a thread that moves the endpoints of a domain on while the application does not.
 //!
-//! It sleeps in `epoll(7)` until a transport has something to do, and takes no processor time before that. An application
-//! that polls is faster than any thread could be, and the two would only be in each other's way: rings of shared memory
-//! that a sleeper has armed cost the peer a system call a message. So the thread stands down at an endpoint that is polled,
-//! and looks now and then whether it still is. [`Watched`](crate::pump::Watched) says what it finds at an endpoint.
+//! It sleeps on an [`EpollSet`] until a transport has something to do, and takes no processor time before
+//! that. An application that polls is faster than any thread could be, and the two would only be in each
+//! other's way: rings of shared memory that a sleeper has armed cost the peer a system call a message. So the
+//! thread stands down at an endpoint that is polled, and looks now and then whether it still is.
+//! [`Watched`](crate::pump::Watched) says what it finds at an endpoint.
 //!
-//! Each round takes these steps, in this order, and whatever happens meanwhile is found by a later one or ends the sleep:
+//! Each round takes these steps, in this order, and whatever happens meanwhile is found by a later one or
+//! ends the sleep:
 //!
-//! 1. arm the doorbell: from now on whoever leaves an endpoint with something to do, or changes what there is to watch,
-//!    rings it;
+//! 1. arm the doorbell: from now on a thread rings it that leaves an endpoint with something to do, or
+//!    changes what there is to watch;
 //! 2. go through the endpoints: make a pass, and arm the transport if the pass has found nothing;
 //! 3. sleep, unless there was something to do.
 
-use std::mem::{self, MaybeUninit};
-use std::os::fd::OwnedFd;
+use std::mem;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,19 +25,15 @@ use homespun_engine::errno::Errno;
 use homespun_engine::error::Error;
 use homespun_engine::transport::Armed;
 use parking_lot::Mutex;
-use rustix::event::epoll::{self, EventFlags};
-use rustix::io;
 
-use crate::doorbell::{Doorbell, system};
+use crate::doorbell::Doorbell;
 use crate::pump::{Drive, Watched};
 use crate::signals::without_signals;
+use crate::wait::EpollSet;
 
 /// How soon the thread looks again at what it is not woken for: an endpoint that the application polls, or one whose
 /// transport has to be polled.
-const NAP_MS: u64 = 1;
-
-/// How many events are taken from the kernel at once. Nobody looks at them: each of them is a reason to go round.
-const EVENTS_MAX: usize = 8;
+const REVISIT_AFTER_MS: u64 = 1;
 
 /// The progress thread of a domain, which begins with the first endpoint.
 #[derive(Default)]
@@ -55,7 +52,7 @@ struct Running {
 struct Shared {
     doorbell: Arc<Doorbell>,
     /// What the thread sleeps on: the doorbell, and the descriptors of the transports.
-    epoll: OwnedFd,
+    sources: EpollSet,
     endpoints: Mutex<Vec<Arc<Endpoint>>>,
     is_ending: AtomicBool,
 }
@@ -65,7 +62,8 @@ struct Endpoint {
     drive: Arc<dyn Drive>,
     /// Whether its transport has a descriptor.
     can_wake: bool,
-    /// Whether its descriptor wakes nobody for now, since the application polls. Of concern to the thread alone.
+    /// Whether its descriptor does not wake the thread for now, since the application polls. Of concern to
+    /// the thread alone.
     is_muted: AtomicBool,
 }
 
@@ -111,8 +109,8 @@ impl ProgressThread {
         }
     }
 
-    /// What the thread shares, if there is one: what a forked child has of its parent's thread is the parent's to change.
-    /// Without the lock, since those who are called for it may wait for an endpoint.
+    /// What the thread shares, if there is one: what a forked child has of its parent's thread is the
+    /// parent's to change. Without the lock, since what is called for it may wait for an endpoint.
     fn shared(&self) -> Option<Arc<Shared>> {
         let running = self.running.lock();
         running.as_ref().filter(|running| running.is_here()).map(|running| running.shared.clone())
@@ -138,14 +136,12 @@ impl Drop for ProgressThread {
 
 impl Running {
     fn start() -> Result<Running, Error> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|error| system("making an epoll descriptor", error))?;
+        let sources = EpollSet::new()?;
         let doorbell = Arc::new(Doorbell::new()?);
-        epoll::add(&epoll, &*doorbell, epoll::EventData::new_u64(0), EventFlags::IN)
-            .map_err(|error| system("watching a descriptor", error))?;
+        sources.add(&*doorbell)?;
         let shared = Arc::new(Shared {
             doorbell,
-            epoll,
+            sources,
             endpoints: Mutex::default(),
             is_ending: AtomicBool::new(false),
         });
@@ -172,14 +168,8 @@ impl Running {
 impl Shared {
     fn listen(&self, drive: &Arc<dyn Drive>) -> Result<(), Error> {
         let mut added = Ok(());
-        drive.with_wake_fd(&mut |fd| {
-            added = match epoll::add(&self.epoll, fd, epoll::EventData::new_u64(0), EventFlags::IN) {
-                // Enabling the endpoint has failed further on, and is tried again.
-                Err(io::Errno::EXIST) => Ok(()),
-                added => added,
-            };
-        });
-        added.map_err(|error| system("watching a descriptor", error))
+        drive.with_wake_fd(&mut |fd| added = self.sources.add(fd));
+        added
     }
 
     fn watch(&self, drive: &Arc<dyn Drive>) {
@@ -192,10 +182,7 @@ impl Shared {
 
     fn unwatch(&self, drive: &Arc<dyn Drive>) {
         self.endpoints.lock().retain(|endpoint| !Arc::ptr_eq(&endpoint.drive, drive));
-        // Closing the descriptor would do, were it not for copies in forked children.
-        drive.with_wake_fd(&mut |fd| {
-            let _ = epoll::delete(&self.epoll, fd);
-        });
+        drive.with_wake_fd(&mut |fd| self.sources.remove(fd));
     }
 
     /// What the thread does.
@@ -208,51 +195,40 @@ impl Shared {
                 return;
             }
             endpoints.extend(self.endpoints.lock().iter().cloned());
-            let pauses = endpoints.drain(..).map(|endpoint: Arc<Endpoint>| endpoint.move_on(&self.epoll));
+            let pauses = endpoints.drain(..).map(|endpoint: Arc<Endpoint>| endpoint.move_on(&self.sources));
             // The first that sees no reason to sleep does not keep the others from their pass.
             let pause = pauses.fold(None, |one, other| [one, other].into_iter().flatten().min());
             if pause != Some(Duration::ZERO) {
-                self.sleep(pause);
+                self.sources.sleep(pause);
             }
         }
-    }
-
-    fn sleep(&self, at_most: Option<Duration>) {
-        let mut space = [MaybeUninit::<epoll::Event>::uninit(); EVENTS_MAX];
-        let at_most = at_most.and_then(|time| time.try_into().ok());
-        // A signal of the system ends it early, which does no harm.
-        let _ = epoll::wait(&self.epoll, &mut space, at_most.as_ref());
     }
 }
 
 impl Endpoint {
     /// Does what there is to do, and says how long the endpoint can be left alone; for ever, if nothing is said.
-    fn move_on(&self, epoll: &OwnedFd) -> Option<Duration> {
+    fn move_on(&self, sources: &EpollSet) -> Option<Duration> {
         let found = self.drive.watch();
         if let Watched::Polled | Watched::Resting(_) = found {
-            self.mute(epoll, found == Watched::Polled);
+            self.mute(sources, found == Watched::Polled);
         }
         match found {
-            Watched::Polled => Some(NAP),
+            Watched::Polled => Some(REVISIT_AFTER),
             Watched::Resting(Armed::Asleep { look_again_after }) => look_again_after,
-            // Nobody would say when there is something to do.
-            Watched::Resting(Armed::Ready) if !self.can_wake => Some(NAP),
+            // No descriptor would say when there is something to do.
+            Watched::Resting(Armed::Ready) if !self.can_wake => Some(REVISIT_AFTER),
             Watched::Resting(Armed::Ready) | Watched::Moving => Some(Duration::ZERO),
         }
     }
 
-    /// Has the transport's descriptor wake the thread or not: one that nobody has armed may be readable for ever.
-    fn mute(&self, epoll: &OwnedFd, is_muted: bool) {
+    /// Has the transport's descriptor wake the thread or not: one that is not armed may be readable for ever.
+    fn mute(&self, sources: &EpollSet, is_muted: bool) {
         if !self.can_wake || self.is_muted.load(Ordering::Relaxed) == is_muted {
             return;
         }
         self.is_muted.store(is_muted, Ordering::Relaxed);
-        let flags = if is_muted { EventFlags::empty() } else { EventFlags::IN };
-        self.drive.with_wake_fd(&mut |fd| {
-            // It fails where the endpoint is watched no longer.
-            let _ = epoll::modify(epoll, fd, epoll::EventData::new_u64(0), flags);
-        });
+        self.drive.with_wake_fd(&mut |fd| sources.set_muted(fd, is_muted));
     }
 }
 
-const NAP: Duration = Duration::from_millis(NAP_MS);
+const REVISIT_AFTER: Duration = Duration::from_millis(REVISIT_AFTER_MS);

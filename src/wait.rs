@@ -16,6 +16,7 @@
 //! inside calls of this library leave alone.
 
 mod awaited;
+mod epoll_set;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod object;
@@ -38,6 +39,7 @@ use rustix::time::{
 };
 
 pub(crate) use self::awaited::{Awaited, Outlook, wait_until};
+pub(crate) use self::epoll_set::EpollSet;
 pub use self::object::WaitObject;
 pub(crate) use self::set::Member;
 use self::set::Membership;
