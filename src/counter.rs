@@ -2,6 +2,7 @@
 
 mod bound;
 mod regional;
+mod reported;
 mod ties;
 
 use std::cell::Cell;
@@ -19,11 +20,12 @@ use homespun_engine::transport::Armed;
 
 pub(crate) use self::bound::BoundCounters;
 pub(crate) use self::regional::RegionalCounters;
+pub(crate) use self::reported::Reported;
 pub(crate) use self::ties::Reason;
 use self::ties::Ties;
 use crate::domain::DomainId;
 use crate::sync::{AtomicU64, Ordering};
-use crate::wait::{Awaited, Member, MutexCond, Wait, WaitObject, WaitSet, wait_until};
+use crate::wait::{Awaited, Member, MutexCond, WaitObject, WaitSet, Waiter};
 
 /// What a counter is opened with: `struct fi_cntr_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,14 +113,15 @@ pub(crate) struct Shared {
     errors: AtomicU64,
     /// How often the application has changed a value.
     changes: AtomicU64,
-    /// What whoever sleeps by themselves was last kept from sleeping for. What others read meanwhile does not count.
-    told: [AtomicU64; 3],
+    /// What an application that sleeps by itself was last told of. What other threads read meanwhile does not
+    /// count.
+    reported: Reported,
     /// How many endpoints and regions are bound, enabled or not, and how many poll sets.
     users: AtomicUsize,
     /// The endpoints that are driven.
     ties: Ties,
     /// `None` where the application does not wait, or polls.
-    wait: Option<Wait>,
+    waiter: Option<Waiter>,
 }
 
 impl Counter {
@@ -129,14 +132,14 @@ impl Counter {
                 value: AtomicU64::new(0),
                 errors: AtomicU64::new(0),
                 changes: AtomicU64::new(0),
-                told: Default::default(),
+                reported: Reported::default(),
                 users: AtomicUsize::new(0),
                 ties: Ties::default(),
-                wait: Wait::new(attr.wait, attr.wait_set.as_ref())?,
+                waiter: Waiter::new(attr.wait, attr.wait_set.as_ref())?,
             }),
         };
-        if let Some(wait) = &counter.shared.wait {
-            wait.attach(Arc::downgrade(&counter.shared));
+        if let Some(waiter) = &counter.shared.waiter {
+            waiter.attach(Arc::downgrade(&counter.shared));
         }
         Ok(counter)
     }
@@ -154,7 +157,7 @@ impl Counter {
         self.shared.errors.load(Ordering::SeqCst)
     }
 
-    /// Adds to the value, and wakes those who wait: `fi_cntr_add`. Beyond the largest number it goes on from 0.
+    /// Adds to the value, and wakes sleepers: `fi_cntr_add`. Beyond the largest number it goes on from 0.
     pub fn add(&self, value: u64) {
         self.shared.value.fetch_add(value, Ordering::SeqCst);
         self.shared.changed();
@@ -166,7 +169,7 @@ impl Counter {
         self.shared.changed();
     }
 
-    /// Changes the value, and wakes those who wait: `fi_cntr_set`. What is counted at the same moment may be lost.
+    /// Changes the value, and wakes sleepers: `fi_cntr_set`. What is counted at the same moment may be lost.
     pub fn set(&self, value: u64) {
         self.shared.value.store(value, Ordering::SeqCst);
         self.shared.changed();
@@ -209,18 +212,17 @@ impl Counter {
     /// does not count. [`CounterWaitError::TimedOut`].
     pub fn wait(&self, threshold: u64, timeout: Option<Duration>) -> Result<(), CounterWaitError> {
         let errors_before = self.shared.errors.load(Ordering::SeqCst);
-        let goal = Goal { counter: &self.shared, threshold, errors_before, is_reached: Cell::new(false) };
-        if !wait_until(self.shared.wait.as_ref(), &goal, timeout) {
-            return Err(CounterWaitError::TimedOut);
-        }
-        // As it was found: by now the value may have been set to another.
-        if goal.is_reached.get() { Ok(()) } else { Err(CounterWaitError::ErrorAvailable) }
+        let goal = Goal { counter: &self.shared, threshold, errors_before, found: Cell::new(None) };
+        let waiter = Waiter::or_polling(self.shared.waiter.as_ref());
+        let found = waiter.wait(timeout, &goal, || goal.found.take());
+        found.or_else(|| goal.look_after_pass()).unwrap_or(Err(CounterWaitError::TimedOut))
     }
 
-    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or [`wait_mutex_cond`](Self::wait_mutex_cond):
-    /// `fi_trywait(3)`. If not, one of the values has changed since that was said last, and is to be read; whether somebody
-    /// has read it makes no difference. To be called before each time; what happens after it wakes whoever sleeps. It drives
-    /// the endpoints. One thread at a time sleeps so.
+    /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. If not, one of the values has changed
+    /// since that was said last, and is to be read; whether another thread has read it makes no difference.
+    /// To be called before each time; what happens after it wakes the sleeper. It drives the endpoints. One
+    /// thread at a time sleeps so.
     ///
     /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`]. A member of a wait set answers for the
     /// [whole set](WaitSet::try_wait).
@@ -229,15 +231,15 @@ impl Counter {
     ///
     /// [`Misuse::Invalid`] for a counter that was opened without a wait object.
     pub fn try_wait(&self) -> Result<bool, Error> {
-        let wait = self.shared.wait.as_ref().ok_or(NO_WAIT_OBJECT)?;
-        Ok(wait.try_wait(&Change(&self.shared)))
+        let waiter = self.shared.waiter.as_ref().ok_or(NO_WAIT_OBJECT)?;
+        Ok(waiter.try_wait(&Change(&self.shared)))
     }
 
     /// The descriptor to sleep on, for a counter that was opened with [`WaitObject::Fd`]: `FI_GETWAIT`. It becomes readable
     /// when one of the values may have changed, provided that [`try_wait`](Self::try_wait) has just said that sleeping is
     /// safe. Otherwise as [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd).
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.wait.as_ref().and_then(Wait::fd)
+        self.shared.waiter.as_ref().and_then(Waiter::fd)
     }
 
     /// The mutex and the condition variable to sleep on, for a counter that was opened with [`WaitObject::MutexCond`]:
@@ -247,12 +249,12 @@ impl Counter {
     ///
     /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
-        self.shared.wait.as_ref().map_or(Ok(None), Wait::mutex_cond)
+        self.shared.waiter.as_ref().map_or(Ok(None), Waiter::mutex_cond)
     }
 
     /// How the application waits.
     pub fn wait_object(&self) -> WaitObject {
-        self.shared.wait.as_ref().map_or(WaitObject::None, Wait::object)
+        self.shared.waiter.as_ref().map_or(WaitObject::None, Waiter::object)
     }
 
     /// Drives the endpoints without reading anything.
@@ -282,7 +284,7 @@ impl Shared {
         self.domain
     }
 
-    /// Counts a success. Whoever it is for finds it by reading; whoever sleeps is woken.
+    /// Counts a success, and wakes sleepers.
     #[inline]
     pub(crate) fn count(&self) {
         self.value.fetch_add(1, Ordering::SeqCst);
@@ -306,29 +308,29 @@ impl Shared {
         self.users.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// What those who sleep until there is something to read are woken by.
+    /// How the application waits.
     #[inline]
-    pub(crate) fn sleepers(&self) -> Option<&Wait> {
-        self.wait.as_ref()
+    pub(crate) fn waiter(&self) -> Option<&Waiter> {
+        self.waiter.as_ref()
     }
 
     #[inline]
     fn wake(&self) {
-        if let Some(wait) = &self.wait {
-            wait.ring();
+        if let Some(waiter) = &self.waiter {
+            waiter.ring();
         }
     }
 
     /// The application has changed a value.
     fn changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
-        self.wake_after();
+        self.fence_and_wake();
     }
 
-    /// Wakes those who sleep, after something was done without a lock that they take.
-    fn wake_after(&self) {
-        if let Some(wait) = &self.wait {
-            wait.ring_after();
+    /// Wakes sleepers, after a change that no lock keeps in order with their last look.
+    fn fence_and_wake(&self) {
+        if let Some(waiter) = &self.waiter {
+            waiter.fence_and_ring();
         }
     }
 
@@ -354,8 +356,16 @@ struct Goal<'a> {
     counter: &'a Shared,
     threshold: u64,
     errors_before: u64,
-    /// Whether the threshold was found to be reached.
-    is_reached: Cell<bool>,
+    /// What the last look has found. By now the value may have been set to another.
+    found: Cell<Option<Result<(), CounterWaitError>>>,
+}
+
+impl Goal<'_> {
+    fn look_after_pass(&self) -> Option<Result<(), CounterWaitError>> {
+        self.progress();
+        self.look();
+        self.found.take()
+    }
 }
 
 impl Awaited for Goal<'_> {
@@ -367,14 +377,19 @@ impl Awaited for Goal<'_> {
         self.counter.ties.arm()
     }
 
-    fn is_there(&self) -> bool {
+    fn look(&self) -> bool {
         let [value, errors, _] = self.counter.state();
-        self.is_reached.set(value >= self.threshold);
-        self.is_reached.get() || errors != self.errors_before
+        let found = if value >= self.threshold {
+            Some(Ok(()))
+        } else {
+            (errors != self.errors_before).then_some(Err(CounterWaitError::ErrorAvailable))
+        };
+        self.found.set(found);
+        found.is_some()
     }
 }
 
-/// That a counter is not what the application was told of.
+/// That a counter is not what was reported to the application.
 struct Change<'a>(&'a Shared);
 
 impl Awaited for Change<'_> {
@@ -386,22 +401,19 @@ impl Awaited for Change<'_> {
         self.0.ties.arm()
     }
 
-    fn is_there(&self) -> bool {
-        self.0.state() != self.0.told.each_ref().map(|told| told.load(Ordering::SeqCst))
+    fn look(&self) -> bool {
+        self.0.reported.is_outdated(self.0)
     }
 
-    /// The application reads next. A change is to be told of once.
-    fn tell(&self) {
-        for (told, number) in self.0.told.iter().zip(self.0.state()) {
-            told.store(number, Ordering::SeqCst);
-        }
+    fn mark_reported(&self) {
+        self.0.reported.update(self.0);
     }
 }
 
 impl Member for Shared {
-    fn with_awaited(&self, show: &mut dyn FnMut(&Wait, &dyn Awaited)) {
-        if let Some(wait) = &self.wait {
-            show(wait, &Change(self));
+    fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
+        if let Some(waiter) = &self.waiter {
+            show(waiter, &Change(self));
         }
     }
 }

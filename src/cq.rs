@@ -3,6 +3,7 @@
 mod blocking;
 mod reader;
 mod ring;
+mod signals;
 mod strerror;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use homespun_engine::flags::CompletionFlags;
 pub(crate) use self::reader::Reader;
 pub(crate) use self::ring::RingGuard;
 use self::ring::{Batch, Entry, Ring};
+use self::signals::Signals;
 pub use self::strerror::strerror;
 use crate::av::FabricAddress;
 use crate::domain::DomainId;
@@ -27,7 +29,7 @@ use crate::info::ResourceManagement;
 use crate::lock::{Lock, Locking};
 use crate::pump::Drive;
 pub use crate::wait::{MutexCond, WaitObject};
-use crate::wait::{Wait, WaitSet};
+use crate::wait::{WaitSet, Waiter};
 
 /// How many entries a completion queue has if its attributes do not say.
 pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
@@ -268,7 +270,9 @@ pub(crate) struct Shared {
     /// The endpoints that are enabled.
     driven: Driven,
     /// `None` where the application does not wait.
-    wait: Option<Wait>,
+    waiter: Option<Waiter>,
+    /// What ends waits though there is nothing to read.
+    signals: Signals,
 }
 
 impl CompletionQueue {
@@ -283,7 +287,7 @@ impl CompletionQueue {
             asked if asked <= CQ_DEPTH_MAX_ENTRIES => asked,
             _ => return Err(Misuse::Invalid("completion queue larger than CQ_DEPTH_MAX_ENTRIES").into()),
         };
-        let wait = Wait::new(attr.wait, attr.wait_set.as_ref())?;
+        let waiter = Waiter::new(attr.wait, attr.wait_set.as_ref())?;
         let cq = CompletionQueue {
             shared: Arc::new(Shared {
                 domain,
@@ -295,11 +299,12 @@ impl CompletionQueue {
                 idle_reads: AtomicU32::new(0),
                 users: AtomicUsize::new(0),
                 driven: Driven::default(),
-                wait,
+                waiter,
+                signals: Signals::default(),
             }),
         };
-        if let Some(wait) = cq.shared.wait() {
-            wait.attach(Arc::downgrade(&cq.shared));
+        if let Some(waiter) = cq.shared.waiter() {
+            waiter.attach(Arc::downgrade(&cq.shared));
         }
         Ok(cq)
     }
@@ -358,7 +363,7 @@ impl CompletionQueue {
     /// [`ReadError`].
     pub fn read_from(&self) -> Result<(Completion, FabricAddress), ReadError> {
         let mut reader = Reader::new(&self.shared, 1);
-        self.shared.disturb();
+        self.shared.wake_for_read();
         if self.shared.is_progress_due() {
             self.shared.driven.progress(&mut reader);
         }
@@ -386,7 +391,7 @@ impl CompletionQueue {
         drop(ring);
         if was_full {
             // As in `read_ring`.
-            self.shared.disturb();
+            self.shared.wake_for_read();
         }
         Ok(read)
     }
@@ -404,7 +409,7 @@ impl CompletionQueue {
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<usize, ReadError> {
         let mut reader = Reader::new(&self.shared, max);
-        self.shared.disturb();
+        self.shared.wake_for_read();
         if max == 0 || self.shared.is_progress_due() {
             self.shared.driven.progress(&mut reader);
         }
@@ -450,8 +455,8 @@ impl CompletionQueue {
                 };
             }
             if was_full {
-                // What waits for room is handed in by whoever wakes.
-                self.shared.disturb();
+                // A sleeper that wakes hands in what waits for room.
+                self.shared.wake_for_read();
             }
             // What is called may itself use the queue, or an endpoint that reports to it, so the lock is gone.
             if let Some((completion, source)) = last {
@@ -489,7 +494,7 @@ impl CompletionQueue {
         };
         drop(ring);
         if was_full {
-            self.shared.disturb();
+            self.shared.wake_for_read();
         }
         read
     }
@@ -529,55 +534,46 @@ impl Shared {
 
     /// How the application waits.
     #[inline]
-    fn wait(&self) -> Option<&Wait> {
-        self.wait.as_ref()
+    pub(crate) fn waiter(&self) -> Option<&Waiter> {
+        self.waiter.as_ref()
     }
 
-    /// What those who sleep until there is something to read are woken by.
+    /// Wakes sleepers before a read: endpoints report to the reader from now on, so that sleepers have to arm
+    /// them anew.
     #[inline]
-    pub(crate) fn sleepers(&self) -> Option<&Wait> {
-        self.wait()
-    }
-
-    /// Somebody reads, and with that becomes the one to whom endpoints have something to tell. Whoever else sleeps has to
-    /// ask them anew.
-    #[inline]
-    fn disturb(&self) {
-        if let Some(wait) = self.wait() {
-            wait.ring();
+    fn wake_for_read(&self) {
+        if let Some(waiter) = self.waiter() {
+            waiter.ring();
         }
     }
 
-    /// Has those who wait wake for this endpoint, before any queue drives it. They need not where a thread moves it on,
-    /// which wakes them for what they can read.
+    /// Wakes sleepers for this endpoint, before any queue drives it; not where a thread moves it on, which
+    /// wakes them for what they can read.
     ///
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
     pub(crate) fn watch(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
-        match self.wait().and_then(Wait::bed) {
-            Some(bed) => bed.watch(&**endpoint),
-            None => Ok(()),
-        }
+        self.waiter().map_or(Ok(()), |waiter| waiter.watch(&**endpoint))
     }
 
     /// Has reads drive this endpoint.
     pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
         self.driven.add(endpoint.clone());
-        if let Some(wait) = self.wait() {
-            wait.ring_after();
+        if let Some(waiter) = self.waiter() {
+            waiter.fence_and_ring();
         }
     }
 
     /// Undoes [`watch`](Self::watch) and [`join`](Self::join). The endpoint must be closed next.
     pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>) {
-        if let Some(bed) = self.wait().and_then(Wait::bed) {
-            bed.unwatch(&**endpoint);
+        if let Some(waiter) = self.waiter() {
+            waiter.unwatch(&**endpoint);
         }
         self.driven.remove(endpoint);
     }
 
-    /// Whether the ring has something to tell. Exact for whoever has written or read last.
+    /// Whether the ring has something to tell. Exact for the thread that has written or read last.
     #[inline]
     pub(crate) fn has_unread(&self) -> bool {
         self.unread.load(Ordering::Acquire) > 0
@@ -594,7 +590,7 @@ impl Shared {
         is_due
     }
 
-    /// Keeps everybody from the lock of the list of endpoints.
+    /// Locks the list of endpoints, for a test that no thread asks for it.
     #[cfg(test)]
     pub(crate) fn hold_driven(&self) -> impl Sized + '_ {
         self.driven.hold()

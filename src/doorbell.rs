@@ -1,4 +1,4 @@
-//! Waking those who sleep on a file descriptor.
+//! Waking threads that sleep on a file descriptor.
 
 #[cfg(not(all(test, loom)))]
 mod event;
@@ -16,18 +16,20 @@ use rustix::io;
 use self::event::Event;
 use crate::sync::{AtomicBool, Mutex, Ordering, fence};
 
-/// A descriptor that becomes readable when it is rung. Ringing costs a system call only while somebody may be asleep.
+/// A descriptor that becomes readable when it is rung. Ringing costs a system call only while a thread may be
+/// asleep.
 ///
-/// It is armed or readable, never both and never neither: whoever goes to sleep on it, having armed it, wakes when anybody
-/// rings it, and if several sleep, all of them do, provided that nobody arms it anew before they have. It begins readable,
-/// so that nobody sleeps on it who has not armed it.
+/// It is armed or readable, never both and never neither. A thread that has armed it and sleeps on it wakes
+/// when it is rung. If several sleep, all of them wake, provided that it is not armed anew before they have.
+/// It begins readable, so that a sleep on it that was not preceded by arming it ends at once.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     event: Event,
     is_armed: AtomicBool,
     /// Held while one of the two states becomes the other.
     change: Mutex<()>,
-    /// The process that made it. The descriptor of a forked child is its parent's, whose sleepers have nothing to wake for.
+    /// The process that made it. The descriptor of a forked child is its parent's, whose sleepers have
+    /// nothing to wake for.
     process: u32,
 }
 
@@ -44,51 +46,65 @@ impl Doorbell {
         })
     }
 
-    /// To be called before looking for what there is to do, and that before sleeping: what is done after the look rings.
+    /// To be called before looking for what there is to do, and that before sleeping: what is done after the
+    /// look rings.
     pub(crate) fn arm(&self) {
         let _changing = self.change.lock();
         if !self.is_armed() {
             self.event.clear();
             self.is_armed.store(true, Ordering::SeqCst);
         }
-        // SYNC POINT sleep. What the look finds is not always behind a lock that those who ring hold: see `ring_after`.
+        // SYNC POINT sleep. What the look finds is not always changed under a lock that the look takes: see
+        // `fence_and_ring`.
         fence(Ordering::SeqCst);
     }
 
-    /// Whether somebody may be asleep.
+    /// Whether a thread may be asleep.
     #[inline]
     pub(crate) fn is_armed(&self) -> bool {
         self.is_armed.load(Ordering::SeqCst)
     }
 
-    /// Wakes those who sleep, if there may be any.
+    /// Wakes sleepers, if there may be any.
     #[inline]
     pub(crate) fn ring(&self) {
         if self.is_armed() {
-            self.ring_loudly();
+            self.wake();
         }
     }
 
-    /// As [`ring`](Self::ring), after something was done without a lock that whoever has armed it takes for the look.
+    /// As [`ring`](Self::ring), after a change that no lock keeps in order with a sleeper's last look.
     #[cold]
-    pub(crate) fn ring_after(&self) {
+    pub(crate) fn fence_and_ring(&self) {
         // SYNC POINT sleep.
         fence(Ordering::SeqCst);
         self.ring();
     }
 
     #[cold]
-    fn ring_loudly(&self) {
+    fn wake(&self) {
         let _changing = self.change.lock();
         if self.is_armed.swap(false, Ordering::SeqCst) && self.process == process::id() {
             self.event.set();
         }
     }
 
-    /// Sleeps until it is readable.
+    /// Sleeps until it is readable, or a doorbell that is nested in it.
     #[cfg(all(test, loom))]
     pub(crate) fn wait(&self) {
         self.event.wait();
+    }
+
+    /// What nesting the epoll set of another doorbell in this one's does.
+    #[cfg(all(test, loom))]
+    pub(crate) fn nest(&self, inner: &Doorbell) {
+        self.event.nest(&inner.event);
+    }
+
+    /// Undoes [`nest`](Self::nest).
+    #[cfg(all(test, loom))]
+    pub(crate) fn take_out(&self, inner: &Doorbell) {
+        self.event.take_out(&inner.event);
     }
 
     #[cfg(all(test, loom))]

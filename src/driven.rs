@@ -43,7 +43,7 @@ impl Driven {
         self.first.get().is_some_and(|first| Arc::ptr_eq(first, endpoint))
     }
 
-    /// Keeps everybody from the lock of the list.
+    /// Locks the list, for a test that no thread asks for it.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Sized + '_ {
         self.others.write()
@@ -55,8 +55,8 @@ impl Driven {
         self.for_each(|endpoint| endpoint.progress(reader));
     }
 
-    /// Makes progress at all of them, on behalf of nobody who reads a queue.
-    pub(crate) fn progress_aside(&self) {
+    /// Makes progress at all of them, with all completions going to the rings of their queues.
+    pub(crate) fn progress_without_reader(&self) {
         self.for_each(|endpoint| endpoint.progress_aside());
     }
 
@@ -72,17 +72,17 @@ impl Driven {
         }
     }
 
-    /// Arms all of them, for somebody who is about to sleep.
+    /// Arms all of them, for a thread that is about to sleep.
     pub(crate) fn arm(&self) -> Armed {
         let first = self.first.get().map_or(NOTHING_TO_DO, |first| first.arm());
         self.others.read().iter().map(|endpoint| endpoint.arm()).fold(first, soonest)
     }
 }
 
-/// What an endpoint answers that nothing can happen to.
+/// The answer of an endpoint to which nothing can happen.
 const NOTHING_TO_DO: Armed = Armed::Asleep { look_again_after: None };
 
-/// When to look again, of two endpoints.
+/// When to look again at the first of two endpoints.
 fn soonest(one: Armed, other: Armed) -> Armed {
     match (one, other) {
         (Armed::Asleep { look_again_after: one }, Armed::Asleep { look_again_after: other }) => {

@@ -21,7 +21,7 @@ pub(crate) use self::reporter::{Reporter, Subject};
 use crate::connection::{ConnectionEvent, Settlement};
 use crate::driven::Driven;
 use crate::pump::Drive;
-use crate::wait::{Wait, WaitObject, WaitSet};
+use crate::wait::{WaitObject, WaitSet, Waiter};
 
 /// How many events a queue holds if its attributes do not say.
 pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
@@ -34,10 +34,10 @@ pub const EQ_DEPTH_DEFAULT_ENTRIES: usize = 256;
     serde(default, deny_unknown_fields)
 )]
 pub struct EqAttr {
-    /// How many events of the application's own it holds, and as many errors; 0 for [`EQ_DEPTH_DEFAULT_ENTRIES`]. Those of
-    /// connections come on top, and always find room: an endpoint has two of them in its life, a passive endpoint has in the
-    /// queue no more than its backlog says, since the request of whoever is gone leaves it unread. Only what is in the queue
-    /// takes memory.
+    /// How many events of the application's own it holds, and as many errors; 0 for
+    /// [`EQ_DEPTH_DEFAULT_ENTRIES`]. Those of connections come on top, and always find room: an endpoint has
+    /// two of them in its life, a passive endpoint has in the queue no more than its backlog says, since a
+    /// request leaves it unread when its requester is gone. Only what is in the queue takes memory.
     pub size_entries: usize,
     /// What the queue is used for.
     pub flags: EqFlags,
@@ -70,7 +70,7 @@ pub enum Event {
         /// What belongs to it.
         data: Box<[u8]>,
     },
-    /// Something has happened to a connection, or somebody asks for one.
+    /// Something has happened to a connection, or a peer asks for one.
     Connection(ConnectionEvent),
 }
 
@@ -123,8 +123,9 @@ impl EqReadError {
 /// which they went in; an error comes before all of them. It is never overrun: a write that does not fit is refused, and
 /// everything else has its room ([`EqAttr::size_entries`]).
 ///
-/// Connections are made, and move on, while somebody reads a queue that their endpoint is bound to, be it an event queue or a
-/// completion queue; with automatic progress, by themselves, but for passive endpoints, which have no thread.
+/// Connections are made, and move on, while a thread reads a queue that their endpoint is bound to, be it an
+/// event queue or a completion queue; with automatic progress, by themselves, but for passive endpoints,
+/// which have no thread.
 ///
 /// ```
 /// use homespun::eq::{EqAttr, EqFlags, Event};
@@ -156,7 +157,7 @@ pub(crate) struct Shared {
     /// The endpoints that are enabled.
     driven: Driven,
     /// `None` where the application does not wait.
-    wait: Option<Wait>,
+    waiter: Option<Waiter>,
 }
 
 #[derive(Default)]
@@ -166,7 +167,7 @@ struct Queues {
     /// How many of the events, and of the errors, are the application's own.
     written_events: usize,
     written_errors: usize,
-    /// What is over as soon as somebody comes by who has nothing locked.
+    /// What is over as soon as a thread comes by that has nothing locked.
     settled: Vec<Settlement>,
 }
 
@@ -199,11 +200,11 @@ impl EventQueue {
             queues: Mutex::default(),
             bound: AtomicUsize::new(0),
             driven: Driven::default(),
-            wait: Wait::new(attr.wait, attr.wait_set.as_ref())?,
+            waiter: Waiter::new(attr.wait, attr.wait_set.as_ref())?,
         };
         let shared = Arc::new(shared);
-        if let Some(wait) = &shared.wait {
-            wait.attach(Arc::downgrade(&shared));
+        if let Some(waiter) = &shared.waiter {
+            waiter.attach(Arc::downgrade(&shared));
         }
         Ok(EventQueue { shared })
     }
@@ -328,7 +329,7 @@ impl EventQueue {
 
     /// Drives the bound endpoints without reading anything.
     pub fn progress(&self) {
-        self.shared.driven.progress_aside();
+        self.shared.driven.progress_without_reader();
     }
 
     /// What [`EventError::prov_errno`] means: `fi_eq_strerror(3)`. homespun's own are error numbers of the fabric.
@@ -354,37 +355,34 @@ impl EventQueue {
 }
 
 impl Shared {
-    /// Has reads drive this endpoint, and those who wait wake for it unless a thread moves it on.
+    /// Wakes sleepers for this endpoint, before reads drive it; not to be called where a thread moves it on.
     ///
     /// # Errors
     ///
     /// What the system says: ENOMEM, ENOSPC.
     pub(crate) fn watch(&self, endpoint: &Arc<dyn Drive>) -> Result<(), Error> {
-        match self.wait.as_ref().and_then(Wait::bed) {
-            Some(bed) => bed.watch(&**endpoint),
-            None => Ok(()),
-        }
+        self.waiter.as_ref().map_or(Ok(()), |waiter| waiter.watch(&**endpoint))
     }
 
     /// Has reads drive this endpoint.
     pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
         self.driven.add(endpoint.clone());
-        if let Some(wait) = &self.wait {
-            wait.ring_after();
+        if let Some(waiter) = &self.waiter {
+            waiter.fence_and_ring();
         }
     }
 
     /// Undoes [`watch`](Self::watch) and [`join`](Self::join). The endpoint must be closed next.
     pub(crate) fn leave(&self, endpoint: &Arc<dyn Drive>) {
-        if let Some(bed) = self.wait.as_ref().and_then(Wait::bed) {
-            bed.unwatch(&**endpoint);
+        if let Some(waiter) = &self.waiter {
+            waiter.unwatch(&**endpoint);
         }
         self.driven.remove(endpoint);
     }
 
-    /// What those who sleep until there is something to read are woken by.
-    pub(crate) fn sleepers(&self) -> Option<&Wait> {
-        self.wait.as_ref()
+    /// How the application waits.
+    pub(crate) fn waiter(&self) -> Option<&Waiter> {
+        self.waiter.as_ref()
     }
 
     /// Counts an object that is bound from now on.
@@ -414,7 +412,8 @@ impl Shared {
         self.queues.lock().settled.extend(settlement);
     }
 
-    /// Forgets a request that a passive endpoint has reported, if nobody has read it. To be called with the endpoint locked.
+    /// Forgets a request that a passive endpoint has reported, if it was not read. To be called with the
+    /// endpoint locked.
     fn withdraw(&self, origin: Origin, request: RequestId) {
         let mut queues = self.queues.lock();
         let is_it = |entry: &Entry<Event>| match &entry.what {
@@ -431,8 +430,9 @@ impl Shared {
         }
     }
 
-    /// Forgets what an endpoint has reported, which is closed and reports nothing more. What is settled meanwhile is over: it
-    /// keeps passive endpoints that may be closed, and perhaps nobody reads any more.
+    /// Forgets what an endpoint has reported, which is closed and reports nothing more. What is settled
+    /// meanwhile is over: it keeps passive endpoints that may be closed, and perhaps no thread reads any
+    /// more.
     fn forget(&self, origin: Origin) {
         let mut queues = self.queues.lock();
         let is_of_others = |of: Option<Origin>| of != Some(origin);
@@ -457,7 +457,7 @@ impl Shared {
         };
         let (mut taken, mut settled) = look();
         if matches!(taken, Err(EqReadError::Empty)) {
-            self.driven.progress_aside();
+            self.driven.progress_without_reader();
             let (taken_now, settled_now) = look();
             taken = taken_now;
             settled.extend(settled_now);
@@ -480,10 +480,10 @@ impl Shared {
         }
     }
 
-    /// Wakes those who sleep. One that only peeks leaves the event to the others, so all have to look.
+    /// Wakes all sleepers: one that only peeks leaves the event to the others.
     fn ring(&self) {
-        if let Some(wait) = &self.wait {
-            wait.ring();
+        if let Some(waiter) = &self.waiter {
+            waiter.ring();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use homespun_engine::error::{Error, Misuse};
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ pub struct PollSet {
     /// Replaced as a whole: members are polled with nothing locked, since that may drop buffers of the application's that do
     /// whatever they like.
     members: Mutex<Arc<[Arc<Polled>]>>,
-    /// Who is asked first, so that all have their turn where there is no room for everybody.
+    /// Which member is asked first, so that all have their turn where there is no room for all of them.
     first: AtomicUsize,
 }
 
@@ -60,11 +60,7 @@ struct Polled {
 
 enum Object {
     Queue(Arc<cq::Shared>),
-    Counter {
-        counter: Arc<counter::Shared>,
-        /// What it was when the application was told of it; nothing was counted before that.
-        told: [AtomicU64; 3],
-    },
+    Counter { counter: Arc<counter::Shared>, reported: counter::Reported },
 }
 
 impl PollSet {
@@ -131,7 +127,7 @@ impl PollSet {
                 self.first.store(first + place, Ordering::Relaxed);
                 break;
             }
-            if member.object.has_something() {
+            if member.object.report() {
                 tell(member.context);
                 count += 1;
             }
@@ -184,12 +180,12 @@ impl Object {
             PollObject::Counter(counter) => {
                 let counter = counter.shared().clone();
                 counter.bind();
-                Object::Counter { counter, told: Default::default() }
+                Object::Counter { counter, reported: Default::default() }
             }
         }
     }
 
-    /// It may be closed, though somebody may still poll it.
+    /// It may be closed, though another thread may still poll it.
     fn release(&self) {
         match self {
             Object::Queue(cq) => cq.unbind(),
@@ -214,16 +210,11 @@ impl Object {
         }
     }
 
-    fn has_something(&self) -> bool {
+    /// Whether it has something to report, which for a change of a counter is so once.
+    fn report(&self) -> bool {
         match self {
             Object::Queue(cq) => cq.has_unread(),
-            Object::Counter { counter, told } => {
-                let mut has_changed = false;
-                for (told, value) in told.iter().zip(counter.state()) {
-                    has_changed |= told.swap(value, Ordering::Relaxed) != value;
-                }
-                has_changed
-            }
+            Object::Counter { counter, reported } => reported.update(counter),
         }
     }
 }

@@ -6,8 +6,8 @@
 //! thread stands down at an endpoint that is polled, and looks now and then whether it still is.
 //! [`Watched`](crate::pump::Watched) says what it finds at an endpoint.
 //!
-//! Each round takes these steps, in this order, and whatever happens meanwhile is found by a later one or
-//! ends the sleep:
+//! It awaits nothing in particular, so it has no [`Waiter`](crate::wait::Waiter). Each round takes these
+//! steps, in this order, and whatever happens meanwhile is found by a later one or ends the sleep:
 //!
 //! 1. arm the doorbell: from now on a thread rings it that leaves an endpoint with something to do, or
 //!    changes what there is to watch;

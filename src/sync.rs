@@ -1,15 +1,15 @@
-//! Atomics, fences and mutexes of the handshake between those who sleep and those who wake them: those of the standard
-//! library and of parking_lot, or of loom.
+//! Atomics, fences and mutexes of the handshake between threads that sleep and threads that wake them: those
+//! of the standard library and of parking_lot, or of loom.
 //!
 //! Where two sides meet, both carry a comment `SYNC POINT` with the same name:
 //!
 //! | name | one side | the other side |
 //! | --- | --- | --- |
-//! | sleep | who is about to sleep arms the doorbell, fence, looks | who brings something about does it, fence, looks whether the doorbell is armed |
-//! | bed | who joins a sleeper looks under the lock that the sleeper has armed under | who brings something about, as above |
+//! | sleep | a thread about to sleep arms the doorbell, fence, looks | a thread that changes something does so, fence, looks whether the doorbell is armed |
+//! | join | a thread that joins sleepers reads the doorbell under the lock under which they have armed it | a thread that changes something, as above |
 //!
-//! At least one side sees what the other has done, so that nobody sleeps through it. Where the look takes a lock under which
-//! things are brought about, that lock does what the fences do.
+//! At least one side sees what the other has done, so that no thread sleeps through it. Where the look takes
+//! the lock under which the change was made, that lock does what the fences do.
 
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};

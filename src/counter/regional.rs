@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::{Reason, Shared};
 use crate::pump::Drive;
-use crate::wait::Wait;
+use crate::wait::Waiter;
 
 /// The counters that regions of a domain are bound to, and the endpoints that are in service.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(crate) struct RegionalCounters {
     by_itself: bool,
     members: Mutex<Members>,
     /// The same counters, for endpoints that are locked: nothing else is locked while this is.
-    sleepers: Mutex<Vec<Arc<Shared>>>,
+    waited_for: Mutex<Vec<Arc<Shared>>>,
 }
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl RegionalCounters {
     ///
     /// # Errors
     ///
-    /// What the system says, where an endpoint cannot wake those who wait: ENOMEM, ENOSPC.
+    /// What the system says, where an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
     pub(crate) fn add(&self, counter: &Arc<Shared>) -> Result<(), Error> {
         let Members { counters, endpoints } = &mut *self.members.lock();
         if let Some(known) = counters.iter_mut().find(|known| Arc::ptr_eq(&known.counter, counter)) {
@@ -54,7 +54,7 @@ impl RegionalCounters {
             endpoints.iter().for_each(|endpoint| counter.leave(endpoint, Reason::REGION));
             return watched;
         }
-        self.sleepers.lock().push(counter.clone());
+        self.waited_for.lock().push(counter.clone());
         endpoints.iter().for_each(|endpoint| counter.join(endpoint));
         counters.push(Regional { counter: counter.clone(), regions: 1 });
         Ok(())
@@ -68,7 +68,7 @@ impl RegionalCounters {
         counters[place].regions -= 1;
         if counters[place].regions == 0 {
             counters.swap_remove(place);
-            self.sleepers.lock().retain(|sleeper| !Arc::ptr_eq(sleeper, counter));
+            self.waited_for.lock().retain(|known| !Arc::ptr_eq(known, counter));
             endpoints.iter().for_each(|endpoint| counter.leave(endpoint, Reason::REGION));
         }
     }
@@ -77,7 +77,7 @@ impl RegionalCounters {
     ///
     /// # Errors
     ///
-    /// What the system says, where it cannot wake those who wait: ENOMEM, ENOSPC; and what `enable` says.
+    /// What the system says, where it cannot wake sleepers: ENOMEM, ENOSPC; and what `enable` says.
     pub(crate) fn enable(
         &self,
         endpoint: &Arc<dyn Drive>,
@@ -101,13 +101,13 @@ impl RegionalCounters {
         endpoints.retain(|known| !Arc::ptr_eq(known, endpoint));
     }
 
-    /// Whether anybody may be asleep until one of the counters has something to tell.
+    /// Whether a thread may be asleep that waits for one of the counters.
     pub(crate) fn have_sleepers(&self) -> bool {
-        self.sleepers.lock().iter().filter_map(|counter| counter.sleepers()).any(Wait::is_armed)
+        self.waited_for.lock().iter().filter_map(|counter| counter.waiter()).any(Waiter::is_armed)
     }
 
     /// Wakes them.
     pub(crate) fn wake(&self) {
-        self.sleepers.lock().iter().filter_map(|counter| counter.sleepers()).for_each(Wait::ring);
+        self.waited_for.lock().iter().filter_map(|counter| counter.waiter()).for_each(Waiter::ring);
     }
 }

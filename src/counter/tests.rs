@@ -17,15 +17,11 @@ fn open(wait: WaitObject) -> Counter {
     Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::unused()).expect("a counter")
 }
 
-/// Waits until somebody sleeps, or would if there were anything to sleep on.
+/// Waits until a thread sleeps, or would if there were anything to sleep on.
 fn let_sleep(counter: &Counter) {
-    match counter.shared.wait.as_ref().and_then(Wait::bed) {
-        Some(bed) => {
-            while !bed.doorbell().is_armed() {
-                thread::yield_now();
-            }
-        }
-        None => thread::yield_now(),
+    let waiter = counter.shared.waiter().filter(|waiter| waiter.object() != WaitObject::Yield);
+    while waiter.is_some_and(|waiter| !waiter.is_armed()) {
+        thread::yield_now();
     }
 }
 
@@ -48,7 +44,7 @@ fn both_values_are_read_added_to_and_set() {
 }
 
 #[test]
-fn a_wait_is_over_where_the_value_is_high_enough() {
+fn wait_ends_at_the_threshold_or_after_the_timeout() {
     for wait in OBJECTS {
         let counter = open(wait);
         counter.set(3);
@@ -66,7 +62,7 @@ fn a_wait_is_over_where_the_value_is_high_enough() {
 }
 
 #[test]
-fn whoever_changes_a_value_wakes_all_who_wait() {
+fn every_change_of_a_value_wakes_all_waits() {
     type Change = fn(&Counter, u64);
     const FAILED: Result<(), CounterWaitError> = Err(CounterWaitError::ErrorAvailable);
     let changes: [(Change, Result<(), CounterWaitError>); 6] = [
@@ -83,7 +79,7 @@ fn whoever_changes_a_value_wakes_all_who_wait() {
             thread::scope(|scope| {
                 let waits = [(); 3].map(|()| scope.spawn(|| counter.wait(10, Some(PATIENCE))));
                 let_sleep(&counter);
-                // Those who come later have the same errors before them.
+                // A wait that begins later has the same errors before it.
                 let mut round = 0;
                 while !waits.iter().all(thread::ScopedJoinHandle::is_finished) {
                     change(&counter, round);
@@ -99,7 +95,7 @@ fn whoever_changes_a_value_wakes_all_who_wait() {
 }
 
 #[test]
-fn whoever_waits_for_more_goes_on_waiting() {
+fn wait_goes_on_below_the_threshold() {
     let counter = open(WaitObject::Unspec);
     thread::scope(|scope| {
         let waits = scope.spawn(|| counter.wait(100, None));
@@ -125,19 +121,19 @@ fn numbers_of_errors() {
 }
 
 #[test]
-fn an_application_sleeps_by_itself_until_a_value_changes() {
+fn try_wait_refuses_sleep_once_after_a_change() {
     for wait in [WaitObject::Fd, WaitObject::MutexCond] {
         let counter = open(wait);
         assert_eq!(counter.try_wait(), Ok(true));
         for change in [Counter::add, Counter::add_error, Counter::set, Counter::set_error] {
             change(&counter, 7);
             assert_eq!(counter.try_wait(), Ok(false), "it has not been read");
-            assert_eq!(counter.try_wait(), Ok(true), "it was told of");
+            assert_eq!(counter.try_wait(), Ok(true), "it was reported");
             change(&counter, 8);
             counter.read();
             counter.read_error();
-            assert_eq!(counter.try_wait(), Ok(false), "others have read it");
-            assert_eq!(counter.try_wait(), Ok(true), "it was told of");
+            assert_eq!(counter.try_wait(), Ok(false), "another read does not count");
+            assert_eq!(counter.try_wait(), Ok(true), "it was reported");
         }
         assert_eq!(counter.wait_object(), wait);
         assert_eq!(counter.wait_fd().is_some(), wait == WaitObject::Fd);

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use super::Shared;
 use crate::driven::Driven;
 use crate::pump::Drive;
-use crate::wait::Wait;
 
 bitflags! {
     /// Why an endpoint is driven.
@@ -39,10 +38,10 @@ impl Ties {
     /// Makes progress at all of them.
     #[inline]
     pub(super) fn progress(&self) {
-        self.driven.progress_aside();
+        self.driven.progress_without_reader();
     }
 
-    /// Arms all of them, for somebody who is about to sleep.
+    /// Arms all of them, for a thread that is about to sleep.
     pub(super) fn arm(&self) -> Armed {
         self.driven.arm()
     }
@@ -55,7 +54,7 @@ impl Ties {
 }
 
 impl Shared {
-    /// Has those who wait wake for this endpoint, before any counter drives it. They need not where a thread moves it on.
+    /// Wakes sleepers for this endpoint, before any counter drives it; not where a thread moves it on.
     ///
     /// # Errors
     ///
@@ -71,10 +70,10 @@ impl Shared {
             tie.reasons |= reason;
             return Ok(());
         }
-        if let Some(bed) = self.wait.as_ref().and_then(Wait::bed)
+        if let Some(waiter) = &self.waiter
             && !by_itself
         {
-            bed.watch(&**endpoint)?;
+            waiter.watch(&**endpoint)?;
         }
         known.push(Tie { endpoint: endpoint.clone(), reasons: reason });
         Ok(())
@@ -84,7 +83,7 @@ impl Shared {
     pub(crate) fn join(&self, endpoint: &Arc<dyn Drive>) {
         let _known = self.ties.known.lock();
         self.ties.driven.add(endpoint.clone());
-        self.wake_after();
+        self.fence_and_wake();
     }
 
     /// Undoes [`watch`](Self::watch) and [`join`](Self::join), unless there is another reason to drive it.
@@ -93,8 +92,8 @@ impl Shared {
         let Some(place) = known.iter().position(|tie| Arc::ptr_eq(&tie.endpoint, endpoint)) else { return };
         known[place].reasons -= reason;
         if known[place].reasons.is_empty() {
-            if let Some(bed) = self.wait.as_ref().and_then(Wait::bed) {
-                bed.unwatch(&**endpoint);
+            if let Some(waiter) = &self.waiter {
+                waiter.unwatch(&**endpoint);
             }
             known.swap_remove(place);
             self.ties.driven.remove(endpoint);

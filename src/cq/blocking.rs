@@ -1,15 +1,15 @@
 //! Blocking reads, and what they and an application's own waiting are made of: `fi_cq_sread(3)`, `fi_trywait(3)`.
 
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::transport::Armed;
 
+use super::signals::WaitingReader;
 use super::{Completion, CompletionQueue, MutexCond, ReadError, Shared, WaitObject};
 use crate::av::FabricAddress;
-use crate::sync::yield_now;
-use crate::wait::{Awaited, Member, Outlook, Wait};
+use crate::wait::{Awaited, Member, Waiter};
 
 impl CompletionQueue {
     /// Reads one completion, and waits for one if need be, for ever if there is no timeout: `fi_cq_sread(3)` with a count
@@ -74,56 +74,45 @@ impl CompletionQueue {
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<usize, ReadError> {
         let threshold_entries = threshold_entries.max(1);
-        let Some(wait) = self.shared.wait().and_then(Wait::by_itself) else {
+        let Some(waiter) = self.shared.waiter().and_then(Waiter::unless_member) else {
             return match self.read_each(max, take) {
                 Err(ReadError::Empty) if timeout != Some(Duration::ZERO) => Err(ReadError::NoWaitObject),
                 read => read,
             };
         };
-        // A timeout too long for the clock is no timeout.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let waiter = wait.signals().enter();
-        let entries = Entries { cq: &self.shared, threshold: threshold_entries };
-        loop {
-            let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            if is_over || threshold_entries <= 1 || self.shared.holds(threshold_entries) {
+        let reader = self.shared.signals.begin_wait();
+        let signal = Signal::Of(&reader);
+        let entries = Entries { cq: &self.shared, threshold: threshold_entries, signal };
+        let found = waiter.wait(timeout, &entries, || {
+            if threshold_entries == 1 || self.shared.holds(threshold_entries) {
                 match self.read_each(max, &mut take) {
-                    Err(ReadError::Empty) if !is_over => {}
-                    read => return read,
+                    Err(ReadError::Empty) => {}
+                    read => return Some(read),
                 }
             }
-            let outlook = wait.bed().map_or(Outlook::Busy, |bed| bed.lie_down(&entries));
-            // After the doorbell was armed, which a signal rings.
-            if waiter.is_signalled() {
-                return self.read_each(max, take);
-            }
-            match outlook {
-                Outlook::Quiet(sleeper) => {
-                    sleeper
-                        .sleep(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
-                }
-                Outlook::Enough => {}
-                Outlook::Busy => yield_now(),
-            }
-        }
+            reader.take_signal().then(|| self.read_each(max, &mut take))
+        });
+        found.unwrap_or_else(|| self.read_each(max, take))
     }
 
-    /// Ends the waits of [`sread`](Self::sread) and its like that are going on, or if there are none, the next one:
-    /// `fi_cq_signal(3)`. What is there to be read is read first. Those who wait for the set of which the queue is a member are
-    /// unblocked in the same way.
+    /// Ends the waits of [`sread`](Self::sread) and its like that are going on, or if there are none, the
+    /// next one: `fi_cq_signal(3)`. What is there to be read is read first. Waits for the set of which the
+    /// queue is a member end in the same way.
     ///
     /// # Errors
     ///
     /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
     pub fn signal(&self) -> Result<(), Error> {
-        self.shared.wait().ok_or(NO_WAIT_OBJECT)?.signal();
+        let waiter = self.shared.waiter().ok_or(NO_WAIT_OBJECT)?;
+        self.shared.signals.raise();
+        waiter.ring();
         Ok(())
     }
 
     /// Whether the application may now sleep on [`wait_fd`](Self::wait_fd) or
-    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. If not, there may be something to read. To be called
-    /// before each time; what happens after it wakes whoever sleeps. It drives the endpoints. A member of a wait set answers for
-    /// the [whole set](crate::WaitSet::try_wait).
+    /// [`wait_mutex_cond`](Self::wait_mutex_cond): `fi_trywait(3)`. If not, there may be something to read.
+    /// To be called before each time; what happens after it wakes the sleeper. It drives the endpoints. A
+    /// member of a wait set answers for the [whole set](crate::WaitSet::try_wait).
     ///
     /// Never, where an endpoint's transport has to be polled, nor for [`WaitObject::Yield`].
     ///
@@ -131,14 +120,14 @@ impl CompletionQueue {
     ///
     /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
     pub fn try_wait(&self) -> Result<bool, Error> {
-        let wait = self.shared.wait().ok_or(NO_WAIT_OBJECT)?;
-        Ok(wait.try_wait(&Entries { cq: &self.shared, threshold: 1 }))
+        let waiter = self.shared.waiter().ok_or(NO_WAIT_OBJECT)?;
+        Ok(waiter.try_wait(&Entries { cq: &self.shared, threshold: 1, signal: Signal::Ignored }))
     }
 
-    /// The descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]: `FI_GETWAIT`. It becomes readable
-    /// when there may be something to read, provided that [`try_wait`](Self::try_wait) has just said that sleeping is
-    /// safe. Only that it is readable matters; nobody but the queue reads it. It may be watched by an `epoll(7)` of the
-    /// application's, and lives as long as the queue.
+    /// The descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`]: `FI_GETWAIT`. It
+    /// becomes readable when there may be something to read, provided that [`try_wait`](Self::try_wait) has
+    /// just said that sleeping is safe. Only that it is readable matters; the queue alone reads it. It may be
+    /// watched by an `epoll(7)` of the application's, and lives as long as the queue.
     ///
     /// ```
     /// use homespun::{Completion, CompletionQueue, ReadError};
@@ -176,7 +165,7 @@ impl CompletionQueue {
     /// # Ok::<(), homespun::Error>(())
     /// ```
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.wait().and_then(Wait::fd)
+        self.shared.waiter().and_then(Waiter::fd)
     }
 
     /// The mutex and the condition variable to sleep on, for a queue that was opened with [`WaitObject::MutexCond`]:
@@ -192,19 +181,29 @@ impl CompletionQueue {
     ///
     /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
-        self.shared.wait().map_or(Ok(None), Wait::mutex_cond)
+        self.shared.waiter().map_or(Ok(None), Waiter::mutex_cond)
     }
 
     /// How the application waits.
     pub fn wait_object(&self) -> WaitObject {
-        self.shared.wait().map_or(WaitObject::None, Wait::object)
+        self.shared.waiter().map_or(WaitObject::None, Waiter::object)
     }
 }
 
-/// That a queue has so many entries, or an error.
+/// That a queue has so many entries, or an error, or was signalled.
 struct Entries<'a> {
     cq: &'a Shared,
     threshold: usize,
+    signal: Signal<'a>,
+}
+
+/// Which signals end a wait.
+enum Signal<'a> {
+    /// Those that unblock this reader.
+    Of(&'a WaitingReader<'a>),
+    /// One that came when no reader waited, which is for the set of which the queue is a member.
+    Pending,
+    Ignored,
 }
 
 impl Awaited for Entries<'_> {
@@ -216,15 +215,26 @@ impl Awaited for Entries<'_> {
         self.cq.driven.arm()
     }
 
-    fn is_there(&self) -> bool {
+    fn look(&self) -> bool {
         self.cq.has_enough(self.threshold)
+            || match self.signal {
+                Signal::Of(reader) => reader.has_signal(),
+                Signal::Pending => self.cq.signals.is_pending(),
+                Signal::Ignored => false,
+            }
+    }
+
+    fn mark_reported(&self) {
+        if matches!(self.signal, Signal::Pending) {
+            self.cq.signals.take_pending();
+        }
     }
 }
 
 impl Member for Shared {
-    fn with_awaited(&self, show: &mut dyn FnMut(&Wait, &dyn Awaited)) {
-        if let Some(wait) = self.wait() {
-            show(wait, &Entries { cq: self, threshold: 1 });
+    fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
+        if let Some(waiter) = self.waiter() {
+            show(waiter, &Entries { cq: self, threshold: 1, signal: Signal::Pending });
         }
     }
 }
@@ -236,8 +246,8 @@ impl Shared {
         self.has_enough(threshold_entries)
     }
 
-    /// Whether a wait for so many entries is over. Asked under the ring's lock, so that whoever inserts later finds the
-    /// doorbell armed if it was armed before.
+    /// Whether a wait for so many entries is over. Asked under the ring's lock, so that a thread that inserts
+    /// later finds the doorbell armed if it was armed before.
     fn has_enough(&self, threshold_entries: usize) -> bool {
         // Not by a guard that rings when it leaves entries.
         let ring = self.ring.lock();

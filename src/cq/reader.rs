@@ -1,13 +1,14 @@
-//! The hand-over of a completion to whoever waits for it.
+//! The hand-over of a completion to the thread that reads the queue.
 
 use super::{Completion, Shared};
 use crate::av::FabricAddress;
 
-/// Somebody who reads a queue and drives its endpoints for that. What completes when the queue is empty is handed over at
-/// once, without a detour through the ring.
+/// A thread that reads a queue and drives its endpoints for that. What completes when the queue is empty is
+/// handed over at once, without a detour through the ring.
 pub(crate) struct Reader<'a> {
     cq: &'a Shared,
-    /// What was handed over. One is enough: most reads ask for one, and whoever asks for more finds the rest in the ring.
+    /// What was handed over. One is enough: most reads ask for one, and one that asks for more finds the rest
+    /// in the ring.
     pub(super) taken: Option<(Completion, FabricAddress)>,
     wants_one: bool,
     /// Whether nothing is in the ring that would have to be read first, be it that the queue was overrun. Only what is

@@ -160,9 +160,9 @@ impl Drop for RingGuard<'_> {
         let unread = self.ring.unread();
         self.cq.unread.store(unread, Ordering::Release);
         if unread > 0
-            && let Some(sleepers) = self.cq.sleepers()
+            && let Some(waiter) = self.cq.waiter()
         {
-            sleepers.ring();
+            waiter.ring();
         }
     }
 }

@@ -3,7 +3,6 @@ use std::thread;
 use std::time::Duration;
 
 use homespun_engine::error::OperationError;
-use homespun_engine::transport::Armed;
 
 use super::*;
 
@@ -86,8 +85,6 @@ fn every_read_of_an_overrun_queue_drives_progress() {
     }
 }
 
-const AT_REST: Armed = Armed::Asleep { look_again_after: None };
-
 /// Longer than any wait that ends as it should.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -98,39 +95,7 @@ fn open_to_wait(wait: WaitObject) -> CompletionQueue {
 }
 
 #[test]
-fn whoever_comes_to_sleep_silences_nobodys_bell() {
-    let cq = open_to_wait(WaitObject::Unspec);
-    let bed = cq.shared().wait().and_then(Wait::bed).expect("it can be slept on");
-    let first = bed.prepare(|| AT_REST).expect("nothing to do");
-    let second = bed.prepare(|| AT_REST).expect("the first has not been woken");
-    bed.doorbell().ring();
-    assert!(bed.prepare(|| AT_REST).is_none(), "two are yet to wake");
-    first.sleep(Some(PATIENCE));
-    assert!(bed.prepare(|| AT_REST).is_none(), "one is yet to wake");
-    second.sleep(Some(PATIENCE));
-    let third = bed.prepare(|| AT_REST).expect("all have woken");
-    assert!(bed.doorbell().is_armed());
-    drop(third);
-    assert!(bed.prepare(|| Armed::Ready).is_none() && !bed.doorbell().is_armed());
-}
-
-#[test]
-fn a_timer_is_set_as_the_last_look_has_it() {
-    let cq = open_to_wait(WaitObject::Unspec);
-    let bed = cq.shared().wait().and_then(Wait::bed).expect("it can be slept on");
-    let soon = Armed::Asleep { look_again_after: Some(Duration::from_millis(1)) };
-    for _ in 0..3 {
-        // Nothing but the timer can end this.
-        bed.prepare(|| soon).expect("nothing to do").sleep(None);
-        let idle = bed.prepare(|| AT_REST).expect("nothing to do");
-        let begin = std::time::Instant::now();
-        idle.sleep(Some(Duration::from_millis(20)));
-        assert!(begin.elapsed() >= Duration::from_millis(20), "the timer is not set any more");
-    }
-}
-
-#[test]
-fn a_look_at_a_queue_that_holds_too_little_does_not_wake_whoever_looks() {
+fn look_at_too_few_entries_leaves_the_doorbell_armed() {
     let cq = open_to_wait(WaitObject::Unspec);
     push(&cq, 1);
     let is_over = AtomicBool::new(false);
@@ -139,13 +104,13 @@ fn a_look_at_a_queue_that_holds_too_little_does_not_wake_whoever_looks() {
             assert_eq!(cq.sread_each(3, 2, None, |_, _| {}), Ok(1));
             is_over.store(true, Ordering::SeqCst);
         });
-        let bed = cq.shared().wait().and_then(Wait::bed).expect("it can be slept on");
-        while !bed.doorbell().is_armed() {
+        let waiter = cq.shared().waiter().expect("a wait object");
+        while !waiter.is_armed() {
             thread::yield_now();
         }
         for _ in 0..50 {
             thread::sleep(Duration::from_millis(1));
-            assert!(bed.doorbell().is_armed(), "it has rung for nobody's entry");
+            assert!(waiter.is_armed(), "it has rung, and there is no other entry");
         }
         assert!(!is_over.load(Ordering::SeqCst));
         cq.signal().expect("a wait object");
@@ -153,7 +118,7 @@ fn a_look_at_a_queue_that_holds_too_little_does_not_wake_whoever_looks() {
 }
 
 #[test]
-fn a_signal_is_not_lost_when_others_come_to_sleep() {
+fn signal_is_heard_while_other_readers_come() {
     let cq = open_to_wait(WaitObject::Unspec);
     for _ in 0..200 {
         thread::scope(|scope| {
@@ -161,8 +126,7 @@ fn a_signal_is_not_lost_when_others_come_to_sleep() {
                 let begin = std::time::Instant::now();
                 (cq.sread(Some(PATIENCE)), begin.elapsed())
             });
-            let signals = cq.shared().wait().expect("a wait object").signals();
-            while signals.waiters() == 0 {
+            while cq.shared().signals.readers() == 0 {
                 thread::yield_now();
             }
             cq.signal().expect("a wait object");
@@ -176,7 +140,7 @@ fn a_signal_is_not_lost_when_others_come_to_sleep() {
 }
 
 #[test]
-fn an_error_behind_successes_ends_a_wait_for_many() {
+fn error_behind_successes_ends_a_wait_for_many() {
     let cq = open_to_wait(WaitObject::Unspec);
     push(&cq, 1);
     cq.shared().lock().push_failed(failure(2));

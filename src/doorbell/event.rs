@@ -1,4 +1,4 @@
-//! What those who sleep wait for.
+//! The event that a doorbell shows to sleepers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

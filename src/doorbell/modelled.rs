@@ -1,6 +1,7 @@
-//! The event of a doorbell as loom models it.
+//! The event of a doorbell as loom models it, with what an epoll set makes of several.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex as Uncontended, Weak};
 
 use homespun_engine::error::Error;
 use loom::sync::{Condvar, Mutex};
@@ -8,41 +9,73 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::system;
 
-/// Something that is readable or not. Who sleeps on it is one of loom's threads: if nobody wakes it, that is a deadlock,
-/// which loom finds.
+/// Something that is readable or not. A sleeper is one of loom's threads: if none wakes it, that is a
+/// deadlock, which loom finds.
 #[derive(Debug)]
 pub(super) struct Event {
     /// What is nested in other descriptors. It is readable for ever.
     descriptor: OwnedFd,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
     is_readable: Mutex<bool>,
+    /// Whether this event is readable, or one whose epoll set is nested in this one's.
     changed: Condvar,
+    inner: Uncontended<Vec<Arc<State>>>,
+    outer: Uncontended<Vec<Weak<State>>>,
 }
 
 impl Event {
     pub(super) fn new() -> Result<Event, Error> {
         let descriptor = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .map_err(|error| system("making an event descriptor", error))?;
-        Ok(Event { descriptor, is_readable: Mutex::new(true), changed: Condvar::new() })
+        let (is_readable, changed) = (Mutex::new(true), Condvar::new());
+        let state =
+            State { is_readable, changed, inner: Uncontended::default(), outer: Uncontended::default() };
+        Ok(Event { descriptor, state: Arc::new(state) })
+    }
+
+    /// Has a sleeper on this event wake for another one, too.
+    pub(super) fn nest(&self, inner: &Event) {
+        self.state.inner.lock().unwrap().push(inner.state.clone());
+        inner.state.outer.lock().unwrap().push(Arc::downgrade(&self.state));
+    }
+
+    /// Undoes [`nest`](Self::nest).
+    pub(super) fn take_out(&self, inner: &Event) {
+        self.state.inner.lock().unwrap().retain(|nested| !Arc::ptr_eq(nested, &inner.state));
     }
 
     pub(super) fn set(&self) {
-        *self.is_readable.lock().unwrap() = true;
-        self.changed.notify_all();
+        *self.state.is_readable.lock().unwrap() = true;
+        self.state.changed.notify_all();
+        let outer = self.state.outer.lock().unwrap().clone();
+        for outer in outer.iter().filter_map(Weak::upgrade) {
+            // A sleeper has looked and waits, or has not looked yet.
+            let _sleeper = outer.is_readable.lock().unwrap();
+            outer.changed.notify_all();
+        }
     }
 
     pub(super) fn clear(&self) {
-        *self.is_readable.lock().unwrap() = false;
+        *self.state.is_readable.lock().unwrap() = false;
     }
 
     pub(super) fn is_readable(&self) -> bool {
-        *self.is_readable.lock().unwrap()
+        *self.state.is_readable.lock().unwrap()
     }
 
-    /// Sleeps until it is readable, and leaves it so.
+    /// Sleeps until it is readable, or an inner event is, and leaves it so.
     pub(super) fn wait(&self) {
-        let mut is_readable = self.is_readable.lock().unwrap();
-        while !*is_readable {
-            is_readable = self.changed.wait(is_readable).unwrap();
+        let mut is_readable = self.state.is_readable.lock().unwrap();
+        loop {
+            let inner = self.state.inner.lock().unwrap().clone();
+            if *is_readable || inner.iter().any(|inner| *inner.is_readable.lock().unwrap()) {
+                return;
+            }
+            is_readable = self.state.changed.wait(is_readable).unwrap();
         }
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::{Event, EventError, EventQueue, Origin, Shared};
 use crate::connection::{ConnectionEvent, ConnectionRequest, Listener, Settlement};
-use crate::wait::Wait;
+use crate::wait::Waiter;
 
 /// Reports what happens to the connections of one endpoint.
 pub(crate) struct Reporter {
@@ -67,8 +67,8 @@ impl Reporter {
         &self.eq
     }
 
-    pub(crate) fn sleepers(&self) -> Option<&Wait> {
-        self.eq.sleepers()
+    pub(crate) fn waiter(&self) -> Option<&Waiter> {
+        self.eq.waiter()
     }
 
     /// Reports an event. To be called with the endpoint locked; nothing is dropped here that could need a lock.
@@ -82,7 +82,8 @@ impl Reporter {
                 let request = ConnectionRequest::new(listener, request, endpoint);
                 (Ok(ConnectionEvent::Request(request)), None)
             }
-            // Nobody need hear of whoever is gone. What was read may still be accepted, in vain.
+            // The application need not hear of a requester that is gone. What was read may still be accepted,
+            // in vain.
             engine::ConnectionEvent::Withdrawn(request) => return self.eq.withdraw(self.origin, request),
             engine::ConnectionEvent::Connected { data } => {
                 (Ok(ConnectionEvent::Connected { endpoint, data }), None)

@@ -2,15 +2,14 @@
 //! `fi_trywait(3)`. It is as for completion queues: see [`wait`](crate::wait).
 
 use std::os::fd::BorrowedFd;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::transport::Armed;
 
 use super::{EqReadError, Event, EventQueue, Queues, Shared};
 use crate::connection::Settlement;
-use crate::wait::{Awaited, Member, MutexCond, Outlook, Wait, WaitObject};
+use crate::wait::{Awaited, Member, MutexCond, WaitObject, Waiter};
 
 impl EventQueue {
     /// Reads the oldest event and waits for one if need be, for ever if there is no timeout: `fi_eq_sread(3)`.
@@ -55,14 +54,14 @@ impl EventQueue {
     ///
     /// [`Misuse::Invalid`] for a queue that was opened without a wait object.
     pub fn try_wait(&self) -> Result<bool, Error> {
-        let wait = self.shared.wait.as_ref().ok_or(NO_WAIT_OBJECT)?;
-        Ok(wait.try_wait(&*self.shared))
+        let waiter = self.shared.waiter.as_ref().ok_or(NO_WAIT_OBJECT)?;
+        Ok(waiter.try_wait(&*self.shared))
     }
 
     /// The descriptor to sleep on, for a queue that was opened with [`WaitObject::Fd`], as
     /// [`CompletionQueue::wait_fd`](crate::CompletionQueue::wait_fd): `FI_GETWAIT`.
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.wait.as_ref().and_then(Wait::fd)
+        self.shared.waiter.as_ref().and_then(Waiter::fd)
     }
 
     /// The mutex and the condition variable to sleep on, for a queue that was opened with [`WaitObject::MutexCond`], as
@@ -72,12 +71,12 @@ impl EventQueue {
     ///
     /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
     pub fn wait_mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
-        self.shared.wait.as_ref().map_or(Ok(None), Wait::mutex_cond)
+        self.shared.waiter.as_ref().map_or(Ok(None), Waiter::mutex_cond)
     }
 
     /// How the application waits.
     pub fn wait_object(&self) -> WaitObject {
-        self.shared.wait.as_ref().map_or(WaitObject::None, Wait::object)
+        self.shared.waiter.as_ref().map_or(WaitObject::None, Waiter::object)
     }
 }
 
@@ -88,46 +87,34 @@ impl Shared {
         timeout: Option<Duration>,
         take: impl Fn(&mut Queues) -> Result<(R, Option<Settlement>), EqReadError>,
     ) -> Result<R, EqReadError> {
-        let wait = self.wait.as_ref().and_then(Wait::by_itself).ok_or(EqReadError::NoWaitObject)?;
-        // A timeout too long for the clock is no timeout.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            let is_over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            match self.poll(&take) {
-                Err(EqReadError::Empty) if !is_over => {}
-                read => return read,
-            }
-            match wait.bed().map_or(Outlook::Busy, |bed| bed.lie_down(self)) {
-                Outlook::Quiet(sleeper) => {
-                    sleeper
-                        .sleep(deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())));
-                }
-                Outlook::Enough => {}
-                Outlook::Busy => thread::yield_now(),
-            }
-        }
+        let waiter = self.waiter.as_ref().and_then(Waiter::unless_member);
+        let found = waiter.ok_or(EqReadError::NoWaitObject)?.wait(timeout, self, || match self.poll(&take) {
+            Err(EqReadError::Empty) => None,
+            read => Some(read),
+        });
+        found.unwrap_or_else(|| self.poll(&take))
     }
 }
 
 /// That there is an event, or an error.
 impl Awaited for Shared {
     fn progress(&self) {
-        self.driven.progress_aside();
+        self.driven.progress_without_reader();
     }
 
     fn arm(&self) -> Armed {
         self.driven.arm()
     }
 
-    fn is_there(&self) -> bool {
+    fn look(&self) -> bool {
         self.has_something()
     }
 }
 
 impl Member for Shared {
-    fn with_awaited(&self, show: &mut dyn FnMut(&Wait, &dyn Awaited)) {
-        if let Some(wait) = &self.wait {
-            show(wait, self);
+    fn with_awaited(&self, show: &mut dyn FnMut(&Waiter, &dyn Awaited)) {
+        if let Some(waiter) = &self.waiter {
+            show(waiter, self);
         }
     }
 }

@@ -1,24 +1,24 @@
-//! Those who rely on the transport of an endpoint to wake them.
+//! The sleepers that rely on the transport of an endpoint to wake them.
 
 use super::Wiring;
-use crate::wait::Wait;
+use crate::wait::Waiter;
 
 impl Wiring {
-    /// What those are woken by who sleep until a queue or a counter of this endpoint has something to tell. Those who wait for
-    /// what happens to regions are not among them.
-    fn sleepers(&self) -> impl Iterator<Item = &Wait> {
-        let queues = self.transmit_cq.iter().chain(&self.receive_cq).filter_map(|cq| cq.sleepers());
-        let events = self.reporter.iter().filter_map(|reporter| reporter.sleepers());
-        queues.chain(events).chain(self.counters.iter().filter_map(|counter| counter.sleepers()))
+    /// The waiters of the queues and counters of this endpoint. Those of counters that regions are bound to
+    /// are not among them.
+    fn waiters(&self) -> impl Iterator<Item = &Waiter> {
+        let queues = self.transmit_cq.iter().chain(&self.receive_cq).filter_map(|cq| cq.waiter());
+        let events = self.reporter.iter().filter_map(|reporter| reporter.waiter());
+        queues.chain(events).chain(self.counters.iter().filter_map(|counter| counter.waiter()))
     }
 
-    /// Whether anybody may be asleep who relies on the transport to wake them: the progress thread, or if there is none, those
-    /// who wait for what it would do.
+    /// Whether a thread may be asleep that relies on the transport to wake it: the progress thread, or if
+    /// there is none, a thread that waits for what it would do.
     pub(super) fn has_sleepers(&self) -> bool {
         match &self.progress_doorbell {
             Some(doorbell) => doorbell.is_armed(),
             None => {
-                self.sleepers().any(Wait::is_armed)
+                self.waiters().any(Waiter::is_armed)
                     || self.regional_counters.as_ref().is_some_and(|counters| counters.have_sleepers())
             }
         }
@@ -29,7 +29,7 @@ impl Wiring {
         match &self.progress_doorbell {
             Some(doorbell) => doorbell.ring(),
             None => {
-                self.sleepers().for_each(Wait::ring);
+                self.waiters().for_each(Waiter::ring);
                 self.regional_counters.iter().for_each(|counters| counters.wake());
             }
         }

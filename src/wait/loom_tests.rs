@@ -1,9 +1,10 @@
-//! Every order in which those who sleep and those who wake them may see what the other does, as far as loom explores it.
-//! Whoever is slept through never wakes, which loom finds.
+//! Every order in which threads that wait by a [`Waiter`] and threads that wake them may see what the other
+//! does, as far as loom explores it. A thread that sleeps through a change never wakes, which loom finds.
 //!
-//! Loom takes accesses that are sequentially consistent for an acquire and a release, so that fences alone are in one order
-//! for all.
+//! Loom takes accesses that are sequentially consistent for an acquire and a release, so that fences alone
+//! are in one order for all.
 
+use homespun_engine::transport::Armed;
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
@@ -12,19 +13,29 @@ use super::*;
 use crate::counter::CounterWaitError;
 use crate::cq::{CompletionQueue, CqAttr, ReadError};
 use crate::domain::DomainId;
+use crate::doorbell::Doorbell;
+use crate::eq::{EqAttr, EqFlags, Event, EventQueue};
 use crate::info::ResourceManagement;
 use crate::lock::Locking;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::{Counter, CounterAttr};
 
-/// How often a thread is interrupted at most where it could have gone on. Known mistakes of such algorithms need two.
+/// How often a thread is interrupted at most where it could have gone on. Known mistakes of such algorithms
+/// need two.
 const PREEMPTIONS_MAX: usize = 3;
+
+/// The same where several doorbells and locks take part, and more would take minutes.
+const PREEMPTIONS_OF_SETS_MAX: usize = 2;
 
 const QUIET: Armed = Armed::Asleep { look_again_after: None };
 
 fn explore(test: impl Fn() + Sync + Send + 'static) {
+    explore_with(PREEMPTIONS_MAX, test);
+}
+
+fn explore_with(preemptions_max: usize, test: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.preemption_bound = Some(preemptions_max);
     builder.check(test);
 }
 
@@ -32,39 +43,60 @@ fn counter(wait: WaitObject) -> Counter {
     Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::unused()).expect("a counter")
 }
 
-fn waiter(counter: &Counter, threshold: u64) -> JoinHandle<Result<(), CounterWaitError>> {
+fn counter_of(set: &WaitSet) -> Counter {
+    let attr = CounterAttr { wait: WaitObject::Set, wait_set: Some(set.clone()) };
+    Counter::open(&attr, DomainId::unused()).expect("a counter")
+}
+
+fn cq(attr: &CqAttr) -> CompletionQueue {
+    let (mgmt, locking) = (ResourceManagement::Enabled, Locking::Taken);
+    CompletionQueue::open(attr, DomainId::unused(), mgmt, locking).expect("a queue")
+}
+
+fn wait_for(counter: &Counter, threshold: u64) -> JoinHandle<Result<(), CounterWaitError>> {
     let counter = counter.clone();
     thread::spawn(move || counter.wait(threshold, None))
 }
 
+fn waiter(object: WaitObject) -> Waiter {
+    Waiter::new(object, None).expect("descriptors").expect("something to wait by")
+}
+
+/// Waits as a blocking call does.
+fn wait_until_there(waiter: &Waiter, awaited: &impl Awaited) {
+    waiter.wait(None, awaited, || awaited.look().then_some(())).expect("there is no timeout");
+}
+
 /// What there is of an endpoint whose counts are waited for.
 struct Counted {
-    wait: Wait,
-    /// Taken by whoever counts, and by whoever arms.
+    waiter: Waiter,
+    /// Taken to count, and to arm.
     endpoint: Mutex<()>,
     value: AtomicU64,
 }
 
 impl Counted {
-    fn new(wait: WaitObject) -> Arc<Counted> {
-        let wait = Wait::new(wait, None).expect("descriptors").expect("something to wait by");
-        Arc::new(Counted { wait, endpoint: Mutex::new(()), value: AtomicU64::new(0) })
+    fn new(object: WaitObject) -> Arc<Counted> {
+        Arc::new(Counted { waiter: waiter(object), endpoint: Mutex::new(()), value: AtomicU64::new(0) })
     }
 
     /// Counts as a pass of an endpoint does.
     fn count(&self) {
         let _pass = self.endpoint.lock();
         self.value.fetch_add(1, Ordering::Relaxed);
-        self.wait.ring();
+        self.waiter.ring();
+    }
+
+    fn wait(&self, threshold: u64) {
+        wait_until_there(&self.waiter, &Reached(self, threshold));
     }
 
     /// Sleeps as an application does, until there are so many.
-    fn sleep_by_oneself(&self, threshold: u64) {
+    fn sleep_in_application(&self, threshold: u64) {
         let reached = Reached(self, threshold);
-        while !reached.is_there() {
-            if self.wait.try_wait(&reached) {
-                let bed = self.wait.bed().expect("something to sleep on");
-                bed.application.as_ref().expect("a spot").doorbell.wait();
+        while !reached.look() {
+            if self.waiter.try_wait(&reached) {
+                self.waiter.sleep_in_application();
             }
         }
     }
@@ -80,14 +112,14 @@ impl Awaited for Reached<'_> {
         QUIET
     }
 
-    fn is_there(&self) -> bool {
+    fn look(&self) -> bool {
         self.0.value.load(Ordering::Relaxed) >= self.1
     }
 }
 
-/// The entries of a queue: whoever inserts one rings before they give the lock back.
+/// The entries of a queue: to insert one is to ring before the lock is given back.
 struct Inserted {
-    wait: Wait,
+    waiter: Waiter,
     entries: Mutex<usize>,
 }
 
@@ -95,7 +127,7 @@ impl Inserted {
     fn insert(&self) {
         let mut entries = self.entries.lock();
         *entries += 1;
-        self.wait.ring();
+        self.waiter.ring();
     }
 }
 
@@ -108,13 +140,13 @@ impl Awaited for Holds<'_> {
         QUIET
     }
 
-    fn is_there(&self) -> bool {
+    fn look(&self) -> bool {
         *self.0.entries.lock() >= self.1
     }
 }
 
 #[test]
-fn a_doorbell_is_armed_or_readable() {
+fn doorbell_is_armed_or_readable() {
     explore(|| {
         let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
         let others = [Doorbell::arm, Doorbell::ring].map(|act| {
@@ -131,123 +163,180 @@ fn a_doorbell_is_armed_or_readable() {
 }
 
 #[test]
-fn nobody_sleeps_through_what_is_counted_without_a_lock() {
+fn counter_wait_wakes_on_unlocked_add() {
     explore(|| {
         let counter = counter(WaitObject::Unspec);
-        let waiter = waiter(&counter, 1);
+        let wait = wait_for(&counter, 1);
         counter.add(1);
-        assert_eq!(waiter.join().unwrap(), Ok(()));
+        assert_eq!(wait.join().unwrap(), Ok(()));
     });
 }
 
 #[test]
-fn one_ring_wakes_all_who_sleep() {
+fn one_ring_wakes_all_sleepers() {
     explore(|| {
         let counter = counter(WaitObject::Unspec);
-        let waiters = [1, 1].map(|threshold| waiter(&counter, threshold));
+        let waits = [1, 1].map(|threshold| wait_for(&counter, threshold));
         counter.add(1);
-        for waiter in waiters {
-            assert_eq!(waiter.join().unwrap(), Ok(()));
+        for wait in waits {
+            assert_eq!(wait.join().unwrap(), Ok(()));
         }
     });
 }
 
-/// As they go, nobody rings.
+/// When it gives up, it does not ring.
 #[test]
-fn whoever_comes_and_goes_does_not_silence_what_others_have_not_heard() {
-    explore(|| {
-        let counter = counter(WaitObject::Unspec);
-        let waiter = waiter(&counter, 1);
-        let passer_by = thread::spawn({
-            let counter = counter.clone();
-            move || counter.wait(2, Some(Duration::ZERO))
-        });
-        counter.add(1);
-        assert_eq!(passer_by.join().unwrap(), Err(CounterWaitError::TimedOut));
-        assert_eq!(waiter.join().unwrap(), Ok(()));
-    });
-}
-
-/// Who waits for more wakes for less, and goes to sleep again while others may not have woken yet.
-#[test]
-fn whoever_is_woken_for_less_is_woken_again() {
-    explore(|| {
-        let counter = counter(WaitObject::Unspec);
-        let waiters = [1, 2].map(|threshold| waiter(&counter, threshold));
-        counter.add(1);
-        counter.add(1);
-        for waiter in waiters {
-            assert_eq!(waiter.join().unwrap(), Ok(()));
-        }
-    });
-}
-
-#[test]
-fn nobody_sleeps_through_what_an_endpoint_counts() {
+fn wait_that_gives_up_does_not_silence_what_others_have_not_heard() {
     explore(|| {
         let counted = Counted::new(WaitObject::Unspec);
-        let waiters = [1, 2].map(|threshold| {
-            let counted = counted.clone();
-            thread::spawn(move || wait_until(Some(&counted.wait), &Reached(&counted, threshold), None))
-        });
-        counted.count();
-        counted.count();
-        for waiter in waiters {
-            assert!(waiter.join().unwrap());
-        }
-    });
-}
-
-#[test]
-fn nobody_sleeps_through_what_is_inserted() {
-    explore(|| {
-        let wait = Wait::new(WaitObject::Unspec, None).expect("descriptors").expect("something to wait by");
-        let inserted = Arc::new(Inserted { wait, entries: Mutex::new(0) });
-        let waiters = [1, 2].map(|threshold| {
-            let inserted = inserted.clone();
-            thread::spawn(move || wait_until(Some(&inserted.wait), &Holds(&inserted, threshold), None))
-        });
-        inserted.insert();
-        inserted.insert();
-        for waiter in waiters {
-            assert!(waiter.join().unwrap());
-        }
-    });
-}
-
-#[test]
-fn those_inside_calls_and_one_who_sleeps_by_itself_wake_alike() {
-    explore(|| {
-        let counted = Counted::new(WaitObject::Fd);
-        let waiters = [
+        let others = [
             thread::spawn({
                 let counted = counted.clone();
-                move || assert!(wait_until(Some(&counted.wait), &Reached(&counted, 2), None))
+                move || counted.wait(1)
             }),
             thread::spawn({
                 let counted = counted.clone();
-                move || counted.sleep_by_oneself(2)
+                move || counted.waiter.prepare_in_vain(&Reached(&counted, 2))
             }),
         ];
         counted.count();
-        counted.count();
-        for waiter in waiters {
-            waiter.join().unwrap();
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+/// A thread that waits for more wakes for less, and goes to sleep again while another may not have woken yet.
+#[test]
+fn wait_that_was_woken_for_less_wakes_again() {
+    explore(|| {
+        let counter = counter(WaitObject::Unspec);
+        let waits = [1, 2].map(|threshold| wait_for(&counter, threshold));
+        counter.add(1);
+        counter.add(1);
+        for wait in waits {
+            assert_eq!(wait.join().unwrap(), Ok(()));
         }
     });
 }
 
 #[test]
-fn nobody_sleeps_through_a_signal() {
+fn counter_waits_wake_on_endpoint_events() {
     explore(|| {
-        let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
-        let (mgmt, locking) = (ResourceManagement::Enabled, Locking::Taken);
-        let cq = CompletionQueue::open(&attr, DomainId::unused(), mgmt, locking).expect("a queue");
+        let counted = Counted::new(WaitObject::Unspec);
+        let waits = [1, 2].map(|threshold| {
+            let counted = counted.clone();
+            thread::spawn(move || counted.wait(threshold))
+        });
+        counted.count();
+        counted.count();
+        for wait in waits {
+            wait.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn queue_waits_wake_on_inserted_entries() {
+    explore(|| {
+        let inserted = Inserted { waiter: waiter(WaitObject::Unspec), entries: Mutex::new(0) };
+        let inserted = Arc::new(inserted);
+        let waits = [1, 2].map(|threshold| {
+            let inserted = inserted.clone();
+            thread::spawn(move || wait_until_there(&inserted.waiter, &Holds(&inserted, threshold)))
+        });
+        inserted.insert();
+        inserted.insert();
+        for wait in waits {
+            wait.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn calls_and_the_application_wake_alike() {
+    explore(|| {
+        let counted = Counted::new(WaitObject::Fd);
+        let sleepers = [Counted::wait, Counted::sleep_in_application].map(|sleep| {
+            let counted = counted.clone();
+            thread::spawn(move || sleep(&counted, 2))
+        });
+        counted.count();
+        counted.count();
+        for sleeper in sleepers {
+            sleeper.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn signal_ends_a_read() {
+    explore(|| {
+        let cq = cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() });
         let reader = thread::spawn({
             let cq = cq.clone();
             move || cq.sread(None)
         });
         cq.signal().expect("a queue that can be waited for");
         assert_eq!(reader.join().unwrap(), Err(ReadError::Empty));
+    });
+}
+
+#[test]
+fn event_queue_read_wakes_on_write() {
+    explore(|| {
+        let attr = EqAttr { flags: EqFlags::WRITE, wait: WaitObject::Unspec, ..EqAttr::default() };
+        let eq = EventQueue::open(&attr).expect("a queue");
+        let readers = [(); 2].map(|()| {
+            let eq = eq.clone();
+            thread::spawn(move || eq.sread(None))
+        });
+        for number in 1..=2 {
+            eq.write(number, b"").expect("room");
+        }
+        for reader in readers {
+            assert!(matches!(reader.join().unwrap(), Ok(Event::Written { number: 1 | 2, .. })));
+        }
+    });
+}
+
+#[test]
+fn set_wait_wakes_on_a_member_of_several() {
+    explore_with(PREEMPTIONS_OF_SETS_MAX, || {
+        let set = WaitSet::open(WaitObject::Unspec).expect("a set");
+        let members = [counter_of(&set), counter_of(&set)];
+        let wait = thread::spawn(move || {
+            assert!(set.wait(None));
+        });
+        members[1].add(1);
+        wait.join().unwrap();
+    });
+}
+
+#[test]
+fn set_wait_wakes_on_a_member_that_comes() {
+    explore_with(PREEMPTIONS_OF_SETS_MAX, || {
+        let set = WaitSet::open(WaitObject::Unspec).expect("a set");
+        let wait = thread::spawn({
+            let set = set.clone();
+            move || assert!(set.wait(None))
+        });
+        let member = counter_of(&set);
+        member.add(1);
+        wait.join().unwrap();
+    });
+}
+
+#[test]
+fn set_wait_wakes_on_the_signal_of_a_member() {
+    explore_with(PREEMPTIONS_OF_SETS_MAX, || {
+        let set = WaitSet::open(WaitObject::Unspec).expect("a set");
+        let wait_set = Some(set.clone());
+        let cq = cq(&CqAttr { wait: WaitObject::Set, wait_set, ..CqAttr::default() });
+        let wait = thread::spawn(move || {
+            assert!(set.wait(None));
+        });
+        cq.signal().expect("a queue that can be waited for");
+        wait.join().unwrap();
     });
 }

@@ -2,10 +2,10 @@
 
 /// How an application may wait on a queue or a counter: `enum fi_wait_obj`.
 ///
-/// Whoever waits takes no processor time, except under [`Yield`](Self::Yield), and for transports that have to be polled. What
-/// can be slept on costs three file descriptors, and two more where the application sleeps by itself;
-/// [`MutexCond`](Self::MutexCond), once the pair is asked for, two more and a thread. A member of a [set](Self::Set) costs five
-/// of its own.
+/// A wait takes no processor time, except under [`Yield`](Self::Yield), and for transports that have to be
+/// polled. A wait object to sleep on costs three file descriptors, and two more where the application sleeps
+/// by itself; [`MutexCond`](Self::MutexCond), once the pair is asked for, two more and a thread. A member of
+/// a [set](Self::Set) costs five of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(
     feature = "serde",

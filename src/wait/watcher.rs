@@ -1,11 +1,12 @@
 //! A mutex and a condition variable for applications that wait by those: `FI_WAIT_MUTEX_COND`.
 //!
-//! Nobody makes progress while the application sleeps on a condition, so a thread sleeps on the descriptor of the queue, or
-//! whatever is waited on, for it. It touches neither the queue nor its endpoints: what it does is to tell the application, which makes progress itself.
+//! The library makes no progress while the application sleeps on a condition, so a thread sleeps for it on
+//! the epoll set of the queue, counter or wait set. It touches neither the queue nor its endpoints: it wakes
+//! the application, which makes progress itself.
 //!
-//! The application asks `fi_trywait(3)` and then waits for the condition. If it holds the mutex all the while, the thread's
-//! broadcast comes before the first or after it sleeps. If not, a broadcast may come between the two, so the thread
-//! repeats it, less and less often, for as long as the descriptor is readable.
+//! The application asks `fi_trywait(3)` and then waits for the condition. If it holds the mutex all the
+//! while, the thread's broadcast comes before the first or after it sleeps. If not, a broadcast may come
+//! between the two, so the thread repeats it, less and less often, for as long as the descriptor is readable.
 
 use std::cell::UnsafeCell;
 use std::mem;
@@ -114,9 +115,9 @@ impl Watcher {
             return Ok(watcher.mutex_cond());
         }
         let started = Watcher::start(queue)?;
-        // If somebody else was faster, theirs is the one.
+        // If another thread was faster, its watcher is the one.
         let watcher = watcher.get_or_init(|| started);
-        // Somebody may have been told that they may sleep before there was one.
+        // The application may have been told that it may sleep before there was one.
         watcher.attend();
         Ok(watcher.mutex_cond())
     }
@@ -156,7 +157,7 @@ impl Watched {
     }
 
     fn run(&self) {
-        // Nobody can wait who was not told that it is safe.
+        // The application does not wait before it was told that it may.
         self.sleep(&self.call, None);
         while !self.is_over() {
             self.sleep(&self.queue, None);
@@ -166,7 +167,8 @@ impl Watched {
         }
     }
 
-    /// Broadcasts until the descriptor is not readable any more, or the application has been told anew that it may sleep.
+    /// Broadcasts until the descriptor is not readable any more, or the application has been told anew that
+    /// it may sleep.
     fn tell(&self) {
         let mut pause = REPEAT_MIN;
         while !self.is_over() && is_readable(&self.queue) {
@@ -178,7 +180,8 @@ impl Watched {
         }
     }
 
-    /// Sleeps until a descriptor is readable, or somebody calls, or the time is over. Whether somebody called.
+    /// Sleeps until a descriptor is readable, or the thread is called up, or the time is over. Whether it was
+    /// called up.
     fn sleep(&self, until: &OwnedFd, at_most: Option<Duration>) -> bool {
         let mut fds = [PollFd::new(&self.call, PollFlags::IN), PollFd::new(until, PollFlags::IN)];
         let at_most = at_most.and_then(|time| Timespec::try_from(time).ok());
@@ -217,7 +220,7 @@ impl Pair {
             mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
             cond: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
         });
-        // SAFETY: both lie where they will stay, and nobody else knows them yet.
+        // SAFETY: both lie where they will stay, and no other thread knows them yet.
         let failed = unsafe {
             match libc::pthread_mutex_init(pair.mutex.get(), ptr::null()) {
                 0 => libc::pthread_cond_init(pair.cond.get(), ptr::null()),
@@ -233,8 +236,8 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        // SAFETY: the watching thread has ended, and whoever closes a queue does not wait for it. A mutex that is held all
-        // the same is left as it is.
+        // SAFETY: the watching thread has ended, and an application that closes a queue does not wait for it.
+        // A mutex that is held all the same is left as it is.
         unsafe {
             libc::pthread_cond_destroy(self.cond.get());
             libc::pthread_mutex_destroy(self.mutex.get());
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_readable_descriptor_is_broadcast_again_and_again() {
+    fn readable_descriptor_is_broadcast_repeatedly() {
         let queue = descriptor(1);
         let watcher = Watcher::start(queue.as_fd()).expect("a thread");
         watcher.attend();
@@ -296,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_readable_is_broadcast() {
+    fn descriptor_that_becomes_readable_is_broadcast() {
         let queue = descriptor(0);
         let watcher = Watcher::start(queue.as_fd()).expect("a thread");
         for round in 0..20 {
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_while_the_mutex_is_held() {
+    fn watcher_ends_while_the_mutex_is_held() {
         let queue = descriptor(1);
         let watcher = Watcher::start(queue.as_fd()).expect("a thread");
         watcher.attend();

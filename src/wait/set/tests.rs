@@ -1,7 +1,8 @@
 use std::sync::mpsc;
+use std::thread;
 
 use homespun_engine::errno::Errno;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 use crate::counter::CounterWaitError;
@@ -41,27 +42,27 @@ fn eq(set: &WaitSet) -> EventQueue {
     EventQueue::open(&attr).expect("an event queue")
 }
 
-/// Waits until somebody sleeps, or would if there were anything to sleep on.
+/// Waits until a thread sleeps, or would if there were anything to sleep on.
 fn let_sleep(set: &WaitSet) {
-    while set.shared.spot.is_some() && !set.shared.turn.is_locked() {
+    while set.wait_object() != WaitObject::Yield && !set.shared.waiter.has_sleeping_call() {
         thread::yield_now();
     }
 }
 
 #[test]
-fn a_wait_is_over_for_what_any_member_has_to_tell() {
+fn wait_ends_for_what_any_member_reports() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
         let set = set(object);
-        assert!(!set.wait(MOMENT), "nobody is there");
+        assert!(!set.wait(MOMENT), "there is no member");
         let (counter, cq, eq) = (counter(&set), cq(&set), eq(&set));
-        assert!(!set.wait(MOMENT), "nobody has anything to tell");
+        assert!(!set.wait(MOMENT), "no member has anything to report");
         assert!(!set.wait(Some(Duration::ZERO)));
         counter.add(1);
         assert!(set.wait(None), "{object:?}");
-        assert!(!set.wait(MOMENT), "that was told");
+        assert!(!set.wait(MOMENT), "that was reported");
         counter.add_error(1);
         assert_eq!((counter.read(), counter.read_error()), (1, 1));
-        assert!(set.wait(None), "it was read before it was told");
+        assert!(set.wait(None), "it was read before it was reported");
         counter.set(0);
         counter.add(1);
         assert!(set.wait(None), "it is what it was, but has changed");
@@ -70,21 +71,21 @@ fn a_wait_is_over_for_what_any_member_has_to_tell() {
         assert!(set.wait(None) && set.wait(None), "until it is read");
         eq.read().expect("an event");
         assert!(!set.wait(MOMENT));
-        cq.signal().expect("somebody may wait");
+        cq.signal().expect("a wait object");
         assert!(set.wait(None));
         assert!(!set.wait(MOMENT), "a signal ends one wait");
     }
 }
 
 #[test]
-fn whoever_sleeps_is_woken_by_all_members_also_by_those_who_come_later() {
+fn wait_set_wakes_for_members_added_while_waiting() {
     for object in ASLEEP {
         let set = set(object);
         let last = counter(&set);
         let (waits, woken) = mpsc::channel();
         thread::scope(|scope| {
             let sleeper = &set;
-            // Until nobody listens.
+            // Until the receiver is gone.
             scope.spawn(move || while waits.send(sleeper.wait(PATIENCE)).is_ok() {});
             for round in 0..10 {
                 let counter = counter(&set);
@@ -101,21 +102,21 @@ fn whoever_sleeps_is_woken_by_all_members_also_by_those_who_come_later() {
 }
 
 #[test]
-fn all_who_wait_at_once_are_woken() {
+fn report_to_one_thread_ends_the_waits_of_all() {
     for object in ASLEEP.into_iter().chain([WaitObject::Yield]) {
         let set = set(object);
         let (cq, counter) = (cq(&set), counter(&set));
-        let change: [&dyn Fn(); 2] = [&|| cq.signal().expect("somebody may wait"), &|| counter.add(1)];
+        let change: [&dyn Fn(); 2] = [&|| cq.signal().expect("a wait object"), &|| counter.add(1)];
         for change in change {
-            // Whoever waits has come by now, however late the system lets them begin.
-            let news = set.shared.news.load(Ordering::SeqCst);
-            let wait = |timeout| set.wait_since(news, timeout);
+            // All waits count as begun here, however late the system lets their threads run.
+            let reports = set.shared.reports();
+            let wait = |timeout| set.wait_since(reports, timeout);
             thread::scope(|scope| {
                 let waits: Vec<_> = (0..4).map(|_| scope.spawn(|| wait(PATIENCE))).collect();
                 assert!(!wait(MOMENT));
                 let_sleep(&set);
                 change();
-                // Read by one who does not wait.
+                // Read by a thread that does not wait.
                 counter.read();
                 for wait in waits {
                     assert!(wait.join().expect("no panic"), "{object:?}");
@@ -126,7 +127,7 @@ fn all_who_wait_at_once_are_woken() {
 }
 
 #[test]
-fn a_member_that_leaves_takes_nothing_from_whoever_waits() {
+fn members_that_leave_do_not_disturb_a_wait() {
     let set = set(WaitObject::Unspec);
     let stays = counter(&set);
     thread::scope(|scope| {
@@ -142,13 +143,13 @@ fn a_member_that_leaves_takes_nothing_from_whoever_waits() {
 }
 
 #[test]
-fn an_application_sleeps_on_the_sets_descriptor() {
+fn descriptor_of_a_set_wakes_for_all_members() {
     let set = set(WaitObject::Fd);
     let (counter, cq) = (counter(&set), cq(&set));
     assert!(counter.wait_fd().is_none() && cq.wait_fd().is_none(), "a member has none to show");
     let is_readable = || {
         let fd = set.wait_fd().expect("a descriptor");
-        let no_time = super::super::NO_TIME;
+        let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&no_time)).expect("a descriptor") > 0
     };
     for value in 1..5 {
@@ -163,18 +164,18 @@ fn an_application_sleeps_on_the_sets_descriptor() {
         assert!(is_readable(), "there is another member to ask");
         drop(late);
     }
-    // What is gone wakes nobody.
+    // A closed member does not wake.
     let gone = self::counter(&set);
     assert_eq!(set.try_wait(), Ok(true));
     drop(gone);
     assert!(!is_readable());
     drop((counter, cq));
     assert_eq!(set.try_wait(), Ok(true));
-    set.close().expect("nobody is there any more");
+    set.close().expect("it has no members");
 }
 
 #[test]
-fn a_set_has_a_mutex_and_a_condition_to_show() {
+fn set_with_mutex_and_condition_shows_them() {
     let set = set(WaitObject::MutexCond);
     assert!(set.wait_fd().is_none());
     let (eq, counter) = (eq(&set), counter(&set));
@@ -187,7 +188,7 @@ fn a_set_has_a_mutex_and_a_condition_to_show() {
 }
 
 #[test]
-fn members_are_not_waited_for_by_themselves_except_counters() {
+fn only_counters_among_members_are_waited_for_alone() {
     let set = set(WaitObject::Unspec);
     let (cq, eq, counter) = (cq(&set), eq(&set), counter(&set));
     assert_eq!(cq.sread(None), Err(ReadError::NoWaitObject));
@@ -199,7 +200,7 @@ fn members_are_not_waited_for_by_themselves_except_counters() {
 }
 
 #[test]
-fn a_set_with_members_is_not_closed() {
+fn set_with_members_is_not_closed() {
     let set = set(WaitObject::Yield);
     let member = counter(&set);
     let (set, error) = set.close().expect_err("it has a member");
@@ -209,7 +210,7 @@ fn a_set_with_members_is_not_closed() {
 }
 
 #[test]
-fn what_makes_no_set_is_refused() {
+fn unsuitable_wait_objects_are_refused() {
     let errno = |object| WaitSet::open(object).expect_err("it is refused").errno();
     assert_eq!(errno(WaitObject::None), Errno::EINVAL);
     assert_eq!(errno(WaitObject::Set), Errno::EINVAL);

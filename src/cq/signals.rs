@@ -1,0 +1,77 @@
+//! Signals that end waits: `fi_cq_signal` of `fi_cq(3)`.
+
+use crate::sync::Mutex;
+
+/// Which readers wait, and how often they were signalled.
+#[derive(Debug, Default)]
+pub(super) struct Signals(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    readers: usize,
+    /// How often the readers that waited were signalled.
+    raised: u64,
+    /// Whether there was a signal when no reader waited, which the next one takes.
+    is_pending: bool,
+}
+
+/// A reader that waits.
+#[derive(Debug)]
+pub(super) struct WaitingReader<'a> {
+    signals: &'a Signals,
+    /// How often others were signalled before it came.
+    raised_before: u64,
+}
+
+impl Signals {
+    pub(super) fn raise(&self) {
+        let mut state = self.0.lock();
+        if state.readers > 0 {
+            state.raised += 1;
+        } else {
+            state.is_pending = true;
+        }
+    }
+
+    /// Whether there was a signal when no reader waited, which none has taken.
+    pub(super) fn is_pending(&self) -> bool {
+        self.0.lock().is_pending
+    }
+
+    pub(super) fn take_pending(&self) {
+        self.0.lock().is_pending = false;
+    }
+
+    /// How many readers wait.
+    #[cfg(test)]
+    pub(super) fn readers(&self) -> usize {
+        self.0.lock().readers
+    }
+
+    /// A reader waits from now on.
+    pub(super) fn begin_wait(&self) -> WaitingReader<'_> {
+        let mut state = self.0.lock();
+        state.readers += 1;
+        WaitingReader { signals: self, raised_before: state.raised }
+    }
+}
+
+impl WaitingReader<'_> {
+    /// Whether a signal is to end the wait.
+    pub(super) fn has_signal(&self) -> bool {
+        let state = self.signals.0.lock();
+        state.is_pending || state.raised != self.raised_before
+    }
+
+    /// Takes the signal that is to end the wait, if there is one.
+    pub(super) fn take_signal(&self) -> bool {
+        let mut state = self.signals.0.lock();
+        std::mem::take(&mut state.is_pending) || state.raised != self.raised_before
+    }
+}
+
+impl Drop for WaitingReader<'_> {
+    fn drop(&mut self) {
+        self.signals.0.lock().readers -= 1;
+    }
+}

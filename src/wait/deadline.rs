@@ -1,0 +1,27 @@
+//! How long a wait may last.
+
+use std::time::{Duration, Instant};
+
+/// The end of a wait, if it has one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// A timeout too long for the clock is no timeout.
+    pub(super) fn after(timeout: Option<Duration>) -> Deadline {
+        Deadline(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
+    pub(super) fn has_passed(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// The time until then.
+    pub(super) fn left(self) -> Option<Duration> {
+        self.0.map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    pub(super) fn instant(self) -> Option<Instant> {
+        self.0
+    }
+}

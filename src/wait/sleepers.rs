@@ -1,0 +1,355 @@
+//! The threads that sleep until something happens, and what wakes them.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process;
+use std::time::Duration;
+
+use homespun_engine::error::Error;
+use homespun_engine::transport::Armed;
+use parking_lot::{Mutex as Turn, MutexGuard as TurnGuard};
+use rustix::event::Timespec;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+use super::deadline::Deadline;
+use super::epoll_set::{EpollSet, timespec};
+use crate::doorbell::{Doorbell, system};
+use crate::pump::Drive;
+use crate::sync::Mutex;
+
+const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// On which side of the interface a thread sleeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Inside a call of this library.
+    Call,
+    /// In the application, which says nothing when it wakes.
+    Application,
+}
+
+/// What threads sleep on that wait for the same queue, counter or wait set.
+#[derive(Debug)]
+pub(super) struct Sleepers {
+    /// Wakes those inside calls. A wait set has none of its own: calls sleep on what the application sleeps
+    /// on, in turns.
+    calls: Option<Wakeup>,
+    /// Wakes an application that sleeps by itself.
+    application: Option<Wakeup>,
+    /// For what announces itself to no descriptor, and is to be looked at after a while.
+    timer: Option<OwnedFd>,
+    state: Mutex<State>,
+    /// Held while a call sleeps on what the application sleeps on: another one would silence the doorbells of
+    /// members.
+    turn: Turn<()>,
+    /// The process that the descriptors belong to. A forked child has copies, and would turn them off for its
+    /// parent.
+    process: u32,
+}
+
+/// The sources that wake a sleeper, among them a doorbell.
+#[derive(Debug)]
+struct Wakeup {
+    sources: EpollSet,
+    doorbell: Doorbell,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many threads sleep inside calls, or are about to.
+    sleeping_calls: usize,
+    is_timer_set: bool,
+}
+
+/// A thread that may sleep now.
+pub(super) struct Sleeper<'a> {
+    wakeup: &'a Wakeup,
+    /// Where it is counted, if it is inside a call.
+    counted: Option<&'a Mutex<State>>,
+    /// Given back last.
+    _turn: Option<TurnGuard<'a, ()>>,
+}
+
+impl Sleepers {
+    /// For calls of this library, and for an application that sleeps by itself if there may be one.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    pub(super) fn new(has_application: bool) -> Result<Sleepers, Error> {
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
+            .map_err(|error| system("making a timer", error))?;
+        let application = has_application.then(Wakeup::new).transpose()?;
+        let sleepers = Sleepers::on(Some(Wakeup::new()?), application, None);
+        sleepers.wakeups().try_for_each(|wakeup| wakeup.sources.add(&timer))?;
+        Ok(Sleepers { timer: Some(timer), ..sleepers })
+    }
+
+    /// For the members of a wait set, whose timers are among their own sources.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(super) fn of_set() -> Result<Sleepers, Error> {
+        Ok(Sleepers::on(None, Some(Wakeup::new()?), None))
+    }
+
+    fn on(calls: Option<Wakeup>, application: Option<Wakeup>, timer: Option<OwnedFd>) -> Sleepers {
+        let (state, turn) = (Mutex::default(), Turn::default());
+        Sleepers { calls, application, timer, state, turn, process: process::id() }
+    }
+
+    fn wakeups(&self) -> impl Iterator<Item = &Wakeup> {
+        [&self.calls, &self.application].into_iter().flatten()
+    }
+
+    #[inline]
+    pub(super) fn doorbells(&self) -> impl Iterator<Item = &Doorbell> {
+        self.wakeups().map(|wakeup| &wakeup.doorbell)
+    }
+
+    fn wakeup(&self, side: Side) -> Option<&Wakeup> {
+        let of_application = self.application.as_ref();
+        match side {
+            Side::Call => self.calls.as_ref().or(of_application),
+            Side::Application => of_application,
+        }
+    }
+
+    /// Sleeps as an application does that was told that it may.
+    #[cfg(all(test, loom))]
+    pub(super) fn sleep_in_application(&self) {
+        self.application.as_ref().expect("something to sleep on").doorbell.wait();
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_sleeping_call(&self) -> bool {
+        self.state.lock().sleeping_calls > 0
+    }
+
+    /// What an application sleeps on by itself.
+    pub(super) fn application_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.application.as_ref()?.sources.as_fd())
+    }
+
+    /// Whether the descriptors are this process's, which is no forked child of the one that has opened them.
+    pub(super) fn are_here(&self) -> bool {
+        self.process == process::id()
+    }
+
+    /// Wakes sleepers for what happens at this endpoint.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: ENOMEM, ENOSPC.
+    pub(super) fn watch(&self, endpoint: &dyn Drive) -> Result<(), Error> {
+        // No thread sleeps in a forked child, and the parent's sleepers would wake.
+        if !self.are_here() {
+            return Ok(());
+        }
+        let mut added = Ok(());
+        endpoint.with_wake_fd(&mut |fd| added = self.wakeups().try_for_each(|wakeup| wakeup.sources.add(fd)));
+        added
+    }
+
+    /// Undoes [`watch`](Self::watch).
+    pub(super) fn unwatch(&self, endpoint: &dyn Drive) {
+        if self.are_here() {
+            endpoint.with_wake_fd(&mut |fd| self.wakeups().for_each(|wakeup| wakeup.sources.remove(fd)));
+        }
+    }
+
+    /// Wakes sleepers of a wait set for a member.
+    ///
+    /// # Errors
+    ///
+    /// As [`watch`](Self::watch).
+    pub(super) fn watch_member(&self, member: &Sleepers) -> Result<(), Error> {
+        let (true, Some(member)) = (self.are_here(), &member.application) else { return Ok(()) };
+        self.wakeups().try_for_each(|wakeup| wakeup.nest(member))
+    }
+
+    /// Undoes [`watch_member`](Self::watch_member). In a forked child it would be the parent's set that is
+    /// changed.
+    pub(super) fn unwatch_member(&self, member: &Sleepers) {
+        if let (true, Some(member)) = (self.are_here() && member.are_here(), &member.application) {
+            self.wakeups().for_each(|wakeup| wakeup.take_out(member));
+        }
+    }
+
+    /// Waits until no other call sleeps on what the application sleeps on. `None` if the time is over before.
+    fn take_turn(&self, deadline: Deadline) -> Option<TurnGuard<'_, ()>> {
+        match deadline.instant() {
+            Some(end) => self.turn.try_lock_until(end),
+            None => Some(self.turn.lock()),
+        }
+    }
+
+    /// Arms the doorbell and then the endpoints. `None` if there may be something to do, or if others have
+    /// not woken yet.
+    pub(super) fn arm(
+        &self,
+        side: Side,
+        deadline: Deadline,
+        arm_endpoints: impl FnOnce() -> Armed,
+    ) -> Option<Sleeper<'_>> {
+        if !self.are_here() {
+            return None;
+        }
+        let wakeup = self.wakeup(side)?;
+        let must_be_alone = side == Side::Call && self.calls.is_none();
+        let turn = if must_be_alone { Some(self.take_turn(deadline)?) } else { None };
+        // SYNC POINT join. Held all the while, so that the timer is set as the thread says that has looked
+        // last.
+        let mut state = self.state.lock();
+        if side == Side::Application || state.sleeping_calls == 0 {
+            wakeup.doorbell.arm();
+        } else if !wakeup.doorbell.is_armed() {
+            // To arm it is to silence it, and the others have not heard it yet.
+            return None;
+        }
+        match arm_endpoints() {
+            Armed::Ready => {
+                wakeup.doorbell.ring();
+                None
+            }
+            Armed::Asleep { look_again_after } => {
+                self.set_timer(&mut state, look_again_after);
+                let is_counted = side == Side::Call;
+                state.sleeping_calls += usize::from(is_counted);
+                Some(Sleeper { wakeup, counted: is_counted.then_some(&self.state), _turn: turn })
+            }
+        }
+    }
+
+    /// No thread is going to sleep on this side, or not any more: endpoints that find a doorbell armed would
+    /// go on doing what a sleeper needs.
+    pub(super) fn disarm(&self, side: Side) {
+        if self.are_here()
+            && let Some(wakeup) = self.wakeup(side)
+        {
+            wakeup.doorbell.ring();
+        }
+    }
+
+    /// Has sleepers wake after a while, or no longer.
+    fn set_timer(&self, state: &mut State, after: Option<Duration>) {
+        let Some(timer) = self.timer.as_ref().filter(|_| after.is_some() || state.is_timer_set) else {
+            return;
+        };
+        let after_at_least = after.map(|after| after.max(Duration::from_nanos(1)));
+        let it_value = after_at_least.map_or(NO_TIME, timespec);
+        let time = Itimerspec { it_interval: NO_TIME, it_value };
+        // It fails only for times that make no sense.
+        let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &time);
+        state.is_timer_set = after.is_some();
+    }
+}
+
+impl Wakeup {
+    fn new() -> Result<Wakeup, Error> {
+        let wakeup = Wakeup { sources: EpollSet::new()?, doorbell: Doorbell::new()? };
+        wakeup.sources.add(&wakeup.doorbell)?;
+        Ok(wakeup)
+    }
+
+    /// Wakes sleepers for all that wakes those of a member.
+    fn nest(&self, member: &Wakeup) -> Result<(), Error> {
+        #[cfg(all(test, loom))]
+        self.doorbell.nest(&member.doorbell);
+        self.sources.add(&member.sources)
+    }
+
+    /// Undoes [`nest`](Self::nest).
+    fn take_out(&self, member: &Wakeup) {
+        #[cfg(all(test, loom))]
+        self.doorbell.take_out(&member.doorbell);
+        self.sources.remove(&member.sources);
+    }
+}
+
+impl Sleeper<'_> {
+    /// Sleeps until something happens, or the time is over, or for no reason at all.
+    pub(super) fn sleep(&self, at_most: Option<Duration>) {
+        #[cfg(all(test, loom))]
+        self.wakeup.doorbell.wait();
+        self.wakeup.sources.sleep(at_most);
+    }
+
+    /// The thread does not sleep: it has found what it would have slept for.
+    pub(super) fn cancel(self) {
+        self.wakeup.doorbell.ring();
+    }
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        if let Some(state) = self.counted {
+            state.lock().sleeping_calls -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const QUIET: Armed = Armed::Asleep { look_again_after: None };
+
+    /// Longer than any sleep that ends as it should.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn arm(sleepers: &Sleepers, endpoints: Armed) -> Option<Sleeper<'_>> {
+        sleepers.arm(Side::Call, Deadline::after(None), || endpoints)
+    }
+
+    fn sleep(sleeper: Sleeper<'_>, at_most: Duration) {
+        sleeper.sleep(Some(at_most));
+        drop(sleeper);
+    }
+
+    #[test]
+    fn rung_doorbell_is_not_armed_before_all_sleepers_have_woken() {
+        let sleepers = Sleepers::new(false).expect("descriptors");
+        let is_armed = || sleepers.doorbells().all(Doorbell::is_armed);
+        let first = arm(&sleepers, QUIET).expect("nothing to do");
+        let second = arm(&sleepers, QUIET).expect("the first has not been woken");
+        sleepers.doorbells().for_each(Doorbell::ring);
+        assert!(arm(&sleepers, QUIET).is_none(), "two are yet to wake");
+        sleep(first, PATIENCE);
+        assert!(arm(&sleepers, QUIET).is_none(), "one is yet to wake");
+        sleep(second, PATIENCE);
+        let third = arm(&sleepers, QUIET).expect("all have woken");
+        assert!(is_armed());
+        drop(third);
+        assert!(arm(&sleepers, Armed::Ready).is_none() && !is_armed());
+    }
+
+    #[test]
+    fn timer_is_set_as_the_last_thread_says() {
+        let sleepers = Sleepers::new(false).expect("descriptors");
+        let soon = Armed::Asleep { look_again_after: Some(Duration::from_millis(1)) };
+        for _ in 0..3 {
+            // Nothing but the timer can end this.
+            sleep(arm(&sleepers, soon).expect("nothing to do"), PATIENCE);
+            let idle = arm(&sleepers, QUIET).expect("nothing to do");
+            let begin = Instant::now();
+            sleep(idle, Duration::from_millis(20));
+            assert!(begin.elapsed() >= Duration::from_millis(20), "the timer is not set any more");
+        }
+    }
+
+    #[test]
+    fn calls_on_a_set_sleep_one_at_a_time() {
+        let sleepers = Sleepers::of_set().expect("descriptors");
+        let first = arm(&sleepers, QUIET).expect("nothing to do");
+        let soon = Deadline::after(Some(Duration::from_millis(5)));
+        assert!(sleepers.arm(Side::Call, soon, || QUIET).is_none(), "the first has not woken");
+        assert!(soon.has_passed() && sleepers.doorbells().all(Doorbell::is_armed));
+        drop(first);
+        assert!(arm(&sleepers, QUIET).is_some());
+    }
+}

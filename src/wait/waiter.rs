@@ -1,0 +1,299 @@
+//! The one way in which threads wait, whatever they wait for.
+
+use std::os::fd::BorrowedFd;
+use std::sync::{OnceLock, Weak};
+use std::time::Duration;
+
+use homespun_engine::error::{Error, Misuse};
+
+use super::awaited::Awaited;
+use super::deadline::Deadline;
+use super::set::{Member, Membership};
+use super::sleepers::{Side, Sleeper, Sleepers};
+use super::watcher::{MutexCond, Watcher};
+use super::{WaitObject, WaitSet};
+use crate::doorbell::Doorbell;
+use crate::pump::Drive;
+use crate::sync::yield_now;
+
+/// How the application waits for one queue, counter or wait set.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    object: WaitObject,
+    /// `None` for [`WaitObject::Yield`], under which no thread sleeps.
+    sleepers: Option<Sleepers>,
+    /// Sleeps for an application that has asked for a condition variable.
+    watcher: OnceLock<Watcher>,
+    /// That of a [`WaitObject::Set`].
+    membership: Option<Membership>,
+}
+
+/// What a thread finds that is about to sleep.
+enum Outlook<'a> {
+    /// Nothing that would not wake it.
+    Quiet(Sleeper<'a>),
+    /// What it waits for.
+    Ready,
+    /// There may be more to do.
+    Busy,
+}
+
+/// For what has no wait object: waits poll, and yield the processor.
+static POLLING: Waiter =
+    Waiter { object: WaitObject::Yield, sleepers: None, watcher: OnceLock::new(), membership: None };
+
+impl Waiter {
+    /// The waiter of a queue or a counter; `None` where the application does not wait. A [`WaitObject::Set`]
+    /// has a set to be a member of; with other objects that is ignored.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotSupported`] for the wait object that is not there, [`Misuse::Invalid`] for a member
+    /// without a set; what the system says: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    pub(crate) fn new(object: WaitObject, set: Option<&WaitSet>) -> Result<Option<Waiter>, Error> {
+        let set = set.filter(|_| object == WaitObject::Set);
+        let sleepers = match object {
+            WaitObject::None => return Ok(None),
+            WaitObject::Yield => None,
+            WaitObject::Unspec => Some(Sleepers::new(false)?),
+            WaitObject::Fd | WaitObject::MutexCond => Some(Sleepers::new(true)?),
+            WaitObject::Set => match set.map(WaitSet::wait_object) {
+                Some(WaitObject::Yield) => None,
+                Some(_) => Some(Sleepers::new(true)?),
+                None => return Err(Misuse::Invalid("a member of a wait set without the set").into()),
+            },
+            WaitObject::PollFd => return Err(Misuse::NotSupported("this wait object").into()),
+        };
+        let membership = set.map(|set| set.admit(sleepers.as_ref())).transpose()?;
+        Ok(Some(Waiter { object, sleepers, watcher: OnceLock::new(), membership }))
+    }
+
+    /// The waiter of a wait set.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotSupported`] and [`Misuse::Invalid`] for a wait object that a set does not have; what the
+    /// system says: EMFILE, ENFILE, ENOMEM, ENOSPC.
+    pub(super) fn of_set(object: WaitObject) -> Result<Waiter, Error> {
+        let sleepers = match object {
+            WaitObject::Yield => None,
+            WaitObject::Unspec | WaitObject::Fd | WaitObject::MutexCond => Some(Sleepers::of_set()?),
+            WaitObject::PollFd => return Err(Misuse::NotSupported("this wait object").into()),
+            WaitObject::None | WaitObject::Set => {
+                return Err(Misuse::Invalid("not a wait object of a wait set").into());
+            }
+        };
+        Ok(Waiter { object, sleepers, watcher: OnceLock::new(), membership: None })
+    }
+
+    /// This waiter, or for an object that was opened without one, a waiter that polls.
+    pub(crate) fn or_polling(waiter: Option<&Waiter>) -> &Waiter {
+        waiter.unwrap_or(&POLLING)
+    }
+
+    /// Lets the set know the member that waits by this, if it is one of a set.
+    pub(crate) fn attach(&self, member: Weak<impl Member + 'static>) {
+        if let Some(membership) = &self.membership {
+            membership.attach(member);
+        }
+    }
+
+    /// This waiter, unless its object is waited for through a set alone.
+    pub(crate) fn unless_member(&self) -> Option<&Waiter> {
+        Some(self).filter(|waiter| waiter.membership.is_none())
+    }
+
+    /// Waits until an attempt succeeds, for ever if there is no timeout. `None` when the time is over: then
+    /// the caller makes the last attempt.
+    ///
+    /// The thread sleeps between attempts, unless something awaited is there when it looks; it yields the
+    /// processor where there is nothing to sleep on.
+    pub(crate) fn wait<R>(
+        &self,
+        timeout: Option<Duration>,
+        awaited: &impl Awaited,
+        mut attempt: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        let deadline = Deadline::after(timeout);
+        while !deadline.has_passed() {
+            if let Some(found) = attempt() {
+                return Some(found);
+            }
+            match self.prepare(Side::Call, awaited, deadline) {
+                Outlook::Ready => {
+                    if let Some(found) = attempt() {
+                        return Some(found);
+                    }
+                }
+                Outlook::Busy => yield_now(),
+                Outlook::Quiet(sleeper) => {
+                    sleeper.sleep(deadline.left());
+                    // As long as the sleeper has its turn.
+                    awaited.disarm();
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether the application may sleep by itself until something is there: `fi_trywait(3)`. If not, it may
+    /// be there. A member of a set answers for the whole set.
+    pub(crate) fn try_wait(&self, awaited: &impl Awaited) -> bool {
+        if let Some(membership) = &self.membership {
+            return membership.try_wait();
+        }
+        match self.prepare(Side::Application, awaited, Deadline::after(None)) {
+            Outlook::Ready => {
+                awaited.mark_reported();
+                false
+            }
+            Outlook::Busy => false,
+            Outlook::Quiet(_) => {
+                if let Some(watcher) = self.watcher.get() {
+                    watcher.attend();
+                }
+                true
+            }
+        }
+    }
+
+    /// Takes the steps towards a sleep: see [`wait`](super).
+    fn prepare(&self, side: Side, awaited: &impl Awaited, deadline: Deadline) -> Outlook<'_> {
+        // Most of what there may be to do is found without anything being armed.
+        awaited.progress();
+        if awaited.look() {
+            return Outlook::Ready;
+        }
+        let Some(sleepers) = &self.sleepers else { return Outlook::Busy };
+        let Some(sleeper) = sleepers.arm(side, deadline, || awaited.arm()) else { return Outlook::Busy };
+        if awaited.look() {
+            awaited.disarm();
+            sleeper.cancel();
+            return Outlook::Ready;
+        }
+        Outlook::Quiet(sleeper)
+    }
+
+    /// Arms a member of a wait set, of which a thread is about to sleep on all members. Whether they will
+    /// wake it.
+    pub(super) fn arm_member(&self, awaited: &dyn Awaited) -> bool {
+        let arm = |sleepers: &Sleepers| {
+            sleepers.arm(Side::Application, Deadline::after(None), || awaited.arm()).is_some()
+        };
+        self.sleepers.as_ref().is_some_and(arm)
+    }
+
+    /// Undoes [`arm_member`](Self::arm_member).
+    pub(super) fn disarm_member(&self) {
+        if let Some(sleepers) = &self.sleepers {
+            sleepers.disarm(Side::Application);
+        }
+    }
+
+    /// Wakes sleepers for what happens at this endpoint.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: ENOMEM, ENOSPC.
+    pub(crate) fn watch(&self, endpoint: &dyn Drive) -> Result<(), Error> {
+        self.sleepers.as_ref().map_or(Ok(()), |sleepers| sleepers.watch(endpoint))
+    }
+
+    /// Undoes [`watch`](Self::watch).
+    pub(crate) fn unwatch(&self, endpoint: &dyn Drive) {
+        if let Some(sleepers) = &self.sleepers {
+            sleepers.unwatch(endpoint);
+        }
+    }
+
+    /// Whether a thread may be asleep.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.sleepers.as_ref().is_some_and(|sleepers| sleepers.doorbells().any(Doorbell::is_armed))
+    }
+
+    /// Wakes sleepers, if there may be any.
+    // Not inlined: it is called where most queues have no wait object.
+    #[inline(never)]
+    pub(crate) fn ring(&self) {
+        if let Some(sleepers) = &self.sleepers {
+            sleepers.doorbells().for_each(Doorbell::ring);
+        }
+    }
+
+    /// As [`ring`](Self::ring), after a change that no lock keeps in order with a sleeper's last look.
+    #[cold]
+    pub(crate) fn fence_and_ring(&self) {
+        if let Some(sleepers) = &self.sleepers {
+            sleepers.doorbells().for_each(Doorbell::fence_and_ring);
+        }
+    }
+
+    pub(crate) fn object(&self) -> WaitObject {
+        self.object
+    }
+
+    /// The descriptor of [`WaitObject::Fd`].
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.application_fd(WaitObject::Fd)
+    }
+
+    /// The mutex and the condition variable of [`WaitObject::MutexCond`].
+    ///
+    /// # Errors
+    ///
+    /// What the system says: EMFILE, ENFILE, ENOMEM, EAGAIN.
+    pub(crate) fn mutex_cond(&self) -> Result<Option<MutexCond>, Error> {
+        let fd = self.application_fd(WaitObject::MutexCond);
+        fd.map(|fd| Watcher::pair(&self.watcher, fd)).transpose()
+    }
+
+    /// What the application sleeps on, if it waits by this object.
+    fn application_fd(&self, object: WaitObject) -> Option<BorrowedFd<'_>> {
+        self.sleepers.as_ref().filter(|_| self.object == object)?.application_fd()
+    }
+
+    /// Wakes the sleepers of a set for a member, on which threads sleep so.
+    ///
+    /// # Errors
+    ///
+    /// As [`watch`](Self::watch).
+    pub(super) fn watch_member(&self, member: Option<&Sleepers>) -> Result<(), Error> {
+        match (&self.sleepers, member) {
+            (Some(sleepers), Some(member)) => sleepers.watch_member(member),
+            _ => Ok(()),
+        }
+    }
+
+    /// Undoes [`watch_member`](Self::watch_member).
+    pub(super) fn unwatch_member(&self, member: Option<&Sleepers>) {
+        if let (Some(sleepers), Some(member)) = (&self.sleepers, member) {
+            sleepers.unwatch_member(member);
+        }
+    }
+
+    /// Takes the steps towards a sleep inside a call, and does not sleep.
+    #[cfg(all(test, loom))]
+    pub(super) fn prepare_in_vain(&self, awaited: &impl Awaited) {
+        self.prepare(Side::Call, awaited, Deadline::after(None));
+    }
+
+    /// Sleeps as an application does that was told that it may.
+    #[cfg(all(test, loom))]
+    pub(super) fn sleep_in_application(&self) {
+        self.sleepers.as_ref().expect("something to sleep on").sleep_in_application();
+    }
+
+    /// Whether a thread sleeps inside a call, or is about to.
+    #[cfg(test)]
+    pub(super) fn has_sleeping_call(&self) -> bool {
+        self.sleepers.as_ref().is_some_and(Sleepers::has_sleeping_call)
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if let Some(membership) = &self.membership {
+            membership.leave(self.sleepers.as_ref());
+        }
+    }
+}
