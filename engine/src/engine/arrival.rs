@@ -3,7 +3,6 @@
 use super::Engine;
 use super::credit::eager_cost_bytes;
 use super::incoming::{Described, Filling, Incoming, PartialAtomic, PartialRequest, Place};
-use super::links::Link;
 use smallvec::SmallVec;
 
 use crate::completion::{Failure, Sink};
@@ -135,10 +134,10 @@ impl Engine {
     /// An eager message has arrived on a link in whole, of which the beginning was admitted.
     #[inline(always)]
     fn count_arrival(&mut self, id: LinkId, message: &Message) {
-        if let Some(link) = self.links.of(id)
-            && link.count_arrival(message)
-        {
-            self.owing.push(id);
+        let Some(link) = self.links.of(id) else { return };
+        link.received_messages += 1;
+        if message.awaits == Awaits::Arrival {
+            self.links.owe_ack(id);
         }
     }
 
@@ -176,10 +175,10 @@ impl Engine {
             self.condemn(id, NOT_COVERED, sink);
             return None;
         }
-        let begins_to_owe = link.count_arrival(message);
+        link.received_messages += 1;
         let number = link.received_messages;
-        if begins_to_owe {
-            self.owing.push(id);
+        if message.awaits == Awaits::Arrival {
+            self.links.owe_ack(id);
         }
         Some(number)
     }
@@ -217,11 +216,7 @@ impl Engine {
 
     /// The peer is to hear this.
     pub(super) fn owe(&mut self, id: LinkId, header: Header) {
-        let Some(link) = self.links.of(id) else { return };
-        if !link.is_owing() {
-            self.owing.push(id);
-        }
-        link.owed.push_back(header);
+        self.links.owe(id, header);
     }
 
     fn acknowledged(&mut self, id: LinkId, received: u64, sink: &mut impl Sink) {
@@ -240,20 +235,6 @@ impl Engine {
                 self.reports.send_completed(send, &self.peers, sink);
             }
         }
-    }
-}
-
-impl Link {
-    /// Counts an eager message. Returns whether the link begins to owe its peer something for it.
-    #[inline(always)]
-    fn count_arrival(&mut self, message: &Message) -> bool {
-        self.received_messages += 1;
-        if message.awaits != Awaits::Arrival || self.owes_ack {
-            return false;
-        }
-        let begins_to_owe = !self.is_owing();
-        self.owes_ack = true;
-        begins_to_owe
     }
 }
 

@@ -216,10 +216,7 @@ impl Engine {
             return;
         }
         if link.grant.renew(&mut self.budget) {
-            if !link.is_owing() {
-                self.owing.push(id);
-            }
-            link.owes_credit = true;
+            self.links.owe_credit(id);
         } else {
             self.starved.insert(id);
         }

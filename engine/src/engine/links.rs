@@ -17,7 +17,7 @@ use super::handshakes::Standing;
 use super::incoming::{Filling, Incoming, Place};
 use super::ordering::{Deferred, Told};
 use super::requests::Requests;
-use super::targets::RmaOfLink;
+use super::targets::{Reading, RmaOfLink};
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::errno::Errno;
@@ -153,6 +153,8 @@ impl Link {
 #[derive(Debug, Default)]
 pub(super) struct Links {
     by_id: Vec<Option<Link>>,
+    /// Links whose peer waits to hear something. Each is listed once.
+    owing: Vec<LinkId>,
     /// How many links there have been: what serves as time here.
     count: u64,
 }
@@ -222,7 +224,82 @@ impl Links {
     }
 
     pub(super) fn remove(&mut self, id: LinkId) -> Option<Link> {
-        self.by_id.get_mut(id.0 as usize)?.take()
+        let link = self.by_id.get_mut(id.0 as usize)?.take()?;
+        if link.is_owing() {
+            self.owing.retain(|other| *other != id);
+        }
+        Some(link)
+    }
+
+    /// The peer is to hear this.
+    pub(super) fn owe(&mut self, id: LinkId, header: Header) {
+        self.add_debt(id, |link| link.owed.push_back(header));
+    }
+
+    /// The peer is to hear how many eager messages have arrived.
+    pub(super) fn owe_ack(&mut self, id: LinkId) {
+        self.add_debt(id, |link| link.owes_ack = true);
+    }
+
+    /// The peer is to hear how much credit it was granted.
+    pub(super) fn owe_credit(&mut self, id: LinkId) {
+        self.add_debt(id, |link| link.owes_credit = true);
+    }
+
+    /// The peer is to be sent what it reads.
+    pub(super) fn owe_reading(&mut self, id: LinkId, reading: Reading) {
+        self.add_debt(id, |link| link.rma.read(reading));
+    }
+
+    /// Lists a link that owes its peer something from now on.
+    #[inline(always)]
+    fn add_debt(&mut self, id: LinkId, owe: impl FnOnce(&mut Link)) {
+        let Some(Some(link)) = self.by_id.get_mut(id.0 as usize) else { return };
+        if !link.is_owing() {
+            self.owing.push(id);
+        }
+        owe(link);
+    }
+
+    pub(super) fn are_owing(&self) -> bool {
+        !self.owing.is_empty()
+    }
+
+    /// Whether a link could send more of what its peer reads.
+    pub(super) fn have_paused(&self) -> bool {
+        self.owing.iter().any(|id| self.get(*id).is_some_and(Link::has_paused))
+    }
+
+    /// Tells the peers what they wait to hear, as far as the links take it.
+    pub(super) fn pay_debts(
+        &mut self,
+        transport: &mut impl Transport,
+        rma_events: bool,
+        sink: &mut impl Sink,
+    ) {
+        let Links { by_id, owing, .. } = self;
+        owing.retain(|id| {
+            let link = by_id.get_mut(id.0 as usize).and_then(Option::as_mut);
+            link.is_some_and(|link| !link.pay_debts(*id, transport, rma_events, sink))
+        });
+    }
+
+    /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether it is free for the next frame.
+    pub(super) fn pay_debts_of(
+        &mut self,
+        id: LinkId,
+        transport: &mut impl Transport,
+        rma_events: bool,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let Some(link) = self.of(id).filter(|link| link.is_owing()) else { return true };
+        let is_paid = link.pay_debts(id, transport, rma_events, sink);
+        // What the peer reads lets others have their turn.
+        let is_free = is_paid || link.owes_only_reads() && link.writing.is_none();
+        if is_paid {
+            self.owing.retain(|other| *other != id);
+        }
+        is_free
     }
 }
 
@@ -311,7 +388,6 @@ impl Engine {
     /// when it no longer can.
     pub(super) fn end(&mut self, id: LinkId, error: &OperationError, sink: &mut impl Sink) -> Vec<SendId> {
         let Some(link) = self.links.remove(id) else { return Vec::new() };
-        let is_owing = link.is_owing();
         let may_be_retried = link.is_to_be_retried(error);
         let Link { peer, writing, awaiting_ack, awaiting_match, incoming, fetches, grant, requests, .. } =
             link;
@@ -354,9 +430,6 @@ impl Engine {
             && connected.ends_with(id)
         {
             self.fail_all_receives(Some(peer), error, sink);
-        }
-        if is_owing {
-            self.owing.retain(|other| *other != id);
         }
         self.starved.remove(&id);
         requests.into_sends()

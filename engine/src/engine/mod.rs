@@ -41,7 +41,7 @@ use self::durability::Unpersisted;
 use self::fetches::Fetch;
 use self::former::Former;
 use self::handshakes::{Handshakes, Standing};
-use self::links::{Condemned, Link, Links};
+use self::links::{Condemned, Links};
 use self::multi_receive::MultiReceives;
 pub(crate) use self::ordering::Told;
 use self::peeks::Claimed;
@@ -191,8 +191,6 @@ pub struct Engine {
     remote_events: RemoteEvents,
     /// Peers with queued sends, payload that they asked for, or a partly written frame. Each is listed once.
     active: VecDeque<PeerId>,
-    /// Links on which the sender of something waits to hear of it. Each is listed once.
-    owing: Vec<LinkId>,
     /// Links whose peer has shown regions that are to be mapped.
     mapping: Vec<LinkId>,
     /// After how many passes it is looked which of the regions that are mapped have ended; 0 if none is.
@@ -248,7 +246,6 @@ impl Engine {
             multi_receives: MultiReceives::default(),
             remote_events: RemoteEvents::default(),
             active: VecDeque::new(),
-            owing: Vec::new(),
             mapping: Vec::new(),
             passes_to_sweep: 0,
             starved: BTreeSet::new(),
@@ -280,7 +277,7 @@ impl Engine {
     /// has not fetched yet, for which it needs this endpoint.
     pub fn has_unsent(&self) -> bool {
         !self.active.is_empty()
-            || !self.owing.is_empty()
+            || self.links.are_owing()
             || self.links.have_unfetched()
             || self.handshakes.have_unsent()
     }
@@ -293,7 +290,7 @@ impl Engine {
             || !self.mapping.is_empty()
             || (!self.starved.is_empty() && self.budget.may_feed())
             || self.may_fetch_deferred()
-            || self.owing.iter().any(|link| self.links.get(*link).is_some_and(Link::has_paused))
+            || self.links.have_paused()
     }
 
     /// How many sends have not ended or not been reported yet.

@@ -64,7 +64,7 @@ pub(super) struct Inbound {
 
 /// What a peer reads from a region.
 #[derive(Debug)]
-struct Reading {
+pub(super) struct Reading {
     op: u64,
     len_bytes: u64,
     /// How much of it the link has, in whole pieces.
@@ -80,6 +80,11 @@ struct Reading {
 impl RmaOfLink {
     pub(super) fn is_owing(&self) -> bool {
         !self.reads.is_empty()
+    }
+
+    /// The peer reads this, behind what it has asked for before.
+    pub(super) fn read(&mut self, reading: Reading) {
+        self.reads.push_back(reading);
     }
 
     /// What is left of a piece that the link has taken in part.
@@ -272,7 +277,7 @@ impl Engine {
         }
         let len_bytes = results.len() as u64;
         let reading = Reading { op, len_bytes, sent_bytes: 0, window: None, copy: results, is_copied: true };
-        self.owe_reading(id, reading);
+        self.links.owe_reading(id, reading);
     }
 
     fn read_asked(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) {
@@ -290,15 +295,7 @@ impl Engine {
         if is_to_be_copied && is_next && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
             reading.copy_all();
         }
-        self.owe_reading(id, reading);
-    }
-
-    fn owe_reading(&mut self, id: LinkId, reading: Reading) {
-        let Some(link) = self.links.of(id) else { return };
-        if !link.is_owing() {
-            self.owing.push(id);
-        }
-        link.rma.reads.push_back(reading);
+        self.links.owe_reading(id, reading);
     }
 }
 

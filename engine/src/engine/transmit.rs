@@ -160,8 +160,8 @@ impl Engine {
         if !self.starved.is_empty() {
             self.feed_starved();
         }
-        if !self.owing.is_empty() {
-            self.pay_debts(transport, sink);
+        if self.links.are_owing() {
+            self.links.pay_debts(transport, self.config.rma_events, sink);
         }
         for _ in 0..self.active.len() {
             let Some(peer) = self.active.pop_front() else { break };
@@ -279,21 +279,7 @@ impl Engine {
 
     /// Tells the peer of one link what it waits to hear. Returns whether the link is free for the next frame.
     fn pay_debts_of(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
-        let rma_events = self.config.rma_events;
-        let Some(link) = self.links.of(id).filter(|link| link.is_owing()) else { return true };
-        let is_paid = link.pay_debts(id, transport, rma_events, sink);
-        // What the peer reads lets others have their turn.
-        let is_free = is_paid || link.owes_only_reads() && link.writing.is_none();
-        if is_paid {
-            self.owing.retain(|other| *other != id);
-        }
-        is_free
-    }
-
-    fn pay_debts(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        let (links, rma_events) = (&mut self.links, self.config.rma_events);
-        self.owing
-            .retain(|id| links.of(*id).is_some_and(|link| !link.pay_debts(*id, transport, rma_events, sink)));
+        self.links.pay_debts_of(id, transport, self.config.rma_events, sink)
     }
 
     /// A link has begun to take an eager message.
@@ -359,12 +345,12 @@ impl Link {
         self.allowance.spend(cost_bytes);
     }
 
-    fn owes_only_reads(&self) -> bool {
+    pub(super) fn owes_only_reads(&self) -> bool {
         !self.owes_ack && !self.owes_credit && self.owed.is_empty() && self.rma.is_owing()
     }
 
     /// Tells the peer what it waits to hear. Returns whether it has been told everything. What it has read may be an event.
-    fn pay_debts(
+    pub(super) fn pay_debts(
         &mut self,
         id: LinkId,
         transport: &mut impl Transport,
