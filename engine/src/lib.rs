@@ -34,7 +34,10 @@ pub mod connection;
 pub mod engine;
 pub mod errno;
 pub mod error;
+mod fetches;
+mod filling;
 pub mod flags;
+mod held_reports;
 pub mod limits;
 pub mod link_table;
 pub mod loopback;
@@ -43,6 +46,7 @@ pub mod moment;
 pub mod operation;
 pub mod peer_id;
 pub mod peers;
+mod receiver;
 #[expect(
     unsafe_code,
     reason = "turns registered addresses into slices, and moves strings of words; see region/"

@@ -1,20 +1,13 @@
 //! The way up: from the frames that a transport reports to matched, placed and completed receives.
 
 use super::Engine;
-use super::credit::eager_cost_bytes;
-use super::incoming::{Described, Filling, Incoming, PartialAtomic, PartialRequest, Place};
+use super::incoming::{Accessed, Described, Incoming, PartialAtomic, PartialRequest};
 use smallvec::SmallVec;
 
-use crate::completion::{Failure, Sink};
-use crate::error::OperationError;
-use crate::flags::CounterEvents;
-use crate::operation::{Receive, ReceiveId, Role};
-use crate::peer_id::PeerId;
+use crate::completion::Sink;
+use crate::filling::{Filling, clamp};
 use crate::transport::{LinkEvent, LinkId, Receiver, Space};
-use crate::wire::{Awaits, Header, Message};
-
-/// What a peer has done that sends a message for which it has no credit.
-const NOT_COVERED: &str = "sends more than it was granted";
+use crate::wire::{Header, Message};
 
 /// An engine that takes what a transport reports, and a sink for the completions that follow from it.
 #[derive(Debug)]
@@ -29,169 +22,14 @@ impl Engine {
         Arrivals { engine: self, sink }
     }
 
-    /// All of a message is in its place.
-    pub(super) fn filled(&mut self, id: LinkId, filling: &Filling, sink: &mut impl Sink) {
-        let Some(source) = self.links.of(id).map(|link| link.peer) else { return };
-        match filling.place {
-            Place::Posted(receive) => self.received_at(receive, source, &filling.message, sink),
-            Place::Unexpected(unexpected) => {
-                if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
-                    unexpected.fetch = None;
-                }
-            }
-            Place::Inbound(_) | Place::Read(_) | Place::Nowhere => {}
+    /// A peer offers a message.
+    fn requested(&mut self, id: LinkId, message: &Message, op: u64, remote: &[u8], sink: &mut impl Sink) {
+        if self.write_fetches.has_offer(id, op) {
+            return self.condemn(id, "offers two messages under one number", sink);
         }
-    }
-
-    /// A receive that is in the operation table has all of its message.
-    #[inline(always)]
-    pub(super) fn received_at(
-        &mut self,
-        id: ReceiveId,
-        source: PeerId,
-        message: &Message,
-        sink: &mut impl Sink,
-    ) {
-        let Some(receive) = self.receives.get_mut(id) else { return };
-        if message.len_bytes > receive.destination.len_bytes() as u64 {
-            return self.received_too_much_at(id, source, message, sink);
-        }
-        self.reports.count(CounterEvents::RECV, sink);
-        if receive.signalled {
-            let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.reports.tell(completion, &self.peers, sink);
-        } else if receive.role == Role::Part {
-            return self.part_received(id, source, message, sink);
-        }
-        self.receives.remove(id);
-    }
-
-    /// A receive that never was in the operation table has all of its message.
-    pub(super) fn received(
-        &mut self,
-        mut receive: Receive,
-        source: PeerId,
-        message: &Message,
-        sink: &mut impl Sink,
-    ) {
-        if message.len_bytes > receive.destination.len_bytes() as u64 {
-            return self.received_too_much(receive, source, message, sink);
-        }
-        self.reports.count(CounterEvents::RECV, sink);
-        if receive.signalled {
-            let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.reports.tell(completion, &self.peers, sink);
-        }
-    }
-
-    /// A message is longer than the receive in the operation table that it was given.
-    #[cold]
-    fn received_too_much_at(
-        &mut self,
-        id: ReceiveId,
-        source: PeerId,
-        message: &Message,
-        sink: &mut impl Sink,
-    ) {
-        let Some(receive) = self.receives.remove(id) else { return };
-        let is_part = receive.role == Role::Part;
-        self.received_too_much(receive, source, message, sink);
-        if is_part {
-            self.part_failed(id, sink);
-        }
-    }
-
-    /// A message is longer than the receive that it was given.
-    #[cold]
-    fn received_too_much(
-        &mut self,
-        mut receive: Receive,
-        source: PeerId,
-        message: &Message,
-        sink: &mut impl Sink,
-    ) {
-        let placed_bytes = receive.destination.len_bytes();
-        let error = OperationError::Truncated { overflow_bytes: message.len_bytes - placed_bytes as u64 };
-        let failure = Failure { completion: receive.completion(source, message, placed_bytes), error };
-        self.reports.failed(failure, &self.peers, sink);
-    }
-
-    /// The earliest posted receive that a message from `source` matches, or what it is given of a multi-receive buffer. It
-    /// is posted no longer.
-    #[inline(always)]
-    pub(super) fn matched(
-        &mut self,
-        source: PeerId,
-        message: &Message,
-        sink: &mut impl Sink,
-    ) -> Option<ReceiveId> {
-        if self.multi_receives.are_concerned() && message.tag.is_none() {
-            return self.matched_among_buffers(source, message, sink);
-        }
-        self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
-    }
-
-    /// An eager message has arrived on a link in whole, of which the beginning was admitted.
-    #[inline(always)]
-    fn count_arrival(&mut self, id: LinkId, message: &Message) {
-        let Some(link) = self.links.of(id) else { return };
-        link.received_messages += 1;
-        if message.awaits == Awaits::Arrival {
-            self.links.owe_ack(id);
-        }
-    }
-
-    /// An eager message is in the buffer of a receive, or was thrown away.
-    #[inline(always)]
-    fn count_match(&mut self, id: LinkId, message: &Message, number: u64) {
-        if message.awaits == Awaits::Match {
-            self.owe(id, Header::Matched { number });
-        }
-    }
-
-    /// A message of this cost begins to arrive. Returns whether it may.
-    #[inline(always)]
-    pub(super) fn admit(&mut self, id: LinkId, cost_bytes: u64, sink: &mut impl Sink) -> bool {
-        let Some(link) = self.links.of(id) else { return false };
-        let is_covered = link.grant.spend(cost_bytes);
-        if !is_covered {
-            self.condemn(id, NOT_COVERED, sink);
-        }
-        is_covered
-    }
-
-    /// A message of this cost has arrived in whole. Returns its number, or `None` if it may not.
-    #[inline(always)]
-    fn admit_whole(
-        &mut self,
-        id: LinkId,
-        message: &Message,
-        cost_bytes: u64,
-        sink: &mut impl Sink,
-    ) -> Option<u64> {
-        // One look at the link for all of it: this is the way of every small message.
-        let link = self.links.of(id)?;
-        if !link.grant.spend(cost_bytes) {
-            self.condemn(id, NOT_COVERED, sink);
-            return None;
-        }
-        link.received_messages += 1;
-        let number = link.received_messages;
-        if message.awaits == Awaits::Arrival {
-            self.links.owe_ack(id);
-        }
-        Some(number)
-    }
-
-    /// A message of this cost was matched as it came.
-    #[inline(always)]
-    pub(super) fn pass(&mut self, id: LinkId, cost_bytes: u64) {
-        if let Some(link) = self.links.of(id) {
-            link.grant.pass(cost_bytes, &mut self.budget);
-            if link.grant.is_due() {
-                self.renew_credit(id);
-            }
-        }
+        let (receiver, mut effects) = self.receiving(sink);
+        let outcome = receiver.offered(id, message, op, remote, &mut effects);
+        self.enforce(id, outcome, sink);
     }
 
     /// The peer's application has matched a message.
@@ -214,11 +52,6 @@ impl Engine {
         }
     }
 
-    /// The peer is to hear this.
-    pub(super) fn owe(&mut self, id: LinkId, header: Header) {
-        self.links.owe(id, header);
-    }
-
     fn acknowledged(&mut self, id: LinkId, received: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
         // What is still being written cannot have arrived.
@@ -239,66 +72,60 @@ impl Engine {
 }
 
 impl<S: Sink> Arrivals<'_, S> {
-    /// Puts the next bytes of a message where they belong.
+    /// Puts the next bytes of a payload where they belong.
     fn put(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
-        let Some(filling) = engine.filling(id).copied() else { return };
-        let bytes = &bytes[..bytes.len().min(clamp(filling.left_bytes()))];
+        let Some(filling) = engine.accessing(id) else {
+            let (receiver, mut effects) = engine.receiving(self.sink);
+            return receiver.put(id, bytes, &mut effects);
+        };
+        let bytes = filling.part_of(bytes);
         match filling.place {
-            Place::Posted(receive) => {
-                if let Some(receive) = engine.receives.get_mut(receive) {
-                    receive.destination.copy_in(clamp(filling.arrived_bytes), bytes);
-                }
-            }
-            Place::Unexpected(unexpected) => {
-                if let Some(unexpected) = engine.unexpected.get_mut(unexpected) {
-                    unexpected.bytes.extend_from_slice(bytes);
-                }
-            }
-            Place::Inbound(inbound) => engine.put_inbound(inbound, filling.arrived_bytes, bytes),
-            Place::Read(send) => {
+            Accessed::Region(inbound) => engine.put_inbound(inbound, filling.arrived_bytes, bytes),
+            Accessed::Local(send) => {
                 if let Some((destination, _)) = engine.reading(send) {
                     destination.copy_in(clamp(filling.arrived_bytes), bytes);
                 }
             }
-            Place::Nowhere => {}
         }
         self.advance(id, bytes.len());
     }
 
-    /// Moves on by bytes that are where they belong, and ends the message with its last one.
+    /// Moves on by bytes of an access that are where they belong, and ends the frame with its last one.
     fn advance(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
-        let Some(filling) = engine.filling(id) else { return };
-        filling.arrived_bytes += count_bytes as u64;
-        if filling.left_bytes() > 0 {
+        if !engine.advance_access(id, count_bytes) {
             return;
         }
         match engine.links.of(id).and_then(|link| link.incoming.take()) {
-            Some(Incoming::Message { filling, number }) => {
-                engine.count_arrival(id, &filling.message);
-                engine.filled(id, &filling, self.sink);
-                if !matches!(filling.place, Place::Unexpected(_)) {
-                    engine.count_match(id, &filling.message, number);
+            Some(Incoming::Data(fetch)) => {
+                if let Some(fetch) = engine.write_fetches.take(fetch) {
+                    let Filling { len_bytes, place: inbound, .. } = fetch.filling;
+                    engine.inbound_ended(id, inbound, len_bytes, false, self.sink);
                 }
             }
-            Some(Incoming::Data(fetch)) => engine.data_arrived(fetch, self.sink),
-            Some(Incoming::Write(filling)) => engine.inbound_ended(id, &filling, false, self.sink),
-            Some(Incoming::Read(Filling { arrived_bytes, place: Place::Read(send), .. })) => {
-                if let Some((_, read_bytes)) = engine.reading(send) {
-                    *read_bytes = arrived_bytes;
+            Some(Incoming::Access(Filling { len_bytes, arrived_bytes, place })) => match place {
+                Accessed::Region(inbound) => {
+                    engine.inbound_ended(id, inbound, len_bytes, false, self.sink);
                 }
-                engine.fetched_atomically(id, send, self.sink);
-            }
-            Some(Incoming::Request(_) | Incoming::Described(_) | Incoming::Read(_) | Incoming::Atomic(_))
-            | None => {}
+                Accessed::Local(send) => {
+                    if let Some((_, read_bytes)) = engine.reading(send) {
+                        *read_bytes = arrived_bytes;
+                    }
+                    engine.fetched_atomically(id, send, self.sink);
+                }
+            },
+            Some(Incoming::Request(_) | Incoming::Described(_) | Incoming::Atomic(_)) | None => {}
         }
     }
 
     /// The payload that follows was asked for, or the peer has broken the protocol.
     fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) {
         let engine = &mut *self.engine;
-        match (engine.asked_for(id, op, len_bytes), engine.links.of(id)) {
+        if engine.receiver.begin_data(id, op, len_bytes) {
+            return;
+        }
+        match (engine.write_fetches.asked_for(id, op, len_bytes), engine.links.of(id)) {
             (Some(fetch), Some(link)) => link.incoming = Some(Incoming::Data(fetch)),
             _ => engine.condemn(id, "sends what was not asked for", self.sink),
         }
@@ -309,24 +136,14 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
     #[inline(always)]
     fn frame(&mut self, id: LinkId, header: &Header, payload: &[u8]) {
         let engine = &mut *self.engine;
-        let Some(link) = engine.links.of(id) else {
+        if engine.links.get(id).is_none() {
             return engine.stray_frame(id, header, payload, self.sink);
-        };
-        let source = link.peer;
+        }
         match header {
             Header::Message(message) => {
-                let cost_bytes = eager_cost_bytes(message);
-                let Some(number) = engine.admit_whole(id, message, cost_bytes, self.sink) else { return };
-                if let Some(receive_id) = engine.matched(source, message, self.sink) {
-                    engine.pass(id, cost_bytes);
-                    if let Some(receive) = engine.receives.get_mut(receive_id) {
-                        receive.destination.copy_in(0, payload);
-                    }
-                    engine.received_at(receive_id, source, message, self.sink);
-                    engine.count_match(id, message, number);
-                } else {
-                    engine.keep_eager(id, message, payload, number);
-                }
+                let (receiver, mut effects) = engine.receiving(self.sink);
+                let outcome = receiver.message(id, message, payload, &mut effects);
+                engine.enforce(id, outcome, self.sink);
             }
             Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
             Header::Request { message, op, .. } => engine.requested(id, message, *op, payload, self.sink),
@@ -357,28 +174,11 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
         let Some(link) = engine.links.of(id) else {
             return engine.stray_begin(id, header, self.sink);
         };
-        let source = link.peer;
         match *header {
             Header::Message(message) => {
-                let cost_bytes = eager_cost_bytes(&message);
-                if !engine.admit(id, cost_bytes, self.sink) {
-                    return;
-                }
-                let number = engine.links.of(id).map_or(0, |link| link.received_messages + 1);
-                let place = match engine.matched(source, &message, self.sink) {
-                    Some(receive) => {
-                        engine.pass(id, cost_bytes);
-                        Place::Posted(receive)
-                    }
-                    None => match engine.keep_eager(id, &message, &[], number) {
-                        Some(unexpected) => Place::Unexpected(unexpected),
-                        None => return,
-                    },
-                };
-                if let Some(link) = engine.links.of(id) {
-                    let filling = Filling { message, arrived_bytes: 0, place };
-                    link.incoming = Some(Incoming::Message { filling, number });
-                }
+                let (receiver, mut effects) = engine.receiving(self.sink);
+                let outcome = receiver.begin_message(id, &message, &mut effects);
+                engine.enforce(id, outcome, self.sink);
             }
             Header::Request { message, op, remote_bytes } => {
                 let partial = PartialRequest { message, op, remote_bytes, remote: SmallVec::new() };
@@ -410,29 +210,27 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
 
     fn space(&mut self, id: LinkId) -> Space<'_> {
         let engine = &mut *self.engine;
-        let Some(filling) = engine.filling(id).copied() else { return Space::new() };
+        let Some(filling) = engine.accessing(id) else { return engine.receiver.space(id) };
         match filling.place {
-            Place::Posted(receive) => match engine.receives.get_mut(receive) {
-                Some(receive) => {
-                    receive.destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
-                }
-                None => Space::new(),
-            },
-            Place::Inbound(inbound) => {
+            Accessed::Region(inbound) => {
                 engine.inbound_space(inbound, filling.arrived_bytes, filling.left_bytes())
             }
-            Place::Read(send) => match engine.reading(send) {
+            Accessed::Local(send) => match engine.reading(send) {
                 Some((destination, _)) => {
                     destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
                 }
                 None => Space::new(),
             },
-            Place::Unexpected(_) | Place::Nowhere => Space::new(),
         }
     }
 
     fn placed(&mut self, id: LinkId, count_bytes: usize) {
-        self.advance(id, count_bytes);
+        let engine = &mut *self.engine;
+        if engine.accessing(id).is_some() {
+            return self.advance(id, count_bytes);
+        }
+        let (receiver, mut effects) = engine.receiving(self.sink);
+        receiver.placed(id, count_bytes, &mut effects);
     }
 
     fn chunk(&mut self, id: LinkId, bytes: &[u8]) {
@@ -478,8 +276,4 @@ impl<S: Sink> Receiver for Arrivals<'_, S> {
             }
         }
     }
-}
-
-pub(super) fn clamp(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

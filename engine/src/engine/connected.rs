@@ -27,7 +27,6 @@ use std::mem;
 use tracing::debug;
 
 use super::Engine;
-use super::credit::Grant;
 use super::handshakes::{Standing, check_data};
 use super::links::{Condemned, Frame, Writing};
 use super::timers::Timeout;
@@ -178,7 +177,7 @@ impl Engine {
         let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
         // Operations of the peer have succeeded that this side has reported; they must not fail there.
         let said = self.links.of(id);
-        let answers = said.map_or_else(Vec::new, |link| link.last_answers(id, transport));
+        let answers = said.map_or_else(Vec::new, |link| link.last_answers(id, &self.receiver, transport));
         let unended = self.end(id, &OperationError::Cancelled, sink);
         if is_cut_off {
             transport.close(id, Close::Drain);
@@ -312,7 +311,7 @@ impl Engine {
                     self.handshakes.part(other);
                 }
                 let confirm = Handshake { step: HandshakeStep::Confirm, number, data_bytes: 0 };
-                self.owe(id, Header::Connection(confirm));
+                self.links.owe(id, Header::Connection(confirm));
                 sink.connection(ConnectionEvent::Connected { data: data.into() });
             }
             (Stage::Leaving { link }, _) if *link == id => {
@@ -343,8 +342,8 @@ impl Engine {
         let Some((address, instance)) = self.handshakes.peer(id) else { return };
         self.handshakes.remove(id);
         let peer = self.peers.intern(address);
-        let grant = Grant::initial(&mut self.budget);
-        let link = self.links.insert(id, peer, grant);
+        self.receiver.link_added(id, peer);
+        let link = self.links.insert(id, peer);
         link.is_up = true;
         let now = link.begun_at;
         let state = self.peers.of_mut(peer);
@@ -397,7 +396,8 @@ impl Engine {
             self.handshakes.part(link);
         }
         let reason = OperationError::Link(LinkError::System(error.errno()));
-        self.fail_all_receives(None, &reason, sink);
+        let (receiver, mut effects) = self.receiving(sink);
+        receiver.end_all(None, &reason, &mut effects);
         sink.connection(ConnectionEvent::Failed(error));
     }
 

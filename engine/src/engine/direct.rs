@@ -309,7 +309,7 @@ impl Engine {
             // It is no longer than what a description may have, which is less.
             remote_bytes: remote.as_bytes().len() as u8,
         };
-        self.owe(id, Header::Shown(shown));
+        self.links.owe(id, Header::Shown(shown));
     }
 
     /// Retires every region that peers may have mapped through this endpoint: they go back to frames.

@@ -13,7 +13,7 @@ use std::mem;
 use std::sync::{Arc, Weak};
 
 use super::Engine;
-use super::arrival::clamp;
+use crate::filling::clamp;
 use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;

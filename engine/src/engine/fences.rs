@@ -88,16 +88,13 @@ impl Links {
 impl Engine {
     /// The peer asks whether all that it has sent has arrived, which it has, and perhaps whether it was matched.
     pub(super) fn fence_asked(&mut self, id: LinkId, matched: bool, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
-        if link.fenced_messages > 0 || link.owed.contains(&Header::Fenced) {
+        let is_unanswered = self.links.get(id).is_some_and(|link| link.owed.contains(&Header::Fenced));
+        if is_unanswered {
             return self.condemn(id, "sends a fence before the last one was answered", sink);
         }
-        link.received_fences += 1;
-        if matched && link.unmatched_messages > 0 {
-            link.fenced_messages = link.unmatched_messages;
-        } else {
-            self.owe(id, Header::Fenced);
-        }
+        let (receiver, mut effects) = self.receiving(sink);
+        let outcome = receiver.fence_asked(id, matched, &mut effects);
+        self.enforce(id, outcome, sink);
     }
 
     /// The peer answers.

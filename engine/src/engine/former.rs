@@ -4,20 +4,19 @@
 //! already. So a former link is read to its end, and used for nothing else. It ends by itself, unless the host of the
 //! former endpoint is gone without a word; then it ends when nothing has come of it for a while.
 
-use slotmap::SlotMap;
-
 use super::Engine;
-use super::fetches::Fetch;
 use super::incoming::Incoming;
 use super::links::Link;
 use super::timers::Timeout;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
+use crate::fetches::Fetches;
 use crate::limits::FORMER_LINK_IDLE_MAX_MS;
 use crate::moment::Moment;
-use crate::operation::FetchId;
+use crate::operation::InboundId;
 use crate::peer_id::PeerId;
+use crate::receiver::Receiver;
 use crate::transport::{LinkError, LinkId};
 
 /// A link that is read to its end.
@@ -57,7 +56,7 @@ impl Engine {
             let former = Former {
                 link: id,
                 begun_at: link.begun_at,
-                progress: Progress::of(link, &self.fetches),
+                progress: Progress::of(id, link, &self.receiver, &self.write_fetches),
                 silence: Timeout::default(),
             };
             self.former.push(former);
@@ -72,12 +71,12 @@ impl Engine {
     /// Ends former links of which nothing has come for a while.
     pub(super) fn age_former_links(&mut self, now: Moment, sink: &mut impl Sink) {
         let mut overdue = Vec::new();
-        let (links, fetches) = (&mut self.links, &self.fetches);
+        let (links, receiver, writes) = (&mut self.links, &self.receiver, &self.write_fetches);
         self.former.retain_mut(|former| {
             let Some(link) = links.of(former.link).filter(|link| link.begun_at == former.begun_at) else {
                 return false;
             };
-            let progress = Progress::of(link, fetches);
+            let progress = Progress::of(former.link, link, receiver, writes);
             if progress != former.progress {
                 former.silence = Timeout::default();
                 former.progress = progress;
@@ -100,17 +99,19 @@ impl Former {
 }
 
 impl Progress {
-    fn of(link: &Link, fetches: &SlotMap<FetchId, Box<Fetch>>) -> Progress {
-        let mid_message_bytes = match &link.incoming {
-            Some(Incoming::Message { filling, .. } | Incoming::Write(filling) | Incoming::Read(filling)) => {
-                filling.arrived_bytes
-            }
+    fn of(id: LinkId, link: &Link, receiver: &Receiver, writes: &Fetches<InboundId>) -> Progress {
+        let accessed_bytes = match &link.incoming {
+            Some(Incoming::Access(filling)) => filling.arrived_bytes,
             Some(Incoming::Atomic(partial)) => partial.payload.len() as u64,
             Some(Incoming::Data(_) | Incoming::Request(_) | Incoming::Described(_)) | None => 0,
         };
-        let arriving = link.fetches.values().filter_map(|fetch| fetches.get(*fetch));
-        let fetched_bytes = arriving.map(|fetch| fetch.filling.arrived_bytes).sum();
-        let (messages, fetches) = (link.received_messages, link.fetches.len());
-        Progress { messages, fetches, mid_message_bytes, fetched_bytes }
+        let (messages, offers, reading_bytes, fetched_bytes) = receiver.progress(id);
+        let (offered_writes, written_bytes) = writes.progress(id);
+        Progress {
+            messages,
+            fetches: offers + offered_writes,
+            mid_message_bytes: reading_bytes + accessed_bytes,
+            fetched_bytes: fetched_bytes + written_bytes,
+        }
     }
 }

@@ -311,7 +311,7 @@ impl Engine {
                     return self.condemn(id, "asks for a connection again before it was answered", sink);
                 }
                 let handshake = Handshake { step: HandshakeStep::Reject, number, data_bytes: 0 };
-                self.owe(id, Header::Connection(handshake));
+                self.links.owe(id, Header::Connection(handshake));
             }
             (Standing::Connected(_), HandshakeStep::Confirm) => self.confirmed(id, number, sink),
             (Standing::Connected(_), HandshakeStep::Shutdown) => self.ended_by_peer(id, sink),

@@ -3,50 +3,34 @@
 use smallvec::SmallVec;
 
 use super::Engine;
+use crate::filling::Filling;
 use crate::limits::REMOTE_MAX_BYTES;
-use crate::operation::{FetchId, InboundId, ReceiveId, SendId, UnexpectedId};
+use crate::operation::{FetchId, InboundId, SendId};
 use crate::transport::LinkId;
 use crate::wire::{Atomic, Message, Rma, Shown};
 
 /// The frame of a link that has arrived in part.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// An eager message, and its number among those of the link.
-    Message { filling: Filling, number: u64 },
     /// A request whose description of the payload is not all there. It is not matched yet.
     Request(PartialRequest),
-    /// The payload that this side asked for.
+    /// The payload of a write that this side asked for.
     Data(FetchId),
-    /// What is written to a region.
-    Write(Filling),
+    /// What is written to a region, or a piece of what this side reads of the peer's memory.
+    Access(Filling<Accessed>),
     /// What describes memory, and is not all there: an offer of what is to be written, or a region that is shown.
     Described(Box<PartialDescription>),
-    /// A piece of what this side reads of the peer's memory.
-    Read(Filling),
     /// An atomic operation whose operands are not all there.
     Atomic(Box<PartialAtomic>),
 }
 
-/// A message on its way into the memory where it belongs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Filling {
-    pub(super) message: Message,
-    /// How much of it has arrived. Where there is less room than that, the rest was dropped.
-    pub(super) arrived_bytes: u64,
-    pub(super) place: Place,
-}
-
-/// Where the bytes of an arriving message go.
+/// Where the payload of an access goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    Posted(ReceiveId),
-    Unexpected(UnexpectedId),
-    /// A region.
-    Inbound(InboundId),
-    /// The memory of this side's read.
-    Read(SendId),
-    /// Nowhere: it was thrown away before all of it was there.
-    Nowhere,
+pub(super) enum Accessed {
+    /// To a region of this side.
+    Region(InboundId),
+    /// To the memory of this side's read.
+    Local(SendId),
 }
 
 #[derive(Debug)]
@@ -69,12 +53,6 @@ pub(super) struct PartialAtomic {
     pub(super) atomic: Atomic,
     /// As much as has arrived of the payload, which has a limit.
     pub(super) payload: Vec<u8>,
-}
-
-impl Filling {
-    pub(super) fn left_bytes(&self) -> u64 {
-        self.message.len_bytes - self.arrived_bytes
-    }
 }
 
 impl PartialRequest {
@@ -115,14 +93,26 @@ fn complete(remote: &mut SmallVec<[u8; REMOTE_MAX_BYTES]>, remote_bytes: u8, byt
 }
 
 impl Engine {
-    /// The message that a link's unfinished frame is the payload of.
-    pub(super) fn filling(&mut self, id: LinkId) -> Option<&mut Filling> {
-        match self.links.of(id)?.incoming.as_mut()? {
-            Incoming::Message { filling, .. } | Incoming::Write(filling) | Incoming::Read(filling) => {
-                Some(filling)
-            }
-            Incoming::Data(fetch) => self.fetches.get_mut(*fetch).map(|fetch| &mut fetch.filling),
+    /// The access that a link's unfinished frame is the payload of, if it is of one.
+    pub(super) fn accessing(&mut self, id: LinkId) -> Option<Filling<Accessed>> {
+        match self.links.get(id)?.incoming.as_ref()? {
+            Incoming::Access(filling) => Some(*filling),
+            Incoming::Data(fetch) => self.write_fetches.filling(*fetch).map(|filling| {
+                let Filling { len_bytes, arrived_bytes, place } = *filling;
+                Filling { len_bytes, arrived_bytes, place: Accessed::Region(place) }
+            }),
             Incoming::Request(_) | Incoming::Described(_) | Incoming::Atomic(_) => None,
+        }
+    }
+
+    /// Bytes of an access are where they belong. Returns whether all of them are.
+    pub(super) fn advance_access(&mut self, id: LinkId, count_bytes: usize) -> bool {
+        match self.links.of(id).and_then(|link| link.incoming.as_mut()) {
+            Some(Incoming::Access(filling)) => filling.advance(count_bytes),
+            Some(Incoming::Data(fetch)) => {
+                self.write_fetches.filling(*fetch).is_some_and(|filling| filling.advance(count_bytes))
+            }
+            _ => false,
         }
     }
 }

@@ -10,11 +10,11 @@ use std::mem;
 use tracing::debug;
 
 use super::Engine;
-use super::credit::{Allowance, Grant};
+use super::allowance::Allowance;
 use super::direct::Direct;
 use super::fences::Fence;
 use super::handshakes::Standing;
-use super::incoming::{Filling, Incoming, Place};
+use super::incoming::{Accessed, Incoming};
 use super::ordering::{Deferred, Told};
 use super::requests::Requests;
 use super::targets::{Reading, RmaOfLink};
@@ -22,9 +22,11 @@ use crate::address::Address;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
+use crate::filling::Filling;
 use crate::limits::CONNECT_RETRIES_MAX;
-use crate::operation::{FetchId, ReceiveId, Role, SendId};
+use crate::operation::SendId;
 use crate::peer_id::PeerId;
+use crate::receiver::Receiver;
 use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::Header;
 
@@ -68,21 +70,6 @@ pub(super) struct Link {
     pub(super) deferred: Deferred,
     /// The frame that has arrived in part.
     pub(super) incoming: Option<Incoming>,
-    /// How many eager messages have arrived in whole.
-    pub(super) received_messages: u64,
-    /// What the peer has offered to have fetched, by its number for it.
-    pub(super) fetches: BTreeMap<u64, FetchId>,
-    /// This side has found out that it cannot pull here.
-    pub(super) cannot_pull: bool,
-    /// What the peer may send.
-    pub(super) grant: Grant,
-    /// How many messages of the link are kept because nobody has received them.
-    pub(super) unmatched_messages: u64,
-    /// How many fences the peer has sent.
-    pub(super) received_fences: u64,
-    /// How many of the messages that are kept came before the last of these, if the peer waits to hear when there are
-    /// none.
-    pub(super) fenced_messages: u64,
     /// Whether the peer waits to hear how many eager messages have arrived.
     pub(super) owes_ack: bool,
     /// Whether the peer was granted credit that it does not know of.
@@ -184,7 +171,7 @@ impl Links {
         self.by_id.iter().flatten().any(|link| !link.is_former && link.requests.have_unfetched())
     }
 
-    pub(super) fn insert(&mut self, id: LinkId, peer: PeerId, grant: Grant) -> &mut Link {
+    pub(super) fn insert(&mut self, id: LinkId, peer: PeerId) -> &mut Link {
         let place = id.0 as usize;
         if self.by_id.len() <= place {
             self.by_id.resize_with(place + 1, || None);
@@ -210,13 +197,6 @@ impl Links {
             direct: Direct::default(),
             deferred: Deferred::default(),
             incoming: None,
-            received_messages: 0,
-            fetches: BTreeMap::new(),
-            cannot_pull: false,
-            grant,
-            unmatched_messages: 0,
-            received_fences: 0,
-            fenced_messages: 0,
             owes_ack: false,
             owes_credit: false,
             owed: VecDeque::new(),
@@ -273,6 +253,7 @@ impl Links {
     /// Tells the peers what they wait to hear, as far as the links take it.
     pub(super) fn pay_debts(
         &mut self,
+        receiver: &mut Receiver,
         transport: &mut impl Transport,
         rma_events: bool,
         sink: &mut impl Sink,
@@ -280,7 +261,7 @@ impl Links {
         let Links { by_id, owing, .. } = self;
         owing.retain(|id| {
             let link = by_id.get_mut(id.0 as usize).and_then(Option::as_mut);
-            link.is_some_and(|link| !link.pay_debts(*id, transport, rma_events, sink))
+            link.is_some_and(|link| !link.pay_debts(*id, receiver, transport, rma_events, sink))
         });
     }
 
@@ -288,12 +269,13 @@ impl Links {
     pub(super) fn pay_debts_of(
         &mut self,
         id: LinkId,
+        receiver: &mut Receiver,
         transport: &mut impl Transport,
         rma_events: bool,
         sink: &mut impl Sink,
     ) -> bool {
         let Some(link) = self.of(id).filter(|link| link.is_owing()) else { return true };
-        let is_paid = link.pay_debts(id, transport, rma_events, sink);
+        let is_paid = link.pay_debts(id, receiver, transport, rma_events, sink);
         // What the peer reads lets others have their turn.
         let is_free = is_paid || link.owes_only_reads() && link.writing.is_none();
         if is_paid {
@@ -313,7 +295,8 @@ impl Engine {
         let existing = self.peers.of(peer).links.iter().copied().find(is_present);
         let link = existing.unwrap_or_else(|| {
             let link = transport.connect(self.peers.address(peer));
-            self.links.insert(link, peer, Grant::initial(&mut self.budget));
+            self.links.insert(link, peer);
+            self.receiver.link_added(link, peer);
             self.peers.of_mut(peer).links.push(link);
             link
         });
@@ -322,7 +305,7 @@ impl Engine {
     }
 
     pub(super) fn link_up(&mut self, id: LinkId, address: Address, instance: u64, sink: &mut impl Sink) {
-        if self.budget.is_overdrawn() {
+        if self.receiver.is_overdrawn() {
             debug!(%address, "refusing a link: links that have ended left too much behind");
             return self.abort(id, &LinkError::System(Errno::ENOBUFS), sink);
         }
@@ -330,7 +313,8 @@ impl Engine {
             Some(link) => link.peer,
             None => {
                 let peer = self.peers.intern(address);
-                self.links.insert(id, peer, Grant::initial(&mut self.budget));
+                self.links.insert(id, peer);
+                self.receiver.link_added(id, peer);
                 self.peers.of_mut(peer).links.push(id);
                 peer
             }
@@ -389,8 +373,7 @@ impl Engine {
     pub(super) fn end(&mut self, id: LinkId, error: &OperationError, sink: &mut impl Sink) -> Vec<SendId> {
         let Some(link) = self.links.remove(id) else { return Vec::new() };
         let may_be_retried = link.is_to_be_retried(error);
-        let Link { peer, writing, awaiting_ack, awaiting_match, incoming, fetches, grant, requests, .. } =
-            link;
+        let Link { peer, writing, awaiting_ack, awaiting_match, incoming, requests, .. } = link;
         let state = self.peers.of_mut(peer);
         state.links.retain(|other| *other != id);
         // Another link of it may have been up when this one never was.
@@ -413,25 +396,24 @@ impl Engine {
                 self.stop_sending_on(peer, error, sink);
             }
         }
-        grant.end(&mut self.budget);
-        if let Some(Incoming::Message { filling, .. } | Incoming::Write(filling)) = &incoming {
-            self.abandon(peer, filling, error, sink);
+        if let Some(Incoming::Access(Filling { place: Accessed::Region(inbound), .. })) = incoming {
+            self.inbound_lost(inbound);
         }
-        for fetch in fetches.into_values() {
-            if let Some(fetch) = self.fetches.remove(fetch) {
-                self.budget.free(fetch.held_bytes);
-                self.abandon(peer, &fetch.filling, error, sink);
-            }
+        for fetch in self.write_fetches.end_link(id) {
+            self.inbound_lost(fetch.filling.place);
         }
+        let is_connection = match &mut self.standing {
+            Standing::Connected(connected) => connected.ends_with(id),
+            _ => false,
+        };
+        let (receiver, mut effects) = self.receiving(sink);
+        receiver.link_ended(id, error, &mut effects);
         if was_last_of_known {
-            self.fail_directed_receives(peer, error, sink);
+            receiver.peer_ended(peer, error, &mut effects);
         }
-        if let Standing::Connected(connected) = &mut self.standing
-            && connected.ends_with(id)
-        {
-            self.fail_all_receives(Some(peer), error, sink);
+        if is_connection {
+            receiver.end_all(Some(peer), error, &mut effects);
         }
-        self.starved.remove(&id);
         requests.into_sends()
     }
 
@@ -455,83 +437,6 @@ impl Engine {
             if let Some(send) = self.sends.remove(send) {
                 self.reports.send_failed(send, error.clone(), &self.peers, sink);
             }
-        }
-    }
-
-    /// Receives that accept messages of one peer alone, which has died, fail.
-    fn fail_directed_receives(&mut self, peer: PeerId, error: &OperationError, sink: &mut impl Sink) {
-        if self.is_set_aside(false) {
-            self.fail_directed_later(peer, error);
-        } else {
-            for receive in self.untagged.take_posted_for(peer) {
-                self.fail_posted(receive, Some(peer), error, sink);
-            }
-        }
-        for receive in self.tagged.take_posted_for(peer) {
-            self.fail_posted(receive, Some(peer), error, sink);
-        }
-    }
-
-    /// All receives fail: the connection has ended, or there will be none.
-    pub(super) fn fail_all_receives(
-        &mut self,
-        peer: Option<PeerId>,
-        error: &OperationError,
-        sink: &mut impl Sink,
-    ) {
-        self.over = Some(Box::new(error.clone()));
-        if self.is_set_aside(false) {
-            self.fail_all_later(peer, error);
-        } else {
-            for receive in self.untagged.drain_posted().collect::<Vec<_>>() {
-                self.fail_posted(receive, peer, error, sink);
-            }
-        }
-        for receive in self.tagged.drain_posted().collect::<Vec<_>>() {
-            self.fail_posted(receive, peer, error, sink);
-        }
-    }
-
-    /// A receive that was taken out of matching fails with the only peer that it accepts messages of.
-    pub(super) fn fail_posted(
-        &mut self,
-        id: ReceiveId,
-        peer: Option<PeerId>,
-        error: &OperationError,
-        sink: &mut impl Sink,
-    ) {
-        if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
-            self.fail_buffer(id, peer, error, sink);
-        } else if let Some(receive) = self.receives.remove(id) {
-            let failure = receive.failure(peer, 0, error.clone());
-            self.reports.failed(failure, &self.peers, sink);
-        }
-    }
-
-    /// A receive that was being filled fails; the beginning of a message that nobody asked for vanishes.
-    pub(super) fn abandon(
-        &mut self,
-        source: PeerId,
-        filling: &Filling,
-        error: &OperationError,
-        sink: &mut impl Sink,
-    ) {
-        match filling.place {
-            Place::Posted(id) => {
-                if let Some(receive) = self.receives.remove(id) {
-                    let arrived = usize::try_from(filling.arrived_bytes).unwrap_or(usize::MAX);
-                    let placed = arrived.min(receive.destination.len_bytes());
-                    let is_part = receive.role == Role::Part;
-                    let failure = receive.failure(Some(source), placed, error.clone());
-                    self.reports.failed(failure, &self.peers, sink);
-                    if is_part {
-                        self.part_failed(id, sink);
-                    }
-                }
-            }
-            Place::Unexpected(id) => self.lose(id, &filling.message, error),
-            Place::Inbound(id) => self.inbound_lost(id),
-            Place::Read(_) | Place::Nowhere => {}
         }
     }
 

@@ -1,22 +1,20 @@
 //! The protocol engine of one endpoint.
 
+mod allowance;
 mod arrival;
 mod atomic_targets;
 mod atomics;
 mod connected;
-mod credit;
 mod direct;
 mod durability;
+mod effects;
 mod fences;
-mod fetches;
 mod former;
 mod handshakes;
 mod incoming;
 mod links;
-mod multi_receive;
 mod ordering;
 mod passive;
-mod peeks;
 mod remote_events;
 mod reports;
 mod requests;
@@ -27,42 +25,35 @@ mod tests;
 mod timers;
 mod transmit;
 mod turns;
-mod unexpected;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use slotmap::SlotMap;
 
 pub use self::arrival::Arrivals;
-use self::credit::Budget;
 pub use self::direct::{Attempt, Place};
 use self::durability::Unpersisted;
-use self::fetches::Fetch;
 use self::former::Former;
 use self::handshakes::{Handshakes, Standing};
 use self::links::{Condemned, Links};
-use self::multi_receive::MultiReceives;
 pub(crate) use self::ordering::Told;
-use self::peeks::Claimed;
 use self::remote_events::RemoteEvents;
 use self::reports::Reports;
 use self::targets::Inbound;
 pub(crate) use self::turns::Turn;
-use self::unexpected::Unexpected;
 use crate::address::Address;
 use crate::buffer::Destination;
 use crate::completion::Sink;
 use crate::connection::EndpointRole;
-use crate::error::{Again, Error, Misuse, OperationError};
+use crate::error::{Error, Misuse, OperationError};
+use crate::fetches::Fetches;
 use crate::flags::{MrAccess, Order};
 use crate::limits;
-use crate::matching::{Criteria, Matching};
-use crate::operation::{
-    FetchId, InboundId, Receive, ReceiveId, ReceiveRequest, Role, Send, SendId, UnexpectedId,
-};
+use crate::operation::{InboundId, PeekRequest, ReceiveRequest, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
+use crate::receiver::Receiver;
 use crate::region::Regions;
 use crate::rejected::Rejected;
 use crate::transport::{Close, LinkId, Transport};
@@ -163,12 +154,12 @@ pub struct Engine {
     peers: Peers,
     links: Links,
     sends: SlotMap<SendId, Send>,
-    receives: SlotMap<ReceiveId, Receive>,
-    // In boxes, since a table keeps the size that it once had, and these may have been very many.
-    unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
-    fetches: SlotMap<FetchId, Box<Fetch>>,
+    receiver: Receiver,
     /// What peers are writing to regions.
+    // In boxes, since a table keeps the size that it once had, and these may have been very many.
     inbounds: SlotMap<InboundId, Box<Inbound>>,
+    /// What peers have offered to write to regions.
+    write_fetches: Fetches<InboundId>,
     /// What peers have written to persistent memory without waiting for it to be durable.
     unpersisted: HashMap<PeerId, Unpersisted>,
     /// What peers may access.
@@ -177,16 +168,6 @@ pub struct Engine {
     sees_accesses: bool,
     /// Whether this side has written to peers' memory, and the processor may do what follows before that is seen by all.
     has_unseen_stores: bool,
-    /// What unexpected messages take, and may take.
-    budget: Budget,
-    /// Requests that nobody has asked for and that the budget had no room for, in the order of their arrival. Some may
-    /// have been matched meanwhile.
-    deferred: VecDeque<FetchId>,
-    /// Messages that were set aside, by whether they are tagged and the context of the peek.
-    claimed: HashMap<(bool, u64), Claimed>,
-    untagged: Matching<ReceiveId, UnexpectedId>,
-    tagged: Matching<ReceiveId, UnexpectedId>,
-    multi_receives: MultiReceives,
     reports: Reports,
     remote_events: RemoteEvents,
     /// Peers with queued sends, payload that they asked for, or a partly written frame. Each is listed once.
@@ -195,12 +176,6 @@ pub struct Engine {
     mapping: Vec<LinkId>,
     /// After how many passes it is looked which of the regions that are mapped have ended; 0 if none is.
     passes_to_sweep: u32,
-    /// Links for which no credit was left when it was time to give them some.
-    starved: BTreeSet<LinkId>,
-    /// What is to be pulled, in turn. Some of it may have ended meanwhile.
-    pulling: VecDeque<FetchId>,
-    /// See [`limits::PULL_STEP_MAX_BYTES`].
-    pull_step_max_bytes: usize,
     /// Links that the engine ended, of which the transport does not know yet.
     condemned: Vec<Condemned>,
     /// Links to endpoints that were replaced, which are read to their end.
@@ -211,8 +186,6 @@ pub struct Engine {
     standing: Standing,
     /// Links that carry no messages.
     handshakes: Handshakes,
-    /// What receives end with that nothing can arrive for any more, once the connection has ended.
-    over: Option<Box<OperationError>>,
 }
 
 impl Engine {
@@ -224,38 +197,27 @@ impl Engine {
     /// An engine that knows nobody. Peers may access these regions through it.
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         Engine {
-            budget: Budget::new(config.unexpected_budget_bytes),
+            receiver: Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes),
             reports: Reports::new(config.completes_in_order),
             standing: config.role.into(),
             config,
             peers: Peers::default(),
             links: Links::default(),
             sends: SlotMap::with_key(),
-            receives: SlotMap::with_key(),
-            unexpected: SlotMap::with_key(),
-            fetches: SlotMap::with_key(),
+            write_fetches: Fetches::default(),
             inbounds: SlotMap::with_key(),
             unpersisted: HashMap::new(),
             regions,
             sees_accesses: false,
             has_unseen_stores: false,
-            deferred: VecDeque::new(),
-            claimed: HashMap::new(),
-            untagged: Matching::new(),
-            tagged: Matching::new(),
-            multi_receives: MultiReceives::default(),
             remote_events: RemoteEvents::default(),
             active: VecDeque::new(),
             mapping: Vec::new(),
             passes_to_sweep: 0,
-            starved: BTreeSet::new(),
-            pulling: VecDeque::new(),
-            pull_step_max_bytes: limits::PULL_STEP_MAX_BYTES,
             condemned: Vec::new(),
             former: Vec::new(),
             has_timeouts: false,
             handshakes: Handshakes::default(),
-            over: None,
         }
     }
 
@@ -285,11 +247,10 @@ impl Engine {
     /// Whether a pass would move something on although nothing has arrived: to be asked before sleeping, after a pass.
     /// What waits for a link or a peer does not count, since the transport tells of those.
     pub fn wants_pass(&self) -> bool {
-        !self.pulling.is_empty()
+        self.receiver.wants_pass()
+            || self.write_fetches.pulling_len() > 0
             || !self.condemned.is_empty()
             || !self.mapping.is_empty()
-            || (!self.starved.is_empty() && self.budget.may_feed())
-            || self.may_fetch_deferred()
             || self.links.have_paused()
     }
 
@@ -302,7 +263,7 @@ impl Engine {
     /// How many receives have not ended or not been reported yet.
     #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
-        self.receives.len() + self.reports.held_receives()
+        self.receiver.outstanding()
     }
 
     /// Names the peer at `address`; the same address has the same name for the life of the engine.
@@ -316,48 +277,92 @@ impl Engine {
     ///
     /// With the destination of the receive: [`Again::QueueFull`] when [`Config::rx_depth_ops`] receives are outstanding;
     /// [`Misuse::NotConnected`] if the connection has ended and nothing that has arrived before is left for it.
+    ///
+    /// [`Again::QueueFull`]: crate::error::Again::QueueFull
     #[inline(always)]
     pub fn post_receive(
         &mut self,
         request: ReceiveRequest,
         sink: &mut impl Sink,
     ) -> Result<(), Rejected<Destination>> {
-        if self.outstanding_receives() >= self.config.rx_depth_ops {
-            return Err(Rejected { error: Again::QueueFull.into(), buffer: request.destination });
-        }
-        let ReceiveRequest { destination, tagged, mut criteria, context, signalled } = request;
-        if !tagged {
-            criteria = Criteria { tag: 0, ignore: u64::MAX, ..criteria };
-        }
-        if self.is_set_aside(tagged) {
-            let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
-            let id = self.post_behind(criteria, receive);
-            self.fail_if_over(id, sink);
-            return Ok(());
-        }
-        let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
-        match matching.take_unexpected(&criteria) {
-            Some(found) => {
-                let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
-                self.receive_unexpected(receive, found, sink);
-            }
-            None if self.over.is_some() => {
-                return Err(Rejected { error: Misuse::NotConnected.into(), buffer: destination });
-            }
-            None => {
-                // Written where it stays: made elsewhere and moved, it would be read before its bytes have left the
-                // processor's store buffer one by one.
-                let id = self.receives.insert(Receive::vacant());
-                if let Some(receive) = self.receives.get_mut(id) {
-                    receive.destination = destination;
-                    receive.context = context;
-                    receive.tagged = tagged;
-                    receive.signalled = signalled;
-                }
-                matching.post(criteria, id);
-            }
-        }
-        Ok(())
+        let (receiver, mut effects) = self.receiving(sink);
+        receiver.post(request, &mut effects)
+    }
+
+    /// Posts a receive that takes many messages, into one piece of memory, until less than `min_free_bytes`
+    /// are left of it or a message does not fit any more. That message goes to the next receive; only one
+    /// that is longer than a buffer which has taken nothing yet is cut short there, as by any receive.
+    ///
+    /// Each message completes with the context of the buffer, and says where it lies ([`Buffer::Within`],
+    /// [`Buffer::Received`]). The buffer is reported as released once, by [`CompletionFlags::MULTI_RECV`],
+    /// after which nothing is written to it: on the completion of the message that is the last to complete,
+    /// else in an entry of its own, which is an error if the buffer was cancelled or its only sender is gone.
+    /// Where completions of receives wait for room, it takes nothing until they have found it.
+    ///
+    /// # Errors
+    ///
+    /// With the destination of the receive: [`Again::QueueFull`] as for any receive; [`Misuse::Flags`] for a
+    /// tagged one, which `fi_tagged(3)` does not have; [`Misuse::TooManySegments`] or [`Misuse::Invalid`] for
+    /// memory that is not one segment.
+    ///
+    /// [`Again::QueueFull`]: crate::error::Again::QueueFull
+    /// [`Buffer::Within`]: crate::buffer::Buffer::Within
+    /// [`Buffer::Received`]: crate::buffer::Buffer::Received
+    /// [`CompletionFlags::MULTI_RECV`]: crate::flags::CompletionFlags::MULTI_RECV
+    pub fn post_multi_receive(
+        &mut self,
+        request: ReceiveRequest,
+        min_free_bytes: usize,
+        sink: &mut impl Sink,
+    ) -> Result<(), Rejected<Destination>> {
+        let (receiver, mut effects) = self.receiving(sink);
+        receiver.post_multi_receive(request, min_free_bytes, &mut effects)
+    }
+
+    /// Looks for an unexpected message among those that earlier passes have received, and reports what it
+    /// finds, or [`OperationError::NoMessage`], at once. It receives nothing itself: a caller that looks in a
+    /// loop makes a pass after each peek.
+    ///
+    /// # Errors
+    ///
+    /// [`Again::QueueFull`] when ends of receives wait for room in their queue and
+    /// [`Config::rx_depth_ops`](Config::rx_depth_ops) receives are outstanding; and for untagged
+    /// messages while some are set aside for a multi-receive buffer, because which of them stay unexpected is
+    /// open until the queue has room. [`Misuse::Invalid`] for a claim with the context of a message that is
+    /// claimed already.
+    ///
+    /// [`Again::QueueFull`]: crate::error::Again::QueueFull
+    pub fn peek(&mut self, request: PeekRequest, sink: &mut impl Sink) -> Result<(), Error> {
+        let (receiver, mut effects) = self.receiving(sink);
+        receiver.peek(request, &mut effects)
+    }
+
+    /// Receives the message that a peek with the context of this request has claimed; its criteria are not
+    /// looked at.
+    ///
+    /// # Errors
+    ///
+    /// With the destination of the receive: [`Misuse::NotFound`] if there is no such message;
+    /// [`Again::QueueFull`] as for any receive.
+    ///
+    /// [`Again::QueueFull`]: crate::error::Again::QueueFull
+    pub fn receive_claimed(
+        &mut self,
+        request: ReceiveRequest,
+        sink: &mut impl Sink,
+    ) -> Result<(), Rejected<Destination>> {
+        let (receiver, mut effects) = self.receiving(sink);
+        receiver.receive_claimed(request, &mut effects)
+    }
+
+    /// Throws away the message that a peek with this context has claimed. This completes as a peek does.
+    ///
+    /// # Errors
+    ///
+    /// As [`receive_claimed`](Self::receive_claimed), of which there is nothing to hand back.
+    pub fn discard_claimed(&mut self, tagged: bool, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
+        let (receiver, mut effects) = self.receiving(sink);
+        receiver.discard_claimed(tagged, context, &mut effects)
     }
 
     /// Cancels an operation with this context that can still be taken back: a receive that no message has
@@ -369,23 +374,8 @@ impl Engine {
     ///
     /// [`Misuse::NotFound`] if there is none. The operation, if there was one, ends by itself.
     pub fn cancel(&mut self, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
-        let posted = [&self.untagged, &self.tagged]
-            .into_iter()
-            .flat_map(Matching::posted)
-            .find(|id| self.receives.get(*id).is_some_and(|receive| receive.context == context));
-        if let Some(id) = posted
-            && self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer)
-        {
-            self.cancel_buffer(id, sink);
-            return Ok(());
-        }
-        if let Some(id) = posted
-            && let Some(receive) = self.receives.remove(id)
-        {
-            let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
-            matching.remove_posted(id);
-            let failure = receive.failure(None, 0, OperationError::Cancelled);
-            self.reports.failed(failure, &self.peers, sink);
+        let (receiver, mut effects) = self.receiving(sink);
+        if receiver.cancel(context, &mut effects) {
             return Ok(());
         }
         let queued = self.active.iter().find_map(|peer| {
@@ -407,7 +397,10 @@ impl Engine {
     pub fn deliver_held(&mut self, sink: &mut impl Sink) {
         if self.reports.are_held() {
             self.reports.deliver_held(&self.peers, sink);
-            self.match_set_aside(sink);
+        }
+        if self.receiver.has_held() {
+            let (receiver, mut effects) = self.receiving(sink);
+            receiver.deliver_held(&mut effects);
         }
         if !self.remote_events.is_empty() {
             self.deliver_remote_events(sink);

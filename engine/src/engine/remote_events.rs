@@ -10,6 +10,7 @@ use crate::buffer::Buffer;
 use crate::completion::{Completion, Sink};
 use crate::flags::CompletionFlags;
 use crate::limits::MESSAGE_COST_BYTES;
+use crate::receiver::KeptCredit;
 use crate::transport::LinkId;
 
 /// The completions that the sink had no room for, in order.
@@ -21,9 +22,8 @@ pub(super) struct RemoteEvents {
 #[derive(Debug)]
 struct Held {
     completion: Completion,
-    link: LinkId,
-    /// Tells the link from others that have its number later.
-    begun_at: u64,
+    /// What it has cost its peer. `None` if the link has ended.
+    credit: Option<KeptCredit>,
 }
 
 impl RemoteEvents {
@@ -35,8 +35,7 @@ impl RemoteEvents {
 impl Engine {
     /// A peer has written something, and says so.
     pub(super) fn remotely_written(&mut self, id: LinkId, data: u64, len_bytes: usize, sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
-        let (source, begun_at) = (link.peer, link.begun_at);
+        let Some(source) = self.links.get(id).map(|link| link.peer) else { return };
         let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
         let completion = Completion {
             context: 0,
@@ -52,27 +51,26 @@ impl Engine {
         } else {
             Some(completion)
         };
-        let Some(completion) = refused else { return self.pass(id, MESSAGE_COST_BYTES) };
-        if let Some(link) = self.links.of(id) {
-            link.grant.keep(MESSAGE_COST_BYTES);
+        match refused {
+            Some(completion) => {
+                let credit = self.receiver.keep_credit(id, MESSAGE_COST_BYTES);
+                self.remote_events.held.push_back(Held { completion, credit });
+            }
+            None => self.return_credit(id, MESSAGE_COST_BYTES, sink),
         }
-        self.remote_events.held.push_back(Held { completion, link: id, begun_at });
     }
 
     /// Delivers those that wait, as far as the sink has room now.
     #[cold]
     pub(super) fn deliver_remote_events(&mut self, sink: &mut impl Sink) {
-        while let Some(Held { completion, link, begun_at }) = self.remote_events.held.pop_front() {
+        while let Some(Held { completion, credit }) = self.remote_events.held.pop_front() {
             if let Err(completion) = sink.complete(completion, &self.peers) {
-                self.remote_events.held.push_front(Held { completion, link, begun_at });
+                self.remote_events.held.push_front(Held { completion, credit });
                 return;
             }
-            match self.links.of(link).filter(|link| link.begun_at == begun_at) {
-                Some(present) => {
-                    present.grant.free(MESSAGE_COST_BYTES, &mut self.budget);
-                    self.renew_credit(link);
-                }
-                None => self.budget.free(MESSAGE_COST_BYTES),
+            if let Some(credit) = credit {
+                let (receiver, mut effects) = self.receiving(sink);
+                receiver.free_kept_credit(credit, &mut effects);
             }
         }
     }

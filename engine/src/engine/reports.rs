@@ -1,12 +1,11 @@
 //! The way of completions to the sink, and their waiting room when the sink is full. Here operations that have ended are
 //! counted, those too of which nothing is told.
 
-use std::collections::VecDeque;
-
 use super::turns::{Ending, Turn, Turns};
 use crate::completion::{Completion, Failure, Sink};
 use crate::error::OperationError;
-use crate::flags::{CompletionFlags, CounterEvents};
+use crate::flags::CounterEvents;
+use crate::held_reports::HeldReports;
 use crate::operation::{RmaRequest, Send};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
@@ -17,13 +16,10 @@ use crate::peers::Peers;
 /// endpoint: what waits here still counts as outstanding. So does what waits for its turn.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    held_sends: VecDeque<Outcome>,
-    held_receives: VecDeque<Outcome>,
+    held: HeldReports,
     /// Where sends are to be told of in the order of their posting.
     turns: Option<Box<Turns>>,
 }
-
-type Outcome = Result<Completion, Box<Failure>>;
 
 impl Reports {
     /// As the default, or with sends told of in the order of their posting.
@@ -33,11 +29,7 @@ impl Reports {
 
     #[inline(always)]
     pub(super) fn held_sends(&self) -> usize {
-        self.held_sends.len() + self.turns.as_ref().map_or(0, |turns| turns.waiting_ops())
-    }
-
-    pub(super) fn held_receives(&self) -> usize {
-        self.held_receives.len()
+        self.held.len() + self.turns.as_ref().map_or(0, |turns| turns.waiting_ops())
     }
 
     /// An operation of this kind has succeeded, whether it is told of or not.
@@ -92,7 +84,7 @@ impl Reports {
     /// Whether nothing is to be told of before a send or an access that ends as soon as it was posted.
     #[inline(always)]
     pub(super) fn are_up_to_date(&self) -> bool {
-        self.held_sends.is_empty() && self.turns.is_none()
+        self.held.is_empty() && self.turns.is_none()
     }
 
     /// The turn of a send or an access that is posted now, if it has one.
@@ -112,26 +104,12 @@ impl Reports {
     /// Tells of what has succeeded. Whoever ends an operation so [counts](Self::count) it first; a look at a message is none.
     #[inline(always)]
     pub(super) fn tell(&mut self, completion: Completion, peers: &Peers, sink: &mut impl Sink) {
-        let held = self.held_for(&completion);
-        if held.is_empty() {
-            if let Err(refused) = sink.complete(completion, peers) {
-                held.push_back(Ok(refused));
-            }
-        } else {
-            held.push_back(Ok(completion));
-        }
+        self.held.tell(completion, |completion| sink.complete(completion, peers));
     }
 
     /// As [`tell`](Self::tell), of a failure.
-    pub(super) fn tell_failed(&mut self, failure: Failure, peers: &Peers, sink: &mut impl Sink) {
-        let held = self.held_for(&failure.completion);
-        if held.is_empty() {
-            if let Err(refused) = sink.fail(failure, peers) {
-                held.push_back(Err(Box::new(refused)));
-            }
-        } else {
-            held.push_back(Err(Box::new(failure)));
-        }
+    fn tell_failed(&mut self, failure: Failure, peers: &Peers, sink: &mut impl Sink) {
+        self.held.tell_failed(failure, |failure| sink.fail(failure, peers));
     }
 
     pub(super) fn send_failed(
@@ -168,31 +146,14 @@ impl Reports {
 
     #[inline]
     pub(super) fn are_held(&self) -> bool {
-        !(self.held_sends.is_empty() && self.held_receives.is_empty())
+        !self.held.is_empty()
     }
 
     #[cold]
     pub(super) fn deliver_held(&mut self, peers: &Peers, sink: &mut impl Sink) {
-        for held in [&mut self.held_sends, &mut self.held_receives] {
-            while let Some(outcome) = held.pop_front() {
-                let refused = match outcome {
-                    Ok(completion) => sink.complete(completion, peers).map_err(Ok),
-                    Err(failure) => sink.fail(*failure, peers).map_err(|failure| Err(Box::new(failure))),
-                };
-                if let Err(outcome) = refused {
-                    held.push_front(outcome);
-                    break;
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn held_for(&mut self, completion: &Completion) -> &mut VecDeque<Outcome> {
-        if completion.flags.intersects(CompletionFlags::TRANSMITTED) {
-            &mut self.held_sends
-        } else {
-            &mut self.held_receives
-        }
+        self.held.deliver(|outcome| match outcome {
+            Ok(completion) => sink.complete(completion, peers).map_err(Ok),
+            Err(failure) => sink.fail(*failure, peers).map_err(|failure| Err(Box::new(failure))),
+        });
     }
 }

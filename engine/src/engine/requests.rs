@@ -16,12 +16,12 @@ use std::collections::VecDeque;
 use slotmap::Key;
 
 use super::Engine;
-use super::credit::eager_cost_bytes;
 use super::links::{Frame, Link, Writing};
 use crate::completion::Sink;
 use crate::error::OperationError;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::operation::{Send, SendId};
+use crate::receiver::eager_cost_bytes;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
 use crate::wire::{Awaits, Header, Message};
 

@@ -16,18 +16,19 @@
 
 use super::Engine;
 use super::direct::{Attempt, Place};
-use super::incoming::{self, Filling, Incoming};
+use super::incoming::{Accessed, Incoming};
 use super::links::{Frame, Writing};
 use super::ordering::{Effect, Told};
 use super::requests::{Stage, op_of};
 use crate::buffer::{Destination, Source};
 use crate::completion::Sink;
 use crate::error::{Again, Misuse, OperationError};
+use crate::filling::Filling;
 use crate::limits::{MESSAGE_COST_BYTES, RMA_LINK_MAX_OPS};
 use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
 use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
-use crate::wire::{Awaits, Durable, Header, Message, Outcome, Rma, RmaKind};
+use crate::wire::{Durable, Header, Message, Outcome, Rma, RmaKind};
 
 /// What became of an access that was offered to a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,11 +221,11 @@ impl Engine {
             if one_sided.atomic.is_some() && len_bytes != send.message.len_bytes {
                 return None;
             }
-            let message = Message { len_bytes: end, tag: None, data: None, awaits: Awaits::Nothing };
-            Some(Filling { message, arrived_bytes: *arrived_bytes, place: incoming::Place::Read(send_id) })
+            let place = Accessed::Local(send_id);
+            Some(Filling { len_bytes: end, arrived_bytes: *arrived_bytes, place })
         });
         match reading {
-            Some(filling) => link.incoming = Some(Incoming::Read(filling)),
+            Some(filling) => link.incoming = Some(Incoming::Access(filling)),
             None => self.condemn(id, "sends what was not to be read", sink),
         }
     }

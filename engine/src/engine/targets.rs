@@ -16,22 +16,25 @@
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 
+use slotmap::SlotMap;
 use smallvec::{SmallVec, smallvec};
 
 use super::Engine;
-use super::arrival::clamp;
-use super::incoming::{Described, Filling, Incoming, PartialDescription, Place};
+use super::incoming::{Accessed, Described, Incoming, PartialDescription};
 use super::links::{Frame, Link, Writing};
 use super::ordering::copies_reads;
 use crate::completion::Sink;
+use crate::fetches::{Memory, Step};
+use crate::filling::{Filling, clamp};
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::{
-    IOV_LIMIT, MESSAGE_COST_BYTES, READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES, RMA_LINK_MAX_OPS,
+    IOV_LIMIT, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES, READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES,
+    RMA_LINK_MAX_OPS,
 };
 use crate::operation::{InboundId, SendId};
 use crate::region::Window;
 use crate::transport::{LinkId, Pull, Remote, Sent, Space, Transport};
-use crate::wire::{Awaits, Durable, Header, Message, Outcome, Refusal, Rma, RmaKind};
+use crate::wire::{Durable, Header, Outcome, Refusal, Rma, RmaKind};
 
 /// What a link has to do with access to regions.
 #[derive(Debug, Default)]
@@ -102,7 +105,11 @@ impl Engine {
             return false;
         }
         link.rma.unanswered_ops += 1;
-        rma.kind.data().is_none() || self.admit(id, MESSAGE_COST_BYTES, sink)
+        if rma.kind.data().is_none() {
+            return true;
+        }
+        let outcome = self.receiver.spend_credit(id, MESSAGE_COST_BYTES);
+        self.enforce(id, outcome, sink)
     }
 
     /// The part of a region that a peer names, if it may access it so through this endpoint.
@@ -156,9 +163,10 @@ impl Engine {
             }
             RmaKind::Write { data } => {
                 if self.admit_rma(id, rma, sink) {
-                    let filling = self.inbound(id, rma, data);
+                    let inbound = self.inbound(id, rma, data);
                     if let Some(link) = self.links.of(id) {
-                        link.incoming = Some(Incoming::Write(filling));
+                        let filling = Filling::new(rma.len_bytes, Accessed::Region(inbound));
+                        link.incoming = Some(Incoming::Access(filling));
                     }
                 }
             }
@@ -174,18 +182,15 @@ impl Engine {
     }
 
     /// Makes a place for what a peer writes.
-    fn inbound(&mut self, id: LinkId, rma: &Rma, data: Option<u64>) -> Filling {
+    fn inbound(&mut self, id: LinkId, rma: &Rma, data: Option<u64>) -> InboundId {
         let window = self.window_to_write(id, rma);
         let inbound = Inbound { op: rma.op, data, durable: rma.durable, window, pulled: Vec::new() };
-        let inbound = self.inbounds.insert(Box::new(inbound));
-        let message = Message { len_bytes: rma.len_bytes, tag: None, data, awaits: Awaits::Nothing };
-        Filling { message, arrived_bytes: 0, place: Place::Inbound(inbound) }
+        self.inbounds.insert(Box::new(inbound))
     }
 
     /// A peer offers to have fetched what it writes.
     pub(super) fn write_offered(&mut self, id: LinkId, rma: &Rma, remote: &[u8], sink: &mut impl Sink) {
-        let Some(link) = self.links.of(id) else { return };
-        if link.fetches.contains_key(&rma.op) {
+        if self.receiver.has_offer(id, rma.op) || self.write_fetches.has_offer(id, rma.op) {
             return self.condemn(id, "offers two payloads under one number", sink);
         }
         let Some(remote) = Remote::new(remote) else {
@@ -194,8 +199,38 @@ impl Engine {
         if !self.admit_rma(id, rma, sink) {
             return;
         }
-        let filling = self.inbound(id, rma, rma.kind.data());
-        self.begin_fetch_of(id, rma.op, filling, remote);
+        let inbound = self.inbound(id, rma, rma.kind.data());
+        let filling = Filling::new(rma.len_bytes, inbound);
+        let fetch = self.write_fetches.add(id, rma.op, filling, remote);
+        self.write_fetches.begin(fetch);
+    }
+
+    /// Goes a step further with everything that peers have offered to write, as far as one pass goes.
+    pub(super) fn pull_writes(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        let mut pulled_bytes = 0;
+        for _ in 0..self.write_fetches.pulling_len() {
+            if pulled_bytes >= PULL_PASS_MAX_BYTES {
+                return;
+            }
+            let step = self.write_fetches.step(&mut self.inbounds, &mut |link, from, at_bytes, into| {
+                transport.pull(link, from, at_bytes, into)
+            });
+            pulled_bytes += step.pulled_bytes();
+            match step {
+                Step::Pulled(_) => {}
+                Step::Ended { fetch, .. } => {
+                    let Filling { len_bytes, place, .. } = fetch.filling;
+                    self.inbound_ended(fetch.link, place, len_bytes, false, sink);
+                }
+                Step::Faulted(fetch) => {
+                    let Filling { len_bytes, place, .. } = fetch.filling;
+                    self.inbound_ended(fetch.link, place, len_bytes, true, sink);
+                }
+                Step::Asked { link, op, cannot_pull } => {
+                    self.links.owe(link, Header::Clear { op, cannot_pull });
+                }
+            }
+        }
     }
 
     /// Puts what a peer writes where it belongs.
@@ -217,17 +252,17 @@ impl Engine {
     pub(super) fn inbound_ended(
         &mut self,
         link: LinkId,
-        filling: &Filling,
+        id: InboundId,
+        len_bytes: u64,
         fault: bool,
         sink: &mut impl Sink,
     ) {
-        let Place::Inbound(id) = filling.place else { return };
         let Some(inbound) = self.inbounds.remove(id) else { return };
         if fault {
             self.rma_ended(link, inbound.op, Outcome::Fault);
-            return self.event_spared(link, inbound.data);
+            return self.event_spared(link, inbound.data, sink);
         }
-        self.written(link, *inbound, filling.message.len_bytes, sink);
+        self.written(link, *inbound, len_bytes, sink);
     }
 
     /// The peer that was writing is gone.
@@ -241,7 +276,7 @@ impl Engine {
             && !self.persisted(id, window, durable, len_bytes)
         {
             self.rma_ended(id, op, Outcome::NotDurable);
-            return self.event_spared(id, data);
+            return self.event_spared(id, data, sink);
         }
         match window {
             Ok(window) => {
@@ -254,20 +289,20 @@ impl Engine {
             }
             Err(outcome) => {
                 self.rma_ended(id, op, outcome);
-                self.event_spared(id, data);
+                self.event_spared(id, data, sink);
             }
         }
     }
 
     /// There will be no completion of a write whose sender had to have credit for one.
-    fn event_spared(&mut self, id: LinkId, data: Option<u64>) {
+    fn event_spared(&mut self, id: LinkId, data: Option<u64>, sink: &mut impl Sink) {
         if data.is_some() {
-            self.pass(id, MESSAGE_COST_BYTES);
+            self.return_credit(id, MESSAGE_COST_BYTES, sink);
         }
     }
 
     pub(super) fn rma_ended(&mut self, id: LinkId, op: u64, outcome: Outcome) {
-        self.owe(id, Header::Answer { op, outcome });
+        self.links.owe(id, Header::Answer { op, outcome });
     }
 
     /// An atomic operation has fetched something, which is to be sent.
@@ -299,9 +334,29 @@ impl Engine {
     }
 }
 
+impl Memory<InboundId> for SlotMap<InboundId, Box<Inbound>> {
+    fn wanted_bytes(&mut self, filling: &Filling<InboundId>) -> u64 {
+        let is_wanted = self.get_mut(filling.place).is_some_and(|inbound| inbound.is_wanted());
+        if is_wanted { filling.len_bytes } else { 0 }
+    }
+
+    fn pull(
+        &mut self,
+        filling: &Filling<InboundId>,
+        step_bytes: usize,
+        copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
+    ) -> Pull {
+        let inbound = self.get_mut(filling.place);
+        inbound.map_or(Pull::Gone, |inbound| inbound.pull(filling.arrived_bytes, step_bytes, copy))
+    }
+
+    // The region keeps what was pulled, and gets it once more.
+    fn forget(&mut self, _: &InboundId) {}
+}
+
 impl Inbound {
     /// Whether what comes goes anywhere.
-    pub(super) fn is_wanted(&mut self) -> bool {
+    fn is_wanted(&mut self) -> bool {
         if self.window.as_ref().is_ok_and(|window| !window.is_open()) {
             self.window = Err(Outcome::Refused(Refusal::Key));
         }
@@ -309,21 +364,19 @@ impl Inbound {
     }
 
     /// Pulls the next bytes into the region, which is there.
-    pub(super) fn pull(
+    fn pull(
         &mut self,
-        link: LinkId,
-        remote: &Remote,
         at_bytes: u64,
         step_bytes: usize,
-        transport: &mut impl Transport,
+        copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
     ) -> Pull {
         let Ok(window) = &mut self.window else { return Pull::Gone };
         if window.is_sliceable() {
             let mut space = window.space(clamp(at_bytes), step_bytes);
-            return transport.pull(link, remote, at_bytes, &mut space);
+            return copy(&mut space);
         }
         self.pulled.resize(step_bytes, 0);
-        let pulled = transport.pull(link, remote, at_bytes, &mut [IoSliceMut::new(&mut self.pulled)]);
+        let pulled = copy(&mut [IoSliceMut::new(&mut self.pulled)]);
         if pulled == Pull::Done {
             window.copy_in(clamp(at_bytes), &self.pulled);
         }

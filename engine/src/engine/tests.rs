@@ -15,9 +15,11 @@ use crate::buffer::{Buffer, Destination, Segment, Source};
 use crate::completion::{Completion, Failure};
 use crate::connection::ConnectionEvent;
 use crate::errno::Errno;
+use crate::error::Again;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_MAX_MS, MESSAGE_COST_BYTES};
 use crate::loopback::{Faults, Network};
+use crate::matching::Criteria;
 use crate::moment::Moment;
 use crate::operation::{Level, ReceiveRequest, SendRequest};
 use crate::transport::{
@@ -46,6 +48,24 @@ mod receiving;
 mod requests;
 mod rma;
 mod sending;
+
+/// What tests look at inside.
+impl Engine {
+    fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
+        self.receiver.set_pull_step_max_bytes(step_max_bytes);
+        self.write_fetches.set_step_max_bytes(step_max_bytes);
+    }
+
+    fn fetches_len(&self) -> usize {
+        self.receiver.fetches_len() + self.write_fetches.len()
+    }
+
+    /// Throws away what waits for a receive.
+    fn discard_unexpected(&mut self, sink: &mut impl Sink) {
+        let (receiver, mut effects) = self.receiving(sink);
+        receiver.discard_all(&mut effects);
+    }
+}
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 

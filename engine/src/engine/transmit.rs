@@ -1,7 +1,6 @@
 //! The way down: from a posted send to the frames that a transport takes.
 
 use super::Engine;
-use super::credit::eager_cost_bytes;
 use super::links::{Frame, Link, Writing};
 use super::requests::Way;
 use super::rma::Given;
@@ -10,6 +9,7 @@ use crate::completion::Sink;
 use crate::error::{Again, Misuse};
 use crate::operation::{Send, SendId, SendRequest};
 use crate::peer_id::PeerId;
+use crate::receiver::{Receiver, eager_cost_bytes};
 use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{Awaits, Header, Message};
@@ -139,8 +139,8 @@ impl Engine {
     /// partly written frames, then what peers have asked for, then queued messages. Before that, what peers have offered
     /// to have fetched is pulled. To be called after [`receive`](Transport::receive), in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        if !self.deferred.is_empty() {
-            self.fetch_deferred();
+        if self.receiver.has_deferred() {
+            self.receiver.fetch_deferred();
         }
         if !self.condemned.is_empty() {
             self.close_condemned(transport, sink);
@@ -154,14 +154,20 @@ impl Engine {
         if self.handshakes.are_pending() {
             self.transmit_handshakes(transport, sink);
         }
-        if !self.pulling.is_empty() {
-            self.pull(transport, sink);
+        if self.receiver.is_pulling() {
+            let (receiver, mut effects) = self.receiving(sink);
+            receiver
+                .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
         }
-        if !self.starved.is_empty() {
-            self.feed_starved();
+        if self.write_fetches.pulling_len() > 0 {
+            self.pull_writes(transport, sink);
+        }
+        if self.receiver.has_starved() {
+            let (receiver, mut effects) = self.receiving(sink);
+            receiver.feed_starved(&mut effects);
         }
         if self.links.are_owing() {
-            self.links.pay_debts(transport, self.config.rma_events, sink);
+            self.links.pay_debts(&mut self.receiver, transport, self.config.rma_events, sink);
         }
         for _ in 0..self.active.len() {
             let Some(peer) = self.active.pop_front() else { break };
@@ -279,7 +285,7 @@ impl Engine {
 
     /// Tells the peer of one link what it waits to hear. Returns whether the link is free for the next frame.
     fn pay_debts_of(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
-        self.links.pay_debts_of(id, transport, self.config.rma_events, sink)
+        self.links.pay_debts_of(id, &mut self.receiver, transport, self.config.rma_events, sink)
     }
 
     /// A link has begun to take an eager message.
@@ -353,6 +359,7 @@ impl Link {
     pub(super) fn pay_debts(
         &mut self,
         id: LinkId,
+        receiver: &mut Receiver,
         transport: &mut impl Transport,
         rma_events: bool,
         sink: &mut impl Sink,
@@ -364,11 +371,14 @@ impl Link {
         if self.writing.is_some() {
             return !self.is_owing();
         }
-        self.answer(id, transport);
+        self.answer(id, receiver, transport);
         // Last, so that what waits before it is no more than what the credit before this one allowed.
         if self.owes_credit && !self.owes_ack && self.owed.is_empty() {
-            let credit = Header::Credit { granted_bytes: self.grant.granted_bytes };
+            let credit = Header::Credit { granted_bytes: receiver.granted_bytes(id) };
             self.owes_credit = transport.send_inline(id, &credit, &[]).is_err();
+            if !self.owes_credit {
+                receiver.credit_told(id);
+            }
         }
         if self.owes_only_reads() && !is_reading {
             self.answer_reads(id, transport, rma_events, sink);
@@ -378,9 +388,9 @@ impl Link {
 
     /// Tells the peer of what has come of its operations, as far as the link has room.
     #[inline(always)]
-    fn answer(&mut self, id: LinkId, transport: &mut impl Transport) {
+    fn answer(&mut self, id: LinkId, receiver: &Receiver, transport: &mut impl Transport) {
         if self.owes_ack {
-            let ack = Header::Ack { received: self.received_messages };
+            let ack = Header::Ack { received: receiver.received_messages(id) };
             self.owes_ack = transport.send_inline(id, &ack, &[]).is_err();
         }
         while !self.owes_ack
@@ -401,12 +411,17 @@ impl Link {
     /// Tells the peer as [`answer`](Self::answer) does, unless the link is in the middle of a frame, and returns what of it the
     /// link had no room for, in order, since nothing more will be done on it. The peer is asked for nothing any more.
     #[cold]
-    pub(super) fn last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
+    pub(super) fn last_answers(
+        &mut self,
+        id: LinkId,
+        receiver: &Receiver,
+        transport: &mut impl Transport,
+    ) -> Vec<Header> {
         self.owed.retain(|header| !matches!(header, Header::Clear { .. }));
         if self.writing.is_none() {
-            self.answer(id, transport);
+            self.answer(id, receiver, transport);
         }
-        let ack = self.owes_ack.then_some(Header::Ack { received: self.received_messages });
+        let ack = self.owes_ack.then(|| Header::Ack { received: receiver.received_messages(id) });
         let owed = self.owed.iter().filter(|header| header.payload_len_bytes() == 0).copied();
         ack.into_iter().chain(owed).collect()
     }

@@ -424,12 +424,9 @@ proptest! {
         }
 
         // What was whole is still there; when it is gone, so is all that was used.
-        let waiting: Vec<_> = run.engine.unexpected.keys().collect();
-        for message in waiting {
-            run.engine.discard(message);
-        }
-        prop_assert!(run.engine.budget.take(BUDGET_BYTES as u64), "all of it is free");
-        prop_assert!(run.engine.fetches.is_empty() && run.engine.inbounds.is_empty());
+        run.engine.discard_unexpected(&mut run.sink);
+        prop_assert!(run.engine.receiver.take_budget(BUDGET_BYTES as u64), "all of it is free");
+        prop_assert!(run.engine.fetches_len() == 0 && run.engine.inbounds.is_empty());
         run.step(Step::Time { ms: 0 });
         prop_assert!(!run.engine.awaits_timeout() && run.engine.next_deadline().is_none());
     }

@@ -6,7 +6,7 @@ use super::*;
 fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut engine_sink = Recorder { room: 1, ..Recorder::default() };
-    engine.config.rx_depth_ops = 3;
+    engine.receiver.set_depth_ops(3);
     for context in 1..=3 {
         engine.post_receive(receive(4, context), &mut engine_sink).unwrap();
     }
@@ -38,7 +38,7 @@ fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
 #[test]
 fn depths_and_the_message_limit_are_kept() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.config = Config { tx_depth_ops: 1, rx_depth_ops: 1, message_max_bytes: 4, ..Config::default() };
+    engine.config = Config { tx_depth_ops: 1, message_max_bytes: 4, ..Config::default() };
     let too_long = engine.post_send(send_to(peer, b"12345", 0), &mut transport, &mut sink).unwrap_err();
     assert_eq!(too_long.error, Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into());
     assert_eq!(too_long.buffer.len_bytes(), 5);

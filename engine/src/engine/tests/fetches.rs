@@ -8,7 +8,7 @@ const LINK: LinkId = LinkId(7);
 /// An engine whose peer on link 7 has this in its memory, and which pulls 4 bytes at a time.
 fn engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
     let (mut engine, _, transport, sink) = engine_with_peer();
-    engine.pull_step_max_bytes = 4;
+    engine.set_pull_step_max_bytes(4);
     (engine, Scripted { memory: memory.to_vec(), ..transport }, sink)
 }
 
@@ -60,7 +60,7 @@ fn an_offered_message_is_matched_pulled_and_done_with() {
     assert_eq!((completion.context, completion.data, completion.tag), (5, 99, 3));
     assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcd"[..])));
     assert_eq!(sent(&transport), [done(11)], "said at once, and whatever the level");
-    assert!(!engine.has_unsent() && engine.fetches.is_empty());
+    assert!(!engine.has_unsent() && engine.fetches_len() == 0);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn pulls_take_turns_step_by_step() {
 fn a_pass_pulls_so_much_and_leaves_the_rest_to_the_next() {
     let step_bytes = PULL_PASS_MAX_BYTES / 2;
     let (mut engine, mut transport, mut sink) = engine_and_memory(&vec![7; step_bytes]);
-    engine.pull_step_max_bytes = step_bytes;
+    engine.set_pull_step_max_bytes(step_bytes);
     for op in 1..=3 {
         engine.post_receive(receive(step_bytes, op), &mut sink).unwrap();
         engine.arrivals(&mut sink).frame(LINK, &offer(op, step_bytes as u64), REMOTE);
@@ -185,7 +185,7 @@ fn a_receive_takes_over_a_message_that_is_being_pulled() {
         assert_eq!(received(&sink.ended[0]), &b"0123456789"[..room], "room for {room}, after {steps_before}");
         let count_bytes: usize = pulled(&transport).iter().map(|(_, count)| count).sum();
         assert_eq!(count_bytes, room.max(4 * steps_before), "nothing is pulled twice, or in vain");
-        assert_eq!((sent(&transport), engine.unexpected.len()), (vec![done(9)], 0));
+        assert_eq!((sent(&transport), engine.receiver.unexpected_len()), (vec![done(9)], 0));
     }
 }
 
@@ -221,7 +221,7 @@ fn where_this_side_cannot_pull_it_asks_and_never_tries_again_on_that_link() {
         engine.transmit(&mut transport, &mut sink);
         let payloads: Vec<&[u8]> = sink.ended.iter().map(received).collect();
         assert_eq!(payloads, [&b"9876543210"[..], b"0123456789", b"eager"]);
-        assert_eq!((transport.sent.len(), engine.fetches.len()), (2, 0), "nobody waits to hear of it");
+        assert_eq!((transport.sent.len(), engine.fetches_len()), (2, 0), "nobody waits to hear of it");
     }
 }
 
@@ -310,7 +310,7 @@ fn memory_that_cannot_be_read_fails_its_receive_and_both_sides_know() {
     engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"next");
     assert_eq!(received(&sink.ended[1]), b"next");
     engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty() && engine.unexpected.is_empty());
+    assert!(transport.closed.is_empty() && engine.receiver.unexpected_len() == 0);
 }
 
 #[test]
@@ -326,7 +326,10 @@ fn a_sender_that_is_gone_is_not_asked_again_and_its_link_ends_what_is_left() {
     assert_eq!((transport.pulled.len(), transport.sent.len(), sink.ended.len()), (2, 0, 0));
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
     assert_eq!(error(&sink, 0).errno(), Errno::ECONNRESET);
-    assert_eq!((engine.outstanding_receives(), engine.unexpected.len(), engine.fetches.len()), (0, 0, 0));
+    assert_eq!(
+        (engine.outstanding_receives(), engine.receiver.unexpected_len(), engine.fetches_len()),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -353,7 +356,11 @@ fn a_link_that_goes_down_fails_the_receives_in_every_state_and_drops_what_nobody
     let pulled_before = transport.pulled.len();
     engine.transmit(&mut transport, &mut sink);
     assert_eq!((transport.pulled.len(), engine.has_unsent()), (pulled_before, false));
-    assert!(engine.fetches.is_empty() && engine.unexpected.is_empty() && engine.receives.is_empty());
+    assert!(
+        engine.fetches_len() == 0
+            && engine.receiver.unexpected_len() == 0
+            && engine.outstanding_receives() == 0
+    );
 }
 
 #[test]
@@ -439,7 +446,7 @@ fn what_no_correct_peer_does_with_offers_ends_the_link() {
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(transport.closed, [(LINK, Close::Abort)], "{what}");
             assert_eq!(
-                (engine.fetches.len(), engine.unexpected.len()),
+                (engine.fetches_len(), engine.receiver.unexpected_len()),
                 if what == "sends twice" { (1, 2) } else { (1, 1) },
                 "{what}"
             );
@@ -454,9 +461,7 @@ fn a_length_that_is_only_claimed_takes_no_memory_beyond_the_budget() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(pulled(&transport), []);
     assert!(transport.sent.is_empty());
-    let have_spilled: Vec<bool> =
-        engine.unexpected.values().map(|unexpected| unexpected.bytes.spilled()).collect();
-    assert_eq!(have_spilled, [false]);
+    assert_eq!((engine.receiver.unexpected_len(), engine.receiver.has_spilled()), (1, false));
     // Nobody has asked for it.
     engine.arrivals(&mut sink).begin(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
     engine.transmit(&mut transport, &mut sink);

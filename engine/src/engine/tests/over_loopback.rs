@@ -30,7 +30,7 @@ impl Node {
     fn open(network: &Network, instance: u64) -> Node {
         let mut engine = Engine::new(Config::default());
         // Large messages are pulled in many steps.
-        engine.pull_step_max_bytes = 7000;
+        engine.set_pull_step_max_bytes(7000);
         Node {
             engine,
             transport: network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap(),

@@ -261,7 +261,7 @@ fn what_is_offered_is_pulled_into_the_region_or_asked_for() {
         assert_eq!(answers(&transport), [(5, outcome)]);
         assert_eq!(content(&region) == b"\0hello\0\0\0\0", fetched);
         assert_eq!(sink.ended.len(), usize::from(fetched));
-        assert!(engine.inbounds.is_empty() && engine.fetches.is_empty());
+        assert!(engine.inbounds.is_empty() && engine.fetches_len() == 0);
     }
 }
 
@@ -294,7 +294,7 @@ fn a_peer_that_spends_more_than_it_has_is_cut_off() {
     let (mut engine, _, mut transport, mut sink) = target(10);
     sink.room = 0;
     // So much that the budget has nothing to add.
-    engine.budget.take(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
+    engine.receiver.take_budget(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
     for op in 0..=CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
         let kind = RmaKind::Write { data: Some(op) };
         engine.arrivals(&mut sink).frame(LINK, &rma(op, 0, 0, kind), b"");

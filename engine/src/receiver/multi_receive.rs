@@ -1,30 +1,29 @@
 //! Buffers that take many messages: `FI_MULTI_RECV`, `fi_msg(3)`.
 //!
-//! A buffer stays at its place among the posted receives. Each message that it takes becomes a receive of its own, a
-//! *part*, whose memory is cut off the front of what is left; so messages are placed and completed as in any receive,
-//! several at a time if they arrive so, and share no byte.
+//! A buffer stays at its place among the posted receives. Each message that it takes becomes a receive of its
+//! own, a *part*, whose memory is cut off the front of what is left; so messages are placed and completed as
+//! in any receive, several at a time if they arrive so, and share no byte.
 //!
 //! ```text
-//!  takes messages --(little room left, a message does not fit, cancelled, its only sender is gone)--> takes no more
-//!                                                                                                        |
-//!                                                                   (the last part has ended) --> released, reported
+//!  takes messages --(little room left, a message does not fit, cancelled, its only sender is gone)-->
+//!      takes no more --(the last part has ended)--> released, reported
 //! ```
 //!
-//! While completions of receives wait for room in their queue, a buffer takes nothing: one post could make any number of
-//! them. A message that is for it is *set aside*, among the unexpected ones. From then on nothing that is untagged is
-//! matched until the queue has room again; then all of it is, in the order of arrival, as it would have been before. So no
-//! message, receive or peek overtakes another.
+//! While completions of receives wait for room in their queue, a buffer takes nothing: one post could make
+//! any number of them. A message that is for it is *set aside*, among the unexpected ones. From then on
+//! nothing that is untagged is matched until the queue has room again; then all of it is, in the order of
+//! arrival, as it would have been before. So no message, receive or peek overtakes another.
 
 use std::collections::HashSet;
 use std::mem;
 
 use slotmap::SecondaryMap;
 
-use super::Engine;
-use super::arrival::clamp;
+use super::{Effects, Receiver};
 use crate::buffer::{Buffer, Destination, ReceivedLast};
-use crate::completion::{Completion, Failure, Sink};
+use crate::completion::{Completion, Failure};
 use crate::error::{Again, Misuse, OperationError};
+use crate::filling::clamp;
 use crate::flags::{CompletionFlags, OpFlags};
 use crate::limits::MULTI_RECV_ALIGN_BYTES;
 use crate::matching::Criteria;
@@ -93,33 +92,25 @@ impl MultiReceives {
     }
 }
 
-impl Engine {
-    /// Posts a receive that takes many messages, into one piece of memory, until less than `min_free_bytes` are left of it
-    /// or a message does not fit any more. That message goes to the next receive; only one that is longer than a buffer
-    /// which has taken nothing yet is cut short there, as by any receive.
-    ///
-    /// Each message completes with the context of the buffer, and says where it lies ([`Buffer::Within`],
-    /// [`Buffer::Received`]). The buffer is reported as released once, by [`CompletionFlags::MULTI_RECV`], after which
-    /// nothing is written to it: on the completion of the message that is the last to complete, else in an entry of its
-    /// own, which is an error if the buffer was cancelled or its only sender is gone. Where completions of receives wait
-    /// for room, it takes nothing until they have found it.
+impl Receiver {
+    /// Posts a receive that takes many messages, into one piece of memory, until less than `min_free_bytes`
+    /// are left of it or a message does not fit any more.
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Again::QueueFull`] as for any receive; [`Misuse::Flags`] for a tagged one,
-    /// which `fi_tagged(3)` does not have; [`Misuse::TooManySegments`] or [`Misuse::Invalid`] for memory that is not one segment.
-    pub fn post_multi_receive(
+    /// See [`Engine::post_multi_receive`](crate::Engine::post_multi_receive).
+    pub(crate) fn post_multi_receive(
         &mut self,
         request: ReceiveRequest,
         min_free_bytes: usize,
-        sink: &mut impl Sink,
+        effects: &mut impl Effects,
     ) -> Result<(), Rejected<Destination>> {
         let ReceiveRequest { destination, tagged, criteria, context, signalled } = request;
         if tagged {
             let error = Misuse::Flags(OpFlags::MULTI_RECV.bits()).into();
             return Err(Rejected { error, buffer: destination });
         }
-        if self.outstanding_receives() >= self.config.rx_depth_ops {
+        if self.outstanding() >= self.depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), buffer: destination });
         }
         let destination = destination.in_one_piece()?;
@@ -129,8 +120,8 @@ impl Engine {
         let buffer = MultiBuffer { min_free_bytes, signalled, is_used: false, arriving: 0, end: None };
         self.multi_receives.buffers.insert(id, Box::new(buffer));
         self.multi_receives.count_posted(self.multi_receives.posted + 1);
-        self.fill_with_unexpected(id, &criteria, sink);
-        self.fail_if_over(id, sink);
+        self.fill_with_unexpected(id, &criteria, effects);
+        self.fail_if_over(id, effects);
         Ok(())
     }
 
@@ -149,13 +140,14 @@ impl Engine {
         id
     }
 
-    /// As [`matched`](Self::matched), for an untagged message that may be for a buffer. `None` also if it is set aside.
+    /// As [`matched`](Self::matched), for an untagged message that may be for a buffer. `None` also if it is
+    /// set aside.
     #[cold]
     pub(super) fn matched_among_buffers(
         &mut self,
         source: PeerId,
         message: &Message,
-        sink: &mut impl Sink,
+        effects: &mut impl Effects,
     ) -> Option<ReceiveId> {
         while !self.multi_receives.sets_aside {
             let id = self.untagged.peek_posted(source, 0)?;
@@ -165,7 +157,7 @@ impl Engine {
             if self.sets_aside() {
                 break;
             }
-            if let Some(part) = self.part_for(id, message, sink) {
+            if let Some(part) = self.part_for(id, message, effects) {
                 return Some(part);
             }
         }
@@ -174,13 +166,14 @@ impl Engine {
 
     /// Matches what was set aside, if the queue has room again.
     #[cold]
-    pub(super) fn match_set_aside(&mut self, sink: &mut impl Sink) {
-        if !self.multi_receives.sets_aside || self.reports.held_receives() > 0 {
+    pub(super) fn match_set_aside(&mut self, effects: &mut impl Effects) {
+        if !self.multi_receives.sets_aside || !self.held.is_empty() {
             return;
         }
         self.multi_receives.set_aside(false);
-        // Nothing is posted meanwhile, so a source for whose message there is no receive has none for the later ones either.
-        // And what is taken is then the earliest of its source, which need not be looked for from the front.
+        // Nothing is posted meanwhile, so a source for whose message there is no receive has none for the
+        // later ones either. And what is taken is then the earliest of its source, which need not be looked
+        // for from the front.
         let mut unwanted = HashSet::new();
         let (mut passed_over, mut step) = (0, SET_ASIDE_STEP_MIN_MESSAGES);
         loop {
@@ -194,12 +187,12 @@ impl Engine {
                     passed_over += 1;
                     continue;
                 };
-                match self.matched_among_buffers(source, &message, sink) {
+                match self.matched_among_buffers(source, &message, effects) {
                     Some(receive) => {
                         let earliest = Criteria { source: Some(source), ..Criteria::any() };
                         let taken = self.untagged.take_unexpected(&earliest);
                         debug_assert_eq!(taken, Some(id), "an earlier one of this source was passed over");
-                        self.receive_unexpected_at(receive, id, sink);
+                        self.receive_unexpected_at(receive, id, effects);
                     }
                     None if self.multi_receives.sets_aside => return,
                     None => {
@@ -216,13 +209,13 @@ impl Engine {
         for id in posted {
             self.untagged.remove_posted(id);
             if let Some((peer, error)) = orphans.remove(id) {
-                self.fail_posted(id, peer, &error, sink);
+                self.fail_posted(id, peer, &error, effects);
             }
         }
     }
 
-    /// The untagged receives that accept messages of this peer alone, which has died, fail when they have taken what was
-    /// set aside.
+    /// The untagged receives that accept messages of this peer alone, which has died, fail when they have
+    /// taken what was set aside.
     pub(super) fn fail_directed_later(&mut self, peer: PeerId, error: &OperationError) {
         for id in self.untagged.posted_for(peer) {
             self.multi_receives.orphans.insert(id, (Some(peer), error.clone()));
@@ -236,22 +229,22 @@ impl Engine {
         }
     }
 
-    /// An untagged receive that was just posted fails if nothing can arrive for it any more, when it has taken what was set
-    /// aside.
-    pub(super) fn fail_if_over(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+    /// An untagged receive that was just posted fails if nothing can arrive for it any more, when it has
+    /// taken what was set aside.
+    pub(super) fn fail_if_over(&mut self, id: ReceiveId, effects: &mut impl Effects) {
         let Some(error) = self.over.as_deref().cloned() else { return };
         if self.is_set_aside(false) {
             self.multi_receives.orphans.insert(id, (None, error));
         } else if self.untagged.remove_posted(id) {
-            self.fail_posted(id, None, &error, sink);
+            self.fail_posted(id, None, &error, effects);
         }
     }
 
     /// A buffer that takes messages is cancelled.
-    pub(super) fn cancel_buffer(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+    pub(super) fn cancel_buffer(&mut self, id: ReceiveId, effects: &mut impl Effects) {
         self.untagged.remove_posted(id);
         let end = End::Failed { source: None, error: OperationError::Cancelled };
-        self.take_no_more(id, end, sink);
+        self.take_no_more(id, end, effects);
     }
 
     /// A buffer fails with its only sender. It was taken out of matching.
@@ -260,9 +253,9 @@ impl Engine {
         id: ReceiveId,
         peer: Option<PeerId>,
         error: &OperationError,
-        sink: &mut impl Sink,
+        effects: &mut impl Effects,
     ) {
-        self.take_no_more(id, End::Failed { source: peer, error: error.clone() }, sink);
+        self.take_no_more(id, End::Failed { source: peer, error: error.clone() }, effects);
     }
 
     /// All of a message is in its place within a buffer, and was counted.
@@ -272,7 +265,7 @@ impl Engine {
         id: ReceiveId,
         source: PeerId,
         message: &Message,
-        sink: &mut impl Sink,
+        effects: &mut impl Effects,
     ) {
         let Some(mut part) = self.receives.remove(id) else { return };
         let Some(buffer_id) = self.multi_receives.parts.get(id).copied() else { return };
@@ -284,30 +277,31 @@ impl Engine {
                 completion.flags |= CompletionFlags::MULTI_RECV;
                 completion.buffer = with_unused(completion.buffer, self.forget_buffer(buffer_id));
             }
-            self.reports.tell(completion, &self.peers, sink);
+            self.tell(completion, effects);
         }
-        self.end_part(id, sink);
+        self.end_part(id, effects);
     }
 
     /// A message within a buffer has failed, which was reported; its receive is gone.
     #[cold]
-    pub(super) fn part_failed(&mut self, id: ReceiveId, sink: &mut impl Sink) {
-        self.end_part(id, sink);
+    pub(super) fn part_failed(&mut self, id: ReceiveId, effects: &mut impl Effects) {
+        self.end_part(id, effects);
     }
 
     /// A part has ended, with which its buffer may be released if it is there still.
-    fn end_part(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+    fn end_part(&mut self, id: ReceiveId, effects: &mut impl Effects) {
         let Some(buffer_id) = self.multi_receives.parts.remove(id) else { return };
         let Some(buffer) = self.multi_receives.buffers.get_mut(buffer_id) else { return };
         buffer.arriving -= 1;
         if buffer.arriving == 0 && buffer.end.is_some() {
-            self.release_buffer(buffer_id, sink);
+            self.release_buffer(buffer_id, effects);
         }
     }
 
-    /// Whether a buffer takes nothing for now, because completions wait for room. Then messages are set aside from now on.
+    /// Whether a buffer takes nothing for now, because completions wait for room. Then messages are set aside
+    /// from now on.
     fn sets_aside(&mut self) -> bool {
-        let is_full = self.reports.held_receives() > 0;
+        let is_full = !self.held.is_empty();
         if is_full {
             self.multi_receives.set_aside(true);
         }
@@ -315,7 +309,7 @@ impl Engine {
     }
 
     /// Gives a buffer that was just posted the messages that came before it.
-    fn fill_with_unexpected(&mut self, id: ReceiveId, criteria: &Criteria, sink: &mut impl Sink) {
+    fn fill_with_unexpected(&mut self, id: ReceiveId, criteria: &Criteria, effects: &mut impl Effects) {
         while !self.multi_receives.sets_aside
             && self.multi_receives.buffers.get(id).is_some_and(|buffer| buffer.end.is_none())
             && let Some(found) = self.untagged.peek_unexpected(criteria)
@@ -325,22 +319,27 @@ impl Engine {
             if self.sets_aside() {
                 return;
             }
-            if let Some(part) = self.part_for(id, &message, sink) {
+            if let Some(part) = self.part_for(id, &message, effects) {
                 let taken = self.untagged.take_unexpected(criteria);
                 debug_assert_eq!(taken, Some(found), "the same criteria find the same message");
-                self.receive_unexpected_at(part, found, sink);
+                self.receive_unexpected_at(part, found, effects);
             }
         }
     }
 
     /// Gives a message its place in a buffer. `None` if it does not fit any more, with which the buffer ends.
-    fn part_for(&mut self, id: ReceiveId, message: &Message, sink: &mut impl Sink) -> Option<ReceiveId> {
+    fn part_for(
+        &mut self,
+        id: ReceiveId,
+        message: &Message,
+        effects: &mut impl Effects,
+    ) -> Option<ReceiveId> {
         let receive = self.receives.get_mut(id)?;
         let buffer = self.multi_receives.buffers.get_mut(id)?;
         let Some((padding_bytes, len_bytes)) =
             place_in(&receive.destination, message.len_bytes, buffer.is_used)
         else {
-            self.consume(id, sink);
+            self.consume(id, effects);
             return None;
         };
         let destination = receive.destination.cut_off(padding_bytes, len_bytes);
@@ -353,29 +352,29 @@ impl Engine {
         let part = self.receives.insert(part);
         self.multi_receives.parts.insert(part, id);
         if is_consumed {
-            self.consume(id, sink);
+            self.consume(id, effects);
         }
         Some(part)
     }
 
     /// A buffer has too little room for more.
-    fn consume(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+    fn consume(&mut self, id: ReceiveId, effects: &mut impl Effects) {
         self.untagged.remove_posted(id);
-        self.take_no_more(id, End::Consumed, sink);
+        self.take_no_more(id, End::Consumed, effects);
     }
 
     /// A buffer is posted no longer. It is released when nothing arrives in it any more, which may be now.
-    fn take_no_more(&mut self, id: ReceiveId, end: End, sink: &mut impl Sink) {
+    fn take_no_more(&mut self, id: ReceiveId, end: End, effects: &mut impl Effects) {
         self.multi_receives.count_posted(self.multi_receives.posted - 1);
         let Some(buffer) = self.multi_receives.buffers.get_mut(id) else { return };
         buffer.end = Some(end);
         if buffer.arriving == 0 {
-            self.release_buffer(id, sink);
+            self.release_buffer(id, effects);
         }
     }
 
     /// Reports that a buffer is released, apart from any message.
-    fn release_buffer(&mut self, id: ReceiveId, sink: &mut impl Sink) {
+    fn release_buffer(&mut self, id: ReceiveId, effects: &mut impl Effects) {
         let context = self.receives.get(id).map_or(0, |receive| receive.context);
         let end = self.multi_receives.buffers.get_mut(id).and_then(|buffer| buffer.end.take());
         let completion = Completion {
@@ -391,9 +390,9 @@ impl Engine {
             Some(End::Failed { source, error }) => {
                 let flags = CompletionFlags::RECV | CompletionFlags::MSG | CompletionFlags::MULTI_RECV;
                 let completion = Completion { flags, source, ..completion };
-                self.reports.failed(Failure { completion, error }, &self.peers, sink);
+                self.failed(Failure { completion, error }, effects);
             }
-            Some(End::Consumed) | None => self.reports.tell(completion, &self.peers, sink),
+            Some(End::Consumed) | None => self.tell(completion, effects),
         }
     }
 
@@ -404,8 +403,8 @@ impl Engine {
     }
 }
 
-/// Where a message of this length goes in what is left of a buffer, as bytes before it and bytes of it: to an aligned
-/// address, or at least at the front. `None` if it does not fit and is not to be cut short.
+/// Where a message of this length goes in what is left of a buffer, as bytes before it and bytes of it: to an
+/// aligned address, or at least at the front. `None` if it does not fit and is not to be cut short.
 fn place_in(rest: &Destination, len_bytes: u64, is_used: bool) -> Option<(usize, usize)> {
     let padding_bytes = rest.padding_bytes(MULTI_RECV_ALIGN_BYTES);
     let (free_bytes, len_bytes) = (rest.len_bytes(), clamp(len_bytes));

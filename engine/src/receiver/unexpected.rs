@@ -2,20 +2,20 @@
 
 use smallvec::SmallVec;
 
-use super::Engine;
-use super::arrival::clamp;
 use super::credit::eager_cost_bytes;
-use super::incoming::Place;
-use crate::completion::Sink;
+use super::links::Origin;
+use super::messages::tell_matched;
+use super::{Effects, Place, Receiver};
 use crate::error::OperationError;
+use crate::filling::clamp;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::matching::Matching;
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::transport::LinkId;
-use crate::wire::{Awaits, Header, Message};
+use crate::wire::{Header, Message};
 
-/// A message that nobody has asked for yet, or the part of it that has arrived.
+/// A message that no receive has matched yet, or the part of it that has arrived.
 #[derive(Debug)]
 pub(super) struct Unexpected {
     pub(super) source: PeerId,
@@ -24,9 +24,13 @@ pub(super) struct Unexpected {
     /// What fetches the rest of it, if it has to be fetched.
     pub(super) fetch: Option<FetchId>,
     origin: Origin,
+    /// How many fences the link had brought before.
+    fences: u64,
+    /// The number among the link's eager messages, if it is one.
+    number: u64,
     /// The credit that it holds.
     cost_bytes: u64,
-    /// What was taken from the budget for its payload, if it is fetched before anybody asks for it.
+    /// What was taken from the budget for its payload, if it is fetched before a receive matches it.
     fetched_bytes: u64,
     /// The context of the peek that has claimed it.
     pub(super) claim: Option<u64>,
@@ -37,38 +41,33 @@ pub(super) type Payload = SmallVec<[u8; SMALL_MAX_BYTES]>;
 
 const SMALL_MAX_BYTES: usize = 64;
 
-/// The message of a link that something is about.
-#[derive(Debug, Clone, Copy)]
-struct Origin {
-    link: LinkId,
-    /// Tells the link from others that have its number later.
-    begun_at: u64,
-    /// How many fences the link had brought before.
-    fences: u64,
-    /// The number among the link's eager messages, if it is one.
-    number: u64,
-}
-
-impl Engine {
-    /// Keeps an eager message, or the beginning of it, that no posted receive accepts. Its credit is spent already.
+impl Receiver {
+    /// Keeps an eager message, or the beginning of it, that no posted receive accepts. Its credit is spent
+    /// already.
     pub(super) fn keep_eager(
         &mut self,
         link: LinkId,
         message: &Message,
         payload: &[u8],
         number: u64,
+        effects: &mut impl Effects,
     ) -> Option<UnexpectedId> {
-        // All of it is covered by credit, so its length is more than a claim. But a budget may be larger than the memory
-        // that there is; then what is kept grows as it comes.
+        // All of it is covered by credit, so its length is more than a claim. But a budget may be larger than
+        // the memory that there is; then what is kept grows as it comes.
         let mut bytes = Payload::new();
         let _has_room = bytes.try_reserve_exact(clamp(message.len_bytes)).is_ok();
         bytes.extend_from_slice(payload);
-        self.keep(link, message, bytes, number, eager_cost_bytes(message))
+        self.keep(link, message, bytes, number, eager_cost_bytes(message), effects)
     }
 
-    /// Keeps a request that no posted receive accepts.
-    pub(super) fn keep_request(&mut self, link: LinkId, message: &Message) -> Option<UnexpectedId> {
-        self.keep(link, message, Payload::new(), 0, MESSAGE_COST_BYTES)
+    /// Keeps an offer that no posted receive accepts.
+    pub(super) fn keep_offer(
+        &mut self,
+        link: LinkId,
+        message: &Message,
+        effects: &mut impl Effects,
+    ) -> Option<UnexpectedId> {
+        self.keep(link, message, Payload::new(), 0, MESSAGE_COST_BYTES, effects)
     }
 
     fn keep(
@@ -78,28 +77,33 @@ impl Engine {
         bytes: Payload,
         number: u64,
         cost_bytes: u64,
+        effects: &mut impl Effects,
     ) -> Option<UnexpectedId> {
         let link = self.links.of(link_id)?;
         link.grant.keep(cost_bytes);
         link.unmatched_messages += 1;
         let source = link.peer;
-        let origin = Origin { link: link_id, begun_at: link.begun_at, fences: link.received_fences, number };
+        let origin = Origin { link: link_id, begun_at: link.begun_at };
+        let fences = link.received_fences;
         let id = self.unexpected.insert(Box::new(Unexpected {
             source,
             message: *message,
             bytes,
             fetch: None,
             origin,
+            fences,
+            number,
             cost_bytes,
             fetched_bytes: 0,
             claim: None,
         }));
         self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
-        self.renew_credit(link_id);
+        self.renew_credit(link_id, effects);
         Some(id)
     }
 
-    /// Sets memory aside for the payload of a request that nobody has asked for. Returns whether there was enough.
+    /// Sets memory aside for the payload of an offer that no receive has matched. Returns whether there was
+    /// enough.
     pub(super) fn make_room_for(&mut self, id: UnexpectedId) -> bool {
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
         let len_bytes = unexpected.message.len_bytes;
@@ -114,57 +118,47 @@ impl Engine {
         true
     }
 
-    /// Takes a message out of its waiting room, and gives back what it held there. Matching must not know of it any more.
-    fn release(&mut self, id: UnexpectedId) -> Option<Box<Unexpected>> {
-        let unexpected = self.take_out(id)?;
-        self.free_cost(&unexpected);
+    /// Takes a message out of its waiting room, and gives back what it held there. Matching must not know of
+    /// it any more.
+    fn release(&mut self, id: UnexpectedId, effects: &mut impl Effects) -> Option<Box<Unexpected>> {
+        let unexpected = self.take_out(id, effects)?;
+        self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
         Some(unexpected)
     }
 
     /// As [`release`](Self::release), but what it has cost its sender is still to be given back.
-    fn take_out(&mut self, id: UnexpectedId) -> Option<Box<Unexpected>> {
+    fn take_out(&mut self, id: UnexpectedId, effects: &mut impl Effects) -> Option<Box<Unexpected>> {
         let unexpected = self.unexpected.remove(id)?;
         self.budget.free(unexpected.fetched_bytes);
         let origin = unexpected.origin;
-        if let Some(link) = self.links.of(origin.link).filter(|link| link.begun_at == origin.begun_at) {
+        if let Some(link) = self.links.origin_of(origin) {
             link.unmatched_messages -= 1;
-            if link.fenced_messages > 0 && origin.fences < link.received_fences {
+            if link.fenced_messages > 0 && unexpected.fences < link.received_fences {
                 link.fenced_messages -= 1;
                 if link.fenced_messages == 0 {
-                    self.owe(origin.link, Header::Fenced);
+                    effects.owe(origin.link, Header::Fenced);
                 }
             }
         }
         Some(unexpected)
     }
 
-    fn free_cost(&mut self, unexpected: &Unexpected) {
-        let Unexpected { cost_bytes, origin, .. } = *unexpected;
-        match self.links.of(origin.link).filter(|link| link.begun_at == origin.begun_at) {
-            Some(link) => {
-                link.grant.free(cost_bytes, &mut self.budget);
-                self.renew_credit(origin.link);
-            }
-            None => self.budget.free(cost_bytes),
-        }
-    }
-
-    /// Gives a message that came early to a receive that was just posted. If it is still arriving, the rest of it is
-    /// placed directly.
+    /// Gives a message that came early to a receive that was just posted. If it is still arriving, the rest
+    /// of it is placed directly.
     pub(super) fn receive_unexpected(
         &mut self,
         mut receive: Receive,
         id: UnexpectedId,
-        sink: &mut impl Sink,
+        effects: &mut impl Effects,
     ) {
-        let Some(unexpected) = self.release(id) else { return };
-        let Unexpected { source, message, bytes, fetch, origin, .. } = *unexpected;
+        let Some(unexpected) = self.release(id, effects) else { return };
+        let Unexpected { source, message, bytes, fetch, origin, number, .. } = *unexpected;
         receive.destination.copy_in(0, &bytes);
         let is_whole = fetch.is_none() && bytes.len() as u64 == message.len_bytes;
         drop(bytes);
         if is_whole {
-            self.received(receive, source, &message, sink);
-            self.tell_matched(&message, origin);
+            self.received(receive, source, &message, effects);
+            self.tell_matched(&message, origin, number, effects);
         } else {
             let receive = self.receives.insert(receive);
             self.redirect(id, fetch, origin.link, Place::Posted(receive));
@@ -176,30 +170,34 @@ impl Engine {
         &mut self,
         receive_id: ReceiveId,
         id: UnexpectedId,
-        sink: &mut impl Sink,
+        effects: &mut impl Effects,
     ) {
-        let Some(unexpected) = self.release(id) else { return };
-        let Unexpected { source, message, bytes, fetch, origin, .. } = *unexpected;
+        let Some(unexpected) = self.release(id, effects) else { return };
+        let Unexpected { source, message, bytes, fetch, origin, number, .. } = *unexpected;
         if let Some(receive) = self.receives.get_mut(receive_id) {
             receive.destination.copy_in(0, &bytes);
         }
         if fetch.is_none() && bytes.len() as u64 == message.len_bytes {
-            self.received_at(receive_id, source, &message, sink);
-            self.tell_matched(&message, origin);
+            self.received_at(receive_id, source, &message, effects);
+            self.tell_matched(&message, origin, number, effects);
         } else {
             self.redirect(id, fetch, origin.link, Place::Posted(receive_id));
         }
     }
 
     /// Throws a message away that matching knows of no longer. What is still to come of it goes nowhere.
-    pub(super) fn discard(&mut self, id: UnexpectedId) -> Option<(PeerId, Message)> {
-        let unexpected = self.take_out(id)?;
+    pub(super) fn discard(
+        &mut self,
+        id: UnexpectedId,
+        effects: &mut impl Effects,
+    ) -> Option<(PeerId, Message)> {
+        let unexpected = self.take_out(id, effects)?;
         if !unexpected.fetch.is_some_and(|fetch| self.hold_until_fetched(fetch, unexpected.cost_bytes)) {
-            self.free_cost(&unexpected);
+            self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
         }
-        let Unexpected { source, message, bytes, fetch, origin, .. } = *unexpected;
+        let Unexpected { source, message, bytes, fetch, origin, number, .. } = *unexpected;
         if fetch.is_none() && bytes.len() as u64 == message.len_bytes {
-            self.tell_matched(&message, origin);
+            self.tell_matched(&message, origin, number, effects);
         } else {
             self.redirect(id, fetch, origin.link, Place::Nowhere);
         }
@@ -207,8 +205,14 @@ impl Engine {
     }
 
     /// Drops a message whose rest will never come.
-    pub(super) fn lose(&mut self, id: UnexpectedId, message: &Message, error: &OperationError) {
-        let Some(unexpected) = self.release(id) else { return };
+    pub(super) fn lose(
+        &mut self,
+        id: UnexpectedId,
+        message: &Message,
+        error: &OperationError,
+        effects: &mut impl Effects,
+    ) {
+        let Some(unexpected) = self.release(id, effects) else { return };
         match unexpected.claim {
             Some(context) => self.claimed_is_lost(message.tag.is_some(), context, error),
             None => {
@@ -222,17 +226,16 @@ impl Engine {
         if let Some(fetch) = fetch {
             self.place_fetch(fetch, place);
         } else if let Some(filling) = self.filling(link)
-            && filling.place == Place::Unexpected(id)
+            && filling.place.place == Place::Unexpected(id)
         {
-            filling.place = place;
+            filling.place.place = place;
         }
     }
 
     /// The sender of an eager message may wait to hear that it was matched.
-    fn tell_matched(&mut self, message: &Message, origin: Origin) {
-        let is_there = self.links.get(origin.link).is_some_and(|link| link.begun_at == origin.begun_at);
-        if message.awaits == Awaits::Match && is_there && origin.number > 0 {
-            self.owe(origin.link, Header::Matched { number: origin.number });
+    fn tell_matched(&mut self, message: &Message, origin: Origin, number: u64, effects: &mut impl Effects) {
+        if number > 0 && self.links.origin_of(origin).is_some() {
+            tell_matched(origin.link, message, number, effects);
         }
     }
 

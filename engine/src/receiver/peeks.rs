@@ -1,9 +1,11 @@
-//! Looking at unexpected messages, and setting them aside: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD`, `fi_tagged(3)`.
+//! Looking at unexpected messages, and setting them aside: `FI_PEEK`, `FI_CLAIM`, `FI_DISCARD`,
+//! `fi_tagged(3)`.
 
-use super::Engine;
+use super::{Effects, Receiver};
 use crate::buffer::{Buffer, Destination};
-use crate::completion::{Completion, Sink};
+use crate::completion::Completion;
 use crate::error::{Again, Error, Misuse, OperationError};
+use crate::filling::clamp;
 use crate::flags::CompletionFlags;
 use crate::matching::Criteria;
 use crate::operation::{Found, PeekRequest, Receive, ReceiveRequest, Role, UnexpectedId, kind};
@@ -13,21 +15,17 @@ use crate::wire::Message;
 
 const NOT_CLAIMED: Error = Error::Misuse(Misuse::NotFound("no message was claimed with this context"));
 
-impl Engine {
-    /// Looks for an unexpected message among those that earlier passes have received, and reports what it
-    /// finds, or [`OperationError::NoMessage`], at once. It receives nothing itself: a caller that looks in a
-    /// loop makes a pass after each peek.
+impl Receiver {
+    /// Looks for an unexpected message, and reports what it finds at once. Untagged messages cannot be looked
+    /// at while some are set aside for a multi-receive buffer, because which of them stay unexpected is open
+    /// until the queue has room.
     ///
     /// # Errors
     ///
-    /// [`Again::QueueFull`] when ends of receives wait for room in their queue and
-    /// [`Config::rx_depth_ops`](super::Config::rx_depth_ops) receives are outstanding; and for untagged
-    /// messages while some are set aside for a multi-receive buffer, because which of them stay unexpected is
-    /// open until the queue has room. [`Misuse::Invalid`] for a claim with the context of a message that is
-    /// claimed already.
-    pub fn peek(&mut self, mut request: PeekRequest, sink: &mut impl Sink) -> Result<(), Error> {
-        let is_full = self.outstanding_receives() >= self.config.rx_depth_ops;
-        if is_full && self.reports.held_receives() > 0 || self.is_set_aside(request.tagged) {
+    /// See [`Engine::peek`](crate::Engine::peek).
+    pub(crate) fn peek(&mut self, mut request: PeekRequest, effects: &mut impl Effects) -> Result<(), Error> {
+        let is_full = self.outstanding() >= self.depth_ops;
+        if is_full && !self.held.is_empty() || self.is_set_aside(request.tagged) {
             return Err(Again::QueueFull.into());
         }
         let PeekRequest { tagged, context, then, .. } = request;
@@ -37,35 +35,34 @@ impl Engine {
         if !tagged {
             request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };
         }
-        if !self.look(&request, sink) {
-            self.peek_failed(tagged, context, OperationError::NoMessage, sink);
+        if !self.look(&request, effects) {
+            self.peek_failed(tagged, context, OperationError::NoMessage, effects);
         }
         Ok(())
     }
 
-    /// Receives the message that a peek with the context of this request has claimed; its criteria are not looked at.
+    /// Receives the message that a peek with the context of this request has claimed.
     ///
     /// # Errors
     ///
-    /// With the destination of the receive: [`Misuse::NotFound`] if there is no such message; [`Again::QueueFull`] as for
-    /// any receive.
-    pub fn receive_claimed(
+    /// See [`Engine::receive_claimed`](crate::Engine::receive_claimed).
+    pub(crate) fn receive_claimed(
         &mut self,
         request: ReceiveRequest,
-        sink: &mut impl Sink,
+        effects: &mut impl Effects,
     ) -> Result<(), Rejected<Destination>> {
         let ReceiveRequest { destination, tagged, context, signalled, .. } = request;
         let key = (tagged, context);
         if !self.claimed.contains_key(&key) {
             return Err(Rejected { error: NOT_CLAIMED, buffer: destination });
         }
-        if self.outstanding_receives() >= self.config.rx_depth_ops {
+        if self.outstanding() >= self.depth_ops {
             return Err(Rejected { error: Again::QueueFull.into(), buffer: destination });
         }
         let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
         match self.claimed.remove(&key) {
-            Some(Ok(message)) => self.receive_unexpected(receive, message, sink),
-            Some(Err(error)) => self.reports.failed(receive.failure(None, 0, error), &self.peers, sink),
+            Some(Ok(message)) => self.receive_unexpected(receive, message, effects),
+            Some(Err(error)) => self.failed(receive.failure(None, 0, error), effects),
             None => {}
         }
         Ok(())
@@ -75,34 +72,39 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`receive_claimed`](Self::receive_claimed), of which there is nothing to hand back.
-    pub fn discard_claimed(&mut self, tagged: bool, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
+    /// See [`Engine::discard_claimed`](crate::Engine::discard_claimed).
+    pub(crate) fn discard_claimed(
+        &mut self,
+        tagged: bool,
+        context: u64,
+        effects: &mut impl Effects,
+    ) -> Result<(), Error> {
         let key = (tagged, context);
         if !self.claimed.contains_key(&key) {
             return Err(NOT_CLAIMED);
         }
-        if self.outstanding_receives() >= self.config.rx_depth_ops {
+        if self.outstanding() >= self.depth_ops {
             return Err(Again::QueueFull.into());
         }
         match self.claimed.remove(&key) {
             Some(Ok(message)) => {
-                if let Some((source, message)) = self.discard(message) {
-                    self.reports.tell(seen(context, source, &message), &self.peers, sink);
+                if let Some((source, message)) = self.discard(message, effects) {
+                    self.tell(seen(context, source, &message), effects);
                 }
             }
-            Some(Err(error)) => self.peek_failed(tagged, context, error, sink),
+            Some(Err(error)) => self.peek_failed(tagged, context, error, effects),
             None => {}
         }
         Ok(())
     }
 
-    /// The rest of a message that was claimed will never come: whoever claimed it is told when it asks for it.
+    /// The rest of a message that was claimed will never come: the application is told when it asks for it.
     pub(super) fn claimed_is_lost(&mut self, tagged: bool, context: u64, error: &OperationError) {
         self.claimed.insert((tagged, context), Err(error.clone()));
     }
 
     /// Returns whether a message was found, which is then reported.
-    fn look(&mut self, request: &PeekRequest, sink: &mut impl Sink) -> bool {
+    fn look(&mut self, request: &PeekRequest, effects: &mut impl Effects) -> bool {
         let PeekRequest { tagged, criteria, context, then } = request;
         let matching = if *tagged { &mut self.tagged } else { &mut self.untagged };
         let found = match then {
@@ -119,16 +121,16 @@ impl Engine {
                 self.claimed.insert((*tagged, *context), Ok(id));
             }
             Found::IsDiscarded => {
-                self.discard(id);
+                self.discard(id, effects);
             }
         }
-        self.reports.tell(completion, &self.peers, sink);
+        self.tell(completion, effects);
         true
     }
 
-    fn peek_failed(&mut self, tagged: bool, context: u64, error: OperationError, sink: &mut impl Sink) {
+    fn peek_failed(&mut self, tagged: bool, context: u64, error: OperationError, effects: &mut impl Effects) {
         let receive = Receive { tagged, context, ..Receive::vacant() };
-        self.reports.tell_failed(receive.failure(None, 0, error), &self.peers, sink);
+        self.tell_failed(receive.failure(None, 0, error), effects);
     }
 }
 
@@ -142,7 +144,7 @@ fn seen(context: u64, source: PeerId, message: &Message) -> Completion {
     Completion {
         context,
         flags,
-        len_bytes: super::arrival::clamp(message.len_bytes),
+        len_bytes: clamp(message.len_bytes),
         data: message.data.unwrap_or(0),
         tag: message.tag.unwrap_or(0),
         source: Some(source),

@@ -1,22 +1,24 @@
 //! Credit: what bounds the memory that unexpected messages take.
 //!
-//! Every message costs its sender credit, [`MESSAGE_COST_BYTES`] and, if it is eager, its payload. The receiver gives
-//! credit out of its endpoint's *budget*, link by link, and gives it anew once a message is received. So at any moment
+//! Every message costs its sender credit, [`MESSAGE_COST_BYTES`] and, if it is eager, its payload. The
+//! receiver gives credit out of its endpoint's *budget*, link by link, and gives it anew once a message is
+//! received. So at any moment
 //!
 //! ```text
-//!  used = (what links may still send, or have sent and nobody has received)
-//!       + (payload that was fetched before anybody asked for the message)
+//!  used = (what links may still send, or have sent and no receive has taken)
+//!       + (payload that was fetched before a receive matched the message)
 //!       + (what links left behind that have ended)
 //! ```
 //!
-//! is within the budget, save that every link has [`CREDIT_INITIAL_BYTES`], however many there are. Where links have come
-//! and gone and left so much behind that the budget is overdrawn all the same, no link comes up; those that are there do
-//! not suffer for it. A link that is used gets a *window* of a sixteenth of what is free, so the first ones leave something
-//! to those that come later.
+//! is within the budget, save that every link has [`CREDIT_INITIAL_BYTES`], however many there are. Where
+//! links have come and gone and left so much behind that the budget is overdrawn all the same, no link comes
+//! up; those that are there do not suffer for it. A link that is used gets a *window* of a sixteenth of what
+//! is free, so the first ones leave something to those that come later.
 
 use std::mem;
 
-use super::Engine;
+use super::links::Origin;
+use super::{Breach, Effects, Receiver};
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
 use crate::transport::LinkId;
 use crate::wire::Message;
@@ -52,16 +54,19 @@ pub(super) struct Grant {
     is_starved: bool,
 }
 
-/// What may be sent on a link: the sender's side.
+/// Credit that is kept for something that no receive waits for.
 #[derive(Debug)]
-pub(super) struct Allowance {
-    granted_bytes: u64,
-    spent_bytes: u64,
+pub(crate) struct KeptCredit {
+    origin: Origin,
+    cost_bytes: u64,
 }
+
+/// A peer sends something for which it has no credit.
+pub(super) const NOT_COVERED: Breach = Breach("sends more than it was granted");
 
 /// What an eager message costs.
 #[inline(always)]
-pub(super) fn eager_cost_bytes(message: &Message) -> u64 {
+pub(crate) fn eager_cost_bytes(message: &Message) -> u64 {
     // A length is far below the largest number, see `MESSAGE_MAX_BYTES`.
     MESSAGE_COST_BYTES + message.len_bytes
 }
@@ -181,54 +186,94 @@ impl Grant {
     }
 }
 
-impl Allowance {
-    pub(super) fn initial() -> Allowance {
-        Allowance { granted_bytes: CREDIT_INITIAL_BYTES, spent_bytes: 0 }
+impl Receiver {
+    /// Something of this cost begins to arrive on a link.
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if the peer has no credit for it.
+    pub(crate) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), Breach> {
+        let is_covered = self.links.of(id).is_none_or(|link| link.grant.spend(cost_bytes));
+        if is_covered { Ok(()) } else { Err(NOT_COVERED) }
     }
 
+    /// Something of this cost is not kept: its peer may spend as much again.
     #[inline(always)]
-    pub(super) fn left_bytes(&self) -> u64 {
-        self.granted_bytes - self.spent_bytes
+    pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl Effects) {
+        if let Some(link) = self.links.of(id) {
+            link.grant.pass(cost_bytes, &mut self.budget);
+            if link.grant.is_due() {
+                self.renew_credit(id, effects);
+            }
+        }
     }
 
-    /// Spends what there is enough of.
-    #[inline(always)]
-    pub(super) fn spend(&mut self, cost_bytes: u64) {
-        debug_assert!(cost_bytes <= self.left_bytes(), "more is spent than there is");
-        self.spent_bytes += cost_bytes;
+    /// Keeps the credit for something that stays here for a while. `None` if the link has ended.
+    pub(crate) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
+        let link = self.links.of(id)?;
+        link.grant.keep(cost_bytes);
+        Some(KeptCredit { origin: Origin { link: id, begun_at: link.begun_at }, cost_bytes })
     }
 
-    /// The peer has granted so much in all. Returns whether that is possible.
-    pub(super) fn raise(&mut self, granted_bytes: u64) -> bool {
-        let is_more = granted_bytes >= self.granted_bytes;
-        self.granted_bytes = self.granted_bytes.max(granted_bytes);
-        is_more
+    /// Gives back credit that was kept.
+    #[expect(clippy::needless_pass_by_value, reason = "it is given back once")]
+    pub(crate) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl Effects) {
+        self.free_credit(kept.origin, kept.cost_bytes, effects);
     }
-}
 
-impl Engine {
+    /// Gives back what a message that was kept has cost.
+    pub(super) fn free_credit(&mut self, origin: Origin, cost_bytes: u64, effects: &mut impl Effects) {
+        match self.links.origin_of(origin) {
+            Some(link) => {
+                link.grant.free(cost_bytes, &mut self.budget);
+                self.renew_credit(origin.link, effects);
+            }
+            None => self.budget.free(cost_bytes),
+        }
+    }
+
+    /// How much credit a link's peer was granted in all.
+    pub(crate) fn granted_bytes(&self, id: LinkId) -> u64 {
+        self.links.get(id).map_or(0, |link| link.grant.granted_bytes)
+    }
+
+    /// A link's peer knows of all its credit.
+    pub(crate) fn credit_told(&mut self, id: LinkId) {
+        if let Some(link) = self.links.of(id) {
+            link.owes_credit = false;
+        }
+    }
+
     /// Gives a link's peer more credit, if it is time to and there is any.
     #[cold]
-    pub(super) fn renew_credit(&mut self, id: LinkId) {
+    pub(super) fn renew_credit(&mut self, id: LinkId, effects: &mut impl Effects) {
         let Some(link) = self.links.of(id) else { return };
-        // A peer that does not read what it is told gets nothing more, so what it is to be told stays within bounds.
+        // A peer that does not read what it is told gets nothing more, so what it is to be told stays within
+        // bounds.
         if link.owes_credit || !link.grant.is_due() {
             return;
         }
         if link.grant.renew(&mut self.budget) {
-            self.links.owe_credit(id);
+            link.owes_credit = true;
+            effects.owe_credit(id);
         } else {
             self.starved.insert(id);
         }
     }
 
-    /// Gives credit to links that found nothing, now that others have given something back. Their peers may have nothing
-    /// left to send, so nothing else would come back to them.
-    pub(super) fn feed_starved(&mut self) {
+    /// Whether links wait for credit that others give back.
+    #[inline(always)]
+    pub(crate) fn has_starved(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
+    /// Gives credit to links that found nothing, now that others have given something back. Their peers may
+    /// have nothing left to send, so nothing else would come back to them.
+    pub(crate) fn feed_starved(&mut self, effects: &mut impl Effects) {
         if self.budget.may_feed() {
             self.budget.starved_at_bytes = 0;
             for link in mem::take(&mut self.starved) {
-                self.renew_credit(link);
+                self.renew_credit(link, effects);
             }
         }
     }
@@ -263,15 +308,6 @@ mod tests {
         assert!(!grant.spend(u64::MAX));
     }
 
-    #[test]
-    fn a_grant_never_shrinks_on_the_senders_side() {
-        let mut allowance = Allowance::initial();
-        assert!(allowance.raise(CREDIT_INITIAL_BYTES));
-        assert!(!allowance.raise(CREDIT_INITIAL_BYTES - 1));
-        assert_eq!(allowance.left_bytes(), CREDIT_INITIAL_BYTES);
-        assert!(allowance.raise(u64::MAX));
-    }
-
     #[derive(Debug, Clone)]
     enum Step {
         Open,
@@ -295,8 +331,8 @@ mod tests {
     }
 
     proptest! {
-        /// The budget is kept but for what every link begins with; a sender whose messages were all received can go on;
-        /// and nothing stays used when all is over.
+        /// The budget is kept but for what every link begins with; a sender whose messages were all received
+        /// can go on; and nothing stays used when all is over.
         #[test]
         fn what_is_used_stays_within_the_budget(steps in prop::collection::vec(step(), 1..300)) {
             let mut budget = Budget::new(LIMIT_BYTES);

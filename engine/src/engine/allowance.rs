@@ -1,0 +1,49 @@
+//! What may be sent on a link: the sender's side of [credit](crate::receiver).
+
+use crate::limits::CREDIT_INITIAL_BYTES;
+
+/// What the peer has granted, and what of it was spent.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    granted_bytes: u64,
+    spent_bytes: u64,
+}
+
+impl Allowance {
+    pub(super) fn initial() -> Allowance {
+        Allowance { granted_bytes: CREDIT_INITIAL_BYTES, spent_bytes: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.granted_bytes - self.spent_bytes
+    }
+
+    /// Spends what there is enough of.
+    #[inline(always)]
+    pub(super) fn spend(&mut self, cost_bytes: u64) {
+        debug_assert!(cost_bytes <= self.left_bytes(), "more is spent than there is");
+        self.spent_bytes += cost_bytes;
+    }
+
+    /// The peer has granted so much in all. Returns whether that is possible.
+    pub(super) fn raise(&mut self, granted_bytes: u64) -> bool {
+        let is_more = granted_bytes >= self.granted_bytes;
+        self.granted_bytes = self.granted_bytes.max(granted_bytes);
+        is_more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_never_shrinks_on_the_senders_side() {
+        let mut allowance = Allowance::initial();
+        assert!(allowance.raise(CREDIT_INITIAL_BYTES));
+        assert!(!allowance.raise(CREDIT_INITIAL_BYTES - 1));
+        assert_eq!(allowance.left_bytes(), CREDIT_INITIAL_BYTES);
+        assert!(allowance.raise(u64::MAX));
+    }
+}

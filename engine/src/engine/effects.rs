@@ -1,0 +1,80 @@
+//! What carries out the effects of an engine's receiver.
+
+use super::Engine;
+use super::links::Links;
+use crate::completion::{Completion, Failure, Sink};
+use crate::flags::CounterEvents;
+use crate::peers::Peers;
+use crate::receiver::{Breach, Effects, Receiver};
+use crate::transport::LinkId;
+use crate::wire::Header;
+
+/// The links of an engine and its sink, while its receiver is at work.
+#[derive(Debug)]
+pub(super) struct Carrier<'a, S> {
+    links: &'a mut Links,
+    peers: &'a Peers,
+    sink: &'a mut S,
+}
+
+impl Engine {
+    /// The receiver, and what carries out its effects.
+    #[inline(always)]
+    pub(super) fn receiving<'a, S: Sink>(
+        &'a mut self,
+        sink: &'a mut S,
+    ) -> (&'a mut Receiver, Carrier<'a, S>) {
+        (&mut self.receiver, Carrier { links: &mut self.links, peers: &self.peers, sink })
+    }
+
+    /// What has arrived on a link is not kept, so its peer may spend as much again.
+    pub(super) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, sink: &mut impl Sink) {
+        let (receiver, mut effects) = self.receiving(sink);
+        receiver.return_credit(id, cost_bytes, &mut effects);
+    }
+
+    /// Ends a link if its peer has broken the protocol. Returns whether it has not.
+    #[inline(always)]
+    pub(super) fn enforce(&mut self, id: LinkId, outcome: Result<(), Breach>, sink: &mut impl Sink) -> bool {
+        if let Err(Breach(reason)) = outcome {
+            self.condemn(id, reason, sink);
+        }
+        outcome.is_ok()
+    }
+}
+
+impl<S: Sink> Effects for Carrier<'_, S> {
+    #[inline(always)]
+    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+        self.sink.complete(completion, self.peers)
+    }
+
+    fn fail(&mut self, failure: Failure) -> Result<(), Failure> {
+        self.sink.fail(failure, self.peers)
+    }
+
+    #[inline(always)]
+    fn count(&mut self, events: CounterEvents) {
+        if self.sink.counts() {
+            self.sink.count(events);
+        }
+    }
+
+    fn count_error(&mut self, events: CounterEvents) {
+        if self.sink.counts() {
+            self.sink.count_error(events);
+        }
+    }
+
+    fn owe(&mut self, link: LinkId, header: Header) {
+        self.links.owe(link, header);
+    }
+
+    fn owe_ack(&mut self, link: LinkId) {
+        self.links.owe_ack(link);
+    }
+
+    fn owe_credit(&mut self, link: LinkId) {
+        self.links.owe_credit(link);
+    }
+}

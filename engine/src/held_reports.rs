@@ -1,0 +1,72 @@
+//! Ends of operations that wait for room in the application's queue.
+
+use std::collections::VecDeque;
+
+use crate::completion::{Completion, Failure};
+
+/// The end of an operation, as it is reported.
+pub(crate) type Outcome = Result<Completion, Box<Failure>>;
+
+/// Keeps what the queue had no room for, in order, so that nothing is lost and no link has to wait. What
+/// waits here still counts as outstanding.
+#[derive(Debug, Default)]
+pub(crate) struct HeldReports {
+    outcomes: VecDeque<Outcome>,
+}
+
+impl HeldReports {
+    pub(crate) fn len(&self) -> usize {
+        self.outcomes.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outcomes.is_empty()
+    }
+
+    /// Reports what has succeeded, or keeps it behind what waits already.
+    #[inline(always)]
+    pub(crate) fn tell(
+        &mut self,
+        completion: Completion,
+        complete: impl FnOnce(Completion) -> Result<(), Completion>,
+    ) {
+        if self.outcomes.is_empty() {
+            if let Err(refused) = complete(completion) {
+                self.outcomes.push_back(Ok(refused));
+            }
+        } else {
+            self.outcomes.push_back(Ok(completion));
+        }
+    }
+
+    /// Keeps the end of an operation behind what waits already.
+    pub(crate) fn keep(&mut self, outcome: Outcome) {
+        self.outcomes.push_back(outcome);
+    }
+
+    /// As [`tell`](Self::tell), of a failure.
+    pub(crate) fn tell_failed(
+        &mut self,
+        failure: Failure,
+        fail: impl FnOnce(Failure) -> Result<(), Failure>,
+    ) {
+        if self.outcomes.is_empty() {
+            if let Err(refused) = fail(failure) {
+                self.outcomes.push_back(Err(Box::new(refused)));
+            }
+        } else {
+            self.outcomes.push_back(Err(Box::new(failure)));
+        }
+    }
+
+    /// Reports what waits, as far as there is room now: `report` hands back what it has no room for.
+    pub(crate) fn deliver(&mut self, mut report: impl FnMut(Outcome) -> Result<(), Outcome>) {
+        while let Some(outcome) = self.outcomes.pop_front() {
+            if let Err(refused) = report(outcome) {
+                self.outcomes.push_front(refused);
+                return;
+            }
+        }
+    }
+}

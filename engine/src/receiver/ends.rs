@@ -1,0 +1,206 @@
+//! How receives end: with their message, cut short, or with a failure.
+
+use super::links::Arriving;
+use super::{Effects, Place, Receiver};
+use crate::completion::{Completion, Failure};
+use crate::error::OperationError;
+use crate::filling::{Filling, clamp};
+use crate::flags::CounterEvents;
+use crate::operation::{Receive, ReceiveId, Role};
+use crate::peer_id::PeerId;
+use crate::wire::Message;
+
+impl Receiver {
+    /// A receive that is in the operation table has all of its message.
+    #[inline(always)]
+    pub(super) fn received_at(
+        &mut self,
+        id: ReceiveId,
+        source: PeerId,
+        message: &Message,
+        effects: &mut impl Effects,
+    ) {
+        let Some(receive) = self.receives.get_mut(id) else { return };
+        if message.len_bytes > receive.destination.len_bytes() as u64 {
+            return self.received_too_much_at(id, source, message, effects);
+        }
+        // Before there is a completion, which would be moved once more.
+        effects.count(CounterEvents::RECV);
+        if receive.signalled {
+            let completion = receive.completion(source, message, clamp(message.len_bytes));
+            self.tell_inline(completion, effects);
+        } else if receive.role == Role::Part {
+            return self.part_received(id, source, message, effects);
+        }
+        self.receives.remove(id);
+    }
+
+    /// A receive that never was in the operation table has all of its message.
+    pub(super) fn received(
+        &mut self,
+        mut receive: Receive,
+        source: PeerId,
+        message: &Message,
+        effects: &mut impl Effects,
+    ) {
+        if message.len_bytes > receive.destination.len_bytes() as u64 {
+            return self.received_too_much(receive, source, message, effects);
+        }
+        effects.count(CounterEvents::RECV);
+        if receive.signalled {
+            let completion = receive.completion(source, message, clamp(message.len_bytes));
+            self.tell(completion, effects);
+        }
+    }
+
+    /// A message is longer than the receive in the operation table that it was given.
+    #[cold]
+    fn received_too_much_at(
+        &mut self,
+        id: ReceiveId,
+        source: PeerId,
+        message: &Message,
+        effects: &mut impl Effects,
+    ) {
+        let Some(receive) = self.receives.remove(id) else { return };
+        let is_part = receive.role == Role::Part;
+        self.received_too_much(receive, source, message, effects);
+        if is_part {
+            self.part_failed(id, effects);
+        }
+    }
+
+    /// A message is longer than the receive that it was given.
+    #[cold]
+    fn received_too_much(
+        &mut self,
+        mut receive: Receive,
+        source: PeerId,
+        message: &Message,
+        effects: &mut impl Effects,
+    ) {
+        let placed_bytes = receive.destination.len_bytes();
+        let error = OperationError::Truncated { overflow_bytes: message.len_bytes - placed_bytes as u64 };
+        let failure = Failure { completion: receive.completion(source, message, placed_bytes), error };
+        self.failed(failure, effects);
+    }
+
+    /// A peer is gone: receives that accept messages of it alone fail.
+    pub(crate) fn peer_ended(&mut self, peer: PeerId, error: &OperationError, effects: &mut impl Effects) {
+        if self.is_set_aside(false) {
+            self.fail_directed_later(peer, error);
+        } else {
+            for receive in self.untagged.take_posted_for(peer) {
+                self.fail_posted(receive, Some(peer), error, effects);
+            }
+        }
+        for receive in self.tagged.take_posted_for(peer) {
+            self.fail_posted(receive, Some(peer), error, effects);
+        }
+    }
+
+    /// Nothing more can arrive: the connection has ended, or there will be none. All receives fail, and so do
+    /// those that are posted from now on, unless a message is there for them.
+    pub(crate) fn end_all(
+        &mut self,
+        peer: Option<PeerId>,
+        error: &OperationError,
+        effects: &mut impl Effects,
+    ) {
+        self.over = Some(Box::new(error.clone()));
+        if self.is_set_aside(false) {
+            self.fail_all_later(peer, error);
+        } else {
+            for receive in self.untagged.drain_posted().collect::<Vec<_>>() {
+                self.fail_posted(receive, peer, error, effects);
+            }
+        }
+        for receive in self.tagged.drain_posted().collect::<Vec<_>>() {
+            self.fail_posted(receive, peer, error, effects);
+        }
+    }
+
+    /// A receive that was taken out of matching fails with the only peer that it accepts messages of.
+    pub(super) fn fail_posted(
+        &mut self,
+        id: ReceiveId,
+        peer: Option<PeerId>,
+        error: &OperationError,
+        effects: &mut impl Effects,
+    ) {
+        if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
+            self.fail_buffer(id, peer, error, effects);
+        } else if let Some(receive) = self.receives.remove(id) {
+            self.failed(receive.failure(peer, 0, error.clone()), effects);
+        }
+    }
+
+    /// A receive that was being filled fails; the beginning of an unexpected message vanishes.
+    pub(super) fn abandon(
+        &mut self,
+        source: PeerId,
+        filling: &Filling<Arriving>,
+        error: &OperationError,
+        effects: &mut impl Effects,
+    ) {
+        let Arriving { message, place, .. } = &filling.place;
+        match *place {
+            Place::Posted(id) => {
+                if let Some(receive) = self.receives.remove(id) {
+                    let placed_bytes = clamp(filling.arrived_bytes).min(receive.destination.len_bytes());
+                    let is_part = receive.role == Role::Part;
+                    self.failed(receive.failure(Some(source), placed_bytes, error.clone()), effects);
+                    if is_part {
+                        self.part_failed(id, effects);
+                    }
+                }
+            }
+            Place::Unexpected(id) => self.lose(id, message, error, effects),
+            Place::Nowhere => {}
+        }
+    }
+
+    /// Reports a receive, or a look at a message, that has succeeded.
+    pub(super) fn tell(&mut self, completion: Completion, effects: &mut impl Effects) {
+        self.tell_inline(completion, effects);
+    }
+
+    // Without a closure, which would not be inlined: each time that a completion is moved costs.
+    #[inline(always)]
+    fn tell_inline(&mut self, completion: Completion, effects: &mut impl Effects) {
+        if self.held.is_empty() {
+            if let Err(refused) = effects.complete(completion) {
+                self.held.keep(Ok(refused));
+            }
+        } else {
+            self.held.keep(Ok(completion));
+        }
+    }
+
+    /// Reports a look at a message that has found nothing, or what has failed and was counted.
+    pub(super) fn tell_failed(&mut self, failure: Failure, effects: &mut impl Effects) {
+        self.held.tell_failed(failure, |failure| effects.fail(failure));
+    }
+
+    /// Counts and reports a receive that has failed.
+    pub(super) fn failed(&mut self, failure: Failure, effects: &mut impl Effects) {
+        effects.count_error(CounterEvents::of(failure.completion.flags));
+        self.tell_failed(failure, effects);
+    }
+
+    /// Whether ends of receives wait for room in their queue.
+    #[inline(always)]
+    pub(crate) fn has_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Reports what waits for room in its queue, as far as there is room now.
+    #[cold]
+    pub(crate) fn deliver_held(&mut self, effects: &mut impl Effects) {
+        self.held.deliver(|outcome| match outcome {
+            Ok(completion) => effects.complete(completion).map_err(Ok),
+            Err(failure) => effects.fail(*failure).map_err(|failure| Err(Box::new(failure))),
+        });
+        self.match_set_aside(effects);
+    }
+}

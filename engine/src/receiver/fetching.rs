@@ -1,0 +1,249 @@
+//! Messages whose payload is fetched from where it is, or asked for.
+//!
+//! A message that no receive matches is fetched all the same if the budget for unexpected messages has room
+//! for its payload, so that its sender need not wait for the receiver; but not if the sender waits for the
+//! match in any case.
+//!
+//! What follows from an offer is done later, where the transport can be called: by [`pull`](Receiver::pull).
+
+use std::io::IoSliceMut;
+
+use slotmap::SlotMap;
+
+use super::links::{Arriving, Reading};
+use super::unexpected::Unexpected;
+use super::{Breach, Effects, Place, Receiver};
+use crate::error::OperationError;
+use crate::fetches::{Fetch, Memory, Step};
+use crate::filling::{Filling, clamp};
+use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
+use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
+use crate::transport::{LinkId, Pull, Remote};
+use crate::wire::{Awaits, Header, Message};
+
+impl Receiver {
+    /// Whether a link's peer has offered a message under this number.
+    pub(crate) fn has_offer(&self, id: LinkId, op: u64) -> bool {
+        self.fetches.has_offer(id, op)
+    }
+
+    /// A peer offers a message, whose payload is where `remote` says.
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if its number is taken, if it is described at too great a length, or not covered by
+    /// credit.
+    pub(crate) fn offered(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        op: u64,
+        remote: &[u8],
+        effects: &mut impl Effects,
+    ) -> Result<(), Breach> {
+        let Some(source) = self.links.get(id).map(|link| link.peer) else { return Ok(()) };
+        if self.has_offer(id, op) {
+            return Err(Breach("offers two messages under one number"));
+        }
+        let remote = Remote::new(remote).ok_or(Breach("describes its payload at too great a length"))?;
+        self.spend_credit(id, MESSAGE_COST_BYTES)?;
+        if let Some(receive) = self.matched(source, message, effects) {
+            self.return_credit(id, MESSAGE_COST_BYTES, effects);
+            let fetch = self.fetches.add(id, op, Arriving::at(Place::Posted(receive), message), remote);
+            self.fetches.begin(fetch);
+            return Ok(());
+        }
+        let Some(unexpected) = self.keep_offer(id, message, effects) else { return Ok(()) };
+        let fetch = self.fetches.add(id, op, Arriving::at(Place::Unexpected(unexpected), message), remote);
+        if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
+            unexpected.fetch = Some(fetch);
+        }
+        if message.awaits != Awaits::Match && self.budget.could_hold(message.len_bytes) {
+            // What was matched meanwhile stays in the list until it is its turn, but not for ever.
+            if self.deferred.len() > 2 * self.fetches.len() {
+                let fetches = &self.fetches;
+                self.deferred.retain(|fetch| fetches.contains(*fetch));
+            }
+            self.deferred.push_back(fetch);
+            self.fetch_deferred();
+        }
+        Ok(())
+    }
+
+    /// Whether offers wait for room, or for their turn to be looked at.
+    #[inline(always)]
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// Begins to fetch what no receive has matched, as far as there is room for it. What is too large now
+    /// lets others pass: it is left to its turn, or to the receive that matches it.
+    pub(crate) fn fetch_deferred(&mut self) {
+        for _ in 0..self.deferred.len().min(DEFERRED_STEP_MAX_FETCHES) {
+            let Some(id) = self.deferred.pop_front() else { return };
+            if let Some(Filling { place: Arriving { place: Place::Unexpected(unexpected), .. }, .. }) =
+                self.fetches.filling(id).copied()
+                && !self.make_room_for(unexpected)
+            {
+                self.deferred.push_back(id);
+                continue;
+            }
+            self.fetches.begin(id);
+        }
+    }
+
+    /// Whether there is room for any of what no receive has matched.
+    pub(super) fn may_fetch_deferred(&self) -> bool {
+        let mut waiting = self.deferred.iter().filter_map(|id| self.fetches.waiting(*id));
+        waiting.any(|filling| self.budget.has_room(filling.len_bytes))
+    }
+
+    /// A message that is fetched, or waits for it, goes to another place.
+    pub(super) fn place_fetch(&mut self, id: FetchId, place: Place) {
+        if let Some(filling) = self.fetches.filling(id) {
+            filling.place.place = place;
+            self.fetches.begin(id);
+        }
+    }
+
+    /// Lets a message that was thrown away hold its credit, if its sender was asked for it. Returns whether
+    /// it does.
+    pub(super) fn hold_until_fetched(&mut self, id: FetchId, cost_bytes: u64) -> bool {
+        let Some(filling) = self.fetches.asked(id) else { return false };
+        filling.place.held_bytes = cost_bytes;
+        true
+    }
+
+    /// Goes a step further with everything that is to be pulled, as far as one pass goes. `pull` copies from
+    /// where a link's peer has its payload.
+    pub(crate) fn pull(
+        &mut self,
+        mut pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
+        effects: &mut impl Effects,
+    ) {
+        let mut pulled_bytes = 0;
+        for _ in 0..self.fetches.pulling_len() {
+            if pulled_bytes >= PULL_PASS_MAX_BYTES {
+                return;
+            }
+            let mut memory = Memories { receives: &mut self.receives, unexpected: &mut self.unexpected };
+            let step = self.fetches.step(&mut memory, &mut pull);
+            pulled_bytes += step.pulled_bytes();
+            match step {
+                Step::Pulled(_) => {}
+                Step::Ended { fetch, .. } => {
+                    effects.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
+                    self.fetched(&fetch, effects);
+                }
+                Step::Faulted(fetch) => {
+                    self.free_held(&fetch, effects);
+                    effects.owe(fetch.link, Header::Done { op: fetch.op, fault: true });
+                    if let Some(source) = self.links.get(fetch.link).map(|link| link.peer) {
+                        self.abandon(source, &fetch.filling, &OperationError::Fault, effects);
+                    }
+                }
+                Step::Asked { link, op, cannot_pull } => {
+                    effects.owe(link, Header::Clear { op, cannot_pull });
+                }
+            }
+        }
+    }
+
+    /// Whether something is to be pulled.
+    #[inline(always)]
+    pub(crate) fn is_pulling(&self) -> bool {
+        self.fetches.pulling_len() > 0
+    }
+
+    /// Payload follows that a link's peer was asked for. Returns whether it was.
+    pub(crate) fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+        match (self.fetches.asked_for(id, op, len_bytes), self.links.of(id)) {
+            (Some(fetch), Some(link)) => {
+                link.reading = Some(Reading::AskedFor(fetch));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A payload that was asked for is all there.
+    pub(super) fn data_arrived(&mut self, id: FetchId, effects: &mut impl Effects) {
+        if let Some(fetch) = self.fetches.take(id) {
+            if fetch.filling.place.message.awaits != Awaits::Nothing {
+                effects.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
+            }
+            self.fetched(&fetch, effects);
+        }
+    }
+
+    /// A fetch has ended, with all of its message in its place.
+    fn fetched(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl Effects) {
+        self.free_held(fetch, effects);
+        if let Some(source) = self.links.get(fetch.link).map(|link| link.peer) {
+            self.filled(source, &fetch.filling, effects);
+        }
+    }
+
+    fn free_held(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl Effects) {
+        let held_bytes = fetch.filling.place.held_bytes;
+        if held_bytes > 0
+            && let Some(link) = self.links.of(fetch.link)
+        {
+            link.grant.free(held_bytes, &mut self.budget);
+            self.renew_credit(fetch.link, effects);
+        }
+    }
+}
+
+/// The memory where messages go that are fetched.
+struct Memories<'a> {
+    receives: &'a mut SlotMap<ReceiveId, Receive>,
+    unexpected: &'a mut SlotMap<UnexpectedId, Box<Unexpected>>,
+}
+
+impl Memory<Arriving> for Memories<'_> {
+    fn wanted_bytes(&mut self, filling: &Filling<Arriving>) -> u64 {
+        match filling.place.place {
+            Place::Posted(receive) => {
+                let room_bytes =
+                    self.receives.get(receive).map_or(0, |receive| receive.destination.len_bytes());
+                filling.len_bytes.min(room_bytes as u64)
+            }
+            Place::Unexpected(_) => filling.len_bytes,
+            Place::Nowhere => 0,
+        }
+    }
+
+    fn pull(
+        &mut self,
+        filling: &Filling<Arriving>,
+        step_bytes: usize,
+        copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
+    ) -> Pull {
+        match filling.place.place {
+            Place::Posted(receive) => self.receives.get_mut(receive).map_or(Pull::Gone, |receive| {
+                copy(&mut receive.destination.space(clamp(filling.arrived_bytes), step_bytes))
+            }),
+            Place::Unexpected(unexpected) => {
+                self.unexpected.get_mut(unexpected).map_or(Pull::Gone, |unexpected| {
+                    let before_bytes = unexpected.bytes.len();
+                    unexpected.bytes.resize(before_bytes + step_bytes, 0);
+                    let pulled = copy(&mut [IoSliceMut::new(&mut unexpected.bytes[before_bytes..])]);
+                    if pulled != Pull::Done {
+                        unexpected.bytes.truncate(before_bytes);
+                    }
+                    pulled
+                })
+            }
+            Place::Nowhere => Pull::Gone,
+        }
+    }
+
+    fn forget(&mut self, arriving: &Arriving) {
+        if let Place::Unexpected(unexpected) = arriving.place
+            && let Some(unexpected) = self.unexpected.get_mut(unexpected)
+        {
+            unexpected.bytes.clear();
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a receiver keeps of each link: whose it is, what its peer may send, and what is being read.
+
+use super::Place;
+use super::credit::{Budget, Grant};
+use crate::filling::Filling;
+use crate::operation::FetchId;
+use crate::peer_id::PeerId;
+use crate::transport::LinkId;
+use crate::wire::Message;
+
+/// A link that messages arrive on.
+#[derive(Debug)]
+pub(super) struct ReceiverLink {
+    pub(super) peer: PeerId,
+    /// The moment when the receiver got to know the link, by the count of such moments. Unlike its number, no
+    /// later link has it.
+    pub(super) begun_at: u64,
+    /// What the peer may send.
+    pub(super) grant: Grant,
+    /// Whether the peer was granted credit that it does not know of.
+    pub(super) owes_credit: bool,
+    /// How many eager messages have arrived in whole.
+    pub(super) received_messages: u64,
+    /// The message whose payload is being read.
+    pub(super) reading: Option<Reading>,
+    /// How many messages of the link are kept because no receive has taken them.
+    pub(super) unmatched_messages: u64,
+    /// How many fences the peer has sent.
+    pub(super) received_fences: u64,
+    /// How many of the messages that are kept came before the last of these, if the peer waits to hear when
+    /// there are none.
+    pub(super) fenced_messages: u64,
+}
+
+/// A message of which a part has been read.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// An eager one, and its number among those of the link.
+    Eager { filling: Filling<Arriving>, number: u64 },
+    /// One that its sender was asked for.
+    AskedFor(FetchId),
+}
+
+/// A message on its way to its place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arriving {
+    pub(super) message: Message,
+    pub(super) place: Place,
+    /// The credit that it holds because it was thrown away while its sender is asked for it: else a peer that
+    /// never sends it could offer more without end.
+    pub(super) held_bytes: u64,
+}
+
+impl Arriving {
+    /// A message of which nothing has arrived.
+    pub(super) fn at(place: Place, message: &Message) -> Filling<Arriving> {
+        Filling::new(message.len_bytes, Arriving { message: *message, place, held_bytes: 0 })
+    }
+}
+
+/// A message of a link, or what it has cost there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) link: LinkId,
+    /// Tells the link from others that have its number later.
+    pub(super) begun_at: u64,
+}
+
+/// All links, by the numbers that the transport gives them, which are small.
+#[derive(Debug, Default)]
+pub(super) struct ReceiverLinks {
+    by_id: Vec<Option<ReceiverLink>>,
+    /// How many links there have been: what serves as time here.
+    count: u64,
+}
+
+impl ReceiverLinks {
+    #[inline]
+    pub(super) fn of(&mut self, id: LinkId) -> Option<&mut ReceiverLink> {
+        self.by_id.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: LinkId) -> Option<&ReceiverLink> {
+        self.by_id.get(id.0 as usize)?.as_ref()
+    }
+
+    /// The link that something came from, if it has not ended.
+    pub(super) fn origin_of(&mut self, origin: Origin) -> Option<&mut ReceiverLink> {
+        self.of(origin.link).filter(|link| link.begun_at == origin.begun_at)
+    }
+
+    pub(super) fn insert(&mut self, id: LinkId, peer: PeerId, budget: &mut Budget) {
+        let place = id.0 as usize;
+        if self.by_id.len() <= place {
+            self.by_id.resize_with(place + 1, || None);
+        }
+        self.count += 1;
+        self.by_id[place] = Some(ReceiverLink {
+            peer,
+            begun_at: self.count,
+            grant: Grant::initial(budget),
+            owes_credit: false,
+            received_messages: 0,
+            reading: None,
+            unmatched_messages: 0,
+            received_fences: 0,
+            fenced_messages: 0,
+        });
+    }
+
+    pub(super) fn remove(&mut self, id: LinkId) -> Option<ReceiverLink> {
+        self.by_id.get_mut(id.0 as usize)?.take()
+    }
+}

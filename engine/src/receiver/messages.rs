@@ -1,0 +1,223 @@
+//! Messages that arrive: from their frames to the receives that they match.
+
+use super::credit::{NOT_COVERED, eager_cost_bytes};
+use super::links::{Arriving, Reading};
+use super::{Breach, Effects, Receiver};
+use crate::filling::{Filling, clamp};
+use crate::operation::{ReceiveId, UnexpectedId};
+use crate::peer_id::PeerId;
+use crate::transport::{LinkId, Space};
+use crate::wire::{Awaits, Header, Message};
+
+/// Where the bytes of an arriving message go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Posted(ReceiveId),
+    Unexpected(UnexpectedId),
+    /// Nowhere: it was thrown away before all of it was there.
+    Nowhere,
+}
+
+impl Receiver {
+    /// An eager message has arrived in whole.
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if its sender had no credit for it.
+    #[inline(always)]
+    pub(crate) fn message(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        payload: &[u8],
+        effects: &mut impl Effects,
+    ) -> Result<(), Breach> {
+        // One look at the link for all of it: this is the way of every small message.
+        let Some(link) = self.links.of(id) else { return Ok(()) };
+        let cost_bytes = eager_cost_bytes(message);
+        if !link.grant.spend(cost_bytes) {
+            return Err(NOT_COVERED);
+        }
+        link.received_messages += 1;
+        let (source, number) = (link.peer, link.received_messages);
+        if message.awaits == Awaits::Arrival {
+            effects.owe_ack(id);
+        }
+        if let Some(receive_id) = self.matched(source, message, effects) {
+            self.return_credit(id, cost_bytes, effects);
+            if let Some(receive) = self.receives.get_mut(receive_id) {
+                receive.destination.copy_in(0, payload);
+            }
+            self.received_at(receive_id, source, message, effects);
+            tell_matched(id, message, number, effects);
+        } else {
+            self.keep_eager(id, message, payload, number, effects);
+        }
+        Ok(())
+    }
+
+    /// An eager message begins to arrive, of which at least one byte follows.
+    ///
+    /// # Errors
+    ///
+    /// As [`message`](Self::message).
+    pub(crate) fn begin_message(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        effects: &mut impl Effects,
+    ) -> Result<(), Breach> {
+        let Some(link) = self.links.of(id) else { return Ok(()) };
+        let cost_bytes = eager_cost_bytes(message);
+        if !link.grant.spend(cost_bytes) {
+            return Err(NOT_COVERED);
+        }
+        let (source, number) = (link.peer, link.received_messages + 1);
+        let place = match self.matched(source, message, effects) {
+            Some(receive) => {
+                self.return_credit(id, cost_bytes, effects);
+                Place::Posted(receive)
+            }
+            None => match self.keep_eager(id, message, &[], number, effects) {
+                Some(unexpected) => Place::Unexpected(unexpected),
+                None => return Ok(()),
+            },
+        };
+        if let Some(link) = self.links.of(id) {
+            link.reading = Some(Reading::Eager { filling: Arriving::at(place, message), number });
+        }
+        Ok(())
+    }
+
+    /// The earliest posted receive that a message from `source` matches, or what it is given of a
+    /// multi-receive buffer. It is posted no longer.
+    #[inline(always)]
+    pub(super) fn matched(
+        &mut self,
+        source: PeerId,
+        message: &Message,
+        effects: &mut impl Effects,
+    ) -> Option<ReceiveId> {
+        if self.multi_receives.are_concerned() && message.tag.is_none() {
+            return self.matched_among_buffers(source, message, effects);
+        }
+        self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
+    }
+
+    /// The next bytes of the message that is being read on a link have arrived. Without such a message they
+    /// are dropped.
+    pub(crate) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl Effects) {
+        let Some(filling) = self.filling(id).copied() else { return };
+        let bytes = filling.part_of(bytes);
+        match filling.place.place {
+            Place::Posted(receive) => {
+                if let Some(receive) = self.receives.get_mut(receive) {
+                    receive.destination.copy_in(clamp(filling.arrived_bytes), bytes);
+                }
+            }
+            Place::Unexpected(unexpected) => {
+                if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
+                    unexpected.bytes.extend_from_slice(bytes);
+                }
+            }
+            Place::Nowhere => {}
+        }
+        self.placed(id, bytes.len(), effects);
+    }
+
+    /// Where the next bytes of the message that is being read on a link belong, if that is the memory of a
+    /// receive.
+    pub(crate) fn space(&mut self, id: LinkId) -> Space<'_> {
+        let Some(filling) = self.filling(id).copied() else { return Space::new() };
+        match filling.place.place {
+            Place::Posted(receive) => match self.receives.get_mut(receive) {
+                Some(receive) => {
+                    receive.destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
+                }
+                None => Space::new(),
+            },
+            Place::Unexpected(_) | Place::Nowhere => Space::new(),
+        }
+    }
+
+    /// Bytes of the message that is being read on a link are where they belong. With its last one the message
+    /// is there.
+    pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl Effects) {
+        let Some(filling) = self.filling(id) else { return };
+        if !filling.advance(count_bytes) {
+            return;
+        }
+        let Some(link) = self.links.of(id) else { return };
+        match link.reading.take() {
+            Some(Reading::Eager { filling, number }) => {
+                link.received_messages += 1;
+                let source = link.peer;
+                let Arriving { message, place, .. } = filling.place;
+                if message.awaits == Awaits::Arrival {
+                    effects.owe_ack(id);
+                }
+                self.filled(source, &filling, effects);
+                if !matches!(place, Place::Unexpected(_)) {
+                    tell_matched(id, &message, number, effects);
+                }
+            }
+            Some(Reading::AskedFor(fetch)) => self.data_arrived(fetch, effects),
+            None => {}
+        }
+    }
+
+    /// The payload that is being read on a link.
+    pub(super) fn filling(&mut self, id: LinkId) -> Option<&mut Filling<Arriving>> {
+        match self.links.of(id)?.reading.as_mut()? {
+            Reading::Eager { filling, .. } => Some(filling),
+            Reading::AskedFor(fetch) => self.fetches.filling(*fetch),
+        }
+    }
+
+    /// All of a message is in its place.
+    pub(super) fn filled(&mut self, source: PeerId, filling: &Filling<Arriving>, effects: &mut impl Effects) {
+        let Arriving { message, place, .. } = &filling.place;
+        match *place {
+            Place::Posted(receive) => self.received_at(receive, source, message, effects),
+            Place::Unexpected(unexpected) => {
+                if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
+                    unexpected.fetch = None;
+                }
+            }
+            Place::Nowhere => {}
+        }
+    }
+
+    /// The peer asks whether all that it has sent has arrived, which it has, and perhaps whether it was
+    /// matched.
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if the last such question waits for its answer.
+    pub(crate) fn fence_asked(
+        &mut self,
+        id: LinkId,
+        matched: bool,
+        effects: &mut impl Effects,
+    ) -> Result<(), Breach> {
+        let Some(link) = self.links.of(id) else { return Ok(()) };
+        if link.fenced_messages > 0 {
+            return Err(Breach("sends a fence before the last one was answered"));
+        }
+        link.received_fences += 1;
+        if matched && link.unmatched_messages > 0 {
+            link.fenced_messages = link.unmatched_messages;
+        } else {
+            effects.owe(id, Header::Fenced);
+        }
+        Ok(())
+    }
+}
+
+/// An eager message is in the buffer of a receive, or was thrown away.
+#[inline(always)]
+pub(super) fn tell_matched(id: LinkId, message: &Message, number: u64, effects: &mut impl Effects) {
+    if message.awaits == Awaits::Match {
+        effects.owe(id, Header::Matched { number });
+    }
+}

@@ -1,0 +1,222 @@
+//! The receiver of an endpoint: receives that wait for messages, messages that wait for receives, and what
+//! brings them together.
+//!
+//! ```text
+//!  message, offered, put, ... +----------------------------------------------+  complete, fail, count
+//!  -------------------------> | posted receives    <-- matching --> messages | ------------------------>
+//!  post, peek, cancel, ...    | multi-receive buffers             unexpected |  owe, owe_ack, owe_credit
+//!  -------------------------> | claimed messages           budget and credit | ------------------------>
+//!  link_added, link_ended ... | fetches of offered messages                  |  Err(Breach)
+//!                             +----------------------------------------------+
+//! ```
+//!
+//! It is told what happened and answers with small [`Effects`], which its caller carries out. It holds no
+//! transport and no completion queue, and knows a link by its number alone, so it works without an endpoint.
+
+mod credit;
+mod effects;
+mod ends;
+mod fetching;
+mod links;
+mod messages;
+mod multi_receive;
+mod peeks;
+#[cfg(test)]
+mod tests;
+mod unexpected;
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use slotmap::SlotMap;
+
+use self::credit::Budget;
+pub(crate) use self::credit::{KeptCredit, eager_cost_bytes};
+pub(crate) use self::effects::{Breach, Effects};
+use self::links::{Arriving, ReceiverLinks};
+use self::messages::Place;
+use self::multi_receive::MultiReceives;
+use self::peeks::Claimed;
+use self::unexpected::Unexpected;
+use crate::buffer::Destination;
+use crate::error::{Again, Misuse, OperationError};
+use crate::fetches::Fetches;
+use crate::held_reports::HeldReports;
+use crate::matching::{Criteria, Matching};
+use crate::operation::{FetchId, Receive, ReceiveId, ReceiveRequest, Role, UnexpectedId};
+use crate::peer_id::PeerId;
+use crate::rejected::Rejected;
+use crate::transport::LinkId;
+
+/// Where messages become receives.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// How many receives may be outstanding.
+    depth_ops: usize,
+    receives: SlotMap<ReceiveId, Receive>,
+    untagged: Matching<ReceiveId, UnexpectedId>,
+    tagged: Matching<ReceiveId, UnexpectedId>,
+    multi_receives: MultiReceives,
+    // In boxes, since a table keeps the size that it once had, and these may have been very many.
+    unexpected: SlotMap<UnexpectedId, Box<Unexpected>>,
+    /// Messages that were set aside, by whether they are tagged and the context of the peek.
+    claimed: HashMap<(bool, u64), Claimed>,
+    links: ReceiverLinks,
+    fetches: Fetches<Arriving>,
+    /// Offers that no receive has matched and that the budget had no room for, in the order of their arrival.
+    /// Some may have been matched meanwhile.
+    deferred: VecDeque<FetchId>,
+    /// What unexpected messages take, and may take.
+    budget: Budget,
+    /// Links for which no credit was left when it was time to give them some.
+    starved: BTreeSet<LinkId>,
+    held: HeldReports,
+    /// What receives end with that nothing can arrive for any more, once the connection has ended.
+    over: Option<Box<OperationError>>,
+}
+
+impl Receiver {
+    /// A receiver without links, for so many receives, and with a budget for unexpected messages.
+    pub(crate) fn new(depth_ops: usize, unexpected_budget_bytes: usize) -> Receiver {
+        Receiver {
+            depth_ops,
+            receives: SlotMap::with_key(),
+            untagged: Matching::new(),
+            tagged: Matching::new(),
+            multi_receives: MultiReceives::default(),
+            unexpected: SlotMap::with_key(),
+            claimed: HashMap::new(),
+            links: ReceiverLinks::default(),
+            fetches: Fetches::default(),
+            deferred: VecDeque::new(),
+            budget: Budget::new(unexpected_budget_bytes),
+            starved: BTreeSet::new(),
+            held: HeldReports::default(),
+            over: None,
+        }
+    }
+
+    /// How many receives have not ended or not been reported yet.
+    #[inline(always)]
+    pub(crate) fn outstanding(&self) -> usize {
+        self.receives.len() + self.held.len()
+    }
+
+    /// Whether a pass would move something on although nothing has arrived.
+    pub(crate) fn wants_pass(&self) -> bool {
+        self.fetches.pulling_len() > 0
+            || (!self.starved.is_empty() && self.budget.may_feed())
+            || self.may_fetch_deferred()
+    }
+
+    /// Posts a receive. A message that is waiting for it is taken at once, the earliest first.
+    ///
+    /// # Errors
+    ///
+    /// With the destination of the receive: [`Again::QueueFull`] beyond the depth; [`Misuse::NotConnected`]
+    /// if [nothing more can arrive](Self::end_all) for it.
+    #[inline(always)]
+    pub(crate) fn post(
+        &mut self,
+        request: ReceiveRequest,
+        effects: &mut impl Effects,
+    ) -> Result<(), Rejected<Destination>> {
+        if self.outstanding() >= self.depth_ops {
+            return Err(Rejected { error: Again::QueueFull.into(), buffer: request.destination });
+        }
+        let ReceiveRequest { destination, tagged, mut criteria, context, signalled } = request;
+        if !tagged {
+            criteria = Criteria { tag: 0, ignore: u64::MAX, ..criteria };
+        }
+        if self.is_set_aside(tagged) {
+            let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
+            let id = self.post_behind(criteria, receive);
+            self.fail_if_over(id, effects);
+            return Ok(());
+        }
+        let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
+        match matching.take_unexpected(&criteria) {
+            Some(found) => {
+                let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
+                self.receive_unexpected(receive, found, effects);
+            }
+            None if self.over.is_some() => {
+                return Err(Rejected { error: Misuse::NotConnected.into(), buffer: destination });
+            }
+            None => {
+                // Written where it stays: made elsewhere and moved, it would be read before its bytes have
+                // left the processor's store buffer one by one.
+                let id = self.receives.insert(Receive::vacant());
+                if let Some(receive) = self.receives.get_mut(id) {
+                    receive.destination = destination;
+                    receive.context = context;
+                    receive.tagged = tagged;
+                    receive.signalled = signalled;
+                }
+                matching.post(criteria, id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Cancels the oldest receive with this context that no message has matched, or multi-receive buffer that
+    /// takes messages. Returns whether there was one.
+    pub(crate) fn cancel(&mut self, context: u64, effects: &mut impl Effects) -> bool {
+        let posted = [&self.untagged, &self.tagged]
+            .into_iter()
+            .flat_map(Matching::posted)
+            .find(|id| self.receives.get(*id).is_some_and(|receive| receive.context == context));
+        let Some(id) = posted else { return false };
+        if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
+            self.cancel_buffer(id, effects);
+            return true;
+        }
+        let Some(receive) = self.receives.remove(id) else { return false };
+        let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
+        matching.remove_posted(id);
+        self.failed(receive.failure(None, 0, OperationError::Cancelled), effects);
+        true
+    }
+
+    /// Messages of this peer arrive on a link from now on. The link begins with a little credit.
+    pub(crate) fn link_added(&mut self, id: LinkId, peer: PeerId) {
+        self.links.insert(id, peer, &mut self.budget);
+    }
+
+    /// A link has ended. Receives that were being filled from it fail, and beginnings of unexpected messages
+    /// vanish; what has arrived in whole stays.
+    pub(crate) fn link_ended(&mut self, id: LinkId, error: &OperationError, effects: &mut impl Effects) {
+        let Some(link) = self.links.remove(id) else { return };
+        let peer = link.peer;
+        link.grant.end(&mut self.budget);
+        if let Some(links::Reading::Eager { filling, .. }) = link.reading {
+            self.abandon(peer, &filling, error, effects);
+        }
+        for fetch in self.fetches.end_link(id) {
+            self.budget.free(fetch.filling.place.held_bytes);
+            self.abandon(peer, &fetch.filling, error, effects);
+        }
+        self.starved.remove(&id);
+    }
+
+    /// Whether links that have ended have left so much behind that no other may come up.
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        self.budget.is_overdrawn()
+    }
+
+    /// How far a link is: messages that have arrived, offers, and bytes that have arrived of a message and of
+    /// offers. Whatever of a message comes changes it.
+    pub(crate) fn progress(&self, id: LinkId) -> (u64, usize, u64, u64) {
+        let Some(link) = self.links.get(id) else { return (0, 0, 0, 0) };
+        let reading_bytes = match &link.reading {
+            Some(links::Reading::Eager { filling, .. }) => filling.arrived_bytes,
+            Some(links::Reading::AskedFor(_)) | None => 0,
+        };
+        let (offers, fetched_bytes) = self.fetches.progress(id);
+        (link.received_messages, offers, reading_bytes, fetched_bytes)
+    }
+
+    /// How many eager messages of a link have arrived in whole.
+    pub(crate) fn received_messages(&self, id: LinkId) -> u64 {
+        self.links.get(id).map_or(0, |link| link.received_messages)
+    }
+}

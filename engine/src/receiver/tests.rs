@@ -1,0 +1,449 @@
+//! A receiver by itself: no endpoint, no link and no engine, only what it is told and what it answers.
+
+use std::io::IoSliceMut;
+
+use bytes::BytesMut;
+
+use super::*;
+use crate::buffer::Buffer;
+use crate::completion::{Completion, Failure};
+use crate::errno::Errno;
+use crate::flags::{CompletionFlags, CounterEvents};
+use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
+use crate::operation::{Found, PeekRequest};
+use crate::transport::{LinkError, Pull, Remote};
+use crate::wire::{Awaits, Header, Message};
+
+const LINK: LinkId = LinkId(3);
+const OTHER: LinkId = LinkId(0);
+const PEER: PeerId = PeerId(5);
+const REMOTE: &[u8] = b"over there";
+const BUDGET_BYTES: usize = 1 << 20;
+const RESET: OperationError = OperationError::Link(LinkError::System(Errno::ECONNRESET));
+
+/// What the tests of engines look at.
+impl Receiver {
+    pub(crate) fn unexpected_len(&self) -> usize {
+        self.unexpected.len()
+    }
+
+    pub(crate) fn fetches_len(&self) -> usize {
+        self.fetches.len()
+    }
+
+    pub(crate) fn held_len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn has_claimed(&self) -> bool {
+        !self.claimed.is_empty()
+    }
+
+    pub(crate) fn has_set_aside(&self) -> bool {
+        self.is_set_aside(false)
+    }
+
+    pub(crate) fn has_spilled(&self) -> bool {
+        self.unexpected.values().any(|unexpected| unexpected.bytes.spilled())
+    }
+
+    pub(crate) fn set_depth_ops(&mut self, depth_ops: usize) {
+        self.depth_ops = depth_ops;
+    }
+
+    pub(crate) fn take_budget(&mut self, bytes: u64) -> bool {
+        self.budget.take(bytes)
+    }
+
+    pub(crate) fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
+        self.fetches.set_step_max_bytes(step_max_bytes);
+    }
+
+    pub(crate) fn offers(&self, link: LinkId) -> Vec<u64> {
+        self.fetches.offers(link)
+    }
+
+    pub(crate) fn discard_all(&mut self, effects: &mut impl Effects) {
+        for id in self.unexpected.keys().collect::<Vec<_>>() {
+            self.untagged.remove_unexpected(id);
+            self.tagged.remove_unexpected(id);
+            self.discard(id, effects);
+        }
+    }
+}
+
+/// Remembers what it was asked for, and has room for so many reports.
+#[derive(Debug)]
+struct Asked {
+    room: usize,
+    ended: Vec<Result<Completion, Failure>>,
+    counted: Vec<(CounterEvents, bool)>,
+    owed: Vec<(LinkId, Header)>,
+    acks: Vec<LinkId>,
+    credits: Vec<LinkId>,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Asked {
+            room: usize::MAX,
+            ended: Vec::new(),
+            counted: Vec::new(),
+            owed: Vec::new(),
+            acks: Vec::new(),
+            credits: Vec::new(),
+        }
+    }
+}
+
+impl Effects for Asked {
+    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+        if self.ended.len() >= self.room {
+            return Err(completion);
+        }
+        self.ended.push(Ok(completion));
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure) -> Result<(), Failure> {
+        if self.ended.len() >= self.room {
+            return Err(failure);
+        }
+        self.ended.push(Err(failure));
+        Ok(())
+    }
+
+    fn count(&mut self, events: CounterEvents) {
+        self.counted.push((events, true));
+    }
+
+    fn count_error(&mut self, events: CounterEvents) {
+        self.counted.push((events, false));
+    }
+
+    fn owe(&mut self, link: LinkId, header: Header) {
+        self.owed.push((link, header));
+    }
+
+    fn owe_ack(&mut self, link: LinkId) {
+        self.acks.push(link);
+    }
+
+    fn owe_credit(&mut self, link: LinkId) {
+        self.credits.push(link);
+    }
+}
+
+impl Asked {
+    /// The contexts of what has ended, each with the bytes that its buffer holds, or its error.
+    fn take_ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
+        let bytes = |buffer: Buffer| match buffer {
+            Buffer::Received(bytes) => bytes.to_vec(),
+            _ => Vec::new(),
+        };
+        self.ended
+            .drain(..)
+            .map(|ended| match ended {
+                Ok(completion) => (completion.context, Ok(bytes(completion.buffer))),
+                Err(failure) => (failure.completion.context, Err(failure.error)),
+            })
+            .collect()
+    }
+}
+
+fn receiver_with_link() -> (Receiver, Asked) {
+    let mut receiver = Receiver::new(64, BUDGET_BYTES);
+    receiver.link_added(LINK, PEER);
+    (receiver, Asked::default())
+}
+
+fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
+    ReceiveRequest {
+        destination: Destination::owned(BytesMut::zeroed(len_bytes)),
+        tagged: false,
+        criteria: Criteria::any(),
+        context,
+        signalled: true,
+    }
+}
+
+fn message(len_bytes: usize, awaits: Awaits) -> Message {
+    Message { len_bytes: len_bytes as u64, tag: None, data: None, awaits }
+}
+
+fn arrive(
+    receiver: &mut Receiver,
+    link: LinkId,
+    bytes: &[u8],
+    awaits: Awaits,
+    asked: &mut Asked,
+) -> Result<(), Breach> {
+    receiver.message(link, &message(bytes.len(), awaits), bytes, asked)
+}
+
+fn pull_from(memory: &[u8]) -> impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull {
+    move |_, remote, at_bytes, into| {
+        assert_eq!(remote.as_bytes(), REMOTE);
+        let mut at = at_bytes as usize;
+        for place in into {
+            let end = at + place.len();
+            place.copy_from_slice(&memory[at..end]);
+            at = end;
+        }
+        Pull::Done
+    }
+}
+
+#[test]
+fn message_completes_the_receive_that_waits_for_it() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    receiver.post(receive(8, 1), &mut asked).unwrap();
+    arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
+    assert_eq!(asked.take_ended(), [(1, Ok(b"hello".to_vec()))]);
+    assert_eq!(asked.counted, [(CounterEvents::RECV, true)]);
+    assert_eq!((receiver.outstanding(), receiver.received_messages(LINK)), (0, 1));
+    assert!(asked.owed.is_empty() && asked.acks.is_empty() && asked.credits.is_empty());
+}
+
+#[test]
+fn receive_from_any_source_takes_the_earliest_message_of_all_links() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    receiver.link_added(OTHER, PeerId(6));
+    arrive(&mut receiver, OTHER, b"first", Awaits::Nothing, &mut asked).unwrap();
+    arrive(&mut receiver, LINK, b"second", Awaits::Nothing, &mut asked).unwrap();
+    for context in [1, 2] {
+        receiver.post(receive(8, context), &mut asked).unwrap();
+    }
+    let sources: Vec<_> = asked.ended.iter().map(|ended| ended.as_ref().unwrap().source).collect();
+    assert_eq!(sources, [Some(PeerId(6)), Some(PEER)]);
+    assert_eq!(asked.take_ended(), [(1, Ok(b"first".to_vec())), (2, Ok(b"second".to_vec()))]);
+}
+
+#[test]
+fn message_beyond_its_credit_is_a_breach() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    receiver.take_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES);
+    for _ in 0..CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
+        arrive(&mut receiver, LINK, b"", Awaits::Nothing, &mut asked).unwrap();
+    }
+    let breach = arrive(&mut receiver, LINK, b"", Awaits::Nothing, &mut asked).unwrap_err();
+    assert_eq!(breach.to_string(), "sends more than it was granted");
+    assert_eq!(receiver.begin_message(LINK, &message(1, Awaits::Nothing), &mut asked), Err(breach));
+    assert_eq!(receiver.offered(LINK, &message(1, Awaits::Nothing), 1, REMOTE, &mut asked), Err(breach));
+}
+
+#[test]
+fn credit_is_owed_once_until_the_peer_knows_of_it() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    let pass = |receiver: &mut Receiver, asked: &mut Asked| {
+        let half_messages = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES / 2 + 1;
+        for context in 0..half_messages {
+            receiver.post(receive(0, context), asked).unwrap();
+            arrive(receiver, LINK, b"", Awaits::Nothing, asked).unwrap();
+        }
+    };
+    assert_eq!(receiver.granted_bytes(LINK), CREDIT_INITIAL_BYTES);
+    pass(&mut receiver, &mut asked);
+    assert_eq!(asked.credits, [LINK]);
+    let granted_bytes = receiver.granted_bytes(LINK);
+    assert!(granted_bytes > CREDIT_INITIAL_BYTES);
+    pass(&mut receiver, &mut asked);
+    assert_eq!((receiver.granted_bytes(LINK), asked.credits.len()), (granted_bytes, 1));
+    receiver.credit_told(LINK);
+    pass(&mut receiver, &mut asked);
+    assert_eq!(asked.credits, [LINK, LINK]);
+    assert!(receiver.granted_bytes(LINK) > granted_bytes);
+}
+
+#[test]
+fn arrival_and_match_are_told_when_they_happen() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    arrive(&mut receiver, LINK, b"a", Awaits::Arrival, &mut asked).unwrap();
+    arrive(&mut receiver, LINK, b"b", Awaits::Match, &mut asked).unwrap();
+    assert_eq!((&asked.acks[..], receiver.received_messages(LINK)), (&[LINK][..], 2));
+    assert!(asked.owed.is_empty(), "no receive has matched it");
+    for context in [1, 2] {
+        receiver.post(receive(1, context), &mut asked).unwrap();
+    }
+    assert_eq!(asked.owed, [(LINK, Header::Matched { number: 2 })]);
+}
+
+#[test]
+fn fence_is_answered_when_what_came_before_is_matched() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    arrive(&mut receiver, LINK, b"a", Awaits::Nothing, &mut asked).unwrap();
+    receiver.fence_asked(LINK, true, &mut asked).unwrap();
+    arrive(&mut receiver, LINK, b"b", Awaits::Nothing, &mut asked).unwrap();
+    assert!(receiver.fence_asked(LINK, true, &mut asked).is_err(), "one at a time");
+    assert!(asked.owed.is_empty());
+    receiver.post(receive(1, 1), &mut asked).unwrap();
+    assert_eq!(asked.owed, [(LINK, Header::Fenced)]);
+}
+
+#[test]
+fn receive_posted_while_its_message_arrives_takes_over_the_rest() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    receiver.begin_message(LINK, &message(6, Awaits::Arrival), &mut asked).unwrap();
+    receiver.put(LINK, b"ab", &mut asked);
+    assert!(receiver.space(LINK).is_empty(), "it is unexpected");
+    receiver.post(receive(6, 1), &mut asked).unwrap();
+    receiver.space(LINK)[0][..3].copy_from_slice(b"cde");
+    receiver.placed(LINK, 3, &mut asked);
+    assert!(asked.acks.is_empty() && asked.ended.is_empty(), "it has not arrived");
+    receiver.put(LINK, b"f and more", &mut asked);
+    assert_eq!(asked.take_ended(), [(1, Ok(b"abcdef".to_vec()))]);
+    assert_eq!((&asked.acks[..], receiver.received_messages(LINK)), (&[LINK][..], 1));
+}
+
+#[test]
+fn end_of_a_link_fails_what_it_was_filling_and_keeps_what_has_arrived() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    arrive(&mut receiver, LINK, b"whole", Awaits::Match, &mut asked).unwrap();
+    receiver.begin_message(LINK, &message(6, Awaits::Nothing), &mut asked).unwrap();
+    receiver.put(LINK, b"lost", &mut asked);
+    receiver.offered(LINK, &message(9, Awaits::Match), 1, REMOTE, &mut asked).unwrap();
+    assert_eq!(receiver.unexpected_len(), 3);
+    receiver.link_ended(LINK, &RESET, &mut asked);
+    assert_eq!((receiver.unexpected_len(), receiver.fetches_len()), (1, 0));
+
+    // Another link gets the number; what is left of the first one is not its.
+    receiver.link_added(LINK, PeerId(6));
+    receiver.post(receive(5, 1), &mut asked).unwrap();
+    assert_eq!(asked.take_ended(), [(1, Ok(b"whole".to_vec()))]);
+    assert!(asked.owed.is_empty(), "the peer that waits to hear of it is gone");
+    receiver.post(receive(6, 2), &mut asked).unwrap();
+    receiver.begin_message(LINK, &message(6, Awaits::Nothing), &mut asked).unwrap();
+    receiver.put(LINK, b"half", &mut asked);
+    receiver.link_ended(LINK, &RESET, &mut asked);
+    assert_eq!(asked.ended[0].as_ref().unwrap_err().completion.len_bytes, 4);
+    assert_eq!(asked.take_ended(), [(2, Err(RESET))]);
+    assert!(receiver.take_budget(BUDGET_BYTES as u64), "all of it is free");
+}
+
+#[test]
+fn end_of_a_peer_fails_the_receives_that_name_it() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    let of_peer = Criteria { source: Some(PEER), ..Criteria::any() };
+    receiver.post(receive(1, 1), &mut asked).unwrap();
+    receiver.post(ReceiveRequest { criteria: of_peer, ..receive(1, 2) }, &mut asked).unwrap();
+    receiver.post(ReceiveRequest { criteria: of_peer, tagged: true, ..receive(1, 3) }, &mut asked).unwrap();
+    receiver.peer_ended(PEER, &RESET, &mut asked);
+    assert_eq!(asked.take_ended(), [(2, Err(RESET)), (3, Err(RESET))]);
+    receiver.end_all(None, &RESET, &mut asked);
+    assert_eq!(asked.take_ended(), [(1, Err(RESET))]);
+    let rejected = receiver.post(receive(1, 4), &mut asked).unwrap_err();
+    assert_eq!(rejected.error, Misuse::NotConnected.into());
+}
+
+#[test]
+fn offered_message_is_pulled_when_a_receive_matches_it() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    receiver.set_pull_step_max_bytes(4);
+    receiver.post(receive(16, 1), &mut asked).unwrap();
+    receiver.offered(LINK, &message(10, Awaits::Nothing), 7, REMOTE, &mut asked).unwrap();
+    assert!(receiver.offered(LINK, &message(1, Awaits::Nothing), 7, REMOTE, &mut asked).is_err(), "again");
+    let mut passes = 0;
+    while receiver.is_pulling() {
+        receiver.pull(pull_from(b"0123456789"), &mut asked);
+        passes += 1;
+    }
+    assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
+    assert_eq!((passes, &asked.owed[..]), (3, &[(LINK, Header::Done { op: 7, fault: false })][..]));
+}
+
+#[test]
+fn offer_that_cannot_be_pulled_is_asked_for() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    receiver.post(receive(16, 1), &mut asked).unwrap();
+    receiver.offered(LINK, &message(5, Awaits::Arrival), 7, REMOTE, &mut asked).unwrap();
+    assert!(!receiver.begin_data(LINK, 7, 5), "it was not asked for yet");
+    receiver.pull(|_, _, _, _| Pull::Refused, &mut asked);
+    assert_eq!(asked.owed, [(LINK, Header::Clear { op: 7, cannot_pull: true })]);
+    assert!(!receiver.begin_data(LINK, 7, 4) && !receiver.begin_data(OTHER, 7, 5));
+    assert!(receiver.begin_data(LINK, 7, 5));
+    receiver.put(LINK, b"hello", &mut asked);
+    assert_eq!(asked.take_ended(), [(1, Ok(b"hello".to_vec()))]);
+    assert_eq!(asked.owed[1..], [(LINK, Header::Done { op: 7, fault: false })]);
+
+    receiver.post(receive(16, 2), &mut asked).unwrap();
+    receiver.offered(LINK, &message(5, Awaits::Nothing), 8, REMOTE, &mut asked).unwrap();
+    receiver.pull(|_, _, _, _| panic!("it is known that this link cannot"), &mut asked);
+    assert_eq!(asked.owed[2..], [(LINK, Header::Clear { op: 8, cannot_pull: true })]);
+}
+
+#[test]
+fn memory_that_cannot_be_read_fails_the_receive() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    receiver.post(receive(16, 1), &mut asked).unwrap();
+    receiver.offered(LINK, &message(5, Awaits::Nothing), 7, REMOTE, &mut asked).unwrap();
+    receiver.pull(|_, _, _, _| Pull::Fault, &mut asked);
+    assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: true })]);
+    assert_eq!(asked.take_ended(), [(1, Err(OperationError::Fault))]);
+    assert_eq!(asked.counted, [(CounterEvents::RECV, false)]);
+}
+
+#[test]
+fn unexpected_offer_is_fetched_as_far_as_the_budget_goes() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    receiver.take_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES - 10);
+    for op in [7, 8] {
+        receiver.offered(LINK, &message(10, Awaits::Nothing), op, REMOTE, &mut asked).unwrap();
+    }
+    receiver.pull(pull_from(b"0123456789"), &mut asked);
+    assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: false })]);
+    assert!(!receiver.wants_pass(), "there is no room for the other one");
+    receiver.post(receive(10, 1), &mut asked).unwrap();
+    assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
+    assert!(receiver.wants_pass());
+    receiver.fetch_deferred();
+    receiver.pull(pull_from(b"abcdefghij"), &mut asked);
+    receiver.post(receive(10, 2), &mut asked).unwrap();
+    assert_eq!(asked.take_ended(), [(2, Ok(b"abcdefghij".to_vec()))]);
+}
+
+#[test]
+fn multi_receive_buffer_sets_messages_aside_while_reports_wait() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    asked.room = 1;
+    receiver.post_multi_receive(receive(64, 9), 1, &mut asked).unwrap();
+    for byte in [b"a", b"b", b"c"] {
+        arrive(&mut receiver, LINK, byte, Awaits::Nothing, &mut asked).unwrap();
+    }
+    assert_eq!((asked.ended.len(), receiver.held_len(), receiver.unexpected_len()), (1, 1, 1));
+    asked.room = usize::MAX;
+    receiver.deliver_held(&mut asked);
+    assert_eq!((asked.ended.len(), receiver.unexpected_len()), (3, 0));
+    assert!(receiver.cancel(9, &mut asked) && !receiver.cancel(9, &mut asked));
+    let released = asked.ended[3].as_ref().unwrap_err();
+    assert_eq!(released.error, OperationError::Cancelled);
+    assert!(released.completion.flags.contains(CompletionFlags::MULTI_RECV));
+    assert_eq!(receiver.outstanding(), 0);
+}
+
+#[test]
+fn claimed_message_is_left_to_its_claim() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    let peek = |context, then| PeekRequest { tagged: false, criteria: Criteria::any(), context, then };
+    receiver.peek(peek(1, Found::Stays), &mut asked).unwrap();
+    assert_eq!(asked.take_ended(), [(1, Err(OperationError::NoMessage))]);
+    for bytes in [b"first", b"other"] {
+        arrive(&mut receiver, LINK, bytes, Awaits::Nothing, &mut asked).unwrap();
+    }
+    receiver.peek(peek(2, Found::IsClaimed), &mut asked).unwrap();
+    receiver.post(receive(5, 3), &mut asked).unwrap();
+    receiver.receive_claimed(receive(5, 2), &mut asked).unwrap();
+    let ended = asked.take_ended();
+    assert_eq!(ended[1..], [(3, Ok(b"other".to_vec())), (2, Ok(b"first".to_vec()))]);
+    assert!(receiver.discard_claimed(false, 2, &mut asked).is_err(), "it was received");
+    assert!(asked.counted.iter().all(|(_, is_success)| *is_success), "a look is no failed receive");
+}
+
+#[test]
+fn receives_beyond_the_depth_are_refused() {
+    let mut receiver = Receiver::new(1, BUDGET_BYTES);
+    let mut asked = Asked::default();
+    receiver.post(receive(1, 1), &mut asked).unwrap();
+    assert_eq!(receiver.post(receive(1, 2), &mut asked).unwrap_err().error, Again::QueueFull.into());
+    assert!(receiver.cancel(1, &mut asked));
+    receiver.post(receive(1, 2), &mut asked).unwrap();
+}
