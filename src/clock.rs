@@ -1,13 +1,12 @@
 //! Time, as endpoints read it.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use homespun_engine::moment::Moment;
-use rustix::time::{ClockId, clock_gettime};
 
 /// A clock that stands still unless it is told to move on: for tests and simulations, over a provider inside the process.
 ///
@@ -76,7 +75,7 @@ impl fmt::Debug for SimulatedClock {
 /// What endpoints read the time from.
 #[derive(Debug, Clone)]
 pub(crate) enum Clock {
-    /// That of the system: as coarse as the kernel's tick, and read without a system call.
+    /// That of the system, which is read without a system call.
     System,
     Simulated(SimulatedClock),
 }
@@ -85,9 +84,8 @@ impl Clock {
     pub(crate) fn now(&self) -> Moment {
         match self {
             Clock::System => {
-                let now = clock_gettime(ClockId::MonotonicCoarse);
-                // Neither part is ever negative.
-                Moment::from_ms(now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000)
+                static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+                Moment::from_ms(0) + FIRST.elapsed()
             }
             Clock::Simulated(clock) => Moment::from_ms(0) + clock.elapsed(),
         }
@@ -111,8 +109,8 @@ mod tests {
         let clock = Clock::System;
         let begin = clock.now();
         clock.sleep(Duration::from_millis(50));
-        // It may be late by a tick of the kernel, which is 10 ms at most.
-        assert!(clock.now().saturating_duration_since(begin) >= Duration::from_millis(40));
+        // Moments are whole milliseconds.
+        assert!(clock.now().saturating_duration_since(begin) >= Duration::from_millis(49));
     }
 
     #[test]
