@@ -395,6 +395,14 @@ impl Engine {
 
     /// Delivers completions that the sink had no room for, as far as it has room now.
     pub fn deliver_held(&mut self, sink: &mut impl Sink) {
+        if self.reports.are_held() | self.receiver.has_held() | !self.remote_events.is_empty() {
+            self.deliver_held_reports(sink);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn deliver_held_reports(&mut self, sink: &mut impl Sink) {
         if self.reports.are_held() {
             self.reports.deliver_held(&self.peers, sink);
         }

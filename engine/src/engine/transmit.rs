@@ -139,6 +139,37 @@ impl Engine {
     /// partly written frames, then what peers have asked for, then queued messages. Before that, what peers have offered
     /// to have fetched is pulled. To be called after [`receive`](Transport::receive), in every pass.
     pub fn transmit(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        if self.has_rare_work() {
+            self.do_rare_work(transport, sink);
+        }
+        if self.links.are_owing() {
+            self.links.pay_debts(&mut self.receiver, transport, self.config.rma_events, sink);
+        }
+        for _ in 0..self.active.len() {
+            let Some(peer) = self.active.pop_front() else { break };
+            if self.transmit_to(peer, transport, sink) {
+                self.active.push_back(peer);
+            } else {
+                self.peers.of_mut(peer).is_active = false;
+            }
+        }
+    }
+
+    /// Whether a pass has more to do than to pay debts and to send. Most have not, and pay one branch for that.
+    #[inline(always)]
+    fn has_rare_work(&self) -> bool {
+        let work = self.receiver.rare_work()
+            | self.condemned.len()
+            | self.mapping.len()
+            | self.passes_to_sweep as usize
+            | usize::from(self.handshakes.are_pending())
+            | self.write_fetches.pulling_len();
+        work != 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn do_rare_work(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.receiver.has_deferred() {
             self.receiver.fetch_deferred();
         }
@@ -165,17 +196,6 @@ impl Engine {
         if self.receiver.has_starved() {
             let (receiver, mut effects) = self.receiving(sink);
             receiver.feed_starved(&mut effects);
-        }
-        if self.links.are_owing() {
-            self.links.pay_debts(&mut self.receiver, transport, self.config.rma_events, sink);
-        }
-        for _ in 0..self.active.len() {
-            let Some(peer) = self.active.pop_front() else { break };
-            if self.transmit_to(peer, transport, sink) {
-                self.active.push_back(peer);
-            } else {
-                self.peers.of_mut(peer).is_active = false;
-            }
         }
     }
 

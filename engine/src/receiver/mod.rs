@@ -108,6 +108,13 @@ impl Receiver {
             || self.may_fetch_deferred()
     }
 
+    /// How much there is that few passes have to do: offers to fetch, payload to pull, credit to give. Only
+    /// whether it is 0 means something.
+    #[inline(always)]
+    pub(crate) fn rare_work(&self) -> usize {
+        self.deferred.len() | self.fetches.pulling_len() | self.starved.len()
+    }
+
     /// Posts a receive. A message that is waiting for it is taken at once, the earliest first.
     ///
     /// # Errors
