@@ -51,7 +51,8 @@ impl SimulatedClock {
     /// Moves on, by whole microseconds. Endpoints take note in their next passes.
     pub fn advance(&self, time: Duration) {
         let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.0.elapsed_us.fetch_add(time_us, Ordering::Relaxed);
+        let later = |elapsed_us: u64| Some(elapsed_us.saturating_add(time_us));
+        let _ = self.0.elapsed_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 
     /// How far it has moved.

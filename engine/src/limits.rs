@@ -38,7 +38,8 @@ pub const REMOTE_MAX_BYTES: usize = IOV_LIMIT * 16;
 /// How much of one message is pulled at a time, in bytes, before it is another's turn.
 pub const PULL_STEP_MAX_BYTES: usize = 4 << 20;
 
-/// How much is pulled in one pass, in bytes, before frames are looked at again; the step that goes beyond is the last.
+/// How much is pulled in one pass, in bytes, before frames are looked at again: of messages, and again of writes. The step
+/// that goes beyond is the last.
 pub const PULL_PASS_MAX_BYTES: usize = 16 << 20;
 
 /// How many requests that nobody has asked for are looked at in a row whether there is room for them by now.
@@ -104,6 +105,10 @@ pub const BACKLOG_DEFAULT_REQUESTS: usize = 1024;
 /// passive endpoint that it asked has ended its link, or was lost. The answer is on its way by then: this is time for TCP to
 /// send it again after 0.2 and 0.6 s.
 pub const UNANSWERED_MAX_MS: u64 = 1_000;
+
+/// For how long nothing may come, in milliseconds, after a limit of time was found exceeded for the first time: time for an
+/// application that was late to receive what arrived meanwhile.
+pub const TIMEOUT_GRACE_MS: u64 = 100;
 
 /// How many links an endpoint that has asked for a connection has until one of them brings the answer. Those beyond are ended.
 pub const ASKING_MAX_LINKS: usize = 64;

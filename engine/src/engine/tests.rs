@@ -17,7 +17,9 @@ use crate::connection::ConnectionEvent;
 use crate::errno::Errno;
 use crate::error::Again;
 use crate::flags::{CompletionFlags, CounterEvents};
-use crate::limits::{CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_MAX_MS, MESSAGE_COST_BYTES};
+use crate::limits::{
+    CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_MAX_MS, MESSAGE_COST_BYTES, TIMEOUT_GRACE_MS,
+};
 use crate::loopback::{Faults, Network};
 use crate::matching::Criteria;
 use crate::moment::Moment;

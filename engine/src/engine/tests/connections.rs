@@ -8,7 +8,9 @@ use std::mem;
 
 use super::*;
 use crate::connection::{ConnectionError, Request, RequestId, Requester};
-use crate::limits::{ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, UNANSWERED_MAX_MS};
+use crate::limits::{
+    ASKING_MAX_LINKS, CONNECTION_DATA_MAX_BYTES, EAGER_MAX_BYTES, TIMEOUT_GRACE_MS, UNANSWERED_MAX_MS,
+};
 use crate::wire::{Handshake, HandshakeStep};
 
 /// The number of the requests that are made here.
@@ -448,10 +450,13 @@ fn connect_fails_when_another_endpoint_stays_silent_for_too_long() {
         up(&mut engine, &mut sink, OTHER, 3, 1);
         assert!(!engine.awaits_timeout(), "the passive endpoint may answer");
         engine.arrivals(&mut sink).link(OWN, LinkEvent::Down(LinkError::Closed));
-        for ms in [0, UNANSWERED_MAX_MS - 1, UNANSWERED_MAX_MS] {
-            engine.advance_time(Moment::from_ms(90_000 + ms), &mut sink);
+        let (first_ms, last_ms) = (90_000 + UNANSWERED_MAX_MS, 90_000 + UNANSWERED_MAX_MS + TIMEOUT_GRACE_MS);
+        let looks =
+            [(90_000, first_ms), (first_ms - 1, first_ms), (first_ms, last_ms), (last_ms - 1, last_ms)];
+        for (now_ms, deadline_ms) in looks {
+            engine.advance_time(Moment::from_ms(now_ms), &mut sink);
             engine.transmit(&mut transport, &mut sink);
-            assert_eq!(engine.next_deadline(), Some(Moment::from_ms(90_000 + UNANSWERED_MAX_MS)));
+            assert_eq!(engine.next_deadline(), Some(Moment::from_ms(deadline_ms)));
         }
         assert!(sink.events.is_empty() && !engine.has_unsent());
         assert!(engine.awaits_timeout() && !engine.wants_pass(), "the time is waited for asleep");
@@ -459,11 +464,11 @@ fn connect_fails_when_another_endpoint_stays_silent_for_too_long() {
             hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Accept, NUMBER, b""), b"");
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(sink.events, [ConnectionEvent::Connected { data: Box::default() }]);
-            engine.advance_time(Moment::from_ms(90_000 + UNANSWERED_MAX_MS), &mut sink);
+            engine.advance_time(Moment::from_ms(last_ms), &mut sink);
             engine.transmit(&mut transport, &mut sink);
             assert!(transport.closed.is_empty() && sink.events.len() == 1);
         } else {
-            engine.advance_time(Moment::from_ms(90_000 + UNANSWERED_MAX_MS), &mut sink);
+            engine.advance_time(Moment::from_ms(last_ms), &mut sink);
             assert_eq!(failed(&mut sink), ConnectionError::NobodyListens);
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(transport.closed, [(OTHER, Close::Drain)]);

@@ -116,12 +116,15 @@ fn former_link_that_is_silent_for_too_long_is_ended() {
     }
     engine.arrivals(&mut sink).chunk(LinkId(7), b"slow");
     let again_ms = begin_ms + FORMER_LINK_IDLE_MAX_MS;
-    for ms in [0, FORMER_LINK_IDLE_MAX_MS - 1, FORMER_LINK_IDLE_MAX_MS] {
-        assert_eq!(pass_at(again_ms + ms, &mut engine, &mut sink), []);
-        assert_eq!(engine.next_deadline(), Some(Moment::from_ms(again_ms + FORMER_LINK_IDLE_MAX_MS)));
+    let first_ms = again_ms + FORMER_LINK_IDLE_MAX_MS;
+    let last_ms = first_ms + TIMEOUT_GRACE_MS;
+    let looks = [(again_ms, first_ms), (first_ms - 1, first_ms), (first_ms, last_ms), (last_ms - 1, last_ms)];
+    for (now_ms, deadline_ms) in looks {
+        assert_eq!(pass_at(now_ms, &mut engine, &mut sink), []);
+        assert_eq!(engine.next_deadline(), Some(Moment::from_ms(deadline_ms)));
     }
     assert!(engine.awaits_timeout() && sink.ended.is_empty());
-    let closed = pass_at(again_ms + FORMER_LINK_IDLE_MAX_MS, &mut engine, &mut sink);
+    let closed = pass_at(last_ms, &mut engine, &mut sink);
     assert_eq!(closed, [(LinkId(7), Close::Abort)]);
     assert_eq!(sink.contexts(), [1]);
     assert!(!engine.awaits_timeout() && engine.next_deadline().is_none());

@@ -266,7 +266,7 @@ fn memory_that_the_peer_can_read_is_given_back_after_the_link_was_closed_and_not
     };
     let new_instance: Way = |engine, sink| {
         engine.arrivals(sink).link(LinkId(8), LinkEvent::Up { peer: address(2), instance: 2 });
-        [0, FORMER_LINK_IDLE_MAX_MS, FORMER_LINK_IDLE_MAX_MS]
+        [0, FORMER_LINK_IDLE_MAX_MS, FORMER_LINK_IDLE_MAX_MS + TIMEOUT_GRACE_MS]
             .into_iter()
             .for_each(|ms| engine.advance_time(Moment::from_ms(ms), sink));
     };
