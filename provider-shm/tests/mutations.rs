@@ -27,7 +27,7 @@ const LINES_START_BYTES: u64 = 192;
 const LINES: usize = 512;
 const LINE_BYTES: usize = 64;
 
-/// What is written to a doorbell. The same in every host's own numbers: the kernel counts, and nobody reads
+/// What is written to a doorbell. The same in every host's own numbers: the kernel counts, and no test reads
 /// how far.
 const ONE: [u8; WORD_BYTES] = [1; WORD_BYTES];
 

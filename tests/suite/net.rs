@@ -74,7 +74,7 @@ impl Transport {
 }
 
 /// The time of a network inside the process. While nothing is received there, an endpoint that is closed waits for peers that
-/// nobody drives: then time goes by faster.
+/// no thread drives: then time goes by faster.
 fn clock_of(network: &Network) -> SimulatedClock {
     let (network, seen) = (network.clone(), AtomicU64::new(0));
     SimulatedClock::with_pace(move |waited| {

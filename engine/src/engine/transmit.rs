@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Whether a pass has more to do than to pay debts and to send. Most have not, and pay one branch for that.
+    /// Whether a pass has more to do than to pay debts and to send. A pass that has not pays one branch.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
         let work = self.receiver.rare_work()

@@ -118,7 +118,7 @@ impl Receiver {
         true
     }
 
-    /// Takes a message out of its waiting room, and gives back what it held there. Matching must not know of
+    /// Removes an unexpected message, and gives back what it held there. Matching must not know of
     /// it any more.
     fn release(&mut self, id: UnexpectedId, effects: &mut impl Effects) -> Option<Box<Unexpected>> {
         let unexpected = self.take_out(id, effects)?;

@@ -123,7 +123,7 @@ pub enum Header {
         granted_bytes: u64,
     },
     /// "Say [`Fenced`](Header::Fenced) when all messages before this have arrived": no other fence follows
-    /// before that, and messages only if nobody waits for the answer any more. Has no payload.
+    /// before that, and messages only if the answer is not awaited any more. Has no payload.
     Fence {
         /// Whether they are to be matched or thrown away too.
         matched: bool,

@@ -221,7 +221,7 @@ fn where_this_side_cannot_pull_it_asks_and_never_tries_again_on_that_link() {
         engine.transmit(&mut transport, &mut sink);
         let payloads: Vec<&[u8]> = sink.ended.iter().map(received).collect();
         assert_eq!(payloads, [&b"9876543210"[..], b"0123456789", b"eager"]);
-        assert_eq!((transport.sent.len(), engine.fetches_len()), (2, 0), "nobody waits to hear of it");
+        assert_eq!((transport.sent.len(), engine.fetches_len()), (2, 0), "no answer is awaited");
     }
 }
 
