@@ -615,6 +615,23 @@ impl SegmentMut {
     }
 }
 
+/// A source of nothing.
+impl Default for Source {
+    #[inline]
+    fn default() -> Source {
+        let segment = Segment { address: ptr::null(), len_bytes: 0 };
+        Source { memory: SourceMemory::Raw(segment), len_bytes: 0 }
+    }
+}
+
+/// Room for nothing.
+impl Default for Destination {
+    #[inline]
+    fn default() -> Destination {
+        Destination::nowhere()
+    }
+}
+
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Source({} bytes)", self.len_bytes)
