@@ -9,7 +9,7 @@ pub mod cq;
 mod domain;
 mod doorbell;
 mod driven;
-#[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/raw.rs")]
+#[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/send.rs")]
 pub mod endpoint;
 pub mod eq;
 mod fabric;
@@ -22,6 +22,7 @@ pub mod params;
 mod passive_endpoint;
 mod poll_set;
 mod ports;
+mod post;
 mod progress_thread;
 mod pump;
 #[expect(unsafe_code, reason = "the raw tier takes addresses, and files are mapped; see region/")]

@@ -3,10 +3,9 @@
 //! It is generic over the transport, and reached through one virtual call per post and one per progress, none per
 //! frame. Its lock is taken before a completion queue's lock, never the other way.
 
-mod access;
-mod atomic;
 mod connections;
 mod names;
+mod posting;
 mod queues;
 mod sleepers;
 mod timekeeper;
@@ -18,12 +17,11 @@ use std::thread;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
-use homespun_engine::buffer::{Destination, Room, Source};
-use homespun_engine::engine::{Attempt, Config, Engine, Place};
+use homespun_engine::buffer::Destination;
+use homespun_engine::engine::{Config, Engine};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::CounterEvents;
-use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{AtomicLocal, Found, Level, PeekRequest, ReceiveRequest, SendRequest};
+use homespun_engine::operation::{Found, PeekRequest, ReceiveRequest};
 use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::{Armed, Transport};
@@ -35,10 +33,10 @@ use crate::cq::{Reader, Shared};
 use crate::doorbell::Doorbell;
 use crate::eq::Reporter;
 use crate::lock::{Lock, LockGuard, Locking};
-pub(crate) use crate::pump::access::RmaPost;
-pub(crate) use crate::pump::atomic::AtomicPost;
+use crate::post::{Post, ReceiveKind, ReceivePost};
 pub(crate) use crate::pump::connections::Connect;
 use crate::pump::names::{Sources, Targets};
+use crate::pump::posting::put_back;
 use crate::pump::queues::{Aside, Nobody, Queues};
 use crate::pump::timekeeper::Timekeeper;
 
@@ -60,32 +58,10 @@ pub(crate) trait Drive: Connect + Send + Sync {
         receive_cq: Option<Arc<Shared>>,
         counters: BoundCounters,
     );
-    fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>>;
-    /// Takes the access's memory out of the post, unless that is refused.
-    fn post_rma(&self, post: &mut RmaPost) -> Result<(), Error>;
-    fn post_atomic(&self, post: AtomicPost) -> Result<(), Rejected<Box<AtomicLocal>>>;
-    fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Rejected<Destination>>;
-    /// As [`post_receive`](Self::post_receive), for the most frequent kind of destination.
-    fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error>;
-    /// Posts a buffer that takes many messages, until less than this is left of it or a message does not fit.
-    fn post_multi_receive(
-        &self,
-        post: ReceivePost,
-        destination: Destination,
-        min_free_bytes: usize,
-    ) -> Result<(), Rejected<Destination>>;
-    /// Looks for a message that this receive would take, among those that had been received before the call.
-    /// What it finds is reported at once, signalled or not; then everything moves on as by
-    /// [`progress_aside`](Self::progress_aside), so that a loop of peeks finds what arrives.
-    fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error>;
-    /// Receives the message that a peek with this context has claimed, wherever it is from and whatever its tag.
-    fn receive_claimed(
-        &self,
-        post: ReceivePost,
-        destination: Destination,
-    ) -> Result<(), Rejected<Destination>>;
-    /// Throws away the message that a peek with this context has claimed. It is always reported.
-    fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error>;
+    /// Posts an operation. Takes its memory out of the post, unless it is refused.
+    fn post(&self, post: &mut Post) -> Result<(), Error>;
+    /// Posts a receive, or does what else it asks for. Takes its memory out of the post, unless it is refused.
+    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error>;
     /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
     fn inject(
         &self,
@@ -144,32 +120,6 @@ pub(crate) struct Wiring {
     pub(crate) reports_unknown_sources: bool,
     /// What wakes the thread that moves the endpoint on, if one does.
     pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
-}
-
-/// A send as an endpoint posts it.
-pub(crate) struct SendPost {
-    pub(crate) to: FabricAddress,
-    pub(crate) source: Source,
-    pub(crate) tag: Option<u64>,
-    pub(crate) data: Option<u64>,
-    pub(crate) context: u64,
-    pub(crate) level: Level,
-    pub(crate) signalled: bool,
-    pub(crate) inject: bool,
-    /// Whether it waits for all before it to the same peer, and all after it wait for it.
-    pub(crate) fence: bool,
-    /// Another operation follows at once, so transmission may wait for it.
-    pub(crate) more: bool,
-}
-
-/// A receive as an endpoint posts it.
-pub(crate) struct ReceivePost {
-    /// `None` for any source.
-    pub(crate) from: Option<FabricAddress>,
-    /// Tag and ignore mask of a tagged receive.
-    pub(crate) tagged: Option<(u64, u64)>,
-    pub(crate) context: u64,
-    pub(crate) signalled: bool,
 }
 
 /// An endpoint's engine, its transport, and what both are wired to.
@@ -314,17 +264,6 @@ struct Wired {
 }
 
 impl Wired {
-    /// Which messages a receive accepts.
-    #[inline(always)]
-    fn criteria(&mut self, post: &ReceivePost, engine: &mut Engine) -> Result<Criteria, Error> {
-        let source = match post.from {
-            Some(from) => Some(self.targets.peer(from, &self.wiring.av, engine)?),
-            None => None,
-        };
-        let (tag, ignore) = post.tagged.unwrap_or((0, u64::MAX));
-        Ok(Criteria { source, tag, ignore })
-    }
-
     fn queues(&mut self) -> Queues<'_, 'static> {
         Queues::new(&self.wiring, &mut self.sources, None)
     }
@@ -363,29 +302,38 @@ impl<T: Transport> Pump<T> {
         Use(self.state.lock())
     }
 
+    /// Has the engine receive, in a way of its choice.
     #[inline(always)]
-    fn receive_to(
+    fn receive_by(
         &self,
-        post: &ReceivePost,
-        destination: impl Into<Destination>,
-    ) -> Result<(), Rejected<Destination>> {
+        post: &mut ReceivePost,
+        receive: impl FnOnce(
+            &mut Engine,
+            ReceiveRequest,
+            &mut Queues<'_, '_>,
+        ) -> Result<(), Rejected<Destination>>,
+    ) -> Result<(), Error> {
         let mut endpoint = self.in_use();
-        let (engine, _, wired) = match endpoint.enabled() {
-            Ok(parts) => parts,
-            Err(error) => return Err(Rejected { error, buffer: destination.into() }),
-        };
-        let criteria = match wired.criteria(post, engine) {
-            Ok(criteria) => criteria,
-            Err(error) => return Err(Rejected { error, buffer: destination.into() }),
-        };
-        let request = ReceiveRequest {
-            criteria,
-            destination: destination.into(),
-            tagged: post.tagged.is_some(),
-            context: post.context,
-            signalled: post.signalled,
-        };
-        engine.post_receive(request, &mut wired.queues())
+        let (engine, _, wired) = endpoint.enabled()?;
+        let request = wired.receive_request(post, engine)?;
+        let received = receive(engine, request, &mut wired.queues());
+        received.map_err(|rejected| put_back(&mut post.destination, rejected))
+    }
+
+    /// Answers a peek, then makes a pass.
+    fn peek(&self, post: &ReceivePost, then: Found) -> Result<(), Error> {
+        let mut guard = self.state.lock();
+        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
+        let answered = state.peek(post, then);
+        // Not before it has answered: see docs/decisions/peek.md.
+        state.poll_aside();
+        answered
+    }
+
+    fn discard_claimed(&self, post: &ReceivePost) -> Result<(), Error> {
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = endpoint.enabled()?;
+        engine.discard_claimed(post.tagged.is_some(), post.context, &mut wired.queues())
     }
 }
 
@@ -421,115 +369,30 @@ impl<T: Transport> Drive for Pump<T> {
         (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
     }
 
-    fn post_send(&self, post: SendPost) -> Result<(), Rejected<Source>> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = match endpoint.enabled() {
-            Ok(parts) => parts,
-            Err(error) => return Err(Rejected { error, buffer: post.source }),
-        };
-        let SendPost { to, source, tag, data, context, level, signalled, inject, fence, more } = post;
-        let to = match wired.targets.peer(to, &wired.wiring.av, engine) {
-            Ok(to) => to,
-            Err(error) => return Err(Rejected { error, buffer: source }),
-        };
-        let request = SendRequest { to, source, tag, data, context, level, signalled, inject, fence };
-        engine.post_send(request, transport, &mut wired.queues())?;
-        if !more {
-            transport.flush();
-        }
-        Ok(())
-    }
-
-    fn post_rma(&self, post: &mut RmaPost) -> Result<(), Error> {
+    fn post(&self, post: &mut Post) -> Result<(), Error> {
         let mut endpoint = self.in_use();
         let (engine, transport, wired) = endpoint.enabled()?;
-        let to = wired.targets.peer(post.to, &wired.wiring.av, engine)?;
-        let place = Place { key: post.key, address: post.address };
-        match engine.access_at_once(to, &mut post.local, place, post.level, post.fence) {
-            Attempt::Done => wired.accessed(post, engine),
-            attempt => post.go(attempt, to, engine, transport, &mut wired.queues())?,
-        }
-        if !post.more {
+        wired.post(post, engine, transport)?;
+        if !post.options.more {
             transport.flush();
         }
         Ok(())
     }
 
-    fn post_atomic(&self, post: AtomicPost) -> Result<(), Rejected<Box<AtomicLocal>>> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = match endpoint.enabled() {
-            Ok(parts) => parts,
-            Err(error) => return Err(Rejected { error, buffer: Box::new(post.local) }),
-        };
-        let to = match wired.targets.peer(post.target.peer, &wired.wiring.av, engine) {
-            Ok(to) => to,
-            Err(error) => return Err(Rejected { error, buffer: Box::new(post.local) }),
-        };
-        let more = post.more;
-        engine.post_atomic(post.request(to), transport, &mut wired.queues())?;
-        if !more {
-            transport.flush();
+    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        match post.kind {
+            ReceiveKind::Single => {
+                self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
+            }
+            ReceiveKind::Multi { min_free_bytes } => self.receive_by(post, |engine, request, queues| {
+                engine.post_multi_receive(request, min_free_bytes, queues)
+            }),
+            ReceiveKind::Claimed => {
+                self.receive_by(post, |engine, request, queues| engine.receive_claimed(request, queues))
+            }
+            ReceiveKind::Peek(then) => self.peek(post, then),
+            ReceiveKind::Discard => self.discard_claimed(post),
         }
-        Ok(())
-    }
-
-    fn post_receive(&self, post: ReceivePost, destination: Destination) -> Result<(), Rejected<Destination>> {
-        self.receive_to(&post, destination)
-    }
-
-    fn post_receive_into(&self, post: ReceivePost, room: Room) -> Result<(), Error> {
-        Ok(self.receive_to(&post, room)?)
-    }
-
-    fn post_multi_receive(
-        &self,
-        post: ReceivePost,
-        destination: Destination,
-        min_free_bytes: usize,
-    ) -> Result<(), Rejected<Destination>> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = match endpoint.enabled() {
-            Ok(parts) => parts,
-            Err(error) => return Err(Rejected { error, buffer: destination }),
-        };
-        let criteria = match wired.criteria(&post, engine) {
-            Ok(criteria) => criteria,
-            Err(error) => return Err(Rejected { error, buffer: destination }),
-        };
-        let ReceivePost { tagged, context, signalled, .. } = post;
-        let request = ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled };
-        engine.post_multi_receive(request, min_free_bytes, &mut wired.queues())
-    }
-
-    fn peek(&self, post: ReceivePost, then: Found) -> Result<(), Error> {
-        let mut guard = self.state.lock();
-        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
-        let answered = state.peek(&post, then);
-        // Not before it has answered: see docs/decisions/peek.md.
-        state.poll_aside();
-        answered
-    }
-
-    fn receive_claimed(
-        &self,
-        post: ReceivePost,
-        destination: Destination,
-    ) -> Result<(), Rejected<Destination>> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = match endpoint.enabled() {
-            Ok(parts) => parts,
-            Err(error) => return Err(Rejected { error, buffer: destination }),
-        };
-        let ReceivePost { tagged, context, signalled, .. } = post;
-        let (tagged, criteria) = (tagged.is_some(), Criteria::any());
-        let request = ReceiveRequest { destination, tagged, criteria, context, signalled };
-        engine.receive_claimed(request, &mut wired.queues())
-    }
-
-    fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = endpoint.enabled()?;
-        engine.discard_claimed(tagged, context, &mut wired.queues())
     }
 
     fn inject(

@@ -75,7 +75,7 @@ mod tests {
     use homespun_engine::flags::{BindFlags, InfoFlags};
 
     use super::*;
-    use crate::endpoint::{RecvMsgRaw, SendMsgRaw};
+    use crate::endpoint::{RecvMsg, SendMsg};
     use crate::lock::counting;
     use crate::{AddressVector, AvAttr, CompletionQueue, CqAttr, Endpoint, FabricAddress, WaitObject};
 
@@ -117,7 +117,8 @@ mod tests {
             let tag = (number % 2 == 0).then_some(number);
             let into = [SegmentMut { address: room.as_mut_ptr(), len_bytes: LEN_BYTES }];
             let tagged = tag.map(|tag| (tag, 0));
-            let receive = RecvMsgRaw { segments: &into, from: any, tagged, context: number, flags: None };
+            let flags = to.endpoint.rx_op_flags();
+            let receive = RecvMsg { buffers: &into[..], from: any, tagged, context: number, flags };
             // SAFETY: `room` is used by nobody else until the message was read, below.
             unsafe { to.endpoint.post_receive(&receive).expect("room for a receive") };
             let is_injected = number % 4 < 2;
@@ -125,13 +126,13 @@ mod tests {
                 from.endpoint.inject(&message, FabricAddress(0), tag, None).expect("room for a send");
             } else {
                 let of = [Segment { address: message.as_ptr(), len_bytes: LEN_BYTES }];
-                let post = SendMsgRaw {
-                    segments: &of,
+                let post = SendMsg {
+                    buffers: &of[..],
                     to: FabricAddress(0),
                     tag,
                     data: None,
                     context: 0,
-                    flags: None,
+                    flags: from.endpoint.tx_op_flags(),
                 };
                 // SAFETY: `message` stays until the completion was read, below.
                 unsafe { from.endpoint.post_send(&post).expect("room for a send") };

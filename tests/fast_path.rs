@@ -14,7 +14,7 @@ use std::process;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use homespun::endpoint::{RecvMsgRaw, SendMsgRaw};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{BindFlags, InfoFlags};
 use homespun::info::{Info, Threading};
 use homespun::{
@@ -135,7 +135,8 @@ impl Party {
     fn post_receive(&mut self, number: u64) {
         let segments = [SegmentMut { address: self.room.as_mut_ptr(), len_bytes: LEN_BYTES }];
         let (from, tagged) = (FabricAddress::UNSPECIFIED, Party::tag(number).map(|tag| (tag, 0)));
-        let receive = RecvMsgRaw { segments: &segments, from, tagged, context: number, flags: None };
+        let (buffers, flags) = (&segments[..], self.endpoint.rx_op_flags());
+        let receive = RecvMsg { buffers, from, tagged, context: number, flags };
         // SAFETY: the room is used by one receive at a time, and read by nobody. A party is not moved while it is used.
         unsafe { self.endpoint.post_receive(&receive).expect("room for a receive") };
     }
@@ -148,7 +149,8 @@ impl Party {
             return 0;
         }
         let segments = [Segment { address: self.message.as_ptr(), len_bytes: LEN_BYTES }];
-        let send = SendMsgRaw { segments: &segments, to: PEER, tag, data: None, context: SEND, flags: None };
+        let (buffers, flags) = (&segments[..], self.endpoint.tx_op_flags());
+        let send = SendMsg { buffers, to: PEER, tag, data: None, context: SEND, flags };
         // SAFETY: the message never changes, and a party is not moved while it is used.
         unsafe { self.endpoint.post_send(&send).expect("room for a send") };
         1

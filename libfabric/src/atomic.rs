@@ -1,24 +1,23 @@
 //! `fi_atomic(3)`.
 
-use std::slice;
+use std::ptr;
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{AtomicMsgRaw, AtomicTarget, CompareAtomicMsgRaw, FetchAtomicMsgRaw};
-use homespun::flags::{Caps, OpFlags};
-use homespun::limits::IOV_LIMIT;
+use homespun::endpoint::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
+use homespun::flags::Caps;
 use homespun::{Endpoint, Errno, FabricAddress, Misuse, Segment, SegmentMut};
 use libc::{c_int, c_void};
-use smallvec::SmallVec;
 
 use crate::abi::atomic::{FiAtomicAttr, FiIoc, FiMsgAtomic, FiOpsAtomic};
 use crate::abi::domain::FidDomain;
-use crate::abi::endpoint::FidEp;
 use crate::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
-use crate::endpoint::EndpointState;
-use crate::message::{context, injected};
 use crate::object;
+use crate::posting::{
+    Desc, Descs, Remote, Segments, SegmentsMut, context, described, entries, entry_points, flags_or,
+    injected, remote, segment, segment_mut,
+};
 
 pub(crate) static OPS: FiOpsAtomic = FiOpsAtomic {
     size: size_of::<FiOpsAtomic>(),
@@ -37,25 +36,205 @@ pub(crate) static OPS: FiOpsAtomic = FiOpsAtomic {
     compwritevalid,
 };
 
-type Segments = SmallVec<[Segment; IOV_LIMIT]>;
-type SegmentsMut = SmallVec<[SegmentMut; IOV_LIMIT]>;
+entry_points! {
+    fn write(
+        ep, buf: *const c_void, count: usize, _: Desc, to: u64, address: u64, key: u64, datatype: u32,
+        op: u32, ctx: *mut c_void,
+    ) -> isize {
+        let target = target(AtomicKind::Base, to, Remote { address, key }, datatype, op)?;
+        post_change(ep, operand(buf, count, target)?, target, ctx, None)
+    }
 
-/// The endpoint of a call.
+    fn writev(
+        ep, iov: *const FiIoc, _: Descs, count: usize, to: u64, address: u64, key: u64, datatype: u32,
+        op: u32, ctx: *mut c_void,
+    ) -> isize {
+        let target = target(AtomicKind::Base, to, Remote { address, key }, datatype, op)?;
+        post_change(ep, operands(iov, count, target)?, target, ctx, None)
+    }
+
+    fn writemsg(ep, msg: *const FiMsgAtomic, flags: u64) -> isize {
+        let Message { target, operands, ctx, .. } = message(AtomicKind::Base, msg, ptr::null_mut(), 0)?;
+        post_change(ep, operands, target, ctx, Some(flags))
+    }
+
+    fn inject(
+        ep, buf: *const c_void, count: usize, to: u64, address: u64, key: u64, datatype: u32, op: u32,
+    ) -> isize {
+        let target = target(AtomicKind::Base, to, Remote { address, key }, datatype, op)?;
+        let operand = injected(buf, len_bytes(count, target.datatype)?)?;
+        ep.inject_atomic(operand, target).map_err(Failure::from)
+    }
+
+    fn readwrite(
+        ep, buf: *const c_void, count: usize, _: Desc, result: *mut c_void, _: Desc, to: u64, address: u64,
+        key: u64, datatype: u32, op: u32, ctx: *mut c_void,
+    ) -> isize {
+        let target = target(AtomicKind::Fetch, to, Remote { address, key }, datatype, op)?;
+        let result = segment_mut(result, len_bytes(count, target.datatype)?);
+        post_fetch(ep, operand(buf, count, target)?, result, target, ctx, None)
+    }
+
+    fn readwritev(
+        ep, iov: *const FiIoc, _: Descs, count: usize, resultv: *mut FiIoc, _: Descs, result_count: usize,
+        to: u64, address: u64, key: u64, datatype: u32, op: u32, ctx: *mut c_void,
+    ) -> isize {
+        let target = target(AtomicKind::Fetch, to, Remote { address, key }, datatype, op)?;
+        let results = elements_mut(resultv, result_count, target.datatype)?;
+        post_fetch(ep, operands(iov, count, target)?, results, target, ctx, None)
+    }
+
+    fn readwritemsg(
+        ep, msg: *const FiMsgAtomic, resultv: *mut FiIoc, _: Descs, result_count: usize, flags: u64,
+    ) -> isize {
+        let message = message(AtomicKind::Fetch, msg, resultv, result_count)?;
+        let Message { target, operands, results, ctx } = message;
+        post_fetch(ep, operands, results, target, ctx, Some(flags))
+    }
+
+    fn compwrite(
+        ep, buf: *const c_void, count: usize, _: Desc, compare: *const c_void, _: Desc, result: *mut c_void,
+        _: Desc, to: u64, address: u64, key: u64, datatype: u32, op: u32, ctx: *mut c_void,
+    ) -> isize {
+        let target = target(AtomicKind::Compare, to, Remote { address, key }, datatype, op)?;
+        let len_bytes = len_bytes(count, target.datatype)?;
+        let (compare, result) = (segment(compare, len_bytes), segment_mut(result, len_bytes));
+        post_compare(ep, segment(buf, len_bytes), compare, result, target, ctx, None)
+    }
+
+    fn compwritev(
+        ep, iov: *const FiIoc, _: Descs, count: usize, comparev: *const FiIoc, _: Descs, compare_count: usize,
+        resultv: *mut FiIoc, _: Descs, result_count: usize, to: u64, address: u64, key: u64, datatype: u32,
+        op: u32, ctx: *mut c_void,
+    ) -> isize {
+        let target = target(AtomicKind::Compare, to, Remote { address, key }, datatype, op)?;
+        let compares = elements(comparev, compare_count, target.datatype)?;
+        let results = elements_mut(resultv, result_count, target.datatype)?;
+        post_compare(ep, operands(iov, count, target)?, compares, results, target, ctx, None)
+    }
+
+    fn compwritemsg(
+        ep, msg: *const FiMsgAtomic, comparev: *const FiIoc, _: Descs, compare_count: usize,
+        resultv: *mut FiIoc, _: Descs, result_count: usize, flags: u64,
+    ) -> isize {
+        let message = message(AtomicKind::Compare, msg, resultv, result_count)?;
+        let Message { target, operands, results, ctx } = message;
+        let compares = elements(comparev, compare_count, target.datatype)?;
+        post_compare(ep, operands, compares, results, target, ctx, Some(flags))
+    }
+
+    fn writevalid(ep, datatype: u32, op: u32, count: *mut usize) -> c_int {
+        count_max(AtomicKind::Base, Endpoint::atomicvalid, ep, datatype, op, count)
+    }
+
+    fn readwritevalid(ep, datatype: u32, op: u32, count: *mut usize) -> c_int {
+        count_max(AtomicKind::Fetch, Endpoint::fetch_atomicvalid, ep, datatype, op, count)
+    }
+
+    fn compwritevalid(ep, datatype: u32, op: u32, count: *mut usize) -> c_int {
+        count_max(AtomicKind::Compare, Endpoint::compare_atomicvalid, ep, datatype, op, count)
+    }
+}
+
+/// Posts an operation that fetches nothing.
 ///
 /// # Safety
 ///
-/// `ep` is null or an open endpoint, and stays open for `'a`.
-unsafe fn endpoint<'a>(ep: *mut FidEp) -> Result<&'a Endpoint, Failure> {
-    // SAFETY: the caller says so.
-    Ok(unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint })
+/// The operands stay as they are until the completion was read (`fi_atomic(3)`).
+unsafe fn post_change(
+    endpoint: &Endpoint,
+    operands: impl AsRef<[Segment]>,
+    target: AtomicTarget,
+    ctx: *mut c_void,
+    flags: Option<u64>,
+) -> Result<(), Failure> {
+    let (context, flags) = (context(ctx), flags_or(flags, endpoint.atomic_op_flags()));
+    let atomic = AtomicMsg { operands: operands.as_ref(), target, context, flags };
+    // SAFETY: the caller promises what is asked for.
+    unsafe { endpoint.post_atomic(&atomic) }.map_err(Failure::from)
+}
+
+/// Posts an operation that fetches.
+///
+/// # Safety
+///
+/// As [`post_change`]; and nothing else touches the results until then.
+unsafe fn post_fetch(
+    endpoint: &Endpoint,
+    operands: impl AsRef<[Segment]>,
+    results: impl AsRef<[SegmentMut]>,
+    target: AtomicTarget,
+    ctx: *mut c_void,
+    flags: Option<u64>,
+) -> Result<(), Failure> {
+    let (operands, results) = (operands.as_ref(), results.as_ref());
+    let (context, flags) = (context(ctx), flags_or(flags, endpoint.atomic_op_flags()));
+    let atomic = FetchAtomicMsg { operands, results, target, context, flags };
+    // SAFETY: the caller promises what is asked for.
+    unsafe { endpoint.post_fetch_atomic(&atomic) }.map_err(Failure::from)
+}
+
+/// Posts an operation that compares.
+///
+/// # Safety
+///
+/// As [`post_fetch`]; what is compared with is as the operands.
+unsafe fn post_compare(
+    endpoint: &Endpoint,
+    operands: impl AsRef<[Segment]>,
+    compares: impl AsRef<[Segment]>,
+    results: impl AsRef<[SegmentMut]>,
+    target: AtomicTarget,
+    ctx: *mut c_void,
+    flags: Option<u64>,
+) -> Result<(), Failure> {
+    let (operands, compares, results) = (operands.as_ref(), compares.as_ref(), results.as_ref());
+    let (context, flags) = (context(ctx), flags_or(flags, endpoint.atomic_op_flags()));
+    let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
+    // SAFETY: the caller promises what is asked for.
+    unsafe { endpoint.post_compare_atomic(&atomic) }.map_err(Failure::from)
+}
+
+/// Says how many elements a call covers at most.
+///
+/// # Safety
+///
+/// `count` is null or writable.
+unsafe fn count_max(
+    kind: AtomicKind,
+    valid: impl FnOnce(&Endpoint, Datatype, AtomicOp) -> Result<usize, homespun::Error>,
+    endpoint: &Endpoint,
+    datatype: u32,
+    op: u32,
+    count: *mut usize,
+) -> Result<(), Failure> {
+    if count.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    let (datatype, op) = offered(kind, datatype, op)?;
+    // SAFETY: not null, so writable.
+    unsafe { count.write(valid(endpoint, datatype, op)?) };
+    Ok(())
 }
 
 /// What is to be done with which elements, if such a call is offered. What the headers do not have is not.
-fn named(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, AtomicOp), Failure> {
+fn offered(kind: AtomicKind, datatype: u32, op: u32) -> Result<(Datatype, AtomicOp), Failure> {
     let named = Datatype::from_number(datatype).zip(AtomicOp::from_number(op));
     let (datatype, op) = named.ok_or(Failure(Errno::EOPNOTSUPP))?;
     kind.count_max(op, datatype).ok_or(Misuse::NoAtomic { kind, op, datatype })?;
     Ok((datatype, op))
+}
+
+/// Where a call goes, and what it does there.
+fn target(
+    kind: AtomicKind,
+    to: u64,
+    Remote { address, key }: Remote,
+    datatype: u32,
+    op: u32,
+) -> Result<AtomicTarget, Failure> {
+    let (datatype, op) = offered(kind, datatype, op)?;
+    Ok(AtomicTarget { peer: FabricAddress(to), address, key, datatype, op })
 }
 
 /// The length of so many elements. More than there is memory for are too many.
@@ -63,488 +242,95 @@ fn len_bytes(count: usize, datatype: Datatype) -> Result<usize, Failure> {
     count.checked_mul(datatype.size_bytes()).ok_or(Failure(Errno::EMSGSIZE))
 }
 
-/// Elements in a vector of the caller's.
-///
-/// # Safety
-///
-/// `ioc` is null or readable for `count` entries.
-unsafe fn entries<'a>(ioc: *const FiIoc, count: usize) -> Result<&'a [FiIoc], Failure> {
-    if count > IOV_LIMIT {
-        return Err(Misuse::TooManySegments { count, max: IOV_LIMIT }.into());
-    }
-    match (ioc.is_null(), count) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(Errno::EINVAL.into()),
-        // SAFETY: the caller says so.
-        (false, _) => Ok(unsafe { slice::from_raw_parts(ioc, count) }),
-    }
-}
-
-/// Elements that are read.
+/// Elements in a vector that are read.
 ///
 /// # Safety
 ///
 /// As [`entries`].
-unsafe fn segments(ioc: *const FiIoc, count: usize, datatype: Datatype) -> Result<Segments, Failure> {
+unsafe fn elements(ioc: *const FiIoc, count: usize, datatype: Datatype) -> Result<Segments, Failure> {
     // SAFETY: the caller says so.
     let entries = unsafe { entries(ioc, count)? };
-    entries.iter().map(|entry| segment(entry.addr, entry.count, datatype)).collect()
+    entries
+        .iter()
+        .map(|entry| Ok(Segment { address: entry.addr.cast(), len_bytes: len_bytes(entry.count, datatype)? }))
+        .collect()
 }
 
-/// Elements that are written.
+/// Elements in a vector that are written.
 ///
 /// # Safety
 ///
 /// As [`entries`].
-unsafe fn segments_mut(ioc: *const FiIoc, count: usize, datatype: Datatype) -> Result<SegmentsMut, Failure> {
+unsafe fn elements_mut(ioc: *const FiIoc, count: usize, datatype: Datatype) -> Result<SegmentsMut, Failure> {
     // SAFETY: the caller says so.
     let entries = unsafe { entries(ioc, count)? };
-    entries.iter().map(|entry| segment_mut(entry.addr, entry.count, datatype)).collect()
+    entries
+        .iter()
+        .map(|entry| {
+            Ok(SegmentMut { address: entry.addr.cast(), len_bytes: len_bytes(entry.count, datatype)? })
+        })
+        .collect()
 }
 
-fn segment(buf: *const c_void, count: usize, datatype: Datatype) -> Result<Segment, Failure> {
-    Ok(Segment { address: buf.cast(), len_bytes: len_bytes(count, datatype)? })
-}
-
-fn segment_mut(buf: *mut c_void, count: usize, datatype: Datatype) -> Result<SegmentMut, Failure> {
-    Ok(SegmentMut { address: buf.cast(), len_bytes: len_bytes(count, datatype)? })
-}
-
-/// The operands in a vector, which a read does not look at.
+/// The operands in a vector, which an operation without operands does not look at.
 ///
 /// # Safety
 ///
 /// As [`entries`], if there are operands.
-unsafe fn operands(
-    ioc: *const FiIoc,
-    count: usize,
-    (datatype, op): (Datatype, AtomicOp),
-) -> Result<Segments, Failure> {
-    if !op.has_operand() {
+unsafe fn operands(ioc: *const FiIoc, count: usize, target: AtomicTarget) -> Result<Segments, Failure> {
+    if !target.op.has_operand() {
         return Ok(Segments::new());
     }
     // SAFETY: the caller says so.
-    unsafe { segments(ioc, count, datatype) }
+    unsafe { elements(ioc, count, target.datatype) }
 }
 
-/// The one operand, which a read does not look at.
-fn operand(
-    buf: *const c_void,
-    count: usize,
-    (datatype, op): (Datatype, AtomicOp),
-) -> Result<Segments, Failure> {
-    match op.has_operand() {
-        true => Ok([segment(buf, count, datatype)?].into_iter().collect()),
+/// The operands in one piece, which an operation without operands does not look at.
+fn operand(buf: *const c_void, count: usize, target: AtomicTarget) -> Result<Segments, Failure> {
+    match target.op.has_operand() {
+        true => Ok(segment(buf, len_bytes(count, target.datatype)?).into_iter().collect()),
         false => Ok(Segments::new()),
     }
 }
 
-/// The one place in the peer's memory that a message names, and its key. One on no elements need not name
-/// any.
-///
-/// # Safety
-///
-/// `msg` is valid, and so is what it points to.
-unsafe fn remote(msg: &FiMsgAtomic, local_bytes: usize, datatype: Datatype) -> Result<(u64, u64), Failure> {
-    match (msg.rma_iov.is_null(), msg.rma_iov_count) {
-        (false, 1) => {
-            // SAFETY: the caller says so.
-            let remote = unsafe { &*msg.rma_iov };
-            if len_bytes(remote.count, datatype)? != local_bytes {
-                return Err(Misuse::Invalid("another number of remote elements than of local ones").into());
-            }
-            Ok((remote.addr, remote.key))
-        }
-        (false, count) if count > 1 => Err(Misuse::TooManySegments { count, max: 1 }.into()),
-        _ if local_bytes == 0 => Ok((0, 0)),
-        _ => Err(Errno::EINVAL.into()),
-    }
-}
-
-/// The length of segments together. One that is too long for memory is the length of no remote elements either.
-fn total(lens_bytes: impl Iterator<Item = usize>) -> usize {
-    lens_bytes.fold(0, usize::saturating_add)
-}
-
-/// A call with every choice: where it goes, and its operands.
+/// A call that a structure describes, and what comes beside it.
 struct Message {
     target: AtomicTarget,
     operands: Segments,
-    context: u64,
-    flags: OpFlags,
+    results: SegmentsMut,
+    ctx: *mut c_void,
 }
 
-impl Message {
-    /// Reads a message, and the vector of results that comes beside it, if one does.
-    ///
-    /// # Safety
-    ///
-    /// `msg` is null or valid, and so is what it points to.
-    unsafe fn read(
-        kind: AtomicKind,
-        msg: *const FiMsgAtomic,
-        results: Option<(*mut FiIoc, usize)>,
-        flags: u64,
-    ) -> Result<(Message, SegmentsMut), Failure> {
-        // SAFETY: the caller says so.
-        let msg = unsafe { msg.as_ref() }.ok_or(Failure(Errno::EINVAL))?;
-        let (datatype, op) = named(kind, msg.datatype, msg.op)?;
-        // SAFETY: as above.
-        let (operands, results) = unsafe {
-            let operands = operands(msg.msg_iov, msg.iov_count, (datatype, op))?;
-            let results = match results {
-                Some((ioc, count)) => segments_mut(ioc, count, datatype)?,
-                None => SegmentsMut::new(),
-            };
-            (operands, results)
-        };
-        let local_bytes = match op.has_operand() {
-            true => total(operands.iter().map(|segment| segment.len_bytes)),
-            false => total(results.iter().map(|segment| segment.len_bytes)),
-        };
-        // SAFETY: as above.
-        let (address, key) = unsafe { remote(msg, local_bytes, datatype)? };
-        let target = AtomicTarget { peer: FabricAddress(msg.addr), address, key, datatype, op };
-        let flags = OpFlags::from_bits_retain(flags);
-        Ok((Message { target, operands, context: context(msg.context), flags }, results))
-    }
-}
-
-unsafe extern "C" fn write(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        let (datatype, op) = named(AtomicKind::Base, datatype, op)?;
-        let atomic = AtomicMsgRaw {
-            operands: &[segment(buf, count, datatype)?],
-            target: AtomicTarget { peer: FabricAddress(dest_addr), address: addr, key, datatype, op },
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: as above.
-        unsafe { endpoint.post_atomic(&atomic)? };
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn writev(
-    ep: *mut FidEp,
-    iov: *const FiIoc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        let (datatype, op) = named(AtomicKind::Base, datatype, op)?;
-        let atomic = AtomicMsgRaw {
-            // SAFETY: as above.
-            operands: &unsafe { segments(iov, count, datatype)? },
-            target: AtomicTarget { peer: FabricAddress(dest_addr), address: addr, key, datatype, op },
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: as above.
-        unsafe { endpoint.post_atomic(&atomic)? };
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const FiMsgAtomic, flags: u64) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        // SAFETY: as above.
-        let (Message { target, operands, context, flags }, _) =
-            unsafe { Message::read(AtomicKind::Base, msg, None, flags)? };
-        let atomic = AtomicMsgRaw { operands: &operands, target, context, flags: Some(flags) };
-        // SAFETY: as above.
-        unsafe { endpoint.post_atomic(&atomic)? };
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn inject(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        let (datatype, op) = named(AtomicKind::Base, datatype, op)?;
-        let len_bytes = len_bytes(count, datatype)?;
-        // SAFETY: as above.
-        let operand = unsafe { injected(buf, len_bytes)? };
-        let target = AtomicTarget { peer: FabricAddress(dest_addr), address: addr, key, datatype, op };
-        endpoint.inject_atomic(operand, target)?;
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn readwrite(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        let (datatype, op) = named(AtomicKind::Fetch, datatype, op)?;
-        let atomic = FetchAtomicMsgRaw {
-            operands: &operand(buf, count, (datatype, op))?,
-            results: &[segment_mut(result, count, datatype)?],
-            target: AtomicTarget { peer: FabricAddress(dest_addr), address: addr, key, datatype, op },
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: as above.
-        unsafe { endpoint.post_fetch_atomic(&atomic)? };
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn readwritev(
-    ep: *mut FidEp,
-    iov: *const FiIoc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    resultv: *mut FiIoc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        let (datatype, op) = named(AtomicKind::Fetch, datatype, op)?;
-        let atomic = FetchAtomicMsgRaw {
-            // SAFETY: as above.
-            operands: &unsafe { operands(iov, count, (datatype, op))? },
-            // SAFETY: as above.
-            results: &unsafe { segments_mut(resultv, result_count, datatype)? },
-            target: AtomicTarget { peer: FabricAddress(dest_addr), address: addr, key, datatype, op },
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: as above.
-        unsafe { endpoint.post_fetch_atomic(&atomic)? };
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn readwritemsg(
-    ep: *mut FidEp,
-    msg: *const FiMsgAtomic,
-    resultv: *mut FiIoc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        // SAFETY: as above.
-        let (message, results) =
-            unsafe { Message::read(AtomicKind::Fetch, msg, Some((resultv, result_count)), flags)? };
-        let Message { target, operands, context, flags } = message;
-        let (operands, results, flags) = (&operands[..], &results[..], Some(flags));
-        let atomic = FetchAtomicMsgRaw { operands, results, target, context, flags };
-        // SAFETY: as above.
-        unsafe { endpoint.post_fetch_atomic(&atomic)? };
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn compwrite(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    count: usize,
-    _desc: *mut c_void,
-    compare: *const c_void,
-    _compare_desc: *mut c_void,
-    result: *mut c_void,
-    _result_desc: *mut c_void,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        let (datatype, op) = named(AtomicKind::Compare, datatype, op)?;
-        let atomic = CompareAtomicMsgRaw {
-            operands: &[segment(buf, count, datatype)?],
-            compares: &[segment(compare, count, datatype)?],
-            results: &[segment_mut(result, count, datatype)?],
-            target: AtomicTarget { peer: FabricAddress(dest_addr), address: addr, key, datatype, op },
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: as above.
-        unsafe { endpoint.post_compare_atomic(&atomic)? };
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn compwritev(
-    ep: *mut FidEp,
-    iov: *const FiIoc,
-    _desc: *mut *mut c_void,
-    count: usize,
-    comparev: *const FiIoc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut FiIoc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    datatype: u32,
-    op: u32,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        let (datatype, op) = named(AtomicKind::Compare, datatype, op)?;
-        // SAFETY: as above.
-        let (operands, compares, results) = unsafe {
-            (
-                segments(iov, count, datatype)?,
-                segments(comparev, compare_count, datatype)?,
-                segments_mut(resultv, result_count, datatype)?,
-            )
-        };
-        let atomic = CompareAtomicMsgRaw {
-            operands: &operands,
-            compares: &compares,
-            results: &results,
-            target: AtomicTarget { peer: FabricAddress(dest_addr), address: addr, key, datatype, op },
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: as above.
-        unsafe { endpoint.post_compare_atomic(&atomic)? };
-        Ok(0)
-    })
-}
-
-unsafe extern "C" fn compwritemsg(
-    ep: *mut FidEp,
-    msg: *const FiMsgAtomic,
-    comparev: *const FiIoc,
-    _compare_desc: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut FiIoc,
-    _result_desc: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_atomic(3)`.
-        let endpoint = unsafe { endpoint(ep)? };
-        // SAFETY: as above.
-        let (message, results) =
-            unsafe { Message::read(AtomicKind::Compare, msg, Some((resultv, result_count)), flags)? };
-        let Message { target, operands, context, flags } = message;
-        // SAFETY: as above.
-        let compares = unsafe { segments(comparev, compare_count, target.datatype)? };
-        let atomic = CompareAtomicMsgRaw {
-            operands: &operands,
-            compares: &compares,
-            results: &results,
-            target,
-            context,
-            flags: Some(flags),
-        };
-        // SAFETY: as above.
-        unsafe { endpoint.post_compare_atomic(&atomic)? };
-        Ok(0)
-    })
-}
-
-/// Says how many elements a call covers at most.
+/// Reads such a call.
 ///
 /// # Safety
 ///
-/// `ep` is null or an open endpoint, `count` null or writable.
-unsafe fn valid(
+/// `msg` is null or valid, and so is what it points to; the results are as [`entries`].
+unsafe fn message(
     kind: AtomicKind,
-    ep: *mut FidEp,
-    datatype: u32,
-    op: u32,
-    count: *mut usize,
-) -> Result<c_int, Failure> {
+    msg: *const FiMsgAtomic,
+    resultv: *mut FiIoc,
+    result_count: usize,
+) -> Result<Message, Failure> {
     // SAFETY: the caller says so.
-    let endpoint = unsafe { endpoint(ep)? };
-    if count.is_null() {
-        return Err(Errno::EINVAL.into());
-    }
-    let (datatype, op) = named(kind, datatype, op)?;
-    let count_max = match kind {
-        AtomicKind::Base => endpoint.atomicvalid(datatype, op)?,
-        AtomicKind::Fetch => endpoint.fetch_atomicvalid(datatype, op)?,
-        AtomicKind::Compare => endpoint.compare_atomicvalid(datatype, op)?,
+    let msg = unsafe { described(msg)? };
+    let nowhere = Remote { address: 0, key: 0 };
+    let mut target = target(kind, msg.addr, nowhere, msg.datatype, msg.op)?;
+    // SAFETY: as above.
+    let (operands, results) = unsafe {
+        (operands(msg.msg_iov, msg.iov_count, target)?, elements_mut(resultv, result_count, target.datatype)?)
     };
-    // SAFETY: not null, so writable.
-    unsafe { count.write(count_max) };
-    Ok(0)
-}
-
-unsafe extern "C" fn writevalid(ep: *mut FidEp, datatype: u32, op: u32, count: *mut usize) -> c_int {
-    // SAFETY: the caller keeps to `fi_atomic(3)`.
-    enter(|| unsafe { valid(AtomicKind::Base, ep, datatype, op, count) })
-}
-
-unsafe extern "C" fn readwritevalid(ep: *mut FidEp, datatype: u32, op: u32, count: *mut usize) -> c_int {
-    // SAFETY: the caller keeps to `fi_atomic(3)`.
-    enter(|| unsafe { valid(AtomicKind::Fetch, ep, datatype, op, count) })
-}
-
-unsafe extern "C" fn compwritevalid(ep: *mut FidEp, datatype: u32, op: u32, count: *mut usize) -> c_int {
-    // SAFETY: the caller keeps to `fi_atomic(3)`.
-    enter(|| unsafe { valid(AtomicKind::Compare, ep, datatype, op, count) })
+    let operands_bytes = operands.iter().map(|segment| segment.len_bytes);
+    let results_bytes = results.iter().map(|segment| segment.len_bytes).filter(|_| !target.op.has_operand());
+    // SAFETY: as above.
+    let Remote { address, key } = unsafe {
+        remote(msg.rma_iov, msg.rma_iov_count, operands_bytes.chain(results_bytes), |place| {
+            let remote = Remote { address: place.addr, key: place.key };
+            Ok((remote, len_bytes(place.count, target.datatype)?))
+        })?
+    };
+    (target.address, target.key) = (address, key);
+    Ok(Message { target, operands, results, ctx: msg.context })
 }
 
 /// `fi_query_atomic`.
@@ -572,10 +358,10 @@ pub(crate) unsafe extern "C" fn query(
         if flags & Caps::TAGGED.bits() != 0 {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let (datatype, op) = named(kind, datatype, op)?;
-        let offered = domain.domain.query_atomic(datatype, op, kind)?;
+        let (datatype, op) = offered(kind, datatype, op)?;
+        let limits = domain.domain.query_atomic(datatype, op, kind)?;
         // SAFETY: not null, so writable.
-        unsafe { attr.write(FiAtomicAttr { count: offered.count, size: offered.size_bytes }) };
+        unsafe { attr.write(FiAtomicAttr { count: limits.count, size: limits.size_bytes }) };
         Ok(0)
     })
 }

@@ -27,7 +27,7 @@ use crate::info::{Extent, read};
 use crate::object::{self, Lease, State};
 use crate::sockaddr::{self, CAddress};
 use crate::unsupported::Unsupported;
-use crate::{atomic, connection, message, options, rma, tagged};
+use crate::{atomic, connection, message, options, posting, rma, tagged};
 
 /// What stands behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
@@ -252,7 +252,7 @@ unsafe extern "C" fn cancel(ep: *mut Fid, context: *mut c_void) -> isize {
     enter(|| {
         // SAFETY: the caller passes an open endpoint.
         let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
-        endpoint.cancel(message::context(context))?;
+        endpoint.cancel(posting::context(context))?;
         Ok(0)
     })
 }

@@ -39,6 +39,7 @@ mod opened;
 mod options;
 mod passive_endpoint;
 mod poll_set;
+mod posting;
 mod provider;
 mod rma;
 mod sockaddr;

@@ -17,8 +17,8 @@ use crate::counter::CounterState;
 use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::endpoint::EndpointState;
-use crate::message::segments_mut;
 use crate::object::{self, Lease, State};
+use crate::posting::segments_mut;
 use crate::unsupported::Unsupported;
 
 /// What stands behind a `struct fid_mr`.

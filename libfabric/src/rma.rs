@@ -1,16 +1,15 @@
 //! `fi_rma(3)`.
 
-use homespun::endpoint::{ReadMsgRaw, WriteMsgRaw};
-use homespun::flags::OpFlags;
-use homespun::{Errno, FabricAddress, Misuse};
+use homespun::endpoint::{ReadMsg, WriteMsg};
+use homespun::{Endpoint, FabricAddress, Segment, SegmentMut};
 use libc::{c_void, iovec};
 
-use crate::abi::endpoint::FidEp;
 use crate::abi::rma::{FiMsgRma, FiOpsRma};
-use crate::edge::{Failure, enter};
-use crate::endpoint::EndpointState;
-use crate::message::{context, injected, remote_data, segment, segment_mut, segments, segments_mut};
-use crate::object;
+use crate::edge::Failure;
+use crate::posting::{
+    Desc, Descs, Remote, context, described, entry_points, flags_or, injected, remote, remote_data, segment,
+    segment_mut, segments, segments_mut,
+};
 
 pub(crate) static OPS: FiOpsRma = FiOpsRma {
     size: size_of::<FiOpsRma>(),
@@ -25,269 +24,131 @@ pub(crate) static OPS: FiOpsRma = FiOpsRma {
     injectdata,
 };
 
+entry_points! {
+    fn read(
+        ep, buf: *mut c_void, len: usize, _: Desc, from: u64, address: u64, key: u64, ctx: *mut c_void,
+    ) -> isize {
+        post_read(ep, segment_mut(buf, len), from, Remote { address, key }, ctx, None)
+    }
+
+    fn readv(
+        ep, iov: *const iovec, _: Descs, count: usize, from: u64, address: u64, key: u64, ctx: *mut c_void,
+    ) -> isize {
+        post_read(ep, segments_mut(iov, count)?, from, Remote { address, key }, ctx, None)
+    }
+
+    fn readmsg(ep, msg: *const FiMsgRma, flags: u64) -> isize {
+        let msg = described(msg)?;
+        let buffers = segments_mut(msg.msg_iov, msg.iov_count)?;
+        let remote = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
+        post_read(ep, buffers, msg.addr, remote, msg.context, Some(flags))
+    }
+
+    fn write(
+        ep, buf: *const c_void, len: usize, _: Desc, to: u64, address: u64, key: u64, ctx: *mut c_void,
+    ) -> isize {
+        post_write(ep, segment(buf, len), to, Remote { address, key }, None, ctx, None)
+    }
+
+    fn writev(
+        ep, iov: *const iovec, _: Descs, count: usize, to: u64, address: u64, key: u64, ctx: *mut c_void,
+    ) -> isize {
+        post_write(ep, segments(iov, count)?, to, Remote { address, key }, None, ctx, None)
+    }
+
+    fn writemsg(ep, msg: *const FiMsgRma, flags: u64) -> isize {
+        let msg = described(msg)?;
+        let buffers = segments(msg.msg_iov, msg.iov_count)?;
+        let remote = named(msg, buffers.iter().map(|segment| segment.len_bytes))?;
+        let data = remote_data(flags, msg.data);
+        post_write(ep, buffers, msg.addr, remote, data, msg.context, Some(flags))
+    }
+
+    fn writedata(
+        ep, buf: *const c_void, len: usize, _: Desc, data: u64, to: u64, address: u64, key: u64,
+        ctx: *mut c_void,
+    ) -> isize {
+        post_write(ep, segment(buf, len), to, Remote { address, key }, Some(data), ctx, None)
+    }
+
+    fn inject(ep, buf: *const c_void, len: usize, to: u64, address: u64, key: u64) -> isize {
+        post_inject(ep, buf, len, to, Remote { address, key }, None)
+    }
+
+    fn injectdata(ep, buf: *const c_void, len: usize, data: u64, to: u64, address: u64, key: u64) -> isize {
+        post_inject(ep, buf, len, to, Remote { address, key }, Some(data))
+    }
+}
+
 /// Posts a write.
 ///
 /// # Safety
 ///
-/// `ep` is an open endpoint; the segments stay as they are until the completion was read (`fi_rma(3)`).
-unsafe fn post_write(ep: *mut FidEp, write: &WriteMsgRaw<'_>) -> Result<isize, Failure> {
-    // SAFETY: the caller promises what either asks for.
-    unsafe { object::state::<EndpointState>(ep.cast())?.endpoint.post_write(write)? };
-    Ok(0)
+/// The segments stay as they are until the completion was read (`fi_rma(3)`).
+#[inline(always)]
+unsafe fn post_write(
+    endpoint: &Endpoint,
+    buffers: impl AsRef<[Segment]>,
+    to: u64,
+    Remote { address, key }: Remote,
+    data: Option<u64>,
+    ctx: *mut c_void,
+    flags: Option<u64>,
+) -> Result<(), Failure> {
+    let (to, context, flags) = (FabricAddress(to), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
+    let write = WriteMsg { buffers: buffers.as_ref(), to, address, key, data, context, flags };
+    // SAFETY: the caller promises what is asked for.
+    unsafe { endpoint.post_write(&write) }.map_err(Failure::from)
 }
 
 /// Posts a read.
 ///
 /// # Safety
 ///
-/// `ep` is an open endpoint; nobody else touches the segments until the completion was read (`fi_rma(3)`).
-unsafe fn post_read(ep: *mut FidEp, read: &ReadMsgRaw<'_>) -> Result<isize, Failure> {
-    // SAFETY: the caller promises what either asks for.
-    unsafe { object::state::<EndpointState>(ep.cast())?.endpoint.post_read(read)? };
-    Ok(0)
+/// Nothing else touches the segments until the completion was read (`fi_rma(3)`).
+#[inline(always)]
+unsafe fn post_read(
+    endpoint: &Endpoint,
+    buffers: impl AsRef<[SegmentMut]>,
+    from: u64,
+    Remote { address, key }: Remote,
+    ctx: *mut c_void,
+    flags: Option<u64>,
+) -> Result<(), Failure> {
+    let (from, context, flags) = (FabricAddress(from), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
+    let read = ReadMsg { buffers: buffers.as_ref(), from, address, key, context, flags };
+    // SAFETY: the caller promises what is asked for.
+    unsafe { endpoint.post_read(&read) }.map_err(Failure::from)
 }
 
 /// Injects a write.
 ///
 /// # Safety
 ///
-/// `ep` is an open endpoint, `buf` is readable for `len` bytes.
+/// `buf` is readable for `len` bytes.
 unsafe fn post_inject(
-    ep: *mut FidEp,
+    endpoint: &Endpoint,
     buf: *const c_void,
     len: usize,
     to: u64,
-    address: u64,
-    key: u64,
+    Remote { address, key }: Remote,
     data: Option<u64>,
-) -> Result<isize, Failure> {
-    // SAFETY: the caller says so.
-    let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
+) -> Result<(), Failure> {
     // SAFETY: the caller says so.
     let bytes = unsafe { injected(buf, len)? };
-    endpoint.inject_write(bytes, FabricAddress(to), address, key, data)?;
-    Ok(0)
+    endpoint.inject_write(bytes, FabricAddress(to), address, key, data).map_err(Failure::from)
 }
 
-/// The one place in the peer's memory that an access of this length names, and its key. One of no bytes need
-/// not name any.
+/// The place that a message names.
 ///
 /// # Safety
 ///
-/// `msg` is valid, and so is what it points to.
-unsafe fn target(msg: &FiMsgRma, len_bytes: usize) -> Result<(u64, u64), Failure> {
-    match (msg.rma_iov.is_null(), msg.rma_iov_count) {
-        (false, 1) => {
-            // SAFETY: the caller says so.
-            let target = unsafe { &*msg.rma_iov };
-            if target.len != len_bytes {
-                return Err(Misuse::Invalid("a remote segment of another length than the local ones").into());
-            }
-            Ok((target.addr, target.key))
-        }
-        (false, count) if count > 1 => Err(Misuse::TooManySegments { count, max: 1 }.into()),
-        _ if len_bytes == 0 => Ok((0, 0)),
-        _ => Err(Errno::EINVAL.into()),
+/// What `msg` points to is valid.
+unsafe fn named(msg: &FiMsgRma, lens_bytes: impl Iterator<Item = usize>) -> Result<Remote, Failure> {
+    // SAFETY: the caller says so.
+    unsafe {
+        remote(msg.rma_iov, msg.rma_iov_count, lens_bytes, |place| {
+            Ok((Remote { address: place.addr, key: place.key }, place.len))
+        })
     }
-}
-
-unsafe extern "C" fn read(
-    ep: *mut FidEp,
-    buf: *mut c_void,
-    len: usize,
-    _desc: *mut c_void,
-    src_addr: u64,
-    addr: u64,
-    key: u64,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        let read = ReadMsgRaw {
-            segments: &[segment_mut(buf, len)],
-            from: FabricAddress(src_addr),
-            address: addr,
-            key,
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: the caller keeps to `fi_rma(3)`.
-        unsafe { post_read(ep, &read) }
-    })
-}
-
-unsafe extern "C" fn readv(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    src_addr: u64,
-    addr: u64,
-    key: u64,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        let read = ReadMsgRaw {
-            // SAFETY: the caller keeps to `fi_rma(3)`.
-            segments: &unsafe { segments_mut(iov, count)? },
-            from: FabricAddress(src_addr),
-            address: addr,
-            key,
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: as above.
-        unsafe { post_read(ep, &read) }
-    })
-}
-
-unsafe extern "C" fn readmsg(ep: *mut FidEp, msg: *const FiMsgRma, flags: u64) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_rma(3)`: null or valid.
-        let msg = unsafe { msg.as_ref() }.ok_or(Failure(Errno::EINVAL))?;
-        // SAFETY: as above.
-        let segments = unsafe { segments_mut(msg.msg_iov, msg.iov_count)? };
-        let len_bytes = total(segments.iter().map(|segment| segment.len_bytes));
-        // SAFETY: as above.
-        let (address, key) = unsafe { target(msg, len_bytes)? };
-        let read = ReadMsgRaw {
-            segments: &segments,
-            from: FabricAddress(msg.addr),
-            address,
-            key,
-            context: context(msg.context),
-            flags: Some(OpFlags::from_bits_retain(flags)),
-        };
-        // SAFETY: as above.
-        unsafe { post_read(ep, &read) }
-    })
-}
-
-unsafe extern "C" fn write(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        let write = WriteMsgRaw {
-            segments: &[segment(buf, len)],
-            to: FabricAddress(dest_addr),
-            address: addr,
-            key,
-            data: None,
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: the caller keeps to `fi_rma(3)`.
-        unsafe { post_write(ep, &write) }
-    })
-}
-
-unsafe extern "C" fn writev(
-    ep: *mut FidEp,
-    iov: *const iovec,
-    _desc: *mut *mut c_void,
-    count: usize,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        let write = WriteMsgRaw {
-            // SAFETY: the caller keeps to `fi_rma(3)`.
-            segments: &unsafe { segments(iov, count)? },
-            to: FabricAddress(dest_addr),
-            address: addr,
-            key,
-            data: None,
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: as above.
-        unsafe { post_write(ep, &write) }
-    })
-}
-
-unsafe extern "C" fn writemsg(ep: *mut FidEp, msg: *const FiMsgRma, flags: u64) -> isize {
-    enter(|| {
-        // SAFETY: the caller keeps to `fi_rma(3)`: null or valid.
-        let msg = unsafe { msg.as_ref() }.ok_or(Failure(Errno::EINVAL))?;
-        // SAFETY: as above.
-        let segments = unsafe { segments(msg.msg_iov, msg.iov_count)? };
-        let len_bytes = total(segments.iter().map(|segment| segment.len_bytes));
-        // SAFETY: as above.
-        let (address, key) = unsafe { target(msg, len_bytes)? };
-        let write = WriteMsgRaw {
-            segments: &segments,
-            to: FabricAddress(msg.addr),
-            address,
-            key,
-            data: remote_data(flags, msg.data),
-            context: context(msg.context),
-            flags: Some(OpFlags::from_bits_retain(flags)),
-        };
-        // SAFETY: as above.
-        unsafe { post_write(ep, &write) }
-    })
-}
-
-unsafe extern "C" fn inject(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: the caller keeps to `fi_rma(3)`.
-    enter(|| unsafe { post_inject(ep, buf, len, dest_addr, addr, key, None) })
-}
-
-unsafe extern "C" fn writedata(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    _desc: *mut c_void,
-    data: u64,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-    op_context: *mut c_void,
-) -> isize {
-    enter(|| {
-        let write = WriteMsgRaw {
-            segments: &[segment(buf, len)],
-            to: FabricAddress(dest_addr),
-            address: addr,
-            key,
-            data: Some(data),
-            context: context(op_context),
-            flags: None,
-        };
-        // SAFETY: the caller keeps to `fi_rma(3)`.
-        unsafe { post_write(ep, &write) }
-    })
-}
-
-unsafe extern "C" fn injectdata(
-    ep: *mut FidEp,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    dest_addr: u64,
-    addr: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: the caller keeps to `fi_rma(3)`.
-    enter(|| unsafe { post_inject(ep, buf, len, dest_addr, addr, key, Some(data)) })
-}
-
-/// The length of segments together. One that is too long for memory is the length of no remote segment either.
-fn total(lens_bytes: impl Iterator<Item = usize>) -> usize {
-    lens_bytes.fold(0, usize::saturating_add)
 }

@@ -1,4 +1,5 @@
-//! The flags of posted operations: which of them each kind of operation keeps, and which it cannot ignore.
+//! The flags of posted operations: which of them each kind of operation keeps, which it cannot ignore, and
+//! what they become on the way to the pump.
 //!
 //! An operation ignores the flags that have no meaning for it, as other providers do: programs pass them on
 //! from their default flags, from other calls and from newer headers. It refuses only a flag that changes the
@@ -6,20 +7,29 @@
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::OpFlags;
-use homespun_engine::operation::Level;
+use homespun_engine::operation::{Found, Level, RmaLocal};
 
-use super::peek::ARRIVED_FLAGS;
+use super::setup::ServiceFlags;
+use crate::post::{Op, Options, ReceiveKind};
 
 /// What a send may be flagged with by default.
 const SEND_DEFAULT_FLAGS: OpFlags =
     OpFlags::COMPLETION.union(OpFlags::INJECT).union(OpFlags::MORE).union(SEND_LEVELS);
 
 /// The flags that a send has.
-pub(super) const SEND_FLAGS: OpFlags =
-    SEND_DEFAULT_FLAGS.union(OpFlags::FENCE).union(OpFlags::REMOTE_CQ_DATA);
+const SEND_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::FENCE).union(OpFlags::REMOTE_CQ_DATA);
+
+/// The flags that a write has.
+const WRITE_FLAGS: OpFlags = SEND_FLAGS.union(OpFlags::COMMIT_COMPLETE);
+
+/// The flags that a read has. It injects nothing.
+const READ_FLAGS: OpFlags = SEND_FLAGS.difference(OpFlags::INJECT.union(OpFlags::REMOTE_CQ_DATA));
+
+/// The flags that an atomic operation has. `fi_atomic(3)` has no remote data for a completion at the target.
+const ATOMIC_FLAGS: OpFlags = SEND_FLAGS.difference(OpFlags::REMOTE_CQ_DATA);
 
 /// The completion levels of sends.
-pub(super) const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
+const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
     .union(OpFlags::TRANSMIT_COMPLETE)
     .union(OpFlags::DELIVERY_COMPLETE)
     .union(OpFlags::MATCH_COMPLETE);
@@ -35,37 +45,71 @@ pub(super) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::MULTI_RECV)
     .union(SEND_LEVELS.difference(OpFlags::MATCH_COMPLETE));
 
-/// The flags that make a receive another than an ordinary one: about a message that has arrived already, or
-/// for many messages.
-pub(super) const RECEIVE_KINDS: OpFlags = ARRIVED_FLAGS.union(OpFlags::MULTI_RECV);
+/// The flags that make a receive another than an ordinary one.
+///
+/// `FI_DISCARD` by itself is for the buffered receives of `fi_msg(3)`, which endpoints here do not have; and
+/// as a capability its bit is `FI_NAMED_RX_CTX`. So it is not among them.
+pub(super) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
 
-/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the context is a `struct fi_triggered_context`, and the operation waits for
-/// what it says (`fi_trigger(3)`).
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the context is a `struct fi_triggered_context`, and the operation waits
+/// for what it says (`fi_trigger(3)`).
 const TRIGGER: OpFlags = OpFlags::from_bits_retain(1 << 20 | 1 << 44);
 
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
 const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 
-/// The flags that a transmit operation was posted with, without those that have no meaning for it.
+/// How an operation with these flags is carried out, at an endpoint with these default flags and this setup.
+/// A level that they do not name is the default one.
 ///
 /// # Errors
 ///
-/// [`Misuse::Flags`] for a triggered operation, and for one to a group.
+/// [`Misuse::Flags`] for a triggered operation, for one to a group, and for an atomic operation with
+/// `COMMIT_COMPLETE`: it does not make its result durable.
 #[inline(always)]
-pub(super) fn transmit_flags(flags: OpFlags, known: OpFlags) -> Result<OpFlags, Error> {
-    refuse(flags, TRIGGER.union(MULTICAST))?;
-    Ok(flags & known)
+pub(super) fn options(
+    op: &Op,
+    flags: OpFlags,
+    default: OpFlags,
+    service: ServiceFlags,
+) -> Result<Options, Error> {
+    let refused = TRIGGER.union(MULTICAST);
+    let (known, levels, refused) = match op {
+        Op::Send { .. } => (SEND_FLAGS, SEND_LEVELS, refused),
+        Op::Rma { local: RmaLocal::Write { .. }, .. } => (WRITE_FLAGS, OpFlags::LEVELS, refused),
+        Op::Rma { local: RmaLocal::Read(_), .. } => (READ_FLAGS, OpFlags::LEVELS, refused),
+        Op::Atomic { .. } => (ATOMIC_FLAGS, SEND_LEVELS, refused.union(OpFlags::COMMIT_COMPLETE)),
+    };
+    refuse(flags, refused)?;
+    let flags = flags & known;
+    Ok(Options {
+        level: level_of(if flags.intersects(levels) { flags } else { default & levels }),
+        signalled: service.signals_transmit(flags),
+        inject: flags.contains(OpFlags::INJECT),
+        fence: flags.contains(OpFlags::FENCE),
+        more: flags.contains(OpFlags::MORE),
+    })
 }
 
-/// As [`transmit_flags`], for an atomic operation.
-///
-/// # Errors
-///
-/// [`Misuse::Flags`] also for `COMMIT_COMPLETE`: an atomic operation does not make its result durable.
-#[inline(always)]
-pub(super) fn atomic_flags(flags: OpFlags, known: OpFlags) -> Result<OpFlags, Error> {
-    refuse(flags, OpFlags::COMMIT_COMPLETE)?;
-    transmit_flags(flags, known)
+/// What a receive takes whose flags have some of [`RECEIVE_KINDS`]. The manual page has peeks for tagged
+/// messages; here they do the same for untagged ones. It lets `FI_DISCARD` go with a peek or a claim. It has
+/// no multi-receive buffers for tagged messages: there the flag has no meaning.
+#[cold]
+pub(super) fn special_receive_kind(
+    flags: OpFlags,
+    is_tagged: bool,
+    min_free_bytes: usize,
+) -> Result<ReceiveKind, Misuse> {
+    let has = |flag| flags.contains(flag);
+    match (has(OpFlags::PEEK), has(OpFlags::CLAIM), has(OpFlags::DISCARD)) {
+        (true, true, true) => Err(Misuse::Invalid("FI_DISCARD with both FI_PEEK and FI_CLAIM")),
+        (true, true, false) => Ok(ReceiveKind::Peek(Found::IsClaimed)),
+        (true, false, true) => Ok(ReceiveKind::Peek(Found::IsDiscarded)),
+        (true, false, false) => Ok(ReceiveKind::Peek(Found::Stays)),
+        (false, true, true) => Ok(ReceiveKind::Discard),
+        (false, true, false) => Ok(ReceiveKind::Claimed),
+        (false, false, _) if is_tagged => Ok(ReceiveKind::Single),
+        (false, false, _) => Ok(ReceiveKind::Multi { min_free_bytes }),
+    }
 }
 
 /// Whether a receive may be posted with these flags. It looks only at those that it has.
@@ -116,5 +160,25 @@ mod tests {
         assert_eq!(level_of(SEND_LEVELS), Level::Match);
         assert_eq!(level_of(OpFlags::LEVELS), Level::Commit);
         assert_eq!(level_of(OpFlags::FENCE), Level::Inject);
+    }
+
+    #[test]
+    fn receive_kind_follows_the_flags() {
+        let (peek, claim, discard) = (OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD);
+        for (flags, kind) in [
+            (peek, ReceiveKind::Peek(Found::Stays)),
+            (peek | claim, ReceiveKind::Peek(Found::IsClaimed)),
+            (peek | discard | OpFlags::MULTI_RECV, ReceiveKind::Peek(Found::IsDiscarded)),
+            (claim, ReceiveKind::Claimed),
+            (claim | discard | OpFlags::COMPLETION, ReceiveKind::Discard),
+        ] {
+            assert_eq!(special_receive_kind(flags, true, 16), Ok(kind));
+            assert_eq!(special_receive_kind(flags, false, 16), Ok(kind));
+        }
+        let multi = OpFlags::MULTI_RECV;
+        let many = ReceiveKind::Multi { min_free_bytes: 16 };
+        assert_eq!(special_receive_kind(multi, false, 16), Ok(many));
+        assert_eq!(special_receive_kind(multi, true, 16), Ok(ReceiveKind::Single));
+        assert!(matches!(special_receive_kind(peek | claim | discard, true, 0), Err(Misuse::Invalid(_))));
     }
 }

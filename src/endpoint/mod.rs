@@ -3,12 +3,12 @@
 mod atomic;
 mod connecting;
 mod flags;
-mod multi_receive;
 mod owned;
-mod peek;
-mod raw;
+mod receive;
 mod rma;
+mod send;
 mod setup;
+mod submit;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,15 +22,12 @@ use homespun_engine::flags::{Caps, MrAccess, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use parking_lot::Mutex;
 
-pub use self::atomic::{
-    AtomicMsg, AtomicMsgRaw, AtomicTarget, CompareAtomicMsg, CompareAtomicMsgRaw, FetchAtomicMsg,
-    FetchAtomicMsgRaw,
-};
+pub use self::atomic::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
 pub(crate) use self::connecting::Beginning;
 use self::flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags};
-pub use self::owned::{RecvMsg, SendMsg};
-pub use self::raw::{RecvMsgRaw, SendMsgRaw};
-pub use self::rma::{ReadMsg, ReadMsgRaw, WriteMsg, WriteMsgRaw};
+pub use self::receive::RecvMsg;
+pub use self::rma::{ReadMsg, WriteMsg};
+pub use self::send::SendMsg;
 use self::setup::{Service, ServiceFlags, Setup};
 use crate::av::FabricAddress;
 use crate::domain::{self, DomainId};
@@ -171,11 +168,13 @@ impl Endpoint {
     }
 
     /// The flags of sends that are posted without flags of their own (`FI_GETOPSFLAG`).
+    #[inline]
     pub fn tx_op_flags(&self) -> OpFlags {
         OpFlags::from_bits_retain(self.shared.tx_op_flags.load(Ordering::Relaxed))
     }
 
     /// The flags of receives that are posted without flags of their own (`FI_GETOPSFLAG`).
+    #[inline]
     pub fn rx_op_flags(&self) -> OpFlags {
         OpFlags::from_bits_retain(self.shared.rx_op_flags.load(Ordering::Relaxed))
     }
@@ -211,6 +210,20 @@ impl Endpoint {
         }
         self.shared.rx_op_flags.store(flags.bits(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// With less room than this a multi-receive buffer takes no more messages and is released: the endpoint option
+    /// `FI_OPT_MIN_MULTI_RECV`, `fi_endpoint(3)`. By default
+    /// [`MIN_MULTI_RECV_DEFAULT_BYTES`].
+    pub fn min_multi_recv_bytes(&self) -> usize {
+        self.shared.min_multi_recv_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes [`min_multi_recv_bytes`](Self::min_multi_recv_bytes), for buffers that are posted from now on. Any number
+    /// will do: with 0 a buffer is released only when a message does not fit, and a buffer that is shorter than this takes a
+    /// single message.
+    pub fn set_min_multi_recv_bytes(&self, min_multi_recv_bytes: usize) {
+        self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
     /// Cancels an operation with this context that can still be taken back, a receive before a send: `fi_cancel`. It

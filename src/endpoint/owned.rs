@@ -1,404 +1,104 @@
-//! The owned tier of posting: buffers are handed over, and come back with the completion.
-//!
-//! The calls have the names of their C counterparts in `fi_msg(3)` and `fi_tagged(3)`. All of them fail as
-//! [`Endpoint::post_send`] does; what was to be sent or filled comes back with the error, in a [`Rejected`].
+//! The owned tier of posting: memory is handed over, and comes back with the completion, or with a refusal.
 
 use bytes::{Bytes, BytesMut};
-use homespun_engine::buffer::{Destination, Source};
+use homespun_engine::buffer::{Buffer, Destination, Source};
 use homespun_engine::flags::OpFlags;
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
-use super::peek::ARRIVED_FLAGS;
 use crate::av::FabricAddress;
+use crate::post::{Op, Post};
 
-/// A send with every choice: what `fi_sendmsg` and `fi_tsendmsg` take.
-#[derive(Debug, Clone, Default)]
-pub struct SendMsg {
-    /// The message, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
-    pub buffers: Vec<Bytes>,
-    /// The receiver, from the endpoint's address vector.
-    pub to: FabricAddress,
-    /// The tag of a tagged message.
-    pub tag: Option<u64>,
-    /// Remote data for the receiver's completion.
-    pub data: Option<u64>,
-    /// Given back in the completion.
-    pub context: u64,
-    /// Flags, in place of the endpoint's default ones, except that its default completion level applies where
-    /// they name none. Of several levels the strongest counts, which is [`OpFlags::MATCH_COMPLETE`]. Those
-    /// that have no meaning for sends, such as [`OpFlags::COMMIT_COMPLETE`], are ignored.
-    ///
-    /// [`OpFlags::FENCE`] holds this send, and all that are posted to the same peer after it, back until all before it have
-    /// completed, and have reached the level of this one.
-    pub flags: OpFlags,
+/// Memory of the owned tier: one buffer, or several.
+pub(super) trait Owned: Sized {
+    /// What the engine takes it as.
+    type Lent;
+
+    /// Hands it to the engine.
+    fn lend(self) -> Result<Self::Lent, Rejected<Self>>;
+
+    /// The memory as it is handed back.
+    fn into_buffer(self) -> Buffer;
+
+    /// Takes back what the engine has handed back.
+    fn from_buffer(buffer: Buffer) -> Self;
 }
 
-/// A receive with every choice: what `fi_recvmsg` and `fi_trecvmsg` take.
-///
-/// # Messages that have arrived already
-///
-/// With some flags nothing is posted. Instead the receive concerns a message that arrived before a receive for it was
-/// posted (`fi_tagged(3)`; untagged messages are treated alike):
-///
-/// | [`flags`](Self::flags) | what is done |
-/// | --- | --- |
-/// | `PEEK` | looks for the earliest message that this receive would take |
-/// | `PEEK \| CLAIM` | and sets it aside: no other receive takes it, nor does a peek find it |
-/// | `PEEK \| DISCARD` | and throws it away |
-/// | `CLAIM` | receives the message that a peek with the same context and of the same kind has claimed |
-/// | `CLAIM \| DISCARD` | throws that message away |
-///
-/// A peek completes with what there is to tell: length, remote data, tag, source. It brings no data, so
-/// [`buffers`](Self::buffers) are ignored with `PEEK`, and with `CLAIM | DISCARD`, and dropped. `DISCARD`
-/// alone has no meaning. A peek answers at once, from what the endpoint had received before the call: if no
-/// such message is among that, it ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage),
-/// ENOMSG. After its answer it makes progress, so a loop of peeks finds what arrives, also if it reads no
-/// queue. Its end, and that of a `DISCARD`, is reported under selective completion too.
-///
-/// With `CLAIM` alone or with `DISCARD` neither tag nor source matter: the context names the message, and whether
-/// [`tagged`](Self::tagged) is there says of which kind it is. A claimed message takes up memory, of what
-/// [`total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes) allows, until it was received or
-/// discarded.
-///
-/// Beside what every call refuses there are [`Again::QueueFull`](crate::Again::QueueFull) for a peek at
-/// untagged messages while the completion queue has no room for those that a multi-receive buffer may take;
-/// [`Misuse::Invalid`](crate::Misuse::Invalid) for `DISCARD` with both others, and for claiming with a
-/// context that holds a claimed message already; and [`Misuse::NotFound`](crate::Misuse::NotFound) for a
-/// context that holds none.
-///
-/// ```
-/// # use homespun::{AvAttr, BindFlags, CqAttr, Fabric, Hints};
-/// use homespun::{Buffer, Bytes, BytesMut, OpFlags, OperationError, ReadError, RecvMsg};
-///
-/// # let fabric = Fabric::new();
-/// # let info = &fabric.info(&Hints::new().node("127.0.0.1").source())?;
-/// # let domain = fabric.domain(info)?;
-/// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
-/// # let endpoint = domain.endpoint(info)?;
-/// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-/// # endpoint.bind_av(&av)?;
-/// # endpoint.enable()?;
-/// # let own = av.insert_one(endpoint.name()?)?;
-/// // The next completion, or nothing for a message that has not arrived.
-/// let next = || loop {
-///     match cq.read() {
-///         Ok(completion) => break Some(completion),
-///         Err(ReadError::Empty) => {}
-///         Err(ReadError::ErrorAvailable) => {
-///             let failed = cq.read_error().unwrap();
-///             assert_eq!(failed.error, OperationError::NoMessage);
-///             break None;
-///         }
-///         Err(error) => panic!("{error}"),
-///     }
-/// };
-/// // A message to itself with the tag 7, which nobody expects.
-/// endpoint.tsend(Bytes::from_static(b"hello"), own, 7, 0)?;
-/// assert_eq!(next().unwrap().context, 0);
-///
-/// // How long is it? A peek, with the context 1, until it is there.
-/// let look = RecvMsg {
-///     tagged: Some((7, 0)),
-///     context: 1,
-///     flags: OpFlags::PEEK | OpFlags::CLAIM,
-///     ..RecvMsg::default()
-/// };
-/// let found = loop {
-///     endpoint.recvmsg(look.clone())?;
-///     if let Some(found) = next() {
-///         break found;
-///     }
-/// };
-/// assert_eq!((found.context, found.tag, found.len_bytes), (1, 7, 5));
-///
-/// // Room for exactly that. The context says which message is meant.
-/// let buffers = vec![BytesMut::zeroed(found.len_bytes)];
-/// endpoint.recvmsg(RecvMsg { buffers, flags: OpFlags::CLAIM, ..look })?;
-/// let received = next().unwrap();
-/// assert_eq!(received.buffer, Buffer::ReceivedVector(vec![BytesMut::from(&b"hello"[..])]));
-/// # Ok::<(), homespun::Error>(())
-/// ```
-///
-/// # Many messages in one buffer
-///
-/// With [`OpFlags::MULTI_RECV`], on an endpoint with the capability of that name, an untagged receive takes one message after
-/// another, packed into its one buffer (`fi_msg(3)`). They begin at addresses that are multiples of
-/// [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), but for one that fits only without. The receive keeps
-/// its place among those that are posted until
-///
-/// - less than [`min_multi_recv_bytes`](Endpoint::min_multi_recv_bytes) are left, or
-/// - a message is for it that does not fit any more. That message goes to the next receive, or waits for one; nothing is
-///   lost. Only a message that is longer than a buffer which has taken nothing yet is cut short, as by any receive, and uses
-///   the buffer up.
-///
-/// Each message completes by itself, with the context of the receive. Where it lies is its
-/// [`buffer`](crate::Completion::buffer): a [`BytesMut`] of its own, [`Buffer::Received`](crate::Buffer::Received), that
-/// shares the memory of the whole without a copy; or with [`RecvMsgRaw`](super::RecvMsgRaw) its place,
-/// [`Buffer::Within`](crate::Buffer::Within). A message that fails, since its sender dies half-way, is an error of its own,
-/// and its room is lost; others are still taken.
-///
-/// Once nothing arrives in it any more the buffer is released, which is reported exactly once, under selective completion
-/// too, by [`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV): on the completion of the message
-/// that is the last to complete, with [`Buffer::ReceivedLast`](crate::Buffer::ReceivedLast); or, if there is none to carry
-/// it, in an entry with that flag alone and [`Buffer::Unused`](crate::Buffer::Unused). A receive that is cancelled, or
-/// whose only sender is gone, is released by the error entry that says so. It counts as one outstanding receive until then,
-/// and so does each message that is arriving in it.
-///
-/// Where resource management is on and the completion queue is full, the buffer takes nothing until there is room again.
-/// What is for it waits as messages do for which nothing is posted, and no later message or receive overtakes it.
-///
-/// Beside what every call refuses there are [`Misuse::NoCapability`](crate::Misuse::NoCapability),
-/// [`Misuse::TooManySegments`](crate::Misuse::TooManySegments) for more than one buffer, and
-/// [`Misuse::Invalid`](crate::Misuse::Invalid) for none. Tagged receives, and those with the flags above,
-/// ignore this one.
-///
-/// ```
-/// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags};
-/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, ReadError};
-///
-/// # let fabric = Fabric::new();
-/// # let info = &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None)?[0];
-/// # let domain = fabric.domain(info)?;
-/// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
-/// # let endpoint = domain.endpoint(info)?;
-/// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-/// # endpoint.bind_av(&av)?;
-/// # endpoint.enable()?;
-/// # let own = av.insert(&[endpoint.name()?]).remove(0)?;
-/// // One buffer, with the context 1, and three messages to itself. The third leaves less than 16 bytes.
-/// endpoint.set_min_multi_recv_bytes(16);
-/// endpoint.recv_multi(BytesMut::zeroed(32), FabricAddress::UNSPECIFIED, 1)?;
-/// for message in ["one", "two", "and three"] {
-///     endpoint.send(Bytes::from_static(message.as_bytes()), own, 2)?;
-/// }
-/// let mut messages = Vec::new();
-/// let unused = loop {
-///     let completion = match cq.read() {
-///         Ok(completion) if completion.context == 1 => completion,
-///         Ok(_) | Err(ReadError::Empty) => continue,
-///         Err(error) => panic!("{error}: {:?}", cq.read_error()),
-///     };
-///     match completion.buffer {
-///         Buffer::Received(message) => messages.push(message),
-///         Buffer::ReceivedLast(last) => {
-///             messages.push(last.message);
-///             break last.unused;
-///         }
-///         Buffer::Unused(unused) => break unused,
-///         other => unreachable!("{other:?}"),
-///     }
-/// };
-/// assert_eq!(messages, [&b"one"[..], &b"two"[..], &b"and three"[..]]);
-/// assert!(unused.len() < 16);
-/// # Ok::<(), homespun::Error>(())
-/// ```
-#[derive(Debug, Clone, Default)]
-pub struct RecvMsg {
-    /// Where the message goes, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each up to its length.
-    pub buffers: Vec<BytesMut>,
-    /// The only sender to accept, with `FI_DIRECTED_RECV`.
-    pub from: FabricAddress,
-    /// The tag and the mask of its bits to ignore, for a tagged message.
-    pub tagged: Option<(u64, u64)>,
-    /// Given back in the completion.
-    pub context: u64,
-    /// Flags, in place of the endpoint's default ones. Those that have no meaning for receives are ignored.
-    pub flags: OpFlags,
+impl Owned for Bytes {
+    type Lent = Source;
+
+    fn lend(self) -> Result<Source, Rejected<Bytes>> {
+        Ok(Source::owned(self))
+    }
+
+    fn into_buffer(self) -> Buffer {
+        Buffer::Sent(self)
+    }
+
+    fn from_buffer(buffer: Buffer) -> Bytes {
+        buffer.into_sent().unwrap_or_default()
+    }
+}
+
+impl Owned for Vec<Bytes> {
+    type Lent = Source;
+
+    fn lend(self) -> Result<Source, Rejected<Vec<Bytes>>> {
+        Source::owned_vector(self)
+    }
+
+    fn into_buffer(self) -> Buffer {
+        Buffer::SentVector(self)
+    }
+
+    fn from_buffer(buffer: Buffer) -> Vec<Bytes> {
+        buffer.into_sent_vector().unwrap_or_default()
+    }
+}
+
+impl Owned for BytesMut {
+    type Lent = Destination;
+
+    fn lend(self) -> Result<Destination, Rejected<BytesMut>> {
+        Ok(Destination::owned(self))
+    }
+
+    fn into_buffer(self) -> Buffer {
+        Buffer::Received(self)
+    }
+
+    fn from_buffer(buffer: Buffer) -> BytesMut {
+        buffer.into_received().unwrap_or_default()
+    }
+}
+
+impl Owned for Vec<BytesMut> {
+    type Lent = Destination;
+
+    fn lend(self) -> Result<Destination, Rejected<Vec<BytesMut>>> {
+        Destination::owned_vector(self)
+    }
+
+    fn into_buffer(self) -> Buffer {
+        Buffer::ReceivedVector(self)
+    }
+
+    fn from_buffer(buffer: Buffer) -> Vec<BytesMut> {
+        buffer.into_received_vector().unwrap_or_default()
+    }
 }
 
 impl Endpoint {
-    /// Sends a message: `fi_send`.
-    ///
-    /// ```
-    /// use homespun::{Again, Bytes, Endpoint, Error, FabricAddress, Rejected};
-    ///
-    /// /// Sends a message as soon as the endpoint has room for it.
-    /// fn send(endpoint: &Endpoint, mut message: Bytes, to: FabricAddress) -> Result<(), Error> {
-    ///     loop {
-    ///         match endpoint.send(message, to, 0) {
-    ///             Err(Rejected { error: Error::Again(Again::QueueFull), buffer }) => message = buffer,
-    ///             other => return Ok(other?),
-    ///         }
-    ///         // Here completions are to be read, which makes room.
-    ///     }
-    /// }
-    /// ```
-    pub fn send(&self, message: Bytes, to: FabricAddress, context: u64) -> Result<(), Rejected<Bytes>> {
-        self.send_source(Source::owned(message), to, None, None, context, None).map_err(unsent)
-    }
-
-    /// Sends a message in pieces: `fi_sendv`.
-    pub fn sendv(
+    /// Posts an operation whose memory is owned, or hands the memory back.
+    pub(super) fn submit_owned<B: Owned>(
         &self,
-        pieces: Vec<Bytes>,
-        to: FabricAddress,
+        peer: FabricAddress,
+        op: Op,
         context: u64,
-    ) -> Result<(), Rejected<Vec<Bytes>>> {
-        let source = Source::owned_vector(pieces)?;
-        self.send_source(source, to, None, None, context, None).map_err(unsent_vector)
+        flags: OpFlags,
+    ) -> Result<(), Rejected<B>> {
+        let mut post = Post::new(peer, op, context);
+        self.submit(&mut post, flags)
+            .map_err(|error| Rejected { error, buffer: B::from_buffer(post.op.into_buffer()) })
     }
-
-    /// Sends a message with remote data for the receiver's completion: `fi_senddata`.
-    pub fn senddata(
-        &self,
-        message: Bytes,
-        data: u64,
-        to: FabricAddress,
-        context: u64,
-    ) -> Result<(), Rejected<Bytes>> {
-        self.send_source(Source::owned(message), to, None, Some(data), context, None).map_err(unsent)
-    }
-
-    /// Sends a tagged message: `fi_tsend`.
-    pub fn tsend(
-        &self,
-        message: Bytes,
-        to: FabricAddress,
-        tag: u64,
-        context: u64,
-    ) -> Result<(), Rejected<Bytes>> {
-        self.send_source(Source::owned(message), to, Some(tag), None, context, None).map_err(unsent)
-    }
-
-    /// Sends a tagged message in pieces: `fi_tsendv`.
-    pub fn tsendv(
-        &self,
-        pieces: Vec<Bytes>,
-        to: FabricAddress,
-        tag: u64,
-        context: u64,
-    ) -> Result<(), Rejected<Vec<Bytes>>> {
-        let source = Source::owned_vector(pieces)?;
-        self.send_source(source, to, Some(tag), None, context, None).map_err(unsent_vector)
-    }
-
-    /// Sends a tagged message with remote data for the receiver's completion: `fi_tsenddata`.
-    pub fn tsenddata(
-        &self,
-        message: Bytes,
-        data: u64,
-        to: FabricAddress,
-        tag: u64,
-        context: u64,
-    ) -> Result<(), Rejected<Bytes>> {
-        self.send_source(Source::owned(message), to, Some(tag), Some(data), context, None).map_err(unsent)
-    }
-
-    /// Sends with every choice: `fi_sendmsg`, `fi_tsendmsg`.
-    pub fn sendmsg(&self, send: SendMsg) -> Result<(), Rejected<SendMsg>> {
-        let SendMsg { buffers, to, tag, data, context, flags } = send;
-        let back = |buffers| SendMsg { buffers, to, tag, data, context, flags };
-        let source = Source::owned_vector(buffers).map_err(|rejected| rejected.map(back))?;
-        self.send_source(source, to, tag, data, context, Some(flags))
-            .map_err(|rejected| unsent_vector(rejected).map(back))
-    }
-
-    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV` alone. Where
-    /// the endpoint's default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
-    pub fn recv(
-        &self,
-        buffer: BytesMut,
-        from: FabricAddress,
-        context: u64,
-    ) -> Result<(), Rejected<BytesMut>> {
-        self.receive_by_default(Destination::owned(buffer), from, context).map_err(unfilled)
-    }
-
-    /// Receives a message into several buffers in order: `fi_recvv`.
-    pub fn recvv(
-        &self,
-        buffers: Vec<BytesMut>,
-        from: FabricAddress,
-        context: u64,
-    ) -> Result<(), Rejected<Vec<BytesMut>>> {
-        let destination = Destination::owned_vector(buffers)?;
-        self.receive_by_default(destination, from, context).map_err(unfilled_vector)
-    }
-
-    /// Receives messages into `buffer[..buffer.len()]` until little room is left there: `fi_recvmsg` with `FI_MULTI_RECV`,
-    /// which [`RecvMsg`] tells of.
-    pub fn recv_multi(
-        &self,
-        buffer: BytesMut,
-        from: FabricAddress,
-        context: u64,
-    ) -> Result<(), Rejected<BytesMut>> {
-        let flags = self.rx_op_flags() | OpFlags::MULTI_RECV;
-        self.receive_multi(Destination::owned(buffer), from, context, flags).map_err(unfilled)
-    }
-
-    /// Receives a message whose tag equals `tag` in all bits that are not set in `ignore`: `fi_trecv`.
-    pub fn trecv(
-        &self,
-        buffer: BytesMut,
-        from: FabricAddress,
-        tag: u64,
-        ignore: u64,
-        context: u64,
-    ) -> Result<(), Rejected<BytesMut>> {
-        let destination = Destination::owned(buffer);
-        self.receive_destination(destination, from, Some((tag, ignore)), context, None).map_err(unfilled)
-    }
-
-    /// Receives a tagged message into several buffers in order: `fi_trecvv`.
-    pub fn trecvv(
-        &self,
-        buffers: Vec<BytesMut>,
-        from: FabricAddress,
-        tag: u64,
-        ignore: u64,
-        context: u64,
-    ) -> Result<(), Rejected<Vec<BytesMut>>> {
-        let destination = Destination::owned_vector(buffers)?;
-        self.receive_destination(destination, from, Some((tag, ignore)), context, None)
-            .map_err(unfilled_vector)
-    }
-
-    /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`.
-    pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Rejected<RecvMsg>> {
-        let RecvMsg { buffers, from, tagged, context, flags } = receive;
-        let back = |buffers| RecvMsg { buffers, from, tagged, context, flags };
-        let mut claimed = None;
-        if flags.intersects(ARRIVED_FLAGS) {
-            match self.look_at_arrived(from, tagged, context, flags) {
-                Ok(Some(receive)) => claimed = Some(receive),
-                Ok(None) => return Ok(()),
-                Err(error) => return Err(Rejected { error, buffer: back(buffers) }),
-            }
-        }
-        let destination = Destination::owned_vector(buffers).map_err(|rejected| rejected.map(back))?;
-        match claimed {
-            Some((pump, post)) => pump.receive_claimed(post, destination),
-            None if flags.contains(OpFlags::MULTI_RECV) && tagged.is_none() => {
-                self.receive_multi(destination, from, context, flags)
-            }
-            None => self.receive_destination(destination, from, tagged, context, Some(flags)),
-        }
-        .map_err(|rejected| unfilled_vector(rejected).map(back))
-    }
-}
-
-/// Hands the one piece back that a send was refused with.
-#[cold]
-fn unsent(rejected: Rejected<Source>) -> Rejected<Bytes> {
-    rejected.map(|source| source.into_buffer().into_sent().unwrap_or_default())
-}
-
-/// Hands the pieces back that a send was refused with.
-#[cold]
-fn unsent_vector(rejected: Rejected<Source>) -> Rejected<Vec<Bytes>> {
-    rejected.map(|source| source.into_buffer().into_sent_vector().unwrap_or_default())
-}
-
-/// Hands the one buffer back that a receive was refused with.
-#[cold]
-fn unfilled(rejected: Rejected<Destination>) -> Rejected<BytesMut> {
-    rejected.map(|destination| destination.into_buffer().into_received().unwrap_or_default())
-}
-
-/// Hands the buffers back that a receive was refused with.
-#[cold]
-fn unfilled_vector(rejected: Rejected<Destination>) -> Rejected<Vec<BytesMut>> {
-    rejected.map(|destination| destination.into_buffer().into_received_vector().unwrap_or_default())
 }

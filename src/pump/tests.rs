@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use homespun_engine::buffer::Source;
 use homespun_engine::flags::InfoFlags;
+use homespun_engine::operation::Level;
 use homespun_shm::ShmProvider;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -12,6 +14,7 @@ use crate::cq::{CompletionQueue, CqAttr};
 use crate::domain::DomainId;
 use crate::fabric::{Fabric, OpenPump};
 use crate::info::ResourceManagement;
+use crate::post::{Op, Options};
 use crate::{AddressFormat, AvAttr};
 
 /// How long a message may take before the test fails. Nothing is concluded from how soon it arrives.
@@ -115,13 +118,19 @@ fn who_goes_on_polling_is_left_alone_until_they_stop() {
     assert!(alone.rests(), "nobody has polled since");
 }
 
+/// A receive of anything, with the context 1.
+fn receive(kind: ReceiveKind, tagged: Option<(u64, u64)>, destination: Destination) -> ReceivePost {
+    ReceivePost { from: None, tagged, kind, destination, context: 1, signalled: true }
+}
+
 #[test]
 fn peeks_that_read_no_queue_count_as_polls() {
     let alone = Alone::new();
     assert!(alone.rests());
     let peek = || {
-        let post = ReceivePost { from: None, tagged: Some((1, 0)), context: 1, signalled: true };
-        alone.pump.peek(post, Found::Stays).expect("room for its answer");
+        let kind = ReceiveKind::Peek(Found::Stays);
+        let mut post = receive(kind, Some((1, 0)), Destination::default());
+        alone.pump.receive(&mut post).expect("room for its answer");
     };
     (0..CHANCE_POLLS_MAX).for_each(|_| peek());
     assert!(!alone.is_woken());
@@ -152,21 +161,12 @@ fn who_posts_leaves_the_transport_on_watch_or_wakes_the_thread() {
     let (alone, peer) = (Alone::new(), Alone::new());
     let to = alone.av.insert(&[peer.pump.address()]).remove(0).expect("an address");
     assert!(alone.rests() && peer.rests());
-    let receive = ReceivePost { from: None, tagged: None, context: 1, signalled: true };
-    peer.pump.post_receive(receive, Destination::owned(BytesMut::zeroed(8))).expect("room for a receive");
-    let send = SendPost {
-        to,
-        source: Source::owned(Bytes::from_static(b"hello")),
-        tag: None,
-        data: None,
-        context: 2,
-        level: Level::Delivery,
-        signalled: true,
-        inject: false,
-        fence: false,
-        more: false,
-    };
-    alone.pump.post_send(send).expect("room for a send");
+    let room = Destination::owned(BytesMut::zeroed(8));
+    peer.pump.receive(&mut receive(ReceiveKind::Single, None, room)).expect("room for a receive");
+    let message = Source::owned(Bytes::from_static(b"hello"));
+    let mut send = Post::new(to, Op::Send { source: message, tag: None, data: None }, 2);
+    send.options = Options { level: Level::Delivery, signalled: true, inject: false, ..send.options };
+    alone.pump.post(&mut send).expect("room for a send");
     // Nobody does anything any more but what the thread would: go round when it is woken.
     let deadline = Instant::now() + PATIENCE;
     while !(alone.cq.shared().has_unread() && peer.cq.shared().has_unread()) {

@@ -4,9 +4,7 @@ use std::fs::File;
 use std::ptr;
 
 use homespun::atomic::AtomicKind;
-use homespun::endpoint::{
-    AtomicMsgRaw, CompareAtomicMsgRaw, FetchAtomicMsgRaw, RecvMsgRaw, SendMsgRaw, WriteMsgRaw,
-};
+use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, RecvMsg, SendMsg, WriteMsg};
 use homespun::flags::{MrFlags, OpFlags};
 use homespun::{Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, Segment, SegmentMut};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -50,11 +48,9 @@ pub(crate) fn write_raw(
     context: u64,
     flags: OpFlags,
 ) -> Result<(), Error> {
-    let segments = &leaked(pieces)[..];
+    let buffers = &leaked(pieces)[..];
     // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and unchanged.
-    unsafe {
-        endpoint.post_write(&WriteMsgRaw { segments, to, address, key, data, context, flags: Some(flags) })
-    }
+    unsafe { endpoint.post_write(&WriteMsg { buffers, to, address, key, data, context, flags }) }
 }
 
 /// Registered memory in two segments, each with [`GUARD_BYTES`] behind it.
@@ -148,10 +144,11 @@ pub(crate) fn register_leaked(
 
 /// Sends from memory that nothing else uses.
 pub(crate) fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
-    let segments = leaked(pieces);
+    let buffers = &leaked(pieces)[..];
     let Post { peer: to, tag, data, context, flags } = post;
+    let flags = flags.unwrap_or(endpoint.tx_op_flags());
     // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and unchanged.
-    unsafe { endpoint.post_send(&SendMsgRaw { segments: &segments, to, tag, data, context, flags }) }
+    unsafe { endpoint.post_send(&SendMsg { buffers, to, tag, data, context, flags }) }
 }
 
 /// Memory that a posted receive fills.
@@ -178,10 +175,11 @@ impl RawRoom {
             })
             .collect();
         let Post { peer: from, tag, context, flags, .. } = post;
-        let tagged = tag.map(|tag| (tag, ignore));
+        let (buffers, tagged) = (&pieces[..], tag.map(|tag| (tag, ignore)));
+        let flags = flags.unwrap_or(endpoint.rx_op_flags());
         // SAFETY: the memory is initialised, never freed, and nothing reads it before the completion was read, see
         // `taken`.
-        unsafe { endpoint.post_receive(&RecvMsgRaw { segments: &pieces, from, tagged, context, flags })? };
+        unsafe { endpoint.post_receive(&RecvMsg { buffers, from, tagged, context, flags })? };
         Ok(RawRoom { pieces, context })
     }
 
@@ -196,21 +194,21 @@ impl RawRoom {
                 SegmentMut { address: memory.as_mut_ptr(), len_bytes }
             })
             .collect();
-        let (results, target, context, flags) = (&pieces[..], *target, *context, Some(*flags));
+        let (results, target, context, flags) = (&pieces[..], *target, *context, *flags);
         // SAFETY: the memory is initialised and never freed. Nothing has a reference to that of the operands, and nothing reads
         // that of the results before the completion was read, see `taken`.
         unsafe {
             match kind {
                 AtomicKind::Base => {
-                    endpoint.post_atomic(&AtomicMsgRaw { operands, target, context, flags })?;
+                    endpoint.post_atomic(&AtomicMsg { operands, target, context, flags })?;
                     return Ok(None);
                 }
                 AtomicKind::Fetch => {
-                    let atomic = FetchAtomicMsgRaw { operands, results, target, context, flags };
+                    let atomic = FetchAtomicMsg { operands, results, target, context, flags };
                     endpoint.post_fetch_atomic(&atomic)?;
                 }
                 AtomicKind::Compare => {
-                    let atomic = CompareAtomicMsgRaw { operands, compares, results, target, context, flags };
+                    let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
                     endpoint.post_compare_atomic(&atomic)?;
                 }
             }

@@ -1,0 +1,215 @@
+//! What all calls that post an operation have in common: the way in from C, and memory and places as C names
+//! them.
+
+use std::slice;
+
+use homespun::flags::OpFlags;
+use homespun::limits::IOV_LIMIT;
+use homespun::{Endpoint, Errno, Misuse, Segment, SegmentMut};
+use libc::{c_void, iovec};
+use smallvec::SmallVec;
+
+use crate::abi::endpoint::FidEp;
+use crate::edge::Failure;
+use crate::endpoint::EndpointState;
+use crate::object;
+
+/// Memory that is read.
+pub(crate) type Segments = SmallVec<[Segment; IOV_LIMIT]>;
+
+/// Memory that is written.
+pub(crate) type SegmentsMut = SmallVec<[SegmentMut; IOV_LIMIT]>;
+
+/// A descriptor of memory. Nothing here needs one.
+pub(crate) type Desc = *mut c_void;
+
+/// Several of them.
+pub(crate) type Descs = *mut *mut c_void;
+
+/// Defines functions of a table of an endpoint's. Each is written as in Rust, but for its first argument,
+/// which is an [`Endpoint`] where C passes a `struct fid_ep`. It runs behind the [edge](crate::edge), and in
+/// an `unsafe` block: the caller keeps to the function's manual page.
+macro_rules! entry_points {
+    ($(fn $name:ident($endpoint:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*) => {$(
+        unsafe extern "C" fn $name(ep: *mut $crate::abi::endpoint::FidEp $(, $argument: $type)*) -> $answer {
+            $crate::edge::enter(|| {
+                // SAFETY: the caller passes null or an open endpoint, and all else as the manual page asks.
+                unsafe {
+                    let $endpoint = $crate::posting::endpoint(ep)?;
+                    let () = $body?;
+                }
+                Ok(0)
+            })
+        }
+    )*};
+}
+
+pub(crate) use entry_points;
+
+/// The endpoint of a call.
+///
+/// # Errors
+///
+/// As [`object::state`].
+///
+/// # Safety
+///
+/// `ep` is null or an open endpoint, and stays open for `'a`.
+#[inline(always)]
+pub(crate) unsafe fn endpoint<'a>(ep: *mut FidEp) -> Result<&'a Endpoint, Failure> {
+    // SAFETY: the caller says so.
+    Ok(unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint })
+}
+
+/// The application's context as it travels through homespun.
+pub(crate) fn context(context: *mut c_void) -> u64 {
+    // It comes back as a pointer, in the completion.
+    context.expose_provenance() as u64
+}
+
+/// The flags of a call: those it was given, or the default ones.
+#[inline(always)]
+pub(crate) fn flags_or(flags: Option<u64>, default: OpFlags) -> OpFlags {
+    flags.map_or(default, OpFlags::from_bits_retain)
+}
+
+/// The data of a message, if its flags say that it has some.
+pub(crate) fn remote_data(flags: u64, data: u64) -> Option<u64> {
+    (flags & OpFlags::REMOTE_CQ_DATA.bits() != 0).then_some(data)
+}
+
+/// A structure that a call is described by.
+///
+/// # Errors
+///
+/// EINVAL for a null pointer.
+///
+/// # Safety
+///
+/// `message` is null or valid for `'a`.
+pub(crate) unsafe fn described<'a, M>(message: *const M) -> Result<&'a M, Failure> {
+    // SAFETY: the caller says so.
+    unsafe { message.as_ref() }.ok_or(Failure(Errno::EINVAL))
+}
+
+/// Memory in one piece that is read.
+#[inline(always)]
+pub(crate) fn segment(buf: *const c_void, len_bytes: usize) -> [Segment; 1] {
+    [Segment { address: buf.cast(), len_bytes }]
+}
+
+/// Memory in one piece that is written.
+#[inline(always)]
+pub(crate) fn segment_mut(buf: *mut c_void, len_bytes: usize) -> [SegmentMut; 1] {
+    [SegmentMut { address: buf.cast(), len_bytes }]
+}
+
+/// Memory in several pieces that is read.
+///
+/// # Errors
+///
+/// As [`entries`].
+///
+/// # Safety
+///
+/// As [`entries`].
+pub(crate) unsafe fn segments(iov: *const iovec, count: usize) -> Result<Segments, Failure> {
+    // SAFETY: the caller says so.
+    let entries = unsafe { entries(iov, count)? };
+    Ok(entries.iter().flat_map(|entry| segment(entry.iov_base, entry.iov_len)).collect())
+}
+
+/// Memory in several pieces that is written.
+///
+/// # Errors
+///
+/// As [`entries`].
+///
+/// # Safety
+///
+/// As [`entries`].
+pub(crate) unsafe fn segments_mut(iov: *const iovec, count: usize) -> Result<SegmentsMut, Failure> {
+    // SAFETY: the caller says so.
+    let entries = unsafe { entries(iov, count)? };
+    Ok(entries.iter().flat_map(|entry| segment_mut(entry.iov_base, entry.iov_len)).collect())
+}
+
+/// The entries of a vector.
+///
+/// # Errors
+///
+/// EINVAL for a null address with a count; [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
+///
+/// # Safety
+///
+/// `vector` is null or readable for `count` entries, for as long as the result is used.
+pub(crate) unsafe fn entries<'a, T>(vector: *const T, count: usize) -> Result<&'a [T], Failure> {
+    match (vector.is_null(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Errno::EINVAL.into()),
+        // Checked here so that nothing is read, or allocated, for a count that cannot be right.
+        (false, _) if count > IOV_LIMIT => Err(Misuse::TooManySegments { count, max: IOV_LIMIT }.into()),
+        // SAFETY: the caller says so.
+        (false, _) => Ok(unsafe { slice::from_raw_parts(vector, count) }),
+    }
+}
+
+/// What is injected.
+///
+/// # Errors
+///
+/// EINVAL for a null address with a length, EMSGSIZE for a length that no memory has.
+///
+/// # Safety
+///
+/// `buf` is null or readable for `len` bytes, which nobody writes as long as the slice is used.
+pub(crate) unsafe fn injected<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
+    match (buf.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Errno::EINVAL.into()),
+        // No memory is longer than half of all addresses.
+        (false, _) if isize::try_from(len).is_err() => Err(Errno::EMSGSIZE.into()),
+        // SAFETY: the caller says so.
+        (false, _) => Ok(unsafe { slice::from_raw_parts(buf.cast(), len) }),
+    }
+}
+
+/// A place in a peer's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Remote {
+    pub(crate) address: u64,
+    pub(crate) key: u64,
+}
+
+/// The one place in the peer's memory that a message names for local memory of these lengths. For no bytes it
+/// need not name any.
+///
+/// # Errors
+///
+/// EINVAL if it names none, or one of another length; [`Misuse::TooManySegments`] for several.
+///
+/// # Safety
+///
+/// `places` is null or readable for `count` entries.
+pub(crate) unsafe fn remote<R>(
+    places: *const R,
+    count: usize,
+    local_lens_bytes: impl Iterator<Item = usize>,
+    place: impl FnOnce(&R) -> Result<(Remote, usize), Failure>,
+) -> Result<Remote, Failure> {
+    // A sum that is too long for memory is the length of no place either.
+    let local_bytes = local_lens_bytes.fold(0, usize::saturating_add);
+    match (places.is_null(), count) {
+        (false, 1) => {
+            // SAFETY: the caller says so.
+            let (remote, len_bytes) = place(unsafe { &*places })?;
+            if len_bytes != local_bytes {
+                return Err(Misuse::Invalid("remote memory of another length than the local one").into());
+            }
+            Ok(remote)
+        }
+        (false, count) if count > 1 => Err(Misuse::TooManySegments { count, max: 1 }.into()),
+        _ if local_bytes == 0 => Ok(Remote { address: 0, key: 0 }),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}

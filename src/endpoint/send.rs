@@ -1,0 +1,191 @@
+//! Sends, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
+//!
+//! The calls have the names of their C counterparts. All of them fail as [`Endpoint::post_send`] does; what
+//! was to be sent comes back with the error, in a [`Rejected`].
+
+use bytes::Bytes;
+use homespun_engine::buffer::{Segment, Source};
+use homespun_engine::error::Error;
+use homespun_engine::flags::{Caps, OpFlags};
+use homespun_engine::rejected::Rejected;
+
+use super::Endpoint;
+use super::owned::Owned;
+use crate::av::FabricAddress;
+use crate::post::{Op, Post};
+
+/// A send with every choice: what `fi_sendmsg` and `fi_tsendmsg` take.
+///
+/// `B` is the memory: `Vec<Bytes>` for [`sendmsg`](Endpoint::sendmsg), `&[Segment]` for
+/// [`post_send`](Endpoint::post_send).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SendMsg<B = Vec<Bytes>> {
+    /// The message, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
+    pub buffers: B,
+    /// The receiver, from the endpoint's address vector.
+    pub to: FabricAddress,
+    /// The tag of a tagged message.
+    pub tag: Option<u64>,
+    /// Remote data for the receiver's completion.
+    pub data: Option<u64>,
+    /// Given back in the completion.
+    pub context: u64,
+    /// Flags, in place of the endpoint's [default ones](Endpoint::tx_op_flags), except that its default
+    /// completion level applies where they name none. Of several levels the strongest counts, which is
+    /// [`OpFlags::MATCH_COMPLETE`]. Those that have no meaning for sends, such as
+    /// [`OpFlags::COMMIT_COMPLETE`], are ignored.
+    ///
+    /// [`OpFlags::FENCE`] holds this send, and all that are posted to the same peer after it, back until all
+    /// before it have completed, and have reached the level of this one.
+    pub flags: OpFlags,
+}
+
+impl Endpoint {
+    /// Sends a message: `fi_send`.
+    ///
+    /// ```
+    /// use homespun::{Again, Bytes, Endpoint, Error, FabricAddress, Rejected};
+    ///
+    /// /// Sends a message as soon as the endpoint has room for it.
+    /// fn send(endpoint: &Endpoint, mut message: Bytes, to: FabricAddress) -> Result<(), Error> {
+    ///     loop {
+    ///         match endpoint.send(message, to, 0) {
+    ///             Err(Rejected { error: Error::Again(Again::QueueFull), buffer }) => message = buffer,
+    ///             other => return Ok(other?),
+    ///         }
+    ///         // Here completions are to be read, which makes room.
+    ///     }
+    /// }
+    /// ```
+    pub fn send(&self, message: Bytes, to: FabricAddress, context: u64) -> Result<(), Rejected<Bytes>> {
+        self.send_owned(message, to, None, None, context, self.tx_op_flags())
+    }
+
+    /// Sends a message in pieces: `fi_sendv`.
+    pub fn sendv(
+        &self,
+        pieces: Vec<Bytes>,
+        to: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<Vec<Bytes>>> {
+        self.send_owned(pieces, to, None, None, context, self.tx_op_flags())
+    }
+
+    /// Sends a message with remote data for the receiver's completion: `fi_senddata`.
+    pub fn senddata(
+        &self,
+        message: Bytes,
+        data: u64,
+        to: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<Bytes>> {
+        self.send_owned(message, to, None, Some(data), context, self.tx_op_flags())
+    }
+
+    /// Sends a tagged message: `fi_tsend`.
+    pub fn tsend(
+        &self,
+        message: Bytes,
+        to: FabricAddress,
+        tag: u64,
+        context: u64,
+    ) -> Result<(), Rejected<Bytes>> {
+        self.send_owned(message, to, Some(tag), None, context, self.tx_op_flags())
+    }
+
+    /// Sends a tagged message in pieces: `fi_tsendv`.
+    pub fn tsendv(
+        &self,
+        pieces: Vec<Bytes>,
+        to: FabricAddress,
+        tag: u64,
+        context: u64,
+    ) -> Result<(), Rejected<Vec<Bytes>>> {
+        self.send_owned(pieces, to, Some(tag), None, context, self.tx_op_flags())
+    }
+
+    /// Sends a tagged message with remote data for the receiver's completion: `fi_tsenddata`.
+    pub fn tsenddata(
+        &self,
+        message: Bytes,
+        data: u64,
+        to: FabricAddress,
+        tag: u64,
+        context: u64,
+    ) -> Result<(), Rejected<Bytes>> {
+        self.send_owned(message, to, Some(tag), Some(data), context, self.tx_op_flags())
+    }
+
+    /// Sends with every choice: `fi_sendmsg`, `fi_tsendmsg`.
+    pub fn sendmsg(&self, send: SendMsg) -> Result<(), Rejected<SendMsg>> {
+        let SendMsg { buffers, to, tag, data, context, flags } = send;
+        self.send_owned(buffers, to, tag, data, context, flags)
+            .map_err(|rejected| rejected.map(|buffers| SendMsg { buffers, to, tag, data, context, flags }))
+    }
+
+    /// Posts a send from the caller's memory: `fi_sendmsg`, `fi_tsendmsg` and all that they include.
+    ///
+    /// # Errors
+    ///
+    /// [`Again`](homespun_engine::error::Again) when a queue is full;
+    /// [`Misuse`](homespun_engine::error::Misuse) for an unknown address, a message that is too long, a flag
+    /// that changes the meaning of another argument (`FI_TRIGGER`, `FI_XPU_TRIGGER`, `FI_MULTICAST`; all
+    /// others that sends do not have are ignored), a capability that the endpoint lacks, or an endpoint that
+    /// is not enabled. The memory is not used after an error.
+    ///
+    /// # Safety
+    ///
+    /// Every segment must be readable, from any thread, and unchanged, until the operation's completion was
+    /// read or the endpoint was closed; with [`OpFlags::INJECT`] until this call returns. An operation
+    /// without a completion of its own (selective completion) has ended when a later one to the same peer
+    /// with [`OpFlags::FENCE`] has completed. That any other has completed says nothing: operations complete
+    /// in any order.
+    pub unsafe fn post_send(&self, send: &SendMsg<&[Segment]>) -> Result<(), Error> {
+        let SendMsg { buffers, to, tag, data, context, flags } = *send;
+        // SAFETY: the caller promises what `Source::raw` asks for: the engine ends the operation before its
+        // completion can be read, copies what is injected before it returns, and is dropped when the endpoint
+        // is closed.
+        let source = unsafe { Source::raw(buffers)? };
+        self.submit(&mut Post::new(to, Op::Send { source, tag, data }, context), flags)
+    }
+
+    /// Sends a small message that may be reused at once and reports nothing: `fi_inject`, `fi_injectdata`,
+    /// `fi_tinject`, `fi_tinjectdata`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooLong`](homespun_engine::error::Misuse::TooLong) beyond the endpoint's inject size;
+    /// otherwise as [`post_send`](Self::post_send).
+    #[inline(always)]
+    pub fn inject(
+        &self,
+        message: &[u8],
+        to: FabricAddress,
+        tag: Option<u64>,
+        data: Option<u64>,
+    ) -> Result<(), Error> {
+        let kind = if tag.is_some() { Caps::TAGGED } else { Caps::MSG };
+        let pump = self.injecting(kind | Caps::SEND, message.len())?;
+        if pump.inject(to, tag, data, message)? {
+            return Ok(());
+        }
+        let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };
+        // SAFETY: `message` is borrowed for the length of this call, and the engine copies what is injected
+        // before `post` returns.
+        let source = unsafe { Source::raw(&[segment])? };
+        pump.post(&mut Post::new(to, Op::Send { source, tag, data }, 0))
+    }
+
+    fn send_owned<B: Owned<Lent = Source>>(
+        &self,
+        buffers: B,
+        to: FabricAddress,
+        tag: Option<u64>,
+        data: Option<u64>,
+        context: u64,
+        flags: OpFlags,
+    ) -> Result<(), Rejected<B>> {
+        let source = buffers.lend()?;
+        self.submit_owned(to, Op::Send { source, tag, data }, context, flags)
+    }
+}

@@ -1,0 +1,52 @@
+//! The way of every operation from an endpoint to its pump: what the endpoint checks, and what the flags
+//! become.
+
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::{Caps, OpFlags};
+
+use super::Endpoint;
+use super::flags::{check_receive_flags, options};
+use crate::post::{Post, ReceivePost};
+use crate::pump::Drive;
+
+impl Endpoint {
+    /// Posts an operation with these flags. The memory stays in the post if it is refused.
+    #[inline(always)]
+    pub(super) fn submit(&self, post: &mut Post, flags: OpFlags) -> Result<(), Error> {
+        let (pump, service) = self.shared.driven()?;
+        post.options = options(&post.op, flags, self.tx_op_flags(), service)?;
+        self.shared.check_caps(post.op.needed_caps(post.options.level))?;
+        if post.options.inject {
+            self.check_inject(post.op.injected_bytes())?;
+        }
+        pump.post(post)
+    }
+
+    /// Posts a receive with these flags. The memory stays in the post if it is refused.
+    #[inline(always)]
+    pub(super) fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
+        let (pump, service) = self.shared.driven()?;
+        check_receive_flags(flags)?;
+        self.shared.check_caps(post.needed_caps())?;
+        post.signalled = service.signals_receive(flags);
+        pump.receive(post)
+    }
+
+    /// Where something of this length can be injected, if the endpoint may do that.
+    #[inline(always)]
+    pub(super) fn injecting(&self, needed: Caps, len_bytes: usize) -> Result<&dyn Drive, Error> {
+        let (pump, _) = self.shared.driven()?;
+        self.shared.check_caps(needed)?;
+        self.check_inject(len_bytes)?;
+        Ok(pump)
+    }
+
+    #[inline(always)]
+    fn check_inject(&self, len_bytes: usize) -> Result<(), Error> {
+        let max_bytes = self.shared.info.tx.inject_size_bytes;
+        if len_bytes <= max_bytes {
+            return Ok(());
+        }
+        Err(Misuse::TooLong { len_bytes: len_bytes as u64, max_bytes: max_bytes as u64 }.into())
+    }
+}

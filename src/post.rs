@@ -1,0 +1,156 @@
+//! Operations as endpoints post them: values that the pump hands to the engine, and that can wait until they
+//! are due.
+
+use homespun_engine::atomic::{AtomicOp, Datatype};
+use homespun_engine::buffer::{Buffer, Destination, Source};
+use homespun_engine::engine::Place;
+use homespun_engine::flags::Caps;
+use homespun_engine::operation::{AtomicLocal, Found, Level, RmaLocal};
+
+use crate::av::FabricAddress;
+
+/// A transmit operation.
+#[derive(Debug)]
+pub(crate) struct Post {
+    /// The endpoint that the message, or the access, is for.
+    pub(crate) peer: FabricAddress,
+    pub(crate) op: Op,
+    pub(crate) options: Options,
+    /// Given back in the completion.
+    pub(crate) context: u64,
+}
+
+/// What a transmit operation does, with the memory that it needs for that.
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// Sends a message.
+    Send { source: Source, tag: Option<u64>, data: Option<u64> },
+    /// Reads or writes a region of the peer's.
+    Rma { local: RmaLocal, place: Place },
+    /// Changes elements of a region of the peer's.
+    Atomic { local: AtomicLocal, place: Place, op: AtomicOp, datatype: Datatype },
+}
+
+/// How a transmit operation is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// The soonest that it completes.
+    pub(crate) level: Level,
+    /// Whether its success is reported.
+    pub(crate) signalled: bool,
+    /// Whether its memory may be reused as soon as it is posted.
+    pub(crate) inject: bool,
+    /// Whether it waits for all before it to the same peer, and all after it wait for it.
+    pub(crate) fence: bool,
+    /// Whether another operation follows at once, so that transmission may wait for it.
+    pub(crate) more: bool,
+}
+
+/// A receive, or a call about a message that has arrived already.
+#[derive(Debug)]
+pub(crate) struct ReceivePost {
+    /// The only source to accept. `None` for any.
+    pub(crate) from: Option<FabricAddress>,
+    /// Tag and ignore mask of a tagged receive.
+    pub(crate) tagged: Option<(u64, u64)>,
+    pub(crate) kind: ReceiveKind,
+    /// Where the message goes. A peek and a discard leave it alone.
+    pub(crate) destination: Destination,
+    /// Given back in the completion.
+    pub(crate) context: u64,
+    /// Whether its success is reported.
+    pub(crate) signalled: bool,
+}
+
+/// What a receive takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReceiveKind {
+    /// The next message that matches.
+    Single,
+    /// One message after another, until less than this is free or a message does not fit.
+    Multi { min_free_bytes: usize },
+    /// Nothing: it looks for a message that had been received before the call, and reports at once, signalled
+    /// or not. Then everything moves on as if a queue had been read, so a loop of peeks finds what arrives.
+    Peek(Found),
+    /// The message that a peek with this context has claimed, from any source and with any tag.
+    Claimed,
+    /// Nothing: it throws that message away, which is always reported.
+    Discard,
+}
+
+impl Post {
+    /// An operation without options yet.
+    #[inline(always)]
+    pub(crate) fn new(peer: FabricAddress, op: Op, context: u64) -> Post {
+        Post { peer, op, options: Options::INJECTED, context }
+    }
+}
+
+impl Op {
+    /// What an endpoint must be capable of to post this at this level.
+    #[inline(always)]
+    pub(crate) fn needed_caps(&self, level: Level) -> Caps {
+        match self {
+            Op::Send { tag: Some(_), .. } => Caps::TAGGED | Caps::SEND,
+            Op::Send { tag: None, .. } => Caps::MSG | Caps::SEND,
+            Op::Rma { local: RmaLocal::Read(_), .. } => Caps::RMA | Caps::READ,
+            Op::Rma { local: RmaLocal::Write { .. }, .. } if level == Level::Commit => {
+                Caps::RMA | Caps::WRITE | Caps::RMA_PMEM
+            }
+            Op::Rma { local: RmaLocal::Write { .. }, .. } => Caps::RMA | Caps::WRITE,
+            Op::Atomic { local, op, .. } => {
+                let mut needed = Caps::ATOMIC;
+                needed.set(Caps::READ, local.kind().fetches());
+                needed.set(Caps::WRITE, op.writes());
+                needed
+            }
+        }
+    }
+
+    /// The length of the longest piece of memory that is copied if the operation is injected.
+    #[inline(always)]
+    pub(crate) fn injected_bytes(&self) -> usize {
+        match self {
+            Op::Send { source, .. } | Op::Rma { local: RmaLocal::Write { source, .. }, .. } => {
+                source.len_bytes()
+            }
+            Op::Rma { local: RmaLocal::Read(_), .. } => 0,
+            Op::Atomic { local, op, .. } if op.has_operand() => local.source_max_bytes(),
+            Op::Atomic { .. } => 0,
+        }
+    }
+
+    /// The application's memory, to be handed back.
+    pub(crate) fn into_buffer(self) -> Buffer {
+        match self {
+            Op::Send { source, .. } => source.into_buffer(),
+            Op::Rma { local, .. } => local.into_buffer(),
+            Op::Atomic { local, .. } => local.into_buffer(),
+        }
+    }
+}
+
+impl Options {
+    /// Those of a call that injects and reports nothing.
+    pub(crate) const INJECTED: Options =
+        Options { level: Level::Inject, signalled: false, inject: true, fence: false, more: false };
+}
+
+impl ReceivePost {
+    /// What an endpoint must be capable of to post this.
+    #[inline(always)]
+    pub(crate) fn needed_caps(&self) -> Caps {
+        let message = if self.tagged.is_some() { Caps::TAGGED } else { Caps::MSG };
+        match self.kind {
+            ReceiveKind::Multi { .. } => message | Caps::RECV | Caps::MULTI_RECV,
+            _ => message | Caps::RECV,
+        }
+    }
+}
+
+impl ReceiveKind {
+    /// Whether memory is filled.
+    pub(crate) fn fills_memory(self) -> bool {
+        !matches!(self, ReceiveKind::Peek(_) | ReceiveKind::Discard)
+    }
+}

@@ -1,0 +1,168 @@
+//! Operations on their way to the engine, and the report of accesses that are over at once.
+
+use std::mem;
+
+use homespun_engine::buffer::Source;
+use homespun_engine::completion;
+use homespun_engine::engine::{Attempt, Engine, Place};
+use homespun_engine::error::Error;
+use homespun_engine::flags::CounterEvents;
+use homespun_engine::matching::Criteria;
+use homespun_engine::operation::{
+    AtomicLocal, AtomicRequest, ReceiveRequest, RmaLocal, RmaRequest, SendRequest,
+};
+use homespun_engine::peer_id::PeerId;
+use homespun_engine::rejected::Rejected;
+use homespun_engine::transport::Transport;
+
+use super::Wired;
+use crate::av::FabricAddress;
+use crate::cq::Completion;
+use crate::post::{Op, Options, Post, ReceiveKind, ReceivePost};
+
+impl Wired {
+    /// Has the engine carry an operation out, at once or in its turn.
+    #[inline(always)]
+    pub(super) fn post(
+        &mut self,
+        post: &mut Post,
+        engine: &mut Engine,
+        transport: &mut impl Transport,
+    ) -> Result<(), Error> {
+        let to = self.targets.peer(post.peer, &self.wiring.av, engine)?;
+        let Post { ref mut op, options, context, .. } = *post;
+        let Options { level, signalled, inject, fence, .. } = options;
+        match op {
+            Op::Send { source, tag, data } => {
+                let (message, tag, data) = (mem::take(source), *tag, *data);
+                let request =
+                    SendRequest { to, source: message, tag, data, context, level, signalled, inject, fence };
+                let posted = engine.post_send(request, transport, &mut self.queues());
+                posted.map_err(|rejected| put_back(source, rejected))
+            }
+            Op::Rma { local, place } => match engine.access_at_once(to, local, *place, level, fence) {
+                Attempt::Done => {
+                    self.accessed(local, context, signalled, engine);
+                    Ok(())
+                }
+                attempt => {
+                    let access = Access { to, place: *place, options, context };
+                    self.access(attempt, local, access, engine, transport)
+                }
+            },
+            Op::Atomic { local, place, op, datatype } => {
+                let (elements, op, datatype, Place { key, address }) =
+                    (take_atomic(local), *op, *datatype, *place);
+                let request = AtomicRequest {
+                    to,
+                    local: elements,
+                    op,
+                    datatype,
+                    key,
+                    address,
+                    context,
+                    level,
+                    signalled,
+                    inject,
+                    fence,
+                };
+                let posted = engine.post_atomic(request, transport, &mut self.queues());
+                posted.map_err(|rejected| put_back(local, rejected.map(|local| *local)))
+            }
+        }
+    }
+
+    /// Has the engine carry an access out in its turn, after an attempt to do so at once.
+    #[inline(never)]
+    fn access(
+        &mut self,
+        attempt: Attempt,
+        local: &mut RmaLocal,
+        access: Access,
+        engine: &mut Engine,
+        transport: &mut impl Transport,
+    ) -> Result<(), Error> {
+        let Access { to, place: Place { key, address }, options, context } = access;
+        let Options { level, signalled, inject, fence, .. } = options;
+        let memory = local.take();
+        let request =
+            RmaRequest { to, local: memory, key, address, context, level, signalled, inject, fence };
+        let posted = engine.post_rma_after(attempt, request, transport, &mut self.queues());
+        posted.map_err(|rejected| put_back(local, rejected))
+    }
+
+    /// Reports an access that ended as it was posted, with nothing to be reported before it.
+    /// [`Queues`](super::Queues) would do the same, with the detours of what ends at another time.
+    #[inline(always)]
+    fn accessed(&mut self, local: &mut RmaLocal, context: u64, signalled: bool, engine: &mut Engine) {
+        let flags = local.flags();
+        if !self.wiring.counters.is_empty() {
+            self.wiring.counters.count(CounterEvents::of(flags));
+        }
+        let Some(cq) = self.wiring.transmit_cq.as_ref().filter(|_| signalled) else { return };
+        let mut ring = cq.lock();
+        if !ring.has_room() {
+            drop(ring);
+            return self.report_later(local, context, engine);
+        }
+        let buffer = local.take_buffer();
+        let mut entry = Completion { context, flags, len_bytes: 0, data: 0, tag: 0, buffer };
+        cq.format().trim(&mut entry);
+        ring.push_completed(entry, FabricAddress::UNSPECIFIED);
+    }
+
+    /// Reports an access that ended as it was posted, and for which there is no room yet.
+    #[cold]
+    fn report_later(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
+        let (flags, buffer) = (local.flags(), local.take_buffer());
+        let completion =
+            completion::Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
+        engine.report_access(completion, &mut self.queues());
+    }
+
+    /// A receive for the engine. It takes the memory out of the post.
+    #[inline(always)]
+    pub(super) fn receive_request(
+        &mut self,
+        post: &mut ReceivePost,
+        engine: &mut Engine,
+    ) -> Result<ReceiveRequest, Error> {
+        let criteria = self.criteria(post, engine)?;
+        let ReceivePost { tagged, context, signalled, .. } = *post;
+        let destination = mem::take(&mut post.destination);
+        Ok(ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled })
+    }
+
+    /// Which messages a receive accepts. A claimed message is known by its context alone.
+    #[inline(always)]
+    pub(super) fn criteria(&mut self, post: &ReceivePost, engine: &mut Engine) -> Result<Criteria, Error> {
+        let source = match post.from {
+            Some(from) if post.kind != ReceiveKind::Claimed => {
+                Some(self.targets.peer(from, &self.wiring.av, engine)?)
+            }
+            _ => None,
+        };
+        let (tag, ignore) = post.tagged.unwrap_or((0, u64::MAX));
+        Ok(Criteria { source, tag, ignore })
+    }
+}
+
+/// An access to a region, but for the memory at this side.
+#[derive(Clone, Copy)]
+struct Access {
+    to: PeerId,
+    place: Place,
+    options: Options,
+    context: u64,
+}
+
+/// Puts memory back into the post that was refused, and says why it was.
+#[cold]
+pub(super) fn put_back<M>(memory: &mut M, rejected: Rejected<M>) -> Error {
+    *memory = rejected.buffer;
+    rejected.error
+}
+
+fn take_atomic(local: &mut AtomicLocal) -> AtomicLocal {
+    mem::replace(local, AtomicLocal::Base { operand: Source::default() })
+}
