@@ -1,6 +1,8 @@
 //! Operations as endpoints post them: values that the pump hands to the engine, and that can wait until they
 //! are due.
 
+use std::mem;
+
 use homespun_engine::atomic::{AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Source};
 use homespun_engine::engine::Place;
@@ -120,12 +122,13 @@ impl Op {
         }
     }
 
-    /// The application's memory, to be handed back.
-    pub(crate) fn into_buffer(self) -> Buffer {
+    /// Takes the application's memory out, to be handed back.
+    #[cold]
+    pub(crate) fn take_buffer(&mut self) -> Buffer {
         match self {
-            Op::Send { source, .. } => source.into_buffer(),
-            Op::Rma { local, .. } => local.into_buffer(),
-            Op::Atomic { local, .. } => local.into_buffer(),
+            Op::Send { source, .. } => mem::take(source).into_buffer(),
+            Op::Rma { local, .. } => local.take().into_buffer(),
+            Op::Atomic { local, .. } => local.take().into_buffer(),
         }
     }
 }

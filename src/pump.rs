@@ -36,7 +36,7 @@ use crate::lock::{Lock, LockGuard, Locking};
 use crate::post::{Post, ReceiveKind, ReceivePost};
 pub(crate) use crate::pump::connections::Connect;
 use crate::pump::names::{Sources, Targets};
-use crate::pump::posting::put_back;
+use crate::pump::posting::{put_back, receive_request};
 use crate::pump::queues::{Aside, Nobody, Queues};
 use crate::pump::timekeeper::Timekeeper;
 
@@ -315,9 +315,27 @@ impl<T: Transport> Pump<T> {
     ) -> Result<(), Error> {
         let mut endpoint = self.in_use();
         let (engine, _, wired) = endpoint.enabled()?;
-        let request = wired.receive_request(post, engine)?;
+        let request = receive_request(post, wired.criteria(post, engine)?);
         let received = receive(engine, request, &mut wired.queues());
         received.map_err(|rejected| put_back(&mut post.destination, rejected))
+    }
+
+    /// Has the engine receive, or look for a message, in another way than the ordinary one.
+    #[inline(never)]
+    fn receive_specially(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        match post.kind {
+            ReceiveKind::Single => {
+                self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
+            }
+            ReceiveKind::Multi { min_free_bytes } => self.receive_by(post, |engine, request, queues| {
+                engine.post_multi_receive(request, min_free_bytes, queues)
+            }),
+            ReceiveKind::Claimed => {
+                self.receive_by(post, |engine, request, queues| engine.receive_claimed(request, queues))
+            }
+            ReceiveKind::Peek(then) => self.peek(post, then),
+            ReceiveKind::Discard => self.discard_claimed(post),
+        }
     }
 
     /// Answers a peek, then makes a pass.
@@ -380,19 +398,10 @@ impl<T: Transport> Drive for Pump<T> {
     }
 
     fn receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        match post.kind {
-            ReceiveKind::Single => {
-                self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
-            }
-            ReceiveKind::Multi { min_free_bytes } => self.receive_by(post, |engine, request, queues| {
-                engine.post_multi_receive(request, min_free_bytes, queues)
-            }),
-            ReceiveKind::Claimed => {
-                self.receive_by(post, |engine, request, queues| engine.receive_claimed(request, queues))
-            }
-            ReceiveKind::Peek(then) => self.peek(post, then),
-            ReceiveKind::Discard => self.discard_claimed(post),
+        if post.kind != ReceiveKind::Single {
+            return self.receive_specially(post);
         }
+        self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
     }
 
     fn inject(

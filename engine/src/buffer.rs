@@ -192,11 +192,6 @@ impl Source {
         Source { len_bytes: bytes.len(), memory: SourceMemory::Owned(bytes) }
     }
 
-    /// Gathers nothing.
-    pub(crate) fn nothing() -> Source {
-        Source::owned(Bytes::new())
-    }
-
     /// Gathers from owned buffers in order.
     ///
     /// # Errors
@@ -332,7 +327,7 @@ impl Source {
         if let SourceMemory::Raw(_) = &self.memory {
             return Buffer::None;
         }
-        mem::replace(self, Source::nothing()).into_buffer()
+        mem::take(self).into_buffer()
     }
 
     /// The application's memory, to be handed back.

@@ -149,7 +149,7 @@ impl RmaLocal {
 
     /// Takes it out, and leaves nothing that is to be written.
     pub fn take(&mut self) -> RmaLocal {
-        mem::replace(self, RmaLocal::Write { source: Source::nothing(), data: None })
+        mem::replace(self, RmaLocal::Write { source: Source::default(), data: None })
     }
 
     /// Takes the application's memory out of an access that is over, to be handed back.
@@ -242,6 +242,11 @@ impl AtomicLocal {
             AtomicLocal::Fetch { .. } => AtomicKind::Fetch,
             AtomicLocal::Compare { .. } => AtomicKind::Compare,
         }
+    }
+
+    /// Takes it out, and leaves an operation of nothing.
+    pub fn take(&mut self) -> AtomicLocal {
+        mem::replace(self, AtomicLocal::Base { operand: Source::default() })
     }
 
     /// How long the longest buffer is that is read, in bytes.

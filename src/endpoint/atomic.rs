@@ -4,6 +4,8 @@
 //! refused, for its key, its range, or the rights of the region. It ends with an error then, and nothing else
 //! happens.
 
+use std::mem::ManuallyDrop;
+
 use bytes::{Bytes, BytesMut};
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Fetched, Segment, SegmentMut, Source};
@@ -361,6 +363,7 @@ impl Endpoint {
     }
 
     /// Posts an operation that fetches nothing and whose operands are owned, or hands them back.
+    #[inline(always)]
     fn change_owned<S: Owned<Lent = Source>>(
         &self,
         operands: S,
@@ -369,10 +372,11 @@ impl Endpoint {
         flags: OpFlags,
     ) -> Result<(), Rejected<S>> {
         let op = target.of(AtomicLocal::Base { operand: operands.lend()? });
-        self.submit_owned(target.peer, op, context, flags)
+        self.submit_owned(&mut ManuallyDrop::new(Post::new(target.peer, op, context)), flags)
     }
 
     /// Posts an operation that fetches and whose memory is owned, or hands all of it back.
+    #[inline(always)]
     fn atomic_owned<S: Owned<Lent = Source>, D: Owned<Lent = Destination>>(
         &self,
         operands: S,
@@ -385,7 +389,7 @@ impl Endpoint {
         let op = target.of(fetching(operands, compares, results)?);
         let mut post = Post::new(target.peer, op, context);
         self.submit(&mut post, flags).map_err(|error| {
-            let fetched = match post.op.into_buffer() {
+            let fetched = match post.op.take_buffer() {
                 Buffer::Fetched(fetched) => fetched,
                 operand => Box::new(Fetched { operand, ..Fetched::default() }),
             };
@@ -401,7 +405,7 @@ impl Endpoint {
 
 impl AtomicTarget {
     /// The operation with this memory.
-    #[inline]
+    #[inline(always)]
     fn of(self, local: AtomicLocal) -> Op {
         let AtomicTarget { address, key, datatype, op, .. } = self;
         Op::Atomic { local, place: Place { key, address }, op, datatype }

@@ -1,13 +1,14 @@
 //! The owned tier of posting: memory is handed over, and comes back with the completion, or with a refusal.
 
+use std::mem::ManuallyDrop;
+
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Buffer, Destination, Source};
 use homespun_engine::flags::OpFlags;
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
-use crate::av::FabricAddress;
-use crate::post::{Op, Post};
+use crate::post::Post;
 
 /// Memory of the owned tier: one buffer, or several.
 pub(super) trait Owned: Sized {
@@ -89,16 +90,23 @@ impl Owned for Vec<BytesMut> {
 }
 
 impl Endpoint {
-    /// Posts an operation whose memory is owned, or hands the memory back.
+    /// Posts an operation whose memory is owned, or hands the memory back. Either way the post has none of it
+    /// afterwards, so it need not be dropped.
+    #[inline(always)]
     pub(super) fn submit_owned<B: Owned>(
         &self,
-        peer: FabricAddress,
-        op: Op,
-        context: u64,
+        post: &mut ManuallyDrop<Post>,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        let mut post = Post::new(peer, op, context);
-        self.submit(&mut post, flags)
-            .map_err(|error| Rejected { error, buffer: B::from_buffer(post.op.into_buffer()) })
+        match self.submit(post, flags) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Rejected { error, buffer: take_back(post) }),
+        }
     }
+}
+
+/// The memory of a post that was refused.
+#[cold]
+fn take_back<B: Owned>(post: &mut Post) -> B {
+    B::from_buffer(post.op.take_buffer())
 }

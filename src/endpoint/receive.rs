@@ -1,5 +1,7 @@
 //! Receives, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
 
+use std::mem::{self, ManuallyDrop};
+
 use bytes::BytesMut;
 use homespun_engine::buffer::{Destination, SegmentMut};
 use homespun_engine::error::{Error, Misuse};
@@ -288,7 +290,23 @@ impl Endpoint {
     }
 
     /// Posts a receive whose memory is owned, or hands the memory back. What is not to be filled is dropped.
+    #[inline(always)]
     fn receive_owned<B: Owned<Lent = Destination>>(
+        &self,
+        buffers: B,
+        from: FabricAddress,
+        tagged: Option<(u64, u64)>,
+        context: u64,
+        flags: OpFlags,
+    ) -> Result<(), Rejected<B>> {
+        if flags.intersects(RECEIVE_KINDS) {
+            return self.receive_owned_specially(buffers, from, tagged, context, flags);
+        }
+        self.receive_owned_as(ReceiveKind::Single, buffers, from, tagged, context, flags)
+    }
+
+    #[cold]
+    fn receive_owned_specially<B: Owned<Lent = Destination>>(
         &self,
         buffers: B,
         from: FabricAddress,
@@ -300,15 +318,29 @@ impl Endpoint {
             Ok(kind) => kind,
             Err(misuse) => return Err(Rejected { error: misuse.into(), buffer: buffers }),
         };
-        if !kind.fills_memory() {
-            let mut post = self.receiving(from, tagged, kind, Destination::default(), context);
-            return self
-                .submit_receive(&mut post, flags)
-                .map_err(|error| Rejected { error, buffer: buffers });
+        if kind.fills_memory() {
+            return self.receive_owned_as(kind, buffers, from, tagged, context, flags);
         }
-        let mut post = self.receiving(from, tagged, kind, buffers.lend()?, context);
-        self.submit_receive(&mut post, flags)
-            .map_err(|error| Rejected { error, buffer: B::from_buffer(post.destination.into_buffer()) })
+        let mut post = self.receiving(from, tagged, kind, Destination::default(), context);
+        self.submit_receive(&mut post, flags).map_err(|error| Rejected { error, buffer: buffers })
+    }
+
+    #[inline(always)]
+    fn receive_owned_as<B: Owned<Lent = Destination>>(
+        &self,
+        kind: ReceiveKind,
+        buffers: B,
+        from: FabricAddress,
+        tagged: Option<(u64, u64)>,
+        context: u64,
+        flags: OpFlags,
+    ) -> Result<(), Rejected<B>> {
+        // Nothing of it is left to be dropped: a post that is accepted has no memory any more.
+        let mut post = ManuallyDrop::new(self.receiving(from, tagged, kind, buffers.lend()?, context));
+        match self.submit_receive(&mut post, flags) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Rejected { error, buffer: take_back(&mut post) }),
+        }
     }
 
     #[inline(always)]
@@ -333,4 +365,10 @@ impl Endpoint {
             Ok(ReceiveKind::Single)
         }
     }
+}
+
+/// The memory of a receive that was refused.
+#[cold]
+fn take_back<B: Owned>(post: &mut ReceivePost) -> B {
+    B::from_buffer(mem::take(&mut post.destination).into_buffer())
 }

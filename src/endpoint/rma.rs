@@ -4,6 +4,8 @@
 //! refused, for its key, its range, or the rights of the region. It ends with an error then, and nothing else
 //! happens.
 
+use std::mem::ManuallyDrop;
+
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Destination, Segment, SegmentMut, Source};
 use homespun_engine::engine::Place;
@@ -213,6 +215,7 @@ impl Endpoint {
         self.submit(&mut Post::new(from, reading(destination, Place { address, key }), context), flags)
     }
 
+    #[inline(always)]
     fn write_owned<B: Owned<Lent = Source>>(
         &self,
         buffers: B,
@@ -222,9 +225,11 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        self.submit_owned(to, writing(buffers.lend()?, data, place), context, flags)
+        let mut post = ManuallyDrop::new(Post::new(to, writing(buffers.lend()?, data, place), context));
+        self.submit_owned(&mut post, flags)
     }
 
+    #[inline(always)]
     fn read_owned<B: Owned<Lent = Destination>>(
         &self,
         buffers: B,
@@ -233,14 +238,17 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
-        self.submit_owned(from, reading(buffers.lend()?, place), context, flags)
+        let mut post = ManuallyDrop::new(Post::new(from, reading(buffers.lend()?, place), context));
+        self.submit_owned(&mut post, flags)
     }
 }
 
+#[inline(always)]
 fn writing(source: Source, data: Option<u64>, place: Place) -> Op {
     Op::Rma { local: RmaLocal::Write { source, data }, place }
 }
 
+#[inline(always)]
 fn reading(destination: Destination, place: Place) -> Op {
     Op::Rma { local: RmaLocal::Read(destination), place }
 }

@@ -3,6 +3,8 @@
 //! The calls have the names of their C counterparts. All of them fail as [`Endpoint::post_send`] does; what
 //! was to be sent comes back with the error, in a [`Rejected`].
 
+use std::mem::ManuallyDrop;
+
 use bytes::Bytes;
 use homespun_engine::buffer::{Segment, Source};
 use homespun_engine::error::Error;
@@ -176,6 +178,7 @@ impl Endpoint {
         pump.post(&mut Post::new(to, Op::Send { source, tag, data }, 0))
     }
 
+    #[inline(always)]
     fn send_owned<B: Owned<Lent = Source>>(
         &self,
         buffers: B,
@@ -186,6 +189,7 @@ impl Endpoint {
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
         let source = buffers.lend()?;
-        self.submit_owned(to, Op::Send { source, tag, data }, context, flags)
+        let mut post = ManuallyDrop::new(Post::new(to, Op::Send { source, tag, data }, context));
+        self.submit_owned(&mut post, flags)
     }
 }

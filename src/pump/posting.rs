@@ -2,15 +2,12 @@
 
 use std::mem;
 
-use homespun_engine::buffer::Source;
 use homespun_engine::completion;
 use homespun_engine::engine::{Attempt, Engine, Place};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{
-    AtomicLocal, AtomicRequest, ReceiveRequest, RmaLocal, RmaRequest, SendRequest,
-};
+use homespun_engine::operation::{AtomicRequest, ReceiveRequest, RmaLocal, RmaRequest, SendRequest};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::Transport;
@@ -51,8 +48,7 @@ impl Wired {
                 }
             },
             Op::Atomic { local, place, op, datatype } => {
-                let (elements, op, datatype, Place { key, address }) =
-                    (take_atomic(local), *op, *datatype, *place);
+                let (elements, op, datatype, Place { key, address }) = (local.take(), *op, *datatype, *place);
                 let request = AtomicRequest {
                     to,
                     local: elements,
@@ -120,19 +116,6 @@ impl Wired {
         engine.report_access(completion, &mut self.queues());
     }
 
-    /// A receive for the engine. It takes the memory out of the post.
-    #[inline(always)]
-    pub(super) fn receive_request(
-        &mut self,
-        post: &mut ReceivePost,
-        engine: &mut Engine,
-    ) -> Result<ReceiveRequest, Error> {
-        let criteria = self.criteria(post, engine)?;
-        let ReceivePost { tagged, context, signalled, .. } = *post;
-        let destination = mem::take(&mut post.destination);
-        Ok(ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled })
-    }
-
     /// Which messages a receive accepts. A claimed message is known by its context alone.
     #[inline(always)]
     pub(super) fn criteria(&mut self, post: &ReceivePost, engine: &mut Engine) -> Result<Criteria, Error> {
@@ -156,13 +139,17 @@ struct Access {
     context: u64,
 }
 
+/// A receive for the engine. It takes the memory out of the post.
+#[inline(always)]
+pub(super) fn receive_request(post: &mut ReceivePost, criteria: Criteria) -> ReceiveRequest {
+    let ReceivePost { tagged, context, signalled, .. } = *post;
+    let destination = mem::take(&mut post.destination);
+    ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled }
+}
+
 /// Puts memory back into the post that was refused, and says why it was.
 #[cold]
 pub(super) fn put_back<M>(memory: &mut M, rejected: Rejected<M>) -> Error {
     *memory = rejected.buffer;
     rejected.error
-}
-
-fn take_atomic(local: &mut AtomicLocal) -> AtomicLocal {
-    mem::replace(local, AtomicLocal::Base { operand: Source::default() })
 }

@@ -26,8 +26,6 @@ pub(super) struct Queues<'a, 'r> {
     receive: Option<RingGuard<'a>>,
     /// Who makes the queues move, if that is somebody who reads one of them.
     reader: Option<&'a mut Reader<'r>>,
-    /// Whether both directions report to the same queue, which must not be locked twice.
-    are_one: bool,
 }
 
 impl<'a, 'r> Queues<'a, 'r> {
@@ -36,11 +34,15 @@ impl<'a, 'r> Queues<'a, 'r> {
         sources: &'a mut Sources,
         reader: Option<&'a mut Reader<'r>>,
     ) -> Self {
-        let are_one = match (&wiring.transmit_cq, &wiring.receive_cq) {
+        Queues { wiring, sources, transmit: None, receive: None, reader }
+    }
+
+    /// Whether both directions report to the same queue, which must not be locked twice.
+    fn are_one(&self) -> bool {
+        match (&self.wiring.transmit_cq, &self.wiring.receive_cq) {
             (Some(transmit), Some(receive)) => Arc::ptr_eq(transmit, receive),
             _ => false,
-        };
-        Queues { wiring, sources, transmit: None, receive: None, reader, are_one }
+        }
     }
 
     fn transmit_ring(&mut self) -> Option<&mut RingGuard<'a>> {
@@ -68,7 +70,7 @@ impl<'a, 'r> Queues<'a, 'r> {
         if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
             reader.overtaken(cq);
         }
-        if flags.intersects(CompletionFlags::TRANSMITTED) || self.are_one {
+        if flags.intersects(CompletionFlags::TRANSMITTED) || self.are_one() {
             self.transmit_ring()
         } else {
             self.receive_ring()

@@ -87,7 +87,7 @@ impl Engine {
         let RmaRequest { local, context, signalled, inject, .. } = request;
         let (source, data, read) = match local {
             RmaLocal::Write { source, data } => (source, data, None),
-            RmaLocal::Read(destination) => (Source::nothing(), None, Some((destination, 0))),
+            RmaLocal::Read(destination) => (Source::default(), None, Some((destination, 0))),
         };
         let durable = match (level, &read) {
             (Level::Commit, None) if fence => Durable::Everything,
