@@ -12,7 +12,7 @@ use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::error::{Error, Misuse};
 use parking_lot::RwLock;
 
-use crate::domain::DomainId;
+use crate::domain_id::DomainId;
 use crate::info::AvType;
 use crate::resolve::{Role, resolve};
 use table::Table;

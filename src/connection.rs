@@ -10,8 +10,8 @@ use homespun_engine::error::{Error, Misuse};
 use homespun_engine::limits::CONNECTION_DATA_MAX_BYTES;
 use parking_lot::Mutex;
 
+use crate::endpoint_pump::EndpointPump;
 use crate::info::Info;
-use crate::pump::Drive;
 
 /// Something that has happened to a connection, as an [`EventQueue`](crate::EventQueue) reports it. An attempt that fails
 /// is reported as an [`EventError`](crate::EventError): ECONNREFUSED if nobody listens, or if it was rejected, with what the
@@ -243,7 +243,7 @@ impl Drop for Settlement {
 /// What a passive endpoint is when it has its address. Its requests keep it, so that those who have asked go on waiting when
 /// the passive endpoint itself is closed.
 pub(crate) struct Listener {
-    pub(crate) pump: Arc<dyn Drive>,
+    pub(crate) pump: Arc<dyn EndpointPump>,
     pub(crate) asked: Arc<Asked>,
     pub(crate) close_linger: Duration,
     /// Whether an endpoint has taken over, with which it is not this one's to close.

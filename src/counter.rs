@@ -23,7 +23,7 @@ pub(crate) use self::regional::RegionalCounters;
 pub(crate) use self::reported::Reported;
 pub(crate) use self::ties::Reason;
 use self::ties::Ties;
-use crate::domain::DomainId;
+use crate::domain_id::DomainId;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::{Awaited, Member, MutexCond, WaitObject, WaitSet, Waiter};
 

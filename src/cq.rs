@@ -1,6 +1,7 @@
 //! Completion queues: `fi_cq(3)`.
 
 mod blocking;
+mod completion;
 mod reader;
 mod ring;
 mod signals;
@@ -10,24 +11,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use homespun_engine::address::Address;
-use homespun_engine::buffer::Buffer;
-use homespun_engine::completion;
 use homespun_engine::errno::Errno;
-use homespun_engine::error::{Error, Misuse, OperationError};
-use homespun_engine::flags::CompletionFlags;
+use homespun_engine::error::{Error, Misuse};
 
+pub use self::completion::{Completion, CompletionError, CqFormat};
 pub(crate) use self::reader::Reader;
 pub(crate) use self::ring::RingGuard;
 use self::ring::{Batch, Entry, Ring};
 use self::signals::Signals;
 pub use self::strerror::strerror;
 use crate::av::FabricAddress;
-use crate::domain::DomainId;
+use crate::domain_id::DomainId;
+use crate::drive::Drive;
 use crate::driven::Driven;
 use crate::info::ResourceManagement;
 use crate::lock::{Lock, Locking};
-use crate::pump::Drive;
 pub use crate::wait::{MutexCond, WaitObject};
 use crate::wait::{WaitSet, Waiter};
 
@@ -39,25 +37,6 @@ pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
 
 /// How many reads in a row may find an entry before one drives progress all the same.
 const IDLE_READS_MAX: u32 = 15;
-
-/// How much a completion queue tells of an operation: `enum fi_cq_format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "SCREAMING_SNAKE_CASE")
-)]
-pub enum CqFormat {
-    /// The operation's context alone.
-    Context,
-    /// Also its flags and the length of what was received.
-    Msg,
-    /// Also remote data, and where in a multi-receive buffer a message lies.
-    Data,
-    /// Also the tag. The default.
-    #[default]
-    Tagged,
-}
 
 /// What a completion queue is opened with: `struct fi_cq_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -77,86 +56,6 @@ pub struct CqAttr {
     /// The set that it is a member of, with [`WaitObject::Set`]; ignored otherwise, and not part of what is serialized.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub wait_set: Option<WaitSet>,
-}
-
-/// A successful operation: the entry of a completion queue.
-///
-/// Fields that the queue's [`CqFormat`] does not include are 0 or empty, except [`buffer`](Self::buffer), which every
-/// format hands back; [`Buffer::Within`] hands nothing back, and is a field (`buf`) like others.
-///
-/// ```
-/// use homespun::{Completion, CompletionFlags};
-///
-/// fn describe(completion: Completion) -> String {
-///     let Completion { context, flags, len_bytes, data, tag, buffer } = completion;
-///     if !flags.contains(CompletionFlags::RECV) {
-///         return format!("operation {context} is done");
-///     }
-///     let data = flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(data);
-///     format!("{len_bytes} bytes, tag {tag}, data {data:?}: {:?}", buffer.into_received())
-/// }
-/// # assert_eq!(describe(Completion { context: 7, ..Completion::default() }), "operation 7 is done");
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Completion {
-    /// The context that the operation was posted with.
-    pub context: u64,
-    /// What kind of operation it was.
-    pub flags: CompletionFlags,
-    /// For a receive, the length of the message.
-    pub len_bytes: usize,
-    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set.
-    pub data: u64,
-    /// The tag, for a received tagged message.
-    pub tag: u64,
-    /// The application's buffer, if the operation was posted with one of its own; or where a message lies in a
-    /// multi-receive buffer.
-    pub buffer: Buffer,
-}
-
-/// A failed operation: `struct fi_cq_err_entry`. Or one that has succeeded, of which there is more to tell than a completion
-/// can: see [`unknown_source`](Self::unknown_source).
-///
-/// With a failed operation comes as much of its completion as there is; and it comes also where its success would not have
-/// been reported.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompletionError {
-    /// The operation, as far as it got: `len_bytes` bytes of a truncated message were placed.
-    pub completion: Completion,
-    /// Why it failed.
-    pub error: OperationError,
-    /// The sender of a message that a receive failed on.
-    pub source: FabricAddress,
-}
-
-impl CompletionError {
-    /// The positive error number (`err`).
-    pub fn errno(&self) -> Errno {
-        self.error.errno()
-    }
-
-    /// How many bytes of the message did not fit (`olen`).
-    pub fn overflow_bytes(&self) -> u64 {
-        match self.error {
-            OperationError::Truncated { overflow_bytes } => overflow_bytes,
-            _ => 0,
-        }
-    }
-
-    /// The address of the sender, if this is the completion of an operation that has succeeded, and is an error only because
-    /// the address vector does not hold its sender (`FI_EADDRNOTAVAIL`, `err_data`). Ready for
-    /// [`AddressVector::insert`](crate::AddressVector::insert).
-    pub fn unknown_source(&self) -> Option<Address> {
-        match self.error {
-            OperationError::UnknownSource(address) => Some(address),
-            _ => None,
-        }
-    }
-
-    /// The provider's own error number (`prov_errno`), for [`CompletionQueue::strerror`].
-    pub fn prov_errno(&self) -> i32 {
-        strerror::prov_errno(&self.error)
-    }
 }
 
 /// Why nothing was read.
@@ -362,7 +261,7 @@ impl CompletionQueue {
     ///
     /// [`ReadError`].
     pub fn read_from(&self) -> Result<(Completion, FabricAddress), ReadError> {
-        let mut reader = Reader::new(&self.shared, 1);
+        let mut reader = Reader::new(self.shared.unread(), 1);
         self.shared.wake_for_read();
         if self.shared.is_progress_due() {
             self.shared.driven.progress(&mut reader);
@@ -408,7 +307,7 @@ impl CompletionQueue {
         max: usize,
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<usize, ReadError> {
-        let mut reader = Reader::new(&self.shared, max);
+        let mut reader = Reader::new(self.shared.unread(), max);
         self.shared.wake_for_read();
         if max == 0 || self.shared.is_progress_due() {
             self.shared.driven.progress(&mut reader);
@@ -579,6 +478,12 @@ impl Shared {
         self.unread.load(Ordering::Acquire) > 0
     }
 
+    /// How much the ring has to tell, by which a [`Reader`] knows the queue.
+    #[inline(always)]
+    pub(crate) fn unread(&self) -> &AtomicUsize {
+        &self.unread
+    }
+
     /// Whether a read is to drive progress: if there is nothing to read, and now and then all the same, for an
     /// application that always finds something, such as completions of its own sends.
     #[inline]
@@ -617,7 +522,7 @@ impl Shared {
 
     /// Drives the endpoints without reading anything.
     pub(crate) fn progress(&self) {
-        self.driven.progress(&mut Reader::new(self, 0));
+        self.driven.progress(&mut Reader::new(self.unread(), 0));
     }
 
     /// Counts an endpoint or a poll set that is bound from now on.
@@ -628,37 +533,6 @@ impl Shared {
     /// Counts an endpoint or a poll set that is bound no longer. To be called once for each [`bind`](Self::bind).
     pub(crate) fn unbind(&self) {
         self.users.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl From<completion::Completion> for Completion {
-    #[inline(always)]
-    fn from(completion: completion::Completion) -> Self {
-        let completion::Completion { context, flags, len_bytes, data, tag, buffer, .. } = completion;
-        Completion { context, flags, len_bytes, data, tag, buffer }
-    }
-}
-
-impl CqFormat {
-    /// Leaves in an entry what this format includes.
-    #[inline(always)]
-    pub(crate) fn trim(self, completion: &mut Completion) {
-        if self == CqFormat::Tagged {
-            return;
-        }
-        completion.tag = 0;
-        if self == CqFormat::Data {
-            return;
-        }
-        completion.data = 0;
-        if matches!(completion.buffer, Buffer::Within(_)) {
-            completion.buffer = Buffer::None;
-        }
-        if self == CqFormat::Msg {
-            return;
-        }
-        completion.flags = CompletionFlags::empty();
-        completion.len_bytes = 0;
     }
 }
 

@@ -1,7 +1,6 @@
 //! Domains: `fi_domain(3)`.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,16 +17,17 @@ use crate::clock::Clock;
 use crate::connection::ConnectionRequest;
 use crate::counter::{Counter, CounterAttr, RegionalCounters};
 use crate::cq::{CompletionQueue, CqAttr};
+use crate::domain_id::DomainId;
 use crate::endpoint::{Beginning, Endpoint};
-use crate::fabric::OpenPump;
+use crate::endpoint_pump::EndpointPump;
 use crate::getinfo::{grant, with_preferences};
 use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
 use crate::lock::Locking;
+use crate::open_pump::OpenPump;
 use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
 use crate::poll_set::PollSet;
 use crate::progress_thread::ProgressThread;
-use crate::pump::Drive;
 
 /// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors: `fi_domain(3)`.
 ///
@@ -60,17 +60,6 @@ pub struct AtomicAttr {
     pub size_bytes: usize,
 }
 
-/// Tells the objects of one domain from those of another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DomainId(u64);
-
-impl DomainId {
-    pub(crate) fn unused() -> DomainId {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        DomainId(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
 pub(crate) struct Shared {
     id: DomainId,
     provider: Arc<dyn OpenPump>,
@@ -90,7 +79,7 @@ pub(crate) struct Shared {
     regions: Arc<Regions>,
     regional_counters: Arc<RegionalCounters>,
     /// The pumps of its endpoints, and perhaps of some that are gone.
-    pumps: Mutex<Vec<Weak<dyn Drive>>>,
+    pumps: Mutex<Vec<Weak<dyn EndpointPump>>>,
 }
 
 impl Domain {
@@ -281,7 +270,7 @@ impl Domain {
 }
 
 impl Shared {
-    pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn Drive>, Error> {
+    pub(crate) fn open_pump(&self, bind: Address, config: Config) -> Result<Arc<dyn EndpointPump>, Error> {
         let (regions, clock) = (self.regions.clone(), self.clock.clone());
         let pump = self.provider.open_pump(bind, self.params.ports, config, regions, self.locking, clock)?;
         self.list(&pump);
@@ -289,13 +278,13 @@ impl Shared {
     }
 
     /// Makes the pump of a passive endpoint one of an endpoint of the domain.
-    pub(crate) fn adopt(&self, pump: &Arc<dyn Drive>, config: Config) -> Result<(), Error> {
+    pub(crate) fn adopt(&self, pump: &Arc<dyn EndpointPump>, config: Config) -> Result<(), Error> {
         pump.adopt(config, self.regions.clone())?;
         self.list(pump);
         Ok(())
     }
 
-    fn list(&self, pump: &Arc<dyn Drive>) {
+    fn list(&self, pump: &Arc<dyn EndpointPump>) {
         let mut pumps = self.pumps.lock();
         pumps.retain(|pump| pump.strong_count() > 0);
         pumps.push(Arc::downgrade(pump));

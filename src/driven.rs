@@ -7,7 +7,7 @@ use homespun_engine::transport::Armed;
 use parking_lot::RwLock;
 
 use crate::cq::Reader;
-use crate::pump::Drive;
+use crate::drive::Drive;
 
 /// A list of endpoints. Most queues and counters have one, which is found without a lock in every poll.
 #[derive(Default)]

@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 
 pub(crate) use self::reporter::{Reporter, Subject};
 use crate::connection::{ConnectionEvent, Settlement};
+use crate::drive::Drive;
 use crate::driven::Driven;
-use crate::pump::Drive;
 use crate::wait::{WaitObject, WaitSet, Waiter};
 
 /// How many events a queue holds if its attributes do not say.

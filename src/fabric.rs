@@ -3,13 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use homespun_engine::address::Address;
-use homespun_engine::engine::Config;
-use homespun_engine::errno::Errno;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::InfoFlags;
-use homespun_engine::region::Regions;
-use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
+use homespun_engine::transport::{Provider, ProviderAttr};
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 
@@ -19,9 +15,9 @@ use crate::eq::{EqAttr, EventQueue};
 use crate::getinfo::{getinfo_of, with_preferences};
 use crate::info::Info;
 use crate::lock::{Locking, look_for_threads};
-use crate::params::{Params, PortRange};
+use crate::open_pump::OpenPump;
+use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
-use crate::pump::{Drive, Pump};
 use crate::wait::{WaitObject, WaitSet};
 
 /// The collection of everything that can reach each other: the root of the object model, `fi_fabric(3)`.
@@ -39,24 +35,6 @@ pub struct Fabric {
     providers: Vec<Arc<dyn OpenPump>>,
     params: Params,
     clock: Clock,
-}
-
-/// A provider, whatever its transport.
-pub(crate) trait OpenPump: Send + Sync {
-    fn attr(&self) -> ProviderAttr;
-    fn findings(&self) -> Vec<String>;
-    /// Opens an endpoint. A port that the system may choose is one of `ports`, if there is such a range.
-    fn open_pump(
-        &self,
-        bind: Address,
-        ports: Option<PortRange>,
-        config: Config,
-        regions: Arc<Regions>,
-        locking: Locking,
-        clock: Clock,
-    ) -> Result<Arc<dyn Drive>, Error>;
-    /// See [`Provider::allocate_shareable`].
-    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno>;
 }
 
 impl Fabric {
@@ -188,44 +166,74 @@ impl Default for Fabric {
     }
 }
 
-impl<P: Provider> OpenPump for P {
-    fn attr(&self) -> ProviderAttr {
-        Provider::attr(self)
-    }
-
-    fn findings(&self) -> Vec<String> {
-        Provider::findings(self)
-    }
-
-    fn open_pump(
-        &self,
-        bind: Address,
-        ports: Option<PortRange>,
-        config: Config,
-        regions: Arc<Regions>,
-        locking: Locking,
-        clock: Clock,
-    ) -> Result<Arc<dyn Drive>, Error> {
-        let instance = getrandom::u64().map_err(|error| Error::System {
-            call: "drawing a random number",
-            errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
-        })?;
-        let transport = match ports.filter(|_| bind.port() == 0) {
-            Some(ports) => ports.first_free(instance, |port| self.open(bind.with_port(port), instance)),
-            None => self.open(bind, instance),
-        };
-        let transport = transport.map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
-        Ok(Arc::new(Pump::new(transport, config, regions, locking, clock)))
-    }
-
-    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
-        Provider::allocate_shareable(self, len_bytes)
-    }
-}
-
 impl fmt::Debug for Fabric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let domains = self.providers.iter().map(|provider| provider.attr().domain);
         f.debug_struct("Fabric").field("domains", &domains.collect::<Vec<_>>()).finish()
     }
+}
+
+/// Asks what there is to communicate with, best first: `fi_getinfo(3)`.
+///
+/// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint that will be
+/// opened. A service alone is a port of this host: on every interface as a source, on the loopback interface as a
+/// peer. If no type of endpoint is asked for, everything for unconnected ones comes first, and then the same for connected
+/// ones. The other side's address comes from the hints; a source that nobody named is the address of the interface
+/// that leads to the peer. With neither name nor address, each address format that the host has is answered once, with
+/// the wildcard as the source: an endpoint is reached on every interface.
+///
+/// An empty service is no service, and the wildcard address as a peer is this host. Flags that are not known
+/// are ignored.
+///
+/// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that
+/// cost an application nothing when they are not granted (traffic class, prefix size) and for fields that
+/// describe a provider: the numbers of objects that a [domain](crate::info::DomainAttr) has room for, the
+/// size of its keys, and [`FabricAttr::prov_version`]. An application reads those from the answer.
+/// [`FabricAttr::api_version`] is returned as the hints have it.
+///
+/// A capability that adds to another asks for that one too: [`Caps::MULTI_RECV`] for [`Caps::MSG`],
+/// [`Caps::RMA_PMEM`] for [`Caps::RMA`], and [`Caps::RMA_EVENT`] for [`Caps::RMA`] and [`Caps::ATOMIC`] if it
+/// comes with neither.
+///
+/// Where the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is offered; then also to
+/// those who ask for [`Caps::REMOTE_COMM`], which its capabilities in the answer lack if it stays on this host.
+///
+/// With [`InfoFlags::PROV_ATTR_ONLY`] the answer is one `Info` in which only [`Info::fabric`] is filled in.
+///
+/// What the hints leave to the user's [`params`](crate::params) is taken from the environment.
+///
+/// Names are looked up by the system's resolver, so this may block; [`InfoFlags::NUMERIC_HOST`] prevents that.
+///
+/// [`Caps::ATOMIC`]: crate::Caps::ATOMIC
+/// [`Caps::MSG`]: crate::Caps::MSG
+/// [`Caps::MULTI_RECV`]: crate::Caps::MULTI_RECV
+/// [`Caps::REMOTE_COMM`]: crate::Caps::REMOTE_COMM
+/// [`Caps::RMA`]: crate::Caps::RMA
+/// [`Caps::RMA_EVENT`]: crate::Caps::RMA_EVENT
+/// [`Caps::RMA_PMEM`]: crate::Caps::RMA_PMEM
+/// [`FabricAttr::api_version`]: crate::info::FabricAttr::api_version
+/// [`FabricAttr::prov_version`]: crate::info::FabricAttr::prov_version
+///
+/// # Errors
+///
+/// - [`Misuse::NoData`]: the request cannot be met, for the reason that it names; an answer is never empty.
+/// - [`Misuse::Invalid`]: [`InfoFlags::SOURCE`] without node and service.
+/// - [`Error::System`]: no descriptor or memory was left to find the addresses with.
+///
+/// ```
+/// use homespun::getinfo;
+/// use homespun::flags::InfoFlags;
+///
+/// let found = getinfo(Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, None)?;
+/// let peer = found[0].dest_addr.expect("a peer was named");
+/// assert_eq!(peer.to_string(), "127.0.0.1:7471");
+/// # Ok::<(), homespun::Error>(())
+/// ```
+pub fn getinfo(
+    node: Option<&str>,
+    service: Option<&str>,
+    flags: InfoFlags,
+    hints: Option<&Info>,
+) -> Result<Vec<Info>, Error> {
+    Fabric::new().getinfo(node, service, flags, hints)
 }

@@ -11,67 +11,11 @@ use homespun_engine::flags::{Caps, InfoFlags};
 use homespun_engine::transport::ProviderAttr;
 use tracing::warn;
 
-use crate::fabric::Fabric;
 use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION};
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, Ends, ends};
 
-/// Asks what there is to communicate with, best first: `fi_getinfo(3)`.
-///
-/// `node` and `service` name a peer, or with [`InfoFlags::SOURCE`] the local address of an endpoint that will be
-/// opened. A service alone is a port of this host: on every interface as a source, on the loopback interface as a
-/// peer. If no type of endpoint is asked for, everything for unconnected ones comes first, and then the same for connected
-/// ones. The other side's address comes from the hints; a source that nobody named is the address of the interface
-/// that leads to the peer. With neither name nor address, each address format that the host has is answered once, with
-/// the wildcard as the source: an endpoint is reached on every interface.
-///
-/// An empty service is no service, and the wildcard address as a peer is this host. Flags that are not known
-/// are ignored.
-///
-/// What hints leave unspecified is filled in. What they specify is met or exceeded, except for wishes that
-/// cost an application nothing when they are not granted (traffic class, prefix size) and for fields that
-/// describe a provider: the numbers of objects that a [domain](crate::info::DomainAttr) has room for, the
-/// size of its keys, and [`FabricAttr::prov_version`]. An application reads those from the answer.
-/// [`FabricAttr::api_version`] is returned as the hints have it.
-///
-/// A capability that adds to another asks for that one too: [`Caps::MULTI_RECV`] for [`Caps::MSG`],
-/// [`Caps::RMA_PMEM`] for [`Caps::RMA`], and [`Caps::RMA_EVENT`] for [`Caps::RMA`] and [`Caps::ATOMIC`] if it
-/// comes with neither.
-///
-/// Where the environment names one domain ([`DOMAIN`](crate::params::DOMAIN)), only that one is offered; then also to
-/// those who ask for [`Caps::REMOTE_COMM`], which its capabilities in the answer lack if it stays on this host.
-///
-/// With [`InfoFlags::PROV_ATTR_ONLY`] the answer is one `Info` in which only [`Info::fabric`] is filled in.
-///
-/// What the hints leave to the user's [`params`](crate::params) is taken from the environment.
-///
-/// Names are looked up by the system's resolver, so this may block; [`InfoFlags::NUMERIC_HOST`] prevents that.
-///
-/// # Errors
-///
-/// - [`Misuse::NoData`]: the request cannot be met, for the reason that it names; an answer is never empty.
-/// - [`Misuse::Invalid`]: [`InfoFlags::SOURCE`] without node and service.
-/// - [`Error::System`]: no descriptor or memory was left to find the addresses with.
-///
-/// ```
-/// use homespun::getinfo;
-/// use homespun::flags::InfoFlags;
-///
-/// let found = getinfo(Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, None)?;
-/// let peer = found[0].dest_addr.expect("a peer was named");
-/// assert_eq!(peer.to_string(), "127.0.0.1:7471");
-/// # Ok::<(), homespun::Error>(())
-/// ```
-pub fn getinfo(
-    node: Option<&str>,
-    service: Option<&str>,
-    flags: InfoFlags,
-    hints: Option<&Info>,
-) -> Result<Vec<Info>, Error> {
-    Fabric::new().getinfo(node, service, flags, hints)
-}
-
-/// [`getinfo`] over these providers, the best one first; if there is an `only` domain, over its provider alone.
+/// [`getinfo`](crate::getinfo()) over these providers, the best one first; if there is an `only` domain, over its provider alone.
 pub(crate) fn getinfo_of(
     providers: &[ProviderAttr],
     only: Option<&str>,

@@ -7,10 +7,13 @@ mod connection;
 pub mod counter;
 pub mod cq;
 mod domain;
+mod domain_id;
 mod doorbell;
+mod drive;
 mod driven;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/send.rs")]
 pub mod endpoint;
+mod endpoint_pump;
 pub mod eq;
 mod fabric;
 mod getinfo;
@@ -18,6 +21,7 @@ mod hints;
 pub mod info;
 #[expect(unsafe_code, reason = "a lock is a promise to the compiler; see lock.rs")]
 mod lock;
+mod open_pump;
 pub mod params;
 mod passive_endpoint;
 mod poll_set;
@@ -55,8 +59,7 @@ pub use self::cq::{Completion, CompletionError, CompletionQueue, CqAttr, CqForma
 pub use self::domain::{AtomicAttr, Domain};
 pub use self::endpoint::{Endpoint, RecvMsg, SendMsg};
 pub use self::eq::{EqAttr, EqReadError, Event, EventError, EventQueue};
-pub use self::fabric::Fabric;
-pub use self::getinfo::getinfo;
+pub use self::fabric::{Fabric, getinfo};
 pub use self::hints::Hints;
 pub use self::info::Info;
 pub use self::passive_endpoint::PassiveEndpoint;

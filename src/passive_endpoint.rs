@@ -14,14 +14,14 @@ use crate::av::{AddressVector, AvAttr};
 use crate::clock::Clock;
 use crate::connection::{Asked, Listener};
 use crate::counter::BoundCounters;
-use crate::domain::DomainId;
+use crate::domain_id::DomainId;
+use crate::endpoint_pump::{Wiring, as_drive};
 use crate::eq::{EventQueue, Reporter, Subject};
-use crate::fabric::OpenPump;
 use crate::getinfo::grant;
 use crate::info::{EndpointType, Info};
 use crate::lock::Locking;
+use crate::open_pump::OpenPump;
 use crate::params::Params;
-use crate::pump::Wiring;
 
 /// Hears who asks for a connection: `fi_passive_ep`. Or has an address until it is known on which side of a connection it is
 /// needed.
@@ -230,7 +230,7 @@ impl PassiveEndpoint {
         let subject = Subject::PassiveEndpoint(Arc::downgrade(listener));
         let reporter = Arc::new(Reporter::new(eq, *object, subject));
         // Whatever may fail, and whatever looks into it, comes before any queue drives it.
-        eq.shared().watch(&listener.pump)?;
+        eq.shared().watch(&as_drive(&listener.pump))?;
         listener.pump.enable(Wiring {
             av: AddressVector::open(&AvAttr::default(), self.shared.format, DomainId::unused())?,
             transmit_cq: None,
@@ -243,7 +243,7 @@ impl PassiveEndpoint {
             progress_doorbell: None,
         })?;
         listener.pump.listen(setup.backlog_requests)?;
-        eq.shared().join(&listener.pump);
+        eq.shared().join(&as_drive(&listener.pump));
         setup.stage = Stage::Listening(reporter);
         Ok(())
     }
@@ -297,7 +297,7 @@ impl Drop for Shared {
         if let (Stage::Listening(reporter), Some(listener)) = (&setup.stage, self.listener.get()) {
             // Nobody else is heard, nobody drives it, and nobody reads what was heard.
             listener.pump.stop_listening();
-            reporter.eq().leave(&listener.pump);
+            reporter.eq().leave(&as_drive(&listener.pump));
             reporter.forget();
         }
         if let Some((eq, _)) = &setup.eq {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::counter::{self, Counter};
 use crate::cq::{self, CompletionQueue};
-use crate::domain::DomainId;
+use crate::domain_id::DomainId;
 
 /// Makes progress for several completion queues and counters of a domain, and finds those that have something to tell:
 /// `fi_poll(3)`.

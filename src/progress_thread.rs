@@ -4,7 +4,7 @@
 //! that. An application that polls is faster than any thread could be, and the two would only be in each
 //! other's way: rings of shared memory that a sleeper has armed cost the peer a system call a message. So the
 //! thread stands down at an endpoint that is polled, and looks now and then whether it still is.
-//! [`Watched`](crate::pump::Watched) says what it finds at an endpoint.
+//! [`Watched`](crate::drive::Watched) says what it finds at an endpoint.
 //!
 //! It awaits nothing in particular, so it has no [`Waiter`](crate::wait::Waiter). Each round takes these
 //! steps, in this order, and whatever happens meanwhile is found by a later one or ends the sleep:
@@ -27,7 +27,7 @@ use homespun_engine::transport::Armed;
 use parking_lot::Mutex;
 
 use crate::doorbell::Doorbell;
-use crate::pump::{Drive, Watched};
+use crate::drive::{Drive, Watched};
 use crate::signals::without_signals;
 use crate::wait::EpollSet;
 

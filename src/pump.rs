@@ -26,15 +26,14 @@ use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::{Armed, Transport};
 
-use crate::av::{AddressVector, FabricAddress};
+use crate::av::FabricAddress;
 use crate::clock::Clock;
-use crate::counter::{BoundCounters, RegionalCounters};
+use crate::counter::BoundCounters;
 use crate::cq::{Reader, Shared};
-use crate::doorbell::Doorbell;
-use crate::eq::Reporter;
+use crate::drive::{Drive, Watched};
+use crate::endpoint_pump::{EndpointPump, Wiring};
 use crate::lock::{Lock, LockGuard, Locking};
 use crate::post::{Post, ReceiveKind, ReceivePost};
-pub(crate) use crate::pump::connections::Connect;
 use crate::pump::names::{Sources, Targets};
 use crate::pump::posting::{put_back, receive_request};
 use crate::pump::queues::{Aside, Nobody, Queues};
@@ -46,81 +45,6 @@ const RECEIVE_BUDGET_FRAMES: u32 = 256;
 /// How many polls the progress thread takes for accidents. An application that polls more often between two of its looks
 /// needs no thread; one that sleeps polls once or twice before.
 const CHANCE_POLLS_MAX: u32 = 4;
-
-/// A pump, whatever its transport: what endpoints and completion queues hold.
-pub(crate) trait Drive: Connect + Send + Sync {
-    fn address(&self) -> Address;
-    fn enable(&self, wiring: Wiring) -> Result<(), Error>;
-    /// Reports to these queues and counters from now on.
-    fn rewire(
-        &self,
-        transmit_cq: Option<Arc<Shared>>,
-        receive_cq: Option<Arc<Shared>>,
-        counters: BoundCounters,
-    );
-    /// Posts an operation. Takes its memory out of the post, unless it is refused.
-    fn post(&self, post: &mut Post) -> Result<(), Error>;
-    /// Posts a receive, or does what else it asks for. Takes its memory out of the post, unless it is refused.
-    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error>;
-    /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
-    fn inject(
-        &self,
-        to: FabricAddress,
-        tag: Option<u64>,
-        data: Option<u64>,
-        message: &[u8],
-    ) -> Result<bool, Error>;
-    /// Writes a few bytes to a region, if that is possible at once. Whether they were written; if not, it is to be posted.
-    fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error>;
-    fn cancel(&self, context: u64) -> Result<(), Error>;
-    /// Moves everything on as far as it goes, on behalf of somebody who reads a queue.
-    fn progress(&self, reader: &mut Reader<'_>);
-    /// As [`progress`](Self::progress), on behalf of somebody who reads a counter or an event queue.
-    fn progress_aside(&self);
-    /// To be called after a pass by somebody who has armed the doorbell of a queue and is about to sleep: whether the
-    /// descriptor of [`with_wake_fd`](Self::with_wake_fd) tells of what happens next. Whoever uses the endpoint meanwhile
-    /// sees to it that this stays so, or rings. A progress thread takes over at once, and then the doorbell is enough.
-    fn arm(&self) -> Armed;
-    /// Shows the transport's descriptor, if it has one and is not closed.
-    fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>));
-    /// Moves everything on as far as it goes, on behalf of the progress thread, which has armed its doorbell and is about to
-    /// sleep: unless the application polls.
-    fn watch(&self) -> Watched;
-    /// Waits until whoever is moving the endpoint on has come to the end of a pass. After that nobody touches regions that
-    /// were closed before.
-    fn settle(&self);
-    /// Ends the endpoint. Waits up to `linger` for what it still has to send.
-    fn close(&self, linger: Duration);
-}
-
-/// What the progress thread has found at an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watched {
-    /// The application polls. Nothing was done, and nobody says when it stops.
-    Polled,
-    /// Something has happened, so that more may follow.
-    Moving,
-    /// There was nothing to do, and this is what arming the transport has answered.
-    Resting(Armed),
-}
-
-/// What an endpoint is connected to when it is enabled.
-pub(crate) struct Wiring {
-    pub(crate) av: AddressVector,
-    pub(crate) transmit_cq: Option<Arc<Shared>>,
-    pub(crate) receive_cq: Option<Arc<Shared>>,
-    pub(crate) counters: BoundCounters,
-    /// Those of the regions that peers access through the endpoint, if they count what it does.
-    pub(crate) regional_counters: Option<Arc<RegionalCounters>>,
-    /// Where it reports what happens to its connections.
-    pub(crate) reporter: Option<Arc<Reporter>>,
-    /// Whether completions name their source.
-    pub(crate) wants_source: bool,
-    /// Whether a source that has no name makes an error of its completion.
-    pub(crate) reports_unknown_sources: bool,
-    /// What wakes the thread that moves the endpoint on, if one does.
-    pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
-}
 
 /// An endpoint's engine, its transport, and what both are wired to.
 pub(crate) struct Pump<T> {
@@ -355,7 +279,7 @@ impl<T: Transport> Pump<T> {
     }
 }
 
-impl<T: Transport> Drive for Pump<T> {
+impl<T: Transport> EndpointPump for Pump<T> {
     fn address(&self) -> Address {
         self.address
     }
@@ -441,6 +365,40 @@ impl<T: Transport> Drive for Pump<T> {
         engine.cancel(context, &mut wired.queues())
     }
 
+    fn close(&self, linger: Duration) {
+        let mut guard = self.state.lock();
+        // What is not there any more frees its memory, and its descriptors, whoever still knows the pump.
+        let Some(state) = guard.take() else { return };
+        drop(guard);
+        let State { mut engine, mut transport, mut timekeeper, .. } = state;
+        transport.stop_accepting();
+        let clock = timekeeper.clock().clone();
+        let deadline = clock.now() + linger;
+        let (mut nobody, mut patience) = (Nobody, Patience::default());
+        while engine.has_unsent() && clock.now() < deadline {
+            let pass = self.closing.lock();
+            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
+            if engine.awaits_timeout() {
+                timekeeper.pass(&mut engine, &mut nobody);
+            }
+            engine.transmit(&mut transport, &mut nobody);
+            transport.flush();
+            drop(pass);
+            patience.pause(&clock);
+        }
+        engine.close_links(&mut transport);
+        transport.flush();
+        while transport.draining() > 0 && clock.now() < deadline {
+            let pass = self.closing.lock();
+            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
+            transport.flush();
+            drop(pass);
+            patience.pause(&clock);
+        }
+    }
+}
+
+impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return };
@@ -511,38 +469,6 @@ impl<T: Transport> Drive for Pump<T> {
     fn settle(&self) {
         drop(self.state.lock());
         drop(self.closing.lock());
-    }
-
-    fn close(&self, linger: Duration) {
-        let mut guard = self.state.lock();
-        // What is not there any more frees its memory, and its descriptors, whoever still knows the pump.
-        let Some(state) = guard.take() else { return };
-        drop(guard);
-        let State { mut engine, mut transport, mut timekeeper, .. } = state;
-        transport.stop_accepting();
-        let clock = timekeeper.clock().clone();
-        let deadline = clock.now() + linger;
-        let (mut nobody, mut patience) = (Nobody, Patience::default());
-        while engine.has_unsent() && clock.now() < deadline {
-            let pass = self.closing.lock();
-            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
-            if engine.awaits_timeout() {
-                timekeeper.pass(&mut engine, &mut nobody);
-            }
-            engine.transmit(&mut transport, &mut nobody);
-            transport.flush();
-            drop(pass);
-            patience.pause(&clock);
-        }
-        engine.close_links(&mut transport);
-        transport.flush();
-        while transport.draining() > 0 && clock.now() < deadline {
-            let pass = self.closing.lock();
-            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
-            transport.flush();
-            drop(pass);
-            patience.pause(&clock);
-        }
     }
 }
 

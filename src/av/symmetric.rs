@@ -91,7 +91,7 @@ mod tests {
 
     use super::*;
     use crate::av::AvAttr;
-    use crate::domain::DomainId;
+    use crate::domain_id::DomainId;
 
     fn vector() -> AddressVector {
         AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::unused())

@@ -7,7 +7,7 @@ use homespun_engine::error::Error;
 use parking_lot::Mutex;
 
 use super::{Reason, Shared};
-use crate::pump::Drive;
+use crate::drive::Drive;
 use crate::wait::Waiter;
 
 /// The counters that regions of a domain are bound to, and the endpoints that are in service.

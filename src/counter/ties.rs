@@ -8,8 +8,8 @@ use homespun_engine::transport::Armed;
 use parking_lot::Mutex;
 
 use super::Shared;
+use crate::drive::Drive;
 use crate::driven::Driven;
-use crate::pump::Drive;
 
 bitflags! {
     /// Why an endpoint is driven.

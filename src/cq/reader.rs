@@ -1,12 +1,16 @@
 //! The hand-over of a completion to the thread that reads the queue.
 
-use super::{Completion, Shared};
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::completion::Completion;
 use crate::av::FabricAddress;
 
 /// A thread that reads a queue and drives its endpoints for that. What completes when the queue is empty is
 /// handed over at once, without a detour through the ring.
 pub(crate) struct Reader<'a> {
-    cq: &'a Shared,
+    /// How much is in the queue's ring, and which queue it is.
+    unread: &'a AtomicUsize,
     /// What was handed over. One is enough: most reads ask for one, and one that asks for more finds the rest
     /// in the ring.
     pub(super) taken: Option<(Completion, FabricAddress)>,
@@ -19,20 +23,20 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     #[inline(always)]
-    pub(super) fn new(cq: &'a Shared, max: usize) -> Reader<'a> {
-        Reader { cq, taken: None, wants_one: max > 0, is_next: false }
+    pub(super) fn new(unread: &'a AtomicUsize, max: usize) -> Reader<'a> {
+        Reader { unread, taken: None, wants_one: max > 0, is_next: false }
     }
 
     /// An endpoint's lock was taken, and with it all that it has reported before is known.
     #[inline(always)]
     pub(crate) fn begin(&mut self) {
-        self.is_next = !self.cq.has_unread();
+        self.is_next = self.unread.load(Ordering::Acquire) == 0;
     }
 
-    /// Whether the next completion that is for this queue can be handed over.
+    /// Whether the next completion that is for the queue with these unread entries can be handed over.
     #[inline(always)]
-    pub(crate) fn takes_from(&self, cq: &Shared) -> bool {
-        self.is_next && self.wants_one && std::ptr::eq(self.cq, cq)
+    pub(crate) fn takes_from(&self, unread: &AtomicUsize) -> bool {
+        self.is_next && self.wants_one && ptr::eq(self.unread, unread)
     }
 
     #[inline(always)]
@@ -41,9 +45,9 @@ impl<'a> Reader<'a> {
         self.wants_one = false;
     }
 
-    /// Something went into this queue's ring, so that the rest has to queue behind it.
+    /// Something went into that queue's ring, so that the rest has to queue behind it.
     #[inline]
-    pub(crate) fn overtaken(&mut self, cq: &Shared) {
-        self.is_next &= !std::ptr::eq(self.cq, cq);
+    pub(crate) fn overtaken(&mut self, unread: &AtomicUsize) {
+        self.is_next &= !ptr::eq(self.unread, unread);
     }
 }

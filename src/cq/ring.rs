@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::{Completion, CompletionError, Shared};
+use super::Shared;
+use super::completion::{Completion, CompletionError};
 use crate::av::FabricAddress;
 use crate::lock::LockGuard;
 

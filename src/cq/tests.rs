@@ -64,13 +64,13 @@ fn an_overrun_queue_is_read_to_its_end_first() {
 #[test]
 fn an_overrun_queue_hands_nothing_over() {
     let (cq, other) = (open(ResourceManagement::Disabled), open(ResourceManagement::Disabled));
-    let mut reader = Reader::new(cq.shared(), 1);
+    let mut reader = Reader::new(cq.shared().unread(), 1);
     reader.begin();
-    assert!(reader.takes_from(cq.shared()) && !reader.takes_from(other.shared()));
+    assert!(reader.takes_from(cq.shared().unread()) && !reader.takes_from(other.shared().unread()));
     // Even when there is nothing to be read before.
     cq.shared().lock().overrun();
     reader.begin();
-    assert!(!reader.takes_from(cq.shared()));
+    assert!(!reader.takes_from(cq.shared().unread()));
 }
 
 #[test]

@@ -9,9 +9,9 @@ use homespun_engine::error::{Error, Misuse};
 
 use super::{Endpoint, Shared};
 use crate::connection::{ConnectionRequest, Listener, check_data};
+use crate::endpoint_pump::EndpointPump;
 use crate::eq::{EventQueue, Reporter, Subject};
 use crate::info::EndpointType;
-use crate::pump::Drive;
 
 /// What an endpoint for connections begins with.
 pub(crate) enum Beginning {
@@ -120,7 +120,7 @@ impl Shared {
     fn with_peer(
         &self,
         peer: Address,
-        connect: impl FnOnce(&dyn Drive) -> Result<(), Error>,
+        connect: impl FnOnce(&dyn EndpointPump) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (pump, _) = self.driven()?;
         let before = self.peer.lock().replace(peer);

@@ -30,10 +30,11 @@ pub use self::rma::{ReadMsg, WriteMsg};
 pub use self::send::SendMsg;
 use self::setup::{Service, ServiceFlags, Setup};
 use crate::av::FabricAddress;
-use crate::domain::{self, DomainId};
+use crate::domain;
+use crate::domain_id::DomainId;
+use crate::endpoint_pump::{EndpointPump, as_drive};
 use crate::eq::Reporter;
 use crate::info::Info;
-use crate::pump::Drive;
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
@@ -109,7 +110,7 @@ struct Shared {
     min_multi_recv_bytes: AtomicUsize,
     setup: Mutex<Setup>,
     /// Exists from the moment the endpoint's address was asked for, or it was enabled.
-    pump: OnceLock<Arc<dyn Drive>>,
+    pump: OnceLock<Arc<dyn EndpointPump>>,
     /// What operations need to know of how the endpoint was set up.
     service: Service,
     /// Exists once an endpoint for connections is enabled.
@@ -249,7 +250,7 @@ impl Endpoint {
 
 impl Shared {
     /// Binds the endpoint, here unless its info or its beginning says otherwise.
-    fn open_pump(&self, name: Option<Address>) -> Result<&Arc<dyn Drive>, Error> {
+    fn open_pump(&self, name: Option<Address>) -> Result<&Arc<dyn EndpointPump>, Error> {
         if let Some(pump) = self.pump.get() {
             return Ok(pump);
         }
@@ -295,7 +296,7 @@ impl Shared {
     }
 
     #[inline]
-    fn driven(&self) -> Result<(&dyn Drive, ServiceFlags), Error> {
+    fn driven(&self) -> Result<(&dyn EndpointPump, ServiceFlags), Error> {
         let flags = self.service.flags();
         match self.pump.get() {
             Some(pump) if flags.contains(ServiceFlags::ENABLED) => Ok((&**pump, flags)),
@@ -328,15 +329,16 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let setup = self.setup.get_mut();
         if let Some(pump) = self.pump.get() {
-            setup.leave(pump);
+            let driven = &as_drive(pump);
+            setup.leave(driven);
             if self.info.caps.contains(Caps::RMA_EVENT) {
-                self.domain.regional_counters().forget(pump);
+                self.domain.regional_counters().forget(driven);
             }
             if let Some(reporter) = self.reporter.get() {
-                reporter.eq().leave(pump);
+                reporter.eq().leave(driven);
             }
             if let Some(progress_thread) = self.progress_thread() {
-                progress_thread.unwatch(pump);
+                progress_thread.unwatch(driven);
             }
             pump.close(self.domain.close_linger());
         }

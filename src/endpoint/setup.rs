@@ -17,9 +17,10 @@ use super::{Beginning, Endpoint, Shared};
 use crate::av::{AddressVector, AvAttr};
 use crate::counter::{BoundCounters, Counter, Reason};
 use crate::cq::CompletionQueue;
+use crate::drive::Drive;
+use crate::endpoint_pump::{EndpointPump, Wiring, as_drive};
 use crate::eq::EventQueue;
 use crate::progress_thread::ProgressThread;
-use crate::pump::{Drive, Wiring};
 
 /// What is bound to an endpoint.
 #[derive(Default)]
@@ -107,7 +108,7 @@ impl Endpoint {
         let is_new = (transmits || receives)
             && !setup.bound_cqs().any(|bound| Arc::ptr_eq(bound.shared(), cq.shared()));
         if let Some(pump) = pump.filter(|_| is_new && self.shared.progress_thread().is_none()) {
-            cq.shared().watch(pump)?;
+            cq.shared().watch(&as_drive(pump))?;
         }
         let selective = flags.contains(BindFlags::SELECTIVE_COMPLETION);
         let places = [
@@ -124,7 +125,7 @@ impl Endpoint {
         if let Some(pump) = pump {
             setup.rewire(pump);
             if is_new {
-                cq.shared().join(pump);
+                cq.shared().join(&as_drive(pump));
             }
         }
         Ok(())
@@ -159,12 +160,13 @@ impl Endpoint {
         setup.counters.check_free(events)?;
         let pump = self.shared.pump_in_service();
         if let Some(pump) = pump {
-            counter.shared().watch(pump, Reason::BOUND, self.shared.progress_thread().is_some())?;
+            let by_itself = self.shared.progress_thread().is_some();
+            counter.shared().watch(&as_drive(pump), Reason::BOUND, by_itself)?;
         }
         setup.counters.bind(counter, events)?;
         if let Some(pump) = pump {
             setup.rewire(pump);
-            counter.shared().join(pump);
+            counter.shared().join(&as_drive(pump));
         }
         Ok(())
     }
@@ -258,18 +260,19 @@ impl Endpoint {
         let reporter = self.shared.reporter(setup.eq.as_ref())?;
         setup.check_reports(caps)?;
         let pump = self.shared.open_pump(setup.name)?;
+        let driven = &as_drive(pump);
         let progress_thread = self.shared.progress_thread();
         let progress_doorbell = progress_thread.map(ProgressThread::start).transpose()?;
         // Whatever may fail, and whatever looks into the endpoint, comes before any queue drives it.
         match progress_thread {
-            Some(progress_thread) => progress_thread.listen(pump)?,
+            Some(progress_thread) => progress_thread.listen(driven)?,
             None => {
-                setup.bound_cqs().try_for_each(|cq| cq.shared().watch(pump))?;
-                reporter.iter().try_for_each(|reporter| reporter.eq().watch(pump))?;
+                setup.bound_cqs().try_for_each(|cq| cq.shared().watch(driven))?;
+                reporter.iter().try_for_each(|reporter| reporter.eq().watch(driven))?;
             }
         }
         let by_itself = progress_thread.is_some();
-        setup.counters.iter().try_for_each(|counter| counter.watch(pump, Reason::BOUND, by_itself))?;
+        setup.counters.iter().try_for_each(|counter| counter.watch(driven, Reason::BOUND, by_itself))?;
         let regional_counters =
             caps.contains(Caps::RMA_EVENT).then(|| self.shared.domain.regional_counters().clone());
         let wiring = Wiring {
@@ -284,18 +287,18 @@ impl Endpoint {
             progress_doorbell,
         };
         match regional_counters {
-            Some(regional) => regional.enable(pump, || pump.enable(wiring))?,
+            Some(regional) => regional.enable(driven, || pump.enable(wiring))?,
             None => pump.enable(wiring)?,
         }
         for cq in setup.bound_cqs() {
-            cq.shared().join(pump);
+            cq.shared().join(driven);
         }
-        setup.counters.iter().for_each(|counter| counter.join(pump));
+        setup.counters.iter().for_each(|counter| counter.join(driven));
         if let Some(reporter) = &reporter {
-            reporter.eq().join(pump);
+            reporter.eq().join(driven);
         }
         if let Some(progress_thread) = progress_thread {
-            progress_thread.watch(pump);
+            progress_thread.watch(driven);
         }
         self.shared.service.set(ServiceFlags::ENABLED);
         Ok(())
@@ -304,7 +307,7 @@ impl Endpoint {
 
 impl Shared {
     /// The endpoint's pump, once the endpoint is enabled.
-    fn pump_in_service(&self) -> Option<&Arc<dyn Drive>> {
+    fn pump_in_service(&self) -> Option<&Arc<dyn EndpointPump>> {
         self.pump.get().filter(|_| self.service.is_enabled())
     }
 
@@ -339,7 +342,7 @@ impl Setup {
     }
 
     /// Has an enabled endpoint report to what is bound now.
-    fn rewire(&self, pump: &Arc<dyn Drive>) {
+    fn rewire(&self, pump: &Arc<dyn EndpointPump>) {
         let shared = |cq: &CompletionQueue| cq.shared().clone();
         pump.rewire(
             self.transmit_cq.as_ref().map(shared),
@@ -349,9 +352,9 @@ impl Setup {
     }
 
     /// Has nothing drive the endpoint any more.
-    pub(super) fn leave(&self, pump: &Arc<dyn Drive>) {
-        self.bound_cqs().for_each(|cq| cq.shared().leave(pump));
-        self.counters.iter().for_each(|counter| counter.leave(pump, Reason::BOUND));
+    pub(super) fn leave(&self, endpoint: &Arc<dyn Drive>) {
+        self.bound_cqs().for_each(|cq| cq.shared().leave(endpoint));
+        self.counters.iter().for_each(|counter| counter.leave(endpoint, Reason::BOUND));
     }
 }
 

@@ -6,8 +6,8 @@ use homespun_engine::flags::{Caps, OpFlags};
 
 use super::Endpoint;
 use super::flags::{check_receive_flags, options};
+use crate::endpoint_pump::EndpointPump;
 use crate::post::{Post, ReceivePost};
-use crate::pump::Drive;
 
 impl Endpoint {
     /// Posts an operation with these flags. The memory stays in the post if it is refused.
@@ -34,7 +34,7 @@ impl Endpoint {
 
     /// Where something of this length can be injected, if the endpoint may do that.
     #[inline(always)]
-    pub(super) fn injecting(&self, needed: Caps, len_bytes: usize) -> Result<&dyn Drive, Error> {
+    pub(super) fn injecting(&self, needed: Caps, len_bytes: usize) -> Result<&dyn EndpointPump, Error> {
         let (pump, _) = self.shared.driven()?;
         self.shared.check_caps(needed)?;
         self.check_inject(len_bytes)?;

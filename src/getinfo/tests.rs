@@ -5,6 +5,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::flags::{Caps, OpFlags};
 
 use super::*;
+use crate::fabric::{Fabric, getinfo};
 use crate::info::{DomainAttr, Version};
 
 fn provider(domain: &str) -> ProviderAttr {

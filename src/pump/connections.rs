@@ -11,27 +11,7 @@ use homespun_engine::transport::Transport;
 
 use super::queues::Nobody;
 use super::{NOT_ENABLED, Pump, State};
-
-/// A pump, as those see it who make and end connections.
-pub(crate) trait Connect {
-    /// Asks the passive endpoint at `to` for a connection.
-    fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error>;
-    /// Accepts a request that a passive endpoint has heard.
-    fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
-    /// Ends the connection. What is cancelled was reported when it returns.
-    fn shut_down(&self) -> Result<(), Error>;
-    /// Hears so many requests at a time.
-    fn listen(&self, backlog_requests: usize) -> Result<(), Error>;
-    /// Hears no more requests, and nobody can ask any more.
-    fn stop_listening(&self);
-    fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error>;
-    /// Somebody is about to accept a request, so that it waits no longer.
-    fn begin_accepting(&self, request: RequestId);
-    /// A request was accepted, or nothing has come of it: who has asked need not wait any longer.
-    fn settle_request(&self, request: RequestId);
-    /// Makes of a passive endpoint that is not in use an endpoint of another kind, with the same address.
-    fn adopt(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error>;
-}
+use crate::endpoint_pump::Connect;
 
 impl<T: Transport> Connect for Pump<T> {
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error> {

@@ -10,10 +10,10 @@ use homespun_engine::flags::{CompletionFlags, CounterEvents};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::peers::Peers;
 
-use super::Wiring;
 use super::names::Sources;
 use crate::av::FabricAddress;
 use crate::cq::{Completion, CompletionError, Reader, RingGuard, Shared};
+use crate::endpoint_pump::Wiring;
 
 /// The completion queues and counters of an endpoint as the engine's sink.
 ///
@@ -68,7 +68,7 @@ impl<'a, 'r> Queues<'a, 'r> {
     /// That queue's ring, in which something is about to be put.
     fn ring_for(&mut self, flags: CompletionFlags) -> Option<&mut RingGuard<'a>> {
         if let (Some(cq), Some(reader)) = (self.cq_for(flags), &mut self.reader) {
-            reader.overtaken(cq);
+            reader.overtaken(cq.unread());
         }
         if flags.intersects(CompletionFlags::TRANSMITTED) || self.are_one() {
             self.transmit_ring()
@@ -141,7 +141,7 @@ impl Sink for Queues<'_, '_> {
             entry
         };
         if let Some(reader) = &mut self.reader
-            && reader.takes_from(cq)
+            && reader.takes_from(cq.unread())
         {
             reader.hand_over(entry(completion), source);
             return Ok(());

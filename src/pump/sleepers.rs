@@ -1,6 +1,6 @@
 //! The sleepers that rely on the transport of an endpoint to wake them.
 
-use super::Wiring;
+use crate::endpoint_pump::Wiring;
 use crate::wait::Waiter;
 
 impl Wiring {

@@ -10,10 +10,14 @@ use homespun_shm::ShmProvider;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
+use crate::av::AddressVector;
 use crate::cq::{CompletionQueue, CqAttr};
-use crate::domain::DomainId;
-use crate::fabric::{Fabric, OpenPump};
+use crate::domain_id::DomainId;
+use crate::doorbell::Doorbell;
+use crate::endpoint_pump::as_drive;
+use crate::fabric::Fabric;
 use crate::info::ResourceManagement;
+use crate::open_pump::OpenPump;
 use crate::post::{Op, Options};
 use crate::{AddressFormat, AvAttr};
 
@@ -22,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An endpoint over shared memory, its queue, and what wakes the thread that is not there.
 struct Alone {
-    pump: Arc<dyn Drive>,
+    pump: Arc<dyn EndpointPump>,
     cq: CompletionQueue,
     av: AddressVector,
     doorbell: Arc<Doorbell>,
@@ -63,7 +67,7 @@ impl Alone {
             progress_doorbell: Some(doorbell.clone()),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
-        cq.shared().join(&pump);
+        cq.shared().join(&as_drive(&pump));
         Alone { pump, cq, av, doorbell }
     }
 

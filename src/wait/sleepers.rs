@@ -15,7 +15,7 @@ use rustix::time::{
 use super::deadline::Deadline;
 use super::epoll_set::{EpollSet, timespec};
 use crate::doorbell::{Doorbell, system};
-use crate::pump::Drive;
+use crate::drive::Drive;
 use crate::sync::Mutex;
 
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };

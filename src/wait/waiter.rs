@@ -13,7 +13,7 @@ use super::sleepers::{Side, Sleeper, Sleepers};
 use super::watcher::{MutexCond, Watcher};
 use super::{WaitObject, WaitSet};
 use crate::doorbell::Doorbell;
-use crate::pump::Drive;
+use crate::drive::Drive;
 use crate::sync::yield_now;
 
 /// How the application waits for one queue, counter or wait set.

@@ -17,12 +17,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::*;
 use crate::clock::SimulatedClock;
 use crate::counter::BoundCounters;
-use crate::domain::DomainId;
+use crate::domain_id::DomainId;
 use crate::doorbell::Doorbell;
+use crate::drive::Watched;
+use crate::endpoint_pump::{EndpointPump, Wiring, as_drive};
 use crate::eq::{EqAttr, EqReadError, EventQueue, Reporter, Subject};
-use crate::fabric::{Fabric, OpenPump};
+use crate::fabric::Fabric;
 use crate::lock::Locking;
-use crate::pump::{Drive, Watched, Wiring};
+use crate::open_pump::OpenPump;
 use crate::{AddressFormat, AddressVector, AvAttr, WaitObject};
 
 /// How long something may take before the test fails. Nothing is concluded from how soon it happens.
@@ -67,7 +69,7 @@ impl Mute {
 }
 
 struct Requester {
-    pump: Arc<dyn Drive>,
+    pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
     /// Stands for the progress thread, if there is one.
@@ -103,7 +105,7 @@ impl Requester {
             progress_doorbell: doorbell.clone(),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
-        eq.shared().join(&pump);
+        eq.shared().join(&as_drive(&pump));
 
         let (mut asked, mut stranger) = (Mute::open(bind, 1), Mute::open(bind, 2));
         pump.connect(asked.transport.address(), 99, b"").expect("the first request");
@@ -135,7 +137,7 @@ impl Requester {
 }
 
 struct Abandoned {
-    pump: Arc<dyn Drive>,
+    pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
     _stranger: Mute,
@@ -214,7 +216,7 @@ fn progress_thread_is_told_when_a_timeout_is_due() {
 }
 
 /// Whether there is something to read at the transport of a pump, now or soon.
-fn is_readable(pump: &dyn Drive) -> bool {
+fn is_readable(pump: &dyn EndpointPump) -> bool {
     let mut is_readable = false;
     pump.with_wake_fd(&mut |fd| {
         let patience = Timespec::try_from(PATIENCE).expect("a time");

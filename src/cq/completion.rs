@@ -1,0 +1,141 @@
+//! The entries of completion queues as applications read them.
+
+use homespun_engine::address::Address;
+use homespun_engine::buffer::Buffer;
+use homespun_engine::completion;
+use homespun_engine::errno::Errno;
+use homespun_engine::error::OperationError;
+use homespun_engine::flags::CompletionFlags;
+
+use super::strerror;
+use crate::av::FabricAddress;
+
+/// How much a completion queue tells of an operation: `enum fi_cq_format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "SCREAMING_SNAKE_CASE")
+)]
+pub enum CqFormat {
+    /// The operation's context alone.
+    Context,
+    /// Also its flags and the length of what was received.
+    Msg,
+    /// Also remote data, and where in a multi-receive buffer a message lies.
+    Data,
+    /// Also the tag. The default.
+    #[default]
+    Tagged,
+}
+
+/// A successful operation: the entry of a completion queue.
+///
+/// Fields that the queue's [`CqFormat`] does not include are 0 or empty, except [`buffer`](Self::buffer), which every
+/// format hands back; [`Buffer::Within`] hands nothing back, and is a field (`buf`) like others.
+///
+/// ```
+/// use homespun::{Completion, CompletionFlags};
+///
+/// fn describe(completion: Completion) -> String {
+///     let Completion { context, flags, len_bytes, data, tag, buffer } = completion;
+///     if !flags.contains(CompletionFlags::RECV) {
+///         return format!("operation {context} is done");
+///     }
+///     let data = flags.contains(CompletionFlags::REMOTE_CQ_DATA).then_some(data);
+///     format!("{len_bytes} bytes, tag {tag}, data {data:?}: {:?}", buffer.into_received())
+/// }
+/// # assert_eq!(describe(Completion { context: 7, ..Completion::default() }), "operation 7 is done");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// The context that the operation was posted with.
+    pub context: u64,
+    /// What kind of operation it was.
+    pub flags: CompletionFlags,
+    /// For a receive, the length of the message.
+    pub len_bytes: usize,
+    /// The remote data, if [`CompletionFlags::REMOTE_CQ_DATA`] is set.
+    pub data: u64,
+    /// The tag, for a received tagged message.
+    pub tag: u64,
+    /// The application's buffer, if the operation was posted with one of its own; or where a message lies in a
+    /// multi-receive buffer.
+    pub buffer: Buffer,
+}
+
+/// A failed operation: `struct fi_cq_err_entry`. Or one that has succeeded, of which there is more to tell than a completion
+/// can: see [`unknown_source`](Self::unknown_source).
+///
+/// With a failed operation comes as much of its completion as there is; and it comes also where its success would not have
+/// been reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompletionError {
+    /// The operation, as far as it got: `len_bytes` bytes of a truncated message were placed.
+    pub completion: Completion,
+    /// Why it failed.
+    pub error: OperationError,
+    /// The sender of a message that a receive failed on.
+    pub source: FabricAddress,
+}
+
+impl CompletionError {
+    /// The positive error number (`err`).
+    pub fn errno(&self) -> Errno {
+        self.error.errno()
+    }
+
+    /// How many bytes of the message did not fit (`olen`).
+    pub fn overflow_bytes(&self) -> u64 {
+        match self.error {
+            OperationError::Truncated { overflow_bytes } => overflow_bytes,
+            _ => 0,
+        }
+    }
+
+    /// The address of the sender, if this is the completion of an operation that has succeeded, and is an error only because
+    /// the address vector does not hold its sender (`FI_EADDRNOTAVAIL`, `err_data`). Ready for
+    /// [`AddressVector::insert`](crate::AddressVector::insert).
+    pub fn unknown_source(&self) -> Option<Address> {
+        match self.error {
+            OperationError::UnknownSource(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// The provider's own error number (`prov_errno`), for [`CompletionQueue::strerror`](super::CompletionQueue::strerror).
+    pub fn prov_errno(&self) -> i32 {
+        strerror::prov_errno(&self.error)
+    }
+}
+
+impl From<completion::Completion> for Completion {
+    #[inline(always)]
+    fn from(completion: completion::Completion) -> Self {
+        let completion::Completion { context, flags, len_bytes, data, tag, buffer, .. } = completion;
+        Completion { context, flags, len_bytes, data, tag, buffer }
+    }
+}
+
+impl CqFormat {
+    /// Leaves in an entry what this format includes.
+    #[inline(always)]
+    pub(crate) fn trim(self, completion: &mut Completion) {
+        if self == CqFormat::Tagged {
+            return;
+        }
+        completion.tag = 0;
+        if self == CqFormat::Data {
+            return;
+        }
+        completion.data = 0;
+        if matches!(completion.buffer, Buffer::Within(_)) {
+            completion.buffer = Buffer::None;
+        }
+        if self == CqFormat::Msg {
+            return;
+        }
+        completion.flags = CompletionFlags::empty();
+        completion.len_bytes = 0;
+    }
+}

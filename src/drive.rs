@@ -1,0 +1,39 @@
+//! An endpoint as queues, counters and the progress thread see it: something that they drive.
+
+use std::os::fd::BorrowedFd;
+
+use homespun_engine::transport::Armed;
+
+use crate::cq::Reader;
+
+/// The pump of an endpoint, whatever its transport, as what drives it sees it.
+pub(crate) trait Drive: Send + Sync {
+    /// Moves everything on as far as it goes, on behalf of a reader of a completion queue.
+    fn progress(&self, reader: &mut Reader<'_>);
+    /// As [`progress`](Self::progress), on behalf of a reader of a counter or an event queue.
+    fn progress_aside(&self);
+    /// Whether the descriptor of [`with_wake_fd`](Self::with_wake_fd) tells of what happens next. A reader
+    /// calls it after a pass, when it has armed the doorbell of its queue and is about to sleep. A thread
+    /// that uses the endpoint meanwhile keeps that true, or rings. A progress thread takes over at once, and
+    /// then the doorbell is enough.
+    fn arm(&self) -> Armed;
+    /// Shows the transport's descriptor, if it has one and is not closed.
+    fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>));
+    /// Moves everything on as far as it goes, on behalf of the progress thread, which has armed its doorbell
+    /// and is about to sleep: unless the application polls.
+    fn watch(&self) -> Watched;
+    /// Waits until a thread that moves the endpoint on has come to the end of its pass. After that no thread
+    /// touches regions that were closed before.
+    fn settle(&self);
+}
+
+/// What the progress thread has found at an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// The application polls. Nothing was done, and no event says when it stops.
+    Polled,
+    /// Something has happened, so that more may follow.
+    Moving,
+    /// There was nothing to do, and this is what arming the transport has answered.
+    Resting(Armed),
+}

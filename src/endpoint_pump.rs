@@ -1,0 +1,94 @@
+//! A pump as its endpoint sees it: what it takes from the application, and what it reports to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use homespun_engine::address::Address;
+use homespun_engine::connection::{RequestId, Requester};
+use homespun_engine::engine::Config;
+use homespun_engine::error::Error;
+use homespun_engine::region::Regions;
+
+use crate::av::{AddressVector, FabricAddress};
+use crate::counter::{BoundCounters, RegionalCounters};
+use crate::cq::Shared;
+use crate::doorbell::Doorbell;
+use crate::drive::Drive;
+use crate::eq::Reporter;
+use crate::post::{Post, ReceivePost};
+
+/// A pump as its endpoint sees it.
+pub(crate) trait EndpointPump: Drive + Connect {
+    fn address(&self) -> Address;
+    fn enable(&self, wiring: Wiring) -> Result<(), Error>;
+    /// Reports to these queues and counters from now on.
+    fn rewire(
+        &self,
+        transmit_cq: Option<Arc<Shared>>,
+        receive_cq: Option<Arc<Shared>>,
+        counters: BoundCounters,
+    );
+    /// Posts an operation. Takes its memory out of the post, unless it is refused.
+    fn post(&self, post: &mut Post) -> Result<(), Error>;
+    /// Posts a receive, or does what else it asks for. Takes its memory out of the post, unless it is
+    /// refused.
+    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error>;
+    /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
+    fn inject(
+        &self,
+        to: FabricAddress,
+        tag: Option<u64>,
+        data: Option<u64>,
+        message: &[u8],
+    ) -> Result<bool, Error>;
+    /// Writes a few bytes to a region, if that is possible at once. Whether they were written; if not, it is
+    /// to be posted.
+    fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error>;
+    fn cancel(&self, context: u64) -> Result<(), Error>;
+    /// Ends the endpoint. Waits up to `linger` for what it still has to send.
+    fn close(&self, linger: Duration);
+}
+
+/// A pump as calls see it that make and end connections.
+pub(crate) trait Connect {
+    /// Asks the passive endpoint at `to` for a connection.
+    fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error>;
+    /// Accepts a request that a passive endpoint has heard.
+    fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error>;
+    /// Ends the connection. What is cancelled was reported when it returns.
+    fn shut_down(&self) -> Result<(), Error>;
+    /// Hears so many requests at a time.
+    fn listen(&self, backlog_requests: usize) -> Result<(), Error>;
+    /// Hears no more requests, and peers can make none any more.
+    fn stop_listening(&self);
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error>;
+    /// An endpoint is about to accept a request, so that it waits no longer.
+    fn begin_accepting(&self, request: RequestId);
+    /// A request was accepted, or nothing has come of it: the requester need not wait any longer.
+    fn settle_request(&self, request: RequestId);
+    /// Makes of a passive endpoint that is not in use an endpoint of another kind, with the same address.
+    fn adopt(&self, config: Config, regions: Arc<Regions>) -> Result<(), Error>;
+}
+
+/// What an endpoint is connected to when it is enabled.
+pub(crate) struct Wiring {
+    pub(crate) av: AddressVector,
+    pub(crate) transmit_cq: Option<Arc<Shared>>,
+    pub(crate) receive_cq: Option<Arc<Shared>>,
+    pub(crate) counters: BoundCounters,
+    /// Those of the regions that peers access through the endpoint, if they count what it does.
+    pub(crate) regional_counters: Option<Arc<RegionalCounters>>,
+    /// Where it reports what happens to its connections.
+    pub(crate) reporter: Option<Arc<Reporter>>,
+    /// Whether completions name their source.
+    pub(crate) wants_source: bool,
+    /// Whether a source that has no name makes an error of its completion.
+    pub(crate) reports_unknown_sources: bool,
+    /// What wakes the thread that moves the endpoint on, if one does.
+    pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
+}
+
+/// A pump as what drives it sees it.
+pub(crate) fn as_drive(pump: &Arc<dyn EndpointPump>) -> Arc<dyn Drive> {
+    pump.clone()
+}

@@ -1,0 +1,69 @@
+//! Providers as domains and passive endpoints see them: each opens pumps over its transport.
+
+use std::sync::Arc;
+
+use homespun_engine::address::Address;
+use homespun_engine::engine::Config;
+use homespun_engine::errno::Errno;
+use homespun_engine::error::Error;
+use homespun_engine::region::Regions;
+use homespun_engine::transport::{Provider, ProviderAttr, SharedMemory};
+
+use crate::clock::Clock;
+use crate::endpoint_pump::EndpointPump;
+use crate::lock::Locking;
+use crate::params::PortRange;
+use crate::pump::Pump;
+
+/// A provider, whatever its transport.
+pub(crate) trait OpenPump: Send + Sync {
+    fn attr(&self) -> ProviderAttr;
+    fn findings(&self) -> Vec<String>;
+    /// Opens an endpoint. A port that the system may choose is one of `ports`, if there is such a range.
+    fn open_pump(
+        &self,
+        bind: Address,
+        ports: Option<PortRange>,
+        config: Config,
+        regions: Arc<Regions>,
+        locking: Locking,
+        clock: Clock,
+    ) -> Result<Arc<dyn EndpointPump>, Error>;
+    /// See [`Provider::allocate_shareable`].
+    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno>;
+}
+
+impl<P: Provider> OpenPump for P {
+    fn attr(&self) -> ProviderAttr {
+        Provider::attr(self)
+    }
+
+    fn findings(&self) -> Vec<String> {
+        Provider::findings(self)
+    }
+
+    fn open_pump(
+        &self,
+        bind: Address,
+        ports: Option<PortRange>,
+        config: Config,
+        regions: Arc<Regions>,
+        locking: Locking,
+        clock: Clock,
+    ) -> Result<Arc<dyn EndpointPump>, Error> {
+        let instance = getrandom::u64().map_err(|error| Error::System {
+            call: "drawing a random number",
+            errno: error.raw_os_error().map_or(Errno::EIO, Errno::new),
+        })?;
+        let transport = match ports.filter(|_| bind.port() == 0) {
+            Some(ports) => ports.first_free(instance, |port| self.open(bind.with_port(port), instance)),
+            None => self.open(bind, instance),
+        };
+        let transport = transport.map_err(|errno| Error::System { call: "opening an endpoint", errno })?;
+        Ok(Arc::new(Pump::new(transport, config, regions, locking, clock)))
+    }
+
+    fn allocate_shareable(&self, len_bytes: usize) -> Result<Option<Arc<dyn SharedMemory>>, Errno> {
+        Provider::allocate_shareable(self, len_bytes)
+    }
+}
