@@ -11,13 +11,13 @@ use libc::{c_int, c_void};
 use crate::abi::atomic::{FiAtomicAttr, FiIoc, FiMsgAtomic, FiOpsAtomic};
 use crate::abi::domain::FidDomain;
 use crate::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
-use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::object;
 use crate::posting::{
     Desc, Descs, Remote, Segments, SegmentsMut, context, described, entries, entry_points, flags_or,
     injected, remote, segment, segment_mut,
 };
+use crate::states::DomainState;
 
 pub(crate) static OPS: FiOpsAtomic = FiOpsAtomic {
     size: size_of::<FiOpsAtomic>(),

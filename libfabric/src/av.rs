@@ -10,11 +10,11 @@ use libc::{c_char, c_int, c_void};
 use crate::abi::domain::{FiAvAttr, FiOpsAv, FidAv, FidDomain};
 use crate::abi::fabric::{FiOps, Fid};
 use crate::abi::{FI_ADDR_NOTAVAIL, FI_AV_USER_ID, FI_CLASS_AV, FI_SYNC_ERR};
-use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::info::string;
 use crate::object::{self, InUse, Lease, State};
 use crate::sockaddr::{self, CAddress};
+use crate::states::DomainState;
 use crate::text;
 use crate::unsupported::Unsupported;
 

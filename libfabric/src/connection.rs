@@ -11,12 +11,12 @@ use crate::abi::eq::FiEqCmEntry;
 use crate::abi::fabric::Fid;
 use crate::abi::{FI_CONNECTED, FI_CONNREQ, FI_SHUTDOWN};
 use crate::edge::{Failure, enter};
-use crate::endpoint::{EndpointState, getname, setname};
 use crate::handles;
 use crate::info::{InfoList, write_named};
 use crate::object;
 use crate::opened;
 use crate::sockaddr::{self, CAddress};
+use crate::states::EndpointState;
 use crate::unsupported::Unsupported;
 
 pub(crate) static OPS: FiOpsCm = FiOpsCm {
@@ -31,6 +31,30 @@ pub(crate) static OPS: FiOpsCm = FiOpsCm {
     shutdown,
     join: Unsupported::STUB,
 };
+
+unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint and an address of this length.
+        unsafe {
+            let endpoint = &object::state::<EndpointState>(ep.cast())?.endpoint;
+            endpoint.set_name(sockaddr::read(addr, addrlen)?)?;
+        }
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn getname(ep: *mut Fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open endpoint.
+        let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
+        if addrlen.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let name = CAddress::new(endpoint.name()?);
+        // SAFETY: the caller says how much room there is.
+        if unsafe { name.copy_to(addr, addrlen) } { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
+    })
+}
 
 unsafe extern "C" fn connect(
     ep: *mut FidEp,

@@ -15,11 +15,11 @@ use crate::abi::{
     FI_AFFINITY, FI_CLASS_CQ, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
     FI_CQ_FORMAT_UNSPEC, FI_WAIT_NONE,
 };
-use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::error_data::ErrorData;
 use crate::object::{self, InUse, Lease, State};
 use crate::sockaddr::CAddress;
+use crate::states::DomainState;
 use crate::text;
 use crate::unsupported::Unsupported;
 use crate::wait::{Patience, WaitCondition, control_wait};

@@ -1,10 +1,9 @@
 //! `fi_domain(3)`.
 
-use homespun::info::{EndpointType, Info, Progress, Threading, Version};
+use homespun::info::{EndpointType, Info, Progress, Threading};
 use homespun::{Domain, Errno, Error, Fabric};
 use libc::{c_int, c_void};
 
-use crate::abi::FI_CLASS_DOMAIN;
 use crate::abi::domain::{FiOpsDomain, FidDomain};
 use crate::abi::fabric::{FiOps, Fid, FidFabric};
 use crate::abi::info::FiInfo;
@@ -14,29 +13,14 @@ use crate::counter::open_counter;
 use crate::cq::open_cq;
 use crate::edge::enter;
 use crate::endpoint::open_endpoint;
-use crate::fabric::FabricState;
 use crate::info::{Extent, read};
 use crate::memory;
 use crate::mr;
-use crate::object::{self, InUse, Lease, State};
+use crate::object;
 use crate::opened;
 use crate::poll_set::open_poll_set;
+use crate::states::{DomainState, FabricState};
 use crate::unsupported::Unsupported;
-
-/// What stands behind a `struct fid_domain`.
-pub(crate) struct DomainState {
-    pub(crate) domain: Domain,
-    /// The fabric's.
-    pub(crate) api_version: Version,
-    pub(crate) in_use: InUse,
-    _fabric: Lease,
-}
-
-// SAFETY: `struct fid_domain` begins with a `struct fid`.
-unsafe impl State for DomainState {
-    type Front = FidDomain;
-    const CLASS: usize = FI_CLASS_DOMAIN;
-}
 
 static FID_OPS: FiOps = FiOps {
     size: size_of::<FiOps>(),
@@ -82,12 +66,7 @@ pub(crate) unsafe extern "C" fn open_domain(
         let info = unsafe { read(info, Extent::Application { api_version })? };
         let front = FidDomain { fid: object::fid::<DomainState>(context, &FID_OPS), ops: &OPS, mr: &mr::OPS };
         let is_locked = needs_locks(&info);
-        let state = DomainState {
-            domain: open(&fabric.fabric, &info, is_locked)?,
-            api_version,
-            in_use: InUse::default(),
-            _fabric: fabric.in_use.lease(),
-        };
+        let state = DomainState::new(open(&fabric.fabric, &info, is_locked)?, fabric);
         let native = state.domain.clone();
         let opened = object::open(front, state);
         opened::add_domain(opened, &native, &info, is_locked);

@@ -1,11 +1,10 @@
-//! `fi_endpoint(3)`, and the names of endpoints, `fi_cm(3)`. Connections are in [`connection`](crate::connection), messages
-//! in [`message`](crate::message) and [`tagged`](crate::tagged).
+//! `fi_endpoint(3)`. Names and connections are in [`connection`](crate::connection), messages in
+//! [`message`](crate::message) and [`tagged`](crate::tagged).
 
 use homespun::flags::{BindFlags, CounterEvents, OpFlags};
 use homespun::info::EndpointType;
-use homespun::{ConnectionRequest, Endpoint, Errno, Misuse};
+use homespun::{Endpoint, Errno, Misuse};
 use libc::{c_int, c_void};
-use parking_lot::Mutex;
 
 use crate::abi::collective::FiOpsCollective;
 use crate::abi::domain::FidDomain;
@@ -13,39 +12,20 @@ use crate::abi::endpoint::{FiOpsEp, FidEp};
 use crate::abi::fabric::{FiOps, Fid};
 use crate::abi::info::FiInfo;
 use crate::abi::{
-    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EP, FI_CLASS_EQ, FI_ENABLE, FI_GETOPSFLAG, FI_RECV,
-    FI_SETOPSFLAG, FI_TRANSMIT,
+    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_ENABLE, FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG,
+    FI_TRANSMIT,
 };
 use crate::av::AvState;
 use crate::counter::CounterState;
 use crate::cq::CqState;
-use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::eq::EqState;
 use crate::handles::{self, Handle};
 use crate::info::{Extent, read};
-use crate::object::{self, Lease, State};
-use crate::sockaddr::{self, CAddress};
+use crate::object::{self, Lease};
+use crate::states::{DomainState, EndpointState};
 use crate::unsupported::Unsupported;
 use crate::{atomic, connection, message, options, posting, rma, tagged};
-
-/// What stands behind a `struct fid_ep`.
-pub(crate) struct EndpointState {
-    /// The only handle: dropping it closes the endpoint. Comes first, so that it goes before what it depends
-    /// on.
-    pub(crate) endpoint: Endpoint,
-    /// The request that it was opened for, as long as it was not accepted.
-    pub(crate) request: Mutex<Option<ConnectionRequest>>,
-    /// What is bound to it.
-    bound: Mutex<Vec<Lease>>,
-    _domain: Lease,
-}
-
-// SAFETY: `struct fid_ep` begins with a `struct fid`.
-unsafe impl State for EndpointState {
-    type Front = FidEp;
-    const CLASS: usize = FI_CLASS_EP;
-}
 
 static FID_OPS: FiOps = FiOps {
     size: size_of::<FiOps>(),
@@ -113,12 +93,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
                 (domain.domain.endpoint_for_request(&info, &request)?, Some(request))
             }
         };
-        let state = EndpointState {
-            endpoint,
-            request: Mutex::new(request),
-            bound: Mutex::default(),
-            _domain: domain.in_use.lease(),
-        };
+        let state = EndpointState::new(endpoint, request, domain);
         let front = FidEp {
             fid: object::fid::<EndpointState>(context, &FID_OPS),
             ops: &OPS,
@@ -149,7 +124,7 @@ unsafe extern "C" fn bind(ep: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         let state = unsafe { object::state::<EndpointState>(ep.cast())? };
         // SAFETY: the caller passes an open object of the same fabric, and so of this plugin.
         let lease = unsafe { attach(&state.endpoint, ep, other, flags)? };
-        state.bound.lock().push(lease);
+        state.keep(lease);
         Ok(0)
     })
 }
@@ -254,29 +229,5 @@ unsafe extern "C" fn cancel(ep: *mut Fid, context: *mut c_void) -> isize {
         let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
         endpoint.cancel(posting::context(context))?;
         Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn setname(ep: *mut Fid, addr: *mut c_void, addrlen: usize) -> c_int {
-    enter(|| {
-        // SAFETY: the caller passes an open endpoint and an address of this length.
-        unsafe {
-            let endpoint = &object::state::<EndpointState>(ep.cast())?.endpoint;
-            endpoint.set_name(sockaddr::read(addr, addrlen)?)?;
-        }
-        Ok(0)
-    })
-}
-
-pub(crate) unsafe extern "C" fn getname(ep: *mut Fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
-    enter(|| {
-        // SAFETY: the caller passes an open endpoint.
-        let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
-        if addrlen.is_null() {
-            return Err(Errno::EINVAL.into());
-        }
-        let name = CAddress::new(endpoint.name()?);
-        // SAFETY: the caller says how much room there is.
-        if unsafe { name.copy_to(addr, addrlen) } { Ok(0) } else { Err(Errno::ETOOSMALL.into()) }
     })
 }

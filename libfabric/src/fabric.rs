@@ -4,7 +4,6 @@ use homespun::info::{FABRIC_NAME, Version};
 use homespun::{Errno, Fabric, Misuse};
 use libc::{c_int, c_void};
 
-use crate::abi::FI_CLASS_FABRIC;
 use crate::abi::fabric::{FiOps, FiOpsFabric, Fid, FidFabric};
 use crate::abi::info::FiFabricAttr;
 use crate::domain::open_domain;
@@ -13,26 +12,13 @@ use crate::eq::open_eq;
 use crate::handles;
 use crate::host;
 use crate::info::string;
-use crate::object::{self, InUse, State};
+use crate::object::{self, InUse};
 use crate::opened;
 use crate::passive_endpoint::open_passive;
+use crate::states::FabricState;
 use crate::unsupported::Unsupported;
 use crate::wait::trywait;
 use crate::wait_set::open_wait_set;
-
-/// What stands behind a `struct fid_fabric`.
-pub(crate) struct FabricState {
-    pub(crate) fabric: Fabric,
-    /// What the application asked `fi_getinfo` for: how far its structures go.
-    pub(crate) api_version: Version,
-    pub(crate) in_use: InUse,
-}
-
-// SAFETY: `struct fid_fabric` begins with a `struct fid`.
-unsafe impl State for FabricState {
-    type Front = FidFabric;
-    const CLASS: usize = FI_CLASS_FABRIC;
-}
 
 static FID_OPS: FiOps = FiOps {
     size: size_of::<FiOps>(),

@@ -43,6 +43,7 @@ mod posting;
 mod provider;
 mod rma;
 mod sockaddr;
+mod states;
 mod tagged;
 mod text;
 mod unsupported;

@@ -8,10 +8,10 @@ use libc::{c_char, c_int, c_void};
 use crate::abi::domain::{FidDomain, FidMr};
 use crate::abi::fabric::Fid;
 use crate::abi::memory::HomespunMemoryOps;
-use crate::domain::DomainState;
 use crate::edge::enter;
 use crate::mr;
 use crate::object;
+use crate::states::DomainState;
 
 /// What the operations are opened by.
 const NAME: &CStr = c"homespun_memory";

@@ -14,11 +14,10 @@ use crate::abi::{
     FI_UNMAP_KEY,
 };
 use crate::counter::CounterState;
-use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
-use crate::endpoint::EndpointState;
 use crate::object::{self, Lease, State};
 use crate::posting::segments_mut;
+use crate::states::{DomainState, EndpointState};
 use crate::unsupported::Unsupported;
 
 /// What stands behind a `struct fid_mr`.

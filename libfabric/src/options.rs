@@ -12,8 +12,8 @@ use libc::{c_int, c_void};
 use crate::abi::fabric::Fid;
 use crate::abi::{FI_CLASS_PEP, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV};
 use crate::edge::{Failure, enter};
-use crate::endpoint::EndpointState;
 use crate::object;
+use crate::states::EndpointState;
 
 /// The length of an option's value, in bytes.
 const SIZE_BYTES: usize = size_of::<usize>();

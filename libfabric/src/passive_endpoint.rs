@@ -11,10 +11,10 @@ use crate::abi::{FI_BACKLOG, FI_CLASS_EQ, FI_CLASS_PEP};
 use crate::connection::data;
 use crate::edge::enter;
 use crate::eq::EqState;
-use crate::fabric::FabricState;
 use crate::info::{Extent, read};
 use crate::object::{self, Lease, State};
 use crate::sockaddr::{self, CAddress};
+use crate::states::FabricState;
 use crate::unsupported::Unsupported;
 use crate::{handles, options};
 

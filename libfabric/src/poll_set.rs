@@ -13,9 +13,9 @@ use crate::abi::fabric::{FiOps, Fid};
 use crate::abi::{FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_POLL};
 use crate::counter::CounterState;
 use crate::cq::CqState;
-use crate::domain::DomainState;
 use crate::edge::{Failure, enter};
 use crate::object::{self, InUse, Lease, State};
+use crate::states::DomainState;
 use crate::unsupported::Unsupported;
 
 /// What stands behind a `struct fid_poll`.

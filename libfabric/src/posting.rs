@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 
 use crate::abi::endpoint::FidEp;
 use crate::edge::Failure;
-use crate::endpoint::EndpointState;
 use crate::object;
+use crate::states::EndpointState;
 
 /// Memory that is read.
 pub(crate) type Segments = SmallVec<[Segment; IOV_LIMIT]>;
@@ -162,7 +162,7 @@ pub(crate) unsafe fn entries<'a, T>(vector: *const T, count: usize) -> Result<&'
 ///
 /// # Safety
 ///
-/// `buf` is null or readable for `len` bytes, which nobody writes as long as the slice is used.
+/// `buf` is null or readable for `len` bytes, which nothing writes as long as the slice is used.
 pub(crate) unsafe fn injected<'a>(buf: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     match (buf.is_null(), len) {
         (_, 0) => Ok(&[]),

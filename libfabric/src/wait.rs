@@ -19,8 +19,8 @@ use crate::counter::CounterState;
 use crate::cq::CqState;
 use crate::edge::{Failure, enter};
 use crate::eq::EqState;
-use crate::fabric::FabricState;
 use crate::object;
+use crate::states::FabricState;
 use crate::wait_set::WaitSetState;
 
 /// Reads an `enum fi_wait_obj`.

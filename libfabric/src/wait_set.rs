@@ -9,8 +9,8 @@ use crate::abi::eq::{FiOpsWait, FiWaitAttr, FidWait};
 use crate::abi::fabric::{FiOps, Fid, FidFabric};
 use crate::abi::{FI_CLASS_WAIT, FI_WAIT_SET};
 use crate::edge::{Failure, enter};
-use crate::fabric::FabricState;
 use crate::object::{self, InUse, Lease, State};
+use crate::states::FabricState;
 use crate::unsupported::Unsupported;
 use crate::wait::{control_wait, wait_object};
 

@@ -1,0 +1,81 @@
+//! What stands behind the objects that other objects are opened for, or work on: fabrics, domains and endpoints.
+
+use homespun::info::Version;
+use homespun::{ConnectionRequest, Domain, Endpoint, Fabric};
+use parking_lot::Mutex;
+
+use crate::abi::domain::FidDomain;
+use crate::abi::endpoint::FidEp;
+use crate::abi::fabric::FidFabric;
+use crate::abi::{FI_CLASS_DOMAIN, FI_CLASS_EP, FI_CLASS_FABRIC};
+use crate::object::{InUse, Lease, State};
+
+/// What stands behind a `struct fid_fabric`.
+pub(crate) struct FabricState {
+    pub(crate) fabric: Fabric,
+    /// What the application asked `fi_getinfo` for: how far its structures go.
+    pub(crate) api_version: Version,
+    pub(crate) in_use: InUse,
+}
+
+/// What stands behind a `struct fid_domain`.
+pub(crate) struct DomainState {
+    pub(crate) domain: Domain,
+    /// The fabric's.
+    pub(crate) api_version: Version,
+    pub(crate) in_use: InUse,
+    _fabric: Lease,
+}
+
+/// What stands behind a `struct fid_ep`.
+pub(crate) struct EndpointState {
+    /// The only handle: dropping it closes the endpoint. Comes first, so that it goes before what it depends
+    /// on.
+    pub(crate) endpoint: Endpoint,
+    /// The request that it was opened for, as long as it was not accepted.
+    pub(crate) request: Mutex<Option<ConnectionRequest>>,
+    /// What is bound to it.
+    bound: Mutex<Vec<Lease>>,
+    _domain: Lease,
+}
+
+impl DomainState {
+    pub(crate) fn new(domain: Domain, fabric: &FabricState) -> DomainState {
+        let (api_version, _fabric) = (fabric.api_version, fabric.in_use.lease());
+        DomainState { domain, api_version, in_use: InUse::default(), _fabric }
+    }
+}
+
+impl EndpointState {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        request: Option<ConnectionRequest>,
+        domain: &DomainState,
+    ) -> EndpointState {
+        let (request, _domain) = (Mutex::new(request), domain.in_use.lease());
+        EndpointState { endpoint, request, bound: Mutex::default(), _domain }
+    }
+
+    /// Keeps an object that was bound to the endpoint.
+    pub(crate) fn keep(&self, bound: Lease) {
+        self.bound.lock().push(bound);
+    }
+}
+
+// SAFETY: `struct fid_fabric` begins with a `struct fid`.
+unsafe impl State for FabricState {
+    type Front = FidFabric;
+    const CLASS: usize = FI_CLASS_FABRIC;
+}
+
+// SAFETY: `struct fid_domain` begins with a `struct fid`.
+unsafe impl State for DomainState {
+    type Front = FidDomain;
+    const CLASS: usize = FI_CLASS_DOMAIN;
+}
+
+// SAFETY: `struct fid_ep` begins with a `struct fid`.
+unsafe impl State for EndpointState {
+    type Front = FidEp;
+    const CLASS: usize = FI_CLASS_EP;
+}
