@@ -182,7 +182,7 @@ impl Transport for ChannelTransport {
 
     /// Takes one parcel from each link in turn, and goes on where it stopped the last time, so that no link has to wait for
     /// ever for a busy one. A backend for thousands of links would keep a list of those that have something.
-    fn receive(&mut self, budget_frames: u32, receiver: &mut impl transport::Receiver) -> u32 {
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl transport::FrameHandler) -> u32 {
         let mut reported = 0;
         while reported < budget_frames
             && let Ok(link) = self.callers.try_recv()
@@ -234,7 +234,7 @@ impl ChannelTransport {
     }
 
     /// Reports what a link brings next. Returns whether it brought anything.
-    fn receive_parcel(&mut self, id: LinkId, receiver: &mut impl transport::Receiver) -> bool {
+    fn receive_parcel(&mut self, id: LinkId, receiver: &mut impl transport::FrameHandler) -> bool {
         let Some(link) = self.links.get(id) else { return false };
         match link.inbound.try_recv() {
             Ok(Parcel::Hello(peer, instance)) => receiver.link(id, LinkEvent::Up { peer, instance }),

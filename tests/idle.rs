@@ -19,7 +19,7 @@ use homespun::{
     ConnectionEvent, CounterAttr, CounterEvents, Errno, FabricAddress, MrAttr, ReadError, WaitObject,
 };
 use homespun_engine::limits::UNANSWERED_MAX_MS;
-use homespun_engine::transport::{LinkEvent, LinkId, Provider, Receiver, Space, Transport as _};
+use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Provider, Space, Transport as _};
 use homespun_engine::wire::Header;
 use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
@@ -410,7 +410,7 @@ fn whoever_waits_for_an_event_uses_no_processor_time_where_a_thread_makes_progre
 #[derive(Default)]
 struct Silent(bool);
 
-impl Receiver for Silent {
+impl FrameHandler for Silent {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
     fn begin(&mut self, _: LinkId, _: &Header) {}
     fn space(&mut self, _: LinkId) -> Space<'_> {

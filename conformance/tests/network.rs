@@ -7,7 +7,7 @@ use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, Network};
 use homespun_engine::transport::{
-    Close, LinkError, LinkEvent, LinkId, Provider, Receiver, Sent, Space, Transport,
+    Close, FrameHandler, LinkError, LinkEvent, LinkId, Provider, Sent, Space, Transport,
 };
 use homespun_engine::wire::Header;
 
@@ -360,7 +360,7 @@ fn a_wildcard_becomes_an_address_that_others_can_use() {
 /// Does what no receiver should do lightly: it calls the network while it is being told something.
 struct Killer(Network, Address);
 
-impl Receiver for Killer {
+impl FrameHandler for Killer {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {
         self.0.kill(self.1);
     }

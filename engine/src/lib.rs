@@ -17,7 +17,7 @@
 //!                | post_send, post_receive       ^ Sink
 //!                v                               |
 //!           Engine: operations, matching, completions
-//!                | transmit                      ^ arrivals: Receiver
+//!                | transmit                      ^ arrivals: FrameHandler
 //!                v                               |
 //!           Transport: TCP, loopback, yours
 //! ```

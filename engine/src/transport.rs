@@ -2,7 +2,7 @@
 //!
 //! A transport knows sockets or rings, never a completion queue, an operation or an `fi_addr_t`. No raw
 //! pointer crosses this interface: payload to send arrives as borrowed slices, and payload that was
-//! received is put where [`Receiver::space`] says, or handed over by [`Receiver::chunk`].
+//! received is put where [`FrameHandler::space`] says, or handed over by [`FrameHandler::chunk`].
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -20,7 +20,7 @@ use crate::wire::Header;
 
 /// One connection between two endpoints, numbered by the transport that owns it.
 ///
-/// A number is free for reuse once [`Receiver::link`] has reported [`LinkEvent::Down`] for it, or
+/// A number is free for reuse once [`FrameHandler::link`] has reported [`LinkEvent::Down`] for it, or
 /// [`Transport::close`] was called on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u32);
@@ -203,7 +203,7 @@ pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 /// a frame was taken in part, the link's next call is [`resume`](Self::resume), and nothing else is sent on that link.
 /// Methods that name a link must be given one that was returned by `connect` or reported
 /// [`Up`](LinkEvent::Up), and that neither was reported [`Down`](LinkEvent::Down) nor closed. From inside
-/// [`receive`](Self::receive) the [`Receiver`] cannot call the transport; what follows from a frame is done afterwards.
+/// [`receive`](Self::receive) the [`FrameHandler`] cannot call the transport; what follows from a frame is done afterwards.
 ///
 /// # Room to grow
 ///
@@ -267,7 +267,7 @@ pub trait Transport: Send + 'static {
 
     /// Accepts, reads and reports, up to about `budget_frames` frames in all, fairly over the links. Returns how
     /// many frames, pieces of unfinished frames, and link events were reported; 0 means that there was nothing to do.
-    fn receive(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32;
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
 
     /// A descriptor that becomes readable when an [armed](Self::arm) transport has something to do. It can be nested in
     /// `epoll(7)`, and nobody but the transport reads it. `None`, for ever, for a transport that has to be polled.
@@ -299,7 +299,7 @@ pub trait Transport: Send + 'static {
 /// A frame arrives either whole, by [`frame`](Self::frame), or by [`begin`](Self::begin) followed by its payload in
 /// order, each piece by [`placed`](Self::placed) or [`chunk`](Self::chunk) as the transport likes. The frame ends
 /// with its last byte.
-pub trait Receiver {
+pub trait FrameHandler {
     /// A whole frame; `payload` is as long as the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
 

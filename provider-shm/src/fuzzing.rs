@@ -23,7 +23,7 @@ use crate::sync::Ordering;
 ///
 /// # Panics
 ///
-/// If anything else goes wrong: the consumer reports what no [`Receiver`](homespun_engine::transport::Receiver) need
+/// If anything else goes wrong: the consumer reports what no [`FrameHandler`](homespun_engine::transport::FrameHandler) need
 /// expect, or frames are lost or altered although nobody wrote over them.
 pub fn ring(input: &[u8]) -> bool {
     let (segment, file) = Segment::create().expect("memory for a ring");

@@ -13,8 +13,8 @@ use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::link_table::LinkTable;
 use homespun_engine::transport::{
-    Armed, Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Receiver, Remote, Sent, SharedMemory,
-    Transport,
+    Armed, Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Remote, Sent,
+    SharedMemory, Transport,
 };
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
@@ -175,7 +175,7 @@ impl Transport for ShmTransport {
         self.dirty.clear();
     }
 
-    fn receive(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32 {
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         self.passes_since_look += 1;
         let is_due = self.idle_passes % IDLE_PASSES_PER_LOOK == IDLE_PASSES_PER_LOOK - 1
             || self.passes_since_look >= BUSY_PASSES_PER_LOOK;
@@ -344,7 +344,7 @@ impl ShmTransport {
 
     /// Reads the hot rings in turn.
     #[inline]
-    fn read_rings(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32 {
+    fn read_rings(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         if self.birth.is_elsewhere() {
             return 0;
         }
@@ -413,7 +413,7 @@ impl ShmTransport {
     }
 
     /// Ends a link and reports it, unless it is one that was never mentioned.
-    fn end(&mut self, id: LinkId, error: LinkError, receiver: &mut impl Receiver) -> u32 {
+    fn end(&mut self, id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let is_known = match self.links.get(id) {
             Some(Slot::Made(link)) => link.origin.is_connected() || link.outgoing.is_some(),
             Some(Slot::Waiting(_) | Slot::Failed(_)) => true,

@@ -3,7 +3,7 @@
 use std::io::{self, IoSliceMut, Read};
 
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{LinkError, LinkId, Receiver};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkId};
 use homespun_engine::wire::WireError;
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::stream::Decoder;
@@ -75,7 +75,7 @@ impl Inbound {
     }
 
     /// Reads once. `greeted` is called with the peer's hello and the receiver, before the first frame.
-    pub(crate) fn read<R: Receiver>(
+    pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
         stream: &TcpStream,
@@ -108,7 +108,7 @@ impl Inbound {
         }
     }
 
-    fn feed<R: Receiver>(
+    fn feed<R: FrameHandler>(
         &mut self,
         id: LinkId,
         placed_bytes: usize,
@@ -165,7 +165,7 @@ fn read_payload(
     stream: &TcpStream,
     buffer: &mut [u8],
     probe_bytes: usize,
-    receiver: &mut impl Receiver,
+    receiver: &mut impl FrameHandler,
 ) -> io::Result<Filled> {
     let mut space = receiver.space(id);
     let direct_bytes: usize = space.iter().map(|slice| slice.len()).sum();

@@ -20,7 +20,7 @@
 //! ```
 //! use homespun_engine::address::{Address, AddressFormat};
 //! use homespun_engine::errno::Errno;
-//! use homespun_engine::transport::{LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+//! use homespun_engine::transport::{LinkEvent, LinkId, Provider, FrameHandler, Space, Transport};
 //! use homespun_engine::wire::{Awaits, Header, Message};
 //! use homespun_tcp::TcpProvider;
 //!
@@ -30,7 +30,7 @@
 //!     messages: Vec<Vec<u8>>,
 //! }
 //!
-//! impl Receiver for Inbox {
+//! impl FrameHandler for Inbox {
 //!     fn frame(&mut self, _: LinkId, _: &Header, payload: &[u8]) {
 //!         self.messages.push(payload.to_vec());
 //!     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Receiver};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 use mio::net::TcpStream;
 use socket2::SockRef;
@@ -148,7 +148,7 @@ impl Link {
     }
 
     /// Reads once and reports what came.
-    pub(crate) fn read<R: Receiver>(
+    pub(crate) fn read<R: FrameHandler>(
         &mut self,
         id: LinkId,
         buffer: &mut [u8],

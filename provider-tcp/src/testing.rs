@@ -8,7 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
-use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Provider, Receiver, Sent, Space, Transport};
+use homespun_engine::transport::{
+    FrameHandler, LinkError, LinkEvent, LinkId, Provider, Sent, Space, Transport,
+};
 use homespun_engine::wire::{Awaits, Header, Message};
 
 use crate::{TcpProvider, TcpTransport};
@@ -64,7 +66,7 @@ impl Inbox {
     }
 }
 
-/// Remembers everything, and fails where the contract of [`Receiver`] is broken.
+/// Remembers everything, and fails where the contract of [`FrameHandler`] is broken.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) placement: Placement,
@@ -82,7 +84,7 @@ impl Recorder {
     }
 }
 
-impl Receiver for Recorder {
+impl FrameHandler for Recorder {
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
         let inbox = self.live(link);
         assert!(!inbox.is_mid_frame(), "a frame within a frame");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::{
-    Armed, Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Receiver, Sent, Transport,
+    Armed, Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Sent, Transport,
 };
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
@@ -152,7 +152,7 @@ impl Transport for TcpTransport {
     /// Every read counts against the budget, also one that completes no frame, and counts as one frame in what is
     /// returned if it brought payload. One read may bring as many frames as fit into
     /// [`READ_BUFFER_BYTES`], and so go beyond the budget.
-    fn receive(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32 {
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         match self.focus.blindly().and_then(|id| Some((id, self.links.link(id)?))) {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
             None => self.collect_events(),
@@ -342,7 +342,7 @@ impl TcpTransport {
     }
 
     /// Reads one link once and returns how much was reported.
-    fn advance(&mut self, id: LinkId, receiver: &mut impl Receiver) -> u32 {
+    fn advance(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         if let Some(&Slot::Failed(errno)) = self.links.slot(id) {
             self.links.remove(id);
             return report_down(id, LinkError::System(errno), receiver);
@@ -399,7 +399,7 @@ impl TcpTransport {
     }
 }
 
-fn report_down(id: LinkId, error: LinkError, receiver: &mut impl Receiver) -> u32 {
+fn report_down(id: LinkId, error: LinkError, receiver: &mut impl FrameHandler) -> u32 {
     receiver.link(id, LinkEvent::Down(error));
     1
 }

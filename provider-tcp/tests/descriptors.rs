@@ -6,7 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{Close, LinkError, LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+use homespun_engine::transport::{
+    Close, FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport,
+};
 use homespun_engine::wire::Header;
 use homespun_tcp::{TcpProvider, TcpTransport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -20,7 +22,7 @@ struct Links {
     down: Vec<(LinkId, LinkError)>,
 }
 
-impl Receiver for Links {
+impl FrameHandler for Links {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
     fn begin(&mut self, _: LinkId, _: &Header) {}
     fn space(&mut self, _: LinkId) -> Space<'_> {

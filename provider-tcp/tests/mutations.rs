@@ -11,7 +11,7 @@ use homespun_engine::address::Address;
 use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_engine::errno::Errno;
 use homespun_engine::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{
@@ -43,7 +43,7 @@ struct Fates {
     refused: BTreeMap<LinkId, LinkError>,
 }
 
-impl Receiver for Fates {
+impl FrameHandler for Fates {
     fn frame(&mut self, link: LinkId, header: &Header, _: &[u8]) {
         self.frames.entry(self.live[&link]).or_default().push(*header);
     }

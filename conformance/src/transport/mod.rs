@@ -2,7 +2,7 @@
 //!
 //! Each function opens endpoints of the provider that it is given, lets them talk, and panics where a promise of
 //! [`Transport`](homespun_engine::transport::Transport), [`Provider`](homespun_engine::transport::Provider) or
-//! [`Receiver`](homespun_engine::transport::Receiver) is broken. [`transport_contract`](crate::transport_contract) makes
+//! [`FrameHandler`](homespun_engine::transport::FrameHandler) is broken. [`transport_contract`](crate::transport_contract) makes
 //! tests of them all.
 
 pub mod closing;

@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 use std::mem;
 
 use homespun_engine::address::Address;
-use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Receiver, Space};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Space};
 use homespun_engine::wire::Header;
 
 /// The largest space that there is for payload, whatever is left of a frame.
@@ -22,7 +22,7 @@ pub enum Event {
     Down(LinkError),
 }
 
-/// Remembers everything that it is told, and panics where a transport breaks the rules of [`Receiver`]: frames of links
+/// Remembers everything that it is told, and panics where a transport breaks the rules of [`FrameHandler`]: frames of links
 /// that are not up, frames inside frames, more payload than a header said or than there is space, links that come up or go
 /// down twice.
 ///
@@ -142,7 +142,7 @@ impl Recorder {
     }
 }
 
-impl Receiver for Recorder {
+impl FrameHandler for Recorder {
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
         assert_eq!(*self.unfinished(link), None, "a frame inside a frame");
         assert_eq!(header.payload_len_bytes(), payload.len() as u64, "not as long as the header says");

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::completion::Sink;
 use crate::filling::{Filling, clamp};
-use crate::transport::{LinkEvent, LinkId, Receiver, Space};
+use crate::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use crate::wire::{Header, Message};
 
 /// An engine that takes what a transport reports, and a sink for the completions that follow from it.
@@ -132,7 +132,7 @@ impl<S: Sink> Arrivals<'_, S> {
     }
 }
 
-impl<S: Sink> Receiver for Arrivals<'_, S> {
+impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     #[inline(always)]
     fn frame(&mut self, id: LinkId, header: &Header, payload: &[u8]) {
         let engine = &mut *self.engine;

@@ -25,7 +25,7 @@ use crate::matching::Criteria;
 use crate::moment::Moment;
 use crate::operation::{Level, ReceiveRequest, SendRequest};
 use crate::transport::{
-    Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, Receiver, Remote, Sent, SharedMemory,
+    FrameHandler, Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, Remote, Sent, SharedMemory,
 };
 use crate::wire::{Awaits, Header, Message};
 
@@ -182,7 +182,7 @@ impl Transport for Scripted {
 
     fn flush(&mut self) {}
 
-    fn receive(&mut self, _: u32, _: &mut impl Receiver) -> u32 {
+    fn receive(&mut self, _: u32, _: &mut impl FrameHandler) -> u32 {
         0
     }
 

@@ -42,7 +42,7 @@ pub use crate::loopback::transport::LoopbackTransport;
 /// ```
 /// use homespun_engine::address::AddressFormat;
 /// use homespun_engine::loopback::{Faults, Network};
-/// use homespun_engine::transport::{LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+/// use homespun_engine::transport::{LinkEvent, LinkId, Provider, FrameHandler, Space, Transport};
 /// use homespun_engine::wire::{Awaits, Header, Message};
 ///
 /// #[derive(Default)]
@@ -51,7 +51,7 @@ pub use crate::loopback::transport::LoopbackTransport;
 ///     messages: Vec<Vec<u8>>,
 /// }
 ///
-/// impl Receiver for Inbox {
+/// impl FrameHandler for Inbox {
 ///     fn frame(&mut self, _: LinkId, _: &Header, payload: &[u8]) {
 ///         self.messages.push(payload.to_vec());
 ///     }

@@ -3,14 +3,14 @@ mod pulling;
 use crate::address::AddressFormat;
 use crate::errno::Errno;
 use crate::loopback::{Faults, LoopbackTransport, Network};
-use crate::transport::{LinkError, LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+use crate::transport::{FrameHandler, LinkError, LinkEvent, LinkId, Provider, Space, Transport};
 use crate::wire::Header;
 
 /// What happened to links; no frames are expected.
 #[derive(Default)]
 struct Events(Vec<(LinkId, LinkEvent)>);
 
-impl Receiver for Events {
+impl FrameHandler for Events {
     fn frame(&mut self, _: LinkId, header: &Header, _: &[u8]) {
         panic!("nobody has sent {header:?}");
     }

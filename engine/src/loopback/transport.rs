@@ -11,7 +11,7 @@ use crate::loopback::Network;
 use crate::loopback::connection::{EndKey, EndpointKey};
 use crate::loopback::state::{Ready, State};
 use crate::transport::{
-    Close, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Receiver, Remote, Sent, SharedMemory,
+    Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, Remote, Sent, SharedMemory,
     Transport,
 };
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
@@ -142,7 +142,7 @@ impl LoopbackTransport {
     }
 
     /// Hands the bytes in the scratch buffer over. Returns how much was reported.
-    fn report_bytes(&mut self, id: LinkId, place: bool, receiver: &mut impl Receiver) -> u32 {
+    fn report_bytes(&mut self, id: LinkId, place: bool, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return 0 };
         let outcome = match &mut link.stream {
             Stream::Hello { start, len_bytes } => {
@@ -171,7 +171,7 @@ impl LoopbackTransport {
     }
 
     /// Reports the end of a link, unless it is one that the receiver has never heard of.
-    fn report_down(&mut self, id: LinkId, why: LinkError, receiver: &mut impl Receiver) -> u32 {
+    fn report_down(&mut self, id: LinkId, why: LinkError, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.remove(id) else { return 0 };
         let why = match (&link.stream, why) {
             (Stream::Hello { .. }, _) if link.connected_to.is_none() => return 0,
@@ -255,7 +255,7 @@ impl Transport for LoopbackTransport {
         self.network.lock().flush(self.key);
     }
 
-    fn receive(&mut self, budget_frames: u32, receiver: &mut impl Receiver) -> u32 {
+    fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         self.network.lock().begin_call(self.key);
         self.accept();
         let mut reported = 0;
@@ -354,7 +354,7 @@ fn report_frames(
     link: LinkId,
     mut bytes: &[u8],
     place: bool,
-    receiver: &mut impl Receiver,
+    receiver: &mut impl FrameHandler,
 ) -> Result<u32, WireError> {
     let mut reported = 0;
     if place && decoder.payload_left() > 0 {

@@ -1,14 +1,14 @@
 //! Takes the byte stream of a link apart into frames.
 
-use crate::transport::{LinkId, Receiver};
+use crate::transport::{FrameHandler, LinkId};
 use crate::wire::error::WireError;
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
 use crate::wire::header::Header;
 
-/// Takes the bytes that follow the hello on one link apart and reports the frames to a [`Receiver`].
+/// Takes the bytes that follow the hello on one link apart and reports the frames to a [`FrameHandler`].
 ///
 /// Bytes come by [`feed`](Self::feed), in pieces of any size. Where [`payload_left`](Self::payload_left) is
-/// not zero, the next bytes of the stream may instead be read straight to where [`Receiver::space`] says, and
+/// not zero, the next bytes of the stream may instead be read straight to where [`FrameHandler::space`] says, and
 /// are then counted by [`placed`](Self::placed).
 ///
 /// The decoder keeps the start of an incomplete header, at most [`HEADER_MAX_BYTES`], and never any payload.
@@ -41,8 +41,8 @@ impl Decoder {
 
     /// Takes the next bytes of the stream, all of them, and returns how many frames they completed.
     ///
-    /// A frame whose payload lies whole in `bytes` is reported by [`Receiver::frame`], in place. Otherwise
-    /// the frame is begun, and what there is of its payload goes to [`Receiver::chunk`], whether or not the
+    /// A frame whose payload lies whole in `bytes` is reported by [`FrameHandler::frame`], in place. Otherwise
+    /// the frame is begun, and what there is of its payload goes to [`FrameHandler::chunk`], whether or not the
     /// receiver has a space.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Decoder {
         &mut self,
         link: LinkId,
         mut bytes: &[u8],
-        receiver: &mut impl Receiver,
+        receiver: &mut impl FrameHandler,
     ) -> Result<u32, WireError> {
         let mut frames = 0;
         while !bytes.is_empty() {
@@ -99,8 +99,8 @@ impl Decoder {
     }
 
     /// The next `count_bytes` of the stream, all of them payload of the unfinished frame, were put at the
-    /// start of [`Receiver::space`]. Returns whether they completed the frame.
-    pub fn placed(&mut self, link: LinkId, count_bytes: usize, receiver: &mut impl Receiver) -> bool {
+    /// start of [`FrameHandler::space`]. Returns whether they completed the frame.
+    pub fn placed(&mut self, link: LinkId, count_bytes: usize, receiver: &mut impl FrameHandler) -> bool {
         receiver.placed(link, count_bytes);
         self.advance(count_bytes)
     }

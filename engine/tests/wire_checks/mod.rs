@@ -6,7 +6,7 @@
 use std::io::IoSliceMut;
 use std::mem;
 
-use homespun_engine::transport::{LinkEvent, LinkId, Receiver, Space};
+use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
 use homespun_engine::wire::stream::Decoder;
@@ -168,7 +168,7 @@ impl Recorder {
     }
 }
 
-impl Receiver for Recorder {
+impl FrameHandler for Recorder {
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
         assert_eq!((link, self.left_bytes), (LINK, 0));
         assert_eq!(header.payload_len_bytes(), payload.len() as u64);

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use homespun_engine::transport::{LinkId, Receiver};
+use homespun_engine::transport::{FrameHandler, LinkId};
 use homespun_engine::wire::{Header, WireError};
 
 use crate::line::{self, Found, Parsed, ROOM_MAX_BYTES};
@@ -80,7 +80,7 @@ impl Consumer {
         &mut self,
         link: LinkId,
         budget_frames: u32,
-        receiver: &mut impl Receiver,
+        receiver: &mut impl FrameHandler,
     ) -> Result<u32, WireError> {
         let mut count = 0;
         while count < budget_frames {
@@ -193,7 +193,7 @@ impl Consumer {
 
     /// Reports what a line says, of which the first word was read. Nothing is reported of a line that is refused.
     #[inline]
-    fn take(&mut self, first: u64, link: LinkId, receiver: &mut impl Receiver) -> Result<(), WireError> {
+    fn take(&mut self, first: u64, link: LinkId, receiver: &mut impl FrameHandler) -> Result<(), WireError> {
         let line = self.segment.line(self.lines);
         // Each word is read once. What is found is checked, and believed only as far as it was.
         match line::parse(first, |word| line[word].load(Ordering::Relaxed), &mut self.payload)? {
@@ -221,7 +221,7 @@ impl Consumer {
         link: LinkId,
         header: &Header,
         piece_bytes: usize,
-        receiver: &mut impl Receiver,
+        receiver: &mut impl FrameHandler,
     ) {
         let len_bytes = header.payload_len_bytes();
         if len_bytes == piece_bytes as u64 && piece_bytes <= FRAME_MAX_BYTES {
@@ -241,7 +241,7 @@ impl Consumer {
         &mut self,
         link: LinkId,
         piece_bytes: usize,
-        receiver: &mut impl Receiver,
+        receiver: &mut impl FrameHandler,
     ) -> Result<(), WireError> {
         if self.left_bytes == 0 {
             return Err(WireError::UnknownKind);
@@ -254,7 +254,7 @@ impl Consumer {
     }
 
     /// Copies a piece to where the receiver wants it.
-    fn deliver(&mut self, link: LinkId, piece_bytes: usize, receiver: &mut impl Receiver) {
+    fn deliver(&mut self, link: LinkId, piece_bytes: usize, receiver: &mut impl FrameHandler) {
         let mut done_bytes = 0;
         while done_bytes < piece_bytes {
             let start = self.bytes + done_bytes as u64;

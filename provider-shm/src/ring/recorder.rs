@@ -4,7 +4,7 @@ use std::io::IoSliceMut;
 use std::mem;
 
 use homespun_engine::limits::{ATOMIC_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
-use homespun_engine::transport::{LinkEvent, LinkId, Receiver, Space};
+use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use homespun_engine::wire::{Header, Rma, Shown};
 
 /// The link that all frames are expected on.
@@ -69,7 +69,7 @@ impl Recorder {
     }
 }
 
-impl Receiver for Recorder {
+impl FrameHandler for Recorder {
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
         assert_eq!(link, LINK);
         assert!(self.unfinished.is_none(), "a frame inside a frame");

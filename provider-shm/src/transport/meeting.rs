@@ -5,7 +5,7 @@ use std::mem;
 use std::os::fd::AsFd;
 
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{LinkError, LinkEvent, LinkId, Receiver};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
 use super::{IN_A_CHILD, ShmTransport, heat};
@@ -79,7 +79,7 @@ impl ShmTransport {
     }
 
     /// Hears what control sockets have to say, and reports what could not be reported sooner.
-    pub(super) fn attend(&mut self, receiver: &mut impl Receiver) -> u32 {
+    pub(super) fn attend(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
         let mut attention = mem::take(&mut self.attention);
         for id in attention.drain(..) {
@@ -107,7 +107,7 @@ impl ShmTransport {
     }
 
     /// The peer has said hello.
-    fn meet(&mut self, id: LinkId, handover: Handover, receiver: &mut impl Receiver) -> u32 {
+    fn meet(&mut self, id: LinkId, handover: Handover, receiver: &mut impl FrameHandler) -> u32 {
         let Hello { address, instance } = handover.greeting.who;
         if address.format() != self.address.format() {
             let why = LinkError::Protocol("an endpoint with another address format");
@@ -150,7 +150,7 @@ impl ShmTransport {
     }
 
     /// The peer has let go of its end. What it has left in its ring is read first.
-    fn lose(&mut self, id: LinkId, receiver: &mut impl Receiver) -> u32 {
+    fn lose(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         match self.links.get(id) {
             Some(Slot::Made(link)) if link.incoming.is_some() => {
                 self.hang_up(id);

@@ -9,7 +9,7 @@ use homespun_engine::connection::EndpointRole;
 use homespun_engine::engine::Config;
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::limits::{TIMEOUT_GRACE_MS, UNANSWERED_MAX_MS};
-use homespun_engine::transport::{LinkEvent, LinkId, Provider, Receiver, Space, Transport};
+use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Provider, Space, Transport};
 use homespun_engine::wire::Header;
 use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -43,7 +43,7 @@ struct Mute {
 #[derive(Default)]
 struct Met(bool);
 
-impl Receiver for Met {
+impl FrameHandler for Met {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
     fn begin(&mut self, _: LinkId, _: &Header) {}
     fn space(&mut self, _: LinkId) -> Space<'_> {

@@ -4,14 +4,14 @@ use std::io::{IoSlice, IoSliceMut};
 
 use crate::address::AddressFormat;
 use crate::loopback::{Faults, LoopbackTransport, Network};
-use crate::transport::{Close, LinkEvent, LinkId, Provider, Pull, Receiver, Remote, Space, Transport};
+use crate::transport::{Close, FrameHandler, LinkEvent, LinkId, Provider, Pull, Remote, Space, Transport};
 use crate::wire::{Awaits, Header, Message};
 
 /// Remembers the links that came up.
 #[derive(Default)]
 struct Ups(Vec<LinkId>);
 
-impl Receiver for Ups {
+impl FrameHandler for Ups {
     fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
     fn begin(&mut self, _: LinkId, _: &Header) {}
     fn space(&mut self, _: LinkId) -> Space<'_> {

@@ -18,7 +18,7 @@ type Frame = (Header, Vec<u8>);
 #[derive(Default)]
 struct Recorder {
     frames: Vec<Frame>,
-    /// How many of the frames came by [`Receiver::frame`].
+    /// How many of the frames came by [`FrameHandler::frame`].
     whole: usize,
     unfinished: Option<Unfinished>,
 }
@@ -41,7 +41,7 @@ impl Recorder {
     }
 }
 
-impl Receiver for Recorder {
+impl FrameHandler for Recorder {
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
         assert_eq!(link, LINK);
         assert!(self.unfinished.is_none(), "a frame inside a frame");
