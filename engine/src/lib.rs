@@ -27,6 +27,7 @@
 pub mod address;
 #[expect(unsafe_code, reason = "long doubles have instructions of their own; see atomic/long_double.rs")]
 pub mod atomic;
+mod breach;
 #[expect(unsafe_code, reason = "turns the raw tier's addresses into slices")]
 pub mod buffer;
 pub mod completion;
@@ -53,6 +54,7 @@ mod receiver;
 )]
 pub mod region;
 pub mod rejected;
+mod target;
 pub mod transport;
 pub mod wire;
 

@@ -1,13 +1,15 @@
 //! The way up: from the frames that a transport reports to matched, placed and completed receives.
 
 use super::Engine;
-use super::incoming::{Accessed, Described, Incoming, PartialAtomic, PartialRequest};
+use super::incoming::{Described, Incoming, PartialAtomic, PartialDescription, PartialRequest};
 use smallvec::SmallVec;
 
 use crate::completion::Sink;
 use crate::filling::{Filling, clamp};
+use crate::limits::MESSAGE_COST_BYTES;
+use crate::operation::SendId;
 use crate::transport::{FrameHandler, LinkEvent, LinkId, Space};
-use crate::wire::{Header, Message};
+use crate::wire::{Atomic, Header, Message, Rma, RmaKind};
 
 /// An engine that takes what a transport reports, and a sink for the completions that follow from it.
 #[derive(Debug)]
@@ -24,12 +26,71 @@ impl Engine {
 
     /// A peer offers a message.
     fn requested(&mut self, id: LinkId, message: &Message, op: u64, remote: &[u8], sink: &mut impl Sink) {
-        if self.write_fetches.has_offer(id, op) {
+        if self.target.has_offer(id, op) {
             return self.condemn(id, "offers two messages under one number", sink);
         }
         let (receiver, mut effects) = self.receiving(sink);
         let outcome = receiver.offered(id, message, op, remote, &mut effects);
         self.enforce(id, outcome, sink);
+    }
+
+    /// A write that brings data costs as much as a message, until its completion has found room. Returns whether it may.
+    fn spend_for_event(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) -> bool {
+        if rma.kind.data().is_none() {
+            return true;
+        }
+        let outcome = self.receiver.spend_credit(id, MESSAGE_COST_BYTES);
+        self.enforce(id, outcome, sink)
+    }
+
+    /// A peer accesses a region.
+    fn rma_arrived(&mut self, id: LinkId, rma: &Rma, payload: &[u8], sink: &mut impl Sink) {
+        let is_offer = matches!(rma.kind, RmaKind::Offer { .. });
+        if is_offer && self.receiver.has_offer(id, rma.op) {
+            return self.condemn(id, "offers two payloads under one number", sink);
+        }
+        if !self.spend_for_event(id, rma, sink) {
+            return;
+        }
+        let (target, mut effects) = self.targeting(sink);
+        let outcome = match rma.kind {
+            RmaKind::Read => target.read(id, rma, &mut effects),
+            RmaKind::Offer { .. } => target.write_offered(id, rma, payload, &mut effects),
+            RmaKind::Write { .. } => target.write(id, rma, payload, &mut effects),
+        };
+        self.enforce(id, outcome, sink);
+    }
+
+    /// A peer begins to access a region.
+    fn begin_rma(&mut self, id: LinkId, rma: &Rma, sink: &mut impl Sink) {
+        match rma.kind {
+            RmaKind::Read => {}
+            RmaKind::Offer { remote_bytes, .. } => {
+                if let Some(link) = self.links.of(id) {
+                    let partial = PartialDescription::new(Described::Offer(*rma), remote_bytes);
+                    link.incoming = Some(Incoming::Described(partial));
+                }
+            }
+            RmaKind::Write { .. } => {
+                if self.spend_for_event(id, rma, sink) {
+                    let (target, mut effects) = self.targeting(sink);
+                    let outcome = target.begin_write(id, rma, &mut effects);
+                    self.enforce(id, outcome, sink);
+                }
+            }
+        }
+    }
+
+    /// A whole atomic operation of a peer has arrived.
+    fn atomic_arrived(&mut self, id: LinkId, atomic: &Atomic, payload: &[u8], sink: &mut impl Sink) {
+        let (target, mut effects) = self.targeting(sink);
+        let outcome = target.atomic(id, atomic, payload, &mut effects);
+        self.enforce(id, outcome, sink);
+    }
+
+    /// The piece of what this side reads that is arriving on a link.
+    fn read_on(&mut self, id: LinkId) -> Option<&mut Filling<SendId>> {
+        self.links.of(id)?.incoming.as_mut()?.read()
     }
 
     /// The peer's application has matched a message.
@@ -75,59 +136,43 @@ impl<S: Sink> Arrivals<'_, S> {
     /// Puts the next bytes of a payload where they belong.
     fn put(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
-        let Some(filling) = engine.accessing(id) else {
-            let (receiver, mut effects) = engine.receiving(self.sink);
-            return receiver.put(id, bytes, &mut effects);
-        };
-        let bytes = filling.part_of(bytes);
-        match filling.place {
-            Accessed::Region(inbound) => engine.put_inbound(inbound, filling.arrived_bytes, bytes),
-            Accessed::Local(send) => {
-                if let Some((destination, _)) = engine.reading(send) {
-                    destination.copy_in(clamp(filling.arrived_bytes), bytes);
-                }
+        if let Some(filling) = engine.read_on(id).copied() {
+            let bytes = filling.part_of(bytes);
+            if let Some((destination, _)) = engine.reading(filling.place) {
+                destination.copy_in(clamp(filling.arrived_bytes), bytes);
             }
+            self.read_placed(id, bytes.len());
+        } else if engine.target.is_writing(id) {
+            let (target, mut effects) = engine.targeting(self.sink);
+            target.put(id, bytes, &mut effects);
+        } else {
+            let (receiver, mut effects) = engine.receiving(self.sink);
+            receiver.put(id, bytes, &mut effects);
         }
-        self.advance(id, bytes.len());
     }
 
-    /// Moves on by bytes of an access that are where they belong, and ends the frame with its last one.
-    fn advance(&mut self, id: LinkId, count_bytes: usize) {
+    /// Bytes of what this side reads are where they belong.
+    fn read_placed(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
-        if !engine.advance_access(id, count_bytes) {
+        let Some(filling) = engine.read_on(id) else { return };
+        if !filling.advance(count_bytes) {
             return;
         }
-        match engine.links.of(id).and_then(|link| link.incoming.take()) {
-            Some(Incoming::Data(fetch)) => {
-                if let Some(fetch) = engine.write_fetches.take(fetch) {
-                    let Filling { len_bytes, place: inbound, .. } = fetch.filling;
-                    engine.inbound_ended(id, inbound, len_bytes, false, self.sink);
-                }
-            }
-            Some(Incoming::Access(Filling { len_bytes, arrived_bytes, place })) => match place {
-                Accessed::Region(inbound) => {
-                    engine.inbound_ended(id, inbound, len_bytes, false, self.sink);
-                }
-                Accessed::Local(send) => {
-                    if let Some((_, read_bytes)) = engine.reading(send) {
-                        *read_bytes = arrived_bytes;
-                    }
-                    engine.fetched_atomically(id, send, self.sink);
-                }
-            },
-            Some(Incoming::Request(_) | Incoming::Described(_) | Incoming::Atomic(_)) | None => {}
+        let Filling { arrived_bytes, place: send, .. } = *filling;
+        if let Some(link) = engine.links.of(id) {
+            link.incoming = None;
         }
+        if let Some((_, read_bytes)) = engine.reading(send) {
+            *read_bytes = arrived_bytes;
+        }
+        engine.fetched_atomically(id, send, self.sink);
     }
 
     /// The payload that follows was asked for, or the peer has broken the protocol.
     fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) {
         let engine = &mut *self.engine;
-        if engine.receiver.begin_data(id, op, len_bytes) {
-            return;
-        }
-        match (engine.write_fetches.asked_for(id, op, len_bytes), engine.links.of(id)) {
-            (Some(fetch), Some(link)) => link.incoming = Some(Incoming::Data(fetch)),
-            _ => engine.condemn(id, "sends what was not asked for", self.sink),
+        if !engine.receiver.begin_data(id, op, len_bytes) && !engine.target.begin_data(id, op, len_bytes) {
+            engine.condemn(id, "sends what was not asked for", self.sink);
         }
     }
 }
@@ -192,7 +237,8 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
             }
             Header::ReadData { op, len_bytes } => engine.begin_read_data(id, op, len_bytes, self.sink),
             Header::Shown(shown) => {
-                engine.begin_description(id, Described::Region(shown), shown.remote_bytes);
+                let partial = PartialDescription::new(Described::Region(shown), shown.remote_bytes);
+                link.incoming = Some(Incoming::Described(partial));
             }
             // Whatever its data says.
             Header::Connection(handshake) => engine.heard_among_messages(id, handshake, self.sink),
@@ -210,27 +256,28 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
 
     fn space(&mut self, id: LinkId) -> Space<'_> {
         let engine = &mut *self.engine;
-        let Some(filling) = engine.accessing(id) else { return engine.receiver.space(id) };
-        match filling.place {
-            Accessed::Region(inbound) => {
-                engine.inbound_space(inbound, filling.arrived_bytes, filling.left_bytes())
-            }
-            Accessed::Local(send) => match engine.reading(send) {
+        if let Some(filling) = engine.read_on(id).copied() {
+            return match engine.reading(filling.place) {
                 Some((destination, _)) => {
                     destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
                 }
                 None => Space::new(),
-            },
+            };
         }
+        if engine.target.is_writing(id) { engine.target.space(id) } else { engine.receiver.space(id) }
     }
 
     fn placed(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
-        if engine.accessing(id).is_some() {
-            return self.advance(id, count_bytes);
+        if engine.read_on(id).is_some() {
+            self.read_placed(id, count_bytes);
+        } else if engine.target.is_writing(id) {
+            let (target, mut effects) = engine.targeting(self.sink);
+            target.placed(id, count_bytes, &mut effects);
+        } else {
+            let (receiver, mut effects) = engine.receiving(self.sink);
+            receiver.placed(id, count_bytes, &mut effects);
         }
-        let (receiver, mut effects) = engine.receiving(self.sink);
-        receiver.placed(id, count_bytes, &mut effects);
     }
 
     fn chunk(&mut self, id: LinkId, bytes: &[u8]) {
@@ -252,7 +299,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                 engine.requested(id, &request.message, request.op, &request.remote, self.sink);
             }
             Some(Incoming::Described(partial)) => match partial.of {
-                Described::Offer(rma) => engine.write_offered(id, &rma, &partial.remote, self.sink),
+                Described::Offer(rma) => engine.rma_arrived(id, &rma, &partial.remote, self.sink),
                 Described::Region(shown) => engine.region_shown(id, shown, &partial.remote, self.sink),
             },
             Some(Incoming::Atomic(partial)) => {

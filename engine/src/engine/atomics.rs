@@ -105,8 +105,8 @@ impl Engine {
         };
         let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else { return Given::Nothing };
         let fetched_bytes = send.fetched_bytes();
-        if link.rma.outstanding_ops >= RMA_LINK_MAX_OPS
-            || link.rma.outstanding_bytes + fetched_bytes > ATOMIC_LINK_MAX_BYTES
+        if link.accesses.outstanding_ops >= RMA_LINK_MAX_OPS
+            || link.accesses.outstanding_bytes + fetched_bytes > ATOMIC_LINK_MAX_BYTES
         {
             return Given::Nothing;
         }
@@ -136,8 +136,8 @@ impl Engine {
             }
         };
         link.taken_frames += 1;
-        link.rma.outstanding_ops += 1;
-        link.rma.outstanding_bytes += fetched_bytes;
+        link.accesses.outstanding_ops += 1;
+        link.accesses.outstanding_bytes += fetched_bytes;
         link.requests.begin(send_id, stage);
         if let Some(one_sided) = &mut send.one_sided {
             one_sided.after = link.taken();
@@ -154,8 +154,8 @@ impl Engine {
         let (fetched_bytes, after) = (send.fetched_bytes(), one_sided.after);
         if let Some(link) = self.links.of(id) {
             link.requests.end(send_id);
-            link.rma.outstanding_ops -= 1;
-            link.rma.outstanding_bytes -= fetched_bytes;
+            link.accesses.outstanding_ops -= 1;
+            link.accesses.outstanding_bytes -= fetched_bytes;
             link.has_answered(after);
         }
         if let Some(send) = self.sends.remove(send_id) {

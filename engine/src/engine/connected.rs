@@ -177,7 +177,8 @@ impl Engine {
         let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
         // Operations of the peer have succeeded that this side has reported; they must not fail there.
         let said = self.links.of(id);
-        let answers = said.map_or_else(Vec::new, |link| link.last_answers(id, &self.receiver, transport));
+        let answers = said
+            .map_or_else(Vec::new, |link| link.last_answers(id, &self.receiver, &mut self.target, transport));
         let unended = self.end(id, &OperationError::Cancelled, sink);
         if is_cut_off {
             transport.close(id, Close::Drain);
@@ -205,7 +206,7 @@ impl Engine {
         let Writing { frame, send, taken_bytes } = link.writing.as_ref()?;
         let slices = match frame {
             Frame::Message | Frame::Data => self.sends.get(*send)?.source.slices(*taken_bytes),
-            Frame::ReadData => link.rma.rest_of_piece(*taken_bytes)?,
+            Frame::ReadData => self.target.reading(id)?.piece(*taken_bytes),
         };
         let rest_bytes = slices.iter().map(|slice| slice.len()).sum();
         if *frame == Frame::Data && rest_bytes > EAGER_MAX_BYTES {
@@ -342,8 +343,8 @@ impl Engine {
         let Some((address, instance)) = self.handshakes.peer(id) else { return };
         self.handshakes.remove(id);
         let peer = self.peers.intern(address);
-        self.receiver.link_added(id, peer);
-        let link = self.links.insert(id, peer);
+        self.add_link(id, peer);
+        let Some(link) = self.links.of(id) else { return };
         link.is_up = true;
         let now = link.begun_at;
         let state = self.peers.of_mut(peer);

@@ -21,27 +21,26 @@
 //! them. Two peers that each write and then read could then both miss what the other has written, which could not be if these
 //! were answered. So a read waits for the writes before it to be seen by all, and so does a write that is to be delivered.
 
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, Weak};
 
 use super::Engine;
 use super::links::Link;
 use crate::completion::{Completion, Sink};
 use crate::flags::{MrAccess, Order};
-use crate::limits::{MAPPED_SWEEP_PASSES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
+use crate::limits::{MAPPED_SWEEP_PASSES, SHOWN_LINK_MAX_REGIONS};
 use crate::operation::{Level, RmaLocal};
 use crate::peer_id::PeerId;
-use crate::region::{Region, Window, words};
-use crate::transport::{LinkCaps, LinkId, Remote, SharedMemory, Transport};
-use crate::wire::{Header, Shown};
+use crate::region::words;
+use crate::transport::{LinkId, Remote, SharedMemory, Transport};
+use crate::wire::Shown;
 
-/// The regions of a link's peer that this side may access directly, and those of this side that the peer knows of.
+/// The regions of a link's peer that this side may access directly.
 #[derive(Debug, Default)]
 pub(super) struct Direct {
     mapped: Vec<Mapped>,
     /// What the peer has shown and this side has not mapped yet.
     to_map: Vec<(Shown, Remote)>,
-    shown: Vec<Weak<Region>>,
 }
 
 /// Where in a peer's memory something is.
@@ -275,56 +274,10 @@ impl Engine {
         let mapped = link.direct.mapped.iter().find(|mapped| mapped.key == key)?;
         let order = if is_read { Order::RAS } else { Order::WAS };
         let may_overtake = !self.config.transmit_order.contains(order) || link.has_told_all();
-        let is_unhindered = peer.queue.is_empty() && link.rma.outstanding_ops == 0 && may_overtake;
+        let is_unhindered = peer.queue.is_empty() && link.accesses.outstanding_ops == 0 && may_overtake;
         is_unhindered.then_some(mapped)
     }
-
-    /// Tells a peer that it may map a region which it has accessed.
-    pub(super) fn show(&mut self, id: LinkId, window: &Window) {
-        let region = window.region();
-        // What is written to persistent memory has to be known to be made durable, and no frame tells of longer memory.
-        if self.sees_accesses || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
-            return;
-        }
-        let Some(memory) = region.shareable_memory() else { return };
-        let access = region.access() & self.config.remote_access;
-        let Some(link) = self.links.of(id) else { return };
-        let shown = &mut link.direct.shown;
-        let is_same = |other: &Weak<Region>| other.as_ptr() == Arc::as_ptr(region);
-        if shown.iter().any(is_same) {
-            return;
-        }
-        // Nobody has those mapped any more that have ended, nor those whose accesses are counted since.
-        shown.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
-        if shown.len() >= SHOWN_LINK_MAX_REGIONS {
-            return;
-        }
-        let Some(remote) = memory.describe() else { return };
-        shown.push(Arc::downgrade(region));
-        let shown = Shown {
-            key: region.key(),
-            address: region.base_address(),
-            len_bytes: region.len_bytes() as u64,
-            access: access.bits(),
-            // It is no longer than what a description may have, which is less.
-            remote_bytes: remote.as_bytes().len() as u8,
-        };
-        self.links.owe(id, Header::Shown(shown));
-    }
-
-    /// Retires every region that peers may have mapped through this endpoint: they go back to frames.
-    pub(super) fn retire_shown_regions(&mut self) {
-        for region in self.links.iter_mut().flat_map(|link| link.direct.shown.drain(..)) {
-            if let Some(region) = region.upgrade()
-                && let Some(memory) = region.shareable_memory()
-            {
-                memory.retire();
-            }
-        }
-    }
 }
-
-const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
 
 impl Direct {
     #[cfg(test)]
@@ -341,13 +294,5 @@ impl Direct {
     #[cfg(test)]
     pub(super) fn to_map_count(&self) -> usize {
         self.to_map.len()
-    }
-
-    /// What goes with what a peer is told, or `None` if there is nothing left to tell it.
-    pub(super) fn payload_of(&self, header: &Header, caps: impl FnOnce() -> LinkCaps) -> Option<Remote> {
-        let Header::Shown(Shown { key, .. }) = header else { return Some(Remote::default()) };
-        let region = self.shown.iter().filter_map(Weak::upgrade).find(|region| region.key() == *key)?;
-        let remote = region.shareable_memory().filter(|_| region.is_open())?.describe()?;
-        (remote.as_bytes().len() <= caps().inline_max_bytes).then_some(remote)
     }
 }

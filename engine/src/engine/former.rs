@@ -11,12 +11,11 @@ use super::timers::Timeout;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
-use crate::fetches::Fetches;
 use crate::limits::FORMER_LINK_IDLE_MAX_MS;
 use crate::moment::Moment;
-use crate::operation::InboundId;
 use crate::peer_id::PeerId;
 use crate::receiver::Receiver;
+use crate::target::Target;
 use crate::transport::{LinkError, LinkId};
 
 /// A link that is read to its end.
@@ -56,7 +55,7 @@ impl Engine {
             let former = Former {
                 link: id,
                 begun_at: link.begun_at,
-                progress: Progress::of(id, link, &self.receiver, &self.write_fetches),
+                progress: Progress::of(id, link, &self.receiver, &self.target),
                 silence: Timeout::default(),
             };
             self.former.push(former);
@@ -71,12 +70,12 @@ impl Engine {
     /// Ends former links of which nothing has come for a while.
     pub(super) fn age_former_links(&mut self, now: Moment, sink: &mut impl Sink) {
         let mut overdue = Vec::new();
-        let (links, receiver, writes) = (&mut self.links, &self.receiver, &self.write_fetches);
+        let (links, receiver, target) = (&mut self.links, &self.receiver, &self.target);
         self.former.retain_mut(|former| {
             let Some(link) = links.of(former.link).filter(|link| link.begun_at == former.begun_at) else {
                 return false;
             };
-            let progress = Progress::of(former.link, link, receiver, writes);
+            let progress = Progress::of(former.link, link, receiver, target);
             if progress != former.progress {
                 former.silence = Timeout::default();
                 former.progress = progress;
@@ -99,18 +98,18 @@ impl Former {
 }
 
 impl Progress {
-    fn of(id: LinkId, link: &Link, receiver: &Receiver, writes: &Fetches<InboundId>) -> Progress {
+    fn of(id: LinkId, link: &Link, receiver: &Receiver, target: &Target) -> Progress {
         let accessed_bytes = match &link.incoming {
-            Some(Incoming::Access(filling)) => filling.arrived_bytes,
+            Some(Incoming::Read(filling)) => filling.arrived_bytes,
             Some(Incoming::Atomic(partial)) => partial.payload.len() as u64,
-            Some(Incoming::Data(_) | Incoming::Request(_) | Incoming::Described(_)) | None => 0,
+            Some(Incoming::Request(_) | Incoming::Described(_)) | None => 0,
         };
         let (messages, offers, reading_bytes, fetched_bytes) = receiver.progress(id);
-        let (offered_writes, written_bytes) = writes.progress(id);
+        let (offered_writes, writing_bytes, written_bytes) = target.progress(id);
         Progress {
             messages,
             fetches: offers + offered_writes,
-            mid_message_bytes: reading_bytes + accessed_bytes,
+            mid_message_bytes: reading_bytes + writing_bytes + accessed_bytes,
             fetched_bytes: fetched_bytes + written_bytes,
         }
     }

@@ -2,11 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::Engine;
 use crate::filling::Filling;
 use crate::limits::REMOTE_MAX_BYTES;
-use crate::operation::{FetchId, InboundId, SendId};
-use crate::transport::LinkId;
+use crate::operation::SendId;
 use crate::wire::{Atomic, Message, Rma, Shown};
 
 /// The frame of a link that has arrived in part.
@@ -14,23 +12,12 @@ use crate::wire::{Atomic, Message, Rma, Shown};
 pub(super) enum Incoming {
     /// A request whose description of the payload is not all there. It is not matched yet.
     Request(PartialRequest),
-    /// The payload of a write that this side asked for.
-    Data(FetchId),
-    /// What is written to a region, or a piece of what this side reads of the peer's memory.
-    Access(Filling<Accessed>),
+    /// A piece of what this side reads of the peer's memory.
+    Read(Filling<SendId>),
     /// What describes memory, and is not all there: an offer of what is to be written, or a region that is shown.
     Described(Box<PartialDescription>),
     /// An atomic operation whose operands are not all there.
     Atomic(Box<PartialAtomic>),
-}
-
-/// Where the payload of an access goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Accessed {
-    /// To a region of this side.
-    Region(InboundId),
-    /// To the memory of this side's read.
-    Local(SendId),
 }
 
 #[derive(Debug)]
@@ -69,7 +56,22 @@ pub(super) enum Described {
     Region(Shown),
 }
 
+impl Incoming {
+    /// The piece of what this side reads that is being read.
+    pub(super) fn read(&mut self) -> Option<&mut Filling<SendId>> {
+        match self {
+            Incoming::Read(filling) => Some(filling),
+            Incoming::Request(_) | Incoming::Described(_) | Incoming::Atomic(_) => None,
+        }
+    }
+}
+
 impl PartialDescription {
+    /// A description of which nothing has arrived.
+    pub(super) fn new(of: Described, remote_bytes: u8) -> Box<PartialDescription> {
+        Box::new(PartialDescription { of, remote_bytes, remote: SmallVec::new() })
+    }
+
     /// Takes as much of `bytes` as is missing. Returns whether that is all of it.
     pub(super) fn complete(&mut self, bytes: &[u8]) -> bool {
         complete(&mut self.remote, self.remote_bytes, bytes)
@@ -90,29 +92,4 @@ fn complete(remote: &mut SmallVec<[u8; REMOTE_MAX_BYTES]>, remote_bytes: u8, byt
     let missing = usize::from(remote_bytes) - remote.len();
     remote.extend_from_slice(&bytes[..bytes.len().min(missing)]);
     remote.len() == usize::from(remote_bytes)
-}
-
-impl Engine {
-    /// The access that a link's unfinished frame is the payload of, if it is of one.
-    pub(super) fn accessing(&mut self, id: LinkId) -> Option<Filling<Accessed>> {
-        match self.links.get(id)?.incoming.as_ref()? {
-            Incoming::Access(filling) => Some(*filling),
-            Incoming::Data(fetch) => self.write_fetches.filling(*fetch).map(|filling| {
-                let Filling { len_bytes, arrived_bytes, place } = *filling;
-                Filling { len_bytes, arrived_bytes, place: Accessed::Region(place) }
-            }),
-            Incoming::Request(_) | Incoming::Described(_) | Incoming::Atomic(_) => None,
-        }
-    }
-
-    /// Bytes of an access are where they belong. Returns whether all of them are.
-    pub(super) fn advance_access(&mut self, id: LinkId, count_bytes: usize) -> bool {
-        match self.links.of(id).and_then(|link| link.incoming.as_mut()) {
-            Some(Incoming::Access(filling)) => filling.advance(count_bytes),
-            Some(Incoming::Data(fetch)) => {
-                self.write_fetches.filling(*fetch).is_some_and(|filling| filling.advance(count_bytes))
-            }
-            _ => false,
-        }
-    }
 }

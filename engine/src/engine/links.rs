@@ -14,19 +14,19 @@ use super::allowance::Allowance;
 use super::direct::Direct;
 use super::fences::Fence;
 use super::handshakes::Standing;
-use super::incoming::{Accessed, Incoming};
+use super::incoming::Incoming;
 use super::ordering::{Deferred, Told};
 use super::requests::Requests;
-use super::targets::{Reading, RmaOfLink};
+use super::rma::Accesses;
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
-use crate::filling::Filling;
 use crate::limits::CONNECT_RETRIES_MAX;
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
 use crate::receiver::Receiver;
+use crate::target::Target;
 use crate::transport::{Close, LinkError, LinkId, Transport};
 use crate::wire::Header;
 
@@ -62,9 +62,9 @@ pub(super) struct Link {
     pub(super) fence: Fence,
     /// What this side has offered to have fetched.
     pub(super) requests: Requests,
-    /// What there is of access to memory, in both directions.
-    pub(super) rma: RmaOfLink,
-    /// What there is of access without frames, in both directions.
+    /// What this side accesses of the peer's memory.
+    pub(super) accesses: Accesses,
+    /// What there is of access without frames.
     pub(super) direct: Direct,
     /// What holds up operations that must not overtake it.
     pub(super) deferred: Deferred,
@@ -74,6 +74,10 @@ pub(super) struct Link {
     pub(super) owes_ack: bool,
     /// Whether the peer was granted credit that it does not know of.
     pub(super) owes_credit: bool,
+    /// Whether the peer waits for what it reads.
+    pub(super) owes_reads: bool,
+    /// Whether more of that could have been sent, but it was the turn of others.
+    pub(super) has_paused: bool,
     /// What else the peer waits to hear, in order.
     pub(super) owed: VecDeque<Header>,
 }
@@ -118,7 +122,7 @@ impl Condemned {
 impl Link {
     /// Whether the peer waits to hear something.
     pub(super) fn is_owing(&self) -> bool {
-        self.owes_ack || self.owes_credit || !self.owed.is_empty() || self.rma.is_owing()
+        self.owes_ack || self.owes_credit || !self.owed.is_empty() || self.owes_reads
     }
 
     /// Whether another attempt to connect may go better: this one was cut short, as by an endpoint that closed while the
@@ -193,12 +197,14 @@ impl Links {
             taken_frames: 0,
             fence: Fence::Open,
             requests: Requests::default(),
-            rma: RmaOfLink::default(),
+            accesses: Accesses::default(),
             direct: Direct::default(),
             deferred: Deferred::default(),
             incoming: None,
             owes_ack: false,
             owes_credit: false,
+            owes_reads: false,
+            has_paused: false,
             owed: VecDeque::new(),
         })
     }
@@ -227,8 +233,8 @@ impl Links {
     }
 
     /// The peer is to be sent what it reads.
-    pub(super) fn owe_reading(&mut self, id: LinkId, reading: Reading) {
-        self.add_debt(id, |link| link.rma.read(reading));
+    pub(super) fn owe_read(&mut self, id: LinkId) {
+        self.add_debt(id, |link| link.owes_reads = true);
     }
 
     /// Lists a link that owes its peer something from now on.
@@ -247,21 +253,21 @@ impl Links {
 
     /// Whether a link could send more of what its peer reads.
     pub(super) fn have_paused(&self) -> bool {
-        self.owing.iter().any(|id| self.get(*id).is_some_and(Link::has_paused))
+        self.owing.iter().any(|id| self.get(*id).is_some_and(|link| link.has_paused))
     }
 
     /// Tells the peers what they wait to hear, as far as the links take it.
     pub(super) fn pay_debts(
         &mut self,
         receiver: &mut Receiver,
+        target: &mut Target,
         transport: &mut impl Transport,
-        rma_events: bool,
         sink: &mut impl Sink,
     ) {
         let Links { by_id, owing, .. } = self;
         owing.retain(|id| {
             let link = by_id.get_mut(id.0 as usize).and_then(Option::as_mut);
-            link.is_some_and(|link| !link.pay_debts(*id, receiver, transport, rma_events, sink))
+            link.is_some_and(|link| !link.pay_debts(*id, receiver, target, transport, sink))
         });
     }
 
@@ -270,12 +276,12 @@ impl Links {
         &mut self,
         id: LinkId,
         receiver: &mut Receiver,
+        target: &mut Target,
         transport: &mut impl Transport,
-        rma_events: bool,
         sink: &mut impl Sink,
     ) -> bool {
         let Some(link) = self.of(id).filter(|link| link.is_owing()) else { return true };
-        let is_paid = link.pay_debts(id, receiver, transport, rma_events, sink);
+        let is_paid = link.pay_debts(id, receiver, target, transport, sink);
         // What the peer reads lets others have their turn.
         let is_free = is_paid || link.owes_only_reads() && link.writing.is_none();
         if is_paid {
@@ -295,13 +301,19 @@ impl Engine {
         let existing = self.peers.of(peer).links.iter().copied().find(is_present);
         let link = existing.unwrap_or_else(|| {
             let link = transport.connect(self.peers.address(peer));
-            self.links.insert(link, peer);
-            self.receiver.link_added(link, peer);
+            self.add_link(link, peer);
             self.peers.of_mut(peer).links.push(link);
             link
         });
         self.peers.of_mut(peer).transmit = Some(link);
         link
+    }
+
+    /// A link to a peer begins, for the receiver and the target too.
+    pub(super) fn add_link(&mut self, id: LinkId, peer: PeerId) {
+        self.links.insert(id, peer);
+        self.receiver.link_added(id, peer);
+        self.target.link_added(id, peer);
     }
 
     pub(super) fn link_up(&mut self, id: LinkId, address: Address, instance: u64, sink: &mut impl Sink) {
@@ -313,8 +325,7 @@ impl Engine {
             Some(link) => link.peer,
             None => {
                 let peer = self.peers.intern(address);
-                self.links.insert(id, peer);
-                self.receiver.link_added(id, peer);
+                self.add_link(id, peer);
                 self.peers.of_mut(peer).links.push(id);
                 peer
             }
@@ -373,7 +384,7 @@ impl Engine {
     pub(super) fn end(&mut self, id: LinkId, error: &OperationError, sink: &mut impl Sink) -> Vec<SendId> {
         let Some(link) = self.links.remove(id) else { return Vec::new() };
         let may_be_retried = link.is_to_be_retried(error);
-        let Link { peer, writing, awaiting_ack, awaiting_match, incoming, requests, .. } = link;
+        let Link { peer, writing, awaiting_ack, awaiting_match, requests, .. } = link;
         let state = self.peers.of_mut(peer);
         state.links.retain(|other| *other != id);
         // Another link of it may have been up when this one never was.
@@ -396,12 +407,7 @@ impl Engine {
                 self.stop_sending_on(peer, error, sink);
             }
         }
-        if let Some(Incoming::Access(Filling { place: Accessed::Region(inbound), .. })) = incoming {
-            self.inbound_lost(inbound);
-        }
-        for fetch in self.write_fetches.end_link(id) {
-            self.inbound_lost(fetch.filling.place);
-        }
+        self.target.link_ended(id);
         let is_connection = match &mut self.standing {
             Standing::Connected(connected) => connected.ends_with(id),
             _ => false,

@@ -2,11 +2,9 @@
 
 mod allowance;
 mod arrival;
-mod atomic_targets;
 mod atomics;
 mod connected;
 mod direct;
-mod durability;
 mod effects;
 mod fences;
 mod former;
@@ -15,47 +13,42 @@ mod incoming;
 mod links;
 mod ordering;
 mod passive;
-mod remote_events;
 mod reports;
 mod requests;
 mod rma;
-mod targets;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod transmit;
 mod turns;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use slotmap::SlotMap;
 
 pub use self::arrival::Arrivals;
 pub use self::direct::{Attempt, Place};
-use self::durability::Unpersisted;
 use self::former::Former;
 use self::handshakes::{Handshakes, Standing};
 use self::links::{Condemned, Links};
 pub(crate) use self::ordering::Told;
-use self::remote_events::RemoteEvents;
 use self::reports::Reports;
-use self::targets::Inbound;
 pub(crate) use self::turns::Turn;
 use crate::address::Address;
 use crate::buffer::Destination;
 use crate::completion::Sink;
 use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError};
-use crate::fetches::Fetches;
 use crate::flags::{MrAccess, Order};
 use crate::limits;
-use crate::operation::{InboundId, PeekRequest, ReceiveRequest, Send, SendId};
+use crate::operation::{PeekRequest, ReceiveRequest, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
 use crate::receiver::Receiver;
 use crate::region::Regions;
 use crate::rejected::Rejected;
+use crate::target::Target;
 use crate::transport::{Close, LinkId, Transport};
 
 /// How large an endpoint may grow.
@@ -155,21 +148,10 @@ pub struct Engine {
     links: Links,
     sends: SlotMap<SendId, Send>,
     receiver: Receiver,
-    /// What peers are writing to regions.
-    // In boxes, since a table keeps the size that it once had, and these may have been very many.
-    inbounds: SlotMap<InboundId, Box<Inbound>>,
-    /// What peers have offered to write to regions.
-    write_fetches: Fetches<InboundId>,
-    /// What peers have written to persistent memory without waiting for it to be durable.
-    unpersisted: HashMap<PeerId, Unpersisted>,
-    /// What peers may access.
-    regions: Arc<Regions>,
-    /// Whether peers are to access regions by frames alone.
-    sees_accesses: bool,
+    target: Target,
     /// Whether this side has written to peers' memory, and the processor may do what follows before that is seen by all.
     has_unseen_stores: bool,
     reports: Reports,
-    remote_events: RemoteEvents,
     /// Peers with queued sends, payload that they asked for, or a partly written frame. Each is listed once.
     active: VecDeque<PeerId>,
     /// Links whose peer has shown regions that are to be mapped.
@@ -198,19 +180,20 @@ impl Engine {
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         Engine {
             receiver: Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes),
+            target: Target::new(
+                regions,
+                config.remote_access,
+                config.remote_atomics,
+                config.receive_order,
+                config.rma_events,
+            ),
             reports: Reports::new(config.completes_in_order),
             standing: config.role.into(),
             config,
             peers: Peers::default(),
             links: Links::default(),
             sends: SlotMap::with_key(),
-            write_fetches: Fetches::default(),
-            inbounds: SlotMap::with_key(),
-            unpersisted: HashMap::new(),
-            regions,
-            sees_accesses: false,
             has_unseen_stores: false,
-            remote_events: RemoteEvents::default(),
             active: VecDeque::new(),
             mapping: Vec::new(),
             passes_to_sweep: 0,
@@ -229,10 +212,7 @@ impl Engine {
     /// Has peers access all regions by frames from now on, so that every access through this endpoint can be
     /// counted. Regions that peers have mapped through it are retired: no endpoint shows them again.
     pub fn see_accesses(&mut self) {
-        if !self.sees_accesses {
-            self.sees_accesses = true;
-            self.retire_shown_regions();
-        }
+        self.target.see_accesses();
     }
 
     /// Whether something still has to leave: sends and answers that wait for a link to take them, and sends that a peer
@@ -248,7 +228,7 @@ impl Engine {
     /// What waits for a link or a peer does not count, since the transport tells of those.
     pub fn wants_pass(&self) -> bool {
         self.receiver.wants_pass()
-            || self.write_fetches.pulling_len() > 0
+            || self.target.is_pulling()
             || !self.condemned.is_empty()
             || !self.mapping.is_empty()
             || self.links.have_paused()
@@ -395,7 +375,7 @@ impl Engine {
 
     /// Delivers completions that the sink had no room for, as far as it has room now.
     pub fn deliver_held(&mut self, sink: &mut impl Sink) {
-        if self.reports.are_held() | self.receiver.has_held() | !self.remote_events.is_empty() {
+        if self.reports.are_held() | self.receiver.has_held() | self.target.has_held() {
             self.deliver_held_reports(sink);
         }
     }
@@ -410,8 +390,9 @@ impl Engine {
             let (receiver, mut effects) = self.receiving(sink);
             receiver.deliver_held(&mut effects);
         }
-        if !self.remote_events.is_empty() {
-            self.deliver_remote_events(sink);
+        if self.target.has_held() {
+            let (target, mut effects) = self.targeting(sink);
+            target.deliver_held(&mut effects);
         }
     }
 

@@ -153,9 +153,3 @@ impl Link {
         is_told && self.told.payloads == self.unanswered_payloads && self.requests.is_empty()
     }
 }
-
-/// Whether a target that has agreed to these orders has to see to it that what comes after a read does not change what is
-/// read. What comes may also be an atomic operation that fetches, which is a read.
-pub(super) fn copies_reads(order: Order) -> bool {
-    order.intersects(Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR)
-}

@@ -16,7 +16,7 @@
 
 use super::Engine;
 use super::direct::{Attempt, Place};
-use super::incoming::{Accessed, Incoming};
+use super::incoming::Incoming;
 use super::links::{Frame, Writing};
 use super::ordering::{Effect, Told};
 use super::requests::{Stage, op_of};
@@ -29,6 +29,15 @@ use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
 use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
 use crate::wire::{Durable, Header, Message, Outcome, Rma, RmaKind};
+
+/// The accesses of this side on a link.
+#[derive(Debug, Default)]
+pub(super) struct Accesses {
+    /// How many of them the peer has not answered.
+    pub(super) outstanding_ops: usize,
+    /// How much of the peer's memory those of them that are atomic operations fetch.
+    pub(super) outstanding_bytes: usize,
+}
 
 /// What became of an access that was offered to a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +149,7 @@ impl Engine {
         }
         let Message { len_bytes, data, .. } = send.message;
         let cost_bytes = if data.is_some() { MESSAGE_COST_BYTES } else { 0 };
-        if link.rma.outstanding_ops >= RMA_LINK_MAX_OPS || link.allowance.left_bytes() < cost_bytes {
+        if link.accesses.outstanding_ops >= RMA_LINK_MAX_OPS || link.allowance.left_bytes() < cost_bytes {
             return Given::Nothing;
         }
         let OneSided { key, address, durable, .. } = **one_sided;
@@ -197,7 +206,7 @@ impl Engine {
         }
         link.allowance.spend(cost_bytes);
         link.taken_frames += 1;
-        link.rma.outstanding_ops += 1;
+        link.accesses.outstanding_ops += 1;
         link.requests.begin(send_id, stage);
         one_sided.after = link.taken();
         one_sided.is_deferred = link.deferred.defers(effect, stage == Stage::Exposed, len_bytes);
@@ -221,11 +230,10 @@ impl Engine {
             if one_sided.atomic.is_some() && len_bytes != send.message.len_bytes {
                 return None;
             }
-            let place = Accessed::Local(send_id);
-            Some(Filling { len_bytes: end, arrived_bytes: *arrived_bytes, place })
+            Some(Filling { len_bytes: end, arrived_bytes: *arrived_bytes, place: send_id })
         });
         match reading {
-            Some(filling) => link.incoming = Some(Incoming::Access(filling)),
+            Some(filling) => link.incoming = Some(Incoming::Read(filling)),
             None => self.condemn(id, "sends what was not to be read", sink),
         }
     }
@@ -260,9 +268,9 @@ impl Engine {
             return self.condemn(id, "answers what was not asked for", sink);
         };
         link.requests.end(send_id);
-        link.rma.outstanding_ops -= 1;
+        link.accesses.outstanding_ops -= 1;
         let Some(send) = self.sends.remove(send_id) else { return };
-        link.rma.outstanding_bytes -= send.fetched_bytes();
+        link.accesses.outstanding_bytes -= send.fetched_bytes();
         if let Some(one_sided) = &send.one_sided {
             link.has_answered(one_sided.after);
             if one_sided.is_deferred {

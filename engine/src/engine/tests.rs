@@ -55,11 +55,11 @@ mod sending;
 impl Engine {
     fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
         self.receiver.set_pull_step_max_bytes(step_max_bytes);
-        self.write_fetches.set_step_max_bytes(step_max_bytes);
+        self.target.set_pull_step_max_bytes(step_max_bytes);
     }
 
     fn fetches_len(&self) -> usize {
-        self.receiver.fetches_len() + self.write_fetches.len()
+        self.receiver.fetches_len() + self.target.fetches_len()
     }
 
     /// Throws away what waits for a receive.

@@ -7,11 +7,13 @@ use super::rma::Given;
 use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::{Again, Misuse};
+use crate::limits::READ_PIECE_MAX_BYTES;
 use crate::operation::{Send, SendId, SendRequest};
 use crate::peer_id::PeerId;
 use crate::receiver::{Receiver, eager_cost_bytes};
 use crate::rejected::Rejected;
-use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
+use crate::target::Target;
+use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
 use crate::wire::{Awaits, Header, Message};
 
 impl Engine {
@@ -143,7 +145,7 @@ impl Engine {
             self.do_rare_work(transport, sink);
         }
         if self.links.are_owing() {
-            self.links.pay_debts(&mut self.receiver, transport, self.config.rma_events, sink);
+            self.links.pay_debts(&mut self.receiver, &mut self.target, transport, sink);
         }
         for _ in 0..self.active.len() {
             let Some(peer) = self.active.pop_front() else { break };
@@ -163,7 +165,7 @@ impl Engine {
             | self.mapping.len()
             | self.passes_to_sweep as usize
             | usize::from(self.handshakes.are_pending())
-            | self.write_fetches.pulling_len();
+            | self.target.pulling_len();
         work != 0
     }
 
@@ -190,8 +192,10 @@ impl Engine {
             receiver
                 .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
         }
-        if self.write_fetches.pulling_len() > 0 {
-            self.pull_writes(transport, sink);
+        if self.target.is_pulling() {
+            let (target, mut effects) = self.targeting(sink);
+            target
+                .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
         }
         if self.receiver.has_starved() {
             let (receiver, mut effects) = self.receiving(sink);
@@ -305,7 +309,7 @@ impl Engine {
 
     /// Tells the peer of one link what it waits to hear. Returns whether the link is free for the next frame.
     fn pay_debts_of(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
-        self.links.pay_debts_of(id, &mut self.receiver, transport, self.config.rma_events, sink)
+        self.links.pay_debts_of(id, &mut self.receiver, &mut self.target, transport, sink)
     }
 
     /// A link has begun to take an eager message.
@@ -372,7 +376,7 @@ impl Link {
     }
 
     pub(super) fn owes_only_reads(&self) -> bool {
-        !self.owes_ack && !self.owes_credit && self.owed.is_empty() && self.rma.is_owing()
+        !self.owes_ack && !self.owes_credit && self.owed.is_empty() && self.owes_reads
     }
 
     /// Tells the peer what it waits to hear. Returns whether it has been told everything. What it has read may be an event.
@@ -380,18 +384,18 @@ impl Link {
         &mut self,
         id: LinkId,
         receiver: &mut Receiver,
+        target: &mut Target,
         transport: &mut impl Transport,
-        rma_events: bool,
         sink: &mut impl Sink,
     ) -> bool {
         let is_reading = self.writing.as_ref().is_some_and(|writing| writing.frame == Frame::ReadData);
         if is_reading {
-            self.answer_reads(id, transport, rma_events, sink);
+            self.answer_reads(id, target, transport, sink);
         }
         if self.writing.is_some() {
             return !self.is_owing();
         }
-        self.answer(id, receiver, transport);
+        self.answer(id, receiver, target, transport);
         // Last, so that what waits before it is no more than what the credit before this one allowed.
         if self.owes_credit && !self.owes_ack && self.owed.is_empty() {
             let credit = Header::Credit { granted_bytes: receiver.granted_bytes(id) };
@@ -401,14 +405,20 @@ impl Link {
             }
         }
         if self.owes_only_reads() && !is_reading {
-            self.answer_reads(id, transport, rma_events, sink);
+            self.answer_reads(id, target, transport, sink);
         }
         !self.is_owing()
     }
 
     /// Tells the peer of what has come of its operations, as far as the link has room.
     #[inline(always)]
-    fn answer(&mut self, id: LinkId, receiver: &Receiver, transport: &mut impl Transport) {
+    fn answer(
+        &mut self,
+        id: LinkId,
+        receiver: &Receiver,
+        target: &mut Target,
+        transport: &mut impl Transport,
+    ) {
         if self.owes_ack {
             let ack = Header::Ack { received: receiver.received_messages(id) };
             self.owes_ack = transport.send_inline(id, &ack, &[]).is_err();
@@ -416,16 +426,81 @@ impl Link {
         while !self.owes_ack
             && let Some(header) = self.owed.front()
         {
-            if let Some(payload) = self.direct.payload_of(header, || transport.caps(id))
+            let payload = match header {
+                Header::Shown(shown) => target.description(id, shown.key, &transport.caps(id)),
+                _ => Some(Remote::default()),
+            };
+            if let Some(payload) = payload
                 && transport.send_inline(id, header, payload.as_bytes()).is_err()
             {
                 break;
             }
             if let Header::Answer { .. } = header {
-                self.rma.unanswered_ops -= 1;
+                target.answered(id);
             }
             self.owed.pop_front();
         }
+    }
+
+    /// Sends what the peer reads, and the answers: as much as makes a piece at most, so that others have their turn, or no
+    /// more than the rest of a piece that the link has taken in part. The link is not in the middle of another frame.
+    fn answer_reads(
+        &mut self,
+        id: LinkId,
+        target: &mut Target,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) {
+        let mut left_bytes = READ_PIECE_MAX_BYTES as u64;
+        self.has_paused = false;
+        while let Some(reading) = target.reading(id) {
+            if let Some(Writing { taken_bytes, .. }) = &mut self.writing {
+                left_bytes = 0;
+                let sent = transport.resume(id, &reading.piece(*taken_bytes));
+                match sent {
+                    Sent::Full => return,
+                    Sent::Partial(more_bytes) => {
+                        *taken_bytes += more_bytes;
+                        return;
+                    }
+                    Sent::Whole => {
+                        self.writing = None;
+                        reading.piece_sent();
+                    }
+                }
+            }
+            if !reading.is_to_go_on() {
+                if let Some(answer) = reading.answer()
+                    && transport.send_inline(id, &answer, &[]).is_err()
+                {
+                    return;
+                }
+                if let Some(event) = target.read_ended(id)
+                    && sink.counts()
+                {
+                    sink.count(event);
+                }
+                continue;
+            }
+            let piece_bytes = reading.piece_bytes();
+            if piece_bytes > left_bytes {
+                self.has_paused = true;
+                return;
+            }
+            left_bytes -= piece_bytes;
+            reading.begin_piece();
+            let sent = transport.send(id, &reading.header(), &reading.piece(0));
+            match sent {
+                Sent::Full => return,
+                Sent::Whole => reading.piece_sent(),
+                Sent::Partial(taken_bytes) => {
+                    let frame = Frame::ReadData;
+                    self.writing = Some(Writing { frame, send: SendId::default(), taken_bytes });
+                    return;
+                }
+            }
+        }
+        self.owes_reads = false;
     }
 
     /// Tells the peer as [`answer`](Self::answer) does, unless the link is in the middle of a frame, and returns what of it the
@@ -435,11 +510,12 @@ impl Link {
         &mut self,
         id: LinkId,
         receiver: &Receiver,
+        target: &mut Target,
         transport: &mut impl Transport,
     ) -> Vec<Header> {
         self.owed.retain(|header| !matches!(header, Header::Clear { .. }));
         if self.writing.is_none() {
-            self.answer(id, receiver, transport);
+            self.answer(id, receiver, target, transport);
         }
         let ack = self.owes_ack.then(|| Header::Ack { received: receiver.received_messages(id) });
         let owed = self.owed.iter().filter(|header| header.payload_len_bytes() == 0).copied();

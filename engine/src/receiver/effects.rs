@@ -1,7 +1,5 @@
 //! What a receiver asks for.
 
-use std::fmt;
-
 use crate::completion::{Completion, Failure};
 use crate::flags::CounterEvents;
 use crate::transport::LinkId;
@@ -39,14 +37,4 @@ pub(crate) trait Effects {
 
     /// Tells the peer of a link how much credit it [was granted](super::Receiver::granted_bytes).
     fn owe_credit(&mut self, link: LinkId);
-}
-
-/// How a peer has broken the protocol: its link is to be ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Breach(pub(crate) &'static str);
-
-impl fmt::Display for Breach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
 }

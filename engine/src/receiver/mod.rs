@@ -31,12 +31,13 @@ use slotmap::SlotMap;
 
 use self::credit::Budget;
 pub(crate) use self::credit::{KeptCredit, eager_cost_bytes};
-pub(crate) use self::effects::{Breach, Effects};
+pub(crate) use self::effects::Effects;
 use self::links::{Arriving, ReceiverLinks};
 use self::messages::Place;
 use self::multi_receive::MultiReceives;
 use self::peeks::Claimed;
 use self::unexpected::Unexpected;
+use crate::breach::Breach;
 use crate::buffer::Destination;
 use crate::error::{Again, Misuse, OperationError};
 use crate::fetches::Fetches;

@@ -315,13 +315,13 @@ impl Run {
                         Region::shareable(memory.unwrap(), 30, attr)
                     }
                 };
-                if let Ok(region) = self.engine.regions.add(region.unwrap()) {
+                if let Ok(region) = self.engine.target.regions().add(region.unwrap()) {
                     self.regions.push_back((region, memory));
                 }
             }
             Step::CloseRegion => {
                 if let Some((region, mut memory)) = self.regions.pop_front() {
-                    self.engine.regions.close(&region);
+                    self.engine.target.regions().close(&region);
                     // Whoever touches it now is found out by the last look at it.
                     memory.fill(0xee);
                     self.closed.push(memory);
@@ -426,7 +426,7 @@ proptest! {
         // What was whole is still there; when it is gone, so is all that was used.
         run.engine.discard_unexpected(&mut run.sink);
         prop_assert!(run.engine.receiver.take_budget(BUDGET_BYTES as u64), "all of it is free");
-        prop_assert!(run.engine.fetches_len() == 0 && run.engine.inbounds.is_empty());
+        prop_assert!(run.engine.fetches_len() == 0 && run.engine.target.inbounds_len() == 0);
         run.step(Step::Time { ms: 0 });
         prop_assert!(!run.engine.awaits_timeout() && run.engine.next_deadline().is_none());
     }

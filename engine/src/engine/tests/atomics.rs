@@ -18,7 +18,7 @@ const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 fn target(len_bytes: usize, access: MrAccess) -> (Engine, Arc<Region>, Scripted, Recorder) {
     let (engine, _, transport, sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access, base_address: 0 };
-    let region = engine.regions.add(Region::owned(len_bytes, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(Region::owned(len_bytes, attr).unwrap()).unwrap();
     (engine, region, transport, sink)
 }
 
@@ -122,7 +122,7 @@ fn elements_are_updated_and_answered_with_what_was_asked_for() {
 fn what_is_not_allowed_is_refused_and_changes_nothing() {
     let refused = |access, remote_atomics, header: Header| {
         let (mut engine, region, mut transport, mut sink) = target(8, access);
-        engine.config.remote_atomics = remote_atomics;
+        engine.target.set_atomics(remote_atomics);
         let payload = vec![1; header.payload_len_bytes() as usize];
         engine.arrivals(&mut sink).frame(LINK, &header, &payload);
         engine.transmit(&mut transport, &mut sink);
@@ -178,9 +178,9 @@ fn target_of_no_elements_is_not_looked_at() {
         assert_eq!(answers(&transport), [(1, done.clone()), (2, done.clone()), (3, done)]);
         assert_eq!(content(&region), [0; 8]);
         assert!(!engine.has_unsent() && engine.condemned.is_empty());
-        assert_eq!(engine.links.of(LINK).unwrap().rma.unanswered_ops, 0);
+        assert_eq!(engine.target.unanswered(LINK), (0, 0));
         // Through an endpoint that is no target nothing is done, not even that.
-        engine.config.remote_atomics = MrAccess::empty();
+        engine.target.set_atomics(MrAccess::empty());
         engine.arrivals(&mut sink).frame(LINK, &atomic(4, 0, form), b"");
         engine.transmit(&mut transport, &mut sink);
         assert_eq!(answers(&transport).last(), Some(&(4, Err(Outcome::Refused(Refusal::Access)))));
@@ -205,7 +205,7 @@ fn operation_on_no_elements_travels_and_ends_with_its_answer() {
         assert_eq!(sink.take().remove(0).unwrap().context, context);
     }
     let link = engine.links.of(LINK).unwrap();
-    assert_eq!((link.rma.outstanding_ops, link.rma.outstanding_bytes), (0, 0));
+    assert_eq!((link.accesses.outstanding_ops, link.accesses.outstanding_bytes), (0, 0));
     assert!(engine.condemned.is_empty());
     // What fetches something has not ended before that has come.
     engine.post_atomic(update(peer, fetch(b"a"), sum, 5), &mut transport, &mut sink).unwrap();
@@ -221,7 +221,7 @@ fn a_region_that_is_closed_while_operands_arrive_is_not_touched() {
     let header = atomic(5, 0, form(AtomicKind::Fetch, AtomicOp::Sum, Datatype::Uint8, 2));
     engine.arrivals(&mut sink).begin(LINK, &header);
     engine.arrivals(&mut sink).chunk(LINK, b"x");
-    engine.regions.close(&region);
+    engine.target.regions().close(&region);
     engine.arrivals(&mut sink).chunk(LINK, b"y");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(answers(&transport), [(5, Err(Outcome::Refused(Refusal::Key)))]);
@@ -229,7 +229,7 @@ fn a_region_that_is_closed_while_operands_arrive_is_not_touched() {
     // What was fetched before it was closed was fetched.
     let (mut engine, region, mut transport, mut sink) = target(8, ANYTHING);
     engine.arrivals(&mut sink).frame(LINK, &header, b"xy");
-    engine.regions.close(&region);
+    engine.target.regions().close(&region);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(answers(&transport), [(5, Ok(vec![0, 0]))]);
 }
@@ -251,7 +251,7 @@ fn results_travel_as_the_link_takes_them() {
     }
     assert_eq!(answers(&transport), [(5, Ok(vec![0; 50])), (6, Ok(vec![0; 50]))]);
     assert!(headers_from(&transport, 0).contains(&untagged(1)) && !engine.has_unsent());
-    assert_eq!(engine.links.of(LINK).map(|link| link.rma.unanswered_bytes), Some(0));
+    assert_eq!(engine.target.unanswered(LINK).1, 0);
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn what_is_fetched_comes_with_everything_that_was_posted() {
     let fetched = failure.completion.buffer.into_fetched().unwrap();
     assert_eq!((fetched.result, fetched.compare), (received(b""), sent(b"cd")));
     let link = engine.links.of(LINK).unwrap();
-    assert_eq!((link.rma.outstanding_ops, link.rma.outstanding_bytes), (0, 0));
+    assert_eq!((link.accesses.outstanding_ops, link.accesses.outstanding_bytes), (0, 0));
 }
 
 #[test]

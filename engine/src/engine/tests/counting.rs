@@ -205,7 +205,7 @@ fn what_peers_do_is_an_event_for_the_endpoint_and_for_the_region() {
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let attr = RegionAttr { key: KEY, access, base_address: 0 };
     let mut memory = vec![0; 10];
-    let region = engine.regions.add(raw_region(&mut memory, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
     let events = Arc::new(Events::default());
     let counter: Arc<dyn CountAccess> = events.clone();
     region.bind_counter(CounterEvents::OF_REGION, &counter).unwrap();
@@ -222,7 +222,7 @@ fn what_peers_do_is_an_event_for_the_endpoint_and_for_the_region() {
         (rma(4, KEY, 0, RmaKind::Read), b"", CounterEvents::REMOTE_READ),
     ];
     for tells in [true, false] {
-        engine.config.rma_events = tells;
+        engine.target.set_counts(tells);
         for (header, payload, event) in &cases {
             engine.arrivals(&mut sink).frame(LINK, header, payload);
             engine.transmit(&mut transport, &mut sink);
@@ -233,7 +233,7 @@ fn what_peers_do_is_an_event_for_the_endpoint_and_for_the_region() {
         }
     }
     // A read is one when all of it has left, and what is refused never is.
-    engine.config.rma_events = true;
+    engine.target.set_counts(true);
     transport.answers = [Sent::Partial(3), Sent::Full].into();
     engine.arrivals(&mut sink).frame(LINK, &rma(5, KEY, 6, RmaKind::Read), b"");
     engine.transmit(&mut transport, &mut sink);
@@ -248,7 +248,7 @@ fn what_peers_do_is_an_event_for_the_endpoint_and_for_the_region() {
     }
     assert_eq!(events.take(), []);
     assert_eq!(counted(&mut sink), [(CounterEvents::REMOTE_READ, true)]);
-    engine.regions.close(&region);
+    engine.target.regions().close(&region);
 }
 
 #[test]
@@ -256,7 +256,8 @@ fn an_atomic_by_a_peer_counts_once_per_counter_of_the_region() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let attrs = [KEY, KEY + 1].map(|key| RegionAttr { key, access, base_address: 0 });
-    let [shared, apart] = attrs.map(|attr| engine.regions.add(Region::owned(8, attr).unwrap()).unwrap());
+    let [shared, apart] =
+        attrs.map(|attr| engine.target.regions().add(Region::owned(8, attr).unwrap()).unwrap());
     let events = [(); 3].map(|()| Arc::new(Events::default()));
     let [both, reads, writes] = events.each_ref().map(|events| -> Arc<dyn CountAccess> { events.clone() });
     shared.bind_counter(CounterEvents::OF_REGION, &both).unwrap();
@@ -287,7 +288,7 @@ fn an_atomic_by_a_peer_counts_once_per_counter_of_the_region() {
 fn a_region_that_is_not_enabled_is_not_there_yet() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: MrAccess::REMOTE_WRITE, base_address: 0 };
-    let region = engine.regions.add(Region::owned(4, attr).unwrap().disabled()).unwrap();
+    let region = engine.target.regions().add(Region::owned(4, attr).unwrap().disabled()).unwrap();
     for (op, outcome) in [(1, Outcome::Refused(crate::wire::Refusal::Key)), (2, Outcome::Done)] {
         assert_eq!(region.is_enabled(), op == 2);
         engine.arrivals(&mut sink).frame(LINK, &rma(op, KEY, 4, RmaKind::Write { data: None }), b"1234");

@@ -176,7 +176,7 @@ fn regions_may_be_shown_faster_than_they_are_mapped() {
 #[test]
 fn a_region_is_shown_once_to_whoever_has_accessed_it() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let region = engine.regions.add(shareable(KEY)).unwrap();
+    let region = engine.target.regions().add(shareable(KEY)).unwrap();
     let read = |op| {
         Header::Rma(Rma {
             op,
@@ -205,10 +205,10 @@ fn a_region_is_shown_once_to_whoever_has_accessed_it() {
     );
     assert_eq!(remote.len(), usize::from(shown.remote_bytes));
     // One that has ended is not worth a word.
-    engine.regions.close(&region);
-    let next = engine.regions.add(shareable(KEY)).unwrap();
+    engine.target.regions().close(&region);
+    let next = engine.target.regions().add(shareable(KEY)).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &read(3), b"");
-    engine.regions.close(&next);
+    engine.target.regions().close(&next);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(showings(&transport), 1);
     assert!(!engine.has_unsent());
@@ -330,7 +330,7 @@ fn persistent_memory_is_not_shown() {
         }
     }
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let _region = engine.regions.add(shareable(KEY).persistent(Box::new(Device))).unwrap();
+    let _region = engine.target.regions().add(shareable(KEY).persistent(Box::new(Device))).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &rma(1, 0, 0, RmaKind::Read), b"");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(headers_from(&transport, 0), [Header::Answer { op: 1, outcome: Outcome::Done }]);

@@ -43,7 +43,7 @@ fn region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
     let device = Arc::new(Device::default());
     let attr = RegionAttr { key, access: MrAccess::all(), base_address: 1000 };
     let region = Region::owned(100, attr).unwrap().persistent(Box::new(device.clone()));
-    (engine.regions.add(region).unwrap(), device)
+    (engine.target.regions().add(region).unwrap(), device)
 }
 
 fn outcomes(transport: &Scripted) -> Vec<Outcome> {
@@ -145,7 +145,7 @@ fn what_is_before_a_fence_is_durable_before_the_rest_is_written() {
         let observer = Arc::new(Observer::default());
         let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
         let region = Region::owned(100, attr).unwrap().persistent(Box::new(observer.clone()));
-        let region = engine.regions.add(region).unwrap();
+        let region = engine.target.regions().add(region).unwrap();
         *observer.region.lock().unwrap() = Arc::downgrade(&region);
         let fenced = writing(2, KEY, 0, 4, Durable::Everything);
         let mut arrivals = engine.arrivals(&mut sink);
@@ -193,7 +193,7 @@ fn a_fence_knows_of_what_came_over_an_earlier_link() {
     assert_eq!(device.take(), [(10, 4)]);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(answers(&transport), [(1, Outcome::Done)]);
-    assert!(engine.unpersisted.is_empty());
+    assert!(engine.target.unpersisted_len() == 0);
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn what_cannot_be_made_durable_is_said_to_be_so() {
     arrivals.frame(LINK, &writing(4, KEY, 5, 1, Durable::Written), b"a");
     arrivals.frame(LINK, &writing(5, KEY, 5, 0, Durable::Everything), b"");
     assert_eq!(device.take(), []);
-    engine.regions.close(&failed);
+    engine.target.regions().close(&failed);
     let (_anew, device) = region(&engine, KEY);
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &writing(6, KEY, 5, 1, Durable::Written), b"a");
@@ -234,14 +234,14 @@ fn what_was_in_a_region_that_has_ended_is_said_once_not_to_be_durable() {
     let (closed, _device) = region(&engine, 2);
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &writing(5, 2, 0, 1, Durable::Nothing), b"a");
-    engine.regions.close(&closed);
+    engine.target.regions().close(&closed);
     engine.arrivals(&mut sink).frame(LINK, &writing(6, KEY, 0, 0, Durable::Everything), b"");
     engine.arrivals(&mut sink).frame(LINK, &writing(7, KEY, 0, 0, Durable::Everything), b"");
     // Also if it was forgotten before anybody asked.
     let (dropped, _device) = region(&engine, 3);
     let (_other, _device) = region(&engine, 4);
     engine.arrivals(&mut sink).frame(LINK, &writing(8, 3, 0, 1, Durable::Nothing), b"a");
-    engine.regions.close(&dropped);
+    engine.target.regions().close(&dropped);
     drop(dropped);
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &writing(9, 4, 0, 1, Durable::Nothing), b"a");
@@ -256,7 +256,7 @@ fn what_was_in_a_region_that_has_ended_is_said_once_not_to_be_durable() {
 fn memory_that_is_not_persistent_is_not_written_to_as_if_it_were() {
     let (mut engine, _, mut transport, mut sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
-    let region = engine.regions.add(Region::owned(4, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(Region::owned(4, attr).unwrap()).unwrap();
     for (op, durable) in [(1, Durable::Written), (2, Durable::Everything)] {
         engine.arrivals(&mut sink).frame(LINK, &writing(op, KEY, 0, 4, durable), b"abcd");
     }

@@ -185,7 +185,7 @@ fn read_and_overwritten(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut engine, _, mut transport, mut sink) =
         engine_of(Config { receive_order: order, ..Config::default() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
-    let region = engine.regions.add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
     region.write_at(0, b"before").unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     arrivals.frame(LINK, &rma(1, 0, len_bytes as u64, RmaKind::Read), b"");
@@ -215,7 +215,7 @@ fn a_short_read_is_not_read_before_a_long_one() {
     let (mut engine, _, mut transport, mut sink) =
         engine_of(Config { receive_order: Order::STRICT, ..Config::default() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
-    let region = engine.regions.add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
     let mut arrivals = engine.arrivals(&mut sink);
     for (op, len_bytes) in [(1, 1), (2, LONG_BYTES as u64), (3, 1), (4, 0), (5, 1)] {
         arrivals.frame(LINK, &rma(op, 0, len_bytes, RmaKind::Read), b"");
@@ -238,9 +238,9 @@ fn a_region_that_is_closed_after_it_was_copied_is_refused_all_the_same() {
     let (mut engine, _, mut transport, mut sink) =
         engine_of(Config { receive_order: Order::WAR, ..Config::default() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
-    let region = engine.regions.add(Region::owned(6, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(Region::owned(6, attr).unwrap()).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &rma(1, 0, 6, RmaKind::Read), b"");
-    engine.regions.close(&region);
+    engine.target.regions().close(&region);
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(
         headers_from(&transport, 0),

@@ -66,7 +66,7 @@ impl Node {
             None => Region::owned(memory.len(), attr),
             Some(_) => raw_region(memory, attr),
         };
-        self.engine.regions.add(region.unwrap()).unwrap()
+        self.engine.target.regions().add(region.unwrap()).unwrap()
     }
 
     fn access(&mut self, to: Address, local: RmaLocal, address: u64, context: u64) {
@@ -221,7 +221,7 @@ fn what_is_written_is_read_again_over_a_choppy_network() {
             let len = SIZES[completion.context as usize];
             assert!(bytes == pattern(completion.context, len)[..], "seed {seed}, {}", completion.context);
         }
-        b.engine.regions.close(&region);
+        b.engine.target.regions().close(&region);
     }
 }
 
@@ -251,7 +251,7 @@ fn every_access_ends_once_when_links_break_at_random() {
         assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "seed {seed}");
         let told: Vec<u64> = b.sink.ended.iter().flatten().map(|completion| completion.data).collect();
         assert!(told.iter().all(|data| data % 3 == 1), "seed {seed}");
-        b.engine.regions.close(&region);
+        b.engine.target.regions().close(&region);
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) fn raw_region(memory: &mut [u8], attr: RegionAttr) -> Result<Region, 
 fn target(len_bytes: usize) -> (Engine, Arc<Region>, Scripted, Recorder) {
     let (engine, _, transport, sink) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
-    let region = engine.regions.add(Region::owned(len_bytes, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(Region::owned(len_bytes, attr).unwrap()).unwrap();
     (engine, region, transport, sink)
 }
 
@@ -99,7 +99,7 @@ fn what_is_written_to_raw_memory_is_read_into_place() {
     let (mut engine, _, mut transport, mut sink) = target(1);
     let mut memory = vec![0; 10];
     let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 1000 };
-    let region = engine.regions.add(raw_region(&mut memory, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
     let write = |op, address, len_bytes| {
         Header::Rma(Rma { op, key: 1, address, len_bytes, kind: WRITE, durable: Durable::Nothing })
     };
@@ -112,7 +112,7 @@ fn what_is_written_to_raw_memory_is_read_into_place() {
     // The region ends in the middle of one.
     arrivals.begin(LINK, &write(3, 1000, 4));
     arrivals.chunk(LINK, b"<<");
-    engine.regions.close(&region);
+    engine.target.regions().close(&region);
     assert!(engine.arrivals(&mut sink).space(LINK).is_empty());
     engine.arrivals(&mut sink).chunk(LINK, b"<<");
     engine.transmit(&mut transport, &mut sink);
@@ -147,7 +147,7 @@ fn target_of_no_bytes_is_not_looked_at() {
 fn what_is_not_allowed_is_refused_and_harms_nobody() {
     let (mut engine, region, mut transport, mut sink) = target(10);
     let attr = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
-    engine.regions.add(Region::owned(10, attr).unwrap()).unwrap();
+    engine.target.regions().add(Region::owned(10, attr).unwrap()).unwrap();
     let with_key = |op, key, kind| {
         Header::Rma(Rma { op, key, address: 0, len_bytes: 4, kind, durable: Durable::Nothing })
     };
@@ -184,7 +184,7 @@ fn an_endpoint_lets_nobody_do_what_it_was_not_opened_for() {
     let mut engine = Engine::new(config);
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
     let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
-    engine.regions.add(Region::owned(1, attr).unwrap()).unwrap();
+    engine.target.regions().add(Region::owned(1, attr).unwrap()).unwrap();
     engine.arrivals(&mut sink).frame(LINK, &rma(1, 0, 1, WRITE), b"x");
     engine.arrivals(&mut sink).frame(LINK, &rma(2, 0, 1, RmaKind::Read), b"");
     engine.transmit(&mut transport, &mut sink);
@@ -224,7 +224,7 @@ fn a_region_that_is_closed_while_it_is_read_is_not_touched_again() {
     let (mut engine, _, mut transport, mut sink) = target(1);
     let mut memory = vec![b'a'; 20];
     let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 0 };
-    let region = engine.regions.add(raw_region(&mut memory, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
     let read = Header::Rma(Rma {
         op: 5,
         key: 1,
@@ -236,7 +236,7 @@ fn a_region_that_is_closed_while_it_is_read_is_not_touched_again() {
     engine.arrivals(&mut sink).frame(LINK, &read, b"");
     transport.answers = [Sent::Partial(4)].into();
     engine.transmit(&mut transport, &mut sink);
-    engine.regions.close(&region);
+    engine.target.regions().close(&region);
     memory.fill(b'b');
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent[0].2, [&[b'a'; 4][..], &[0; 16]].concat());
@@ -261,7 +261,7 @@ fn what_is_offered_is_pulled_into_the_region_or_asked_for() {
         assert_eq!(answers(&transport), [(5, outcome)]);
         assert_eq!(content(&region) == b"\0hello\0\0\0\0", fetched);
         assert_eq!(sink.ended.len(), usize::from(fetched));
-        assert!(engine.inbounds.is_empty() && engine.fetches_len() == 0);
+        assert!(engine.target.inbounds_len() == 0 && engine.fetches_len() == 0);
     }
 }
 

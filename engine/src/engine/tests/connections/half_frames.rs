@@ -37,7 +37,7 @@ fn half_a_message_is_sent_to_its_end_before_what_is_told_behind_it() {
 fn half_of_what_the_peer_reads_is_sent_to_its_end_too() {
     let (mut engine, _, mut transport, mut sink) = connected();
     let attr = RegionAttr { key: KEY, access: MrAccess::REMOTE_READ, base_address: 0 };
-    let region = engine.regions.add(Region::owned(5000, attr).unwrap()).unwrap();
+    let region = engine.target.regions().add(Region::owned(5000, attr).unwrap()).unwrap();
     region.write_at(4990, b"the end").unwrap();
     hear(&mut engine, &mut sink, OTHER, rma(5, 0, 5000, RmaKind::Read), b"");
     transport.answers = [Sent::Partial(10)].into();

@@ -110,7 +110,7 @@ fn a_connection_carries_messages_and_accesses_until_it_is_shut_down() {
         let (mut a, mut b) = pair(&network, seed);
         let access_rights = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = RegionAttr { key: 7, access: access_rights, base_address: 0 };
-        let region: Arc<Region> = b.engine.regions.add(Region::owned(8, attr).unwrap()).unwrap();
+        let region: Arc<Region> = b.engine.target.regions().add(Region::owned(8, attr).unwrap()).unwrap();
         for (context, len) in (0..).zip(SIZES) {
             a.send(pattern(context, len), context);
             b.engine.post_receive(receive(len, 100 + context), &mut b.sink).unwrap();

@@ -3,8 +3,8 @@
 //! A write that is to be durable is answered when its bytes are. Those of others stay where the processor or the system has
 //! them, until a write comes that is to be durable *and* fenced: then everything is that its peer has brought before, for a
 //! fence promises that what is before it has reached its level. What that is, is remembered for each peer, since a fence does
-//! not end with a link. It is made durable before the first byte of that write is put anywhere, so that whoever finds the
-//! write after the power has failed finds the rest as well.
+//! not end with a link. It is made durable before the first byte of that write is put anywhere, so that a write that is found
+//! after the power has failed is found with all that came before it.
 //!
 //! To make memory durable takes as long as the device does, and the endpoint does nothing else meanwhile.
 
@@ -12,18 +12,18 @@ use std::collections::hash_map::Entry;
 use std::mem;
 use std::sync::{Arc, Weak};
 
-use super::Engine;
+use super::Target;
 use crate::filling::clamp;
 use crate::region::{Region, Window};
 use crate::transport::LinkId;
 use crate::wire::Durable;
 
-/// What a peer has brought to persistent memory and nobody has waited for: for each region, all between the first byte and the
-/// last.
+/// What a peer has brought to persistent memory without waiting for it to be durable: for each region, all between the
+/// first byte and the last.
 #[derive(Debug, Default)]
 pub(super) struct Unpersisted {
     written: Vec<Written>,
-    /// Whether some of it was in regions that have ended, and nobody was told.
+    /// Whether some of it was in regions that have ended, and the peer was not told.
     is_incomplete: bool,
 }
 
@@ -34,7 +34,7 @@ struct Written {
     end_bytes: usize,
 }
 
-impl Engine {
+impl Target {
     /// Sees to it that everything is durable which a link's peer has brought, before anything is written that is to be durable
     /// after it. Returns whether it is.
     pub(super) fn persist_before(&mut self, id: LinkId, durable: Durable) -> bool {
@@ -95,7 +95,7 @@ impl Unpersisted {
     }
 
     /// Makes it durable. Returns whether all of it is; what is not may be another time, but what was in regions that have ended.
-    /// That is said once, and then it is nobody's any more.
+    /// That is said once, and then forgotten.
     fn persist(&mut self) -> bool {
         let mut is_durable = !mem::take(&mut self.is_incomplete);
         self.written.retain(|written| {

@@ -1,4 +1,4 @@
-//! The target's side of atomic operations: `fi_atomic(3)`.
+//! Atomic operations of peers: `fi_atomic(3)`.
 //!
 //! ```text
 //!  Atomic --> all there --> carried out --> owes Answer, or ReadData if it fetches something
@@ -9,33 +9,34 @@
 //! An operation is carried out in one go when its last operand has arrived, in the order in which operations and other frames
 //! of the link arrive.
 
-use super::Engine;
-use super::targets::accessed;
-use crate::completion::Sink;
+use super::{TOO_MANY, Target, TargetEffects, answer};
+use crate::breach::Breach;
 use crate::flags::{CounterEvents, MrAccess};
-use crate::limits::{ATOMIC_LINK_MAX_BYTES, RMA_LINK_MAX_OPS};
+use crate::limits::ATOMIC_LINK_MAX_BYTES;
 use crate::region::{Elements, Window};
 use crate::transport::LinkId;
 use crate::wire::{Atomic, AtomicForm, Durable, Outcome, Refusal};
 
-impl Engine {
+impl Target {
     /// A whole atomic operation has arrived.
-    pub(super) fn atomic_arrived(
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if the peer has more under way than it may.
+    pub(crate) fn atomic(
         &mut self,
         id: LinkId,
         atomic: &Atomic,
         payload: &[u8],
-        sink: &mut impl Sink,
-    ) {
-        let Some(link) = self.links.of(id) else { return };
+        effects: &mut impl TargetEffects,
+    ) -> Result<(), Breach> {
+        let Some(link) = self.links.of(id) else { return Ok(()) };
         let fetches = atomic.form.kind().fetches();
         let fetched_bytes = if fetches { atomic.form.len_bytes() } else { 0 };
-        if link.rma.unanswered_ops >= RMA_LINK_MAX_OPS
-            || link.rma.unanswered_bytes + fetched_bytes > ATOMIC_LINK_MAX_BYTES
-        {
-            return self.condemn(id, "has more accesses under way than it may", sink);
+        if link.unanswered_bytes + fetched_bytes > ATOMIC_LINK_MAX_BYTES {
+            return Err(TOO_MANY);
         }
-        link.rma.unanswered_ops += 1;
+        self.admit(id)?;
         let mut before = Vec::with_capacity(fetched_bytes);
         match self.carry_out(atomic, payload, fetches.then_some(&mut before)) {
             Ok(window) => {
@@ -48,15 +49,16 @@ impl Engine {
                     of_region |= CounterEvents::REMOTE_WRITE;
                     self.persisted(id, &window, Durable::Nothing, atomic.form.len_bytes() as u64);
                 }
-                accessed(&window, of_endpoint, of_region, self.config.rma_events, sink);
+                self.accessed(&window, of_endpoint, of_region, effects);
                 if fetched_bytes > 0 {
-                    self.results_fetched(id, atomic.op, before);
+                    self.results_fetched(id, atomic.op, before, effects);
                 } else {
-                    self.rma_ended(id, atomic.op, Outcome::Done);
+                    answer(id, atomic.op, Outcome::Done, effects);
                 }
             }
-            Err(refusal) => self.rma_ended(id, atomic.op, Outcome::Refused(refusal)),
+            Err(refusal) => answer(id, atomic.op, Outcome::Refused(refusal), effects),
         }
+        Ok(())
     }
 
     /// Updates the elements, if the peer may.
@@ -68,7 +70,7 @@ impl Engine {
     ) -> Result<Window, Refusal> {
         let Atomic { key, address, form, .. } = *atomic;
         let access = access_of(form);
-        if !self.config.remote_atomics.contains(access) {
+        if !self.atomics.contains(access) {
             return Err(Refusal::Access);
         }
         // What a peer of another architecture calculates with may be nothing here.

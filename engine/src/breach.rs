@@ -1,0 +1,13 @@
+//! What ends a link whose peer misbehaves.
+
+use std::fmt;
+
+/// How a peer has broken the protocol: its link is to be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Breach(pub(crate) &'static str);
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}

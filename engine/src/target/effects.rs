@@ -1,0 +1,37 @@
+//! What a target asks for.
+
+use crate::completion::Completion;
+use crate::flags::CounterEvents;
+use crate::receiver::KeptCredit;
+use crate::transport::LinkId;
+use crate::wire::Header;
+
+/// What a target has done beside its own state: its caller carries it out.
+///
+/// None of it comes back to the target before the call that caused it has returned.
+pub(crate) trait TargetEffects {
+    /// Reports that a peer has written something and says so.
+    ///
+    /// # Errors
+    ///
+    /// Hands it back if there is no room.
+    fn complete(&mut self, completion: Completion) -> Result<(), Completion>;
+
+    /// Counts what a peer has done with a region.
+    fn count(&mut self, events: CounterEvents);
+
+    /// Tells the peer of a link something, behind what it is to be told already.
+    fn owe(&mut self, link: LinkId, header: Header);
+
+    /// Sends the peer of a link [what it reads](super::Target::reading).
+    fn owe_read(&mut self, link: LinkId);
+
+    /// Gives back the credit that something of this cost has held.
+    fn return_credit(&mut self, link: LinkId, cost_bytes: u64);
+
+    /// Keeps it for something that stays here for a while.
+    fn keep_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit>;
+
+    /// Gives back credit that was kept.
+    fn free_kept_credit(&mut self, kept: KeptCredit);
+}

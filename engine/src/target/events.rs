@@ -1,0 +1,72 @@
+//! Completions of what peers have written, if that brings data: `FI_REMOTE_CQ_DATA`, `fi_rma(3)`.
+//!
+//! Nothing was posted for them, so their number is bounded by credit: each has cost its peer as much as a message, which is
+//! given back when the queue has taken it.
+
+use super::{Target, TargetEffects};
+use crate::buffer::Buffer;
+use crate::completion::Completion;
+use crate::flags::CompletionFlags;
+use crate::limits::MESSAGE_COST_BYTES;
+use crate::receiver::KeptCredit;
+use crate::transport::LinkId;
+
+/// A completion that the queue had no room for.
+#[derive(Debug)]
+pub(super) struct HeldEvent {
+    completion: Completion,
+    /// What it has cost its peer.
+    credit: Option<KeptCredit>,
+}
+
+impl Target {
+    /// A peer has written something, and says so.
+    pub(super) fn remotely_written(
+        &mut self,
+        id: LinkId,
+        data: u64,
+        len_bytes: usize,
+        effects: &mut impl TargetEffects,
+    ) {
+        let Some(source) = self.links.get(id).map(|link| link.peer) else { return };
+        let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
+        let completion = Completion {
+            context: 0,
+            flags,
+            len_bytes,
+            data,
+            tag: 0,
+            source: Some(source),
+            buffer: Buffer::None,
+        };
+        let refused =
+            if self.events.is_empty() { effects.complete(completion).err() } else { Some(completion) };
+        match refused {
+            Some(completion) => {
+                let credit = effects.keep_credit(id, MESSAGE_COST_BYTES);
+                self.events.push_back(HeldEvent { completion, credit });
+            }
+            None => effects.return_credit(id, MESSAGE_COST_BYTES),
+        }
+    }
+
+    /// Whether completions wait for room.
+    #[inline]
+    pub(crate) fn has_held(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Reports the completions that wait, as far as there is room now.
+    #[cold]
+    pub(crate) fn deliver_held(&mut self, effects: &mut impl TargetEffects) {
+        while let Some(HeldEvent { completion, credit }) = self.events.pop_front() {
+            if let Err(completion) = effects.complete(completion) {
+                self.events.push_front(HeldEvent { completion, credit });
+                return;
+            }
+            if let Some(credit) = credit {
+                effects.free_kept_credit(credit);
+            }
+        }
+    }
+}

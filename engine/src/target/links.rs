@@ -1,0 +1,67 @@
+//! What a target keeps of each link.
+
+use std::collections::VecDeque;
+use std::sync::Weak;
+
+use super::reads::Reading;
+use super::writes::Writing;
+use crate::peer_id::PeerId;
+use crate::region::Region;
+use crate::transport::LinkId;
+
+/// A link that accesses arrive on.
+#[derive(Debug)]
+pub(super) struct TargetLink {
+    pub(super) peer: PeerId,
+    /// How many accesses of the peer this side has not answered.
+    pub(super) unanswered_ops: usize,
+    /// How much of this side's memory atomic operations have fetched that the link has not taken.
+    pub(super) unanswered_bytes: usize,
+    /// The write whose payload is arriving.
+    pub(super) writing: Option<Writing>,
+    /// What the peer reads, in the order in which it has asked.
+    pub(super) reads: VecDeque<Reading>,
+    /// The regions that the peer was shown.
+    pub(super) shown: Vec<Weak<Region>>,
+}
+
+/// All links, by the numbers that the transport gives them, which are small.
+#[derive(Debug, Default)]
+pub(super) struct TargetLinks {
+    by_id: Vec<Option<TargetLink>>,
+}
+
+impl TargetLinks {
+    #[inline]
+    pub(super) fn of(&mut self, id: LinkId) -> Option<&mut TargetLink> {
+        self.by_id.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: LinkId) -> Option<&TargetLink> {
+        self.by_id.get(id.0 as usize)?.as_ref()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut TargetLink> {
+        self.by_id.iter_mut().flatten()
+    }
+
+    pub(super) fn insert(&mut self, id: LinkId, peer: PeerId) {
+        let place = id.0 as usize;
+        if self.by_id.len() <= place {
+            self.by_id.resize_with(place + 1, || None);
+        }
+        self.by_id[place] = Some(TargetLink {
+            peer,
+            unanswered_ops: 0,
+            unanswered_bytes: 0,
+            writing: None,
+            reads: VecDeque::new(),
+            shown: Vec::new(),
+        });
+    }
+
+    pub(super) fn remove(&mut self, id: LinkId) -> Option<TargetLink> {
+        self.by_id.get_mut(id.0 as usize)?.take()
+    }
+}

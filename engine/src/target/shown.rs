@@ -1,0 +1,70 @@
+//! Regions that peers may map, to access them without the target's help: see `engine/direct.rs`.
+
+use std::sync::{Arc, Weak};
+
+use super::{Target, TargetEffects};
+use crate::limits::{MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES, SHOWN_LINK_MAX_REGIONS};
+use crate::region::{Region, Window};
+use crate::transport::{LinkCaps, LinkId, Remote};
+use crate::wire::{Header, Shown};
+
+const _: () = assert!(REMOTE_MAX_BYTES <= u8::MAX as usize);
+
+impl Target {
+    /// Tells a peer that it may map a region which it has accessed.
+    pub(super) fn show(&mut self, id: LinkId, window: &Window, effects: &mut impl TargetEffects) {
+        let region = window.region();
+        // What is written to persistent memory has to be known to be made durable, and no frame tells of longer memory.
+        if self.sees_accesses || region.is_persistent() || region.len_bytes() as u64 > MESSAGE_MAX_BYTES {
+            return;
+        }
+        let Some(memory) = region.shareable_memory() else { return };
+        let access = region.access() & self.access;
+        let Some(link) = self.links.of(id) else { return };
+        let shown = &mut link.shown;
+        let is_same = |other: &Weak<Region>| other.as_ptr() == Arc::as_ptr(region);
+        if shown.iter().any(is_same) {
+            return;
+        }
+        // No peer has those mapped any more that have ended, nor those whose accesses are counted since.
+        shown.retain(|region| region.upgrade().is_some_and(|region| region.shareable_memory().is_some()));
+        if shown.len() >= SHOWN_LINK_MAX_REGIONS {
+            return;
+        }
+        let Some(remote) = memory.describe() else { return };
+        shown.push(Arc::downgrade(region));
+        let shown = Shown {
+            key: region.key(),
+            address: region.base_address(),
+            len_bytes: region.len_bytes() as u64,
+            access: access.bits(),
+            // It is no longer than what a description may have, which is less.
+            remote_bytes: remote.as_bytes().len() as u8,
+        };
+        effects.owe(id, Header::Shown(shown));
+    }
+
+    /// Has peers access all regions by frames from now on. Regions that they have mapped are retired: they are not shown
+    /// again.
+    pub(crate) fn see_accesses(&mut self) {
+        if self.sees_accesses {
+            return;
+        }
+        self.sees_accesses = true;
+        for region in self.links.iter_mut().flat_map(|link| link.shown.drain(..)) {
+            if let Some(region) = region.upgrade()
+                && let Some(memory) = region.shareable_memory()
+            {
+                memory.retire();
+            }
+        }
+    }
+
+    /// What goes with a region that a link's peer is to be shown, or `None` if it cannot be mapped any more.
+    pub(crate) fn description(&self, id: LinkId, key: u64, caps: &LinkCaps) -> Option<Remote> {
+        let shown = &self.links.get(id)?.shown;
+        let region = shown.iter().filter_map(Weak::upgrade).find(|region| region.key() == key)?;
+        let remote = region.shareable_memory().filter(|_| region.is_open())?.describe()?;
+        (remote.as_bytes().len() <= caps.inline_max_bytes).then_some(remote)
+    }
+}

@@ -1,0 +1,323 @@
+//! What peers write to regions.
+
+use std::io::IoSliceMut;
+
+use slotmap::SlotMap;
+
+use super::{Target, TargetEffects, answer};
+use crate::breach::Breach;
+use crate::fetches::{Memory, Step};
+use crate::filling::{Filling, clamp};
+use crate::flags::{CounterEvents, MrAccess};
+use crate::limits::{MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
+use crate::operation::{FetchId, InboundId};
+use crate::region::Window;
+use crate::transport::{LinkId, Pull, Remote, Space};
+use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
+
+/// What a peer writes to a region.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    op: u64,
+    data: Option<u64>,
+    durable: Durable,
+    /// Where it goes, or the answer if it goes nowhere.
+    window: Result<Window, Outcome>,
+    /// What is pulled and cannot be put into place by that, a step of it at a time.
+    pulled: Vec<u8>,
+}
+
+/// A write of which a part has arrived.
+#[derive(Debug)]
+pub(super) enum Writing {
+    /// Its payload came with it.
+    Sent(Filling<InboundId>),
+    /// Its peer was asked for it.
+    AskedFor(FetchId),
+}
+
+impl Target {
+    /// A whole write has arrived. If it brings data it has cost credit.
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if too many accesses of the peer are not answered.
+    pub(crate) fn write(
+        &mut self,
+        id: LinkId,
+        rma: &Rma,
+        payload: &[u8],
+        effects: &mut impl TargetEffects,
+    ) -> Result<(), Breach> {
+        self.admit(id)?;
+        let mut inbound = self.inbound(id, rma, effects);
+        put(&mut inbound.window, 0, payload);
+        self.written(id, inbound, rma.len_bytes, effects);
+        Ok(())
+    }
+
+    /// A write begins to arrive, of which at least one byte follows.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub(crate) fn begin_write(
+        &mut self,
+        id: LinkId,
+        rma: &Rma,
+        effects: &mut impl TargetEffects,
+    ) -> Result<(), Breach> {
+        self.admit(id)?;
+        let inbound = self.inbound(id, rma, effects);
+        let inbound = self.inbounds.insert(Box::new(inbound));
+        if let Some(link) = self.links.of(id) {
+            link.writing = Some(Writing::Sent(Filling::new(rma.len_bytes, inbound)));
+        }
+        Ok(())
+    }
+
+    /// Makes a place for what a peer writes.
+    fn inbound(&mut self, id: LinkId, rma: &Rma, effects: &mut impl TargetEffects) -> Inbound {
+        let window = self.window_to_write(id, rma, effects);
+        Inbound { op: rma.op, data: rma.kind.data(), durable: rma.durable, window, pulled: Vec::new() }
+    }
+
+    /// The part of a region that a peer writes to, if it may be written to now.
+    fn window_to_write(
+        &mut self,
+        id: LinkId,
+        rma: &Rma,
+        effects: &mut impl TargetEffects,
+    ) -> Result<Window, Outcome> {
+        let window = self.window(id, rma, MrAccess::REMOTE_WRITE, effects).map_err(Outcome::Refused)?;
+        if self.persist_before(id, rma.durable) { Ok(window) } else { Err(Outcome::NotDurable) }
+    }
+
+    /// Whether a link's peer has offered a write under this number.
+    pub(crate) fn has_offer(&self, id: LinkId, op: u64) -> bool {
+        self.fetches.has_offer(id, op)
+    }
+
+    /// A peer offers to have fetched what it writes.
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if its number is taken, if it is described at too great a length, or as of [`write`](Self::write).
+    pub(crate) fn write_offered(
+        &mut self,
+        id: LinkId,
+        rma: &Rma,
+        remote: &[u8],
+        effects: &mut impl TargetEffects,
+    ) -> Result<(), Breach> {
+        if self.has_offer(id, rma.op) {
+            return Err(Breach("offers two payloads under one number"));
+        }
+        let remote = Remote::new(remote).ok_or(Breach("describes its payload at too great a length"))?;
+        self.admit(id)?;
+        let inbound = self.inbound(id, rma, effects);
+        let inbound = self.inbounds.insert(Box::new(inbound));
+        let fetch = self.fetches.add(id, rma.op, Filling::new(rma.len_bytes, inbound), remote);
+        self.fetches.begin(fetch);
+        Ok(())
+    }
+
+    /// How many steps bring everything that is pulled one further.
+    #[inline(always)]
+    pub(crate) fn pulling_len(&self) -> usize {
+        self.fetches.pulling_len()
+    }
+
+    /// Whether something is to be pulled.
+    #[inline]
+    pub(crate) fn is_pulling(&self) -> bool {
+        self.pulling_len() > 0
+    }
+
+    /// Goes a step further with everything that peers have offered to write, as far as one pass goes. `pull` copies from where
+    /// a link's peer has its payload.
+    pub(crate) fn pull(
+        &mut self,
+        mut pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
+        effects: &mut impl TargetEffects,
+    ) {
+        let mut pulled_bytes = 0;
+        for _ in 0..self.fetches.pulling_len() {
+            if pulled_bytes >= PULL_PASS_MAX_BYTES {
+                return;
+            }
+            let step = self.fetches.step(&mut self.inbounds, &mut pull);
+            pulled_bytes += step.pulled_bytes();
+            match step {
+                Step::Pulled(_) => {}
+                Step::Ended { fetch, .. } => self.arrived(fetch.link, &fetch.filling, effects),
+                Step::Faulted(fetch) => {
+                    if let Some(inbound) = self.inbounds.remove(fetch.filling.place) {
+                        answer(fetch.link, inbound.op, Outcome::Fault, effects);
+                        spare_event(fetch.link, inbound.data, effects);
+                    }
+                }
+                Step::Asked { link, op, cannot_pull } => {
+                    effects.owe(link, Header::Clear { op, cannot_pull });
+                }
+            }
+        }
+    }
+
+    /// Payload follows that a link's peer was asked for. Returns whether it was.
+    pub(crate) fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+        match (self.fetches.asked_for(id, op, len_bytes), self.links.of(id)) {
+            (Some(fetch), Some(link)) => {
+                link.writing = Some(Writing::AskedFor(fetch));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the payload of a write is arriving on a link.
+    #[inline]
+    pub(crate) fn is_writing(&self, id: LinkId) -> bool {
+        self.links.get(id).is_some_and(|link| link.writing.is_some())
+    }
+
+    /// The next bytes of the write that is arriving on a link.
+    pub(crate) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl TargetEffects) {
+        let Some(filling) = self.filling(id).copied() else { return };
+        let bytes = filling.part_of(bytes);
+        if let Some(inbound) = self.inbounds.get_mut(filling.place) {
+            put(&mut inbound.window, filling.arrived_bytes, bytes);
+        }
+        self.placed(id, bytes.len(), effects);
+    }
+
+    /// Where the next bytes of the write that is arriving on a link belong.
+    pub(crate) fn space(&mut self, id: LinkId) -> Space<'_> {
+        let Some(filling) = self.filling(id).copied() else { return Space::new() };
+        match self.inbounds.get_mut(filling.place).map(|inbound| &mut inbound.window) {
+            Some(Ok(window)) => window.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes())),
+            _ => Space::new(),
+        }
+    }
+
+    /// Bytes of the write that is arriving on a link are where they belong. With its last one it ends.
+    pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl TargetEffects) {
+        let Some(filling) = self.filling(id) else { return };
+        if !filling.advance(count_bytes) {
+            return;
+        }
+        match self.links.of(id).and_then(|link| link.writing.take()) {
+            Some(Writing::Sent(filling)) => self.arrived(id, &filling, effects),
+            Some(Writing::AskedFor(fetch)) => {
+                if let Some(fetch) = self.fetches.take(fetch) {
+                    self.arrived(id, &fetch.filling, effects);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn filling(&mut self, id: LinkId) -> Option<&mut Filling<InboundId>> {
+        match self.links.of(id)?.writing.as_mut()? {
+            Writing::Sent(filling) => Some(filling),
+            Writing::AskedFor(fetch) => self.fetches.filling(*fetch),
+        }
+    }
+
+    /// What a peer writes is all there.
+    fn arrived(&mut self, id: LinkId, filling: &Filling<InboundId>, effects: &mut impl TargetEffects) {
+        if let Some(inbound) = self.inbounds.remove(filling.place) {
+            self.written(id, *inbound, filling.len_bytes, effects);
+        }
+    }
+
+    fn written(&mut self, id: LinkId, inbound: Inbound, len_bytes: u64, effects: &mut impl TargetEffects) {
+        let Inbound { op, data, durable, window, .. } = inbound;
+        if let Ok(window) = &window
+            && !self.persisted(id, window, durable, len_bytes)
+        {
+            answer(id, op, Outcome::NotDurable, effects);
+            return spare_event(id, data, effects);
+        }
+        match window {
+            Ok(window) => {
+                let event = CounterEvents::REMOTE_WRITE;
+                self.accessed(&window, event, event, effects);
+                answer(id, op, Outcome::Done, effects);
+                if let Some(data) = data {
+                    self.remotely_written(id, data, clamp(len_bytes), effects);
+                }
+            }
+            Err(outcome) => {
+                answer(id, op, outcome, effects);
+                spare_event(id, data, effects);
+            }
+        }
+    }
+}
+
+impl Memory<InboundId> for SlotMap<InboundId, Box<Inbound>> {
+    fn wanted_bytes(&mut self, filling: &Filling<InboundId>) -> u64 {
+        let is_wanted = self.get_mut(filling.place).is_some_and(|inbound| inbound.is_wanted());
+        if is_wanted { filling.len_bytes } else { 0 }
+    }
+
+    fn pull(
+        &mut self,
+        filling: &Filling<InboundId>,
+        step_bytes: usize,
+        copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
+    ) -> Pull {
+        let inbound = self.get_mut(filling.place);
+        inbound.map_or(Pull::Gone, |inbound| inbound.pull(filling.arrived_bytes, step_bytes, copy))
+    }
+
+    // The region keeps what was pulled, and gets it once more.
+    fn forget(&mut self, _: &InboundId) {}
+}
+
+impl Inbound {
+    /// Whether what comes goes anywhere.
+    fn is_wanted(&mut self) -> bool {
+        if self.window.as_ref().is_ok_and(|window| !window.is_open()) {
+            self.window = Err(Outcome::Refused(Refusal::Key));
+        }
+        self.window.is_ok()
+    }
+
+    /// Pulls the next bytes into the region, which is there.
+    fn pull(
+        &mut self,
+        at_bytes: u64,
+        step_bytes: usize,
+        copy: impl FnOnce(&mut [IoSliceMut<'_>]) -> Pull,
+    ) -> Pull {
+        let Ok(window) = &mut self.window else { return Pull::Gone };
+        if window.is_sliceable() {
+            let mut space = window.space(clamp(at_bytes), step_bytes);
+            return copy(&mut space);
+        }
+        self.pulled.resize(step_bytes, 0);
+        let pulled = copy(&mut [IoSliceMut::new(&mut self.pulled)]);
+        if pulled == Pull::Done {
+            window.copy_in(clamp(at_bytes), &self.pulled);
+        }
+        pulled
+    }
+}
+
+/// There will be no completion of a write whose sender had to have credit for one.
+fn spare_event(id: LinkId, data: Option<u64>, effects: &mut impl TargetEffects) {
+    if data.is_some() {
+        effects.return_credit(id, MESSAGE_COST_BYTES);
+    }
+}
+
+/// Copies bytes to a place in a region, if that is still there.
+fn put(window: &mut Result<Window, Outcome>, at_bytes: u64, bytes: &[u8]) {
+    if let Ok(open) = window
+        && !open.copy_in(clamp(at_bytes), bytes)
+    {
+        *window = Err(Outcome::Refused(Refusal::Key));
+    }
+}
