@@ -40,6 +40,7 @@ mod filling;
 pub mod flags;
 mod held_reports;
 pub mod limits;
+mod link;
 pub mod link_table;
 pub mod loopback;
 pub mod matching;

@@ -1,12 +1,11 @@
 //! The way up: from the frames that a transport reports to matched, placed and completed receives.
 
 use super::Engine;
-use super::incoming::{Described, Incoming, PartialAtomic, PartialDescription, PartialRequest};
-use smallvec::SmallVec;
-
+use crate::breach::Breach;
 use crate::completion::Sink;
 use crate::filling::{Filling, clamp};
 use crate::limits::MESSAGE_COST_BYTES;
+use crate::link::{Collected, Described};
 use crate::operation::SendId;
 use crate::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use crate::wire::{Atomic, Header, Message, Rma, RmaKind};
@@ -67,8 +66,7 @@ impl Engine {
             RmaKind::Read => {}
             RmaKind::Offer { remote_bytes, .. } => {
                 if let Some(link) = self.links.of(id) {
-                    let partial = PartialDescription::new(Described::Offer(*rma), remote_bytes);
-                    link.incoming = Some(Incoming::Described(partial));
+                    link.rx.begin_collecting(Described::Write(*rma), usize::from(remote_bytes));
                 }
             }
             RmaKind::Write { .. } => {
@@ -89,16 +87,16 @@ impl Engine {
     }
 
     /// The piece of what this side reads that is arriving on a link.
-    fn read_on(&mut self, id: LinkId) -> Option<&mut Filling<SendId>> {
-        self.links.of(id)?.incoming.as_mut()?.read()
+    fn read_on(&self, id: LinkId) -> Option<Filling<SendId>> {
+        self.links.get(id)?.rx.reading()
     }
 
     /// The peer's application has matched a message.
     fn match_acknowledged(&mut self, id: LinkId, number: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        // What is still being written cannot have been matched, and does not wait for it yet.
-        let Some(send) = link.awaiting_match.remove(&number) else {
-            return self.condemn(id, "has matched what does not wait for it", sink);
+        let send = match link.tx.matched(number) {
+            Ok(send) => send,
+            Err(Breach(reason)) => return self.condemn(id, reason, sink),
         };
         if let Some(send) = self.sends.remove(send) {
             self.reports.send_completed(send, &self.peers, sink);
@@ -108,23 +106,16 @@ impl Engine {
     /// The peer grants more credit.
     fn credited(&mut self, id: LinkId, granted_bytes: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        if !link.allowance.raise(granted_bytes) {
-            self.condemn(id, "takes credit back", sink);
-        }
+        let outcome = link.tx.credited(granted_bytes);
+        self.enforce(id, outcome, sink);
     }
 
     fn acknowledged(&mut self, id: LinkId, received: u64, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        // What is still being written cannot have arrived.
-        if received > link.taken_messages() || received < link.acked_messages {
-            return self.condemn(id, "acknowledges what was not sent", sink);
+        if let Err(Breach(reason)) = link.tx.acknowledged(received) {
+            return self.condemn(id, reason, sink);
         }
-        link.acked_messages = received;
-        while let Some(link) = self.links.of(id)
-            && let Some((count, send)) = link.awaiting_ack.front().copied()
-            && count <= received
-        {
-            link.awaiting_ack.pop_front();
+        while let Some(send) = link.tx.next_acknowledged() {
             if let Some(send) = self.sends.remove(send) {
                 self.reports.send_completed(send, &self.peers, sink);
             }
@@ -136,7 +127,7 @@ impl<S: Sink> Arrivals<'_, S> {
     /// Puts the next bytes of a payload where they belong.
     fn put(&mut self, id: LinkId, bytes: &[u8]) {
         let engine = &mut *self.engine;
-        if let Some(filling) = engine.read_on(id).copied() {
+        if let Some(filling) = engine.read_on(id) {
             let bytes = filling.part_of(bytes);
             if let Some((destination, _)) = engine.reading(filling.place) {
                 destination.copy_in(clamp(filling.arrived_bytes), bytes);
@@ -154,14 +145,10 @@ impl<S: Sink> Arrivals<'_, S> {
     /// Bytes of what this side reads are where they belong.
     fn read_placed(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
-        let Some(filling) = engine.read_on(id) else { return };
-        if !filling.advance(count_bytes) {
+        let Some(ended) = engine.links.of(id).and_then(|link| link.rx.read_placed(count_bytes)) else {
             return;
-        }
-        let Filling { arrived_bytes, place: send, .. } = *filling;
-        if let Some(link) = engine.links.of(id) {
-            link.incoming = None;
-        }
+        };
+        let Filling { arrived_bytes, place: send, .. } = ended;
         if let Some((_, read_bytes)) = engine.reading(send) {
             *read_bytes = arrived_bytes;
         }
@@ -226,19 +213,16 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                 engine.enforce(id, outcome, self.sink);
             }
             Header::Request { message, op, remote_bytes } => {
-                let partial = PartialRequest { message, op, remote_bytes, remote: SmallVec::new() };
-                link.incoming = Some(Incoming::Request(partial));
+                link.rx.begin_collecting(Described::Message(message, op), usize::from(remote_bytes));
             }
             Header::Data { op, len_bytes } => self.begin_data(id, op, len_bytes),
             Header::Rma(rma) => engine.begin_rma(id, &rma, self.sink),
             Header::Atomic(atomic) => {
-                let partial = PartialAtomic { atomic, payload: Vec::new() };
-                link.incoming = Some(Incoming::Atomic(Box::new(partial)));
+                link.rx.begin_collecting(Described::Atomic(atomic), atomic.form.payload_len_bytes());
             }
             Header::ReadData { op, len_bytes } => engine.begin_read_data(id, op, len_bytes, self.sink),
             Header::Shown(shown) => {
-                let partial = PartialDescription::new(Described::Region(shown), shown.remote_bytes);
-                link.incoming = Some(Incoming::Described(partial));
+                link.rx.begin_collecting(Described::Region(shown), usize::from(shown.remote_bytes));
             }
             // Whatever its data says.
             Header::Connection(handshake) => engine.heard_among_messages(id, handshake, self.sink),
@@ -256,7 +240,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
 
     fn space(&mut self, id: LinkId) -> Space<'_> {
         let engine = &mut *self.engine;
-        if let Some(filling) = engine.read_on(id).copied() {
+        if let Some(filling) = engine.read_on(id) {
             return match engine.reading(filling.place) {
                 Some((destination, _)) => {
                     destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
@@ -285,27 +269,17 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         let Some(link) = engine.links.of(id) else {
             return engine.stray_chunk(id, bytes, self.sink);
         };
-        let is_described = match &mut link.incoming {
-            Some(Incoming::Request(partial)) => partial.complete(bytes),
-            Some(Incoming::Described(partial)) => partial.complete(bytes),
-            Some(Incoming::Atomic(partial)) => partial.complete(bytes),
-            _ => return self.put(id, bytes),
+        let whole = match link.rx.collect(bytes) {
+            Collected::Nothing => return self.put(id, bytes),
+            Collected::Part => return,
+            Collected::Whole(whole) => whole,
         };
-        if !is_described {
-            return;
-        }
-        match link.incoming.take() {
-            Some(Incoming::Request(request)) => {
-                engine.requested(id, &request.message, request.op, &request.remote, self.sink);
-            }
-            Some(Incoming::Described(partial)) => match partial.of {
-                Described::Offer(rma) => engine.rma_arrived(id, &rma, &partial.remote, self.sink),
-                Described::Region(shown) => engine.region_shown(id, shown, &partial.remote, self.sink),
-            },
-            Some(Incoming::Atomic(partial)) => {
-                engine.atomic_arrived(id, &partial.atomic, &partial.payload, self.sink);
-            }
-            _ => {}
+        let payload = whole.payload();
+        match whole.of() {
+            Described::Message(message, op) => engine.requested(id, &message, op, payload, self.sink),
+            Described::Write(rma) => engine.rma_arrived(id, &rma, payload, self.sink),
+            Described::Region(shown) => engine.region_shown(id, shown, payload, self.sink),
+            Described::Atomic(atomic) => engine.atomic_arrived(id, &atomic, payload, self.sink),
         }
     }
 

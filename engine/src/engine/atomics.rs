@@ -13,14 +13,11 @@
 use smallvec::SmallVec;
 
 use super::Engine;
-use super::links::{Frame, Writing};
-use super::ordering::Told;
-use super::requests::{Stage, op_of};
 use super::rma::{Given, whole};
 use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::Again;
-use crate::limits::{ATOMIC_LINK_MAX_BYTES, RMA_LINK_MAX_OPS};
+use crate::link::{Frame, Stage, Told, op_of};
 use crate::operation::{AtomicLocal, AtomicRequest, OneSided, Send, SendId};
 use crate::rejected::Rejected;
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
@@ -105,9 +102,7 @@ impl Engine {
         };
         let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else { return Given::Nothing };
         let fetched_bytes = send.fetched_bytes();
-        if link.accesses.outstanding_ops >= RMA_LINK_MAX_OPS
-            || link.accesses.outstanding_bytes + fetched_bytes > ATOMIC_LINK_MAX_BYTES
-        {
+        if !link.tx.may_begin_access(0, fetched_bytes) {
             return Given::Nothing;
         }
         let header = Header::Atomic(Atomic { op: op_of(send_id), key: *key, address: *address, form });
@@ -126,7 +121,7 @@ impl Engine {
         let stage = match sent {
             Sent::Full => return Given::Nothing,
             Sent::Partial(taken_bytes) => {
-                link.writing = Some(Writing { frame: Frame::Data, send: send_id, taken_bytes });
+                link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
                 // An answer before the end of the frame would be none.
                 Stage::Cleared
             }
@@ -135,12 +130,9 @@ impl Engine {
                 Stage::Sent
             }
         };
-        link.taken_frames += 1;
-        link.accesses.outstanding_ops += 1;
-        link.accesses.outstanding_bytes += fetched_bytes;
-        link.requests.begin(send_id, stage);
+        let after = link.tx.access_begun(send_id, stage, 0, fetched_bytes);
         if let Some(one_sided) = &mut send.one_sided {
-            one_sided.after = link.taken();
+            one_sided.after = after;
         }
         if sent == Sent::Whole { Given::Whole } else { Given::Partly }
     }
@@ -153,10 +145,7 @@ impl Engine {
         };
         let (fetched_bytes, after) = (send.fetched_bytes(), one_sided.after);
         if let Some(link) = self.links.of(id) {
-            link.requests.end(send_id);
-            link.accesses.outstanding_ops -= 1;
-            link.accesses.outstanding_bytes -= fetched_bytes;
-            link.has_answered(after);
+            link.tx.access_ended(send_id, fetched_bytes, after);
         }
         if let Some(send) = self.sends.remove(send_id) {
             self.reports.send_completed(send, &self.peers, sink);

@@ -28,7 +28,7 @@ use tracing::debug;
 
 use super::Engine;
 use super::handshakes::{Standing, check_data};
-use super::links::{Condemned, Frame, Writing};
+use super::links::Condemned;
 use super::timers::Timeout;
 use crate::address::Address;
 use crate::completion::Sink;
@@ -36,6 +36,7 @@ use crate::connection::{ConnectionError, ConnectionEvent, Requester};
 use crate::errno::Errno;
 use crate::error::{Error, Misuse, OperationError};
 use crate::limits::{EAGER_MAX_BYTES, UNANSWERED_MAX_MS};
+use crate::link::{Frame, Writing};
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
 use crate::transport::{Close, LinkError, LinkId, Transport};
@@ -170,15 +171,13 @@ impl Engine {
         };
         let instance = self.peers.of(peer).instance.map_or(0, |(instance, _)| instance);
         // What the peer may still read must not end before the link.
-        let is_exposed = self.links.of(id).is_some_and(|link| link.requests.have_exposed());
+        let is_exposed = self.links.of(id).is_some_and(|link| link.tx.has_exposed());
         let rest = if is_exposed { None } else { self.rest_of_frame(id) };
-        let is_mid_frame = self.links.of(id).is_some_and(|link| link.writing.is_some());
+        let is_mid_frame = self.links.of(id).is_some_and(|link| !link.tx.is_idle());
         // Nothing can be said behind half a frame.
         let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
         // Operations of the peer have succeeded that this side has reported; they must not fail there.
-        let said = self.links.of(id);
-        let answers = said
-            .map_or_else(Vec::new, |link| link.last_answers(id, &self.receiver, &mut self.target, transport));
+        let answers = self.last_answers(id, transport);
         let unended = self.end(id, &OperationError::Cancelled, sink);
         if is_cut_off {
             transport.close(id, Close::Drain);
@@ -202,14 +201,13 @@ impl Engine {
     /// A copy of what is left of the frame that a link has taken in part, since what it is of ends before the link. `None` also
     /// for more than travels eagerly, but for a piece that the peer reads: nobody else sends so much at once but who is asked to.
     fn rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
-        let link = self.links.of(id)?;
-        let Writing { frame, send, taken_bytes } = link.writing.as_ref()?;
+        let Writing { frame, send, taken_bytes } = self.links.get(id)?.tx.writing()?;
         let slices = match frame {
-            Frame::Message | Frame::Data => self.sends.get(*send)?.source.slices(*taken_bytes),
-            Frame::ReadData => self.target.reading(id)?.piece(*taken_bytes),
+            Frame::Message | Frame::Data => self.sends.get(send)?.source.slices(taken_bytes),
+            Frame::ReadData => self.target.reading(id)?.piece(taken_bytes),
         };
         let rest_bytes = slices.iter().map(|slice| slice.len()).sum();
-        if *frame == Frame::Data && rest_bytes > EAGER_MAX_BYTES {
+        if frame == Frame::Data && rest_bytes > EAGER_MAX_BYTES {
             return None;
         }
         let mut rest = Vec::with_capacity(rest_bytes);
@@ -345,8 +343,8 @@ impl Engine {
         let peer = self.peers.intern(address);
         self.add_link(id, peer);
         let Some(link) = self.links.of(id) else { return };
-        link.is_up = true;
-        let now = link.begun_at;
+        link.set_up();
+        let now = link.begun_at();
         let state = self.peers.of_mut(peer);
         state.links.push(id);
         state.transmit = Some(id);

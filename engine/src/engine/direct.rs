@@ -21,27 +21,18 @@
 //! them. Two peers that each write and then read could then both miss what the other has written, which could not be if these
 //! were answered. So a read waits for the writes before it to be seen by all, and so does a write that is to be delivered.
 
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use super::Engine;
-use super::links::Link;
 use crate::completion::{Completion, Sink};
 use crate::flags::{MrAccess, Order};
-use crate::limits::{MAPPED_SWEEP_PASSES, SHOWN_LINK_MAX_REGIONS};
+use crate::limits::MAPPED_SWEEP_PASSES;
+use crate::link::Mapped;
 use crate::operation::{Level, RmaLocal};
 use crate::peer_id::PeerId;
 use crate::region::words;
-use crate::transport::{LinkId, Remote, SharedMemory, Transport};
+use crate::transport::{LinkId, Remote, Transport};
 use crate::wire::Shown;
-
-/// The regions of a link's peer that this side may access directly.
-#[derive(Debug, Default)]
-pub(super) struct Direct {
-    mapped: Vec<Mapped>,
-    /// What the peer has shown and this side has not mapped yet.
-    to_map: Vec<(Shown, Remote)>,
-}
 
 /// Where in a peer's memory something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,27 +54,6 @@ pub enum Attempt {
     NotMade,
 }
 
-/// A region of a peer, in this process.
-#[derive(Debug)]
-struct Mapped {
-    key: u64,
-    address: u64,
-    len_bytes: u64,
-    access: MrAccess,
-    memory: Arc<dyn SharedMemory>,
-}
-
-impl Mapped {
-    /// Where in the memory a range lies that may be accessed so.
-    #[inline(always)]
-    fn place(&self, address: u64, len_bytes: u64, access: MrAccess) -> Option<usize> {
-        let offset_bytes = address.checked_sub(self.address)?;
-        let end_bytes = offset_bytes.checked_add(len_bytes)?;
-        let is_allowed = self.access.contains(access) && end_bytes <= self.len_bytes;
-        (is_allowed && !self.memory.is_retired()).then_some(offset_bytes as usize)
-    }
-}
-
 impl Engine {
     /// The peer shows a region of its own.
     pub(super) fn region_shown(&mut self, id: LinkId, shown: Shown, remote: &[u8], sink: &mut impl Sink) {
@@ -91,38 +61,24 @@ impl Engine {
         let Some(remote) = Remote::new(remote) else {
             return self.condemn(id, "describes its memory at too great a length", sink);
         };
-        let direct = &mut link.direct;
-        if direct.to_map.is_empty() {
+        let mapped = link.tx.mapped_mut();
+        if !mapped.has_to_map() {
             self.mapping.push(id);
         }
-        direct.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
-        direct.to_map.retain(|(waiting, _)| waiting.key != shown.key);
-        // A peer shows no more than this at once, but what it has shown may have ended since: that cannot be seen of what is
-        // not mapped yet. So it is no offence, and for what is left out there are frames.
-        if direct.mapped.len() + direct.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
-            if direct.to_map.is_empty() {
-                return;
-            }
-            // Of these the oldest is the most likely to have ended.
-            direct.to_map.remove(0);
-        }
-        direct.to_map.push((shown, remote));
+        mapped.shown(shown, remote);
     }
 
     /// Maps what peers have shown.
     #[cold]
     pub(super) fn map_shown(&mut self, transport: &mut impl Transport) {
         for id in self.mapping.drain(..) {
-            let Some(Link { direct, .. }) = self.links.of(id) else { continue };
-            for (Shown { key, address, len_bytes, access, .. }, remote) in direct.to_map.drain(..) {
+            let Some(link) = self.links.of(id) else { continue };
+            link.tx.mapped_mut().map(|remote, len_bytes| {
                 // The address space may be full, or the peer out of reach: there are frames for that.
-                let memory = transport.map(id, &remote, len_bytes);
-                if let Some(memory) = memory.filter(|memory| !memory.is_retired()) {
-                    let access = MrAccess::from_bits_truncate(access);
-                    direct.mapped.push(Mapped { key, address, len_bytes, access, memory });
-                    self.passes_to_sweep = MAPPED_SWEEP_PASSES;
-                }
-            }
+                let memory = transport.map(id, remote, len_bytes).filter(|memory| !memory.is_retired())?;
+                self.passes_to_sweep = MAPPED_SWEEP_PASSES;
+                Some(memory)
+            });
         }
     }
 
@@ -195,7 +151,7 @@ impl Engine {
         let Some(mapped) = self.mapped(to, key, false) else { return false };
         let place = mapped.place(address, bytes.len() as u64, MrAccess::REMOTE_WRITE);
         if let Some(place) = place {
-            words::store(mapped.memory.words(), place, bytes);
+            words::store(mapped.memory().words(), place, bytes);
             self.has_unseen_stores = true;
         }
         place.is_some()
@@ -206,7 +162,7 @@ impl Engine {
         let Place { key, address } = place;
         let is_read = matches!(local, RmaLocal::Read(_));
         let Some(mapped) = self.mapped(to, key, is_read) else { return false };
-        let words = mapped.memory.words();
+        let words = mapped.memory().words();
         match local {
             RmaLocal::Write { source, .. } => {
                 let len_bytes = source.len_bytes() as u64;
@@ -244,7 +200,7 @@ impl Engine {
     #[cold]
     fn forget_ended(&mut self, peer: PeerId, key: u64) {
         if let Some(link) = self.peers.of(peer).transmit.and_then(|link| self.links.of(link)) {
-            link.direct.mapped.retain(|mapped| mapped.key != key || !mapped.memory.is_retired());
+            link.tx.mapped_mut().forget_ended(key);
         }
     }
 
@@ -259,8 +215,7 @@ impl Engine {
     #[cold]
     fn sweep_mapped_now(&mut self) {
         for link in self.links.iter_mut() {
-            link.direct.mapped.retain(|mapped| !mapped.memory.is_retired());
-            if !link.direct.mapped.is_empty() {
+            if link.tx.mapped_mut().sweep() {
                 self.passes_to_sweep = MAPPED_SWEEP_PASSES;
             }
         }
@@ -271,28 +226,10 @@ impl Engine {
     fn mapped(&self, to: PeerId, key: u64, is_read: bool) -> Option<&Mapped> {
         let peer = self.peers.of(to);
         let link = self.links.get(peer.transmit?)?;
-        let mapped = link.direct.mapped.iter().find(|mapped| mapped.key == key)?;
+        let mapped = link.tx.mapped().find(key)?;
         let order = if is_read { Order::RAS } else { Order::WAS };
-        let may_overtake = !self.config.transmit_order.contains(order) || link.has_told_all();
-        let is_unhindered = peer.queue.is_empty() && link.accesses.outstanding_ops == 0 && may_overtake;
+        let may_overtake = !self.config.transmit_order.contains(order) || link.tx.has_told_all();
+        let is_unhindered = peer.queue.is_empty() && link.tx.has_no_accesses() && may_overtake;
         is_unhindered.then_some(mapped)
-    }
-}
-
-impl Direct {
-    #[cfg(test)]
-    pub(super) fn memory_of(&self, key: u64) -> Arc<dyn SharedMemory> {
-        let mapped = self.mapped.iter().find(|mapped| mapped.key == key);
-        mapped.expect("it is mapped").memory.clone()
-    }
-
-    #[cfg(test)]
-    pub(super) fn mapped_count(&self) -> usize {
-        self.mapped.len()
-    }
-
-    #[cfg(test)]
-    pub(super) fn to_map_count(&self) -> usize {
-        self.to_map.len()
     }
 }

@@ -1,10 +1,10 @@
 //! What carries out the effects of an engine's receiver.
 
 use super::Engine;
-use super::links::Links;
 use crate::breach::Breach;
 use crate::completion::{Completion, Failure, Sink};
 use crate::flags::CounterEvents;
+use crate::link::Links;
 use crate::peers::Peers;
 use crate::receiver::{Effects, KeptCredit, Receiver};
 use crate::target::{Target, TargetEffects};

@@ -5,13 +5,12 @@
 //! former endpoint is gone without a word; then it ends when nothing has come of it for a while.
 
 use super::Engine;
-use super::incoming::Incoming;
-use super::links::Link;
 use super::timers::Timeout;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
 use crate::limits::FORMER_LINK_IDLE_MAX_MS;
+use crate::link::Link;
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
 use crate::receiver::Receiver;
@@ -47,14 +46,14 @@ impl Engine {
         sink: &mut impl Sink,
     ) {
         for id in self.peers.of(peer).links.clone() {
-            let Some(link) = self.links.of(id).filter(|link| link.is_up && !link.is_former) else { continue };
+            let Some(link) = self.links.of(id).filter(|link| link.is_current()) else { continue };
             if id == newest {
                 continue;
             }
-            link.is_former = true;
+            link.set_former();
             let former = Former {
                 link: id,
-                begun_at: link.begun_at,
+                begun_at: link.begun_at(),
                 progress: Progress::of(id, link, &self.receiver, &self.target),
                 silence: Timeout::default(),
             };
@@ -72,7 +71,7 @@ impl Engine {
         let mut overdue = Vec::new();
         let (links, receiver, target) = (&mut self.links, &self.receiver, &self.target);
         self.former.retain_mut(|former| {
-            let Some(link) = links.of(former.link).filter(|link| link.begun_at == former.begun_at) else {
+            let Some(link) = links.of(former.link).filter(|link| link.begun_at() == former.begun_at) else {
                 return false;
             };
             let progress = Progress::of(former.link, link, receiver, target);
@@ -99,17 +98,12 @@ impl Former {
 
 impl Progress {
     fn of(id: LinkId, link: &Link, receiver: &Receiver, target: &Target) -> Progress {
-        let accessed_bytes = match &link.incoming {
-            Some(Incoming::Read(filling)) => filling.arrived_bytes,
-            Some(Incoming::Atomic(partial)) => partial.payload.len() as u64,
-            Some(Incoming::Request(_) | Incoming::Described(_)) | None => 0,
-        };
         let (messages, offers, reading_bytes, fetched_bytes) = receiver.progress(id);
         let (offered_writes, writing_bytes, written_bytes) = target.progress(id);
         Progress {
             messages,
             fetches: offers + offered_writes,
-            mid_message_bytes: reading_bytes + writing_bytes + accessed_bytes,
+            mid_message_bytes: reading_bytes + writing_bytes + link.rx.arrived_bytes(),
             fetched_bytes: fetched_bytes + written_bytes,
         }
     }

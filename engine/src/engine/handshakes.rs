@@ -307,7 +307,7 @@ impl Engine {
         match (&self.standing, step) {
             (Standing::Unconnected, HandshakeStep::Request) => {
                 // Who asks many times without listening must not have all the answers kept.
-                if link.owed.iter().any(|header| matches!(header, Header::Connection(_))) {
+                if link.tx.debts().has_header(|header| matches!(header, Header::Connection(_))) {
                     return self.condemn(id, "asks for a connection again before it was answered", sink);
                 }
                 let handshake = Handshake { step: HandshakeStep::Reject, number, data_bytes: 0 };

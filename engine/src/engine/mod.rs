@@ -1,20 +1,18 @@
 //! The protocol engine of one endpoint.
 
-mod allowance;
 mod arrival;
 mod atomics;
 mod connected;
+mod debts;
 mod direct;
 mod effects;
 mod fences;
 mod former;
 mod handshakes;
-mod incoming;
 mod links;
-mod ordering;
 mod passive;
+mod rendezvous;
 mod reports;
-mod requests;
 mod rma;
 #[cfg(test)]
 mod tests;
@@ -31,8 +29,7 @@ pub use self::arrival::Arrivals;
 pub use self::direct::{Attempt, Place};
 use self::former::Former;
 use self::handshakes::{Handshakes, Standing};
-use self::links::{Condemned, Links};
-pub(crate) use self::ordering::Told;
+use self::links::Condemned;
 use self::reports::Reports;
 pub(crate) use self::turns::Turn;
 use crate::address::Address;
@@ -42,6 +39,8 @@ use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError};
 use crate::flags::{MrAccess, Order};
 use crate::limits;
+use crate::link::Links;
+pub(crate) use crate::link::Told;
 use crate::operation::{PeekRequest, ReceiveRequest, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;

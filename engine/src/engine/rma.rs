@@ -16,28 +16,16 @@
 
 use super::Engine;
 use super::direct::{Attempt, Place};
-use super::incoming::Incoming;
-use super::links::{Frame, Writing};
-use super::ordering::{Effect, Told};
-use super::requests::{Stage, op_of};
 use crate::buffer::{Destination, Source};
 use crate::completion::Sink;
 use crate::error::{Again, Misuse, OperationError};
 use crate::filling::Filling;
-use crate::limits::{MESSAGE_COST_BYTES, RMA_LINK_MAX_OPS};
+use crate::limits::MESSAGE_COST_BYTES;
+use crate::link::{Effect, Frame, Stage, Told, op_of};
 use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
 use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
 use crate::wire::{Durable, Header, Message, Outcome, Rma, RmaKind};
-
-/// The accesses of this side on a link.
-#[derive(Debug, Default)]
-pub(super) struct Accesses {
-    /// How many of them the peer has not answered.
-    pub(super) outstanding_ops: usize,
-    /// How much of the peer's memory those of them that are atomic operations fetch.
-    pub(super) outstanding_bytes: usize,
-}
 
 /// What became of an access that was offered to a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,19 +137,19 @@ impl Engine {
         }
         let Message { len_bytes, data, .. } = send.message;
         let cost_bytes = if data.is_some() { MESSAGE_COST_BYTES } else { 0 };
-        if link.accesses.outstanding_ops >= RMA_LINK_MAX_OPS || link.allowance.left_bytes() < cost_bytes {
+        if !link.tx.may_begin_access(cost_bytes, 0) {
             return Given::Nothing;
         }
         let OneSided { key, address, durable, .. } = **one_sided;
         let op = op_of(send_id);
         let header = |kind: RmaKind| Header::Rma(Rma { op, key, address, len_bytes, kind, durable });
-        let exposed_before = link.requests.take_exposed(send_id);
+        let exposed_before = link.tx.take_exposed(send_id);
         let is_read = one_sided.read.is_some();
         let is_offered = !is_read
             && send.may_be_fetched
             && len_bytes >= caps.pull_min_bytes as u64
             && len_bytes > 0
-            && link.requests.may_expose();
+            && link.tx.may_expose();
         let exposed = match exposed_before {
             Some(remote) => Some(remote),
             None if is_offered => transport.expose(id, &send.source.slices(0)),
@@ -177,7 +165,7 @@ impl Engine {
             let offer = header(RmaKind::Offer { data, remote_bytes });
             let sent = whole(transport.send_inline(id, &offer, remote.as_bytes()));
             if sent == Sent::Full {
-                link.requests.keep_exposed(send_id, remote);
+                link.tx.keep_exposed(send_id, remote);
             }
             (sent, Stage::Exposed)
         } else {
@@ -190,7 +178,7 @@ impl Engine {
             };
             match sent {
                 Sent::Partial(taken_bytes) => {
-                    link.writing = Some(Writing { frame: Frame::Data, send: send_id, taken_bytes });
+                    link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
                     // An answer before the end of the frame would be none.
                     (sent, Stage::Cleared)
                 }
@@ -204,15 +192,9 @@ impl Engine {
         if sent == Sent::Full {
             return Given::Nothing;
         }
-        link.allowance.spend(cost_bytes);
-        link.taken_frames += 1;
-        link.accesses.outstanding_ops += 1;
-        link.requests.begin(send_id, stage);
-        one_sided.after = link.taken();
-        one_sided.is_deferred = link.deferred.defers(effect, stage == Stage::Exposed, len_bytes);
-        if one_sided.is_deferred {
-            link.deferred.begin(effect, self.config.transmit_order);
-        }
+        one_sided.after = link.tx.access_begun(send_id, stage, cost_bytes, 0);
+        let order = self.config.transmit_order;
+        one_sided.is_deferred = link.tx.defer(effect, stage == Stage::Exposed, len_bytes, order);
         if sent == Sent::Whole { Given::Whole } else { Given::Partly }
     }
 
@@ -221,7 +203,7 @@ impl Engine {
         let Some(link) = self.links.of(id) else { return };
         // An atomic operation that fetches was sent with its operands.
         let is_asked = |stage| matches!(stage, Stage::Asked | Stage::Sent);
-        let asked = link.requests.stage_of(op).filter(|(_, stage)| is_asked(*stage));
+        let asked = link.tx.stage_of(op).filter(|(_, stage)| is_asked(*stage));
         let reading = asked.and_then(|(send_id, _)| {
             let send = self.sends.get(send_id)?;
             let one_sided = send.one_sided.as_ref()?;
@@ -233,7 +215,7 @@ impl Engine {
             Some(Filling { len_bytes: end, arrived_bytes: *arrived_bytes, place: send_id })
         });
         match reading {
-            Some(filling) => link.incoming = Some(Incoming::Read(filling)),
+            Some(filling) => link.rx.begin_read(filling),
             None => self.condemn(id, "sends what was not to be read", sink),
         }
     }
@@ -246,7 +228,7 @@ impl Engine {
     /// The target says what became of an access.
     pub(super) fn rma_answered(&mut self, id: LinkId, op: u64, outcome: Outcome, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        let found = link.requests.stage_of(op).and_then(|(send_id, stage)| {
+        let found = link.tx.stage_of(op).and_then(|(send_id, stage)| {
             let send = self.sends.get(send_id)?;
             let one_sided = send.one_sided.as_ref()?;
             let is_due = match (&one_sided.read, stage, outcome) {
@@ -267,14 +249,11 @@ impl Engine {
         let Some(send_id) = found else {
             return self.condemn(id, "answers what was not asked for", sink);
         };
-        link.requests.end(send_id);
-        link.accesses.outstanding_ops -= 1;
         let Some(send) = self.sends.remove(send_id) else { return };
-        link.accesses.outstanding_bytes -= send.fetched_bytes();
         if let Some(one_sided) = &send.one_sided {
-            link.has_answered(one_sided.after);
+            link.tx.access_ended(send_id, send.fetched_bytes(), one_sided.after);
             if one_sided.is_deferred {
-                link.deferred.end(Effect::of(&send), self.config.transmit_order);
+                link.tx.deferred_ended(Effect::of(&send), self.config.transmit_order);
             }
         }
         match outcome {

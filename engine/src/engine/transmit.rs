@@ -1,19 +1,17 @@
 //! The way down: from a posted send to the frames that a transport takes.
 
 use super::Engine;
-use super::links::{Frame, Link, Writing};
-use super::requests::Way;
+use super::fences::advance_fence;
 use super::rma::Given;
 use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::{Again, Misuse};
-use crate::limits::READ_PIECE_MAX_BYTES;
+use crate::link::{Frame, Way, Writing};
 use crate::operation::{Send, SendId, SendRequest};
 use crate::peer_id::PeerId;
-use crate::receiver::{Receiver, eager_cost_bytes};
+use crate::receiver::eager_cost_bytes;
 use crate::rejected::Rejected;
-use crate::target::Target;
-use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
+use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{Awaits, Header, Message};
 
 impl Engine {
@@ -55,12 +53,8 @@ impl Engine {
         let link_id = self.transmit_link(to, transport);
         let caps = transport.caps(link_id);
         let way = match self.links.get(link_id) {
-            Some(link)
-                if self.peers.of(to).queue.is_empty()
-                    && link.writing.is_none()
-                    && !link.deferred.holds_sends() =>
-            {
-                link.way_of(&send, &caps, self.config.eager_max_bytes)
+            Some(link) if self.peers.of(to).queue.is_empty() && link.tx.may_begin_message() => {
+                link.tx.way_of(&send, &caps, self.config.eager_max_bytes)
             }
             _ => Way::Waiting,
         };
@@ -89,7 +83,7 @@ impl Engine {
                 }
                 self.begun(link_id, &send.message);
                 let send = self.sends.insert(send);
-                self.write_on(link_id, Writing { frame: Frame::Message, send, taken_bytes });
+                self.write_on(link_id, send, taken_bytes);
                 self.activate(to);
             }
             Sent::Full => {
@@ -123,16 +117,15 @@ impl Engine {
         let Some(link) = self.links.of(id) else { return false };
         let header = Message { len_bytes: message.len() as u64, tag, data, awaits: Awaits::Nothing };
         let cost_bytes = eager_cost_bytes(&header);
-        if link.writing.is_some()
-            || link.deferred.holds_sends()
+        if !link.tx.may_begin_message()
             || message.len() > transport.caps(id).inline_max_bytes
-            || cost_bytes > link.allowance.left_bytes()
+            || cost_bytes > link.tx.credit_bytes()
         {
             return false;
         }
         let is_sent = transport.send_inline(id, &Header::Message(header), message).is_ok();
         if is_sent {
-            link.count_sent(cost_bytes);
+            link.tx.message_begun(cost_bytes);
         }
         is_sent
     }
@@ -145,7 +138,7 @@ impl Engine {
             self.do_rare_work(transport, sink);
         }
         if self.links.are_owing() {
-            self.links.pay_debts(&mut self.receiver, &mut self.target, transport, sink);
+            self.pay_debts(transport, sink);
         }
         for _ in 0..self.active.len() {
             let Some(peer) = self.active.pop_front() else { break };
@@ -222,11 +215,13 @@ impl Engine {
                 self.peers.of_mut(peer).queue.pop_front();
                 continue;
             };
-            if self.links.is_held_by_fence(link, &self.peers.of(peer).links, send, transport) {
+            if send.fence
+                && !advance_fence(&mut self.links, link, &self.peers.of(peer).links, send, transport)
+            {
                 return true;
             }
             let order = self.config.transmit_order;
-            if self.links.get(link).is_some_and(|link| link.is_held_by_order(send, order)) {
+            if self.links.get(link).is_some_and(|link| link.tx.is_held_by_order(send, order)) {
                 return true;
             }
             if send.one_sided.is_some() {
@@ -245,7 +240,7 @@ impl Engine {
             let way = self
                 .links
                 .get(link)
-                .map_or(Way::Waiting, |link| link.way_of(send, &caps, self.config.eager_max_bytes));
+                .map_or(Way::Waiting, |link| link.tx.way_of(send, &caps, self.config.eager_max_bytes));
             match way {
                 Way::Waiting => return true,
                 Way::Eager => {}
@@ -265,7 +260,7 @@ impl Engine {
                     let message = send.message;
                     self.peers.of_mut(peer).queue.pop_front();
                     self.begun(link, &message);
-                    self.write_on(link, Writing { frame: Frame::Message, send: id, taken_bytes });
+                    self.write_on(link, id, taken_bytes);
                     return true;
                 }
                 Sent::Whole => {
@@ -282,22 +277,21 @@ impl Engine {
     /// Goes on with the link's partly written frame. Returns whether the link is free for the next one.
     fn resume(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
         let Some(link) = self.links.of(id) else { return true };
-        let Some(Writing { frame, send: send_id, taken_bytes }) = &mut link.writing else { return true };
-        if *frame == Frame::ReadData {
+        let Some(Writing { frame, send: send_id, taken_bytes }) = link.tx.writing() else { return true };
+        if frame == Frame::ReadData {
             return self.pay_debts_of(id, transport, sink);
         }
-        let Some(send) = self.sends.get(*send_id) else { return true };
-        let sent = transport.resume(id, &send.source.slices(*taken_bytes));
+        let Some(send) = self.sends.get(send_id) else { return true };
+        let sent = transport.resume(id, &send.source.slices(taken_bytes));
         match sent {
             Sent::Full => return false,
             Sent::Partial(more_bytes) => {
-                *taken_bytes += more_bytes;
+                link.tx.written(more_bytes);
                 return false;
             }
             Sent::Whole => {}
         }
-        let (frame, send_id) = (*frame, *send_id);
-        link.writing = None;
+        link.tx.end_writing();
         match frame {
             Frame::Message => self.taken_from_table(id, send_id, sink),
             Frame::Data => self.data_taken(id, send_id, sink),
@@ -307,22 +301,18 @@ impl Engine {
         self.pay_debts_of(id, transport, sink)
     }
 
-    /// Tells the peer of one link what it waits to hear. Returns whether the link is free for the next frame.
-    fn pay_debts_of(&mut self, id: LinkId, transport: &mut impl Transport, sink: &mut impl Sink) -> bool {
-        self.links.pay_debts_of(id, &mut self.receiver, &mut self.target, transport, sink)
-    }
-
     /// A link has begun to take an eager message.
     #[inline(always)]
     fn begun(&mut self, link: LinkId, message: &Message) {
         if let Some(link) = self.links.of(link) {
-            link.count_sent(eager_cost_bytes(message));
+            link.tx.message_begun(eager_cost_bytes(message));
         }
     }
 
-    fn write_on(&mut self, link: LinkId, writing: Writing) {
+    /// A link has taken a part of an eager message.
+    fn write_on(&mut self, link: LinkId, send: SendId, taken_bytes: usize) {
         if let Some(link) = self.links.of(link) {
-            link.writing = Some(writing);
+            link.tx.begin_writing(Frame::Message, send, taken_bytes);
         }
     }
 
@@ -357,169 +347,9 @@ impl Engine {
 
     /// The send ends when the peer says so of the message that the link has taken last.
     fn await_peer(&mut self, link: LinkId, send: SendId, awaits: Awaits) {
-        let Some(link) = self.links.of(link) else { return };
-        let number = link.sent_messages;
-        if awaits == Awaits::Match {
-            link.awaiting_match.insert(number, send);
-        } else {
-            link.awaiting_ack.push_back((number, send));
+        if let Some(link) = self.links.of(link) {
+            link.tx.await_peer(send, awaits);
         }
-    }
-}
-
-impl Link {
-    #[inline(always)]
-    fn count_sent(&mut self, cost_bytes: u64) {
-        self.sent_messages += 1;
-        self.taken_frames += 1;
-        self.allowance.spend(cost_bytes);
-    }
-
-    pub(super) fn owes_only_reads(&self) -> bool {
-        !self.owes_ack && !self.owes_credit && self.owed.is_empty() && self.owes_reads
-    }
-
-    /// Tells the peer what it waits to hear. Returns whether it has been told everything. What it has read may be an event.
-    pub(super) fn pay_debts(
-        &mut self,
-        id: LinkId,
-        receiver: &mut Receiver,
-        target: &mut Target,
-        transport: &mut impl Transport,
-        sink: &mut impl Sink,
-    ) -> bool {
-        let is_reading = self.writing.as_ref().is_some_and(|writing| writing.frame == Frame::ReadData);
-        if is_reading {
-            self.answer_reads(id, target, transport, sink);
-        }
-        if self.writing.is_some() {
-            return !self.is_owing();
-        }
-        self.answer(id, receiver, target, transport);
-        // Last, so that what waits before it is no more than what the credit before this one allowed.
-        if self.owes_credit && !self.owes_ack && self.owed.is_empty() {
-            let credit = Header::Credit { granted_bytes: receiver.granted_bytes(id) };
-            self.owes_credit = transport.send_inline(id, &credit, &[]).is_err();
-            if !self.owes_credit {
-                receiver.credit_told(id);
-            }
-        }
-        if self.owes_only_reads() && !is_reading {
-            self.answer_reads(id, target, transport, sink);
-        }
-        !self.is_owing()
-    }
-
-    /// Tells the peer of what has come of its operations, as far as the link has room.
-    #[inline(always)]
-    fn answer(
-        &mut self,
-        id: LinkId,
-        receiver: &Receiver,
-        target: &mut Target,
-        transport: &mut impl Transport,
-    ) {
-        if self.owes_ack {
-            let ack = Header::Ack { received: receiver.received_messages(id) };
-            self.owes_ack = transport.send_inline(id, &ack, &[]).is_err();
-        }
-        while !self.owes_ack
-            && let Some(header) = self.owed.front()
-        {
-            let payload = match header {
-                Header::Shown(shown) => target.description(id, shown.key, &transport.caps(id)),
-                _ => Some(Remote::default()),
-            };
-            if let Some(payload) = payload
-                && transport.send_inline(id, header, payload.as_bytes()).is_err()
-            {
-                break;
-            }
-            if let Header::Answer { .. } = header {
-                target.answered(id);
-            }
-            self.owed.pop_front();
-        }
-    }
-
-    /// Sends what the peer reads, and the answers: as much as makes a piece at most, so that others have their turn, or no
-    /// more than the rest of a piece that the link has taken in part. The link is not in the middle of another frame.
-    fn answer_reads(
-        &mut self,
-        id: LinkId,
-        target: &mut Target,
-        transport: &mut impl Transport,
-        sink: &mut impl Sink,
-    ) {
-        let mut left_bytes = READ_PIECE_MAX_BYTES as u64;
-        self.has_paused = false;
-        while let Some(reading) = target.reading(id) {
-            if let Some(Writing { taken_bytes, .. }) = &mut self.writing {
-                left_bytes = 0;
-                let sent = transport.resume(id, &reading.piece(*taken_bytes));
-                match sent {
-                    Sent::Full => return,
-                    Sent::Partial(more_bytes) => {
-                        *taken_bytes += more_bytes;
-                        return;
-                    }
-                    Sent::Whole => {
-                        self.writing = None;
-                        reading.piece_sent();
-                    }
-                }
-            }
-            if !reading.is_to_go_on() {
-                if let Some(answer) = reading.answer()
-                    && transport.send_inline(id, &answer, &[]).is_err()
-                {
-                    return;
-                }
-                if let Some(event) = target.read_ended(id)
-                    && sink.counts()
-                {
-                    sink.count(event);
-                }
-                continue;
-            }
-            let piece_bytes = reading.piece_bytes();
-            if piece_bytes > left_bytes {
-                self.has_paused = true;
-                return;
-            }
-            left_bytes -= piece_bytes;
-            reading.begin_piece();
-            let sent = transport.send(id, &reading.header(), &reading.piece(0));
-            match sent {
-                Sent::Full => return,
-                Sent::Whole => reading.piece_sent(),
-                Sent::Partial(taken_bytes) => {
-                    let frame = Frame::ReadData;
-                    self.writing = Some(Writing { frame, send: SendId::default(), taken_bytes });
-                    return;
-                }
-            }
-        }
-        self.owes_reads = false;
-    }
-
-    /// Tells the peer as [`answer`](Self::answer) does, unless the link is in the middle of a frame, and returns what of it the
-    /// link had no room for, in order, since nothing more will be done on it. The peer is asked for nothing any more.
-    #[cold]
-    pub(super) fn last_answers(
-        &mut self,
-        id: LinkId,
-        receiver: &Receiver,
-        target: &mut Target,
-        transport: &mut impl Transport,
-    ) -> Vec<Header> {
-        self.owed.retain(|header| !matches!(header, Header::Clear { .. }));
-        if self.writing.is_none() {
-            self.answer(id, receiver, target, transport);
-        }
-        let ack = self.owes_ack.then(|| Header::Ack { received: receiver.received_messages(id) });
-        let owed = self.owed.iter().filter(|header| header.payload_len_bytes() == 0).copied();
-        ack.into_iter().chain(owed).collect()
     }
 }
 

@@ -205,7 +205,7 @@ fn operation_on_no_elements_travels_and_ends_with_its_answer() {
         assert_eq!(sink.take().remove(0).unwrap().context, context);
     }
     let link = engine.links.of(LINK).unwrap();
-    assert_eq!((link.accesses.outstanding_ops, link.accesses.outstanding_bytes), (0, 0));
+    assert_eq!(link.tx.outstanding_accesses(), (0, 0));
     assert!(engine.condemned.is_empty());
     // What fetches something has not ended before that has come.
     engine.post_atomic(update(peer, fetch(b"a"), sum, 5), &mut transport, &mut sink).unwrap();
@@ -345,7 +345,7 @@ fn what_is_fetched_comes_with_everything_that_was_posted() {
     let fetched = failure.completion.buffer.into_fetched().unwrap();
     assert_eq!((fetched.result, fetched.compare), (received(b""), sent(b"cd")));
     let link = engine.links.of(LINK).unwrap();
-    assert_eq!((link.accesses.outstanding_ops, link.accesses.outstanding_bytes), (0, 0));
+    assert_eq!(link.tx.outstanding_accesses(), (0, 0));
 }
 
 #[test]

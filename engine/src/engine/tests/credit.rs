@@ -240,7 +240,7 @@ fn a_peer_that_reads_nothing_gets_no_credit_that_it_cannot_know_of() {
         transport.answers = [Sent::Full; 4].into();
         engine.transmit(&mut transport, &mut sink);
         let Some(link) = engine.links.get(LINK) else { break };
-        most_owed = most_owed.max(link.owed.len());
+        most_owed = most_owed.max(link.tx.debts().headers_len());
     }
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);
     assert!(most_owed < 20_000, "{most_owed}");

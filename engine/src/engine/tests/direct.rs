@@ -67,7 +67,7 @@ fn what_was_shown_is_mapped_and_accessed_at_once() {
 fn what_is_carried_out_at_once_is_the_callers_to_report() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     map_all(&mut engine, &mut transport, &mut sink);
-    let memory = engine.links.of(LINK).unwrap().direct.memory_of(KEY);
+    let memory = engine.links.of(LINK).unwrap().tx.mapped().memory_of(KEY);
     let place = Place { key: KEY, address: 3 };
     let mut local = write();
     assert_eq!(engine.access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
@@ -96,7 +96,7 @@ fn what_is_carried_out_at_once_is_the_callers_to_report() {
 fn what_is_more_than_an_access_is_to_be_posted() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     map_all(&mut engine, &mut transport, &mut sink);
-    let memory = engine.links.of(LINK).unwrap().direct.memory_of(KEY);
+    let memory = engine.links.of(LINK).unwrap().tx.mapped().memory_of(KEY);
     let place = Place { key: KEY, address: 0 };
     let goes = |engine: &mut Engine, local: RmaLocal, place, level, fence| {
         let mut local = local;
@@ -136,7 +136,7 @@ fn what_is_more_than_an_access_is_to_be_posted() {
 
 /// How many regions an engine has mapped, and how many it is about to map.
 fn mapped(engine: &mut Engine) -> (usize, usize) {
-    let direct = &engine.links.of(LINK).unwrap().direct;
+    let direct = engine.links.get(LINK).unwrap().tx.mapped();
     (direct.mapped_count(), direct.to_map_count())
 }
 
@@ -345,5 +345,5 @@ fn what_is_shown_in_parts_is_mapped_as_well() {
         arrivals.chunk(LINK, &[*byte]);
     }
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(engine.links.of(LINK).unwrap().direct.mapped_count(), 1);
+    assert_eq!(engine.links.of(LINK).unwrap().tx.mapped().mapped_count(), 1);
 }

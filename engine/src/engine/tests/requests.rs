@@ -1,7 +1,7 @@
 //! The sender's side of a rendezvous.
 
 use super::*;
-use crate::engine::requests::op_of;
+use crate::link::op_of;
 
 const LINK: LinkId = LinkId(7);
 

@@ -7,21 +7,21 @@
 //! So the initiator holds back what must not, at the head of its peer's queue, until nothing deferred is in its way that has
 //! not been answered. There is nothing to it on the wire, and it costs those who have not asked for it nothing.
 //!
-//! What is [done without frames](super::direct) overtakes messages that are under way. Where it must not, it is done so only if
+//! What is done without frames (`engine/direct.rs`) overtakes messages that are under way. Where it must not, it is done so only if
 //! the peer is known to have them all: by acknowledgements, or since it has answered an access that was sent after them. So the
 //! first access after a message travels as a frame, and those that follow its answer do not.
 //!
 //! A short read need not be deferred. A target that has agreed to an order copies it as it arrives, if nothing deferred is to
 //! be read before it; and an initiator relies on that.
 
-use super::links::Link;
+use super::LinkTx;
 use crate::flags::Order;
 use crate::limits::READ_COPIED_MAX_BYTES;
 use crate::operation::Send;
 
 /// What an operation does at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     /// A message is matched.
     Send,
     /// A region is read.
@@ -46,7 +46,7 @@ pub(super) struct Deferred {
 }
 
 impl Effect {
-    pub(super) fn of(send: &Send) -> Effect {
+    pub(crate) fn of(send: &Send) -> Effect {
         match &send.one_sided {
             None => Effect::Send,
             Some(one_sided) if one_sided.atomic.is_some() => {
@@ -128,19 +128,33 @@ pub(crate) struct Told {
     payloads: u64,
 }
 
-impl Link {
+impl LinkTx {
     /// Whether a send or an access that is the next for the link's peer has to wait, for the sake of order.
-    pub(super) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
+    pub(crate) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
         self.deferred.holds(Effect::of(send), order)
+    }
+
+    /// The peer was told of an access. Returns whether it will do it later than what comes after it, as far as can be known.
+    pub(crate) fn defer(&mut self, effect: Effect, is_offered: bool, len_bytes: u64, order: Order) -> bool {
+        let is_deferred = self.deferred.defers(effect, is_offered, len_bytes);
+        if is_deferred {
+            self.deferred.begin(effect, order);
+        }
+        is_deferred
+    }
+
+    /// The peer has done an access that it was to do later.
+    pub(crate) fn deferred_ended(&mut self, effect: Effect, order: Order) {
+        self.deferred.end(effect, order);
     }
 
     /// What the link has taken of messages. It is not in the middle of one.
     pub(super) fn taken(&self) -> Told {
-        Told { messages: self.sent_messages, payloads: self.unanswered_payloads }
+        Told { messages: self.levels.sent_messages(), payloads: self.unanswered_payloads }
     }
 
     /// The peer has answered what the link took when it had taken that much of messages, so all of it has arrived.
-    pub(super) fn has_answered(&mut self, taken: Told) {
+    pub(super) fn answered(&mut self, taken: Told) {
         // Answers come in another order than what they answer.
         self.told.messages = self.told.messages.max(taken.messages);
         self.told.payloads = self.told.payloads.max(taken.payloads);
@@ -148,8 +162,8 @@ impl Link {
 
     /// Whether the peer is known to have heard of every message that the link has taken, and has all of it. What needs no
     /// frame overtakes the others.
-    pub(super) fn has_told_all(&self) -> bool {
-        let is_told = self.told.messages.max(self.acked_messages) == self.sent_messages;
+    pub(crate) fn has_told_all(&self) -> bool {
+        let is_told = self.told.messages.max(self.levels.acked_messages()) == self.levels.sent_messages();
         is_told && self.told.payloads == self.unanswered_payloads && self.requests.is_empty()
     }
 }

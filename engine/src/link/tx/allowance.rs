@@ -9,11 +9,13 @@ pub(super) struct Allowance {
     spent_bytes: u64,
 }
 
-impl Allowance {
-    pub(super) fn initial() -> Allowance {
+impl Default for Allowance {
+    fn default() -> Allowance {
         Allowance { granted_bytes: CREDIT_INITIAL_BYTES, spent_bytes: 0 }
     }
+}
 
+impl Allowance {
     #[inline(always)]
     pub(super) fn left_bytes(&self) -> u64 {
         self.granted_bytes - self.spent_bytes
@@ -40,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_grant_never_shrinks_on_the_senders_side() {
-        let mut allowance = Allowance::initial();
+        let mut allowance = Allowance::default();
         assert!(allowance.raise(CREDIT_INITIAL_BYTES));
         assert!(!allowance.raise(CREDIT_INITIAL_BYTES - 1));
         assert_eq!(allowance.left_bytes(), CREDIT_INITIAL_BYTES);

@@ -1,0 +1,159 @@
+//! Paying what peers wait to hear: acknowledgements, answers, credit, and what they read.
+
+use super::Engine;
+use crate::completion::Sink;
+use crate::limits::READ_PIECE_MAX_BYTES;
+use crate::link::{Frame, LinkTx};
+use crate::operation::SendId;
+use crate::receiver::Receiver;
+use crate::target::Target;
+use crate::transport::{LinkId, Remote, Sent, Transport};
+use crate::wire::Header;
+
+/// Where the numbers and the bytes that are owed come from.
+struct Creditors<'a> {
+    receiver: &'a mut Receiver,
+    target: &'a mut Target,
+}
+
+impl Engine {
+    /// Tells the peers what they wait to hear, as far as the links take it.
+    pub(super) fn pay_debts(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        let mut creditors = Creditors { receiver: &mut self.receiver, target: &mut self.target };
+        self.links.pay_debts(|id, tx| creditors.pay(id, tx, transport, sink));
+    }
+
+    /// As [`pay_debts`](Self::pay_debts), on one link. Returns whether it is free for the next frame.
+    pub(super) fn pay_debts_of(
+        &mut self,
+        id: LinkId,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> bool {
+        let mut creditors = Creditors { receiver: &mut self.receiver, target: &mut self.target };
+        self.links.pay_debts_of(id, |id, tx| creditors.pay(id, tx, transport, sink))
+    }
+
+    /// Tells the peer of a link what has come of its operations, unless the link is in the middle of a frame, and returns what
+    /// of it the link had no room for, in order, since nothing more will be done on it. The peer is asked for nothing any more.
+    #[cold]
+    pub(super) fn last_answers(&mut self, id: LinkId, transport: &mut impl Transport) -> Vec<Header> {
+        let Some(link) = self.links.of(id) else { return Vec::new() };
+        let tx = &mut link.tx;
+        tx.debts_mut().drop_clears();
+        let mut creditors = Creditors { receiver: &mut self.receiver, target: &mut self.target };
+        if tx.is_idle() {
+            creditors.answer(id, tx, transport);
+        }
+        let received = creditors.receiver.received_messages(id);
+        let ack = tx.debts().has_ack().then_some(Header::Ack { received });
+        ack.into_iter().chain(tx.debts().plain_headers()).collect()
+    }
+}
+
+impl Creditors<'_> {
+    /// Tells the peer of a link what it waits to hear. What it has read may be an event.
+    fn pay(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport, sink: &mut impl Sink) {
+        let is_reading = tx.writing().is_some_and(|writing| writing.frame == Frame::ReadData);
+        if is_reading {
+            self.answer_reads(id, tx, transport, sink);
+        }
+        if !tx.is_idle() {
+            return;
+        }
+        self.answer(id, tx, transport);
+        if tx.debts().has_credit_next() {
+            let credit = Header::Credit { granted_bytes: self.receiver.granted_bytes(id) };
+            if transport.send_inline(id, &credit, &[]).is_ok() {
+                tx.debts_mut().credit_sent();
+                self.receiver.credit_told(id);
+            }
+        }
+        if tx.debts().are_only_reads() && !is_reading {
+            self.answer_reads(id, tx, transport, sink);
+        }
+    }
+
+    /// Tells the peer of what has come of its operations, as far as the link has room.
+    #[inline(always)]
+    fn answer(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport) {
+        let debts = tx.debts_mut();
+        if debts.has_ack() {
+            let ack = Header::Ack { received: self.receiver.received_messages(id) };
+            if transport.send_inline(id, &ack, &[]).is_err() {
+                return;
+            }
+            debts.ack_sent();
+        }
+        while let Some(header) = debts.next_header() {
+            let payload = match header {
+                Header::Shown(shown) => self.target.description(id, shown.key, &transport.caps(id)),
+                _ => Some(Remote::default()),
+            };
+            if let Some(payload) = payload
+                && transport.send_inline(id, header, payload.as_bytes()).is_err()
+            {
+                break;
+            }
+            if let Header::Answer { .. } = header {
+                self.target.answered(id);
+            }
+            debts.header_sent();
+        }
+    }
+
+    /// Sends what the peer reads, and the answers: as much as makes a piece at most, so that others have their turn, or no
+    /// more than the rest of a piece that the link has taken in part. The link is not in the middle of another frame.
+    fn answer_reads(
+        &mut self,
+        id: LinkId,
+        tx: &mut LinkTx,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) {
+        let mut left_bytes = READ_PIECE_MAX_BYTES as u64;
+        tx.debts_mut().begin_reads();
+        while let Some(reading) = self.target.reading(id) {
+            if let Some(writing) = tx.writing() {
+                left_bytes = 0;
+                let sent = transport.resume(id, &reading.piece(writing.taken_bytes));
+                match sent {
+                    Sent::Full => return,
+                    Sent::Partial(more_bytes) => return tx.written(more_bytes),
+                    Sent::Whole => {
+                        tx.end_writing();
+                        reading.piece_sent();
+                    }
+                }
+            }
+            if !reading.is_to_go_on() {
+                if let Some(answer) = reading.answer()
+                    && transport.send_inline(id, &answer, &[]).is_err()
+                {
+                    return;
+                }
+                if let Some(event) = self.target.read_ended(id)
+                    && sink.counts()
+                {
+                    sink.count(event);
+                }
+                continue;
+            }
+            let piece_bytes = reading.piece_bytes();
+            if piece_bytes > left_bytes {
+                return tx.debts_mut().pause_reads();
+            }
+            left_bytes -= piece_bytes;
+            reading.begin_piece();
+            let sent = transport.send(id, &reading.header(), &reading.piece(0));
+            match sent {
+                Sent::Full => return,
+                Sent::Whole => reading.piece_sent(),
+                Sent::Partial(taken_bytes) => {
+                    return tx.begin_writing(Frame::ReadData, SendId::default(), taken_bytes);
+                }
+            }
+        }
+        tx.debts_mut().reads_sent();
+    }
+}

@@ -1,0 +1,116 @@
+//! The sender's side of a rendezvous: payload that stays where it is until the peer has fetched it, or asks for it. Its
+//! stages are in `link/tx/requests.rs`.
+
+use super::Engine;
+use crate::breach::Breach;
+use crate::completion::Sink;
+use crate::error::OperationError;
+use crate::link::{Frame, Way, op_of};
+use crate::operation::{Send, SendId};
+use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
+use crate::wire::{Awaits, Header};
+
+impl Engine {
+    /// Tells the peer of its first queued send, for it to be pulled or asked for. `None` if it was to be pulled, the peer
+    /// cannot be let in, and it may travel eagerly instead.
+    pub(super) fn request(
+        &mut self,
+        id: LinkId,
+        send_id: SendId,
+        way: Way,
+        caps: &LinkCaps,
+        transport: &mut impl Transport,
+    ) -> Option<Result<(), Full>> {
+        let send = self.sends.get(send_id)?;
+        let link = self.links.of(id)?;
+        let exposed = match (link.tx.take_exposed(send_id), way) {
+            (Some(remote), _) => Some(remote),
+            (None, Way::Pulled) => transport.expose(id, &send.source.slices(0)),
+            (None, _) => None,
+        };
+        let remote = match exposed.filter(|remote| remote.as_bytes().len() <= caps.inline_max_bytes) {
+            Some(remote) => remote,
+            None if link.tx.way_unpulled(&send.message, self.config.eager_max_bytes) == Way::Eager => {
+                return None;
+            }
+            None => Remote::default(),
+        };
+        let bytes = remote.as_bytes();
+        let remote_bytes = u8::try_from(bytes.len()).ok()?;
+        let header = Header::Request { message: send.message, op: op_of(send_id), remote_bytes };
+        let sent = transport.send_inline(id, &header, bytes);
+        match sent {
+            Ok(()) => link.tx.requested(send_id, !bytes.is_empty()),
+            Err(Full) => link.tx.keep_exposed(send_id, remote),
+        }
+        Some(sent)
+    }
+
+    /// The peer asks for payload.
+    pub(super) fn request_cleared(&mut self, id: LinkId, op: u64, cannot_pull: bool, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        if let Err(Breach(reason)) = link.tx.cleared(op, cannot_pull) {
+            return self.condemn(id, reason, sink);
+        }
+        let peer = link.peer();
+        self.activate(peer);
+    }
+
+    /// The peer has the payload, or could not read it.
+    pub(super) fn request_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        let is_message =
+            |send: SendId| self.sends.get(send).is_some_and(|send: &Send| send.one_sided.is_none());
+        let send = match link.tx.request_done(op, fault, is_message) {
+            Ok(send) => send,
+            Err(Breach(reason)) => return self.condemn(id, reason, sink),
+        };
+        let Some(send) = self.sends.remove(send) else { return };
+        if fault {
+            self.reports.send_failed(send, OperationError::Fault, &self.peers, sink);
+        } else {
+            self.reports.send_completed(send, &self.peers, sink);
+        }
+    }
+
+    /// Sends the payload that the peer has asked for. Returns whether the link is free for messages.
+    pub(super) fn send_cleared(
+        &mut self,
+        id: LinkId,
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> bool {
+        while let Some(link) = self.links.of(id)
+            && let Some(send_id) = link.tx.next_cleared()
+        {
+            let Some(send) = self.sends.get(send_id) else {
+                link.tx.cleared_begun();
+                continue;
+            };
+            let header = Header::Data { op: op_of(send_id), len_bytes: send.message.len_bytes };
+            let sent = transport.send(id, &header, &send.source.slices(0));
+            if sent == Sent::Full {
+                return false;
+            }
+            link.tx.cleared_begun();
+            if let Sent::Partial(taken_bytes) = sent {
+                link.tx.begin_writing(Frame::Data, send_id, taken_bytes);
+                return false;
+            }
+            self.data_taken(id, send_id, sink);
+        }
+        true
+    }
+
+    /// The link has all of a payload that the peer has asked for.
+    pub(super) fn data_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
+        let Some(link) = self.links.of(id) else { return };
+        let is_answered = |send: &Send| send.one_sided.is_some() || send.message.awaits != Awaits::Nothing;
+        let is_answered = self.sends.get(send_id).is_some_and(is_answered);
+        if link.tx.payload_taken(send_id, is_answered)
+            && let Some(send) = self.sends.remove(send_id)
+        {
+            self.reports.send_completed(send, &self.peers, sink);
+        }
+    }
+}

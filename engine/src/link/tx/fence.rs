@@ -1,0 +1,58 @@
+//! What is known of the messages before a fence.
+
+use super::LinkTx;
+use crate::breach::Breach;
+use crate::wire::Awaits;
+
+/// What the sender knows of the messages before a fence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Fence {
+    /// Nothing was asked for.
+    #[default]
+    Open,
+    /// The peer was asked when the link had taken so much.
+    Asked { matched: bool, taken_frames: u64 },
+    /// When the link had taken so much, all of it had arrived; or also been matched.
+    Met { matched: bool, taken_frames: u64 },
+}
+
+impl LinkTx {
+    /// Whether everything that the link has taken has completed.
+    pub(crate) fn has_all_completed(&self) -> bool {
+        self.writing.is_none() && self.requests.is_empty() && self.levels.have_ended()
+    }
+
+    /// Whether everything that the link has taken has reached the level of a fenced send, as far as this side knows.
+    pub(crate) fn is_known_to_reach(&self, awaits: Awaits) -> bool {
+        match (awaits, self.fence) {
+            (Awaits::Nothing, _) => true,
+            (_, Fence::Met { matched, taken_frames }) => {
+                taken_frames == self.taken_frames && (matched || awaits == Awaits::Arrival)
+            }
+            _ => self.taken_frames == 0,
+        }
+    }
+
+    /// Whether the peer was asked what it has of messages, and has not answered.
+    pub(crate) fn is_fence_asked(&self) -> bool {
+        matches!(self.fence, Fence::Asked { .. })
+    }
+
+    /// The peer was asked whether all that the link has taken has arrived, or was `matched`.
+    pub(crate) fn fence_asked(&mut self, matched: bool) {
+        self.fence = Fence::Asked { matched, taken_frames: self.taken_frames };
+    }
+
+    /// The peer says that it is so.
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if it was not asked.
+    pub(crate) fn fence_answered(&mut self) -> Result<(), Breach> {
+        let Fence::Asked { matched, taken_frames } = self.fence else {
+            return Err(Breach("answers a fence that was not sent"));
+        };
+        self.fence = Fence::Met { matched, taken_frames };
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! Which eager messages the link has taken, and how far the peer has come with them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Frame, LinkTx};
+use crate::breach::Breach;
+use crate::operation::SendId;
+use crate::wire::Awaits;
+
+/// Eager messages, by their numbers on the link, which begin with 1.
+#[derive(Debug, Default)]
+pub(super) struct Levels {
+    /// How many were begun.
+    sent_messages: u64,
+    /// The largest count that the peer has acknowledged.
+    acked_messages: u64,
+    /// Sends whose level needs the peer's acknowledgement, with the count that includes them.
+    awaiting_ack: VecDeque<(u64, SendId)>,
+    /// Sends whose level needs the peer's application to match them.
+    awaiting_match: BTreeMap<u64, SendId>,
+}
+
+impl Levels {
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.sent_messages += 1;
+    }
+
+    #[inline(always)]
+    pub(super) fn sent_messages(&self) -> u64 {
+        self.sent_messages
+    }
+
+    pub(super) fn acked_messages(&self) -> u64 {
+        self.acked_messages
+    }
+
+    /// Whether no send waits for the peer.
+    pub(super) fn have_ended(&self) -> bool {
+        self.awaiting_ack.is_empty() && self.awaiting_match.is_empty()
+    }
+
+    pub(super) fn into_sends(self) -> Vec<SendId> {
+        let mut sends: Vec<SendId> = self.awaiting_ack.into_iter().map(|(_, send)| send).collect();
+        sends.extend(self.awaiting_match.into_values());
+        sends
+    }
+}
+
+impl LinkTx {
+    /// The send of the message that the link has taken last ends when the peer says so.
+    pub(crate) fn await_peer(&mut self, send: SendId, awaits: Awaits) {
+        let levels = &mut self.levels;
+        let number = levels.sent_messages;
+        if awaits == Awaits::Match {
+            levels.awaiting_match.insert(number, send);
+        } else {
+            levels.awaiting_ack.push_back((number, send));
+        }
+    }
+
+    /// So many messages have arrived. [`next_acknowledged`](Self::next_acknowledged) has the sends that end with that.
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if the peer cannot know that.
+    pub(crate) fn acknowledged(&mut self, received: u64) -> Result<(), Breach> {
+        // What is still being written cannot have arrived.
+        let is_mid_message = self.writing.is_some_and(|writing| writing.frame == Frame::Message);
+        let taken_messages = self.levels.sent_messages - u64::from(is_mid_message);
+        if received > taken_messages || received < self.levels.acked_messages {
+            return Err(Breach("acknowledges what was not sent"));
+        }
+        self.levels.acked_messages = received;
+        Ok(())
+    }
+
+    /// The next send that waits only for what was acknowledged, which ends.
+    #[inline]
+    pub(crate) fn next_acknowledged(&mut self) -> Option<SendId> {
+        let levels = &mut self.levels;
+        let &(count, send) = levels.awaiting_ack.front()?;
+        if count > levels.acked_messages {
+            return None;
+        }
+        levels.awaiting_ack.pop_front();
+        Some(send)
+    }
+
+    /// The peer's application has matched a message. Returns the send that ends with that.
+    ///
+    /// # Errors
+    ///
+    /// A [`Breach`] if none waits for it.
+    pub(crate) fn matched(&mut self, number: u64) -> Result<SendId, Breach> {
+        // What is still being written cannot have been matched, and does not wait for it yet.
+        self.levels.awaiting_match.remove(&number).ok_or(Breach("has matched what does not wait for it"))
+    }
+}

@@ -1,0 +1,107 @@
+//! Regions of a link's peer that this side accesses where they are mapped.
+
+use std::sync::Arc;
+
+use crate::flags::MrAccess;
+use crate::limits::SHOWN_LINK_MAX_REGIONS;
+use crate::transport::{Remote, SharedMemory};
+use crate::wire::Shown;
+
+/// The regions of a link's peer that this side may access directly.
+#[derive(Debug, Default)]
+pub(crate) struct MappedRegions {
+    mapped: Vec<Mapped>,
+    /// What the peer has shown and this side has not mapped yet.
+    to_map: Vec<(Shown, Remote)>,
+}
+
+/// A region of a peer, in this process.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    key: u64,
+    address: u64,
+    len_bytes: u64,
+    access: MrAccess,
+    memory: Arc<dyn SharedMemory>,
+}
+
+impl Mapped {
+    /// Where in the memory a range lies that may be accessed so.
+    #[inline(always)]
+    pub(crate) fn place(&self, address: u64, len_bytes: u64, access: MrAccess) -> Option<usize> {
+        let offset_bytes = address.checked_sub(self.address)?;
+        let end_bytes = offset_bytes.checked_add(len_bytes)?;
+        let is_allowed = self.access.contains(access) && end_bytes <= self.len_bytes;
+        (is_allowed && !self.memory.is_retired()).then_some(offset_bytes as usize)
+    }
+
+    #[inline(always)]
+    pub(crate) fn memory(&self) -> &dyn SharedMemory {
+        &*self.memory
+    }
+}
+
+impl MappedRegions {
+    /// The region with this key.
+    #[inline(always)]
+    pub(crate) fn find(&self, key: u64) -> Option<&Mapped> {
+        self.mapped.iter().find(|mapped| mapped.key == key)
+    }
+
+    /// The peer shows a region of its own.
+    pub(crate) fn shown(&mut self, shown: Shown, remote: Remote) {
+        self.mapped.retain(|mapped| mapped.key != shown.key && !mapped.memory.is_retired());
+        self.to_map.retain(|(waiting, _)| waiting.key != shown.key);
+        // A peer shows no more than this at once, but what it has shown may have ended since: that cannot be seen of what is
+        // not mapped yet. So it is no offence, and for what is left out there are frames.
+        if self.mapped.len() + self.to_map.len() >= SHOWN_LINK_MAX_REGIONS {
+            if self.to_map.is_empty() {
+                return;
+            }
+            // Of these the oldest is the most likely to have ended.
+            self.to_map.remove(0);
+        }
+        self.to_map.push((shown, remote));
+    }
+
+    /// Whether the peer has shown what is not mapped yet.
+    pub(crate) fn has_to_map(&self) -> bool {
+        !self.to_map.is_empty()
+    }
+
+    /// Maps what the peer has shown, as far as `map` can.
+    pub(crate) fn map(&mut self, mut map: impl FnMut(&Remote, u64) -> Option<Arc<dyn SharedMemory>>) {
+        for (Shown { key, address, len_bytes, access, .. }, remote) in self.to_map.drain(..) {
+            if let Some(memory) = map(&remote, len_bytes) {
+                let access = MrAccess::from_bits_truncate(access);
+                self.mapped.push(Mapped { key, address, len_bytes, access, memory });
+            }
+        }
+    }
+
+    /// Gives the region with this key back, if it has ended.
+    pub(crate) fn forget_ended(&mut self, key: u64) {
+        self.mapped.retain(|mapped| mapped.key != key || !mapped.memory.is_retired());
+    }
+
+    /// Gives all regions back that have ended. Returns whether others are left.
+    pub(crate) fn sweep(&mut self) -> bool {
+        self.mapped.retain(|mapped| !mapped.memory.is_retired());
+        !self.mapped.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn memory_of(&self, key: u64) -> Arc<dyn SharedMemory> {
+        self.find(key).expect("it is mapped").memory.clone()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn mapped_count(&self) -> usize {
+        self.mapped.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn to_map_count(&self) -> usize {
+        self.to_map.len()
+    }
+}
