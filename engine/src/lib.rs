@@ -31,6 +31,7 @@ mod breach;
 #[expect(unsafe_code, reason = "turns the raw tier's addresses into slices")]
 pub mod buffer;
 pub mod completion;
+mod connecting;
 pub mod connection;
 pub mod engine;
 pub mod errno;
@@ -56,6 +57,7 @@ mod receiver;
 pub mod region;
 pub mod rejected;
 mod target;
+mod timeout;
 pub mod transport;
 pub mod wire;
 

@@ -286,12 +286,14 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     fn link(&mut self, id: LinkId, event: LinkEvent) {
         let engine = &mut *self.engine;
         match event {
-            LinkEvent::Up { peer, instance } if engine.has_connections() => {
-                engine.handshake_up(id, peer, instance, self.sink);
+            LinkEvent::Up { peer, instance } if engine.connection.takes_links() => {
+                let (connection, mut effects) = engine.connecting(self.sink);
+                connection.link_up(id, peer, instance, &mut effects);
             }
             LinkEvent::Up { peer, instance } => engine.link_up(id, peer, instance, self.sink),
             LinkEvent::Down(error) => {
-                if !engine.handshake_down(id, &error, self.sink) {
+                let (connection, mut effects) = engine.connecting(self.sink);
+                if !connection.link_ended(id, &error, &mut effects) {
                     engine.link_lost(id, &error, self.sink);
                 }
             }

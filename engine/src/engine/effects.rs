@@ -1,4 +1,7 @@
-//! What carries out the effects of an engine's receiver.
+//! What carries out the effects of an engine's parts; here those of its receiver.
+
+mod connecting;
+mod targeting;
 
 use super::Engine;
 use crate::breach::Breach;
@@ -6,8 +9,7 @@ use crate::completion::{Completion, Failure, Sink};
 use crate::flags::CounterEvents;
 use crate::link::Links;
 use crate::peers::Peers;
-use crate::receiver::{Effects, KeptCredit, Receiver};
-use crate::target::{Target, TargetEffects};
+use crate::receiver::{Effects, Receiver};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -19,13 +21,6 @@ pub(super) struct Carrier<'a, S> {
     sink: &'a mut S,
 }
 
-/// The same, and the receiver, which gives the credit, while an engine's target is at work.
-#[derive(Debug)]
-pub(super) struct TargetCarrier<'a, S> {
-    receiver: &'a mut Receiver,
-    carrier: Carrier<'a, S>,
-}
-
 impl Engine {
     /// The receiver, and what carries out its effects.
     #[inline(always)]
@@ -34,16 +29,6 @@ impl Engine {
         sink: &'a mut S,
     ) -> (&'a mut Receiver, Carrier<'a, S>) {
         (&mut self.receiver, Carrier { links: &mut self.links, peers: &self.peers, sink })
-    }
-
-    /// The target, and what carries out its effects.
-    #[inline(always)]
-    pub(super) fn targeting<'a, S: Sink>(
-        &'a mut self,
-        sink: &'a mut S,
-    ) -> (&'a mut Target, TargetCarrier<'a, S>) {
-        let carrier = Carrier { links: &mut self.links, peers: &self.peers, sink };
-        (&mut self.target, TargetCarrier { receiver: &mut self.receiver, carrier })
     }
 
     /// Ends a link if its peer has broken the protocol. Returns whether it has not.
@@ -89,36 +74,5 @@ impl<S: Sink> Effects for Carrier<'_, S> {
 
     fn owe_credit(&mut self, link: LinkId) {
         self.links.owe_credit(link);
-    }
-}
-
-impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
-        self.carrier.complete(completion)
-    }
-
-    #[inline(always)]
-    fn count(&mut self, events: CounterEvents) {
-        self.carrier.count(events);
-    }
-
-    fn owe(&mut self, link: LinkId, header: Header) {
-        self.carrier.links.owe(link, header);
-    }
-
-    fn owe_read(&mut self, link: LinkId) {
-        self.carrier.links.owe_read(link);
-    }
-
-    fn return_credit(&mut self, link: LinkId, cost_bytes: u64) {
-        self.receiver.return_credit(link, cost_bytes, &mut self.carrier);
-    }
-
-    fn keep_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
-        self.receiver.keep_credit(link, cost_bytes)
-    }
-
-    fn free_kept_credit(&mut self, kept: KeptCredit) {
-        self.receiver.free_kept_credit(kept, &mut self.carrier);
     }
 }

@@ -5,7 +5,6 @@
 //! former endpoint is gone without a word; then it ends when nothing has come of it for a while.
 
 use super::Engine;
-use super::timers::Timeout;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
@@ -15,6 +14,7 @@ use crate::moment::Moment;
 use crate::peer_id::PeerId;
 use crate::receiver::Receiver;
 use crate::target::Target;
+use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
 
 /// A link that is read to its end.

@@ -9,7 +9,6 @@ use std::mem;
 use tracing::debug;
 
 use super::Engine;
-use super::handshakes::Standing;
 use crate::address::Address;
 use crate::completion::Sink;
 use crate::errno::Errno;
@@ -158,10 +157,7 @@ impl Engine {
             }
         }
         self.target.link_ended(id);
-        let is_connection = match &mut self.standing {
-            Standing::Connected(connected) => connected.ends_with(id),
-            _ => false,
-        };
+        let is_connection = self.connection.message_link_ended(id);
         let (receiver, mut effects) = self.receiving(sink);
         receiver.link_ended(id, error, &mut effects);
         if was_last_of_known {

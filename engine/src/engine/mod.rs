@@ -2,15 +2,13 @@
 
 mod arrival;
 mod atomics;
-mod connected;
+mod connections;
 mod debts;
 mod direct;
 mod effects;
 mod fences;
 mod former;
-mod handshakes;
 mod links;
-mod passive;
 mod rendezvous;
 mod reports;
 mod rma;
@@ -28,13 +26,13 @@ use slotmap::SlotMap;
 pub use self::arrival::Arrivals;
 pub use self::direct::{Attempt, Place};
 use self::former::Former;
-use self::handshakes::{Handshakes, Standing};
 use self::links::Condemned;
 use self::reports::Reports;
 pub(crate) use self::turns::Turn;
 use crate::address::Address;
 use crate::buffer::Destination;
 use crate::completion::Sink;
+use crate::connecting::Connection;
 use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse, OperationError};
 use crate::flags::{MrAccess, Order};
@@ -163,10 +161,7 @@ pub struct Engine {
     former: Vec<Former>,
     /// Whether something may time out.
     has_timeouts: bool,
-    /// What there is of connections, if the endpoint is for them.
-    standing: Standing,
-    /// Links that carry no messages.
-    handshakes: Handshakes,
+    connection: Connection,
 }
 
 impl Engine {
@@ -187,7 +182,7 @@ impl Engine {
                 config.rma_events,
             ),
             reports: Reports::new(config.completes_in_order),
-            standing: config.role.into(),
+            connection: Connection::new(config.role),
             config,
             peers: Peers::default(),
             links: Links::default(),
@@ -199,7 +194,6 @@ impl Engine {
             condemned: Vec::new(),
             former: Vec::new(),
             has_timeouts: false,
-            handshakes: Handshakes::default(),
         }
     }
 
@@ -220,7 +214,7 @@ impl Engine {
         !self.active.is_empty()
             || self.links.are_owing()
             || self.links.have_unfetched()
-            || self.handshakes.have_unsent()
+            || self.connection.has_unsent()
     }
 
     /// Whether a pass would move something on although nothing has arrived: to be asked before sleeping, after a pass.
@@ -406,8 +400,7 @@ impl Engine {
             self.links.remove(link);
             transport.close(link, Close::Drain);
         }
-        for link in self.handshakes.ids() {
-            self.handshakes.remove(link);
+        for link in self.connection.take_links() {
             transport.close(link, Close::Drain);
         }
     }

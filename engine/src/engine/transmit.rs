@@ -157,7 +157,7 @@ impl Engine {
             | self.condemned.len()
             | self.mapping.len()
             | self.passes_to_sweep as usize
-            | usize::from(self.handshakes.are_pending())
+            | usize::from(self.connection.is_pending())
             | self.target.pulling_len();
         work != 0
     }
@@ -177,7 +177,7 @@ impl Engine {
         if self.passes_to_sweep > 0 {
             self.sweep_mapped();
         }
-        if self.handshakes.are_pending() {
+        if self.connection.is_pending() {
             self.transmit_handshakes(transport, sink);
         }
         if self.receiver.is_pulling() {

@@ -1,0 +1,207 @@
+//! Links that make and end connections, and carry nothing else.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+
+use crate::address::Address;
+use crate::transport::{LinkId, Sent};
+use crate::wire::{Handshake, HandshakeStep, Header};
+
+/// All such links.
+#[derive(Debug, Default)]
+pub(super) struct Handshakes {
+    by_id: BTreeMap<LinkId, HandshakeLink>,
+    /// Those that have something to say, or are to be closed. Each is listed once.
+    pending: Vec<LinkId>,
+}
+
+/// One such link.
+#[derive(Debug, Default)]
+struct HandshakeLink {
+    /// Who is at its other end, and which instance, once the link is up.
+    peer: Option<(Address, u64)>,
+    /// What has arrived in part.
+    incoming: Option<(Handshake, Vec<u8>)>,
+    outgoing: VecDeque<Outgoing>,
+    /// It is closed when all of that was taken.
+    is_parting: bool,
+}
+
+/// A frame that is to be sent.
+#[derive(Debug)]
+struct Outgoing {
+    /// `None` for what is left of a frame that the link has begun to take.
+    header: Option<Header>,
+    data: Box<[u8]>,
+    /// How much of the data the link has taken, if it has begun to take the frame.
+    taken_bytes: Option<usize>,
+}
+
+impl Handshakes {
+    /// Whether a pass has something to do here.
+    #[inline(always)]
+    pub(super) fn are_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Whether something is to be said on a link that is there. What waits for a link to be made is not waited for.
+    pub(super) fn have_unsent(&self) -> bool {
+        let links = self.pending.iter().filter_map(|id| self.by_id.get(id));
+        links.into_iter().any(|link| link.peer.is_some() && !link.outgoing.is_empty())
+    }
+
+    /// Whether a link is one of these.
+    pub(super) fn contains(&self, id: LinkId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Forgets all links, and returns them.
+    pub(super) fn take_ids(&mut self) -> Vec<LinkId> {
+        self.pending.clear();
+        mem::take(&mut self.by_id).into_keys().collect()
+    }
+
+    pub(super) fn add(&mut self, id: LinkId) {
+        self.by_id.insert(id, HandshakeLink::default());
+    }
+
+    pub(super) fn remove(&mut self, id: LinkId) {
+        self.by_id.remove(&id);
+        self.pending.retain(|other| *other != id);
+    }
+
+    /// Who is at the other end of a link, and which instance, if it is up.
+    pub(super) fn peer(&self, id: LinkId) -> Option<(Address, u64)> {
+        self.by_id.get(&id)?.peer
+    }
+
+    /// Whether a link is up that may bring something.
+    pub(super) fn have_met_anybody(&self) -> bool {
+        self.by_id.values().any(|link| link.peer.is_some() && !link.is_parting)
+    }
+
+    /// Whether everything that was to be said on a link was taken.
+    pub(super) fn have_said_all(&self, id: LinkId) -> bool {
+        self.by_id.get(&id).is_none_or(|link| link.outgoing.is_empty())
+    }
+
+    /// A link is up.
+    pub(super) fn meet(&mut self, id: LinkId, peer: Address, instance: u64) {
+        self.by_id.entry(id).or_default().peer = Some((peer, instance));
+    }
+
+    /// Has the peer told, with data that is not too much.
+    pub(super) fn say(&mut self, id: LinkId, step: HandshakeStep, number: u64, data: &[u8]) {
+        let Some(link) = self.by_id.get_mut(&id) else { return };
+        let data_bytes = u16::try_from(data.len()).unwrap_or(u16::MAX);
+        let handshake = Handshake { step, number, data_bytes };
+        let header = Some(Header::Connection(handshake));
+        link.outgoing.push_back(Outgoing { header, data: data.into(), taken_bytes: None });
+        self.list(id);
+    }
+
+    /// Has a link that has carried messages take the rest of a frame, before anything else is said on it.
+    pub(super) fn finish(&mut self, id: LinkId, rest: Box<[u8]>) {
+        let Some(link) = self.by_id.get_mut(&id) else { return };
+        link.outgoing.push_back(Outgoing { header: None, data: rest, taken_bytes: Some(0) });
+        self.list(id);
+    }
+
+    /// Has the peer told what has come of messages, before anything else is said on a link that has carried some.
+    pub(super) fn answer(&mut self, id: LinkId, answers: Vec<Header>) {
+        let Some(link) = self.by_id.get_mut(&id) else { return };
+        let outgoing = |header| Outgoing { header: Some(header), data: Box::default(), taken_bytes: None };
+        link.outgoing.extend(answers.into_iter().map(outgoing));
+        self.list(id);
+    }
+
+    /// Has a link closed when all has been said.
+    pub(super) fn part(&mut self, id: LinkId) {
+        let Some(link) = self.by_id.get_mut(&id) else { return };
+        link.is_parting = true;
+        self.list(id);
+    }
+
+    /// Has all links closed when all has been said.
+    pub(super) fn part_all(&mut self) {
+        let ids: Vec<LinkId> = self.by_id.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.part(id));
+    }
+
+    /// A step of a connection begins to arrive.
+    pub(super) fn begin(&mut self, id: LinkId, handshake: Handshake) {
+        if let Some(link) = self.by_id.get_mut(&id) {
+            link.incoming = Some((handshake, Vec::new()));
+        }
+    }
+
+    /// The next bytes of it. Returns it with its data if all of it is there.
+    pub(super) fn chunk(&mut self, id: LinkId, bytes: &[u8]) -> Option<(Handshake, Vec<u8>)> {
+        let incoming = &mut self.by_id.get_mut(&id)?.incoming;
+        let (handshake, data) = incoming.as_mut()?;
+        let missing_bytes = usize::from(handshake.data_bytes).saturating_sub(data.len());
+        data.extend_from_slice(&bytes[..bytes.len().min(missing_bytes)]);
+        if data.len() == usize::from(handshake.data_bytes) { incoming.take() } else { None }
+    }
+
+    /// Says what there is to say by `send`, as [`Connection::transmit`](super::Connection::transmit) has it. Returns the
+    /// link that has taken an `Accept`, if one has, and those that have served and are forgotten.
+    pub(super) fn transmit(
+        &mut self,
+        send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
+    ) -> (Option<LinkId>, Vec<LinkId>) {
+        let mut accepted = None;
+        let mut served = Vec::new();
+        for id in mem::take(&mut self.pending) {
+            let Some(link) = self.by_id.get_mut(&id) else { continue };
+            let is_done = link.transmit(id, send, |taken| {
+                if let Header::Connection(Handshake { step: HandshakeStep::Accept, .. }) = taken {
+                    accepted = Some(id);
+                }
+            });
+            if !is_done {
+                self.pending.push(id);
+            } else if link.is_parting {
+                self.by_id.remove(&id);
+                served.push(id);
+            }
+        }
+        (accepted, served)
+    }
+
+    fn list(&mut self, id: LinkId) {
+        if !self.pending.contains(&id) {
+            self.pending.push(id);
+        }
+    }
+}
+
+impl HandshakeLink {
+    /// Says what there is to say. Returns whether that is all, and calls `taken` for each frame that was taken whole.
+    fn transmit(
+        &mut self,
+        id: LinkId,
+        send: &mut impl FnMut(LinkId, Option<&Header>, &[u8]) -> Sent,
+        mut taken: impl FnMut(&Header),
+    ) -> bool {
+        while let Some(Outgoing { header, data, taken_bytes }) = self.outgoing.front_mut() {
+            // What is left of a frame goes on where the link has stopped.
+            let unbegun = if taken_bytes.is_none() { header.as_ref() } else { None };
+            let sent = send(id, unbegun, &data[taken_bytes.unwrap_or(0)..]);
+            match sent {
+                Sent::Full => return false,
+                Sent::Partial(more_bytes) => {
+                    *taken_bytes = Some(taken_bytes.unwrap_or(0) + more_bytes);
+                    return false;
+                }
+                Sent::Whole => header.iter().for_each(&mut taken),
+            }
+            self.outgoing.pop_front();
+        }
+        true
+    }
+}

@@ -1,0 +1,232 @@
+//! A connection by itself: no endpoint, no transport and no engine, only what it is told and what it answers.
+
+use std::net::SocketAddr;
+
+use super::*;
+use crate::connection::{ConnectionError, Request, RequestId, Requester};
+use crate::error::OperationError;
+use crate::limits::{TIMEOUT_GRACE_MS, UNANSWERED_MAX_MS};
+use crate::moment::Moment;
+
+const ASKED: LinkId = LinkId(1);
+const OTHER: LinkId = LinkId(2);
+const PEER: PeerId = PeerId(7);
+const INSTANCE: u64 = 70;
+const NUMBER: u64 = 700;
+
+/// Remembers what it was asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    events: Vec<ConnectionEvent>,
+    established: Vec<(LinkId, u64)>,
+    owed: Vec<Header>,
+    dismissed: Vec<LinkId>,
+    has_ended_receives: bool,
+    awaits_timeout: bool,
+}
+
+impl ConnectionEffects for Asked {
+    fn report(&mut self, event: ConnectionEvent) {
+        self.events.push(event);
+    }
+
+    fn establish(&mut self, link: LinkId, _: Address, instance: u64) -> PeerId {
+        self.established.push((link, instance));
+        PEER
+    }
+
+    fn owe(&mut self, _: LinkId, header: Header) {
+        self.owed.push(header);
+    }
+
+    fn dismiss(&mut self, link: LinkId, _: &'static str) {
+        self.dismissed.push(link);
+    }
+
+    fn end_receives(&mut self, _: &OperationError) {
+        self.has_ended_receives = true;
+    }
+
+    fn await_timeout(&mut self) {
+        self.awaits_timeout = true;
+    }
+}
+
+fn address() -> Address {
+    SocketAddr::from(([127, 0, 0, 1], 1)).into()
+}
+
+fn requester() -> Requester {
+    Requester { address: address(), instance: INSTANCE, number: NUMBER }
+}
+
+fn step(step: HandshakeStep, data: &[u8]) -> Handshake {
+    Handshake { step, number: NUMBER, data_bytes: data.len() as u16 }
+}
+
+fn heard(connection: &mut Connection, link: LinkId, of: HandshakeStep, data: &[u8], asked: &mut Asked) {
+    connection.frame(link, &Header::Connection(step(of, data)), data, asked);
+}
+
+/// What a connection says, on links that take everything, and the links that have served.
+fn said(connection: &mut Connection, asked: &mut Asked) -> (Vec<(LinkId, HandshakeStep)>, Vec<LinkId>) {
+    let mut said = Vec::new();
+    let send = |link, header: Option<&Header>, _: &[u8]| {
+        if let Some(Header::Connection(handshake)) = header {
+            said.push((link, handshake.step));
+        }
+        Sent::Whole
+    };
+    let served = connection.transmit(send, asked);
+    (said, served)
+}
+
+/// A requester that has asked on a link that is up.
+fn asking() -> (Connection, Asked) {
+    let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), Asked::default());
+    connection.connect(NUMBER, b"please", || ASKED).unwrap();
+    connection.link_up(ASKED, address(), INSTANCE, &mut asked);
+    assert_eq!(said(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Request)]);
+    (connection, asked)
+}
+
+/// A passive endpoint that has heard a request.
+fn asked_for() -> (Connection, Asked, RequestId) {
+    let (mut connection, mut asked) = (Connection::new(EndpointRole::Passive), Asked::default());
+    connection.listen(Some(1)).unwrap();
+    connection.link_up(ASKED, address(), INSTANCE, &mut asked);
+    heard(&mut connection, ASKED, HandshakeStep::Request, b"please", &mut asked);
+    let Some(ConnectionEvent::Requested(Request { id, from, data })) = asked.events.pop() else {
+        panic!("it is not told of the request");
+    };
+    assert_eq!((from, &*data), (requester(), &b"please"[..]));
+    (connection, asked, id)
+}
+
+#[test]
+fn requester_is_connected_by_an_accept_on_another_link() {
+    let (mut connection, mut asked) = asking();
+    assert!(connection.connect(NUMBER, b"", || panic!("it asks once")).is_err());
+    connection.link_up(OTHER, address(), INSTANCE + 1, &mut asked);
+    connection.begin(OTHER, &Header::Connection(step(HandshakeStep::Accept, b"yes")), &mut asked);
+    connection.chunk(OTHER, b"y", &mut asked);
+    assert!(asked.events.is_empty());
+    connection.chunk(OTHER, b"es", &mut asked);
+    assert_eq!(asked.established, [(OTHER, INSTANCE + 1)]);
+    assert_eq!(asked.events, [ConnectionEvent::Connected { data: (*b"yes").into() }]);
+    assert_eq!(asked.owed, [Header::Connection(step(HandshakeStep::Confirm, b""))]);
+    assert_eq!(said(&mut connection, &mut asked), (vec![], vec![ASKED]));
+    assert_eq!(connection.peer().unwrap().unwrap(), PEER);
+}
+
+#[test]
+fn accept_with_another_number_ends_its_link_alone() {
+    let (mut connection, mut asked) = asking();
+    connection.link_up(OTHER, address(), INSTANCE, &mut asked);
+    let stranger = Handshake { number: NUMBER + 1, ..step(HandshakeStep::Accept, b"") };
+    connection.frame(OTHER, &Header::Connection(stranger), b"", &mut asked);
+    assert_eq!((&asked.dismissed[..], asked.events.len()), (&[OTHER][..], 0));
+    heard(&mut connection, ASKED, HandshakeStep::Reject, b"no", &mut asked);
+    let rejected = ConnectionError::Rejected { data: (*b"no").into() };
+    assert_eq!(asked.events, [ConnectionEvent::Failed(rejected)]);
+    assert!(asked.has_ended_receives);
+}
+
+#[test]
+fn requester_waits_a_while_for_others_when_its_link_has_ended() {
+    let (mut connection, mut asked) = asking();
+    connection.link_up(OTHER, address(), INSTANCE, &mut asked);
+    assert!(connection.link_ended(ASKED, &LinkError::Closed, &mut asked));
+    assert!(asked.awaits_timeout && connection.awaits_timeout() && asked.events.is_empty());
+    connection.elapsed(Moment::from_ms(0), &mut asked);
+    assert_eq!(connection.deadline(), Some(Moment::from_ms(UNANSWERED_MAX_MS)));
+    connection.elapsed(Moment::from_ms(UNANSWERED_MAX_MS), &mut asked);
+    assert!(asked.events.is_empty(), "it was not looked at meanwhile");
+    connection.elapsed(Moment::from_ms(UNANSWERED_MAX_MS + TIMEOUT_GRACE_MS), &mut asked);
+    assert_eq!(asked.events, [ConnectionEvent::Failed(ConnectionError::NobodyListens)]);
+    assert!(!connection.awaits_timeout());
+}
+
+#[test]
+fn acceptor_is_connected_when_its_accept_is_taken() {
+    let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), Asked::default());
+    connection.accept(requester(), b"yes", || ASKED).unwrap();
+    assert_eq!(said(&mut connection, &mut asked), (vec![], vec![]), "the requester may be gone");
+    connection.link_up(ASKED, address(), INSTANCE, &mut asked);
+    assert!(asked.established.is_empty());
+    assert_eq!(said(&mut connection, &mut asked).0, [(ASKED, HandshakeStep::Accept)]);
+    assert_eq!(asked.established, [(ASKED, INSTANCE)]);
+    assert_eq!(asked.events, [ConnectionEvent::Connected { data: Box::default() }]);
+    let confirm = step(HandshakeStep::Confirm, b"");
+    let confirmed = connection.heard_among_messages(ASKED, confirm, false, &mut asked);
+    assert_eq!((confirmed, asked.events.pop()), (Ok(Heard::Nothing), Some(ConnectionEvent::Confirmed)));
+    assert!(connection.heard_among_messages(ASKED, confirm, false, &mut asked).is_err(), "again");
+}
+
+#[test]
+fn acceptor_does_not_accept_a_successor_of_the_requester() {
+    let (mut connection, mut asked) = (Connection::new(EndpointRole::Connected), Asked::default());
+    connection.accept(requester(), b"", || ASKED).unwrap();
+    connection.link_up(ASKED, address(), INSTANCE + 1, &mut asked);
+    assert_eq!(asked.dismissed, [ASKED]);
+    assert_eq!(asked.events, [ConnectionEvent::Failed(ConnectionError::RequesterGone)]);
+}
+
+#[test]
+fn passive_endpoint_rejects_what_it_is_told_to_and_what_it_has_no_room_for() {
+    let (mut connection, mut asked, request) = asked_for();
+    connection.link_up(OTHER, address(), INSTANCE, &mut asked);
+    heard(&mut connection, OTHER, HandshakeStep::Request, b"", &mut asked);
+    assert!(asked.events.is_empty());
+    assert_eq!(said(&mut connection, &mut asked), (vec![(OTHER, HandshakeStep::Reject)], vec![OTHER]));
+    connection.reject(request, b"no").unwrap();
+    assert_eq!(said(&mut connection, &mut asked), (vec![(ASKED, HandshakeStep::Reject)], vec![ASKED]));
+}
+
+#[test]
+fn request_is_withdrawn_unless_it_is_being_accepted() {
+    for is_being_accepted in [false, true] {
+        let (mut connection, mut asked, request) = asked_for();
+        if is_being_accepted {
+            connection.begin_accepting(request);
+        }
+        assert!(connection.link_ended(ASKED, &LinkError::Closed, &mut asked));
+        let withdrawn = [ConnectionEvent::Withdrawn(request)];
+        assert_eq!(asked.events, if is_being_accepted { &[][..] } else { &withdrawn });
+    }
+}
+
+#[test]
+fn endpoint_without_connections_rejects_once_at_a_time() {
+    let (mut connection, mut asked) = (Connection::new(EndpointRole::Unconnected), Asked::default());
+    let request = step(HandshakeStep::Request, b"");
+    assert_eq!(connection.heard_among_messages(ASKED, request, false, &mut asked), Ok(Heard::Nothing));
+    assert_eq!(asked.owed, [Header::Connection(step(HandshakeStep::Reject, b""))]);
+    assert!(connection.heard_among_messages(ASKED, request, true, &mut asked).is_err());
+    assert!(connection.peer().is_none() && !connection.takes_links());
+}
+
+#[test]
+fn shut_down_connection_ends_with_its_link() {
+    let (mut connection, mut asked) = asking();
+    assert!(connection.to_shut_down().is_err(), "there is none yet");
+    connection.link_up(OTHER, address(), INSTANCE, &mut asked);
+    heard(&mut connection, OTHER, HandshakeStep::Accept, b"", &mut asked);
+    let established = connection.to_shut_down().unwrap().unwrap();
+    assert!(connection.message_link_ended(OTHER));
+    connection.leave(established, (address(), INSTANCE), Some((*b"rest").into()), vec![Header::Fenced]);
+    let mut sent = Vec::new();
+    let send = |_, header: Option<&Header>, data: &[u8]| {
+        sent.push((header.copied(), data.to_vec()));
+        Sent::Whole
+    };
+    connection.transmit(send, &mut asked);
+    let shutdown = Header::Connection(step(HandshakeStep::Shutdown, b""));
+    assert_eq!(sent, [(None, b"rest".to_vec()), (Some(Header::Fenced), vec![]), (Some(shutdown), vec![])]);
+    asked.events.clear();
+    connection.frame(OTHER, &Header::Fenced, b"", &mut asked);
+    assert!(asked.events.is_empty() && asked.dismissed.is_empty(), "the peer may not have heard it");
+    connection.link_ended(OTHER, &LinkError::Closed, &mut asked);
+    assert_eq!(asked.events, [ConnectionEvent::Shutdown]);
+    assert!(matches!(connection.to_shut_down(), Ok(None)));
+}

@@ -1,0 +1,219 @@
+//! The coordinator's half of [connections](crate::connecting): what applications ask for, and the links that it is about.
+
+use std::io::IoSlice;
+
+use super::Engine;
+use super::links::Condemned;
+use crate::address::Address;
+use crate::breach::Breach;
+use crate::completion::Sink;
+use crate::connecting::{Established, Heard};
+use crate::connection::{RequestId, Requester};
+use crate::error::{Error, OperationError};
+use crate::limits::EAGER_MAX_BYTES;
+use crate::link::{Frame, Writing};
+use crate::peer_id::PeerId;
+use crate::transport::{Close, LinkError, LinkId, Transport};
+use crate::wire::{Handshake, Header};
+
+impl Engine {
+    /// Asks the passive endpoint at `to` for a connection. Only once in the life of an endpoint. `number` is drawn at random.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] if it has asked or accepted before, or is no endpoint for connections; [`Misuse::Invalid`] for
+    /// more data than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
+    ///
+    /// [`Misuse::State`]: crate::error::Misuse::State
+    /// [`Misuse::Invalid`]: crate::error::Misuse::Invalid
+    pub fn connect(
+        &mut self,
+        to: Address,
+        number: u64,
+        data: &[u8],
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Result<(), Error> {
+        self.connection.connect(number, data, || transport.connect(to))?;
+        self.transmit_handshakes(transport, sink);
+        Ok(())
+    }
+
+    /// Accepts a request for a connection that a passive endpoint has heard.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub fn accept(
+        &mut self,
+        requester: Requester,
+        data: &[u8],
+        transport: &mut impl Transport,
+    ) -> Result<(), Error> {
+        self.connection.accept(requester, data, || transport.connect(requester.address))
+    }
+
+    /// Hears requests for connections from now on, so many at a time, and rejects those beyond; with `None` all of them,
+    /// as before the first call. Of no concern to those that were heard.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`](crate::error::Misuse::State) if it is no passive endpoint.
+    pub fn listen(&mut self, backlog_requests: Option<usize>) -> Result<(), Error> {
+        self.connection.listen(backlog_requests)
+    }
+
+    /// Rejects a request. A requester that is gone does not hear of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::State`] if it is no passive endpoint, [`Misuse::Invalid`] for more data than
+    /// [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
+    ///
+    /// [`Misuse::State`]: crate::error::Misuse::State
+    /// [`Misuse::Invalid`]: crate::error::Misuse::Invalid
+    pub fn reject(
+        &mut self,
+        request: RequestId,
+        data: &[u8],
+        transport: &mut impl Transport,
+        sink: &mut impl Sink,
+    ) -> Result<(), Error> {
+        self.connection.reject(request, data)?;
+        self.transmit_handshakes(transport, sink);
+        Ok(())
+    }
+
+    /// Says that another endpoint is about to accept a request: it waits no longer. The requester goes on waiting on the
+    /// link to this endpoint until [`settle`](Self::settle), or until it has heard of the other one.
+    pub fn begin_accepting(&mut self, request: RequestId) {
+        self.connection.begin_accepting(request);
+    }
+
+    /// Says that a request was accepted, or that nothing has come of it.
+    pub fn settle(&mut self, request: RequestId, transport: &mut impl Transport, sink: &mut impl Sink) {
+        self.connection.settle(request);
+        self.transmit_handshakes(transport, sink);
+    }
+
+    /// The one that everything is sent to, for an endpoint that is for connections; `None` for others.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotConnected`](crate::error::Misuse::NotConnected) if there is no connection yet, or no longer.
+    pub fn connected_peer(&self) -> Option<Result<PeerId, Error>> {
+        self.connection.peer()
+    }
+
+    /// Ends the connection. What was given to the link still reaches the peer, as does what has come of its own operations;
+    /// everything else that has not ended is cancelled, and reported so before this returns.
+    /// [`ConnectionEvent::Shutdown`] follows when the peer knows, or has ended it too. A call after that has nothing to end.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotConnected`] if there was no connection yet.
+    ///
+    /// [`ConnectionEvent::Shutdown`]: crate::connection::ConnectionEvent::Shutdown
+    /// [`Misuse::NotConnected`]: crate::error::Misuse::NotConnected
+    pub fn shutdown(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) -> Result<(), Error> {
+        let Some(established) = self.connection.to_shut_down()? else { return Ok(()) };
+        let Established { link: id, peer, .. } = established;
+        let instance = self.peers.of(peer).instance.map_or(0, |(instance, _)| instance);
+        // What the peer may still read must not end before the link.
+        let is_exposed = self.links.get(id).is_some_and(|link| link.tx.has_exposed());
+        let rest = if is_exposed { None } else { self.rest_of_frame(id) };
+        let is_mid_frame = self.links.get(id).is_some_and(|link| !link.tx.is_idle());
+        // Nothing can be said behind half a frame.
+        let is_cut_off = is_exposed || is_mid_frame && rest.is_none();
+        // Operations of the peer have succeeded that this side has reported; they must not fail there.
+        let answers = self.last_answers(id, transport);
+        let unended = self.end(id, &OperationError::Cancelled, sink);
+        if is_cut_off {
+            transport.close(id, Close::Drain);
+            self.fail_sends(unended, &OperationError::Cancelled, sink);
+            self.tell_lost(sink);
+        } else {
+            self.fail_sends(unended, &OperationError::Cancelled, sink);
+            self.connection.leave(established, (self.peers.address(peer), instance), rest, answers);
+            self.transmit_handshakes(transport, sink);
+        }
+        Ok(())
+    }
+
+    /// A copy of what is left of the frame that a link has taken in part, since what it is of ends before the link. `None` also
+    /// for more than travels eagerly, but for a piece that the peer reads: no more is sent at once without being asked for.
+    fn rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
+        let Writing { frame, send, taken_bytes } = self.links.get(id)?.tx.writing()?;
+        let slices = match frame {
+            Frame::Message | Frame::Data => self.sends.get(send)?.source.slices(taken_bytes),
+            Frame::ReadData => self.target.reading(id)?.piece(taken_bytes),
+        };
+        let rest_bytes = slices.iter().map(|slice| slice.len()).sum();
+        if frame == Frame::Data && rest_bytes > EAGER_MAX_BYTES {
+            return None;
+        }
+        let mut rest = Vec::with_capacity(rest_bytes);
+        slices.iter().for_each(|slice| rest.extend_from_slice(slice));
+        Some(rest.into())
+    }
+
+    /// Says what is to be said on links that make or end connections, and closes those that have served.
+    #[cold]
+    pub(super) fn transmit_handshakes(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
+        let (connection, mut effects) = self.connecting(sink);
+        let send = |id, header: Option<&Header>, data: &[u8]| match header {
+            Some(header) => transport.send(id, header, &[IoSlice::new(data)]),
+            None => transport.resume(id, &[IoSlice::new(data)]),
+        };
+        for served in connection.transmit(send, &mut effects) {
+            transport.close(served, Close::Drain);
+        }
+    }
+
+    /// A frame has arrived on a link that carries no messages, or is none at all.
+    #[cold]
+    pub(super) fn stray_frame(&mut self, id: LinkId, header: &Header, payload: &[u8], sink: &mut impl Sink) {
+        let (connection, mut effects) = self.connecting(sink);
+        connection.frame(id, header, payload, &mut effects);
+    }
+
+    /// As [`stray_frame`](Self::stray_frame), for the beginning of a frame.
+    #[cold]
+    pub(super) fn stray_begin(&mut self, id: LinkId, header: &Header, sink: &mut impl Sink) {
+        let (connection, mut effects) = self.connecting(sink);
+        connection.begin(id, header, &mut effects);
+    }
+
+    /// As [`stray_frame`](Self::stray_frame), for what follows a beginning.
+    #[cold]
+    pub(super) fn stray_chunk(&mut self, id: LinkId, bytes: &[u8], sink: &mut impl Sink) {
+        let (connection, mut effects) = self.connecting(sink);
+        connection.chunk(id, bytes, &mut effects);
+    }
+
+    /// A step of a connection has arrived, or begun to, on a link that carries messages.
+    #[cold]
+    pub(super) fn heard_among_messages(&mut self, id: LinkId, handshake: Handshake, sink: &mut impl Sink) {
+        let Some(link) = self.links.get(id) else { return };
+        let owes_answer = link.tx.debts().has_header(|header| matches!(header, Header::Connection(_)));
+        let (connection, mut effects) = self.connecting(sink);
+        match connection.heard_among_messages(id, handshake, owes_answer, &mut effects) {
+            Ok(Heard::Nothing) => {}
+            Ok(Heard::Shutdown) => {
+                let error = OperationError::Link(LinkError::Closed);
+                let exposed = self.end(id, &error, sink);
+                // The peer has said that it reads nothing more.
+                self.fail_sends(exposed, &error, sink);
+                self.condemned.push(Condemned::idle(id, Close::Drain));
+                self.tell_lost(sink);
+            }
+            Err(Breach(reason)) => self.condemn(id, reason, sink),
+        }
+    }
+
+    /// Tells the application that the connection has ended, if it has and nothing of it is left.
+    pub(super) fn tell_lost(&mut self, sink: &mut impl Sink) {
+        let (connection, mut effects) = self.connecting(sink);
+        connection.tell_lost(&mut effects);
+    }
+}

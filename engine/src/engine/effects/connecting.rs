@@ -1,0 +1,89 @@
+//! What carries out the effects of an engine's connection.
+
+use tracing::debug;
+
+use super::super::Engine;
+use super::super::links::Condemned;
+use super::Carrier;
+use crate::address::Address;
+use crate::completion::Sink;
+use crate::connecting::{Connection, ConnectionEffects};
+use crate::connection::ConnectionEvent;
+use crate::error::OperationError;
+use crate::link::Links;
+use crate::peer_id::PeerId;
+use crate::peers::Peers;
+use crate::receiver::Receiver;
+use crate::target::Target;
+use crate::transport::{Close, LinkId};
+use crate::wire::Header;
+
+/// The other parts of an engine and its sink, while its connection is at work.
+#[derive(Debug)]
+pub(in super::super) struct ConnectionCarrier<'a, S> {
+    peers: &'a mut Peers,
+    links: &'a mut Links,
+    receiver: &'a mut Receiver,
+    target: &'a mut Target,
+    condemned: &'a mut Vec<Condemned>,
+    has_timeouts: &'a mut bool,
+    sink: &'a mut S,
+}
+
+impl Engine {
+    /// The connection, and what carries out its effects.
+    pub(in super::super) fn connecting<'a, S: Sink>(
+        &'a mut self,
+        sink: &'a mut S,
+    ) -> (&'a mut Connection, ConnectionCarrier<'a, S>) {
+        let carrier = ConnectionCarrier {
+            peers: &mut self.peers,
+            links: &mut self.links,
+            receiver: &mut self.receiver,
+            target: &mut self.target,
+            condemned: &mut self.condemned,
+            has_timeouts: &mut self.has_timeouts,
+            sink,
+        };
+        (&mut self.connection, carrier)
+    }
+}
+
+impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
+    fn report(&mut self, event: ConnectionEvent) {
+        self.sink.connection(event);
+    }
+
+    fn establish(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId {
+        let peer = self.peers.intern(address);
+        self.links.insert(link, peer);
+        self.receiver.link_added(link, peer);
+        self.target.link_added(link, peer);
+        let state = self.peers.of_mut(peer);
+        state.links.push(link);
+        state.transmit = Some(link);
+        if let Some(link) = self.links.of(link) {
+            link.set_up();
+            state.instance = Some((instance, link.begun_at()));
+        }
+        peer
+    }
+
+    fn owe(&mut self, link: LinkId, header: Header) {
+        self.links.owe(link, header);
+    }
+
+    fn dismiss(&mut self, link: LinkId, reason: &'static str) {
+        debug!(?link, reason, "ending a link");
+        self.condemned.push(Condemned::idle(link, Close::Abort));
+    }
+
+    fn end_receives(&mut self, error: &OperationError) {
+        let mut effects = Carrier { links: self.links, peers: self.peers, sink: self.sink };
+        self.receiver.end_all(None, error, &mut effects);
+    }
+
+    fn await_timeout(&mut self) {
+        *self.has_timeouts = true;
+    }
+}

@@ -1,0 +1,60 @@
+//! What carries out the effects of an engine's target.
+
+use super::super::Engine;
+use super::Carrier;
+use crate::completion::{Completion, Sink};
+use crate::flags::CounterEvents;
+use crate::receiver::{Effects, KeptCredit, Receiver};
+use crate::target::{Target, TargetEffects};
+use crate::transport::LinkId;
+use crate::wire::Header;
+
+/// The links of an engine, its sink, and the receiver, which gives the credit, while its target is at work.
+#[derive(Debug)]
+pub(in super::super) struct TargetCarrier<'a, S> {
+    receiver: &'a mut Receiver,
+    carrier: Carrier<'a, S>,
+}
+
+impl Engine {
+    /// The target, and what carries out its effects.
+    #[inline(always)]
+    pub(in super::super) fn targeting<'a, S: Sink>(
+        &'a mut self,
+        sink: &'a mut S,
+    ) -> (&'a mut Target, TargetCarrier<'a, S>) {
+        let carrier = Carrier { links: &mut self.links, peers: &self.peers, sink };
+        (&mut self.target, TargetCarrier { receiver: &mut self.receiver, carrier })
+    }
+}
+
+impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
+    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+        self.carrier.complete(completion)
+    }
+
+    #[inline(always)]
+    fn count(&mut self, events: CounterEvents) {
+        self.carrier.count(events);
+    }
+
+    fn owe(&mut self, link: LinkId, header: Header) {
+        self.carrier.links.owe(link, header);
+    }
+
+    fn owe_read(&mut self, link: LinkId) {
+        self.carrier.links.owe_read(link);
+    }
+
+    fn return_credit(&mut self, link: LinkId, cost_bytes: u64) {
+        self.receiver.return_credit(link, cost_bytes, &mut self.carrier);
+    }
+
+    fn keep_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
+        self.receiver.keep_credit(link, cost_bytes)
+    }
+
+    fn free_kept_credit(&mut self, kept: KeptCredit) {
+        self.receiver.free_kept_credit(kept, &mut self.carrier);
+    }
+}
