@@ -15,6 +15,8 @@
 mod debts;
 mod links;
 mod rx;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 pub(crate) use self::debts::Debts;

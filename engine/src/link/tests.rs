@@ -1,0 +1,229 @@
+//! Links by themselves, between what they are told and what they answer.
+
+use slotmap::SlotMap;
+
+use super::*;
+use crate::breach::Breach;
+use crate::filling::Filling;
+use crate::flags::Order;
+use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES, RMA_LINK_MAX_OPS};
+use crate::operation::SendId;
+use crate::peer_id::PeerId;
+use crate::transport::LinkId;
+use crate::wire::{Awaits, Header, Message, Outcome};
+
+const LINK: LinkId = LinkId(3);
+const OTHER: LinkId = LinkId(0);
+const PEER: PeerId = PeerId(5);
+
+fn sends<const COUNT: usize>() -> [SendId; COUNT] {
+    let mut table = SlotMap::with_key();
+    [(); COUNT].map(|()| table.insert(()))
+}
+
+/// A link on which such sends were begun and taken whole.
+fn tx_with(sends: &[(SendId, Awaits)]) -> LinkTx {
+    let mut tx = LinkTx::default();
+    for (send, awaits) in sends {
+        tx.message_begun(MESSAGE_COST_BYTES);
+        if *awaits != Awaits::Nothing {
+            tx.await_peer(*send, *awaits);
+        }
+    }
+    tx
+}
+
+#[test]
+fn acknowledgement_ends_what_waits_for_it() {
+    let [first, second, third] = sends();
+    let mut tx = tx_with(&[(first, Awaits::Arrival), (second, Awaits::Nothing), (third, Awaits::Arrival)]);
+    assert_eq!(tx.next_acknowledged(), None);
+    tx.acknowledged(2).unwrap();
+    assert_eq!((tx.next_acknowledged(), tx.next_acknowledged()), (Some(first), None));
+    assert_eq!(tx.acknowledged(1), Err(Breach("acknowledges what was not sent")));
+    assert!(tx.acknowledged(4).is_err());
+    assert!(!tx.has_all_completed());
+    tx.acknowledged(3).unwrap();
+    assert_eq!(tx.next_acknowledged(), Some(third));
+    assert!(tx.has_all_completed());
+}
+
+#[test]
+fn message_that_is_being_written_cannot_be_acknowledged() {
+    let [send] = sends();
+    let mut tx = tx_with(&[(send, Awaits::Nothing)]);
+    tx.begin_writing(Frame::Message, send, 4);
+    tx.written(3);
+    assert_eq!(tx.writing().map(|writing| writing.taken_bytes), Some(7));
+    assert!(tx.acknowledged(1).is_err() && !tx.may_begin_message());
+    tx.end_writing();
+    assert!(tx.acknowledged(1).is_ok() && tx.may_begin_message());
+}
+
+#[test]
+fn match_ends_the_send_with_its_number() {
+    let [first, second] = sends();
+    let mut tx = tx_with(&[(first, Awaits::Match), (second, Awaits::Match)]);
+    assert_eq!(tx.matched(2), Ok(second));
+    assert_eq!(tx.matched(2), Err(Breach("has matched what does not wait for it")));
+    assert_eq!(tx.matched(1), Ok(first));
+}
+
+#[test]
+fn credit_is_spent_and_raised_but_not_taken_back() {
+    let mut tx = LinkTx::default();
+    tx.message_begun(MESSAGE_COST_BYTES);
+    assert_eq!(tx.credit_bytes(), CREDIT_INITIAL_BYTES - MESSAGE_COST_BYTES);
+    tx.credited(CREDIT_INITIAL_BYTES + 1).unwrap();
+    assert_eq!(tx.credit_bytes(), CREDIT_INITIAL_BYTES + 1 - MESSAGE_COST_BYTES);
+    assert_eq!(tx.credited(CREDIT_INITIAL_BYTES), Err(Breach("takes credit back")));
+}
+
+#[test]
+fn fence_is_met_for_what_was_taken_before_it() {
+    let [send] = sends();
+    let mut tx = tx_with(&[(send, Awaits::Nothing)]);
+    assert!(tx.is_known_to_reach(Awaits::Nothing) && !tx.is_known_to_reach(Awaits::Arrival));
+    assert_eq!(tx.fence_answered(), Err(Breach("answers a fence that was not sent")));
+    tx.fence_asked(false);
+    assert!(tx.is_fence_asked() && tx.fence_answered().is_ok() && !tx.is_fence_asked());
+    assert!(tx.is_known_to_reach(Awaits::Arrival) && !tx.is_known_to_reach(Awaits::Match));
+    tx.message_begun(MESSAGE_COST_BYTES);
+    assert!(!tx.is_known_to_reach(Awaits::Arrival));
+}
+
+#[test]
+fn request_is_cleared_sent_and_done_once() {
+    let [send] = sends();
+    let mut tx = LinkTx::default();
+    tx.requested(send, true);
+    assert!(tx.has_exposed() && tx.has_unfetched() && tx.may_expose());
+    assert!(tx.cleared(op_of(send) + 1, false).is_err());
+    tx.cleared(op_of(send), true).unwrap();
+    assert!(tx.cleared(op_of(send), true).is_err(), "it was cleared already");
+    assert!(!tx.has_exposed() && tx.has_unfetched() && !tx.may_expose());
+    assert_eq!(tx.next_cleared(), Some(send));
+    tx.cleared_begun();
+    assert_eq!(tx.next_cleared(), None);
+    assert!(tx.request_done(op_of(send), false, |_| true).is_err(), "the link does not have it all");
+    assert!(!tx.payload_taken(send, true));
+    assert!(tx.request_done(op_of(send), false, |_| false).is_err(), "it is no message");
+    assert_eq!(tx.request_done(op_of(send), false, |_| true), Ok(send));
+    assert!(tx.has_all_completed());
+}
+
+#[test]
+fn accesses_are_limited_until_they_are_answered() {
+    let ids = sends::<RMA_LINK_MAX_OPS>();
+    let mut tx = LinkTx::default();
+    let after = ids.map(|send| {
+        assert!(tx.may_begin_access(0, 0));
+        tx.access_begun(send, Stage::Sent, 0, 0)
+    });
+    assert!(!tx.may_begin_access(0, 0) && !tx.has_no_accesses());
+    tx.access_ended(ids[0], 0, after[0]);
+    assert!(tx.may_begin_access(0, 0));
+    assert!(!tx.may_begin_access(CREDIT_INITIAL_BYTES + 1, 0), "there is no credit for it");
+}
+
+#[test]
+fn answer_tells_that_messages_before_it_have_arrived() {
+    let [send, access] = sends();
+    let mut tx = tx_with(&[(send, Awaits::Nothing)]);
+    assert!(!tx.has_told_all());
+    let after = tx.access_begun(access, Stage::Sent, 0, 0);
+    tx.access_ended(access, 0, after);
+    assert!(tx.has_told_all());
+    tx.message_begun(MESSAGE_COST_BYTES);
+    assert!(!tx.has_told_all());
+}
+
+#[test]
+fn deferred_write_holds_up_messages_that_must_not_overtake_it() {
+    let mut tx = LinkTx::default();
+    assert!(!tx.defer(Effect::Write, false, 1, Order::SAW), "it is written as it arrives");
+    assert!(tx.defer(Effect::Write, true, 1, Order::SAW) && !tx.may_begin_message());
+    tx.deferred_ended(Effect::Write, Order::SAW);
+    assert!(tx.may_begin_message());
+    assert!(tx.defer(Effect::Write, true, 1, Order::SAS) && tx.may_begin_message());
+}
+
+#[test]
+fn ended_link_tells_what_its_peer_may_still_read() {
+    let [awaits, writing, requested] = sends();
+    let mut tx = tx_with(&[(awaits, Awaits::Arrival), (writing, Awaits::Nothing)]);
+    tx.begin_writing(Frame::Message, writing, 1);
+    tx.requested(requested, true);
+    let unended = tx.into_unended();
+    assert_eq!((unended.sends, unended.exposed), (vec![awaits, writing], vec![requested]));
+}
+
+#[test]
+fn collected_frame_is_whole_with_its_last_byte() {
+    let message = Message { len_bytes: 9, tag: None, data: None, awaits: Awaits::Nothing };
+    let mut rx = LinkRx::default();
+    assert!(matches!(rx.collect(b"x"), Collected::Nothing));
+    rx.begin_collecting(Described::Message(message, 7), 3);
+    assert!(matches!(rx.collect(b"ab"), Collected::Part));
+    assert_eq!(rx.arrived_bytes(), 2);
+    let Collected::Whole(whole) = rx.collect(b"cd") else { panic!("it is all there") };
+    assert_eq!(whole.payload(), b"abc");
+    assert!(matches!(whole.of(), Described::Message(_, 7)));
+    assert!(matches!(rx.collect(b"x"), Collected::Nothing));
+}
+
+#[test]
+fn piece_that_is_read_ends_with_its_last_byte() {
+    let [send] = sends();
+    let mut rx = LinkRx::default();
+    rx.begin_read(Filling { len_bytes: 5, arrived_bytes: 2, place: send });
+    assert!(rx.read_placed(1).is_none());
+    assert_eq!(rx.reading().map(|filling| filling.arrived_bytes), Some(3));
+    assert_eq!(rx.read_placed(2).map(|filling| (filling.place, filling.arrived_bytes)), Some((send, 5)));
+    assert!(rx.reading().is_none() && rx.read_placed(1).is_none());
+}
+
+#[test]
+fn debts_are_paid_in_their_order() {
+    let answer = Header::Answer { op: 1, outcome: Outcome::Done };
+    let mut links = Links::default();
+    links.insert(LINK, PEER);
+    links.owe_read(LINK);
+    links.owe_credit(LINK);
+    links.owe(LINK, answer);
+    links.owe_ack(LINK);
+    let mut debts = std::mem::take(links.of(LINK).unwrap().tx.debts_mut());
+    assert!(debts.has_ack() && !debts.has_credit_next() && !debts.are_only_reads());
+    debts.ack_sent();
+    assert_eq!(debts.next_header(), Some(&answer));
+    assert!(!debts.has_credit_next(), "answers go before it");
+    debts.header_sent();
+    assert!(debts.next_header().is_none() && debts.has_credit_next());
+    debts.credit_sent();
+    assert!(debts.are_only_reads() && !debts.are_paid());
+    debts.reads_sent();
+    assert!(debts.are_paid());
+}
+
+#[test]
+fn owing_links_are_asked_to_pay_until_they_have() {
+    let mut links = Links::default();
+    for link in [LINK, OTHER] {
+        links.insert(link, PEER);
+        links.owe_ack(link);
+        links.owe_ack(link);
+    }
+    let mut asked = Vec::new();
+    links.pay_debts(|link, tx| {
+        asked.push(link);
+        if link == LINK {
+            tx.debts_mut().ack_sent();
+        }
+    });
+    assert_eq!(asked, [LINK, OTHER]);
+    assert!(links.are_owing());
+    assert!(links.pay_debts_of(LINK, |_, _| panic!("it owes nothing")));
+    assert!(!links.pay_debts_of(OTHER, |_, _| {}));
+    links.remove(OTHER);
+    assert!(!links.are_owing());
+}
