@@ -23,6 +23,22 @@ impl Engine {
         Arrivals { engine: self, sink }
     }
 
+    /// The receiver does not take a message: its peer has broken the protocol, or its link carries no messages.
+    #[cold]
+    fn message_refused(
+        &mut self,
+        id: LinkId,
+        breach: Breach,
+        header: &Header,
+        payload: &[u8],
+        sink: &mut impl Sink,
+    ) {
+        if self.links.get(id).is_none() {
+            return self.stray_frame(id, header, payload, sink);
+        }
+        self.condemn(id, breach.0, sink);
+    }
+
     /// A peer offers a message.
     fn requested(&mut self, id: LinkId, message: &Message, op: u64, remote: &[u8], sink: &mut impl Sink) {
         if self.target.has_offer(id, op) {
@@ -168,15 +184,18 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     #[inline(always)]
     fn frame(&mut self, id: LinkId, header: &Header, payload: &[u8]) {
         let engine = &mut *self.engine;
+        if let Header::Message(message) = header {
+            let (receiver, mut effects) = engine.receiving(self.sink);
+            if let Err(breach) = receiver.message(id, message, payload, &mut effects) {
+                engine.message_refused(id, breach, header, payload, self.sink);
+            }
+            return;
+        }
         if engine.links.get(id).is_none() {
             return engine.stray_frame(id, header, payload, self.sink);
         }
         match header {
-            Header::Message(message) => {
-                let (receiver, mut effects) = engine.receiving(self.sink);
-                let outcome = receiver.message(id, message, payload, &mut effects);
-                engine.enforce(id, outcome, self.sink);
-            }
+            Header::Message(_) => {}
             Header::Ack { received } => engine.acknowledged(id, *received, self.sink),
             Header::Request { message, op, .. } => engine.requested(id, message, *op, payload, self.sink),
             Header::Clear { op, cannot_pull } => engine.request_cleared(id, *op, *cannot_pull, self.sink),

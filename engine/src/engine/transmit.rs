@@ -137,6 +137,14 @@ impl Engine {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
         }
+        if self.links.are_owing() | !self.active.is_empty() {
+            self.transmit_waiting(transport, sink);
+        }
+    }
+
+    /// Pays debts, and sends what waits. Out of line, since most passes have nothing of that.
+    #[inline(never)]
+    fn transmit_waiting(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
         if self.links.are_owing() {
             self.pay_debts(transport, sink);
         }

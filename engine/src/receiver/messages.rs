@@ -18,12 +18,15 @@ pub(super) enum Place {
     Nowhere,
 }
 
+/// A message has arrived on a link that the receiver was not told of.
+const UNKNOWN_LINK: Breach = Breach("sends over no link");
+
 impl Receiver {
     /// An eager message has arrived in whole.
     ///
     /// # Errors
     ///
-    /// A [`Breach`] if its sender had no credit for it.
+    /// A [`Breach`] if its sender had no credit for it, or the link is unknown.
     #[inline(always)]
     pub(crate) fn message(
         &mut self,
@@ -33,7 +36,7 @@ impl Receiver {
         effects: &mut impl Effects,
     ) -> Result<(), Breach> {
         // One look at the link for all of it: this is the way of every small message.
-        let Some(link) = self.links.of(id) else { return Ok(()) };
+        let Some(link) = self.links.of(id) else { return Err(UNKNOWN_LINK) };
         let cost_bytes = eager_cost_bytes(message);
         if !link.grant.spend(cost_bytes) {
             return Err(NOT_COVERED);
