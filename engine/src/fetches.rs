@@ -171,6 +171,20 @@ impl<P> Fetches<P> {
         self.pulling.len()
     }
 
+    /// The links on which something is to be pulled.
+    pub(crate) fn pulling_links(&self) -> impl Iterator<Item = LinkId> {
+        self.pulling.iter().filter_map(|id| self.by_id.get(*id)).map(|fetch| fetch.link)
+    }
+
+    /// Puts what is next on a link like this before everything else that is to be pulled. Returns whether
+    /// there is anything.
+    pub(crate) fn bring_forward(&mut self, is_meant: impl Fn(LinkId) -> bool) -> bool {
+        let is_next = |id: &FetchId| self.by_id.get(*id).is_none_or(|fetch| is_meant(fetch.link));
+        let Some(at) = self.pulling.iter().position(is_next) else { return false };
+        self.pulling.rotate_left(at);
+        true
+    }
+
     /// Goes a step further with what is next. `pull` copies from where a link's peer has its payload.
     pub(crate) fn step(
         &mut self,

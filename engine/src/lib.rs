@@ -56,6 +56,7 @@ mod receiver;
 )]
 pub mod region;
 pub mod rejected;
+pub mod shared_receiver;
 mod target;
 mod timeout;
 pub mod transport;

@@ -54,14 +54,14 @@ impl Engine {
         if rma.kind.data().is_none() {
             return true;
         }
-        let outcome = self.receiver.spend_credit(id, MESSAGE_COST_BYTES);
+        let outcome = self.reception.spend_credit(id, MESSAGE_COST_BYTES);
         self.enforce(id, outcome, sink)
     }
 
     /// A peer accesses a region.
     fn rma_arrived(&mut self, id: LinkId, rma: &Rma, payload: &[u8], sink: &mut impl Sink) {
         let is_offer = matches!(rma.kind, RmaKind::Offer { .. });
-        if is_offer && self.receiver.has_offer(id, rma.op) {
+        if is_offer && self.reception.has_offer(id, rma.op) {
             return self.condemn(id, "offers two payloads under one number", sink);
         }
         if !self.spend_for_event(id, rma, sink) {
@@ -174,7 +174,10 @@ impl<S: Sink> Arrivals<'_, S> {
     /// The payload that follows was asked for, or the peer has broken the protocol.
     fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) {
         let engine = &mut *self.engine;
-        if !engine.receiver.begin_data(id, op, len_bytes) && !engine.target.begin_data(id, op, len_bytes) {
+        let is_wanted =
+            engine.reception.begin_data(id, op, len_bytes) || engine.target.begin_data(id, op, len_bytes);
+        // It was asked for by a receiver that is not shared any more.
+        if !is_wanted && !engine.reception.has_left() {
             engine.condemn(id, "sends what was not asked for", self.sink);
         }
     }
@@ -267,7 +270,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
                 None => Space::new(),
             };
         }
-        if engine.target.is_writing(id) { engine.target.space(id) } else { engine.receiver.space(id) }
+        if engine.target.is_writing(id) { engine.target.space(id) } else { engine.reception.space(id) }
     }
 
     fn placed(&mut self, id: LinkId, count_bytes: usize) {

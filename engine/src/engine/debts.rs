@@ -1,25 +1,25 @@
 //! Paying what peers wait to hear: acknowledgements, answers, credit, and what they read.
 
 use super::Engine;
+use super::reception::Reception;
 use crate::completion::Sink;
 use crate::limits::READ_PIECE_MAX_BYTES;
 use crate::link::{Frame, LinkTx};
 use crate::operation::SendId;
-use crate::receiver::Receiver;
 use crate::target::Target;
 use crate::transport::{LinkId, Remote, Sent, Transport};
 use crate::wire::Header;
 
 /// Where the numbers and the bytes that are owed come from.
 struct Creditors<'a> {
-    receiver: &'a mut Receiver,
+    reception: &'a mut Reception,
     target: &'a mut Target,
 }
 
 impl Engine {
     /// Tells the peers what they wait to hear, as far as the links take it.
     pub(super) fn pay_debts(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        let mut creditors = Creditors { receiver: &mut self.receiver, target: &mut self.target };
+        let mut creditors = Creditors { reception: &mut self.reception, target: &mut self.target };
         self.links.pay_debts(|id, tx| creditors.pay(id, tx, transport, sink));
     }
 
@@ -30,7 +30,7 @@ impl Engine {
         transport: &mut impl Transport,
         sink: &mut impl Sink,
     ) -> bool {
-        let mut creditors = Creditors { receiver: &mut self.receiver, target: &mut self.target };
+        let mut creditors = Creditors { reception: &mut self.reception, target: &mut self.target };
         self.links.pay_debts_of(id, |id, tx| creditors.pay(id, tx, transport, sink))
     }
 
@@ -41,11 +41,11 @@ impl Engine {
         let Some(link) = self.links.of(id) else { return Vec::new() };
         let tx = &mut link.tx;
         tx.debts_mut().drop_clears();
-        let mut creditors = Creditors { receiver: &mut self.receiver, target: &mut self.target };
+        let mut creditors = Creditors { reception: &mut self.reception, target: &mut self.target };
         if tx.is_idle() {
             creditors.answer(id, tx, transport);
         }
-        let received = creditors.receiver.received_messages(id);
+        let received = creditors.reception.received_messages(id);
         let ack = tx.debts().has_ack().then_some(Header::Ack { received });
         ack.into_iter().chain(tx.debts().plain_headers()).collect()
     }
@@ -63,10 +63,10 @@ impl Creditors<'_> {
         }
         self.answer(id, tx, transport);
         if tx.debts().has_credit_next() {
-            let credit = Header::Credit { granted_bytes: self.receiver.granted_bytes(id) };
+            let credit = Header::Credit { granted_bytes: self.reception.granted_bytes(id) };
             if transport.send_inline(id, &credit, &[]).is_ok() {
                 tx.debts_mut().credit_sent();
-                self.receiver.credit_told(id);
+                self.reception.credit_told(id);
             }
         }
         if tx.debts().are_only_reads() && !is_reading {
@@ -79,7 +79,7 @@ impl Creditors<'_> {
     fn answer(&mut self, id: LinkId, tx: &mut LinkTx, transport: &mut impl Transport) {
         let debts = tx.debts_mut();
         if debts.has_ack() {
-            let ack = Header::Ack { received: self.receiver.received_messages(id) };
+            let ack = Header::Ack { received: self.reception.received_messages(id) };
             if transport.send_inline(id, &ack, &[]).is_err() {
                 return;
             }

@@ -4,12 +4,13 @@ mod connecting;
 mod targeting;
 
 use super::Engine;
+use super::reception::Reception;
 use crate::breach::Breach;
 use crate::completion::{Completion, Failure, Sink};
 use crate::flags::CounterEvents;
 use crate::link::Links;
 use crate::peers::Peers;
-use crate::receiver::{Effects, Receiver};
+use crate::receiver::{Effects, MemberId};
 use crate::transport::LinkId;
 use crate::wire::Header;
 
@@ -27,8 +28,8 @@ impl Engine {
     pub(super) fn receiving<'a, S: Sink>(
         &'a mut self,
         sink: &'a mut S,
-    ) -> (&'a mut Receiver, Carrier<'a, S>) {
-        (&mut self.receiver, Carrier { links: &mut self.links, peers: &self.peers, sink })
+    ) -> (&'a mut Reception, Carrier<'a, S>) {
+        (&mut self.reception, Carrier { links: &mut self.links, peers: &self.peers, sink })
     }
 
     /// Ends a link if its peer has broken the protocol. Returns whether it has not.
@@ -43,22 +44,22 @@ impl Engine {
 
 impl<S: Sink> Effects for Carrier<'_, S> {
     #[inline(always)]
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+    fn complete(&mut self, completion: Completion, _: Option<MemberId>) -> Result<(), Completion> {
         self.sink.complete(completion, self.peers)
     }
 
-    fn fail(&mut self, failure: Failure) -> Result<(), Failure> {
+    fn fail(&mut self, failure: Failure, _: Option<MemberId>) -> Result<(), Failure> {
         self.sink.fail(failure, self.peers)
     }
 
     #[inline(always)]
-    fn count(&mut self, events: CounterEvents) {
+    fn count(&mut self, events: CounterEvents, _: MemberId) {
         if self.sink.counts() {
             self.sink.count(events);
         }
     }
 
-    fn count_error(&mut self, events: CounterEvents) {
+    fn count_error(&mut self, events: CounterEvents, _: Option<MemberId>) {
         if self.sink.counts() {
             self.sink.count_error(events);
         }

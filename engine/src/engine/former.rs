@@ -5,6 +5,7 @@
 //! former endpoint is gone without a word; then it ends when nothing has come of it for a while.
 
 use super::Engine;
+use super::reception::Reception;
 use crate::completion::Sink;
 use crate::errno::Errno;
 use crate::error::OperationError;
@@ -12,7 +13,6 @@ use crate::limits::FORMER_LINK_IDLE_MAX_MS;
 use crate::link::Link;
 use crate::moment::Moment;
 use crate::peer_id::PeerId;
-use crate::receiver::Receiver;
 use crate::target::Target;
 use crate::timeout::Timeout;
 use crate::transport::{LinkError, LinkId};
@@ -54,7 +54,7 @@ impl Engine {
             let former = Former {
                 link: id,
                 begun_at: link.begun_at(),
-                progress: Progress::of(id, link, &self.receiver, &self.target),
+                progress: Progress::of(id, link, &self.reception, &self.target),
                 silence: Timeout::default(),
             };
             self.former.push(former);
@@ -69,7 +69,7 @@ impl Engine {
     /// Ends former links of which nothing has come for a while.
     pub(super) fn age_former_links(&mut self, now: Moment, sink: &mut impl Sink) {
         let mut overdue = Vec::new();
-        let (links, receiver, target) = (&mut self.links, &self.receiver, &self.target);
+        let (links, receiver, target) = (&mut self.links, &self.reception, &self.target);
         self.former.retain_mut(|former| {
             let Some(link) = links.of(former.link).filter(|link| link.begun_at() == former.begun_at) else {
                 return false;
@@ -97,7 +97,7 @@ impl Former {
 }
 
 impl Progress {
-    fn of(id: LinkId, link: &Link, receiver: &Receiver, target: &Target) -> Progress {
+    fn of(id: LinkId, link: &Link, receiver: &Reception, target: &Target) -> Progress {
         let (messages, offers, reading_bytes, fetched_bytes) = receiver.progress(id);
         let (offered_writes, writing_bytes, written_bytes) = target.progress(id);
         Progress {

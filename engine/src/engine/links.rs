@@ -66,12 +66,12 @@ impl Engine {
     /// A link to a peer begins, for the receiver and the target too.
     pub(super) fn add_link(&mut self, id: LinkId, peer: PeerId) {
         self.links.insert(id, peer);
-        self.receiver.link_added(id, peer);
+        self.reception.link_added(id, peer, self.peers.address(peer));
         self.target.link_added(id, peer);
     }
 
     pub(super) fn link_up(&mut self, id: LinkId, address: Address, instance: u64, sink: &mut impl Sink) {
-        if self.receiver.is_overdrawn() {
+        if self.reception.is_overdrawn() {
             debug!(%address, "refusing a link: links that have ended left too much behind");
             return self.abort(id, &LinkError::System(Errno::ENOBUFS), sink);
         }
@@ -158,10 +158,11 @@ impl Engine {
         }
         self.target.link_ended(id);
         let is_connection = self.connection.message_link_ended(id);
+        let address = self.peers.address(peer);
         let (receiver, mut effects) = self.receiving(sink);
         receiver.link_ended(id, error, &mut effects);
         if was_last_of_known {
-            receiver.peer_ended(peer, error, &mut effects);
+            receiver.peer_ended(peer, address, error, &mut effects);
         }
         if is_connection {
             receiver.end_all(Some(peer), error, &mut effects);

@@ -9,6 +9,7 @@ mod effects;
 mod fences;
 mod former;
 mod links;
+mod reception;
 mod rendezvous;
 mod reports;
 mod rma;
@@ -27,6 +28,7 @@ pub use self::arrival::Arrivals;
 pub use self::direct::{Attempt, Place};
 use self::former::Former;
 use self::links::Condemned;
+use self::reception::Reception;
 use self::reports::Reports;
 pub(crate) use self::turns::Turn;
 use crate::address::Address;
@@ -144,7 +146,7 @@ pub struct Engine {
     peers: Peers,
     links: Links,
     sends: SlotMap<SendId, Send>,
-    receiver: Receiver,
+    reception: Reception,
     target: Target,
     /// Whether this side has written to peers' memory, and the processor may do what follows before that is seen by all.
     has_unseen_stores: bool,
@@ -173,7 +175,7 @@ impl Engine {
     /// An engine that knows nobody. Peers may access these regions through it.
     pub fn with_regions(config: Config, regions: Arc<Regions>) -> Engine {
         Engine {
-            receiver: Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes),
+            reception: Reception::Own(Receiver::new(config.rx_depth_ops, config.unexpected_budget_bytes)),
             target: Target::new(
                 regions,
                 config.remote_access,
@@ -220,7 +222,7 @@ impl Engine {
     /// Whether a pass would move something on although nothing has arrived: to be asked before sleeping, after a pass.
     /// What waits for a link or a peer does not count, since the transport tells of those.
     pub fn wants_pass(&self) -> bool {
-        self.receiver.wants_pass()
+        self.reception.wants_pass()
             || self.target.is_pulling()
             || !self.condemned.is_empty()
             || !self.mapping.is_empty()
@@ -236,7 +238,7 @@ impl Engine {
     /// How many receives have not ended or not been reported yet.
     #[inline(always)]
     pub fn outstanding_receives(&self) -> usize {
-        self.receiver.outstanding()
+        self.reception.outstanding()
     }
 
     /// Names the peer at `address`; the same address has the same name for the life of the engine.
@@ -368,7 +370,7 @@ impl Engine {
 
     /// Delivers completions that the sink had no room for, as far as it has room now.
     pub fn deliver_held(&mut self, sink: &mut impl Sink) {
-        if self.reports.are_held() | self.receiver.has_held() | self.target.has_held() {
+        if self.reports.are_held() | self.reception.has_held() | self.target.has_held() {
             self.deliver_held_reports(sink);
         }
     }
@@ -379,9 +381,8 @@ impl Engine {
         if self.reports.are_held() {
             self.reports.deliver_held(&self.peers, sink);
         }
-        if self.receiver.has_held() {
-            let (receiver, mut effects) = self.receiving(sink);
-            receiver.deliver_held(&mut effects);
+        if self.reception.has_held() {
+            self.deliver_held_receives(sink);
         }
         if self.target.has_held() {
             let (target, mut effects) = self.targeting(sink);

@@ -54,12 +54,12 @@ mod sending;
 /// What tests look at inside.
 impl Engine {
     fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
-        self.receiver.set_pull_step_max_bytes(step_max_bytes);
+        self.reception.set_pull_step_max_bytes(step_max_bytes);
         self.target.set_pull_step_max_bytes(step_max_bytes);
     }
 
     fn fetches_len(&self) -> usize {
-        self.receiver.fetches_len() + self.target.fetches_len()
+        self.reception.fetches_len() + self.target.fetches_len()
     }
 
     /// Throws away what waits for a receive.

@@ -161,7 +161,7 @@ impl Engine {
     /// Whether a pass has more to do than to pay debts and to send. A pass that has not pays one branch.
     #[inline(always)]
     fn has_rare_work(&self) -> bool {
-        let work = self.receiver.rare_work()
+        let work = self.reception.rare_work()
             | self.condemned.len()
             | self.mapping.len()
             | self.passes_to_sweep as usize
@@ -173,8 +173,9 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn do_rare_work(&mut self, transport: &mut impl Transport, sink: &mut impl Sink) {
-        if self.receiver.has_deferred() {
-            self.receiver.fetch_deferred();
+        if self.reception.has_deferred() {
+            let (receiver, mut effects) = self.receiving(sink);
+            receiver.fetch_deferred(&mut effects);
         }
         if !self.condemned.is_empty() {
             self.close_condemned(transport, sink);
@@ -188,7 +189,7 @@ impl Engine {
         if self.connection.is_pending() {
             self.transmit_handshakes(transport, sink);
         }
-        if self.receiver.is_pulling() {
+        if self.reception.is_pulling() {
             let (receiver, mut effects) = self.receiving(sink);
             receiver
                 .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
@@ -198,7 +199,7 @@ impl Engine {
             target
                 .pull(|link, from, at_bytes, into| transport.pull(link, from, at_bytes, into), &mut effects);
         }
-        if self.receiver.has_starved() {
+        if self.reception.has_starved() {
             let (receiver, mut effects) = self.receiving(sink);
             receiver.feed_starved(&mut effects);
         }

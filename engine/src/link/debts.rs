@@ -1,6 +1,7 @@
 //! What a link's peer waits to hear.
 
 use std::collections::VecDeque;
+use std::mem;
 
 use crate::wire::Header;
 
@@ -46,6 +47,14 @@ impl Debts {
 
     pub(super) fn add(&mut self, header: Header) {
         self.headers.push_back(header);
+    }
+
+    /// The receiver is gone, which knew how many eager messages have arrived and gave credit.
+    pub(crate) fn end_receiver(&mut self, received: u64) {
+        self.credit = false;
+        if mem::take(&mut self.ack) {
+            self.headers.push_back(Header::Ack { received });
+        }
     }
 
     /// Whether an acknowledgement is owed, which goes before all others.

@@ -212,7 +212,7 @@ impl Receiver {
     pub(crate) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
         let link = self.links.of(id)?;
         link.grant.keep(cost_bytes);
-        Some(KeptCredit { origin: Origin { link: id, begun_at: link.begun_at }, cost_bytes })
+        Some(KeptCredit { origin: link.origin(id), cost_bytes })
     }
 
     /// Gives back credit that was kept.

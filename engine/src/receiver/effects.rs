@@ -9,25 +9,26 @@ use crate::wire::Header;
 ///
 /// None of it comes back to the receiver before the call that caused it has returned.
 pub(crate) trait Effects {
-    /// Reports a receive, or a look at a message, that has succeeded.
+    /// Reports a receive, or a look at a message, that has succeeded, to the member that brought the message.
     ///
     /// # Errors
     ///
     /// Hands it back if there is no room.
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion>;
+    fn complete(&mut self, completion: Completion, to: Option<MemberId>) -> Result<(), Completion>;
 
-    /// Reports a receive, or a look at a message, that has failed.
+    /// Reports a receive, or a look at a message, that has failed, to the member that it failed at, if that
+    /// is one.
     ///
     /// # Errors
     ///
     /// Hands it back if there is no room.
-    fn fail(&mut self, failure: Failure) -> Result<(), Failure>;
+    fn fail(&mut self, failure: Failure, to: Option<MemberId>) -> Result<(), Failure>;
 
     /// Counts a receive that has succeeded.
-    fn count(&mut self, events: CounterEvents);
+    fn count(&mut self, events: CounterEvents, to: MemberId);
 
     /// Counts a receive that has failed.
-    fn count_error(&mut self, events: CounterEvents);
+    fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
 
     /// Tells the peer of a link something, behind what it is to be told already.
     fn owe(&mut self, link: LinkId, header: Header);
@@ -37,4 +38,25 @@ pub(crate) trait Effects {
 
     /// Tells the peer of a link how much credit it [was granted](super::Receiver::granted_bytes).
     fn owe_credit(&mut self, link: LinkId);
+
+    /// Whether a member reports the success of receives that did not ask for a report.
+    #[inline(always)]
+    fn reports_unasked(&self, _: MemberId) -> bool {
+        false
+    }
+
+    /// Whether reports of a member wait for room although [`complete`](Self::complete) took them.
+    #[inline(always)]
+    fn is_full(&self, _: MemberId) -> bool {
+        false
+    }
+}
+
+/// An endpoint before a receiver. A receiver that is not shared has one, the [`ONLY`](Self::ONLY).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemberId(pub(crate) u32);
+
+impl MemberId {
+    /// The member of a receiver that is not shared.
+    pub(crate) const ONLY: MemberId = MemberId(0);
 }

@@ -1,7 +1,7 @@
 //! How receives end: with their message, cut short, or with a failure.
 
 use super::links::Arriving;
-use super::{Effects, Place, Receiver};
+use super::{Effects, MemberId, Place, Receiver};
 use crate::completion::{Completion, Failure};
 use crate::error::OperationError;
 use crate::filling::{Filling, clamp};
@@ -18,19 +18,20 @@ impl Receiver {
         id: ReceiveId,
         source: PeerId,
         message: &Message,
+        member: MemberId,
         effects: &mut impl Effects,
     ) {
         let Some(receive) = self.receives.get_mut(id) else { return };
         if message.len_bytes > receive.destination.len_bytes() as u64 {
-            return self.received_too_much_at(id, source, message, effects);
+            return self.received_too_much_at(id, source, message, member, effects);
         }
         // Before there is a completion, which would be moved once more.
-        effects.count(CounterEvents::RECV);
-        if receive.signalled {
+        effects.count(CounterEvents::RECV, member);
+        if receive.signalled || (receive.role != Role::Part && effects.reports_unasked(member)) {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.tell_inline(completion, effects);
+            self.tell_inline(completion, Some(member), effects);
         } else if receive.role == Role::Part {
-            return self.part_received(id, source, message, effects);
+            return self.part_received(id, source, message, member, effects);
         }
         self.receives.remove(id);
     }
@@ -41,15 +42,16 @@ impl Receiver {
         mut receive: Receive,
         source: PeerId,
         message: &Message,
+        member: MemberId,
         effects: &mut impl Effects,
     ) {
         if message.len_bytes > receive.destination.len_bytes() as u64 {
-            return self.received_too_much(receive, source, message, effects);
+            return self.received_too_much(receive, source, message, member, effects);
         }
-        effects.count(CounterEvents::RECV);
-        if receive.signalled {
+        effects.count(CounterEvents::RECV, member);
+        if receive.signalled || effects.reports_unasked(member) {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
-            self.tell(completion, effects);
+            self.tell(completion, Some(member), effects);
         }
     }
 
@@ -60,13 +62,14 @@ impl Receiver {
         id: ReceiveId,
         source: PeerId,
         message: &Message,
+        member: MemberId,
         effects: &mut impl Effects,
     ) {
         let Some(receive) = self.receives.remove(id) else { return };
         let is_part = receive.role == Role::Part;
-        self.received_too_much(receive, source, message, effects);
+        self.received_too_much(receive, source, message, member, effects);
         if is_part {
-            self.part_failed(id, effects);
+            self.part_failed(id, member, effects);
         }
     }
 
@@ -77,17 +80,18 @@ impl Receiver {
         mut receive: Receive,
         source: PeerId,
         message: &Message,
+        member: MemberId,
         effects: &mut impl Effects,
     ) {
         let placed_bytes = receive.destination.len_bytes();
         let error = OperationError::Truncated { overflow_bytes: message.len_bytes - placed_bytes as u64 };
         let failure = Failure { completion: receive.completion(source, message, placed_bytes), error };
-        self.failed(failure, effects);
+        self.failed(failure, Some(member), effects);
     }
 
     /// A peer is gone: receives that accept messages of it alone fail.
     pub(crate) fn peer_ended(&mut self, peer: PeerId, error: &OperationError, effects: &mut impl Effects) {
-        if self.is_set_aside(false) {
+        if self.is_set_aside(false) || self.keeps_aside() {
             self.fail_directed_later(peer, error);
         } else {
             for receive in self.untagged.take_posted_for(peer) {
@@ -131,7 +135,7 @@ impl Receiver {
         if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
             self.fail_buffer(id, peer, error, effects);
         } else if let Some(receive) = self.receives.remove(id) {
-            self.failed(receive.failure(peer, 0, error.clone()), effects);
+            self.failed(receive.failure(peer, 0, error.clone()), None, effects);
         }
     }
 
@@ -140,6 +144,7 @@ impl Receiver {
         &mut self,
         source: PeerId,
         filling: &Filling<Arriving>,
+        member: MemberId,
         error: &OperationError,
         effects: &mut impl Effects,
     ) {
@@ -149,9 +154,10 @@ impl Receiver {
                 if let Some(receive) = self.receives.remove(id) {
                     let placed_bytes = clamp(filling.arrived_bytes).min(receive.destination.len_bytes());
                     let is_part = receive.role == Role::Part;
-                    self.failed(receive.failure(Some(source), placed_bytes, error.clone()), effects);
+                    let failure = receive.failure(Some(source), placed_bytes, error.clone());
+                    self.failed(failure, Some(member), effects);
                     if is_part {
-                        self.part_failed(id, effects);
+                        self.part_failed(id, member, effects);
                     }
                 }
             }
@@ -161,15 +167,15 @@ impl Receiver {
     }
 
     /// Reports a receive, or a look at a message, that has succeeded.
-    pub(super) fn tell(&mut self, completion: Completion, effects: &mut impl Effects) {
-        self.tell_inline(completion, effects);
+    pub(super) fn tell(&mut self, completion: Completion, to: Option<MemberId>, effects: &mut impl Effects) {
+        self.tell_inline(completion, to, effects);
     }
 
     // Without a closure, which would not be inlined: each time that a completion is moved costs.
     #[inline(always)]
-    fn tell_inline(&mut self, completion: Completion, effects: &mut impl Effects) {
+    fn tell_inline(&mut self, completion: Completion, to: Option<MemberId>, effects: &mut impl Effects) {
         if self.held.is_empty() {
-            if let Err(refused) = effects.complete(completion) {
+            if let Err(refused) = effects.complete(completion, to) {
                 self.held.keep(Ok(refused));
             }
         } else {
@@ -178,14 +184,14 @@ impl Receiver {
     }
 
     /// Reports a look at a message that has found nothing, or what has failed and was counted.
-    pub(super) fn tell_failed(&mut self, failure: Failure, effects: &mut impl Effects) {
-        self.held.tell_failed(failure, |failure| effects.fail(failure));
+    pub(super) fn tell_failed(&mut self, failure: Failure, to: Option<MemberId>, effects: &mut impl Effects) {
+        self.held.tell_failed(failure, |failure| effects.fail(failure, to));
     }
 
     /// Counts and reports a receive that has failed.
-    pub(super) fn failed(&mut self, failure: Failure, effects: &mut impl Effects) {
-        effects.count_error(CounterEvents::of(failure.completion.flags));
-        self.tell_failed(failure, effects);
+    pub(super) fn failed(&mut self, failure: Failure, to: Option<MemberId>, effects: &mut impl Effects) {
+        effects.count_error(CounterEvents::of(failure.completion.flags), to);
+        self.tell_failed(failure, to, effects);
     }
 
     /// Whether ends of receives wait for room in their queue.
@@ -194,12 +200,15 @@ impl Receiver {
         !self.held.is_empty()
     }
 
-    /// Reports what waits for room in its queue, as far as there is room now.
+    /// Reports what waits for room in its queue, as far as there is room now. Reports of a shared receiver
+    /// wait at their members instead.
     #[cold]
     pub(crate) fn deliver_held(&mut self, effects: &mut impl Effects) {
         self.held.deliver(|outcome| match outcome {
-            Ok(completion) => effects.complete(completion).map_err(Ok),
-            Err(failure) => effects.fail(*failure).map_err(|failure| Err(Box::new(failure))),
+            Ok(completion) => effects.complete(completion, Some(MemberId::ONLY)).map_err(Ok),
+            Err(failure) => {
+                effects.fail(*failure, Some(MemberId::ONLY)).map_err(|failure| Err(Box::new(failure)))
+            }
         });
         self.match_set_aside(effects);
     }

@@ -12,12 +12,13 @@ use slotmap::SlotMap;
 
 use super::links::{Arriving, Reading};
 use super::unexpected::Unexpected;
-use super::{Breach, Effects, Place, Receiver};
+use super::{Breach, Effects, MemberId, Place, Receiver};
 use crate::error::OperationError;
 use crate::fetches::{Fetch, Memory, Step};
 use crate::filling::{Filling, clamp};
 use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX_BYTES};
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
+use crate::peer_id::PeerId;
 use crate::transport::{LinkId, Pull, Remote};
 use crate::wire::{Awaits, Header, Message};
 
@@ -41,13 +42,13 @@ impl Receiver {
         remote: &[u8],
         effects: &mut impl Effects,
     ) -> Result<(), Breach> {
-        let Some(source) = self.links.get(id).map(|link| link.peer) else { return Ok(()) };
+        let Some((source, member)) = self.source_of(id) else { return Ok(()) };
         if self.has_offer(id, op) {
             return Err(Breach("offers two messages under one number"));
         }
         let remote = Remote::new(remote).ok_or(Breach("describes its payload at too great a length"))?;
         self.spend_credit(id, MESSAGE_COST_BYTES)?;
-        if let Some(receive) = self.matched(source, message, effects) {
+        if let Some(receive) = self.matched(source, message, member, effects) {
             self.return_credit(id, MESSAGE_COST_BYTES, effects);
             let fetch = self.fetches.add(id, op, Arriving::at(Place::Posted(receive), message), remote);
             self.fetches.begin(fetch);
@@ -114,16 +115,17 @@ impl Receiver {
         true
     }
 
-    /// Goes a step further with everything that is to be pulled, as far as one pass goes. `pull` copies from
-    /// where a link's peer has its payload.
+    /// Goes a step further with everything that is to be pulled on links that are the caller's, as far as one
+    /// pass goes. `pull` copies from where a link's peer has its payload.
     pub(crate) fn pull(
         &mut self,
+        is_callers: impl Fn(LinkId) -> bool,
         mut pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl Effects,
     ) {
         let mut pulled_bytes = 0;
         for _ in 0..self.fetches.pulling_len() {
-            if pulled_bytes >= PULL_PASS_MAX_BYTES {
+            if pulled_bytes >= PULL_PASS_MAX_BYTES || !self.fetches.bring_forward(&is_callers) {
                 return;
             }
             let mut memory = Memories { receives: &mut self.receives, unexpected: &mut self.unexpected };
@@ -138,8 +140,8 @@ impl Receiver {
                 Step::Faulted(fetch) => {
                     self.free_held(&fetch, effects);
                     effects.owe(fetch.link, Header::Done { op: fetch.op, fault: true });
-                    if let Some(source) = self.links.get(fetch.link).map(|link| link.peer) {
-                        self.abandon(source, &fetch.filling, &OperationError::Fault, effects);
+                    if let Some((source, member)) = self.source_of(fetch.link) {
+                        self.abandon(source, &fetch.filling, member, &OperationError::Fault, effects);
                     }
                 }
                 Step::Asked { link, op, cannot_pull } => {
@@ -147,6 +149,11 @@ impl Receiver {
                 }
             }
         }
+    }
+
+    /// The links on which something is to be pulled.
+    pub(crate) fn pulling_links(&self) -> impl Iterator<Item = LinkId> {
+        self.fetches.pulling_links()
     }
 
     /// Whether something is to be pulled.
@@ -179,9 +186,14 @@ impl Receiver {
     /// A fetch has ended, with all of its message in its place.
     fn fetched(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl Effects) {
         self.free_held(fetch, effects);
-        if let Some(source) = self.links.get(fetch.link).map(|link| link.peer) {
-            self.filled(source, &fetch.filling, effects);
+        if let Some((source, member)) = self.source_of(fetch.link) {
+            self.filled(source, &fetch.filling, member, effects);
         }
+    }
+
+    /// Who sends on a link, and to which member.
+    fn source_of(&self, id: LinkId) -> Option<(PeerId, MemberId)> {
+        self.links.get(id).map(|link| (link.peer, link.member))
     }
 
     fn free_held(&mut self, fetch: &Fetch<Arriving>, effects: &mut impl Effects) {

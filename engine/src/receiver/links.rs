@@ -1,7 +1,7 @@
 //! What a receiver keeps of each link: whose it is, what its peer may send, and what is being read.
 
-use super::Place;
 use super::credit::{Budget, Grant};
+use super::{MemberId, Place};
 use crate::filling::Filling;
 use crate::operation::FetchId;
 use crate::peer_id::PeerId;
@@ -12,6 +12,8 @@ use crate::wire::Message;
 #[derive(Debug)]
 pub(super) struct ReceiverLink {
     pub(super) peer: PeerId,
+    /// Whose link it is.
+    pub(super) member: MemberId,
     /// The moment when the receiver got to know the link, by the count of such moments. Unlike its number, no
     /// later link has it.
     pub(super) begun_at: u64,
@@ -62,8 +64,16 @@ impl Arriving {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) link: LinkId,
+    pub(super) member: MemberId,
     /// Tells the link from others that have its number later.
     pub(super) begun_at: u64,
+}
+
+impl ReceiverLink {
+    /// A message of the link, which has this number.
+    pub(super) fn origin(&self, id: LinkId) -> Origin {
+        Origin { link: id, member: self.member, begun_at: self.begun_at }
+    }
 }
 
 /// All links, by the numbers that the transport gives them, which are small.
@@ -90,7 +100,11 @@ impl ReceiverLinks {
         self.of(origin.link).filter(|link| link.begun_at == origin.begun_at)
     }
 
-    pub(super) fn insert(&mut self, id: LinkId, peer: PeerId, budget: &mut Budget) {
+    pub(super) fn have_peer(&self, peer: PeerId) -> bool {
+        self.by_id.iter().flatten().any(|link| link.peer == peer)
+    }
+
+    pub(super) fn insert(&mut self, id: LinkId, peer: PeerId, member: MemberId, budget: &mut Budget) {
         let place = id.0 as usize;
         if self.by_id.len() <= place {
             self.by_id.resize_with(place + 1, || None);
@@ -98,6 +112,7 @@ impl ReceiverLinks {
         self.count += 1;
         self.by_id[place] = Some(ReceiverLink {
             peer,
+            member,
             begun_at: self.count,
             grant: Grant::initial(budget),
             owes_credit: false,

@@ -1,8 +1,11 @@
 //! Messages that arrive: from their frames to the receives that they match.
 
+use std::mem;
+
 use super::credit::{NOT_COVERED, eager_cost_bytes};
 use super::links::{Arriving, Reading};
-use super::{Breach, Effects, Receiver};
+use super::{Breach, Effects, MemberId, Receiver};
+use crate::buffer::Destination;
 use crate::filling::{Filling, clamp};
 use crate::operation::{ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
@@ -20,6 +23,22 @@ pub(super) enum Place {
 
 /// A message has arrived on a link that the receiver was not told of.
 const UNKNOWN_LINK: Breach = Breach("sends over no link");
+
+/// The memory of a receive while payload is read into it.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    receive: ReceiveId,
+    destination: Destination,
+    at_bytes: usize,
+    len_bytes: usize,
+}
+
+impl Lent {
+    /// Where the next bytes belong.
+    pub(crate) fn space(&mut self) -> Space<'_> {
+        self.destination.space(self.at_bytes, self.len_bytes)
+    }
+}
 
 impl Receiver {
     /// An eager message has arrived in whole.
@@ -42,16 +61,16 @@ impl Receiver {
             return Err(NOT_COVERED);
         }
         link.received_messages += 1;
-        let (source, number) = (link.peer, link.received_messages);
+        let (source, number, member) = (link.peer, link.received_messages, link.member);
         if message.awaits == Awaits::Arrival {
             effects.owe_ack(id);
         }
-        if let Some(receive_id) = self.matched(source, message, effects) {
+        if let Some(receive_id) = self.matched(source, message, member, effects) {
             self.return_credit(id, cost_bytes, effects);
             if let Some(receive) = self.receives.get_mut(receive_id) {
                 receive.destination.copy_in(0, payload);
             }
-            self.received_at(receive_id, source, message, effects);
+            self.received_at(receive_id, source, message, member, effects);
             tell_matched(id, message, number, effects);
         } else {
             self.keep_eager(id, message, payload, number, effects);
@@ -75,8 +94,8 @@ impl Receiver {
         if !link.grant.spend(cost_bytes) {
             return Err(NOT_COVERED);
         }
-        let (source, number) = (link.peer, link.received_messages + 1);
-        let place = match self.matched(source, message, effects) {
+        let (source, number, member) = (link.peer, link.received_messages + 1, link.member);
+        let place = match self.matched(source, message, member, effects) {
             Some(receive) => {
                 self.return_credit(id, cost_bytes, effects);
                 Place::Posted(receive)
@@ -99,10 +118,11 @@ impl Receiver {
         &mut self,
         source: PeerId,
         message: &Message,
+        member: MemberId,
         effects: &mut impl Effects,
     ) -> Option<ReceiveId> {
         if self.multi_receives.are_concerned() && message.tag.is_none() {
-            return self.matched_among_buffers(source, message, effects);
+            return self.matched_among_buffers(source, message, member, effects);
         }
         self.matching_of(message).take_posted(source, message.tag.unwrap_or(0))
     }
@@ -143,6 +163,22 @@ impl Receiver {
         }
     }
 
+    /// As [`space`](Self::space), for a caller that fills it while others use the receiver. To be
+    /// [given back](Self::take_back) before anything else is done on the link.
+    pub(crate) fn lend(&mut self, id: LinkId) -> Option<Lent> {
+        let filling = self.filling(id).copied()?;
+        let Place::Posted(receive) = filling.place.place else { return None };
+        let destination = mem::take(&mut self.receives.get_mut(receive)?.destination);
+        let (at_bytes, len_bytes) = (clamp(filling.arrived_bytes), clamp(filling.left_bytes()));
+        Some(Lent { receive, destination, at_bytes, len_bytes })
+    }
+
+    pub(crate) fn take_back(&mut self, lent: Lent) {
+        if let Some(receive) = self.receives.get_mut(lent.receive) {
+            receive.destination = lent.destination;
+        }
+    }
+
     /// Bytes of the message that is being read on a link are where they belong. With its last one the message
     /// is there.
     pub(crate) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl Effects) {
@@ -154,12 +190,12 @@ impl Receiver {
         match link.reading.take() {
             Some(Reading::Eager { filling, number }) => {
                 link.received_messages += 1;
-                let source = link.peer;
+                let (source, member) = (link.peer, link.member);
                 let Arriving { message, place, .. } = filling.place;
                 if message.awaits == Awaits::Arrival {
                     effects.owe_ack(id);
                 }
-                self.filled(source, &filling, effects);
+                self.filled(source, &filling, member, effects);
                 if !matches!(place, Place::Unexpected(_)) {
                     tell_matched(id, &message, number, effects);
                 }
@@ -178,10 +214,16 @@ impl Receiver {
     }
 
     /// All of a message is in its place.
-    pub(super) fn filled(&mut self, source: PeerId, filling: &Filling<Arriving>, effects: &mut impl Effects) {
+    pub(super) fn filled(
+        &mut self,
+        source: PeerId,
+        filling: &Filling<Arriving>,
+        member: MemberId,
+        effects: &mut impl Effects,
+    ) {
         let Arriving { message, place, .. } = &filling.place;
         match *place {
-            Place::Posted(receive) => self.received_at(receive, source, message, effects),
+            Place::Posted(receive) => self.received_at(receive, source, message, member, effects),
             Place::Unexpected(unexpected) => {
                 if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
                     unexpected.fetch = None;

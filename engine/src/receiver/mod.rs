@@ -17,6 +17,7 @@ mod credit;
 mod effects;
 mod ends;
 mod fetching;
+mod kept_aside;
 mod links;
 mod messages;
 mod multi_receive;
@@ -32,7 +33,9 @@ use slotmap::SlotMap;
 use self::credit::Budget;
 pub(crate) use self::credit::{KeptCredit, eager_cost_bytes};
 pub(crate) use self::effects::Effects;
+pub use self::effects::MemberId;
 use self::links::{Arriving, ReceiverLinks};
+pub(crate) use self::messages::Lent;
 use self::messages::Place;
 use self::multi_receive::MultiReceives;
 use self::peeks::Claimed;
@@ -102,11 +105,19 @@ impl Receiver {
         self.receives.len() + self.held.len()
     }
 
+    /// How many payloads are to be pulled.
+    pub(crate) fn pulling_len(&self) -> usize {
+        self.fetches.pulling_len()
+    }
+
     /// Whether a pass would move something on although nothing has arrived.
     pub(crate) fn wants_pass(&self) -> bool {
-        self.fetches.pulling_len() > 0
-            || (!self.starved.is_empty() && self.budget.may_feed())
-            || self.may_fetch_deferred()
+        self.fetches.pulling_len() > 0 || self.has_room_to_give()
+    }
+
+    /// Whether the budget has room for what waits for it.
+    pub(crate) fn has_room_to_give(&self) -> bool {
+        (!self.starved.is_empty() && self.budget.may_feed()) || self.may_fetch_deferred()
     }
 
     /// How much there is that few passes have to do: offers to fetch, payload to pull, credit to give. Only
@@ -181,27 +192,27 @@ impl Receiver {
         let Some(receive) = self.receives.remove(id) else { return false };
         let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
         matching.remove_posted(id);
-        self.failed(receive.failure(None, 0, OperationError::Cancelled), effects);
+        self.failed(receive.failure(None, 0, OperationError::Cancelled), None, effects);
         true
     }
 
-    /// Messages of this peer arrive on a link from now on. The link begins with a little credit.
-    pub(crate) fn link_added(&mut self, id: LinkId, peer: PeerId) {
-        self.links.insert(id, peer, &mut self.budget);
+    /// Messages of this peer arrive on a link of a member from now on. The link begins with a little credit.
+    pub(crate) fn link_added(&mut self, id: LinkId, peer: PeerId, member: MemberId) {
+        self.links.insert(id, peer, member, &mut self.budget);
     }
 
     /// A link has ended. Receives that were being filled from it fail, and beginnings of unexpected messages
     /// vanish; what has arrived in whole stays.
     pub(crate) fn link_ended(&mut self, id: LinkId, error: &OperationError, effects: &mut impl Effects) {
         let Some(link) = self.links.remove(id) else { return };
-        let peer = link.peer;
+        let (peer, member) = (link.peer, link.member);
         link.grant.end(&mut self.budget);
         if let Some(links::Reading::Eager { filling, .. }) = link.reading {
-            self.abandon(peer, &filling, error, effects);
+            self.abandon(peer, &filling, member, error, effects);
         }
         for fetch in self.fetches.end_link(id) {
             self.budget.free(fetch.filling.place.held_bytes);
-            self.abandon(peer, &fetch.filling, error, effects);
+            self.abandon(peer, &fetch.filling, member, error, effects);
         }
         self.starved.remove(&id);
     }
@@ -209,6 +220,27 @@ impl Receiver {
     /// Whether links that have ended have left so much behind that no other may come up.
     pub(crate) fn is_overdrawn(&self) -> bool {
         self.budget.is_overdrawn()
+    }
+
+    /// A member has left, with all its links: messages that it has received and no receive has taken are lost.
+    pub(crate) fn member_ended(
+        &mut self,
+        member: MemberId,
+        error: &OperationError,
+        effects: &mut impl Effects,
+    ) {
+        let is_of_member = |unexpected: &Unexpected| unexpected.origin.member == member;
+        let of_member = self.unexpected.iter().filter(|(_, unexpected)| is_of_member(unexpected));
+        let lost: Vec<_> = of_member.map(|(id, unexpected)| (id, unexpected.message)).collect();
+        for (id, message) in lost {
+            self.lose(id, &message, error, effects);
+        }
+        self.match_kept_aside(member, effects);
+    }
+
+    /// Whether any link leads to a peer.
+    pub(crate) fn has_link_to(&self, peer: PeerId) -> bool {
+        self.links.have_peer(peer)
     }
 
     /// How far a link is: messages that have arrived, offers, and bytes that have arrived of a message and of

@@ -19,7 +19,8 @@ use std::mem;
 
 use slotmap::SecondaryMap;
 
-use super::{Effects, Receiver};
+use super::kept_aside::KeptAside;
+use super::{Effects, MemberId, Receiver};
 use crate::buffer::{Buffer, Destination, ReceivedLast};
 use crate::completion::{Completion, Failure};
 use crate::error::{Again, Misuse, OperationError};
@@ -48,6 +49,8 @@ pub(super) struct MultiReceives {
     sets_aside: bool,
     /// Whether either is so: all that the way of an ordinary message looks at.
     are_concerned: bool,
+    /// Untagged messages of members whose reports wait for room.
+    pub(super) kept_aside: KeptAside,
     /// Receives whose only sender is gone, and that fail when they have taken what it has sent before.
     orphans: SecondaryMap<ReceiveId, (Option<PeerId>, OperationError)>,
 }
@@ -83,12 +86,16 @@ impl MultiReceives {
 
     fn set_aside(&mut self, sets_aside: bool) {
         self.sets_aside = sets_aside;
-        self.are_concerned = sets_aside || self.posted > 0;
+        self.look_for_concerns();
     }
 
     fn count_posted(&mut self, posted: usize) {
         self.posted = posted;
-        self.are_concerned = self.sets_aside || posted > 0;
+        self.look_for_concerns();
+    }
+
+    pub(super) fn look_for_concerns(&mut self) {
+        self.are_concerned = self.sets_aside || self.posted > 0 || !self.kept_aside.is_empty();
     }
 }
 
@@ -147,9 +154,10 @@ impl Receiver {
         &mut self,
         source: PeerId,
         message: &Message,
+        member: MemberId,
         effects: &mut impl Effects,
     ) -> Option<ReceiveId> {
-        while !self.multi_receives.sets_aside {
+        while !self.multi_receives.sets_aside && !self.keeps_aside_of(member) {
             let id = self.untagged.peek_posted(source, 0)?;
             if self.receives.get(id).is_none_or(|receive| receive.role != Role::Buffer) {
                 return self.untagged.take_posted(source, 0);
@@ -157,7 +165,11 @@ impl Receiver {
             if self.sets_aside() {
                 break;
             }
-            if let Some(part) = self.part_for(id, message, effects) {
+            if effects.is_full(member) {
+                self.keep_aside(member);
+                break;
+            }
+            if let Some(part) = self.part_for(id, message, member, effects) {
                 return Some(part);
             }
         }
@@ -187,7 +199,7 @@ impl Receiver {
                     passed_over += 1;
                     continue;
                 };
-                match self.matched_among_buffers(source, &message, effects) {
+                match self.matched_among_buffers(source, &message, MemberId::ONLY, effects) {
                     Some(receive) => {
                         let earliest = Criteria { source: Some(source), ..Criteria::any() };
                         let taken = self.untagged.take_unexpected(&earliest);
@@ -204,6 +216,11 @@ impl Receiver {
             // So that what was passed over is skipped a few times only.
             step *= 2;
         }
+        self.fail_orphans(effects);
+    }
+
+    /// Fails receives whose only sender is gone, after what it has sent was matched.
+    pub(super) fn fail_orphans(&mut self, effects: &mut impl Effects) {
         let mut orphans = mem::take(&mut self.multi_receives.orphans);
         let posted: Vec<ReceiveId> = self.untagged.posted().filter(|id| orphans.contains_key(*id)).collect();
         for id in posted {
@@ -244,7 +261,7 @@ impl Receiver {
     pub(super) fn cancel_buffer(&mut self, id: ReceiveId, effects: &mut impl Effects) {
         self.untagged.remove_posted(id);
         let end = End::Failed { source: None, error: OperationError::Cancelled };
-        self.take_no_more(id, end, effects);
+        self.take_no_more(id, end, None, effects);
     }
 
     /// A buffer fails with its only sender. It was taken out of matching.
@@ -255,7 +272,7 @@ impl Receiver {
         error: &OperationError,
         effects: &mut impl Effects,
     ) {
-        self.take_no_more(id, End::Failed { source: peer, error: error.clone() }, effects);
+        self.take_no_more(id, End::Failed { source: peer, error: error.clone() }, None, effects);
     }
 
     /// All of a message is in its place within a buffer, and was counted.
@@ -265,36 +282,37 @@ impl Receiver {
         id: ReceiveId,
         source: PeerId,
         message: &Message,
+        member: MemberId,
         effects: &mut impl Effects,
     ) {
         let Some(mut part) = self.receives.remove(id) else { return };
         let Some(buffer_id) = self.multi_receives.parts.get(id).copied() else { return };
         let Some(buffer) = self.multi_receives.buffers.get(buffer_id) else { return };
         let is_release = buffer.arriving == 1 && matches!(buffer.end, Some(End::Consumed));
-        if buffer.signalled {
+        if buffer.signalled || effects.reports_unasked(member) {
             let mut completion = part.completion(source, message, clamp(message.len_bytes));
             if is_release {
                 completion.flags |= CompletionFlags::MULTI_RECV;
                 completion.buffer = with_unused(completion.buffer, self.forget_buffer(buffer_id));
             }
-            self.tell(completion, effects);
+            self.tell(completion, Some(member), effects);
         }
-        self.end_part(id, effects);
+        self.end_part(id, member, effects);
     }
 
     /// A message within a buffer has failed, which was reported; its receive is gone.
     #[cold]
-    pub(super) fn part_failed(&mut self, id: ReceiveId, effects: &mut impl Effects) {
-        self.end_part(id, effects);
+    pub(super) fn part_failed(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl Effects) {
+        self.end_part(id, member, effects);
     }
 
     /// A part has ended, with which its buffer may be released if it is there still.
-    fn end_part(&mut self, id: ReceiveId, effects: &mut impl Effects) {
+    fn end_part(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl Effects) {
         let Some(buffer_id) = self.multi_receives.parts.remove(id) else { return };
         let Some(buffer) = self.multi_receives.buffers.get_mut(buffer_id) else { return };
         buffer.arriving -= 1;
         if buffer.arriving == 0 && buffer.end.is_some() {
-            self.release_buffer(buffer_id, effects);
+            self.release_buffer(buffer_id, Some(member), effects);
         }
     }
 
@@ -315,11 +333,15 @@ impl Receiver {
             && let Some(found) = self.untagged.peek_unexpected(criteria)
             && let Some(unexpected) = self.unexpected.get(found)
         {
-            let message = unexpected.message;
+            let (message, member) = (unexpected.message, unexpected.origin.member);
             if self.sets_aside() {
                 return;
             }
-            if let Some(part) = self.part_for(id, &message, effects) {
+            if effects.is_full(member) {
+                self.keep_all_aside(member);
+                continue;
+            }
+            if let Some(part) = self.part_for(id, &message, member, effects) {
                 let taken = self.untagged.take_unexpected(criteria);
                 debug_assert_eq!(taken, Some(found), "the same criteria find the same message");
                 self.receive_unexpected_at(part, found, effects);
@@ -332,6 +354,7 @@ impl Receiver {
         &mut self,
         id: ReceiveId,
         message: &Message,
+        member: MemberId,
         effects: &mut impl Effects,
     ) -> Option<ReceiveId> {
         let receive = self.receives.get_mut(id)?;
@@ -339,7 +362,7 @@ impl Receiver {
         let Some((padding_bytes, len_bytes)) =
             place_in(&receive.destination, message.len_bytes, buffer.is_used)
         else {
-            self.consume(id, effects);
+            self.consume(id, member, effects);
             return None;
         };
         let destination = receive.destination.cut_off(padding_bytes, len_bytes);
@@ -352,29 +375,29 @@ impl Receiver {
         let part = self.receives.insert(part);
         self.multi_receives.parts.insert(part, id);
         if is_consumed {
-            self.consume(id, effects);
+            self.consume(id, member, effects);
         }
         Some(part)
     }
 
     /// A buffer has too little room for more.
-    fn consume(&mut self, id: ReceiveId, effects: &mut impl Effects) {
+    fn consume(&mut self, id: ReceiveId, member: MemberId, effects: &mut impl Effects) {
         self.untagged.remove_posted(id);
-        self.take_no_more(id, End::Consumed, effects);
+        self.take_no_more(id, End::Consumed, Some(member), effects);
     }
 
     /// A buffer is posted no longer. It is released when nothing arrives in it any more, which may be now.
-    fn take_no_more(&mut self, id: ReceiveId, end: End, effects: &mut impl Effects) {
+    fn take_no_more(&mut self, id: ReceiveId, end: End, by: Option<MemberId>, effects: &mut impl Effects) {
         self.multi_receives.count_posted(self.multi_receives.posted - 1);
         let Some(buffer) = self.multi_receives.buffers.get_mut(id) else { return };
         buffer.end = Some(end);
         if buffer.arriving == 0 {
-            self.release_buffer(id, effects);
+            self.release_buffer(id, by, effects);
         }
     }
 
     /// Reports that a buffer is released, apart from any message.
-    fn release_buffer(&mut self, id: ReceiveId, effects: &mut impl Effects) {
+    fn release_buffer(&mut self, id: ReceiveId, to: Option<MemberId>, effects: &mut impl Effects) {
         let context = self.receives.get(id).map_or(0, |receive| receive.context);
         let end = self.multi_receives.buffers.get_mut(id).and_then(|buffer| buffer.end.take());
         let completion = Completion {
@@ -390,9 +413,9 @@ impl Receiver {
             Some(End::Failed { source, error }) => {
                 let flags = CompletionFlags::RECV | CompletionFlags::MSG | CompletionFlags::MULTI_RECV;
                 let completion = Completion { flags, source, ..completion };
-                self.failed(Failure { completion, error }, effects);
+                self.failed(Failure { completion, error }, to, effects);
             }
-            Some(End::Consumed) | None => self.tell(completion, effects),
+            Some(End::Consumed) | None => self.tell(completion, to, effects),
         }
     }
 

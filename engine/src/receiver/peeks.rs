@@ -36,6 +36,10 @@ impl Receiver {
             request.criteria = Criteria { tag: 0, ignore: u64::MAX, ..request.criteria };
         }
         if !self.look(&request, effects) {
+            // What is kept aside has arrived, and may be what is looked for.
+            if !tagged && self.keeps_aside() {
+                return Err(Again::QueueFull.into());
+            }
             self.peek_failed(tagged, context, OperationError::NoMessage, effects);
         }
         Ok(())
@@ -62,7 +66,7 @@ impl Receiver {
         let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
         match self.claimed.remove(&key) {
             Some(Ok(message)) => self.receive_unexpected(receive, message, effects),
-            Some(Err(error)) => self.failed(receive.failure(None, 0, error), effects),
+            Some(Err(error)) => self.failed(receive.failure(None, 0, error), None, effects),
             None => {}
         }
         Ok(())
@@ -88,8 +92,8 @@ impl Receiver {
         }
         match self.claimed.remove(&key) {
             Some(Ok(message)) => {
-                if let Some((source, message)) = self.discard(message, effects) {
-                    self.tell(seen(context, source, &message), effects);
+                if let Some((source, message, member)) = self.discard(message, effects) {
+                    self.tell(seen(context, source, &message), Some(member), effects);
                 }
             }
             Some(Err(error)) => self.peek_failed(tagged, context, error, effects),
@@ -114,6 +118,7 @@ impl Receiver {
         let Some(id) = found else { return false };
         let Some(unexpected) = self.unexpected.get_mut(id) else { return false };
         let completion = seen(*context, unexpected.source, &unexpected.message);
+        let member = unexpected.origin.member;
         match then {
             Found::Stays => {}
             Found::IsClaimed => {
@@ -124,13 +129,13 @@ impl Receiver {
                 self.discard(id, effects);
             }
         }
-        self.tell(completion, effects);
+        self.tell(completion, Some(member), effects);
         true
     }
 
     fn peek_failed(&mut self, tagged: bool, context: u64, error: OperationError, effects: &mut impl Effects) {
         let receive = Receive { tagged, context, ..Receive::vacant() };
-        self.tell_failed(receive.failure(None, 0, error), effects);
+        self.tell_failed(receive.failure(None, 0, error), None, effects);
     }
 }
 

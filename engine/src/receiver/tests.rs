@@ -97,7 +97,7 @@ impl Default for Asked {
 }
 
 impl Effects for Asked {
-    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+    fn complete(&mut self, completion: Completion, _: Option<MemberId>) -> Result<(), Completion> {
         if self.ended.len() >= self.room {
             return Err(completion);
         }
@@ -105,7 +105,7 @@ impl Effects for Asked {
         Ok(())
     }
 
-    fn fail(&mut self, failure: Failure) -> Result<(), Failure> {
+    fn fail(&mut self, failure: Failure, _: Option<MemberId>) -> Result<(), Failure> {
         if self.ended.len() >= self.room {
             return Err(failure);
         }
@@ -113,11 +113,11 @@ impl Effects for Asked {
         Ok(())
     }
 
-    fn count(&mut self, events: CounterEvents) {
+    fn count(&mut self, events: CounterEvents, _: MemberId) {
         self.counted.push((events, true));
     }
 
-    fn count_error(&mut self, events: CounterEvents) {
+    fn count_error(&mut self, events: CounterEvents, _: Option<MemberId>) {
         self.counted.push((events, false));
     }
 
@@ -153,7 +153,7 @@ impl Asked {
 
 fn receiver_with_link() -> (Receiver, Asked) {
     let mut receiver = Receiver::new(64, BUDGET_BYTES);
-    receiver.link_added(LINK, PEER);
+    receiver.link_added(LINK, PEER, MemberId::ONLY);
     (receiver, Asked::default())
 }
 
@@ -208,7 +208,7 @@ fn message_completes_the_receive_that_waits_for_it() {
 #[test]
 fn receive_from_any_source_takes_the_earliest_message_of_all_links() {
     let (mut receiver, mut asked) = receiver_with_link();
-    receiver.link_added(OTHER, PeerId(6));
+    receiver.link_added(OTHER, PeerId(6), MemberId::ONLY);
     arrive(&mut receiver, OTHER, b"first", Awaits::Nothing, &mut asked).unwrap();
     arrive(&mut receiver, LINK, b"second", Awaits::Nothing, &mut asked).unwrap();
     for context in [1, 2] {
@@ -307,7 +307,7 @@ fn end_of_a_link_fails_what_it_was_filling_and_keeps_what_has_arrived() {
     assert_eq!((receiver.unexpected_len(), receiver.fetches_len()), (1, 0));
 
     // Another link gets the number; what is left of the first one is not its.
-    receiver.link_added(LINK, PeerId(6));
+    receiver.link_added(LINK, PeerId(6), MemberId::ONLY);
     receiver.post(receive(5, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"whole".to_vec()))]);
     assert!(asked.owed.is_empty(), "the peer that waits to hear of it is gone");
@@ -344,7 +344,7 @@ fn offered_message_is_pulled_when_a_receive_matches_it() {
     assert!(receiver.offered(LINK, &message(1, Awaits::Nothing), 7, REMOTE, &mut asked).is_err(), "again");
     let mut passes = 0;
     while receiver.is_pulling() {
-        receiver.pull(pull_from(b"0123456789"), &mut asked);
+        receiver.pull(|_| true, pull_from(b"0123456789"), &mut asked);
         passes += 1;
     }
     assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
@@ -357,7 +357,7 @@ fn offer_that_cannot_be_pulled_is_asked_for() {
     receiver.post(receive(16, 1), &mut asked).unwrap();
     receiver.offered(LINK, &message(5, Awaits::Arrival), 7, REMOTE, &mut asked).unwrap();
     assert!(!receiver.begin_data(LINK, 7, 5), "it was not asked for yet");
-    receiver.pull(|_, _, _, _| Pull::Refused, &mut asked);
+    receiver.pull(|_| true, |_, _, _, _| Pull::Refused, &mut asked);
     assert_eq!(asked.owed, [(LINK, Header::Clear { op: 7, cannot_pull: true })]);
     assert!(!receiver.begin_data(LINK, 7, 4) && !receiver.begin_data(OTHER, 7, 5));
     assert!(receiver.begin_data(LINK, 7, 5));
@@ -367,7 +367,7 @@ fn offer_that_cannot_be_pulled_is_asked_for() {
 
     receiver.post(receive(16, 2), &mut asked).unwrap();
     receiver.offered(LINK, &message(5, Awaits::Nothing), 8, REMOTE, &mut asked).unwrap();
-    receiver.pull(|_, _, _, _| panic!("it is known that this link cannot"), &mut asked);
+    receiver.pull(|_| true, |_, _, _, _| panic!("it is known that this link cannot"), &mut asked);
     assert_eq!(asked.owed[2..], [(LINK, Header::Clear { op: 8, cannot_pull: true })]);
 }
 
@@ -376,7 +376,7 @@ fn memory_that_cannot_be_read_fails_the_receive() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.post(receive(16, 1), &mut asked).unwrap();
     receiver.offered(LINK, &message(5, Awaits::Nothing), 7, REMOTE, &mut asked).unwrap();
-    receiver.pull(|_, _, _, _| Pull::Fault, &mut asked);
+    receiver.pull(|_| true, |_, _, _, _| Pull::Fault, &mut asked);
     assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: true })]);
     assert_eq!(asked.take_ended(), [(1, Err(OperationError::Fault))]);
     assert_eq!(asked.counted, [(CounterEvents::RECV, false)]);
@@ -389,14 +389,14 @@ fn unexpected_offer_is_fetched_as_far_as_the_budget_goes() {
     for op in [7, 8] {
         receiver.offered(LINK, &message(10, Awaits::Nothing), op, REMOTE, &mut asked).unwrap();
     }
-    receiver.pull(pull_from(b"0123456789"), &mut asked);
+    receiver.pull(|_| true, pull_from(b"0123456789"), &mut asked);
     assert_eq!(asked.owed, [(LINK, Header::Done { op: 7, fault: false })]);
     assert!(!receiver.wants_pass(), "there is no room for the other one");
     receiver.post(receive(10, 1), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
     assert!(receiver.wants_pass());
     receiver.fetch_deferred();
-    receiver.pull(pull_from(b"abcdefghij"), &mut asked);
+    receiver.pull(|_| true, pull_from(b"abcdefghij"), &mut asked);
     receiver.post(receive(10, 2), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(2, Ok(b"abcdefghij".to_vec()))]);
 }

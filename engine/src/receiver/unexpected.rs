@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::credit::eager_cost_bytes;
 use super::links::Origin;
 use super::messages::tell_matched;
-use super::{Effects, Place, Receiver};
+use super::{Effects, MemberId, Place, Receiver};
 use crate::error::OperationError;
 use crate::filling::clamp;
 use crate::limits::MESSAGE_COST_BYTES;
@@ -23,7 +23,7 @@ pub(super) struct Unexpected {
     pub(super) bytes: Payload,
     /// What fetches the rest of it, if it has to be fetched.
     pub(super) fetch: Option<FetchId>,
-    origin: Origin,
+    pub(super) origin: Origin,
     /// How many fences the link had brought before.
     fences: u64,
     /// The number among the link's eager messages, if it is one.
@@ -83,7 +83,7 @@ impl Receiver {
         link.grant.keep(cost_bytes);
         link.unmatched_messages += 1;
         let source = link.peer;
-        let origin = Origin { link: link_id, begun_at: link.begun_at };
+        let origin = link.origin(link_id);
         let fences = link.received_fences;
         let id = self.unexpected.insert(Box::new(Unexpected {
             source,
@@ -97,7 +97,9 @@ impl Receiver {
             fetched_bytes: 0,
             claim: None,
         }));
-        self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
+        if !self.put_aside(origin.member, message, id) {
+            self.matching_of(message).add_unexpected(source, message.tag.unwrap_or(0), id);
+        }
         self.renew_credit(link_id, effects);
         Some(id)
     }
@@ -157,7 +159,7 @@ impl Receiver {
         let is_whole = fetch.is_none() && bytes.len() as u64 == message.len_bytes;
         drop(bytes);
         if is_whole {
-            self.received(receive, source, &message, effects);
+            self.received(receive, source, &message, origin.member, effects);
             self.tell_matched(&message, origin, number, effects);
         } else {
             let receive = self.receives.insert(receive);
@@ -178,7 +180,7 @@ impl Receiver {
             receive.destination.copy_in(0, &bytes);
         }
         if fetch.is_none() && bytes.len() as u64 == message.len_bytes {
-            self.received_at(receive_id, source, &message, effects);
+            self.received_at(receive_id, source, &message, origin.member, effects);
             self.tell_matched(&message, origin, number, effects);
         } else {
             self.redirect(id, fetch, origin.link, Place::Posted(receive_id));
@@ -190,7 +192,7 @@ impl Receiver {
         &mut self,
         id: UnexpectedId,
         effects: &mut impl Effects,
-    ) -> Option<(PeerId, Message)> {
+    ) -> Option<(PeerId, Message, MemberId)> {
         let unexpected = self.take_out(id, effects)?;
         if !unexpected.fetch.is_some_and(|fetch| self.hold_until_fetched(fetch, unexpected.cost_bytes)) {
             self.free_credit(unexpected.origin, unexpected.cost_bytes, effects);
@@ -201,7 +203,7 @@ impl Receiver {
         } else {
             self.redirect(id, fetch, origin.link, Place::Nowhere);
         }
-        Some((source, message))
+        Some((source, message, origin.member))
     }
 
     /// Drops a message whose rest will never come.
@@ -216,7 +218,9 @@ impl Receiver {
         match unexpected.claim {
             Some(context) => self.claimed_is_lost(message.tag.is_some(), context, error),
             None => {
-                self.matching_of(message).remove_unexpected(id);
+                if !self.matching_of(message).remove_unexpected(id) {
+                    self.forget_aside(unexpected.origin.member, id);
+                }
             }
         }
     }

@@ -56,6 +56,13 @@ impl Target {
         !self.events.is_empty()
     }
 
+    /// Gives back, once, what the completions that wait have cost their peers.
+    pub(crate) fn give_back_held_credit(&mut self, effects: &mut impl TargetEffects) {
+        for credit in self.events.iter_mut().filter_map(|held| held.credit.take()) {
+            effects.free_kept_credit(credit);
+        }
+    }
+
     /// Reports the completions that wait, as far as there is room now.
     #[cold]
     pub(crate) fn deliver_held(&mut self, effects: &mut impl TargetEffects) {

@@ -4,6 +4,7 @@ use tracing::debug;
 
 use super::super::Engine;
 use super::super::links::Condemned;
+use super::super::reception::Reception;
 use super::Carrier;
 use crate::address::Address;
 use crate::completion::Sink;
@@ -13,7 +14,6 @@ use crate::error::OperationError;
 use crate::link::Links;
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
-use crate::receiver::Receiver;
 use crate::target::Target;
 use crate::transport::{Close, LinkId};
 use crate::wire::Header;
@@ -23,7 +23,7 @@ use crate::wire::Header;
 pub(in super::super) struct ConnectionCarrier<'a, S> {
     peers: &'a mut Peers,
     links: &'a mut Links,
-    receiver: &'a mut Receiver,
+    reception: &'a mut Reception,
     target: &'a mut Target,
     condemned: &'a mut Vec<Condemned>,
     has_timeouts: &'a mut bool,
@@ -39,7 +39,7 @@ impl Engine {
         let carrier = ConnectionCarrier {
             peers: &mut self.peers,
             links: &mut self.links,
-            receiver: &mut self.receiver,
+            reception: &mut self.reception,
             target: &mut self.target,
             condemned: &mut self.condemned,
             has_timeouts: &mut self.has_timeouts,
@@ -57,7 +57,7 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
     fn establish(&mut self, link: LinkId, address: Address, instance: u64) -> PeerId {
         let peer = self.peers.intern(address);
         self.links.insert(link, peer);
-        self.receiver.link_added(link, peer);
+        self.reception.link_added(link, peer, address);
         self.target.link_added(link, peer);
         let state = self.peers.of_mut(peer);
         state.links.push(link);
@@ -80,7 +80,7 @@ impl<S: Sink> ConnectionEffects for ConnectionCarrier<'_, S> {
 
     fn end_receives(&mut self, error: &OperationError) {
         let mut effects = Carrier { links: self.links, peers: self.peers, sink: self.sink };
-        self.receiver.end_all(None, error, &mut effects);
+        self.reception.end_all(None, error, &mut effects);
     }
 
     fn await_timeout(&mut self) {

@@ -1,10 +1,11 @@
 //! What carries out the effects of an engine's target.
 
 use super::super::Engine;
+use super::super::reception::Reception;
 use super::Carrier;
 use crate::completion::{Completion, Sink};
 use crate::flags::CounterEvents;
-use crate::receiver::{Effects, KeptCredit, Receiver};
+use crate::receiver::{Effects, KeptCredit, MemberId};
 use crate::target::{Target, TargetEffects};
 use crate::transport::LinkId;
 use crate::wire::Header;
@@ -12,7 +13,7 @@ use crate::wire::Header;
 /// The links of an engine, its sink, and the receiver, which gives the credit, while its target is at work.
 #[derive(Debug)]
 pub(in super::super) struct TargetCarrier<'a, S> {
-    receiver: &'a mut Receiver,
+    reception: &'a mut Reception,
     carrier: Carrier<'a, S>,
 }
 
@@ -24,18 +25,18 @@ impl Engine {
         sink: &'a mut S,
     ) -> (&'a mut Target, TargetCarrier<'a, S>) {
         let carrier = Carrier { links: &mut self.links, peers: &self.peers, sink };
-        (&mut self.target, TargetCarrier { receiver: &mut self.receiver, carrier })
+        (&mut self.target, TargetCarrier { reception: &mut self.reception, carrier })
     }
 }
 
 impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
     fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
-        self.carrier.complete(completion)
+        self.carrier.complete(completion, None)
     }
 
     #[inline(always)]
     fn count(&mut self, events: CounterEvents) {
-        self.carrier.count(events);
+        self.carrier.count(events, MemberId::ONLY);
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {
@@ -47,14 +48,14 @@ impl<S: Sink> TargetEffects for TargetCarrier<'_, S> {
     }
 
     fn return_credit(&mut self, link: LinkId, cost_bytes: u64) {
-        self.receiver.return_credit(link, cost_bytes, &mut self.carrier);
+        self.reception.return_credit(link, cost_bytes, &mut self.carrier);
     }
 
     fn keep_credit(&mut self, link: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
-        self.receiver.keep_credit(link, cost_bytes)
+        self.reception.keep_credit(link, cost_bytes)
     }
 
     fn free_kept_credit(&mut self, kept: KeptCredit) {
-        self.receiver.free_kept_credit(kept, &mut self.carrier);
+        self.reception.free_kept_credit(kept, &mut self.carrier);
     }
 }

@@ -425,7 +425,7 @@ proptest! {
 
         // What was whole is still there; when it is gone, so is all that was used.
         run.engine.discard_unexpected(&mut run.sink);
-        prop_assert!(run.engine.receiver.take_budget(BUDGET_BYTES as u64), "all of it is free");
+        prop_assert!(run.engine.reception.take_budget(BUDGET_BYTES as u64), "all of it is free");
         prop_assert!(run.engine.fetches_len() == 0 && run.engine.target.inbounds_len() == 0);
         run.step(Step::Time { ms: 0 });
         prop_assert!(!run.engine.awaits_timeout() && run.engine.next_deadline().is_none());

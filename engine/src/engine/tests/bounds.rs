@@ -6,7 +6,7 @@ use super::*;
 fn what_the_sink_has_no_room_for_is_held_in_order_and_counts_as_outstanding() {
     let (mut engine, peer, mut transport, _) = engine_with_peer();
     let mut engine_sink = Recorder { room: 1, ..Recorder::default() };
-    engine.receiver.set_depth_ops(3);
+    engine.reception.set_depth_ops(3);
     for context in 1..=3 {
         engine.post_receive(receive(4, context), &mut engine_sink).unwrap();
     }

@@ -81,7 +81,7 @@ fn a_receiver_gives_credit_as_it_is_spent_and_stops_at_its_budget() {
         }
     }
     assert_eq!(granted, budget_bytes / 16, "one link does not get all");
-    assert_eq!(engine.receiver.unexpected_len(), kept);
+    assert_eq!(engine.reception.unexpected_len(), kept);
 
     for context in 0..kept as u64 {
         engine.post_receive(receive(8, context), &mut sink).unwrap();
@@ -98,7 +98,7 @@ fn more_than_was_granted_ends_the_link() {
     arrivals.begin(LINK, &untagged(CREDIT_INITIAL_BYTES));
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.closed, [(LINK, Close::Abort)]);
-    assert_eq!(engine.receiver.unexpected_len(), 0);
+    assert_eq!(engine.reception.unexpected_len(), 0);
 }
 
 #[test]
@@ -148,12 +148,12 @@ fn what_a_link_held_returns_to_the_budget() {
         engine.arrivals(&mut sink).begin(LINK, &untagged(100));
         engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
         // What was whole is still there, and takes its part of the budget until it is received.
-        assert_eq!(engine.receiver.unexpected_len(), 2, "round {round}");
+        assert_eq!(engine.reception.unexpected_len(), 2, "round {round}");
         engine.post_receive(receive(3, 1), &mut sink).unwrap();
         engine.post_receive(receive(20_000, 2), &mut sink).unwrap();
         assert_eq!(sink.take().iter().filter(|ended| ended.is_ok()).count(), 2);
     }
-    assert!(engine.receiver.take_budget(56_000), "all of it is free");
+    assert!(engine.reception.take_budget(56_000), "all of it is free");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn links_that_come_and_go_do_not_leave_more_behind_than_the_budget() {
         arrivals.frame(LINK, &untagged(30_000), &[7; 30_000]);
         engine.transmit(&mut transport, &mut sink);
         engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
-        kept_bytes = engine.receiver.unexpected_len() * 30_000;
+        kept_bytes = engine.reception.unexpected_len() * 30_000;
     }
     assert!(kept_bytes <= 100_000 + CREDIT_INITIAL_BYTES as usize, "{kept_bytes}");
     assert!(transport.closed.len() > 10, "a link that brings more ends");
@@ -175,11 +175,11 @@ fn links_that_come_and_go_do_not_leave_more_behind_than_the_budget() {
     // When something is received, there is room again.
     engine.post_receive(receive(30_000, 1), &mut sink).unwrap();
     engine.post_receive(receive(30_000, 2), &mut sink).unwrap();
-    let before = (engine.receiver.unexpected_len(), transport.closed.len());
+    let before = (engine.reception.unexpected_len(), transport.closed.len());
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 99 });
     engine.arrivals(&mut sink).frame(LINK, &untagged(8), b"welcome!");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!((engine.receiver.unexpected_len(), transport.closed.len()), (before.0 + 1, before.1));
+    assert_eq!((engine.reception.unexpected_len(), transport.closed.len()), (before.0 + 1, before.1));
 }
 
 fn request(op: u64, len_bytes: u64, awaits: Awaits) -> Header {
@@ -260,7 +260,7 @@ fn what_was_thrown_away_before_it_came_costs_credit_until_it_comes() {
         }
     }
     assert!(engine.fetches_len() < 200, "{} are expected", engine.fetches_len());
-    assert!(engine.receiver.take_budget(100_000), "all of it is free once the link has ended");
+    assert!(engine.reception.take_budget(100_000), "all of it is free once the link has ended");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn memory_that_is_not_there_is_not_taken_for_granted() {
     engine.arrivals(&mut sink).begin(LINK, &untagged(len_bytes));
     engine.arrivals(&mut sink).chunk(LINK, b"a beginning");
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
-    assert_eq!(engine.receiver.unexpected_len() as u64, FIRST_MESSAGES / 2);
+    assert_eq!(engine.reception.unexpected_len() as u64, FIRST_MESSAGES / 2);
 }
 
 #[test]

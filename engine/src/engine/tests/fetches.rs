@@ -185,7 +185,7 @@ fn a_receive_takes_over_a_message_that_is_being_pulled() {
         assert_eq!(received(&sink.ended[0]), &b"0123456789"[..room], "room for {room}, after {steps_before}");
         let count_bytes: usize = pulled(&transport).iter().map(|(_, count)| count).sum();
         assert_eq!(count_bytes, room.max(4 * steps_before), "nothing is pulled twice, or in vain");
-        assert_eq!((sent(&transport), engine.receiver.unexpected_len()), (vec![done(9)], 0));
+        assert_eq!((sent(&transport), engine.reception.unexpected_len()), (vec![done(9)], 0));
     }
 }
 
@@ -310,7 +310,7 @@ fn memory_that_cannot_be_read_fails_its_receive_and_both_sides_know() {
     engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"next");
     assert_eq!(received(&sink.ended[1]), b"next");
     engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty() && engine.receiver.unexpected_len() == 0);
+    assert!(transport.closed.is_empty() && engine.reception.unexpected_len() == 0);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_sender_that_is_gone_is_not_asked_again_and_its_link_ends_what_is_left() {
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
     assert_eq!(error(&sink, 0).errno(), Errno::ECONNRESET);
     assert_eq!(
-        (engine.outstanding_receives(), engine.receiver.unexpected_len(), engine.fetches_len()),
+        (engine.outstanding_receives(), engine.reception.unexpected_len(), engine.fetches_len()),
         (0, 0, 0)
     );
 }
@@ -358,7 +358,7 @@ fn a_link_that_goes_down_fails_the_receives_in_every_state_and_drops_what_nobody
     assert_eq!((transport.pulled.len(), engine.has_unsent()), (pulled_before, false));
     assert!(
         engine.fetches_len() == 0
-            && engine.receiver.unexpected_len() == 0
+            && engine.reception.unexpected_len() == 0
             && engine.outstanding_receives() == 0
     );
 }
@@ -446,7 +446,7 @@ fn what_no_correct_peer_does_with_offers_ends_the_link() {
             engine.transmit(&mut transport, &mut sink);
             assert_eq!(transport.closed, [(LINK, Close::Abort)], "{what}");
             assert_eq!(
-                (engine.fetches_len(), engine.receiver.unexpected_len()),
+                (engine.fetches_len(), engine.reception.unexpected_len()),
                 if what == "sends twice" { (1, 2) } else { (1, 1) },
                 "{what}"
             );
@@ -461,7 +461,7 @@ fn a_length_that_is_only_claimed_takes_no_memory_beyond_the_budget() {
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(pulled(&transport), []);
     assert!(transport.sent.is_empty());
-    assert_eq!((engine.receiver.unexpected_len(), engine.receiver.has_spilled()), (1, false));
+    assert_eq!((engine.reception.unexpected_len(), engine.reception.has_spilled()), (1, false));
     // Nobody has asked for it.
     engine.arrivals(&mut sink).begin(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
     engine.transmit(&mut transport, &mut sink);

@@ -80,7 +80,7 @@ fn messages_are_packed_until_little_room_is_left() {
     }
     assert_eq!(engine.outstanding_receives(), 0);
     arrive(&mut engine, &mut sink, b"for nobody");
-    assert_eq!((sink.ended.len(), engine.receiver.unexpected_len()), (4, 1));
+    assert_eq!((sink.ended.len(), engine.reception.unexpected_len()), (4, 1));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_message_that_does_not_fit_goes_to_the_next_receive() {
     post(&mut engine, &mut sink, 16, 1);
     arrive(&mut engine, &mut sink, b"12345678");
     arrive(&mut engine, &mut sink, b"123456789");
-    assert_eq!((sink.take().len(), engine.receiver.unexpected_len()), (2, 1), "it waits");
+    assert_eq!((sink.take().len(), engine.reception.unexpected_len()), (2, 1), "it waits");
     engine.post_receive(receive(9, 2), &mut sink).unwrap();
     assert_eq!(told(&sink.ended[0]), (2, nothing(), &b"123456789"[..]));
 }
@@ -158,7 +158,7 @@ fn messages_that_came_before_the_buffer_go_into_it() {
     engine.post_multi_receive(request, 9, &mut sink).unwrap();
     // Three messages, of which two are still to come; 8 bytes are left.
     assert_eq!(all_told(&sink), [(BUFFER, nothing(), &b"whole"[..])]);
-    assert_eq!(engine.receiver.unexpected_len(), 2);
+    assert_eq!(engine.reception.unexpected_len(), 2);
     engine.arrivals(&mut sink).chunk(LINK, b"to");
     engine.transmit(&mut transport, &mut sink);
     engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 6 }, b"pulled");
@@ -238,7 +238,7 @@ fn cancelling_ends_the_buffer_once_nothing_arrives_in_it() {
     arrive(&mut engine, &mut sink, b"later");
     assert_eq!(all_told(&sink), [(BUFFER, nothing(), &b"last"[..]), (BUFFER, RELEASED, &[0; 12])]);
     assert_eq!(*failure(&sink.ended[1]), OperationError::Cancelled);
-    assert_eq!((engine.outstanding_receives(), engine.receiver.unexpected_len()), (0, 1));
+    assert_eq!((engine.outstanding_receives(), engine.reception.unexpected_len()), (0, 1));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn what_cannot_be_posted_is_refused() {
     let pieces = Destination::owned_vector(vec![BytesMut::zeroed(1); 2]).unwrap();
     let refused = refusal(ReceiveRequest { destination: pieces, ..receive(1, 1) });
     assert_eq!(refused, Error::Misuse(Misuse::TooManySegments { count: 2, max: 1 }));
-    engine.receiver.set_depth_ops(1);
+    engine.reception.set_depth_ops(1);
     post(&mut engine, &mut sink, 8, 1);
     let refused = engine.post_multi_receive(receive(8, 1), 1, &mut sink).unwrap_err();
     assert_eq!((refused.error, refused.buffer.len_bytes()), (Again::QueueFull.into(), 8));
@@ -312,12 +312,12 @@ fn nothing_goes_into_a_buffer_while_completions_wait_for_room() {
         arrive(&mut engine, &mut sink, b"");
         engine.deliver_held(&mut sink);
     }
-    assert_eq!((engine.receiver.held_len(), engine.receiver.unexpected_len()), (1, 1000));
+    assert_eq!((engine.reception.held_len(), engine.reception.unexpected_len()), (1, 1000));
     make_room(&mut engine, &mut sink, 3);
-    assert_eq!((sink.contexts(), engine.receiver.unexpected_len()), (vec![BUFFER; 3], 997));
-    assert_eq!(engine.receiver.held_len(), 1, "that is how it finds out that there is no room");
+    assert_eq!((sink.contexts(), engine.reception.unexpected_len()), (vec![BUFFER; 3], 997));
+    assert_eq!(engine.reception.held_len(), 1, "that is how it finds out that there is no room");
     make_room(&mut engine, &mut sink, 2000);
-    assert_eq!((sink.ended.len(), engine.receiver.unexpected_len()), (1001, 0));
+    assert_eq!((sink.ended.len(), engine.reception.unexpected_len()), (1001, 0));
     arrive(&mut engine, &mut sink, b"");
     assert_eq!(engine.outstanding_receives(), 1);
 }
@@ -336,7 +336,7 @@ fn nothing_overtakes_what_was_set_aside() {
     engine.post_receive(receive(8, 4), &mut sink).unwrap();
     arrive(&mut engine, &mut sink, b"fourth");
     engine.transmit(&mut transport, &mut sink);
-    assert_eq!(engine.receiver.held_len(), 1);
+    assert_eq!(engine.reception.held_len(), 1);
     assert!(!engine.wants_pass(), "a pass would move nothing on before there is room");
     let from_another = Criteria { source: Some(engine.peer(address(9))), ..Criteria::any() };
     engine.post_receive(ReceiveRequest { criteria: from_another, ..receive(8, 5) }, &mut sink).unwrap();
@@ -370,7 +370,7 @@ fn tagged_messages_do_not_wait_for_what_is_set_aside() {
     engine.arrivals(&mut sink).frame(LINK, &tagged, b"tag");
     engine.transmit(&mut transport, &mut sink);
     assert_eq!(transport.sent.last().unwrap().1, Header::Matched { number: 3 });
-    assert_eq!((engine.receiver.held_len(), engine.receiver.unexpected_len()), (2, 1));
+    assert_eq!((engine.reception.held_len(), engine.reception.unexpected_len()), (2, 1));
 }
 
 #[test]
@@ -380,13 +380,13 @@ fn cancelling_a_stalled_buffer_leaves_what_was_set_aside_to_others() {
     engine.post_receive(receive(8, 1), &mut sink).unwrap();
     engine.cancel(BUFFER, &mut sink).unwrap();
     arrive(&mut engine, &mut sink, b"later");
-    assert_eq!(engine.receiver.unexpected_len(), 2);
+    assert_eq!(engine.reception.unexpected_len(), 2);
     make_room(&mut engine, &mut sink, 9);
     let bytes: [&[u8]; 3] = [b"held", &[0; 56], b"aside"];
     assert_eq!(all_told(&sink).iter().map(|told| told.2.len()).collect::<Vec<_>>(), [4, 60, 5]);
     assert_eq!((told(&sink.ended[0]).2, told(&sink.ended[2])), (bytes[0], (1, nothing(), bytes[2])));
     assert_eq!(*failure(&sink.ended[1]), OperationError::Cancelled);
-    assert_eq!(engine.receiver.unexpected_len(), 1);
+    assert_eq!(engine.reception.unexpected_len(), 1);
     // From here on nothing is set aside any more.
     engine.post_receive(receive(8, 2), &mut sink).unwrap();
     assert_eq!(told(&sink.ended[3]), (2, nothing(), &b"later"[..]));

@@ -71,7 +71,7 @@ fn every_frame_that_makes_no_sense_ends_its_link_alone() {
             Ok(_) => false,
         };
         assert!(sink.ended.iter().all(is_named) && sink.ended.len() == 3, "{header:?}: {:?}", sink.ended);
-        assert_eq!((engine.outstanding_sends(), engine.receiver.unexpected_len()), (0, 0), "{header:?}");
+        assert_eq!((engine.outstanding_sends(), engine.reception.unexpected_len()), (0, 0), "{header:?}");
         engine.post_receive(receive(5, 9), &mut sink).unwrap();
         engine.arrivals(&mut sink).frame(OTHER, &untagged(5), b"other");
         assert_eq!(received(sink.ended.last().unwrap()), b"other", "{header:?}");

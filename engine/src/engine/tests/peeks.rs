@@ -42,7 +42,7 @@ fn a_peek_tells_of_the_message_and_leaves_it() {
         let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
         assert_eq!((seen.flags, seen.buffer), (flags, Buffer::None));
     }
-    assert_eq!(engine.receiver.unexpected_len(), 2);
+    assert_eq!(engine.reception.unexpected_len(), 2);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_discarded_message_is_gone_wherever_it_is() {
     for context in 1..=3 {
         engine.peek(peek(context, Found::IsDiscarded), &mut sink).unwrap();
     }
-    assert_eq!((sink.contexts(), engine.receiver.unexpected_len()), (vec![1, 2, 3], 0));
+    assert_eq!((sink.contexts(), engine.reception.unexpected_len()), (vec![1, 2, 3], 0));
     engine.transmit(&mut transport, &mut sink);
     let told = [Header::Matched { number: 1 }, Header::Done { op: 1, fault: false }];
     assert_eq!(headers_from(&transport, 0), told);
@@ -121,7 +121,7 @@ fn a_claimed_message_can_be_thrown_away() {
     assert_eq!(headers_from(&transport, 0), [Header::Matched { number: 1 }]);
     assert_eq!(sink.contexts(), [1, 1]);
     assert!(engine.discard_claimed(true, 1, &mut sink).is_err());
-    assert!(!engine.receiver.has_claimed());
+    assert!(!engine.reception.has_claimed());
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_claimed_message_that_never_comes_to_its_end_fails_when_it_is_asked_for() {
 #[test]
 fn peeks_are_bounded_by_the_depth() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.receiver.set_depth_ops(1);
+    engine.reception.set_depth_ops(1);
     sink.room = 0;
     engine.peek(peek(1, Found::Stays), &mut sink).unwrap();
     assert_eq!(engine.outstanding_receives(), 1, "its end waits for room in the queue");

@@ -294,7 +294,7 @@ fn a_peer_that_spends_more_than_it_has_is_cut_off() {
     let (mut engine, _, mut transport, mut sink) = target(10);
     sink.room = 0;
     // So much that the budget has nothing to add.
-    engine.receiver.take_budget(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
+    engine.reception.take_budget(Config::default().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
     for op in 0..=CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
         let kind = RmaKind::Write { data: Some(op) };
         engine.arrivals(&mut sink).frame(LINK, &rma(op, 0, 0, kind), b"");

@@ -180,7 +180,7 @@ impl World {
             Step::Offer { sender, len, is_pulled } => self.offer(sender, len, is_pulled),
             Step::GoOn { sender, count } => self.go_on(sender, count),
             // What the model does not know of: which of them come first.
-            Step::Break { .. } | Step::Cancel { .. } if self.engine.receiver.has_set_aside() => {}
+            Step::Break { .. } | Step::Cancel { .. } if self.engine.reception.has_set_aside() => {}
             Step::Break { sender } => self.break_off(sender),
             Step::Cancel { place } => self.cancel(place),
             Step::Transmit => self.transmit(),
@@ -358,7 +358,7 @@ impl World {
 
     /// The messages of a sender of which something is still to come.
     fn lost_with(&self, sender: usize, line: &Line) -> Vec<usize> {
-        let fetched = self.engine.receiver.offers(self.links[sender]).into_iter().map(|op| op as usize);
+        let fetched = self.engine.reception.offers(self.links[sender]).into_iter().map(|op| op as usize);
         let mid_message = line.current.map(|(message, _)| message).into_iter();
         let mut lost: Vec<usize> = fetched.chain(mid_message).collect();
         lost.sort_unstable();

@@ -1,0 +1,420 @@
+//! The receiver of an engine: its own, or one that it shares with others.
+
+use std::io::IoSliceMut;
+use std::sync::Arc;
+
+use super::Engine;
+use crate::address::Address;
+use crate::breach::Breach;
+use crate::buffer::Destination;
+use crate::completion::Sink;
+use crate::error::{Error, Misuse, OperationError};
+use crate::operation::{PeekRequest, ReceiveRequest};
+use crate::peer_id::PeerId;
+use crate::receiver::{Effects, KeptCredit, MemberId, Receiver};
+use crate::rejected::Rejected;
+use crate::shared_receiver::{Debt, Membership, SharedReceiver};
+use crate::transport::{LinkId, Pull, Remote, Space};
+use crate::wire::Message;
+
+/// Where the messages of an engine become receives.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "an engine has one, and mostly the large one")]
+pub(super) enum Reception {
+    Own(Receiver),
+    Shared(Membership),
+    /// It has left the receiver that it shared, and is to be dropped soon. What still arrives goes nowhere.
+    Left,
+}
+
+/// Asks whichever receiver there is.
+macro_rules! ask {
+    ($reception:expr, $receiver:ident => $act:expr, else $left:expr) => {
+        match $reception {
+            Reception::Own($receiver) => $act,
+            Reception::Shared($receiver) => $act,
+            Reception::Left => $left,
+        }
+    };
+}
+
+const SHARED: Error = Error::Misuse(Misuse::NotSupported("receives of an endpoint with a shared context"));
+
+impl Reception {
+    #[inline(always)]
+    pub(super) fn outstanding(&self) -> usize {
+        match self {
+            Reception::Own(receiver) => receiver.outstanding(),
+            Reception::Shared(_) | Reception::Left => 0,
+        }
+    }
+
+    pub(super) fn wants_pass(&self) -> bool {
+        ask!(self, receiver => receiver.wants_pass(), else false)
+    }
+
+    #[inline(always)]
+    pub(super) fn rare_work(&self) -> usize {
+        ask!(self, receiver => receiver.rare_work(), else 0)
+    }
+
+    #[inline(always)]
+    pub(super) fn post(
+        &mut self,
+        request: ReceiveRequest,
+        effects: &mut impl Effects,
+    ) -> Result<(), Rejected<Destination>> {
+        match self {
+            Reception::Own(receiver) => receiver.post(request, effects),
+            Reception::Shared(_) | Reception::Left => Err(refused(request)),
+        }
+    }
+
+    pub(super) fn post_multi_receive(
+        &mut self,
+        request: ReceiveRequest,
+        min_free_bytes: usize,
+        effects: &mut impl Effects,
+    ) -> Result<(), Rejected<Destination>> {
+        match self {
+            Reception::Own(receiver) => receiver.post_multi_receive(request, min_free_bytes, effects),
+            Reception::Shared(_) | Reception::Left => Err(refused(request)),
+        }
+    }
+
+    pub(super) fn peek(&mut self, request: PeekRequest, effects: &mut impl Effects) -> Result<(), Error> {
+        match self {
+            Reception::Own(receiver) => receiver.peek(request, effects),
+            Reception::Shared(_) | Reception::Left => Err(SHARED),
+        }
+    }
+
+    pub(super) fn receive_claimed(
+        &mut self,
+        request: ReceiveRequest,
+        effects: &mut impl Effects,
+    ) -> Result<(), Rejected<Destination>> {
+        match self {
+            Reception::Own(receiver) => receiver.receive_claimed(request, effects),
+            Reception::Shared(_) | Reception::Left => Err(refused(request)),
+        }
+    }
+
+    pub(super) fn discard_claimed(
+        &mut self,
+        tagged: bool,
+        context: u64,
+        effects: &mut impl Effects,
+    ) -> Result<(), Error> {
+        match self {
+            Reception::Own(receiver) => receiver.discard_claimed(tagged, context, effects),
+            Reception::Shared(_) | Reception::Left => Err(SHARED),
+        }
+    }
+
+    pub(super) fn cancel(&mut self, context: u64, effects: &mut impl Effects) -> bool {
+        match self {
+            Reception::Own(receiver) => receiver.cancel(context, effects),
+            Reception::Shared(_) | Reception::Left => false,
+        }
+    }
+
+    pub(super) fn link_added(&mut self, id: LinkId, peer: PeerId, address: Address) {
+        match self {
+            Reception::Own(receiver) => receiver.link_added(id, peer, MemberId::ONLY),
+            Reception::Shared(membership) => membership.link_added(id, peer, address),
+            Reception::Left => {}
+        }
+    }
+
+    pub(super) fn link_ended(&mut self, id: LinkId, error: &OperationError, effects: &mut impl Effects) {
+        ask!(self, receiver => receiver.link_ended(id, error, effects), else ());
+    }
+
+    pub(super) fn peer_ended(
+        &mut self,
+        peer: PeerId,
+        address: Address,
+        error: &OperationError,
+        effects: &mut impl Effects,
+    ) {
+        match self {
+            Reception::Own(receiver) => receiver.peer_ended(peer, error, effects),
+            Reception::Shared(membership) => membership.peer_ended(address, error, effects),
+            Reception::Left => {}
+        }
+    }
+
+    /// Nothing more can arrive here. Receives that others can match go on.
+    pub(super) fn end_all(
+        &mut self,
+        peer: Option<PeerId>,
+        error: &OperationError,
+        effects: &mut impl Effects,
+    ) {
+        if let Reception::Own(receiver) = self {
+            receiver.end_all(peer, error, effects);
+        }
+    }
+
+    pub(super) fn is_overdrawn(&self) -> bool {
+        ask!(self, receiver => receiver.is_overdrawn(), else false)
+    }
+
+    pub(super) fn progress(&self, id: LinkId) -> (u64, usize, u64, u64) {
+        ask!(self, receiver => receiver.progress(id), else (0, 0, 0, 0))
+    }
+
+    pub(super) fn received_messages(&self, id: LinkId) -> u64 {
+        ask!(self, receiver => receiver.received_messages(id), else 0)
+    }
+
+    pub(super) fn granted_bytes(&self, id: LinkId) -> u64 {
+        ask!(self, receiver => receiver.granted_bytes(id), else 0)
+    }
+
+    pub(super) fn credit_told(&mut self, id: LinkId) {
+        ask!(self, receiver => receiver.credit_told(id), else ());
+    }
+
+    pub(super) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), Breach> {
+        ask!(self, receiver => receiver.spend_credit(id, cost_bytes), else Ok(()))
+    }
+
+    #[inline(always)]
+    pub(super) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl Effects) {
+        ask!(self, receiver => receiver.return_credit(id, cost_bytes, effects), else ());
+    }
+
+    pub(super) fn keep_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<KeptCredit> {
+        ask!(self, receiver => receiver.keep_credit(id, cost_bytes), else None)
+    }
+
+    pub(super) fn free_kept_credit(&mut self, kept: KeptCredit, effects: &mut impl Effects) {
+        ask!(self, receiver => receiver.free_kept_credit(kept, effects), else ());
+    }
+
+    pub(super) fn fence_asked(
+        &mut self,
+        id: LinkId,
+        matched: bool,
+        effects: &mut impl Effects,
+    ) -> Result<(), Breach> {
+        ask!(self, receiver => receiver.fence_asked(id, matched, effects), else Ok(()))
+    }
+
+    #[inline(always)]
+    pub(super) fn message(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        payload: &[u8],
+        effects: &mut impl Effects,
+    ) -> Result<(), Breach> {
+        ask!(self, receiver => receiver.message(id, message, payload, effects), else Ok(()))
+    }
+
+    pub(super) fn begin_message(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        effects: &mut impl Effects,
+    ) -> Result<(), Breach> {
+        ask!(self, receiver => receiver.begin_message(id, message, effects), else Ok(()))
+    }
+
+    pub(super) fn put(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl Effects) {
+        ask!(self, receiver => receiver.put(id, bytes, effects), else ());
+    }
+
+    pub(super) fn space(&mut self, id: LinkId) -> Space<'_> {
+        ask!(self, receiver => receiver.space(id), else Space::new())
+    }
+
+    pub(super) fn placed(&mut self, id: LinkId, count_bytes: usize, effects: &mut impl Effects) {
+        ask!(self, receiver => receiver.placed(id, count_bytes, effects), else ());
+    }
+
+    pub(super) fn has_offer(&self, id: LinkId, op: u64) -> bool {
+        ask!(self, receiver => receiver.has_offer(id, op), else false)
+    }
+
+    pub(super) fn offered(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        op: u64,
+        remote: &[u8],
+        effects: &mut impl Effects,
+    ) -> Result<(), Breach> {
+        ask!(self, receiver => receiver.offered(id, message, op, remote, effects), else Ok(()))
+    }
+
+    pub(super) fn begin_data(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
+        ask!(self, receiver => receiver.begin_data(id, op, len_bytes), else false)
+    }
+
+    #[inline(always)]
+    pub(super) fn has_deferred(&self) -> bool {
+        ask!(self, receiver => receiver.has_deferred(), else false)
+    }
+
+    pub(super) fn fetch_deferred(&mut self, effects: &mut impl Effects) {
+        match self {
+            Reception::Own(receiver) => receiver.fetch_deferred(),
+            Reception::Shared(membership) => membership.fetch_deferred(effects),
+            Reception::Left => {}
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_pulling(&self) -> bool {
+        ask!(self, receiver => receiver.is_pulling(), else false)
+    }
+
+    pub(super) fn pull(
+        &mut self,
+        pull: impl FnMut(LinkId, &Remote, u64, &mut [IoSliceMut<'_>]) -> Pull,
+        effects: &mut impl Effects,
+    ) {
+        match self {
+            Reception::Own(receiver) => receiver.pull(|_| true, pull, effects),
+            Reception::Shared(membership) => membership.pull(pull, effects),
+            Reception::Left => {}
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn has_starved(&self) -> bool {
+        ask!(self, receiver => receiver.has_starved(), else false)
+    }
+
+    pub(super) fn feed_starved(&mut self, effects: &mut impl Effects) {
+        ask!(self, receiver => receiver.feed_starved(effects), else ());
+    }
+
+    /// Whether ends of receives wait for room in their queue, or there is mail.
+    #[inline(always)]
+    pub(super) fn has_held(&self) -> bool {
+        match self {
+            Reception::Own(receiver) => receiver.has_held(),
+            Reception::Shared(membership) => membership.has_mail(),
+            Reception::Left => false,
+        }
+    }
+
+    /// Whether nothing is wanted of what still arrives.
+    pub(super) fn has_left(&self) -> bool {
+        matches!(self, Reception::Left)
+    }
+}
+
+#[cold]
+fn refused(request: ReceiveRequest) -> Rejected<Destination> {
+    Rejected { error: SHARED, buffer: request.destination }
+}
+
+impl Engine {
+    /// Receives through a shared receiver from now on. The engine must have no links yet, and posts no receives.
+    /// With `is_selective`, success is reported of receives alone that ask for it.
+    pub fn share_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
+        let membership = Membership::new(shared.clone(), is_selective);
+        let id = membership.id();
+        self.reception = Reception::Shared(membership);
+        id
+    }
+
+    /// Leaves the receiver that it shares, if it does, with all that it has received there. To be called before
+    /// the endpoint lingers, so that no receive is matched any more.
+    pub fn leave_shared_receiver(&mut self, sink: &mut impl Sink) {
+        if !matches!(self.reception, Reception::Shared(_)) {
+            return;
+        }
+        let (target, mut effects) = self.targeting(sink);
+        target.give_back_held_credit(&mut effects);
+        for id in self.links.ids() {
+            let received = self.reception.received_messages(id);
+            if let Some(link) = self.links.of(id) {
+                link.tx.debts_mut().end_receiver(received);
+            }
+        }
+        self.reception = Reception::Left;
+    }
+
+    /// Whether other members of the receiver that it shares are to be told of mail, which
+    /// [`SharedReceiver::take_news`] does.
+    #[inline(always)]
+    pub fn has_news_for_others(&self) -> bool {
+        match &self.reception {
+            Reception::Shared(membership) => membership.has_news(),
+            Reception::Own(_) | Reception::Left => false,
+        }
+    }
+
+    /// Does what calls of other members, and posts of the application, have left to this one. A pass follows, in
+    /// which links transmit.
+    pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
+        let Reception::Shared(membership) = &mut self.reception else { return };
+        let (debts, counts) = membership.take_mail();
+        for (link, debt) in debts {
+            match debt {
+                Debt::Header(header) => self.links.owe(link, header),
+                Debt::Ack => self.links.owe_ack(link),
+                Debt::Credit => self.links.owe_credit(link),
+            }
+        }
+        if sink.counts() {
+            for count in counts {
+                if count.is_success { sink.count(count.events) } else { sink.count_error(count.events) }
+            }
+        }
+        while let Some(outcome) = membership.take_report(|address| self.peers.intern(address)) {
+            let refused = match outcome {
+                Ok(completion) => sink.complete(completion, &self.peers).map_err(Ok),
+                Err(failure) => sink.fail(*failure, &self.peers).map_err(|failure| Err(Box::new(failure))),
+            };
+            if let Err(outcome) = refused {
+                let source =
+                    outcome.as_ref().map_or_else(|failure| failure.completion.source, |done| done.source);
+                return membership.put_back(outcome, source.map(|source| self.peers.address(source)));
+            }
+        }
+        let (reception, mut effects) = self.receiving(sink);
+        if let Reception::Shared(membership) = reception {
+            membership.match_kept_aside(&mut effects);
+        }
+    }
+
+    /// Reports what the receiver had no room for, or what others have left to this engine.
+    pub(super) fn deliver_held_receives(&mut self, sink: &mut impl Sink) {
+        let (reception, mut effects) = self.receiving(sink);
+        match reception {
+            Reception::Own(receiver) => receiver.deliver_held(&mut effects),
+            Reception::Shared(_) => self.fetch_mail(sink),
+            Reception::Left => {}
+        }
+    }
+}
+
+/// The receiver of an engine that shares none.
+#[cfg(test)]
+impl std::ops::Deref for Reception {
+    type Target = Receiver;
+
+    fn deref(&self) -> &Receiver {
+        match self {
+            Reception::Own(receiver) => receiver,
+            _ => panic!("the receiver is shared"),
+        }
+    }
+}
+
+#[cfg(test)]
+impl std::ops::DerefMut for Reception {
+    fn deref_mut(&mut self) -> &mut Receiver {
+        match self {
+            Reception::Own(receiver) => receiver,
+            _ => panic!("the receiver is shared"),
+        }
+    }
+}

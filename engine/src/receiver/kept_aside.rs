@@ -1,0 +1,82 @@
+//! Messages that a multi-receive buffer does not take yet because reports of one member wait for room.
+//!
+//! What a receiver does for its only endpoint ([`multi_receive`](super::multi_receive)) would stop all members
+//! of a shared one. Here only the untagged messages of the full member stay out of matching, in order, until
+//! its queue has room; those of others go on being matched. So no message overtakes another of its sender.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{Effects, MemberId, Receiver};
+use crate::operation::UnexpectedId;
+use crate::wire::Message;
+
+/// The messages, by the member that they came to. A member that is listed keeps all that follow aside.
+pub(super) type KeptAside = BTreeMap<MemberId, VecDeque<UnexpectedId>>;
+
+impl Receiver {
+    /// Whether any member keeps messages aside.
+    pub(super) fn keeps_aside(&self) -> bool {
+        !self.multi_receives.kept_aside.is_empty()
+    }
+
+    pub(super) fn keeps_aside_of(&self, member: MemberId) -> bool {
+        self.multi_receives.kept_aside.contains_key(&member)
+    }
+
+    /// Keeps the untagged messages of a member aside from now on.
+    pub(super) fn keep_aside(&mut self, member: MemberId) {
+        self.multi_receives.kept_aside.entry(member).or_default();
+        self.multi_receives.look_for_concerns();
+    }
+
+    /// As [`keep_aside`](Self::keep_aside), with those that were received before.
+    pub(super) fn keep_all_aside(&mut self, member: MemberId) {
+        self.keep_aside(member);
+        let is_of_member =
+            |id: &UnexpectedId| self.unexpected.get(*id).is_some_and(|found| found.origin.member == member);
+        let of_member: Vec<UnexpectedId> = self.untagged.unexpected().filter(is_of_member).collect();
+        for id in &of_member {
+            self.untagged.remove_unexpected(*id);
+        }
+        self.multi_receives.kept_aside.entry(member).or_default().extend(of_member);
+    }
+
+    /// Lists a message that was just received, if its member keeps such messages aside. Returns whether it
+    /// does.
+    pub(super) fn put_aside(&mut self, member: MemberId, message: &Message, id: UnexpectedId) -> bool {
+        if message.tag.is_some() || !self.keeps_aside() {
+            return false;
+        }
+        let aside = self.multi_receives.kept_aside.get_mut(&member);
+        aside.map(|aside| aside.push_back(id)).is_some()
+    }
+
+    /// A message that may be kept aside is gone.
+    pub(super) fn forget_aside(&mut self, member: MemberId, id: UnexpectedId) {
+        if let Some(aside) = self.multi_receives.kept_aside.get_mut(&member) {
+            aside.retain(|kept| *kept != id);
+        }
+    }
+
+    /// Matches what was kept aside for a member, whose queue has room again.
+    pub(crate) fn match_kept_aside(&mut self, member: MemberId, effects: &mut impl Effects) {
+        let Some(mut aside) = self.multi_receives.kept_aside.remove(&member) else { return };
+        while let Some(id) = aside.pop_front() {
+            let Some(found) = self.unexpected.get(id) else { continue };
+            let (source, message) = (found.source, found.message);
+            match self.matched_among_buffers(source, &message, member, effects) {
+                Some(receive) => self.receive_unexpected_at(receive, id, effects),
+                None if self.keeps_aside_of(member) => {
+                    aside.push_front(id);
+                    self.multi_receives.kept_aside.insert(member, aside);
+                    return;
+                }
+                None => self.untagged.add_unexpected(source, 0, id),
+            }
+        }
+        self.multi_receives.look_for_concerns();
+        if !self.keeps_aside() {
+            self.fail_orphans(effects);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Who carries out what a shared receiver asks for.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::mailbox::{Count, Debt, Mailbox};
+use crate::completion::{Completion, Failure};
+use crate::flags::CounterEvents;
+use crate::held_reports::Outcome;
+use crate::link_table::LinkTable;
+use crate::peer_id::PeerId;
+use crate::receiver::{Effects, MemberId};
+use crate::transport::LinkId;
+use crate::wire::Header;
+
+/// Has the calling member do what is its own, and puts the rest into the mail of others.
+#[derive(Debug)]
+pub(super) struct Distribution<'a, E> {
+    /// The member that has called, if one has, and what carries out its effects. It names peers and links as
+    /// that member does.
+    pub(super) caller: Option<(MemberId, &'a mut E)>,
+    pub(super) links: &'a LinkTable<(MemberId, LinkId)>,
+    pub(super) members: &'a mut BTreeMap<MemberId, Mailbox>,
+    pub(super) news: &'a mut BTreeSet<MemberId>,
+    pub(super) kept: &'a mut VecDeque<Outcome>,
+}
+
+impl<E: Effects> Distribution<'_, E> {
+    /// The mailbox of a member, or if it is none or none is meant, of the oldest.
+    fn mailbox(&mut self, member: Option<MemberId>) -> Option<(MemberId, &mut Mailbox)> {
+        let meant = member.filter(|member| self.members.contains_key(member));
+        let id = meant.or_else(|| self.members.keys().next().copied())?;
+        self.members.get_mut(&id).map(|mailbox| (id, mailbox))
+    }
+
+    /// Reports at once if the caller is meant, has nothing to report before it, and knows the source.
+    fn report(&mut self, outcome: Outcome, to: Option<MemberId>) {
+        let caller = self.caller.as_ref().map(|(id, _)| *id);
+        let Some((member, mailbox)) = self.mailbox(to) else { return self.kept.push_back(outcome) };
+        if Some(member) != caller {
+            mailbox.report(outcome);
+            self.news.insert(member);
+            return;
+        }
+        let source = source_of(&outcome);
+        let name = source.map(|source| mailbox.name(source));
+        if name == Some(None) {
+            mailbox.report(outcome);
+            self.news.insert(member);
+            return;
+        }
+        if mailbox.unreported() > 0 {
+            return mailbox.report(outcome);
+        }
+        let Some((_, effects)) = &mut self.caller else { return };
+        let refused = match named(outcome, name.flatten()) {
+            Ok(completion) => effects.complete(completion, Some(member)).map_err(Ok),
+            Err(failure) => effects.fail(*failure, Some(member)).map_err(|failure| Err(Box::new(failure))),
+        };
+        if let (Err(refused), Some(mailbox)) = (refused, self.members.get_mut(&member)) {
+            mailbox.report(named(refused, source));
+        }
+    }
+
+    fn count_at(&mut self, count: Count, to: Option<MemberId>) {
+        let caller = self.caller.as_ref().map(|(id, _)| *id);
+        let Some((member, mailbox)) = self.mailbox(to) else { return };
+        if Some(member) != caller {
+            mailbox.count(count);
+            self.news.insert(member);
+        } else if let Some((_, effects)) = &mut self.caller {
+            if count.is_success {
+                effects.count(count.events, member);
+            } else {
+                effects.count_error(count.events, Some(member));
+            }
+        }
+    }
+
+    fn owe_at(&mut self, link: LinkId, debt: Debt) {
+        let Some((member, link)) = self.links.get(link).copied() else { return };
+        match &mut self.caller {
+            Some((caller, effects)) if *caller == member => match debt {
+                Debt::Header(header) => effects.owe(link, header),
+                Debt::Ack => effects.owe_ack(link),
+                Debt::Credit => effects.owe_credit(link),
+            },
+            _ => {
+                if let Some(mailbox) = self.members.get_mut(&member) {
+                    mailbox.owe(link, debt);
+                    self.news.insert(member);
+                }
+            }
+        }
+    }
+}
+
+impl<E: Effects> Effects for Distribution<'_, E> {
+    fn complete(&mut self, completion: Completion, to: Option<MemberId>) -> Result<(), Completion> {
+        self.report(Ok(completion), to);
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure, to: Option<MemberId>) -> Result<(), Failure> {
+        self.report(Err(Box::new(failure)), to);
+        Ok(())
+    }
+
+    fn count(&mut self, events: CounterEvents, to: MemberId) {
+        self.count_at(Count { events, is_success: true }, Some(to));
+    }
+
+    fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>) {
+        self.count_at(Count { events, is_success: false }, to);
+    }
+
+    fn owe(&mut self, link: LinkId, header: Header) {
+        self.owe_at(link, Debt::Header(header));
+    }
+
+    fn owe_ack(&mut self, link: LinkId) {
+        self.owe_at(link, Debt::Ack);
+    }
+
+    fn owe_credit(&mut self, link: LinkId) {
+        self.owe_at(link, Debt::Credit);
+    }
+
+    fn reports_unasked(&self, member: MemberId) -> bool {
+        self.members.get(&member).is_some_and(|mailbox| !mailbox.is_selective)
+    }
+
+    fn is_full(&self, member: MemberId) -> bool {
+        self.members.get(&member).is_some_and(|mailbox| mailbox.unreported() > 0)
+    }
+}
+
+/// Who sent the message that a report is about.
+pub(super) fn source_of(outcome: &Outcome) -> Option<PeerId> {
+    match outcome {
+        Ok(completion) => completion.source,
+        Err(failure) => failure.completion.source,
+    }
+}
+
+/// The report, with another name for the source.
+pub(super) fn named(mut outcome: Outcome, name: Option<PeerId>) -> Outcome {
+    match &mut outcome {
+        Ok(completion) => completion.source = name,
+        Err(failure) => failure.completion.source = name,
+    }
+    outcome
+}
+
+/// The effects of a call that no member makes: there is nothing to carry out at once.
+#[derive(Debug)]
+pub(super) enum NoMember {}
+
+impl Effects for NoMember {
+    fn complete(&mut self, _: Completion, _: Option<MemberId>) -> Result<(), Completion> {
+        match *self {}
+    }
+
+    fn fail(&mut self, _: Failure, _: Option<MemberId>) -> Result<(), Failure> {
+        match *self {}
+    }
+
+    fn count(&mut self, _: CounterEvents, _: MemberId) {
+        match *self {}
+    }
+
+    fn count_error(&mut self, _: CounterEvents, _: Option<MemberId>) {
+        match *self {}
+    }
+
+    fn owe(&mut self, _: LinkId, _: Header) {
+        match *self {}
+    }
+
+    fn owe_ack(&mut self, _: LinkId) {
+        match *self {}
+    }
+
+    fn owe_credit(&mut self, _: LinkId) {
+        match *self {}
+    }
+}

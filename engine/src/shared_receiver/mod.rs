@@ -1,0 +1,247 @@
+//! A receiver that several endpoints share: `fi_srx_context`, `fi_endpoint(3)`.
+//!
+//! ```text
+//!  engine of member A --+                                    +--> A, in the same call
+//!  engine of member B --+--> lock, translate, [ Receiver ] --+--> mail of B --> carried out by B's engine
+//!  a post of the        |                                    |
+//!  application        --+                                    +--> kept until an endpoint is a member
+//! ```
+//!
+//! The receiver is the one that an endpoint has to itself. It names links and peers by numbers that are the same
+//! for all members; here they are translated. What it asks for at the member that calls is done in the call, what
+//! it asks for at another one becomes *mail*, since the links and the queue of that one are behind a lock that the
+//! caller does not have. The caller then has each member with mail [fetch it](crate::Engine::fetch_mail), holding
+//! no lock. See `docs/decisions/shared-contexts.md`.
+
+mod distribution;
+mod mailbox;
+mod membership;
+mod peers;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::distribution::{Distribution, NoMember};
+pub(crate) use self::mailbox::Debt;
+use self::mailbox::Mailbox;
+pub(crate) use self::membership::Membership;
+use self::peers::SharedPeers;
+use crate::address::Address;
+use crate::buffer::Destination;
+use crate::error::{Again, Error};
+use crate::held_reports::Outcome;
+use crate::link_table::LinkTable;
+use crate::operation::{PeekRequest, ReceiveRequest};
+use crate::peer_id::PeerId;
+pub use crate::receiver::MemberId;
+use crate::receiver::{Effects, Receiver};
+use crate::rejected::Rejected;
+use crate::transport::LinkId;
+
+/// Receives, and messages that wait for some, of all endpoints that are its members.
+///
+/// Any thread may use it. It is locked behind the lock of whatever holds an engine that is a member, so nothing may
+/// be called with a member's lock held that takes another member's.
+#[derive(Debug)]
+pub struct SharedReceiver {
+    state: Mutex<State>,
+    /// Whether a member has mail that it was not told of.
+    has_news: AtomicBool,
+    /// [`Receiver::rare_work`], for members to know without the lock.
+    rare_work: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct State {
+    depth_ops: usize,
+    receiver: Receiver,
+    peers: SharedPeers,
+    /// The members' links, by the numbers that the receiver knows them under.
+    links: LinkTable<(MemberId, LinkId)>,
+    members: BTreeMap<MemberId, Mailbox>,
+    next_member: u32,
+    /// Members with mail that they were not told of.
+    news: BTreeSet<MemberId>,
+    /// Reports that concern no member, until there is one.
+    kept: VecDeque<Outcome>,
+}
+
+impl SharedReceiver {
+    /// A receiver without members, for so many receives, and with a budget for unexpected messages.
+    pub fn new(depth_ops: usize, unexpected_budget_bytes: usize) -> Arc<SharedReceiver> {
+        Arc::new(SharedReceiver {
+            state: Mutex::new(State {
+                depth_ops,
+                receiver: Receiver::new(depth_ops, unexpected_budget_bytes),
+                peers: SharedPeers::default(),
+                links: LinkTable::default(),
+                members: BTreeMap::new(),
+                next_member: 0,
+                news: BTreeSet::new(),
+                kept: VecDeque::new(),
+            }),
+            has_news: AtomicBool::new(false),
+            rare_work: AtomicUsize::new(0),
+        })
+    }
+
+    /// Names the peer at `address`, for the criteria of receives.
+    pub fn peer(&self, address: Address) -> PeerId {
+        self.lock().peers.intern(address)
+    }
+
+    /// As [`Engine::post_receive`](crate::Engine::post_receive).
+    ///
+    /// # Errors
+    ///
+    /// [`Again::QueueFull`] when as many receives are outstanding as the receiver has places.
+    pub fn post_receive(&self, request: ReceiveRequest) -> Result<(), Rejected<Destination>> {
+        self.post(request, |receiver, request, effects| receiver.post(request, effects))
+    }
+
+    /// As [`Engine::post_multi_receive`](crate::Engine::post_multi_receive).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn post_multi_receive(
+        &self,
+        request: ReceiveRequest,
+        min_free_bytes: usize,
+    ) -> Result<(), Rejected<Destination>> {
+        self.post(request, |receiver, request, effects| {
+            receiver.post_multi_receive(request, min_free_bytes, effects)
+        })
+    }
+
+    /// As [`Engine::receive_claimed`](crate::Engine::receive_claimed).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn receive_claimed(&self, request: ReceiveRequest) -> Result<(), Rejected<Destination>> {
+        self.post(request, |receiver, request, effects| receiver.receive_claimed(request, effects))
+    }
+
+    /// As [`Engine::peek`](crate::Engine::peek). What was not found is reported to the oldest member.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn peek(&self, request: PeekRequest) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.is_full() {
+            return Err(Again::QueueFull.into());
+        }
+        state.apart(|receiver, effects| receiver.peek(request, effects), self)
+    }
+
+    /// As [`Engine::discard_claimed`](crate::Engine::discard_claimed).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn discard_claimed(&self, tagged: bool, context: u64) -> Result<(), Error> {
+        let mut state = self.lock();
+        if state.is_full() {
+            return Err(Again::QueueFull.into());
+        }
+        state.apart(|receiver, effects| receiver.discard_claimed(tagged, context, effects), self)
+    }
+
+    /// Cancels the oldest receive with this context that no message has matched. It ends at the oldest member.
+    /// Returns whether there was one.
+    pub fn cancel(&self, context: u64) -> bool {
+        self.lock().apart(|receiver, effects| receiver.cancel(context, effects), self)
+    }
+
+    /// Whether members are to be had [fetch their mail](crate::Engine::fetch_mail).
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Acquire)
+    }
+
+    /// The members that are to be had fetch their mail. The caller sees to it, holding no member's lock.
+    pub fn take_news(&self) -> Vec<MemberId> {
+        let mut state = self.lock();
+        self.has_news.store(false, Ordering::Release);
+        std::mem::take(&mut state.news).into_iter().collect()
+    }
+
+    /// Changes whether a member reports the success of receives alone that ask for it.
+    pub fn set_selective(&self, member: MemberId, is_selective: bool) {
+        if let Some(mailbox) = self.lock().members.get_mut(&member) {
+            mailbox.is_selective = is_selective;
+        }
+    }
+
+    fn post(
+        &self,
+        request: ReceiveRequest,
+        post: impl FnOnce(
+            &mut Receiver,
+            ReceiveRequest,
+            &mut Distribution<'_, NoMember>,
+        ) -> Result<(), Rejected<Destination>>,
+    ) -> Result<(), Rejected<Destination>> {
+        let mut state = self.lock();
+        if state.is_full() {
+            return Err(Rejected { error: Again::QueueFull.into(), buffer: request.destination });
+        }
+        state.apart(|receiver, effects| post(receiver, request, effects), self)
+    }
+
+    // A thread that has panicked here has left what it was about, and others are to be able to go on.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether anything is to be pulled on a link of a member.
+    fn is_pulling_for(&self, member: MemberId) -> bool {
+        let mut owners = self.receiver.pulling_links().filter_map(|link| self.links.get(link));
+        owners.any(|(owner, _)| *owner == member)
+    }
+
+    /// Whether no more receives may be posted. The receiver knows of those that have not ended, and the
+    /// mailboxes of those that were not reported.
+    fn is_full(&self) -> bool {
+        let unreported = self.kept.len() + self.members.values().map(Mailbox::unreported).sum::<usize>();
+        self.receiver.outstanding() + unreported >= self.depth_ops
+    }
+
+    /// Has the receiver do something on behalf of no member.
+    fn apart<R>(
+        &mut self,
+        act: impl FnOnce(&mut Receiver, &mut Distribution<'_, NoMember>) -> R,
+        shared: &SharedReceiver,
+    ) -> R {
+        self.act(None, act, shared)
+    }
+
+    /// Has the receiver do something on behalf of a member, whose effects are carried out at once.
+    fn act<R, E: Effects>(
+        &mut self,
+        caller: Option<(MemberId, &mut E)>,
+        act: impl FnOnce(&mut Receiver, &mut Distribution<'_, E>) -> R,
+        shared: &SharedReceiver,
+    ) -> R {
+        let State { receiver, links, members, news, kept, .. } = self;
+        let id = caller.as_ref().map(|(id, _)| *id);
+        let pulling_before = receiver.pulling_len();
+        let mut distribution = Distribution { caller, links, members, news, kept };
+        let result = act(receiver, &mut distribution);
+        if receiver.pulling_len() > pulling_before {
+            // What is fetched now is fetched by the member whose link it is on.
+            let owners = receiver.pulling_links().filter_map(|link| links.get(link)).map(|(owner, _)| *owner);
+            news.extend(owners.filter(|owner| Some(*owner) != id));
+        }
+        if !news.is_empty() {
+            shared.has_news.store(true, Ordering::Release);
+        }
+        shared.rare_work.store(receiver.rare_work(), Ordering::Relaxed);
+        result
+    }
+}
