@@ -40,6 +40,7 @@ mod fetches;
 mod filling;
 pub mod flags;
 mod held_reports;
+mod initiator;
 pub mod limits;
 mod link;
 pub mod link_table;

@@ -1,11 +1,10 @@
 //! The endpoints that an endpoint knows.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
 use crate::address::Address;
-use crate::operation::SendId;
 use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 
@@ -26,12 +25,8 @@ pub(crate) struct Peer {
     pub(crate) transmit: Option<LinkId>,
     /// All links that are up or being made.
     pub(crate) links: SmallVec<[LinkId; 2]>,
-    /// Sends that the link has not taken yet, in the order of their posting.
-    pub(crate) queue: VecDeque<SendId>,
     /// How many attempts to connect were cut short in a row.
     pub(crate) connect_retries: u32,
-    /// Whether the peer is on the engine's list of peers with something to transmit.
-    pub(crate) is_active: bool,
 }
 
 impl Peers {
@@ -43,9 +38,7 @@ impl Peers {
                 instance: None,
                 transmit: None,
                 links: SmallVec::new(),
-                queue: VecDeque::new(),
                 connect_retries: 0,
-                is_active: false,
             });
             PeerId(u32::try_from(self.known.len() - 1).expect("fewer than 2^32 peers fit into memory"))
         })

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::breach::Breach;
 use crate::completion::Sink;
-use crate::filling::{Filling, clamp};
+use crate::filling::Filling;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::link::{Collected, Described};
 use crate::operation::SendId;
@@ -114,9 +114,7 @@ impl Engine {
             Ok(send) => send,
             Err(Breach(reason)) => return self.condemn(id, reason, sink),
         };
-        if let Some(send) = self.sends.remove(send) {
-            self.reports.send_completed(send, &self.peers, sink);
-        }
+        self.completed(send, sink);
     }
 
     /// The peer grants more credit.
@@ -131,10 +129,8 @@ impl Engine {
         if let Err(Breach(reason)) = link.tx.acknowledged(received) {
             return self.condemn(id, reason, sink);
         }
-        while let Some(send) = link.tx.next_acknowledged() {
-            if let Some(send) = self.sends.remove(send) {
-                self.reports.send_completed(send, &self.peers, sink);
-            }
+        while let Some(send) = self.links.of(id).and_then(|link| link.tx.next_acknowledged()) {
+            self.completed(send, sink);
         }
     }
 }
@@ -145,9 +141,7 @@ impl<S: Sink> Arrivals<'_, S> {
         let engine = &mut *self.engine;
         if let Some(filling) = engine.read_on(id) {
             let bytes = filling.part_of(bytes);
-            if let Some((destination, _)) = engine.reading(filling.place) {
-                destination.copy_in(clamp(filling.arrived_bytes), bytes);
-            }
+            engine.initiator.put_piece(&filling, bytes);
             self.read_placed(id, bytes.len());
         } else if engine.target.is_writing(id) {
             let (target, mut effects) = engine.targeting(self.sink);
@@ -164,11 +158,9 @@ impl<S: Sink> Arrivals<'_, S> {
         let Some(ended) = engine.links.of(id).and_then(|link| link.rx.read_placed(count_bytes)) else {
             return;
         };
-        let Filling { arrived_bytes, place: send, .. } = ended;
-        if let Some((_, read_bytes)) = engine.reading(send) {
-            *read_bytes = arrived_bytes;
+        if engine.initiator.piece_arrived(&ended) {
+            engine.fetched_atomically(id, ended.place, self.sink);
         }
-        engine.fetched_atomically(id, send, self.sink);
     }
 
     /// The payload that follows was asked for, or the peer has broken the protocol.
@@ -263,12 +255,7 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     fn space(&mut self, id: LinkId) -> Space<'_> {
         let engine = &mut *self.engine;
         if let Some(filling) = engine.read_on(id) {
-            return match engine.reading(filling.place) {
-                Some((destination, _)) => {
-                    destination.space(clamp(filling.arrived_bytes), clamp(filling.left_bytes()))
-                }
-                None => Space::new(),
-            };
+            return engine.initiator.piece_space(&filling);
         }
         if engine.target.is_writing(id) { engine.target.space(id) } else { engine.reception.space(id) }
     }

@@ -59,8 +59,8 @@ impl Engine {
             }
         };
         let len_bytes = form.len_bytes() as u64;
-        let turn = self.reports.take_turn(to);
-        let id = self.sends.insert(Send {
+        let turn = self.initiator.take_turn(to);
+        let send = Send {
             source,
             message: Message { len_bytes, tag: None, data: None, awaits: level.awaits() },
             context,
@@ -77,12 +77,12 @@ impl Engine {
                 is_deferred: false,
                 after: Told::default(),
             })),
-        });
-        self.peers.of_mut(to).queue.push_back(id);
+        };
+        let id = self.initiator.enqueue(to, send);
         if self.transmit_to(to, transport, sink) {
-            self.activate(to);
+            self.initiator.activate(to);
         }
-        if inject && let Some(send) = self.sends.get_mut(id) {
+        if inject && let Some(send) = self.initiator.get_mut(id) {
             send.source.detach();
         }
         Ok(())
@@ -97,7 +97,7 @@ impl Engine {
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> Given {
-        let (Some(send), Some(link)) = (self.sends.get_mut(send_id), self.links.of(id)) else {
+        let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.of(id)) else {
             return Given::Nothing;
         };
         let Some(OneSided { key, address, .. }) = send.one_sided.as_deref() else { return Given::Nothing };
@@ -137,18 +137,14 @@ impl Engine {
         if sent == Sent::Whole { Given::Whole } else { Given::Partly }
     }
 
-    /// What a send has fetched is all there. If it is an atomic operation, it has ended.
+    /// What an atomic operation has fetched is all there: it has ended.
     pub(super) fn fetched_atomically(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
-        let Some(send) = self.sends.get(send_id) else { return };
-        let Some(one_sided) = send.one_sided.as_ref().filter(|access| access.atomic.is_some()) else {
-            return;
-        };
+        let Some(send) = self.initiator.get(send_id) else { return };
+        let Some(one_sided) = &send.one_sided else { return };
         let (fetched_bytes, after) = (send.fetched_bytes(), one_sided.after);
         if let Some(link) = self.links.of(id) {
             link.tx.access_ended(send_id, fetched_bytes, after);
         }
-        if let Some(send) = self.sends.remove(send_id) {
-            self.reports.send_completed(send, &self.peers, sink);
-        }
+        self.completed(send_id, sink);
     }
 }

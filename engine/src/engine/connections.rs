@@ -145,7 +145,7 @@ impl Engine {
     fn rest_of_frame(&mut self, id: LinkId) -> Option<Box<[u8]>> {
         let Writing { frame, send, taken_bytes } = self.links.get(id)?.tx.writing()?;
         let slices = match frame {
-            Frame::Message | Frame::Data => self.sends.get(send)?.source.slices(taken_bytes),
+            Frame::Message | Frame::Data => self.initiator.get(send)?.source.slices(taken_bytes),
             Frame::ReadData => self.target.reading(id)?.piece(taken_bytes),
         };
         let rest_bytes = slices.iter().map(|slice| slice.len()).sum();

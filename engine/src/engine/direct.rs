@@ -95,7 +95,7 @@ impl Engine {
         fence: bool,
     ) -> Attempt {
         let is_made = local.len_bytes() as u64 <= self.config.message_max_bytes
-            && self.reports.are_up_to_date()
+            && self.initiator.is_up_to_date()
             && self.outstanding_sends() < self.config.tx_depth_ops;
         if !is_made {
             Attempt::NotMade
@@ -109,7 +109,8 @@ impl Engine {
     /// Keeps the completion of an access that was [carried out at once](Self::access_at_once) until the sink has room for it.
     #[cold]
     pub fn report_access(&mut self, completion: Completion, sink: &mut impl Sink) {
-        self.reports.tell(completion, &self.peers, sink);
+        let (initiator, mut effects) = self.initiating(sink);
+        initiator.report(completion, &mut effects);
     }
 
     /// Whether an access was carried out at once. Then it is over; otherwise nothing has happened.
@@ -224,12 +225,11 @@ impl Engine {
     /// The region of a peer with this key, if it may be accessed directly and nothing on the way to it is to be waited for.
     #[inline(always)]
     fn mapped(&self, to: PeerId, key: u64, is_read: bool) -> Option<&Mapped> {
-        let peer = self.peers.of(to);
-        let link = self.links.get(peer.transmit?)?;
+        let link = self.links.get(self.peers.of(to).transmit?)?;
         let mapped = link.tx.mapped().find(key)?;
         let order = if is_read { Order::RAS } else { Order::WAS };
         let may_overtake = !self.config.transmit_order.contains(order) || link.tx.has_told_all();
-        let is_unhindered = peer.queue.is_empty() && link.tx.has_no_accesses() && may_overtake;
+        let is_unhindered = self.initiator.has_none_queued(to) && link.tx.has_no_accesses() && may_overtake;
         is_unhindered.then_some(mapped)
     }
 }

@@ -1,6 +1,7 @@
 //! What carries out the effects of an engine's parts; here those of its receiver.
 
 mod connecting;
+mod initiating;
 mod targeting;
 
 use super::Engine;

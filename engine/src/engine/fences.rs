@@ -70,6 +70,6 @@ impl Engine {
             return self.condemn(id, reason, sink);
         }
         let peer = link.peer();
-        self.activate(peer);
+        self.initiator.activate(peer);
     }
 }

@@ -175,9 +175,8 @@ impl Engine {
         let state = self.peers.of_mut(peer);
         state.transmit = None;
         state.connect_retries = 0;
-        // With its memory: the peer stays known, and may never be heard of again.
-        let queue = mem::take(&mut state.queue);
-        self.fail_sends(queue, error, sink);
+        let (initiator, mut effects) = self.initiating(sink);
+        initiator.fail_queued(peer, error, &mut effects);
     }
 
     pub(super) fn fail_sends(
@@ -186,11 +185,8 @@ impl Engine {
         error: &OperationError,
         sink: &mut impl Sink,
     ) {
-        for send in sends {
-            if let Some(send) = self.sends.remove(send) {
-                self.reports.send_failed(send, error.clone(), &self.peers, sink);
-            }
-        }
+        let (initiator, mut effects) = self.initiating(sink);
+        initiator.failed(sends, error, &mut effects);
     }
 
     /// Ends a link whose peer broke the protocol.

@@ -11,37 +11,32 @@ mod former;
 mod links;
 mod reception;
 mod rendezvous;
-mod reports;
 mod rma;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod transmit;
-mod turns;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-
-use slotmap::SlotMap;
 
 pub use self::arrival::Arrivals;
 pub use self::direct::{Attempt, Place};
 use self::former::Former;
 use self::links::Condemned;
 use self::reception::Reception;
-use self::reports::Reports;
-pub(crate) use self::turns::Turn;
 use crate::address::Address;
 use crate::buffer::Destination;
 use crate::completion::Sink;
 use crate::connecting::Connection;
 use crate::connection::EndpointRole;
-use crate::error::{Error, Misuse, OperationError};
+use crate::error::{Error, Misuse};
 use crate::flags::{MrAccess, Order};
+use crate::initiator::Initiator;
+pub(crate) use crate::initiator::Turn;
 use crate::limits;
 use crate::link::Links;
 pub(crate) use crate::link::Told;
-use crate::operation::{PeekRequest, ReceiveRequest, Send, SendId};
+use crate::operation::{PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
 use crate::receiver::Receiver;
@@ -145,14 +140,11 @@ pub struct Engine {
     config: Config,
     peers: Peers,
     links: Links,
-    sends: SlotMap<SendId, Send>,
+    initiator: Initiator,
     reception: Reception,
     target: Target,
     /// Whether this side has written to peers' memory, and the processor may do what follows before that is seen by all.
     has_unseen_stores: bool,
-    reports: Reports,
-    /// Peers with queued sends, payload that they asked for, or a partly written frame. Each is listed once.
-    active: VecDeque<PeerId>,
     /// Links whose peer has shown regions that are to be mapped.
     mapping: Vec<LinkId>,
     /// After how many passes it is looked which of the regions that are mapped have ended; 0 if none is.
@@ -183,14 +175,12 @@ impl Engine {
                 config.receive_order,
                 config.rma_events,
             ),
-            reports: Reports::new(config.completes_in_order),
+            initiator: Initiator::new(config.completes_in_order),
             connection: Connection::new(config.role),
             config,
             peers: Peers::default(),
             links: Links::default(),
-            sends: SlotMap::with_key(),
             has_unseen_stores: false,
-            active: VecDeque::new(),
             mapping: Vec::new(),
             passes_to_sweep: 0,
             condemned: Vec::new(),
@@ -213,7 +203,7 @@ impl Engine {
     /// Whether something still has to leave: sends and answers that wait for a link to take them, and sends that a peer
     /// has not fetched yet, for which it needs this endpoint.
     pub fn has_unsent(&self) -> bool {
-        !self.active.is_empty()
+        self.initiator.active_len() > 0
             || self.links.are_owing()
             || self.links.have_unfetched()
             || self.connection.has_unsent()
@@ -232,7 +222,7 @@ impl Engine {
     /// How many sends have not ended or not been reported yet.
     #[inline(always)]
     pub fn outstanding_sends(&self) -> usize {
-        self.sends.len() + self.reports.held_sends()
+        self.initiator.outstanding()
     }
 
     /// How many receives have not ended or not been reported yet.
@@ -307,6 +297,7 @@ impl Engine {
     /// claimed already.
     ///
     /// [`Again::QueueFull`]: crate::error::Again::QueueFull
+    /// [`OperationError::NoMessage`]: crate::error::OperationError::NoMessage
     pub fn peek(&mut self, request: PeekRequest, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receiving(sink);
         receiver.peek(request, &mut effects)
@@ -348,21 +339,15 @@ impl Engine {
     /// # Errors
     ///
     /// [`Misuse::NotFound`] if there is none. The operation, if there was one, ends by itself.
+    ///
+    /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
     pub fn cancel(&mut self, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receiving(sink);
         if receiver.cancel(context, &mut effects) {
             return Ok(());
         }
-        let queued = self.active.iter().find_map(|peer| {
-            let queue = &self.peers.of(*peer).queue;
-            let is_meant = |id: &SendId| self.sends.get(*id).is_some_and(|send| send.context == context);
-            queue.iter().position(is_meant).map(|place| (*peer, place))
-        });
-        if let Some((peer, place)) = queued
-            && let Some(id) = self.peers.of_mut(peer).queue.remove(place)
-            && let Some(send) = self.sends.remove(id)
-        {
-            self.reports.send_failed(send, OperationError::Cancelled, &self.peers, sink);
+        let (initiator, mut effects) = self.initiating(sink);
+        if initiator.cancel(context, &mut effects) {
             return Ok(());
         }
         Err(Misuse::NotFound("no such operation, or it can no longer be cancelled").into())
@@ -370,7 +355,7 @@ impl Engine {
 
     /// Delivers completions that the sink had no room for, as far as it has room now.
     pub fn deliver_held(&mut self, sink: &mut impl Sink) {
-        if self.reports.are_held() | self.reception.has_held() | self.target.has_held() {
+        if self.initiator.has_held() | self.reception.has_held() | self.target.has_held() {
             self.deliver_held_reports(sink);
         }
     }
@@ -378,8 +363,9 @@ impl Engine {
     #[cold]
     #[inline(never)]
     fn deliver_held_reports(&mut self, sink: &mut impl Sink) {
-        if self.reports.are_held() {
-            self.reports.deliver_held(&self.peers, sink);
+        if self.initiator.has_held() {
+            let (initiator, mut effects) = self.initiating(sink);
+            initiator.deliver_held(&mut effects);
         }
         if self.reception.has_held() {
             self.deliver_held_receives(sink);

@@ -4,11 +4,10 @@
 use super::Engine;
 use crate::breach::Breach;
 use crate::completion::Sink;
-use crate::error::OperationError;
 use crate::link::{Frame, Way, op_of};
-use crate::operation::{Send, SendId};
+use crate::operation::SendId;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
-use crate::wire::{Awaits, Header};
+use crate::wire::{Header, Outcome};
 
 impl Engine {
     /// Tells the peer of its first queued send, for it to be pulled or asked for. `None` if it was to be pulled, the peer
@@ -21,7 +20,7 @@ impl Engine {
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> Option<Result<(), Full>> {
-        let send = self.sends.get(send_id)?;
+        let send = self.initiator.get(send_id)?;
         let link = self.links.of(id)?;
         let exposed = match (link.tx.take_exposed(send_id), way) {
             (Some(remote), _) => Some(remote),
@@ -53,24 +52,20 @@ impl Engine {
             return self.condemn(id, reason, sink);
         }
         let peer = link.peer();
-        self.activate(peer);
+        self.initiator.activate(peer);
     }
 
     /// The peer has the payload, or could not read it.
     pub(super) fn request_done(&mut self, id: LinkId, op: u64, fault: bool, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        let is_message =
-            |send: SendId| self.sends.get(send).is_some_and(|send: &Send| send.one_sided.is_none());
+        let is_message = |send| self.initiator.is_message(send);
         let send = match link.tx.request_done(op, fault, is_message) {
             Ok(send) => send,
             Err(Breach(reason)) => return self.condemn(id, reason, sink),
         };
-        let Some(send) = self.sends.remove(send) else { return };
-        if fault {
-            self.reports.send_failed(send, OperationError::Fault, &self.peers, sink);
-        } else {
-            self.reports.send_completed(send, &self.peers, sink);
-        }
+        let outcome = if fault { Outcome::Fault } else { Outcome::Done };
+        let (initiator, mut effects) = self.initiating(sink);
+        initiator.answered(send, outcome, &mut effects);
     }
 
     /// Sends the payload that the peer has asked for. Returns whether the link is free for messages.
@@ -83,7 +78,7 @@ impl Engine {
         while let Some(link) = self.links.of(id)
             && let Some(send_id) = link.tx.next_cleared()
         {
-            let Some(send) = self.sends.get(send_id) else {
+            let Some(send) = self.initiator.get(send_id) else {
                 link.tx.cleared_begun();
                 continue;
             };
@@ -105,12 +100,9 @@ impl Engine {
     /// The link has all of a payload that the peer has asked for.
     pub(super) fn data_taken(&mut self, id: LinkId, send_id: SendId, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        let is_answered = |send: &Send| send.one_sided.is_some() || send.message.awaits != Awaits::Nothing;
-        let is_answered = self.sends.get(send_id).is_some_and(is_answered);
-        if link.tx.payload_taken(send_id, is_answered)
-            && let Some(send) = self.sends.remove(send_id)
-        {
-            self.reports.send_completed(send, &self.peers, sink);
+        let is_answered = self.initiator.is_answered(send_id);
+        if link.tx.payload_taken(send_id, is_answered) {
+            self.completed(send_id, sink);
         }
     }
 }

@@ -16,10 +16,9 @@
 
 use super::Engine;
 use super::direct::{Attempt, Place};
-use crate::buffer::{Destination, Source};
+use crate::buffer::Source;
 use crate::completion::Sink;
-use crate::error::{Again, Misuse, OperationError};
-use crate::filling::Filling;
+use crate::error::{Again, Misuse};
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::link::{Effect, Frame, Stage, Told, op_of};
 use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
@@ -78,7 +77,8 @@ impl Engine {
         let is_direct = attempt == Attempt::NotMade
             && self.has_gone_directly(to, &mut request.local, Place { key, address }, level, fence);
         if is_direct {
-            self.reports.completed_at_once(request, &self.peers, sink);
+            let (initiator, mut effects) = self.initiating(sink);
+            initiator.access_completed_at_once(request, &mut effects);
             return Ok(());
         }
         let RmaRequest { local, context, signalled, inject, .. } = request;
@@ -91,14 +91,14 @@ impl Engine {
             (Level::Commit, None) => Durable::Written,
             _ => Durable::Nothing,
         };
-        let id = self.sends.insert(Send {
+        let send = Send {
             source,
             message: Message { len_bytes, tag: None, data, awaits: level.awaits() },
             context,
             signalled,
             may_be_fetched: !inject,
             fence,
-            turn: self.reports.take_turn(to),
+            turn: self.initiator.take_turn(to),
             one_sided: Some(Box::new(OneSided {
                 key,
                 address,
@@ -108,12 +108,12 @@ impl Engine {
                 is_deferred: false,
                 after: Told::default(),
             })),
-        });
-        self.peers.of_mut(to).queue.push_back(id);
+        };
+        let id = self.initiator.enqueue(to, send);
         if self.transmit_to(to, transport, sink) {
-            self.activate(to);
+            self.initiator.activate(to);
         }
-        if inject && let Some(send) = self.sends.get_mut(id) {
+        if inject && let Some(send) = self.initiator.get_mut(id) {
             send.source.detach();
         }
         Ok(())
@@ -127,7 +127,7 @@ impl Engine {
         caps: &LinkCaps,
         transport: &mut impl Transport,
     ) -> Given {
-        let (Some(send), Some(link)) = (self.sends.get_mut(send_id), self.links.of(id)) else {
+        let (Some(send), Some(link)) = (self.initiator.get_mut(send_id), self.links.of(id)) else {
             return Given::Nothing;
         };
         let effect = Effect::of(send);
@@ -204,68 +204,31 @@ impl Engine {
         // An atomic operation that fetches was sent with its operands.
         let is_asked = |stage| matches!(stage, Stage::Asked | Stage::Sent);
         let asked = link.tx.stage_of(op).filter(|(_, stage)| is_asked(*stage));
-        let reading = asked.and_then(|(send_id, _)| {
-            let send = self.sends.get(send_id)?;
-            let one_sided = send.one_sided.as_ref()?;
-            let (_, arrived_bytes) = one_sided.read.as_ref()?;
-            let end = arrived_bytes.checked_add(len_bytes).filter(|end| *end <= send.message.len_bytes)?;
-            if one_sided.atomic.is_some() && len_bytes != send.message.len_bytes {
-                return None;
-            }
-            Some(Filling { len_bytes: end, arrived_bytes: *arrived_bytes, place: send_id })
-        });
-        match reading {
-            Some(filling) => link.rx.begin_read(filling),
+        let piece = asked.and_then(|(send, _)| self.initiator.next_piece(send, len_bytes));
+        match piece {
+            Some(piece) => link.rx.begin_read(piece),
             None => self.condemn(id, "sends what was not to be read", sink),
         }
-    }
-
-    /// Where what is read goes, and how much of it is there.
-    pub(super) fn reading(&mut self, send: SendId) -> Option<&mut (Destination, u64)> {
-        self.sends.get_mut(send)?.one_sided.as_mut()?.read.as_mut()
     }
 
     /// The target says what became of an access.
     pub(super) fn rma_answered(&mut self, id: LinkId, op: u64, outcome: Outcome, sink: &mut impl Sink) {
         let Some(link) = self.links.of(id) else { return };
-        let found = link.tx.stage_of(op).and_then(|(send_id, stage)| {
-            let send = self.sends.get(send_id)?;
-            let one_sided = send.one_sided.as_ref()?;
-            let is_due = match (&one_sided.read, stage, outcome) {
-                (_, _, Outcome::NotDurable) if one_sided.durable == Durable::Nothing => false,
-                (None, Stage::Exposed, _) => true,
-                (_, _, Outcome::Fault) => false,
-                (None, Stage::Sent, _) => true,
-                (Some((_, arrived_bytes)), Stage::Asked, Outcome::Done) => {
-                    *arrived_bytes == send.message.len_bytes
-                }
-                // An atomic operation, whose results say that it was done, if there are any.
-                (Some(_), Stage::Sent, Outcome::Done) => send.message.len_bytes == 0,
-                (Some(_), Stage::Asked | Stage::Sent, Outcome::Refused(_)) => true,
-                _ => false,
-            };
-            is_due.then_some(send_id)
-        });
-        let Some(send_id) = found else {
+        let is_due = |(send, stage): &(SendId, Stage)| self.initiator.is_due(*send, *stage, outcome);
+        let found = link.tx.stage_of(op).filter(is_due);
+        let Some((send_id, _)) = found else {
             return self.condemn(id, "answers what was not asked for", sink);
         };
-        let Some(send) = self.sends.remove(send_id) else { return };
-        if let Some(one_sided) = &send.one_sided {
+        if let Some(send) = self.initiator.get(send_id)
+            && let Some(one_sided) = &send.one_sided
+        {
             link.tx.access_ended(send_id, send.fetched_bytes(), one_sided.after);
             if one_sided.is_deferred {
-                link.tx.deferred_ended(Effect::of(&send), self.config.transmit_order);
+                link.tx.deferred_ended(Effect::of(send), self.config.transmit_order);
             }
         }
-        match outcome {
-            Outcome::Done => self.reports.send_completed(send, &self.peers, sink),
-            Outcome::Refused(refusal) => {
-                self.reports.send_failed(send, OperationError::Refused(refusal), &self.peers, sink);
-            }
-            Outcome::Fault => self.reports.send_failed(send, OperationError::Fault, &self.peers, sink),
-            Outcome::NotDurable => {
-                self.reports.send_failed(send, OperationError::NotDurable, &self.peers, sink);
-            }
-        }
+        let (initiator, mut effects) = self.initiating(sink);
+        initiator.answered(send_id, outcome, &mut effects);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::completion::{Completion, Failure};
 use crate::connection::ConnectionEvent;
 use crate::errno::Errno;
 use crate::error::Again;
+use crate::error::OperationError;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{
     CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, FORMER_LINK_IDLE_MAX_MS, MESSAGE_COST_BYTES, TIMEOUT_GRACE_MS,

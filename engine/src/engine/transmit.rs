@@ -38,7 +38,7 @@ impl Engine {
             return Err(Rejected { error: Again::QueueFull.into(), buffer: source });
         }
         let message = Message { len_bytes, tag, data, awaits: level.awaits() };
-        let turn = self.reports.take_turn(to);
+        let turn = self.initiator.take_turn(to);
         let mut send = Send {
             source,
             message,
@@ -53,7 +53,7 @@ impl Engine {
         let link_id = self.transmit_link(to, transport);
         let caps = transport.caps(link_id);
         let way = match self.links.get(link_id) {
-            Some(link) if self.peers.of(to).queue.is_empty() && link.tx.may_begin_message() => {
+            Some(link) if self.initiator.has_none_queued(to) && link.tx.may_begin_message() => {
                 link.tx.way_of(&send, &caps, self.config.eager_max_bytes)
             }
             _ => Way::Waiting,
@@ -63,10 +63,9 @@ impl Engine {
             if inject {
                 send.source.detach();
             }
-            let send = self.sends.insert(send);
-            self.peers.of_mut(to).queue.push_back(send);
+            self.initiator.enqueue(to, send);
             if self.transmit_to(to, transport, sink) {
-                self.activate(to);
+                self.initiator.activate(to);
             }
             return Ok(());
         }
@@ -82,17 +81,16 @@ impl Engine {
                     send.source.detach();
                 }
                 self.begun(link_id, &send.message);
-                let send = self.sends.insert(send);
+                let send = self.initiator.insert(send);
                 self.write_on(link_id, send, taken_bytes);
-                self.activate(to);
+                self.initiator.activate(to);
             }
             Sent::Full => {
                 if inject {
                     send.source.detach();
                 }
-                let send = self.sends.insert(send);
-                self.peers.of_mut(to).queue.push_back(send);
-                self.activate(to);
+                self.initiator.enqueue(to, send);
+                self.initiator.activate(to);
             }
         }
         Ok(())
@@ -109,9 +107,8 @@ impl Engine {
         message: &[u8],
         transport: &mut impl Transport,
     ) -> bool {
-        let peer = self.peers.of(to);
-        let Some(id) = peer.transmit else { return false };
-        if !peer.queue.is_empty() || self.outstanding_sends() >= self.config.tx_depth_ops {
+        let Some(id) = self.peers.of(to).transmit else { return false };
+        if !self.initiator.has_none_queued(to) || self.outstanding_sends() >= self.config.tx_depth_ops {
             return false;
         }
         let Some(link) = self.links.of(id) else { return false };
@@ -137,7 +134,7 @@ impl Engine {
         if self.has_rare_work() {
             self.do_rare_work(transport, sink);
         }
-        if self.links.are_owing() | !self.active.is_empty() {
+        if self.links.are_owing() | (self.initiator.active_len() > 0) {
             self.transmit_waiting(transport, sink);
         }
     }
@@ -148,13 +145,10 @@ impl Engine {
         if self.links.are_owing() {
             self.pay_debts(transport, sink);
         }
-        for _ in 0..self.active.len() {
-            let Some(peer) = self.active.pop_front() else { break };
-            if self.transmit_to(peer, transport, sink) {
-                self.active.push_back(peer);
-            } else {
-                self.peers.of_mut(peer).is_active = false;
-            }
+        for _ in 0..self.initiator.active_len() {
+            let Some(peer) = self.initiator.next_active() else { break };
+            let is_active = self.transmit_to(peer, transport, sink);
+            self.initiator.looked_at(peer, is_active);
         }
     }
 
@@ -217,11 +211,11 @@ impl Engine {
         {
             return true;
         }
-        while let Some(id) = self.peers.of(peer).queue.front().copied() {
+        while let Some(id) = self.initiator.first_queued(peer) {
             let link = self.transmit_link(peer, transport);
             let caps = transport.caps(link);
-            let Some(send) = self.sends.get(id) else {
-                self.peers.of_mut(peer).queue.pop_front();
+            let Some(send) = self.initiator.get(id) else {
+                self.initiator.unqueue_first(peer);
                 continue;
             };
             if send.fence
@@ -237,11 +231,11 @@ impl Engine {
                 match self.transmit_rma(link, id, &caps, transport) {
                     Given::Nothing => return true,
                     Given::Whole => {
-                        self.peers.of_mut(peer).queue.pop_front();
+                        self.initiator.unqueue_first(peer);
                         continue;
                     }
                     Given::Partly => {
-                        self.peers.of_mut(peer).queue.pop_front();
+                        self.initiator.unqueue_first(peer);
                         return true;
                     }
                 }
@@ -255,26 +249,26 @@ impl Engine {
                 Way::Eager => {}
                 Way::Pulled | Way::AskedFor => match self.request(link, id, way, &caps, transport) {
                     Some(Ok(())) => {
-                        self.peers.of_mut(peer).queue.pop_front();
+                        self.initiator.unqueue_first(peer);
                         continue;
                     }
                     Some(Err(Full)) => return true,
                     None => {}
                 },
             }
-            let Some(send) = self.sends.get(id) else { continue };
+            let Some(send) = self.initiator.get(id) else { continue };
             match offer(transport, link, &caps, send) {
                 Sent::Full => return true,
                 Sent::Partial(taken_bytes) => {
                     let message = send.message;
-                    self.peers.of_mut(peer).queue.pop_front();
+                    self.initiator.unqueue_first(peer);
                     self.begun(link, &message);
                     self.write_on(link, id, taken_bytes);
                     return true;
                 }
                 Sent::Whole => {
                     let message = send.message;
-                    self.peers.of_mut(peer).queue.pop_front();
+                    self.initiator.unqueue_first(peer);
                     self.begun(link, &message);
                     self.taken_from_table(link, id, sink);
                 }
@@ -290,7 +284,7 @@ impl Engine {
         if frame == Frame::ReadData {
             return self.pay_debts_of(id, transport, sink);
         }
-        let Some(send) = self.sends.get(send_id) else { return true };
+        let Some(send) = self.initiator.get(send_id) else { return true };
         let sent = transport.resume(id, &send.source.slices(taken_bytes));
         match sent {
             Sent::Full => return false,
@@ -325,33 +319,32 @@ impl Engine {
         }
     }
 
-    pub(super) fn activate(&mut self, peer: PeerId) {
-        let state = self.peers.of_mut(peer);
-        if !state.is_active {
-            state.is_active = true;
-            self.active.push_back(peer);
-        }
-    }
-
     /// The link has all of a message that was never in the operation table.
     fn taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
         if send.message.awaits != Awaits::Nothing {
             let awaits = send.message.awaits;
-            let send = self.sends.insert(send);
+            let send = self.initiator.insert(send);
             self.await_peer(link, send, awaits);
         } else {
-            self.reports.send_completed(send, &self.peers, sink);
+            let (initiator, mut effects) = self.initiating(sink);
+            initiator.completed_at_once(send, &mut effects);
         }
     }
 
     /// The link has all of a message that is in the operation table.
     fn taken_from_table(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
-        let awaits = self.sends.get(id).map_or(Awaits::Nothing, |send| send.message.awaits);
+        let awaits = self.initiator.awaits(id);
         if awaits != Awaits::Nothing {
             self.await_peer(link, id, awaits);
-        } else if let Some(send) = self.sends.remove(id) {
-            self.reports.send_completed(send, &self.peers, sink);
+        } else {
+            self.completed(id, sink);
         }
+    }
+
+    /// An operation has succeeded.
+    pub(super) fn completed(&mut self, id: SendId, sink: &mut impl Sink) {
+        let (initiator, mut effects) = self.initiating(sink);
+        initiator.completed(id, &mut effects);
     }
 
     /// The send ends when the peer says so of the message that the link has taken last.

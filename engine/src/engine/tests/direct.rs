@@ -122,9 +122,9 @@ fn what_is_more_than_an_access_is_to_be_posted() {
     engine.config = Config { tx_depth_ops: 0, ..config.clone() };
     assert!(!goes(&mut engine, write(), place, Level::Inject, false), "there are too many");
     engine.config = config;
-    engine.reports = Reports::new(true);
+    engine.initiator.set_completes_in_order(true);
     assert!(!goes(&mut engine, write(), place, Level::Inject, false), "it has its turn");
-    engine.reports = Reports::new(false);
+    engine.initiator.set_completes_in_order(false);
     let another = RmaRequest { key: KEY + 1, ..access(peer, write(), 1) };
     engine.post_rma(another, &mut transport, &mut sink).unwrap();
     assert!(!goes(&mut engine, write(), place, Level::Inject, false), "one before it has not ended");

@@ -341,7 +341,8 @@ fn another_peer_cannot_speak_of_an_offer_and_nobody_of_an_eager_send() {
 
         let eager = SendRequest { level: Level::Delivery, ..send_to(peer, b"eager", 2) };
         engine.post_send(eager, &mut transport, &mut sink).unwrap();
-        let eager = engine.sends.iter().find(|(_, send)| send.context == 2).map(|(id, _)| op_of(id)).unwrap();
+        let eager =
+            engine.initiator.sends().find(|(_, send)| send.context == 2).map(|(id, _)| op_of(id)).unwrap();
         tell(&mut engine, &mut sink, LINK, header(eager));
         engine.transmit(&mut transport, &mut sink);
         assert_eq!((transport.closed.len(), sink.ended.len()), (2, 2));

@@ -1,5 +1,5 @@
 //! Completion order: `comp_order` of `fi_endpoint(3)`. Operations that are sent to one peer end in different orders: what
-//! nobody waits to hear of ends when the link has it, what the peer answers ends then. Where their completions are to keep the
+//! needs no answer ends when the link has it, what the peer answers ends then. Where their completions are to keep the
 //! order of posting (`FI_ORDER_STRICT`), each is given a *turn* when it is posted, and its end is kept until all turns before it
 //! to the same peer have come. Operations of which nothing is told have turns like others: a completion says that all before
 //! it have ended.

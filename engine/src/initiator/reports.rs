@@ -1,14 +1,14 @@
 //! The way of completions to the sink, and their waiting room when the sink is full. Here operations that have ended are
 //! counted, those too of which nothing is told.
 
+use super::InitiatorEffects;
 use super::turns::{Ending, Turn, Turns};
-use crate::completion::{Completion, Failure, Sink};
+use crate::completion::{Completion, Failure};
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
 use crate::held_reports::HeldReports;
 use crate::operation::{RmaRequest, Send};
 use crate::peer_id::PeerId;
-use crate::peers::Peers;
 
 /// Keeps what the sink had no room for, in order, so that nothing is lost and no link has to wait.
 ///
@@ -35,49 +35,49 @@ impl Reports {
     /// An operation of this kind has succeeded, whether it is told of or not.
     // Before there is a completion, which would be moved once more.
     #[inline(always)]
-    pub(super) fn count(&self, event: CounterEvents, sink: &mut impl Sink) {
-        if sink.counts() {
-            sink.count(event);
+    pub(super) fn count(&self, event: CounterEvents, effects: &mut impl InitiatorEffects) {
+        if effects.counts() {
+            effects.count(event);
         }
     }
 
     /// As [`count`](Self::count), for a send or an access to a peer's region.
     #[inline(always)]
-    pub(super) fn count_send(&self, send: &Send, sink: &mut impl Sink) {
-        if sink.counts() {
-            sink.count(send.event());
+    pub(super) fn count_send(&self, send: &Send, effects: &mut impl InitiatorEffects) {
+        if effects.counts() {
+            effects.count(send.event());
         }
     }
 
     /// A send or an access to a peer's region has succeeded. It is told of if it is signalled, and in its turn if it has one.
     #[inline(always)]
-    pub(super) fn send_completed(&mut self, send: Send, peers: &Peers, sink: &mut impl Sink) {
+    pub(super) fn send_completed(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         if let Some(turn) = send.turn {
             let ending = match send.signalled {
                 true => Ending::Completed(send.completion()),
                 false => Ending::Silently(send.event()),
             };
-            return self.ended_in_order(turn, ending, peers, sink);
+            return self.ended_in_order(turn, ending, effects);
         }
-        self.count_send(&send, sink);
+        self.count_send(&send, effects);
         if send.signalled {
-            self.tell(send.completion(), peers, sink);
+            self.tell(send.completion(), effects);
         }
     }
 
     /// An access has succeeded that never was under way; otherwise as [`send_completed`](Self::send_completed).
-    pub(super) fn completed_at_once(&mut self, request: RmaRequest, peers: &Peers, sink: &mut impl Sink) {
+    pub(super) fn completed_at_once(&mut self, request: RmaRequest, effects: &mut impl InitiatorEffects) {
         let event = CounterEvents::of(request.local.flags());
         if let Some(turn) = self.take_turn(request.to) {
             let ending = match request.signalled {
                 true => Ending::Completed(request.completion()),
                 false => Ending::Silently(event),
             };
-            return self.ended_in_order(turn, ending, peers, sink);
+            return self.ended_in_order(turn, ending, effects);
         }
-        self.count(event, sink);
+        self.count(event, effects);
         if request.signalled {
-            self.tell(request.completion(), peers, sink);
+            self.tell(request.completion(), effects);
         }
     }
 
@@ -94,52 +94,51 @@ impl Reports {
     }
 
     /// An operation has failed.
-    pub(super) fn failed(&mut self, failure: Failure, peers: &Peers, sink: &mut impl Sink) {
-        if sink.counts() {
-            sink.count_error(CounterEvents::of(failure.completion.flags));
+    pub(super) fn failed(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
+        if effects.counts() {
+            effects.count_error(CounterEvents::of(failure.completion.flags));
         }
-        self.tell_failed(failure, peers, sink);
+        self.tell_failed(failure, effects);
     }
 
-    /// Tells of what has succeeded. Whoever ends an operation so [counts](Self::count) it first; a look at a message is none.
+    /// Tells of what has succeeded. The caller [counts](Self::count) the operation first.
     #[inline(always)]
-    pub(super) fn tell(&mut self, completion: Completion, peers: &Peers, sink: &mut impl Sink) {
-        self.held.tell(completion, |completion| sink.complete(completion, peers));
+    pub(super) fn tell(&mut self, completion: Completion, effects: &mut impl InitiatorEffects) {
+        self.held.tell(completion, |completion| effects.complete(completion));
     }
 
     /// As [`tell`](Self::tell), of a failure.
-    fn tell_failed(&mut self, failure: Failure, peers: &Peers, sink: &mut impl Sink) {
-        self.held.tell_failed(failure, |failure| sink.fail(failure, peers));
+    fn tell_failed(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
+        self.held.tell_failed(failure, |failure| effects.fail(failure));
     }
 
     pub(super) fn send_failed(
         &mut self,
         send: Send,
         error: OperationError,
-        peers: &Peers,
-        sink: &mut impl Sink,
+        effects: &mut impl InitiatorEffects,
     ) {
         let turn = send.turn;
         let failure = Failure { completion: send.completion(), error };
         match turn {
-            Some(turn) => self.ended_in_order(turn, Ending::Failed(Box::new(failure)), peers, sink),
-            None => self.failed(failure, peers, sink),
+            Some(turn) => self.ended_in_order(turn, Ending::Failed(Box::new(failure)), effects),
+            None => self.failed(failure, effects),
         }
     }
 
     /// A send or an access has ended, and is told of when all before it to its peer have.
     #[cold]
-    fn ended_in_order(&mut self, turn: Turn, ending: Ending, peers: &Peers, sink: &mut impl Sink) {
+    fn ended_in_order(&mut self, turn: Turn, ending: Ending, effects: &mut impl InitiatorEffects) {
         let Some(turns) = &mut self.turns else { return };
         let peer = turns.ended(turn, ending);
         while let Some(ending) = self.turns.as_mut().and_then(|turns| turns.next(peer)) {
             match ending {
-                Ending::Silently(event) => self.count(event, sink),
+                Ending::Silently(event) => self.count(event, effects),
                 Ending::Completed(completion) => {
-                    self.count(CounterEvents::of(completion.flags), sink);
-                    self.tell(completion, peers, sink);
+                    self.count(CounterEvents::of(completion.flags), effects);
+                    self.tell(completion, effects);
                 }
-                Ending::Failed(failure) => self.failed(*failure, peers, sink),
+                Ending::Failed(failure) => self.failed(*failure, effects),
             }
         }
     }
@@ -150,10 +149,10 @@ impl Reports {
     }
 
     #[cold]
-    pub(super) fn deliver_held(&mut self, peers: &Peers, sink: &mut impl Sink) {
+    pub(super) fn deliver_held(&mut self, effects: &mut impl InitiatorEffects) {
         self.held.deliver(|outcome| match outcome {
-            Ok(completion) => sink.complete(completion, peers).map_err(Ok),
-            Err(failure) => sink.fail(*failure, peers).map_err(|failure| Err(Box::new(failure))),
+            Ok(completion) => effects.complete(completion).map_err(Ok),
+            Err(failure) => effects.fail(*failure).map_err(|failure| Err(Box::new(failure))),
         });
     }
 }

@@ -1,0 +1,97 @@
+//! Operations whose end is the peer's to say: accesses to its regions, and messages that it fetches.
+
+use super::{Initiator, InitiatorEffects};
+use crate::buffer::Destination;
+use crate::error::OperationError;
+use crate::filling::{Filling, clamp};
+use crate::link::Stage;
+use crate::operation::{Send, SendId};
+use crate::transport::Space;
+use crate::wire::{Awaits, Durable, Outcome};
+
+impl Initiator {
+    /// Whether an operation is a message.
+    pub(crate) fn is_message(&self, id: SendId) -> bool {
+        self.sends.get(id).is_some_and(|send| send.one_sided.is_none())
+    }
+
+    /// Whether the peer answers an operation when it has all of its payload.
+    pub(crate) fn is_answered(&self, id: SendId) -> bool {
+        let is_answered = |send: &Send| send.one_sided.is_some() || send.message.awaits != Awaits::Nothing;
+        self.sends.get(id).is_some_and(is_answered)
+    }
+
+    /// Where the next piece of what an operation reads goes, if it reads and a piece so long may come.
+    pub(crate) fn next_piece(&self, id: SendId, len_bytes: u64) -> Option<Filling<SendId>> {
+        let send = self.sends.get(id)?;
+        let one_sided = send.one_sided.as_ref()?;
+        let (_, arrived_bytes) = one_sided.read.as_ref()?;
+        let end = arrived_bytes.checked_add(len_bytes).filter(|end| *end <= send.message.len_bytes)?;
+        if one_sided.atomic.is_some() && len_bytes != send.message.len_bytes {
+            return None;
+        }
+        Some(Filling { len_bytes: end, arrived_bytes: *arrived_bytes, place: id })
+    }
+
+    /// Puts the next bytes of a piece where they belong.
+    pub(crate) fn put_piece(&mut self, piece: &Filling<SendId>, bytes: &[u8]) {
+        if let Some((destination, _)) = self.read_of(piece.place) {
+            destination.copy_in(clamp(piece.arrived_bytes), bytes);
+        }
+    }
+
+    /// Where the next bytes of a piece belong.
+    pub(crate) fn piece_space(&mut self, piece: &Filling<SendId>) -> Space<'_> {
+        match self.read_of(piece.place) {
+            Some((destination, _)) => {
+                destination.space(clamp(piece.arrived_bytes), clamp(piece.left_bytes()))
+            }
+            None => Space::new(),
+        }
+    }
+
+    /// All of a piece is where it belongs. Returns whether the operation has succeeded with that, as an atomic one has.
+    pub(crate) fn piece_arrived(&mut self, piece: &Filling<SendId>) -> bool {
+        if let Some((_, read_bytes)) = self.read_of(piece.place) {
+            *read_bytes = piece.arrived_bytes;
+        }
+        let one_sided = self.sends.get(piece.place).and_then(|send| send.one_sided.as_ref());
+        one_sided.is_some_and(|one_sided| one_sided.atomic.is_some())
+    }
+
+    fn read_of(&mut self, id: SendId) -> Option<&mut (Destination, u64)> {
+        self.sends.get_mut(id)?.one_sided.as_mut()?.read.as_mut()
+    }
+
+    /// Whether the target may answer an access so that has come to this stage.
+    #[inline]
+    pub(crate) fn is_due(&self, id: SendId, stage: Stage, outcome: Outcome) -> bool {
+        let Some(send) = self.sends.get(id) else { return false };
+        let Some(one_sided) = &send.one_sided else { return false };
+        match (&one_sided.read, stage, outcome) {
+            (_, _, Outcome::NotDurable) if one_sided.durable == Durable::Nothing => false,
+            (None, Stage::Exposed, _) => true,
+            (_, _, Outcome::Fault) => false,
+            (None, Stage::Sent, _) => true,
+            (Some((_, arrived_bytes)), Stage::Asked, Outcome::Done) => {
+                *arrived_bytes == send.message.len_bytes
+            }
+            // An atomic operation, whose results say that it was done, if there are any.
+            (Some(_), Stage::Sent, Outcome::Done) => send.message.len_bytes == 0,
+            (Some(_), Stage::Asked | Stage::Sent, Outcome::Refused(_)) => true,
+            _ => false,
+        }
+    }
+
+    /// The peer has said what became of an operation, which ends.
+    #[inline]
+    pub(crate) fn answered(&mut self, id: SendId, outcome: Outcome, effects: &mut impl InitiatorEffects) {
+        let error = match outcome {
+            Outcome::Done => return self.completed(id, effects),
+            Outcome::Refused(refusal) => OperationError::Refused(refusal),
+            Outcome::Fault => OperationError::Fault,
+            Outcome::NotDurable => OperationError::NotDurable,
+        };
+        self.failed([id], &error, effects);
+    }
+}

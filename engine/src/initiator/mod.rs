@@ -1,0 +1,231 @@
+//! The initiator of an endpoint: sends, and accesses to peers' regions, from their posting to their completion.
+//!
+//! ```text
+//!  insert, enqueue, cancel        +-------------------------------------------+  complete, fail, count
+//!  -----------------------------> | operations that have not ended            | ----------------------->
+//!  first_queued, next_active ...  | queues per peer, peers to be looked at    |
+//!  -----------------------------> | reads and atomics that await an answer    |
+//!  completed, answered, failed    | turns, and completions that wait for room |
+//!  -----------------------------> +-------------------------------------------+
+//! ```
+//!
+//! Like the [receiver](crate::receiver) it is told what happened and answers with small [`InitiatorEffects`]. It knows
+//! neither links nor transports: which link takes what, and what a link has taken, is the coordinator's to say, by what it
+//! keeps of the [link](crate::link).
+
+mod answers;
+mod effects;
+mod queues;
+mod reports;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use slotmap::SlotMap;
+
+pub(crate) use self::effects::InitiatorEffects;
+use self::queues::Queues;
+use self::reports::Reports;
+pub(crate) use self::turns::Turn;
+use crate::completion::Completion;
+use crate::error::OperationError;
+use crate::operation::{RmaRequest, Send, SendId};
+use crate::peer_id::PeerId;
+use crate::wire::Awaits;
+
+/// Where operations on peers wait, and end.
+#[derive(Debug)]
+pub(crate) struct Initiator {
+    /// Operations that have not ended, but for those that ended when they were posted.
+    sends: SlotMap<SendId, Send>,
+    queues: Queues,
+    reports: Reports,
+}
+
+impl Initiator {
+    /// Without operations. Those to one peer complete in the order of posting, or as they end.
+    pub(crate) fn new(completes_in_order: bool) -> Initiator {
+        Initiator {
+            sends: SlotMap::with_key(),
+            queues: Queues::default(),
+            reports: Reports::new(completes_in_order),
+        }
+    }
+
+    /// How many operations have not ended or not been reported yet.
+    #[inline(always)]
+    pub(crate) fn outstanding(&self) -> usize {
+        self.sends.len() + self.reports.held_sends()
+    }
+
+    /// The turn of an operation that is posted now, if it has one.
+    #[inline(always)]
+    pub(crate) fn take_turn(&mut self, to: PeerId) -> Option<Turn> {
+        self.reports.take_turn(to)
+    }
+
+    /// Keeps an operation until it ends.
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, send: Send) -> SendId {
+        self.sends.insert(send)
+    }
+
+    /// Keeps an operation until it ends, behind those that wait for the link to its peer.
+    // An operation is written where it stays: it is large.
+    #[inline(always)]
+    pub(crate) fn enqueue(&mut self, to: PeerId, send: Send) -> SendId {
+        let id = self.sends.insert(send);
+        self.queues.push(to, id);
+        id
+    }
+
+    /// An operation that has not ended.
+    #[inline]
+    pub(crate) fn get(&self, id: SendId) -> Option<&Send> {
+        self.sends.get(id)
+    }
+
+    /// As [`get`](Self::get), to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: SendId) -> Option<&mut Send> {
+        self.sends.get_mut(id)
+    }
+
+    /// All operations that have not ended.
+    #[cfg(test)]
+    pub(crate) fn sends(&self) -> impl Iterator<Item = (SendId, &Send)> {
+        self.sends.iter()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_completes_in_order(&mut self, completes_in_order: bool) {
+        self.reports = Reports::new(completes_in_order);
+    }
+
+    /// Whether no operation waits for the link to a peer.
+    #[inline(always)]
+    pub(crate) fn has_none_queued(&self, peer: PeerId) -> bool {
+        self.queues.is_empty(peer)
+    }
+
+    /// The operation that is the next for a peer.
+    #[inline]
+    pub(crate) fn first_queued(&self, peer: PeerId) -> Option<SendId> {
+        self.queues.first(peer)
+    }
+
+    /// The link has begun to take the operation that was the next for a peer, or it has ended.
+    #[inline]
+    pub(crate) fn unqueue_first(&mut self, peer: PeerId) {
+        self.queues.pop(peer);
+    }
+
+    /// Something is left for a peer, which is to be looked at in the next pass.
+    pub(crate) fn activate(&mut self, peer: PeerId) {
+        self.queues.activate(peer);
+    }
+
+    /// How many peers are to be looked at.
+    #[inline]
+    pub(crate) fn active_len(&self) -> usize {
+        self.queues.active_len()
+    }
+
+    /// The peer that is to be looked at next. [`looked_at`](Self::looked_at) follows.
+    #[inline]
+    pub(crate) fn next_active(&mut self) -> Option<PeerId> {
+        self.queues.next_active()
+    }
+
+    /// A peer was looked at, and something is left for it or not.
+    #[inline]
+    pub(crate) fn looked_at(&mut self, peer: PeerId, is_active: bool) {
+        self.queues.looked_at(peer, is_active);
+    }
+
+    /// What has to be heard of an operation before it ends.
+    #[inline]
+    pub(crate) fn awaits(&self, id: SendId) -> Awaits {
+        self.sends.get(id).map_or(Awaits::Nothing, |send| send.message.awaits)
+    }
+
+    /// An operation has succeeded, and ends.
+    #[inline]
+    pub(crate) fn completed(&mut self, id: SendId, effects: &mut impl InitiatorEffects) {
+        if let Some(send) = self.sends.remove(id) {
+            self.reports.send_completed(send, effects);
+        }
+    }
+
+    /// An operation has succeeded as it was posted, and was never kept.
+    #[inline(always)]
+    pub(crate) fn completed_at_once(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
+        self.reports.send_completed(send, effects);
+    }
+
+    /// As [`completed_at_once`](Self::completed_at_once), of an access.
+    pub(crate) fn access_completed_at_once(
+        &mut self,
+        request: RmaRequest,
+        effects: &mut impl InitiatorEffects,
+    ) {
+        self.reports.completed_at_once(request, effects);
+    }
+
+    /// An operation of which its caller has counted the end completes.
+    pub(crate) fn report(&mut self, completion: Completion, effects: &mut impl InitiatorEffects) {
+        self.reports.tell(completion, effects);
+    }
+
+    /// Operations have failed, and end.
+    pub(crate) fn failed(
+        &mut self,
+        sends: impl IntoIterator<Item = SendId>,
+        error: &OperationError,
+        effects: &mut impl InitiatorEffects,
+    ) {
+        for send in sends {
+            if let Some(send) = self.sends.remove(send) {
+                self.reports.send_failed(send, error.clone(), effects);
+            }
+        }
+    }
+
+    /// The operations that wait for the link to a peer fail.
+    pub(crate) fn fail_queued(
+        &mut self,
+        peer: PeerId,
+        error: &OperationError,
+        effects: &mut impl InitiatorEffects,
+    ) {
+        let queued = self.queues.take(peer);
+        self.failed(queued, error, effects);
+    }
+
+    /// Cancels the oldest operation with this context of which no link has taken a byte. Returns whether there was one.
+    pub(crate) fn cancel(&mut self, context: u64, effects: &mut impl InitiatorEffects) -> bool {
+        let sends = &self.sends;
+        let is_meant = |id: SendId| sends.get(id).is_some_and(|send| send.context == context);
+        let found = self.queues.remove_first(is_meant);
+        self.failed(found, &OperationError::Cancelled, effects);
+        found.is_some()
+    }
+
+    /// Whether nothing is to be told of before an operation that ends as soon as it was posted.
+    #[inline(always)]
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        self.reports.are_up_to_date()
+    }
+
+    /// Whether completions wait for room.
+    #[inline(always)]
+    pub(crate) fn has_held(&self) -> bool {
+        self.reports.are_held()
+    }
+
+    /// Reports the completions that wait, as far as there is room now.
+    #[cold]
+    pub(crate) fn deliver_held(&mut self, effects: &mut impl InitiatorEffects) {
+        self.reports.deliver_held(effects);
+    }
+}

@@ -1,0 +1,102 @@
+//! Operations that wait for the links to their peers, in the order of their posting.
+
+use std::collections::VecDeque;
+
+use crate::operation::SendId;
+use crate::peer_id::PeerId;
+
+/// The queues of all peers, and which peers are to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    by_peer: Vec<Queue>,
+    /// Peers with queued operations, payload that they asked for, or a partly written frame. Each is listed once.
+    active: VecDeque<PeerId>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    sends: VecDeque<SendId>,
+    /// Whether the peer is listed, or is being looked at.
+    is_active: bool,
+}
+
+impl Queues {
+    #[inline(always)]
+    pub(super) fn is_empty(&self, peer: PeerId) -> bool {
+        self.by_peer.get(peer.index()).is_none_or(|queue| queue.sends.is_empty())
+    }
+
+    #[inline]
+    pub(super) fn first(&self, peer: PeerId) -> Option<SendId> {
+        self.by_peer.get(peer.index())?.sends.front().copied()
+    }
+
+    #[inline(always)]
+    pub(super) fn push(&mut self, peer: PeerId, send: SendId) {
+        self.of_mut(peer).sends.push_back(send);
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self, peer: PeerId) {
+        if let Some(queue) = self.by_peer.get_mut(peer.index()) {
+            queue.sends.pop_front();
+        }
+    }
+
+    /// Empties a queue, and gives its memory back: the peer stays known, and may never be heard of again.
+    pub(super) fn take(&mut self, peer: PeerId) -> VecDeque<SendId> {
+        self.by_peer
+            .get_mut(peer.index())
+            .map_or_else(VecDeque::new, |queue| std::mem::take(&mut queue.sends))
+    }
+
+    /// Takes the first operation out of its queue that is meant.
+    pub(super) fn remove_first(&mut self, is_meant: impl Fn(SendId) -> bool) -> Option<SendId> {
+        let Queues { by_peer, active } = self;
+        active.iter().find_map(|peer| {
+            let sends = &mut by_peer.get_mut(peer.index())?.sends;
+            let place = sends.iter().position(|send| is_meant(*send))?;
+            sends.remove(place)
+        })
+    }
+
+    #[inline]
+    pub(super) fn active_len(&self) -> usize {
+        self.active.len()
+    }
+
+    pub(super) fn activate(&mut self, peer: PeerId) {
+        let queue = self.of_mut(peer);
+        if !queue.is_active {
+            queue.is_active = true;
+            self.active.push_back(peer);
+        }
+    }
+
+    #[inline]
+    pub(super) fn next_active(&mut self) -> Option<PeerId> {
+        self.active.pop_front()
+    }
+
+    pub(super) fn looked_at(&mut self, peer: PeerId, is_active: bool) {
+        if is_active {
+            self.active.push_back(peer);
+        } else {
+            self.of_mut(peer).is_active = false;
+        }
+    }
+
+    #[inline]
+    fn of_mut(&mut self, peer: PeerId) -> &mut Queue {
+        let place = peer.index();
+        if self.by_peer.len() <= place {
+            self.make_room_for(place);
+        }
+        &mut self.by_peer[place]
+    }
+
+    #[cold]
+    fn make_room_for(&mut self, place: usize) {
+        self.by_peer.resize_with(place + 1, Queue::default);
+    }
+}

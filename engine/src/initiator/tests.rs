@@ -1,0 +1,234 @@
+//! An initiator by itself: no endpoint, no link and no engine, only what it is told and what it answers.
+
+use bytes::{Bytes, BytesMut};
+
+use super::*;
+use crate::buffer::{Buffer, Destination, Source};
+use crate::completion::Failure;
+use crate::filling::Filling;
+use crate::flags::CounterEvents;
+use crate::link::{Stage, Told};
+use crate::operation::OneSided;
+use crate::wire::{Durable, Message, Outcome, Refusal};
+
+const PEER: PeerId = PeerId(1);
+const OTHER: PeerId = PeerId(0);
+
+/// Remembers what it was asked for, and may have no room for completions.
+#[derive(Debug, Default)]
+struct Asked {
+    is_full: bool,
+    /// Contexts, and what went wrong.
+    ended: Vec<(u64, Option<OperationError>)>,
+    buffers: Vec<Buffer>,
+    counted: Vec<CounterEvents>,
+    errors_counted: usize,
+}
+
+impl InitiatorEffects for Asked {
+    fn complete(&mut self, completion: Completion) -> Result<(), Completion> {
+        if self.is_full {
+            return Err(completion);
+        }
+        self.ended.push((completion.context, None));
+        self.buffers.push(completion.buffer);
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure) -> Result<(), Failure> {
+        if self.is_full {
+            return Err(failure);
+        }
+        self.ended.push((failure.completion.context, Some(failure.error)));
+        Ok(())
+    }
+
+    fn counts(&self) -> bool {
+        true
+    }
+
+    fn count(&mut self, events: CounterEvents) {
+        self.counted.push(events);
+    }
+
+    fn count_error(&mut self, _: CounterEvents) {
+        self.errors_counted += 1;
+    }
+}
+
+fn message(context: u64) -> Send {
+    let message = Message { len_bytes: 1, tag: None, data: None, awaits: Awaits::Arrival };
+    Send {
+        source: Source::owned(Bytes::from_static(b"m")),
+        message,
+        context,
+        signalled: true,
+        may_be_fetched: true,
+        fence: false,
+        turn: None,
+        one_sided: None,
+    }
+}
+
+/// A read of so many bytes, or a write of them.
+fn access(context: u64, len_bytes: usize, is_read: bool) -> Send {
+    let destination = Destination::owned(BytesMut::zeroed(len_bytes));
+    let one_sided = OneSided {
+        key: 0,
+        address: 0,
+        read: is_read.then_some((destination, 0)),
+        atomic: None,
+        durable: Durable::Nothing,
+        is_deferred: false,
+        after: Told::default(),
+    };
+    let mut send = message(context);
+    send.message.len_bytes = len_bytes as u64;
+    Send { one_sided: Some(Box::new(one_sided)), ..send }
+}
+
+#[test]
+fn queued_operations_leave_in_the_order_of_posting() {
+    let mut initiator = Initiator::new(false);
+    assert!(initiator.has_none_queued(PEER) && initiator.first_queued(PEER).is_none());
+    let [first, second] = [1, 2].map(|context| initiator.enqueue(PEER, message(context)));
+    assert!(initiator.has_none_queued(OTHER) && !initiator.has_none_queued(PEER));
+    assert_eq!(initiator.first_queued(PEER), Some(first));
+    initiator.unqueue_first(PEER);
+    assert_eq!(initiator.first_queued(PEER), Some(second));
+    assert_eq!(initiator.outstanding(), 2, "it has not ended");
+}
+
+#[test]
+fn active_peers_are_looked_at_in_turn() {
+    let mut initiator = Initiator::new(false);
+    for peer in [PEER, OTHER, PEER] {
+        initiator.activate(peer);
+    }
+    assert_eq!((initiator.active_len(), initiator.next_active()), (2, Some(PEER)));
+    initiator.activate(PEER);
+    assert_eq!(initiator.active_len(), 1, "it is being looked at");
+    initiator.looked_at(PEER, true);
+    assert_eq!(initiator.next_active(), Some(OTHER));
+    initiator.looked_at(OTHER, false);
+    initiator.activate(OTHER);
+    assert_eq!([initiator.next_active(), initiator.next_active()], [Some(PEER), Some(OTHER)]);
+}
+
+#[test]
+fn operation_ends_once_and_is_counted() {
+    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let send = initiator.insert(message(1));
+    assert_eq!(initiator.awaits(send), Awaits::Arrival);
+    initiator.completed(send, &mut asked);
+    initiator.completed(send, &mut asked);
+    initiator.failed([send], &OperationError::Fault, &mut asked);
+    assert_eq!((&asked.ended[..], &asked.counted[..]), (&[(1, None)][..], &[CounterEvents::SEND][..]));
+    assert_eq!((initiator.outstanding(), asked.errors_counted), (0, 0));
+}
+
+#[test]
+fn unsignalled_operation_is_counted_alone() {
+    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    initiator.completed_at_once(Send { signalled: false, ..message(1) }, &mut asked);
+    assert_eq!((asked.ended.len(), asked.counted.len()), (0, 1));
+}
+
+#[test]
+fn completion_without_room_is_outstanding_until_it_is_delivered() {
+    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let sends = [1, 2].map(|context| initiator.insert(message(context)));
+    asked.is_full = true;
+    initiator.completed(sends[0], &mut asked);
+    asked.is_full = false;
+    initiator.failed([sends[1]], &OperationError::Cancelled, &mut asked);
+    assert!(asked.ended.is_empty() && initiator.has_held() && !initiator.is_up_to_date());
+    assert_eq!(initiator.outstanding(), 2);
+    initiator.deliver_held(&mut asked);
+    assert_eq!(asked.ended, [(1, None), (2, Some(OperationError::Cancelled))]);
+    assert!(initiator.outstanding() == 0 && initiator.is_up_to_date());
+}
+
+#[test]
+fn completions_in_order_wait_for_their_turn() {
+    let (mut initiator, mut asked) = (Initiator::new(true), Asked::default());
+    let sends = [1, 2].map(|context| {
+        let turn = initiator.take_turn(PEER);
+        assert!(turn.is_some());
+        initiator.insert(Send { turn, ..message(context) })
+    });
+    initiator.completed(sends[1], &mut asked);
+    assert!(asked.ended.is_empty() && initiator.outstanding() == 2);
+    initiator.completed(sends[0], &mut asked);
+    assert_eq!(asked.ended, [(1, None), (2, None)]);
+}
+
+#[test]
+fn cancel_takes_the_oldest_of_an_active_peer() {
+    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let taken = initiator.insert(message(5));
+    initiator.enqueue(PEER, message(4));
+    initiator.enqueue(PEER, message(5));
+    initiator.enqueue(PEER, message(5));
+    initiator.activate(PEER);
+    assert!(initiator.cancel(5, &mut asked) && initiator.cancel(5, &mut asked));
+    assert!(!initiator.cancel(5, &mut asked), "a link has taken the other");
+    assert_eq!(asked.ended, [(5, Some(OperationError::Cancelled)), (5, Some(OperationError::Cancelled))]);
+    assert!(initiator.get(taken).is_some() && !initiator.has_none_queued(PEER));
+}
+
+#[test]
+fn queue_of_a_peer_fails_with_its_link() {
+    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    initiator.enqueue(PEER, message(1));
+    initiator.enqueue(OTHER, message(2));
+    initiator.fail_queued(PEER, &OperationError::Fault, &mut asked);
+    assert_eq!((&asked.ended[..], asked.errors_counted), (&[(1, Some(OperationError::Fault))][..], 1));
+    assert!(initiator.has_none_queued(PEER) && !initiator.has_none_queued(OTHER));
+}
+
+#[test]
+fn read_is_answered_when_all_its_pieces_are_there() {
+    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let read = initiator.insert(access(1, 5, true));
+    assert!(initiator.next_piece(read, 6).is_none(), "it is no longer than it was asked for");
+    for (bytes, piece_end) in [(&b"ab"[..], 2), (b"cde", 5)] {
+        assert!(!initiator.is_due(read, Stage::Asked, Outcome::Done));
+        let mut piece: Filling<SendId> = initiator.next_piece(read, bytes.len() as u64).unwrap();
+        assert_eq!(piece.len_bytes, piece_end);
+        initiator.put_piece(&piece, bytes);
+        assert!(piece.advance(bytes.len()) && !initiator.piece_arrived(&piece));
+    }
+    assert!(initiator.is_due(read, Stage::Asked, Outcome::Done));
+    initiator.answered(read, Outcome::Done, &mut asked);
+    assert_eq!(asked.ended, [(1, None)]);
+    assert_eq!(asked.buffers.pop().and_then(Buffer::into_received).unwrap(), &b"abcde"[..]);
+}
+
+#[test]
+fn write_is_answered_when_the_link_has_it_or_the_peer_may_fetch_it() {
+    let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
+    let write = initiator.insert(access(1, 5, false));
+    assert!(initiator.next_piece(write, 1).is_none() && initiator.is_answered(write));
+    let refused = Outcome::Refused(Refusal::Key);
+    assert!(!initiator.is_due(write, Stage::Cleared, Outcome::Done), "the link has not all of it");
+    assert!(
+        initiator.is_due(write, Stage::Sent, refused) && initiator.is_due(write, Stage::Exposed, refused)
+    );
+    assert!(initiator.is_due(write, Stage::Exposed, Outcome::Fault));
+    assert!(!initiator.is_due(write, Stage::Sent, Outcome::Fault), "nothing was fetched");
+    assert!(!initiator.is_due(write, Stage::Sent, Outcome::NotDurable), "it was not to be durable");
+    initiator.answered(write, refused, &mut asked);
+    assert_eq!(asked.ended, [(1, Some(OperationError::Refused(Refusal::Key)))]);
+}
+
+#[test]
+fn message_is_not_due_as_an_access() {
+    let mut initiator = Initiator::new(false);
+    let send = initiator.insert(message(1));
+    assert!(initiator.is_message(send) && initiator.is_answered(send));
+    assert!(!initiator.is_due(send, Stage::Sent, Outcome::Done));
+    let silent = Message { awaits: Awaits::Nothing, ..message(2).message };
+    let silent = initiator.insert(Send { message: silent, ..message(2) });
+    assert!(!initiator.is_answered(silent));
+}
