@@ -288,6 +288,11 @@ impl AddressVector {
         self.shared.table.write()
     }
 
+    /// Whether both are handles of one vector.
+    pub(crate) fn is_same(&self, other: &AddressVector) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     pub(crate) fn domain(&self) -> DomainId {
         self.shared.domain
     }

@@ -20,14 +20,15 @@ use crate::cq::{CompletionQueue, CqAttr};
 use crate::domain_id::DomainId;
 use crate::endpoint::{Beginning, Endpoint};
 use crate::endpoint_pump::EndpointPump;
-use crate::getinfo::{grant, with_preferences};
-use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
+use crate::getinfo::{grant, grant_receive_context, with_preferences};
+use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, RxAttr, Threading};
 use crate::lock::Locking;
 use crate::open_pump::OpenPump;
 use crate::params::Params;
 use crate::passive_endpoint::PassiveEndpoint;
 use crate::poll_set::PollSet;
 use crate::progress_thread::ProgressThread;
+use crate::shared_receive_context::SharedReceiveContext;
 
 /// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors: `fi_domain(3)`.
 ///
@@ -230,6 +231,20 @@ impl Domain {
         let granted = self.grant_connected(info)?;
         let listener = passive.hand_over(self.name(), self.shared.format)?;
         Endpoint::open(self.shared.clone(), granted, Beginning::TakenOver(listener))
+    }
+
+    /// Opens a receive context that endpoints share: `fi_srx_context` of `fi_endpoint(3)`. Attributes that leave
+    /// something open get what an endpoint would get. Without capabilities the context has all that concern
+    /// messages but [`Caps::DIRECTED_RECV`](crate::Caps::DIRECTED_RECV) and
+    /// [`Caps::SOURCE_ERR`](crate::Caps::SOURCE_ERR).
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoData`] for attributes that [`getinfo`](crate::getinfo()) does not answer.
+    pub fn shared_receive_context(&self, attr: &RxAttr) -> Result<SharedReceiveContext, Error> {
+        let asked = with_preferences(&Info { rx: attr.clone(), ..Info::default() }, &self.shared.params);
+        let granted = grant_receive_context(&asked.rx)?;
+        Ok(SharedReceiveContext::open(self.shared.id, self.shared.clone(), granted))
     }
 
     /// What an endpoint for connections gets that is opened with an info.

@@ -8,6 +8,7 @@ use homespun_engine::connection::{RequestId, Requester};
 use homespun_engine::engine::Config;
 use homespun_engine::error::Error;
 use homespun_engine::region::Regions;
+use homespun_engine::shared_receiver::MemberId;
 
 use crate::av::{AddressVector, FabricAddress};
 use crate::counter::{BoundCounters, RegionalCounters};
@@ -16,6 +17,7 @@ use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::eq::Reporter;
 use crate::post::{Post, ReceivePost};
+use crate::shared_receive_context::Shared as ReceiveContext;
 
 /// A pump as its endpoint sees it.
 pub(crate) trait EndpointPump: Drive + Connect {
@@ -45,6 +47,10 @@ pub(crate) trait EndpointPump: Drive + Connect {
     /// to be posted.
     fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error>;
     fn cancel(&self, context: u64) -> Result<(), Error>;
+    /// Receives through a shared context, from the moment that it is enabled.
+    fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error>;
+    /// Does what other endpoints that share its receive context have left to it.
+    fn fetch_mail(&self);
     /// Ends the endpoint. Waits up to `linger` for what it still has to send.
     fn close(&self, linger: Duration);
 }

@@ -11,6 +11,7 @@ use homespun_engine::flags::{Caps, InfoFlags};
 use homespun_engine::transport::ProviderAttr;
 use tracing::warn;
 
+pub(crate) use self::negotiate::grant_receive_context;
 use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION};
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, Ends, ends};

@@ -21,7 +21,9 @@ mod hints;
 pub mod info;
 #[expect(unsafe_code, reason = "a lock is a promise to the compiler; see lock.rs")]
 mod lock;
+mod op_flags;
 mod open_pump;
+mod owned;
 pub mod params;
 mod passive_endpoint;
 mod poll_set;
@@ -29,9 +31,12 @@ mod ports;
 mod post;
 mod progress_thread;
 mod pump;
+#[expect(unsafe_code, reason = "the raw tier takes addresses; see receives.rs")]
+mod receives;
 #[expect(unsafe_code, reason = "the raw tier takes addresses, and files are mapped; see region/")]
 pub mod region;
 mod resolve;
+mod shared_receive_context;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
 mod signals;
 mod sync;
@@ -57,12 +62,14 @@ pub use self::connection::{ConnectionEvent, ConnectionRequest};
 pub use self::counter::{Counter, CounterAttr};
 pub use self::cq::{Completion, CompletionError, CompletionQueue, CqAttr, CqFormat, ReadError, WaitObject};
 pub use self::domain::{AtomicAttr, Domain};
-pub use self::endpoint::{Endpoint, RecvMsg, SendMsg};
+pub use self::endpoint::{Endpoint, SendMsg};
 pub use self::eq::{EqAttr, EqReadError, Event, EventError, EventQueue};
 pub use self::fabric::{Fabric, getinfo};
 pub use self::hints::Hints;
 pub use self::info::Info;
 pub use self::passive_endpoint::PassiveEndpoint;
 pub use self::poll_set::{PollObject, PollSet};
+pub use self::receives::RecvMsg;
 pub use self::region::{MemoryRegion, MrAttr};
+pub use self::shared_receive_context::SharedReceiveContext;
 pub use self::wait::WaitSet;

@@ -6,8 +6,11 @@ use std::mem;
 use homespun_engine::atomic::{AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Source};
 use homespun_engine::engine::Place;
+use homespun_engine::error::Error;
 use homespun_engine::flags::Caps;
-use homespun_engine::operation::{AtomicLocal, Found, Level, RmaLocal};
+use homespun_engine::matching::Criteria;
+use homespun_engine::operation::{AtomicLocal, Found, Level, ReceiveRequest, RmaLocal};
+use homespun_engine::rejected::Rejected;
 
 use crate::av::FabricAddress;
 
@@ -148,6 +151,23 @@ impl ReceivePost {
             ReceiveKind::Multi { .. } => message | Caps::RECV | Caps::MULTI_RECV,
             _ => message | Caps::RECV,
         }
+    }
+}
+
+impl ReceivePost {
+    /// The receive for an engine. It takes the memory out of the post.
+    #[inline(always)]
+    pub(crate) fn request(&mut self, criteria: Criteria) -> ReceiveRequest {
+        let ReceivePost { tagged, context, signalled, .. } = *self;
+        let destination = mem::take(&mut self.destination);
+        ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled }
+    }
+
+    /// Puts the memory of a receive back that was refused, and says why it was.
+    #[cold]
+    pub(crate) fn put_back(&mut self, rejected: Rejected<Destination>) -> Error {
+        self.destination = rejected.buffer;
+        rejected.error
     }
 }
 

@@ -7,6 +7,7 @@ mod connections;
 mod names;
 mod posting;
 mod queues;
+mod receive_context;
 mod sleepers;
 mod timekeeper;
 
@@ -24,6 +25,7 @@ use homespun_engine::flags::CounterEvents;
 use homespun_engine::operation::{Found, PeekRequest, ReceiveRequest};
 use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
+use homespun_engine::shared_receiver::MemberId;
 use homespun_engine::transport::{Armed, Transport};
 
 use crate::av::FabricAddress;
@@ -35,9 +37,9 @@ use crate::endpoint_pump::{EndpointPump, Wiring};
 use crate::lock::{Lock, LockGuard, Locking};
 use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::pump::names::{Sources, Targets};
-use crate::pump::posting::{put_back, receive_request};
 use crate::pump::queues::{Aside, Nobody, Queues};
 use crate::pump::timekeeper::Timekeeper;
+use crate::shared_receive_context::Shared as ReceiveContext;
 
 /// How many frames a pass receives before it hands completions to the application.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
@@ -61,6 +63,7 @@ struct State<T> {
     engine: Engine,
     wired: Option<Wired>,
     timekeeper: Timekeeper,
+    receive_context: Option<Arc<ReceiveContext>>,
     /// Whether somebody may be asleep who relies on the transport to wake them.
     is_armed: bool,
     /// How often the application has polled since the progress thread has looked, or since somebody went to sleep.
@@ -174,6 +177,7 @@ impl<T: Transport> Drop for Use<'_, T> {
             && state.is_armed
         {
             state.keep_watch();
+            receive_context::tell_others(&mut self.0);
         }
     }
 }
@@ -213,6 +217,7 @@ impl<T: Transport> Pump<T> {
                 transport,
                 wired: None,
                 timekeeper: Timekeeper::new(clock),
+                receive_context: None,
                 is_armed: false,
                 polls: 0,
             })),
@@ -239,9 +244,9 @@ impl<T: Transport> Pump<T> {
     ) -> Result<(), Error> {
         let mut endpoint = self.in_use();
         let (engine, _, wired) = endpoint.enabled()?;
-        let request = receive_request(post, wired.criteria(post, engine)?);
+        let request = post.request(wired.criteria(post, engine)?);
         let received = receive(engine, request, &mut wired.queues());
-        received.map_err(|rejected| put_back(&mut post.destination, rejected))
+        received.map_err(|rejected| post.put_back(rejected))
     }
 
     /// Has the engine receive, or look for a message, in another way than the ordinary one.
@@ -365,12 +370,32 @@ impl<T: Transport> EndpointPump for Pump<T> {
         engine.cancel(context, &mut wired.queues())
     }
 
+    fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error> {
+        let mut guard = self.state.lock();
+        let state = guard.as_mut().ok_or(NOT_ENABLED)?;
+        state.receive_context = Some(context.clone());
+        Ok(state.engine.share_receiver(context.receiver(), is_selective))
+    }
+
+    fn fetch_mail(&self) {
+        let mut endpoint = self.in_use();
+        let Ok((engine, transport, wired)) = endpoint.enabled() else { return };
+        let mut queues = Aside(wired.queues());
+        engine.deliver_held(&mut queues);
+        engine.transmit(transport, &mut queues);
+        transport.flush();
+    }
+
     fn close(&self, linger: Duration) {
         let mut guard = self.state.lock();
         // What is not there any more frees its memory, and its descriptors, whoever still knows the pump.
         let Some(state) = guard.take() else { return };
         drop(guard);
-        let State { mut engine, mut transport, mut timekeeper, .. } = state;
+        let State { mut engine, mut transport, mut timekeeper, receive_context, .. } = state;
+        if let Some(context) = receive_context {
+            engine.leave_shared_receiver(&mut Nobody);
+            context.deliver_mail();
+        }
         transport.stop_accepting();
         let clock = timekeeper.clock().clone();
         let deadline = clock.now() + linger;
@@ -417,6 +442,9 @@ impl<T: Transport> Drive for Pump<T> {
         if state.is_armed {
             state.keep_watch_or_stand_down();
         }
+        if state.engine.has_news_for_others() {
+            receive_context::tell_others(&mut guard);
+        }
     }
 
     fn progress_aside(&self) {
@@ -424,6 +452,7 @@ impl<T: Transport> Drive for Pump<T> {
         if let Some(state) = guard.as_mut() {
             state.poll_aside();
         }
+        receive_context::tell_others(&mut guard);
     }
 
     fn arm(&self) -> Armed {
@@ -437,7 +466,9 @@ impl<T: Transport> Drive for Pump<T> {
             return AT_REST;
         }
         state.is_armed = true;
-        state.prepare_sleep()
+        let armed = state.prepare_sleep();
+        receive_context::tell_others(&mut guard);
+        armed
     }
 
     fn watch(&self) -> Watched {
@@ -451,7 +482,12 @@ impl<T: Transport> Drive for Pump<T> {
             return Watched::Polled;
         }
         state.timekeeper.look_next();
-        if state.pass_aside() > 0 || state.engine.wants_pass() {
+        let received = state.pass_aside();
+        if state.engine.has_news_for_others() {
+            receive_context::tell_others(&mut guard);
+            return Watched::Moving;
+        }
+        if received > 0 || state.engine.wants_pass() {
             return Watched::Moving;
         }
         let armed = state.transport.arm();

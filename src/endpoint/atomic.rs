@@ -16,8 +16,8 @@ use homespun_engine::operation::{AtomicLocal, Level};
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
-use super::owned::Owned;
 use crate::av::FabricAddress;
+use crate::owned::Owned;
 use crate::post::{Op, Post};
 
 /// Where an atomic operation goes, and what it does there with each element.

@@ -2,12 +2,11 @@
 
 mod atomic;
 mod connecting;
-mod flags;
-mod owned;
 mod receive;
 mod rma;
 mod send;
 mod setup;
+mod shared_receive;
 mod submit;
 
 use std::fmt;
@@ -24,8 +23,6 @@ use parking_lot::Mutex;
 
 pub use self::atomic::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
 pub(crate) use self::connecting::Beginning;
-use self::flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags};
-pub use self::receive::RecvMsg;
 pub use self::rma::{ReadMsg, WriteMsg};
 pub use self::send::SendMsg;
 use self::setup::{Service, ServiceFlags, Setup};
@@ -35,6 +32,7 @@ use crate::domain_id::DomainId;
 use crate::endpoint_pump::{EndpointPump, as_drive};
 use crate::eq::Reporter;
 use crate::info::Info;
+use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags};
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///
@@ -331,6 +329,9 @@ impl Drop for Shared {
         if let Some(pump) = self.pump.get() {
             let driven = &as_drive(pump);
             setup.leave(driven);
+            if let Some(context) = setup.receive_context() {
+                context.members().leave(pump);
+            }
             if self.info.caps.contains(Caps::RMA_EVENT) {
                 self.domain.regional_counters().forget(driven);
             }

@@ -1,197 +1,35 @@
-//! Receives, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
-
-use std::mem::{self, ManuallyDrop};
+//! Receives at an endpoint, in both tiers: `fi_msg(3)`, `fi_tagged(3)`.
 
 use bytes::BytesMut;
-use homespun_engine::buffer::{Destination, SegmentMut};
-use homespun_engine::error::{Error, Misuse};
+use homespun_engine::buffer::SegmentMut;
+use homespun_engine::error::Error;
 use homespun_engine::flags::OpFlags;
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
-use super::flags::{RECEIVE_KINDS, special_receive_kind};
-use super::owned::Owned;
 use crate::av::FabricAddress;
-use crate::post::{ReceiveKind, ReceivePost};
+use crate::op_flags::check_receive_flags;
+use crate::post::ReceivePost;
+use crate::receives::{ReceivePoster, RecvMsg};
 
-/// A receive with every choice: what `fi_recvmsg` and `fi_trecvmsg` take.
-///
-/// `B` is the memory: `Vec<BytesMut>` for [`recvmsg`](Endpoint::recvmsg), `&[SegmentMut]` for
-/// [`post_receive`](Endpoint::post_receive).
-///
-/// # Messages that have arrived already
-///
-/// With some flags nothing is posted. Instead the receive concerns a message that arrived before a receive
-/// for it was posted (`fi_tagged(3)`; untagged messages are treated alike):
-///
-/// | [`flags`](Self::flags) | what is done |
-/// | --- | --- |
-/// | `PEEK` | looks for the earliest message that this receive would take |
-/// | `PEEK \| CLAIM` | and sets it aside: no other receive takes it, nor does a peek find it |
-/// | `PEEK \| DISCARD` | and throws it away |
-/// | `CLAIM` | receives the message that a peek with the same context and of the same kind has claimed |
-/// | `CLAIM \| DISCARD` | throws that message away |
-///
-/// A peek completes with what there is to tell: length, remote data, tag, source. It brings no data, so
-/// [`buffers`](Self::buffers) are ignored with `PEEK`, and with `CLAIM | DISCARD`, and dropped. `DISCARD`
-/// alone has no meaning. A peek answers at once, from what the endpoint had received before the call: if no
-/// such message is among that, it ends with [`OperationError::NoMessage`](crate::OperationError::NoMessage),
-/// ENOMSG. After its answer it makes progress, so a loop of peeks finds what arrives, also if it reads no
-/// queue. Its end, and that of a `DISCARD`, is reported under selective completion too.
-///
-/// With `CLAIM` alone or with `DISCARD` neither tag nor source matter: the context names the message, and
-/// whether [`tagged`](Self::tagged) is there says of which kind it is. A claimed message takes up memory, of
-/// what [`total_buffered_recv_bytes`](crate::info::RxAttr::total_buffered_recv_bytes) allows, until it was
-/// received or discarded.
-///
-/// Beside what every call refuses there are [`Again::QueueFull`](crate::Again::QueueFull) for a peek at
-/// untagged messages while the completion queue has no room for those that a multi-receive buffer may take;
-/// [`Misuse::Invalid`](crate::Misuse::Invalid) for `DISCARD` with both others, and for claiming with a
-/// context that holds a claimed message already; and [`Misuse::NotFound`](crate::Misuse::NotFound) for a
-/// context that holds none.
-///
-/// ```
-/// # use homespun::{AvAttr, BindFlags, CqAttr, Fabric, Hints};
-/// use homespun::{Buffer, Bytes, BytesMut, OpFlags, OperationError, ReadError, RecvMsg};
-///
-/// # let fabric = Fabric::new();
-/// # let info = &fabric.info(&Hints::new().node("127.0.0.1").source())?;
-/// # let domain = fabric.domain(info)?;
-/// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
-/// # let endpoint = domain.endpoint(info)?;
-/// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-/// # endpoint.bind_av(&av)?;
-/// # endpoint.enable()?;
-/// # let own = av.insert_one(endpoint.name()?)?;
-/// // The next completion, or nothing for a message that has not arrived.
-/// let next = || loop {
-///     match cq.read() {
-///         Ok(completion) => break Some(completion),
-///         Err(ReadError::Empty) => {}
-///         Err(ReadError::ErrorAvailable) => {
-///             let failed = cq.read_error().unwrap();
-///             assert_eq!(failed.error, OperationError::NoMessage);
-///             break None;
-///         }
-///         Err(error) => panic!("{error}"),
-///     }
-/// };
-/// // A message to itself with the tag 7, which nobody expects.
-/// endpoint.tsend(Bytes::from_static(b"hello"), own, 7, 0)?;
-/// assert_eq!(next().unwrap().context, 0);
-///
-/// // How long is it? A peek, with the context 1, until it is there.
-/// let look = RecvMsg {
-///     tagged: Some((7, 0)),
-///     context: 1,
-///     flags: OpFlags::PEEK | OpFlags::CLAIM,
-///     ..RecvMsg::default()
-/// };
-/// let found = loop {
-///     endpoint.recvmsg(look.clone())?;
-///     if let Some(found) = next() {
-///         break found;
-///     }
-/// };
-/// assert_eq!((found.context, found.tag, found.len_bytes), (1, 7, 5));
-///
-/// // Room for exactly that. The context says which message is meant.
-/// let buffers = vec![BytesMut::zeroed(found.len_bytes)];
-/// endpoint.recvmsg(RecvMsg { buffers, flags: OpFlags::CLAIM, ..look })?;
-/// let received = next().unwrap();
-/// assert_eq!(received.buffer, Buffer::ReceivedVector(vec![BytesMut::from(&b"hello"[..])]));
-/// # Ok::<(), homespun::Error>(())
-/// ```
-///
-/// # Many messages in one buffer
-///
-/// With [`OpFlags::MULTI_RECV`], on an endpoint with the capability of that name, an untagged receive takes
-/// one message after another, packed into its one buffer (`fi_msg(3)`). They begin at addresses that are
-/// multiples of [`MULTI_RECV_ALIGN_BYTES`](crate::limits::MULTI_RECV_ALIGN_BYTES), but for one that fits only
-/// without. The receive keeps its place among those that are posted until
-///
-/// - less than [`min_multi_recv_bytes`](Endpoint::min_multi_recv_bytes) are left, or
-/// - a message is for it that does not fit any more. That message goes to the next receive, or waits for one; nothing is
-///   lost. Only a message that is longer than a buffer which has taken nothing yet is cut short, as by any receive, and uses
-///   the buffer up.
-///
-/// Each message completes by itself, with the context of the receive. Where it lies is its
-/// [`buffer`](crate::Completion::buffer): a [`BytesMut`] of its own,
-/// [`Buffer::Received`](crate::Buffer::Received), that shares the memory of the whole without a copy; or with
-/// memory of the caller's its place, [`Buffer::Within`](crate::Buffer::Within). A message that fails, since
-/// its sender dies half-way, is an error of its own, and its room is lost; others are still taken.
-///
-/// Once nothing arrives in it any more the buffer is released, which is reported exactly once, under
-/// selective completion too, by [`CompletionFlags::MULTI_RECV`](crate::flags::CompletionFlags::MULTI_RECV):
-/// on the completion of the message that is the last to complete, with
-/// [`Buffer::ReceivedLast`](crate::Buffer::ReceivedLast); or, if there is none to carry it, in an entry with
-/// that flag alone and [`Buffer::Unused`](crate::Buffer::Unused). A receive that is cancelled, or whose only
-/// sender is gone, is released by the error entry that says so. It counts as one outstanding receive until
-/// then, and so does each message that is arriving in it.
-///
-/// Where resource management is on and the completion queue is full, the buffer takes nothing until there is
-/// room again. What is for it waits as messages do for which nothing is posted, and no later message or
-/// receive overtakes it.
-///
-/// Beside what every call refuses there are [`Misuse::NoCapability`](crate::Misuse::NoCapability),
-/// [`Misuse::TooManySegments`](crate::Misuse::TooManySegments) for more than one buffer, and
-/// [`Misuse::Invalid`](crate::Misuse::Invalid) for none. Tagged receives, and those with the flags above,
-/// ignore this one.
-///
-/// ```
-/// use homespun::flags::{BindFlags, CompletionFlags, InfoFlags};
-/// use homespun::{AvAttr, Buffer, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, ReadError};
-///
-/// # let fabric = Fabric::new();
-/// # let info = &fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None)?[0];
-/// # let domain = fabric.domain(info)?;
-/// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
-/// # let endpoint = domain.endpoint(info)?;
-/// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
-/// # endpoint.bind_av(&av)?;
-/// # endpoint.enable()?;
-/// # let own = av.insert(&[endpoint.name()?]).remove(0)?;
-/// // One buffer, with the context 1, and three messages to itself. The third leaves less than 16 bytes.
-/// endpoint.set_min_multi_recv_bytes(16);
-/// endpoint.recv_multi(BytesMut::zeroed(32), FabricAddress::UNSPECIFIED, 1)?;
-/// for message in ["one", "two", "and three"] {
-///     endpoint.send(Bytes::from_static(message.as_bytes()), own, 2)?;
-/// }
-/// let mut messages = Vec::new();
-/// let unused = loop {
-///     let completion = match cq.read() {
-///         Ok(completion) if completion.context == 1 => completion,
-///         Ok(_) | Err(ReadError::Empty) => continue,
-///         Err(error) => panic!("{error}: {:?}", cq.read_error()),
-///     };
-///     match completion.buffer {
-///         Buffer::Received(message) => messages.push(message),
-///         Buffer::ReceivedLast(last) => {
-///             messages.push(last.message);
-///             break last.unused;
-///         }
-///         Buffer::Unused(unused) => break unused,
-///         other => unreachable!("{other:?}"),
-///     }
-/// };
-/// assert_eq!(messages, [&b"one"[..], &b"two"[..], &b"and three"[..]]);
-/// assert!(unused.len() < 16);
-/// # Ok::<(), homespun::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, Default)]
-pub struct RecvMsg<B = Vec<BytesMut>> {
-    /// Where the message goes, in up to [`iov_limit`](crate::info::RxAttr::iov_limit) pieces, each up to its
-    /// length.
-    pub buffers: B,
-    /// The only sender to accept, with `FI_DIRECTED_RECV`; [`FabricAddress::UNSPECIFIED`] for any.
-    pub from: FabricAddress,
-    /// The tag and the mask of its bits to ignore, for a tagged message.
-    pub tagged: Option<(u64, u64)>,
-    /// Given back in the completion.
-    pub context: u64,
-    /// Flags, in place of the endpoint's [default ones](Endpoint::rx_op_flags). Those that have no meaning
-    /// for receives are ignored.
-    pub flags: OpFlags,
+impl ReceivePoster for Endpoint {
+    #[inline(always)]
+    fn directed(&self, from: FabricAddress) -> Option<FabricAddress> {
+        self.shared.directed(from)
+    }
+
+    fn multi_receive_min_bytes(&self) -> usize {
+        self.min_multi_recv_bytes()
+    }
+
+    #[inline(always)]
+    fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
+        let (pump, service) = self.shared.driven()?;
+        check_receive_flags(flags)?;
+        self.shared.check_caps(post.needed_caps())?;
+        post.signalled = service.signals_receive(flags);
+        pump.receive(post)
+    }
 }
 
 impl Endpoint {
@@ -277,98 +115,7 @@ impl Endpoint {
     /// `CLAIM | DISCARD`, the segments are not used.
     #[inline(always)]
     pub unsafe fn post_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
-        let RecvMsg { buffers, from, tagged, context, flags } = *receive;
-        let kind = self.receive_kind(tagged.is_some(), flags)?;
-        let destination = if kind.fills_memory() {
-            // SAFETY: the caller promises what `Destination::raw` asks for: the engine ends the operation
-            // before its completion can be read, and is dropped when the endpoint is closed.
-            unsafe { Destination::raw(buffers)? }
-        } else {
-            Destination::default()
-        };
-        self.submit_receive(&mut self.receiving(from, tagged, kind, destination, context), flags)
+        // SAFETY: the caller promises what is asked for.
+        unsafe { self.receive_raw(receive) }
     }
-
-    /// Posts a receive whose memory is owned, or hands the memory back. What is not to be filled is dropped.
-    #[inline(always)]
-    fn receive_owned<B: Owned<Lent = Destination>>(
-        &self,
-        buffers: B,
-        from: FabricAddress,
-        tagged: Option<(u64, u64)>,
-        context: u64,
-        flags: OpFlags,
-    ) -> Result<(), Rejected<B>> {
-        if flags.intersects(RECEIVE_KINDS) {
-            return self.receive_owned_specially(buffers, from, tagged, context, flags);
-        }
-        self.receive_owned_as(ReceiveKind::Single, buffers, from, tagged, context, flags)
-    }
-
-    #[cold]
-    fn receive_owned_specially<B: Owned<Lent = Destination>>(
-        &self,
-        buffers: B,
-        from: FabricAddress,
-        tagged: Option<(u64, u64)>,
-        context: u64,
-        flags: OpFlags,
-    ) -> Result<(), Rejected<B>> {
-        let kind = match self.receive_kind(tagged.is_some(), flags) {
-            Ok(kind) => kind,
-            Err(misuse) => return Err(Rejected { error: misuse.into(), buffer: buffers }),
-        };
-        if kind.fills_memory() {
-            return self.receive_owned_as(kind, buffers, from, tagged, context, flags);
-        }
-        let mut post = self.receiving(from, tagged, kind, Destination::default(), context);
-        self.submit_receive(&mut post, flags).map_err(|error| Rejected { error, buffer: buffers })
-    }
-
-    #[inline(always)]
-    fn receive_owned_as<B: Owned<Lent = Destination>>(
-        &self,
-        kind: ReceiveKind,
-        buffers: B,
-        from: FabricAddress,
-        tagged: Option<(u64, u64)>,
-        context: u64,
-        flags: OpFlags,
-    ) -> Result<(), Rejected<B>> {
-        // Nothing of it is left to be dropped: a post that is accepted has no memory any more.
-        let mut post = ManuallyDrop::new(self.receiving(from, tagged, kind, buffers.lend()?, context));
-        match self.submit_receive(&mut post, flags) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Rejected { error, buffer: take_back(&mut post) }),
-        }
-    }
-
-    #[inline(always)]
-    fn receiving(
-        &self,
-        from: FabricAddress,
-        tagged: Option<(u64, u64)>,
-        kind: ReceiveKind,
-        destination: Destination,
-        context: u64,
-    ) -> ReceivePost {
-        let from = self.shared.directed(from);
-        ReceivePost { from, tagged, kind, destination, context, signalled: true }
-    }
-
-    /// What a receive with these flags takes.
-    #[inline(always)]
-    fn receive_kind(&self, is_tagged: bool, flags: OpFlags) -> Result<ReceiveKind, Misuse> {
-        if flags.intersects(RECEIVE_KINDS) {
-            special_receive_kind(flags, is_tagged, self.min_multi_recv_bytes())
-        } else {
-            Ok(ReceiveKind::Single)
-        }
-    }
-}
-
-/// The memory of a receive that was refused.
-#[cold]
-fn take_back<B: Owned>(post: &mut ReceivePost) -> B {
-    B::from_buffer(mem::take(&mut post.destination).into_buffer())
 }

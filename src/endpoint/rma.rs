@@ -15,8 +15,8 @@ use homespun_engine::operation::RmaLocal;
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
-use super::owned::Owned;
 use crate::av::FabricAddress;
+use crate::owned::Owned;
 use crate::post::{Op, Post};
 
 /// A write with every choice: what `fi_writemsg` takes.

@@ -12,8 +12,8 @@ use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
-use super::owned::Owned;
 use crate::av::FabricAddress;
+use crate::owned::Owned;
 use crate::post::{Op, Post};
 
 /// A send with every choice: what `fi_sendmsg` and `fi_tsendmsg` take.

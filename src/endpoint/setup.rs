@@ -13,6 +13,7 @@ use homespun_engine::address::Address;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{BindFlags, Caps, CounterEvents, OpFlags};
 
+use super::shared_receive::BoundReceiveContext;
 use super::{Beginning, Endpoint, Shared};
 use crate::av::{AddressVector, AvAttr};
 use crate::counter::{BoundCounters, Counter, Reason};
@@ -30,9 +31,10 @@ pub(super) struct Setup {
     transmit_cq: Option<CompletionQueue>,
     receive_cq: Option<CompletionQueue>,
     counters: BoundCounters,
-    av: Option<AddressVector>,
+    pub(super) av: Option<AddressVector>,
     /// With what it calls the endpoint.
     eq: Option<(EventQueue, u64)>,
+    pub(super) receive_context: Option<BoundReceiveContext>,
 }
 
 bitflags! {
@@ -121,6 +123,9 @@ impl Endpoint {
             if selective {
                 self.shared.service.set(is_selective);
             }
+        }
+        if let Some(context) = setup.receive_context.as_ref().filter(|_| receives && selective) {
+            context.set_selective();
         }
         if let Some(pump) = pump {
             setup.rewire(pump);
@@ -243,7 +248,7 @@ impl Endpoint {
     /// [`Error::System`] also where a queue cannot be woken, or no thread be started, for want of descriptors
     /// or memory.
     pub fn enable(&self) -> Result<(), Error> {
-        let setup = self.shared.setup.lock();
+        let setup = &mut *self.shared.setup.lock();
         if self.shared.service.is_enabled() {
             return Ok(());
         }
@@ -259,6 +264,7 @@ impl Endpoint {
         };
         let reporter = self.shared.reporter(setup.eq.as_ref())?;
         setup.check_reports(caps)?;
+        self.shared.check_receive_context(setup)?;
         let pump = self.shared.open_pump(setup.name)?;
         let driven = &as_drive(pump);
         let progress_thread = self.shared.progress_thread();
@@ -286,6 +292,7 @@ impl Endpoint {
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
             progress_doorbell,
         };
+        self.shared.join_receive_context(setup, pump)?;
         match regional_counters {
             Some(regional) => regional.enable(driven, || pump.enable(wiring))?,
             None => pump.enable(wiring)?,
@@ -369,6 +376,9 @@ impl Drop for Setup {
         self.counters.iter().for_each(|counter| counter.unbind());
         if let Some(av) = &self.av {
             av.unbind();
+        }
+        if let Some(context) = self.receive_context() {
+            context.unbind();
         }
     }
 }

@@ -1,20 +1,24 @@
 //! The way of every operation from an endpoint to its pump: what the endpoint checks, and what the flags
 //! become.
 
+use std::mem::ManuallyDrop;
+
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
+use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
-use super::flags::{check_receive_flags, options};
 use crate::endpoint_pump::EndpointPump;
-use crate::post::{Post, ReceivePost};
+use crate::op_flags::options;
+use crate::owned::Owned;
+use crate::post::Post;
 
 impl Endpoint {
     /// Posts an operation with these flags. The memory stays in the post if it is refused.
     #[inline(always)]
     pub(super) fn submit(&self, post: &mut Post, flags: OpFlags) -> Result<(), Error> {
         let (pump, service) = self.shared.driven()?;
-        post.options = options(&post.op, flags, self.tx_op_flags(), service)?;
+        post.options = options(&post.op, flags, self.tx_op_flags(), service.signals_transmit(flags))?;
         self.shared.check_caps(post.op.needed_caps(post.options.level))?;
         if post.options.inject {
             self.check_inject(post.op.injected_bytes())?;
@@ -22,14 +26,18 @@ impl Endpoint {
         pump.post(post)
     }
 
-    /// Posts a receive with these flags. The memory stays in the post if it is refused.
+    /// Posts an operation whose memory is owned, or hands the memory back. Either way the post has none of it
+    /// afterwards, so it need not be dropped.
     #[inline(always)]
-    pub(super) fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
-        let (pump, service) = self.shared.driven()?;
-        check_receive_flags(flags)?;
-        self.shared.check_caps(post.needed_caps())?;
-        post.signalled = service.signals_receive(flags);
-        pump.receive(post)
+    pub(super) fn submit_owned<B: Owned>(
+        &self,
+        post: &mut ManuallyDrop<Post>,
+        flags: OpFlags,
+    ) -> Result<(), Rejected<B>> {
+        match self.submit(post, flags) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Rejected { error, buffer: take_back(post) }),
+        }
     }
 
     /// Where something of this length can be injected, if the endpoint may do that.
@@ -49,4 +57,10 @@ impl Endpoint {
         }
         Err(Misuse::TooLong { len_bytes: len_bytes as u64, max_bytes: max_bytes as u64 }.into())
     }
+}
+
+/// The memory of a post that was refused.
+#[cold]
+fn take_back<B: Owned>(post: &mut Post) -> B {
+    B::from_buffer(post.op.take_buffer())
 }

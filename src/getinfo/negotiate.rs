@@ -295,6 +295,18 @@ fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     })
 }
 
+/// What a receive context that endpoints share gets that is opened with these attributes.
+pub(crate) fn grant_receive_context(asked: &RxAttr) -> Result<RxAttr, Misuse> {
+    let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | UNCONNECTED_CAPS | CAPS_IF_ASKED;
+    let mut granted = rx(asked, offered)?;
+    if asked.caps.is_empty() {
+        granted.caps -= CAPS_IF_ASKED | Caps::DIRECTED_RECV;
+    }
+    require(Order::all().contains(asked.msg_order), "a message order that is not known")?;
+    granted.msg_order = with_parts(asked.msg_order) | ORDERS_FOR_FREE;
+    Ok(granted)
+}
+
 /// The message orders of both sides: what is asked for, with what follows from it, and what costs nothing. Who names a size up
 /// to which accesses keep their order, and no such order, means all of them.
 fn message_orders(hints: &Info) -> Result<[Order; 2], Misuse> {
@@ -351,8 +363,9 @@ fn ep(
     require(asked.protocol_version <= PROTOCOL_VERSION, "a later version of the protocol")?;
     require(asked.max_msg_size_bytes <= max_msg_size_bytes(provider), "larger messages")?;
     let contexts = [asked.tx_ctx_cnt, asked.rx_ctx_cnt];
-    require(!contexts.contains(&SHARED_CONTEXT), "contexts shared by endpoints")?;
-    require(contexts.iter().all(|&count| count <= 1), "several contexts in one endpoint")?;
+    require(asked.tx_ctx_cnt != SHARED_CONTEXT, "transmit contexts shared by endpoints")?;
+    let is_offered = |count: &usize| *count <= 1 || *count == SHARED_CONTEXT;
+    require(contexts.iter().all(is_offered), "several contexts in one endpoint")?;
     require(asked.auth_key.is_empty(), "authorization keys")?;
     // What keeps its order does so whatever its size.
     let order = tx.msg_order | rx.msg_order;
@@ -403,7 +416,7 @@ fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> 
         max_ep_tx_ctx: 1,
         max_ep_rx_ctx: 1,
         max_ep_stx_ctx: 0,
-        max_ep_srx_ctx: 0,
+        max_ep_srx_ctx: EP_COUNT,
         cntr_cnt: COUNTER_COUNT,
         mr_iov_limit: IOV_LIMIT,
         caps: reach,

@@ -10,7 +10,7 @@ use homespun_engine::region::Regions;
 use homespun_engine::transport::Transport;
 
 use super::queues::Nobody;
-use super::{NOT_ENABLED, Pump, State};
+use super::{NOT_ENABLED, Pump, State, receive_context};
 use crate::endpoint_pump::Connect;
 
 impl<T: Transport> Connect for Pump<T> {
@@ -35,6 +35,7 @@ impl<T: Transport> Connect for Pump<T> {
         let (engine, transport, wired) = endpoint.enabled()?;
         engine.shutdown(transport, &mut wired.queues())?;
         transport.flush();
+        receive_context::tell_others(&mut endpoint.0);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use homespun_engine::engine::{Attempt, Engine, Place};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{AtomicRequest, ReceiveRequest, RmaLocal, RmaRequest, SendRequest};
+use homespun_engine::operation::{AtomicRequest, RmaLocal, RmaRequest, SendRequest};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::Transport;
@@ -137,14 +137,6 @@ struct Access {
     place: Place,
     options: Options,
     context: u64,
-}
-
-/// A receive for the engine. It takes the memory out of the post.
-#[inline(always)]
-pub(super) fn receive_request(post: &mut ReceivePost, criteria: Criteria) -> ReceiveRequest {
-    let ReceivePost { tagged, context, signalled, .. } = *post;
-    let destination = mem::take(&mut post.destination);
-    ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled }
 }
 
 /// Puts memory back into the post that was refused, and says why it was.

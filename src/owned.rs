@@ -1,17 +1,11 @@
 //! The owned tier of posting: memory is handed over, and comes back with the completion, or with a refusal.
 
-use std::mem::ManuallyDrop;
-
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::{Buffer, Destination, Source};
-use homespun_engine::flags::OpFlags;
 use homespun_engine::rejected::Rejected;
 
-use super::Endpoint;
-use crate::post::Post;
-
 /// Memory of the owned tier: one buffer, or several.
-pub(super) trait Owned: Sized {
+pub(crate) trait Owned: Sized {
     /// What the engine takes it as.
     type Lent;
 
@@ -87,26 +81,4 @@ impl Owned for Vec<BytesMut> {
     fn from_buffer(buffer: Buffer) -> Vec<BytesMut> {
         buffer.into_received_vector().unwrap_or_default()
     }
-}
-
-impl Endpoint {
-    /// Posts an operation whose memory is owned, or hands the memory back. Either way the post has none of it
-    /// afterwards, so it need not be dropped.
-    #[inline(always)]
-    pub(super) fn submit_owned<B: Owned>(
-        &self,
-        post: &mut ManuallyDrop<Post>,
-        flags: OpFlags,
-    ) -> Result<(), Rejected<B>> {
-        match self.submit(post, flags) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(Rejected { error, buffer: take_back(post) }),
-        }
-    }
-}
-
-/// The memory of a post that was refused.
-#[cold]
-fn take_back<B: Owned>(post: &mut Post) -> B {
-    B::from_buffer(post.op.take_buffer())
 }

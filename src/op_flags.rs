@@ -9,7 +9,6 @@ use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::OpFlags;
 use homespun_engine::operation::{Found, Level, RmaLocal};
 
-use super::setup::ServiceFlags;
 use crate::post::{Op, Options, ReceiveKind};
 
 /// What a send may be flagged with by default.
@@ -36,11 +35,11 @@ const SEND_LEVELS: OpFlags = OpFlags::INJECT_COMPLETE
 
 /// What the endpoint's transmit operations may be flagged with by default. Only writes look at
 /// `COMMIT_COMPLETE`.
-pub(super) const TRANSMIT_DEFAULT_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::COMMIT_COMPLETE);
+pub(crate) const TRANSMIT_DEFAULT_FLAGS: OpFlags = SEND_DEFAULT_FLAGS.union(OpFlags::COMMIT_COMPLETE);
 
 /// What receives may be flagged with by default. The levels only say when received data must be visible to
 /// devices, and host memory always is.
-pub(super) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
+pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
     .union(OpFlags::MORE)
     .union(OpFlags::MULTI_RECV)
     .union(SEND_LEVELS.difference(OpFlags::MATCH_COMPLETE));
@@ -49,7 +48,7 @@ pub(super) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
 ///
 /// `FI_DISCARD` by itself is for the buffered receives of `fi_msg(3)`, which endpoints here do not have; and
 /// as a capability its bit is `FI_NAMED_RX_CTX`. So it is not among them.
-pub(super) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
+pub(crate) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
 
 /// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the context is a `struct fi_triggered_context`, and the operation waits
 /// for what it says (`fi_trigger(3)`).
@@ -58,7 +57,7 @@ const TRIGGER: OpFlags = OpFlags::from_bits_retain(1 << 20 | 1 << 44);
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
 const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 
-/// How an operation with these flags is carried out, at an endpoint with these default flags and this setup.
+/// How an operation with these flags is carried out, at an endpoint with these default flags.
 /// A level that they do not name is the default one.
 ///
 /// # Errors
@@ -66,12 +65,7 @@ const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 /// [`Misuse::Flags`] for a triggered operation, for one to a group, and for an atomic operation with
 /// `COMMIT_COMPLETE`: it does not make its result durable.
 #[inline(always)]
-pub(super) fn options(
-    op: &Op,
-    flags: OpFlags,
-    default: OpFlags,
-    service: ServiceFlags,
-) -> Result<Options, Error> {
+pub(crate) fn options(op: &Op, flags: OpFlags, default: OpFlags, signalled: bool) -> Result<Options, Error> {
     let refused = TRIGGER.union(MULTICAST);
     let (known, levels, refused) = match op {
         Op::Send { .. } => (SEND_FLAGS, SEND_LEVELS, refused),
@@ -83,7 +77,7 @@ pub(super) fn options(
     let flags = flags & known;
     Ok(Options {
         level: level_of(if flags.intersects(levels) { flags } else { default & levels }),
-        signalled: service.signals_transmit(flags),
+        signalled,
         inject: flags.contains(OpFlags::INJECT),
         fence: flags.contains(OpFlags::FENCE),
         more: flags.contains(OpFlags::MORE),
@@ -94,7 +88,7 @@ pub(super) fn options(
 /// messages; here they do the same for untagged ones. It lets `FI_DISCARD` go with a peek or a claim. It has
 /// no multi-receive buffers for tagged messages: there the flag has no meaning.
 #[cold]
-pub(super) fn special_receive_kind(
+pub(crate) fn special_receive_kind(
     flags: OpFlags,
     is_tagged: bool,
     min_free_bytes: usize,
@@ -118,13 +112,13 @@ pub(super) fn special_receive_kind(
 ///
 /// [`Misuse::Flags`] for a triggered receive.
 #[inline(always)]
-pub(super) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
+pub(crate) fn check_receive_flags(flags: OpFlags) -> Result<(), Error> {
     refuse(flags, TRIGGER)
 }
 
 /// Refuses default flags that are not known: an endpoint that drops one would break a promise about all
 /// operations.
-pub(super) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
+pub(crate) fn check_default_flags(flags: OpFlags, known: OpFlags) -> Result<(), Error> {
     refuse(flags, flags - known)
 }
 
@@ -135,7 +129,7 @@ fn refuse(flags: OpFlags, refused: OpFlags) -> Result<(), Error> {
 }
 
 /// The strongest level that the flags name.
-pub(super) fn level_of(flags: OpFlags) -> Level {
+pub(crate) fn level_of(flags: OpFlags) -> Level {
     if flags.contains(OpFlags::COMMIT_COMPLETE) {
         Level::Commit
     } else if flags.contains(OpFlags::MATCH_COMPLETE) {

@@ -1,0 +1,91 @@
+//! Endpoints that share a receive context with others: `fi_ep_bind` of `fi_endpoint(3)`.
+
+use std::sync::Arc;
+
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::shared_receiver::MemberId;
+
+use super::setup::{ServiceFlags, Setup};
+use super::{Endpoint, Shared};
+use crate::endpoint_pump::EndpointPump;
+use crate::info::SHARED_CONTEXT;
+use crate::shared_receive_context::{self, SharedReceiveContext};
+
+/// The context that an endpoint is bound to.
+pub(super) struct BoundReceiveContext {
+    context: SharedReceiveContext,
+    /// What the context calls the endpoint, once it is enabled.
+    member: Option<MemberId>,
+}
+
+impl BoundReceiveContext {
+    /// The endpoint reports the success of receives alone that ask for it.
+    pub(super) fn set_selective(&self) {
+        if let Some(member) = self.member {
+            self.context.shared().receiver().set_selective(member, true);
+        }
+    }
+}
+
+impl Endpoint {
+    /// Binds the receive context that the endpoint shares with others, before it is enabled: `fi_ep_bind`. It needs
+    /// one if its [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`]. Receives are posted to the
+    /// context; the endpoint refuses them, [`Misuse::NotSupported`].
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for an endpoint that was opened without [`SHARED_CONTEXT`], and for a context that lacks
+    /// capabilities of the endpoint; [`Misuse::Busy`] if it has one already; [`Misuse::State`] once it is enabled;
+    /// [`Misuse::OtherDomain`] for a context of another domain.
+    pub fn bind_shared_receive_context(&self, context: &SharedReceiveContext) -> Result<(), Error> {
+        let setup = &mut *self.shared.setup.lock();
+        let shared = context.shared();
+        if shared.domain() != self.shared.domain.id() {
+            return Err(Misuse::OtherDomain.into());
+        }
+        if self.shared.info.ep.rx_ctx_cnt != SHARED_CONTEXT {
+            return Err(Misuse::Invalid("a shared receive context for an endpoint with its own").into());
+        }
+        if setup.receive_context.is_some() {
+            return Err(Misuse::Busy("a receive context is bound already").into());
+        }
+        if self.shared.service.is_enabled() {
+            return Err(Misuse::State("the endpoint is enabled already").into());
+        }
+        shared.check_info(&self.shared.info)?;
+        shared.bind();
+        setup.receive_context = Some(BoundReceiveContext { context: context.clone(), member: None });
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Whether the endpoint has the receive context that it needs.
+    pub(super) fn check_receive_context(&self, setup: &Setup) -> Result<(), Misuse> {
+        if self.info.ep.rx_ctx_cnt == SHARED_CONTEXT && setup.receive_context.is_none() {
+            return Err(Misuse::State("no shared receive context is bound"));
+        }
+        Ok(())
+    }
+
+    /// Has the endpoint receive through its context, if it is bound to one.
+    pub(super) fn join_receive_context(
+        &self,
+        setup: &mut Setup,
+        pump: &Arc<dyn EndpointPump>,
+    ) -> Result<(), Error> {
+        let av = setup.av.clone().filter(|_| !self.connects());
+        let Some(bound) = &mut setup.receive_context else { return Ok(()) };
+        let is_selective = self.service.flags().contains(ServiceFlags::SELECTIVE_RECEIVE);
+        let shared = bound.context.shared();
+        let join = || pump.share_receiver(shared, is_selective);
+        bound.member = Some(shared.members().join(pump, av.as_ref(), join)?);
+        Ok(())
+    }
+}
+
+impl Setup {
+    pub(super) fn receive_context(&self) -> Option<&Arc<shared_receive_context::Shared>> {
+        self.receive_context.as_ref().map(|bound| bound.context.shared())
+    }
+}

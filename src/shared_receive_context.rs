@@ -1,0 +1,327 @@
+//! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
+
+mod members;
+mod owned;
+#[expect(unsafe_code, reason = "the raw tier takes addresses")]
+mod raw;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use homespun_engine::buffer::Destination;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::{Caps, OpFlags};
+use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
+use homespun_engine::matching::Criteria;
+use homespun_engine::operation::{PeekRequest, ReceiveRequest};
+use homespun_engine::rejected::Rejected;
+use homespun_engine::shared_receiver::SharedReceiver;
+
+use self::members::Members;
+use crate::av::FabricAddress;
+use crate::domain_id::DomainId;
+use crate::info::{Info, RxAttr};
+use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, check_default_flags, check_receive_flags};
+use crate::post::{ReceiveKind, ReceivePost};
+use crate::receives::ReceivePoster;
+
+/// Receives for several endpoints: a shared receive context, `fi_endpoint(3)`.
+///
+/// It is opened by [`Domain::shared_receive_context`](crate::Domain::shared_receive_context). Endpoints whose
+/// [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT) are
+/// [bound](crate::Endpoint::bind_shared_receive_context) to it before they are enabled. From then on a message that
+/// reaches any of them takes the earliest receive of the context that matches. Receives are posted here, also before
+/// an endpoint is bound; those endpoints refuse receives of their own.
+///
+/// - A receive completes in the receive queue, and is counted by the counters, of the endpoint that its message came
+///   to. What concerns no endpoint goes to the one that was enabled first among those that are: cancelled receives,
+///   peeks that find nothing, and claims of messages that are lost. While there is none such reports wait.
+/// - Messages of one peer to one endpoint keep their order. There is none between endpoints.
+/// - Unconnected endpoints that share a context share an address vector, too. It names the source of a directed
+///   receive ([`Caps::DIRECTED_RECV`], which the attributes have to ask for). Such a receive ends with the last link
+///   of its source to any of the endpoints.
+/// - Where an endpoint's queue is full, its completions wait, and those of others do not.
+/// - An endpoint that is closed takes the messages along that no receive has taken. A receive that one of them was
+///   filling fails, [`OperationError::Cancelled`](crate::OperationError::Cancelled), at another endpoint.
+/// - The end of a connection ends receives that it was filling, and no others.
+///
+/// The context has one depth and one budget for unexpected messages, [`RxAttr::size_ops`] and
+/// [`RxAttr::total_buffered_recv_bytes`], whatever the infos of its endpoints say; every link of an endpoint may take
+/// [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES) besides.
+///
+/// A handle may be cloned and used from any thread. When the last one is dropped, and the last endpoint that is
+/// bound, the receives that are still posted end unheard.
+///
+/// ```
+/// use homespun::info::SHARED_CONTEXT;
+/// use homespun::{
+///     AvAttr, BindFlags, Bytes, BytesMut, CqAttr, Fabric, FabricAddress, Hints, OpFlags, ReadError, RecvMsg,
+/// };
+///
+/// let fabric = Fabric::new();
+/// let info = &mut fabric.info(&Hints::new().node("127.0.0.1").source())?;
+/// info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+/// let domain = fabric.domain(info)?;
+/// let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
+///
+/// // Two receives, before there is any endpoint. They ask for a completion.
+/// let context = domain.shared_receive_context(&info.rx)?;
+/// for number in [1, 2] {
+///     context.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, number)?;
+/// }
+///
+/// // Two endpoints that take them.
+/// let mut endpoints = Vec::new();
+/// for _ in 0..2 {
+///     let endpoint = domain.endpoint(info)?;
+///     endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+///     endpoint.bind_av(&av)?;
+///     endpoint.bind_shared_receive_context(&context)?;
+///     endpoint.enable()?;
+///     endpoints.push(endpoint);
+/// }
+/// let second = av.insert_one(endpoints[1].name()?)?;
+/// endpoints[0].send(Bytes::from_static(b"hello"), second, 3)?;
+/// let received = loop {
+///     match cq.read() {
+///         Ok(completion) if completion.context == 1 => break completion,
+///         Ok(_) | Err(ReadError::Empty) => {}
+///         Err(error) => panic!("{error}: {:?}", cq.read_error()),
+///     }
+/// };
+/// assert_eq!(received.len_bytes, 5);
+/// # Ok::<(), homespun::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct SharedReceiveContext {
+    shared: Arc<Shared>,
+}
+
+/// The context as endpoints see it.
+pub(crate) struct Shared {
+    domain: DomainId,
+    /// Keeps the domain open.
+    _open: Arc<dyn Any + Send + Sync>,
+    attr: RxAttr,
+    rx_op_flags: AtomicU64,
+    min_multi_recv_bytes: AtomicUsize,
+    receiver: Arc<SharedReceiver>,
+    /// How many endpoints are bound, enabled or not.
+    bound: AtomicUsize,
+    members: Members,
+}
+
+impl SharedReceiveContext {
+    /// Opens a context of a domain, which `open` keeps open.
+    pub(crate) fn open(
+        domain: DomainId,
+        open: Arc<dyn Any + Send + Sync>,
+        attr: RxAttr,
+    ) -> SharedReceiveContext {
+        SharedReceiveContext {
+            shared: Arc::new(Shared {
+                rx_op_flags: AtomicU64::new(attr.op_flags.bits()),
+                min_multi_recv_bytes: AtomicUsize::new(MIN_MULTI_RECV_DEFAULT_BYTES),
+                receiver: SharedReceiver::new(attr.size_ops, attr.total_buffered_recv_bytes),
+                bound: AtomicUsize::new(0),
+                members: Members::default(),
+                attr,
+                domain,
+                _open: open,
+            }),
+        }
+    }
+
+    /// What the context was opened with, and what was granted where that left something open.
+    pub fn attr(&self) -> &RxAttr {
+        &self.shared.attr
+    }
+
+    /// The flags of receives that are posted without flags of their own (`FI_GETOPSFLAG`).
+    pub fn rx_op_flags(&self) -> OpFlags {
+        OpFlags::from_bits_retain(self.shared.rx_op_flags.load(Ordering::Relaxed))
+    }
+
+    /// Changes the flags of receives that are posted without flags of their own (`FI_SETOPSFLAG`).
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::set_rx_op_flags`](crate::Endpoint::set_rx_op_flags).
+    pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
+        check_default_flags(flags, RECEIVE_DEFAULT_FLAGS)?;
+        if flags.contains(OpFlags::MULTI_RECV) {
+            self.shared.check_caps(Caps::MULTI_RECV)?;
+        }
+        self.shared.rx_op_flags.store(flags.bits(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// As [`Endpoint::min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes), for buffers of the context.
+    pub fn min_multi_recv_bytes(&self) -> usize {
+        self.shared.min_multi_recv_bytes.load(Ordering::Relaxed)
+    }
+
+    /// As [`Endpoint::set_min_multi_recv_bytes`](crate::Endpoint::set_min_multi_recv_bytes), for buffers of the
+    /// context.
+    pub fn set_min_multi_recv_bytes(&self, min_multi_recv_bytes: usize) {
+        self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
+    }
+
+    /// Cancels the oldest receive with this context that no message has matched: `fi_cancel`. It ends with an error
+    /// completion, ECANCELED, in the receive queue of the endpoint that was enabled first.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotFound`] if there is none.
+    pub fn cancel(&self, context: u64) -> Result<(), Error> {
+        let is_cancelled = self.shared.receiver.cancel(context);
+        self.shared.deliver_mail();
+        if is_cancelled {
+            Ok(())
+        } else {
+            Err(Misuse::NotFound("no such receive, or it can no longer be cancelled").into())
+        }
+    }
+
+    /// Closes the context: `fi_close`. Receives that are still posted end unheard when the last clone of the handle
+    /// is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`] while an endpoint is bound to it; the handle is handed back.
+    pub fn close(self) -> Result<(), (Self, Error)> {
+        if self.shared.bound.load(Ordering::Acquire) > 0 {
+            return Err((self, Misuse::Busy("endpoints are bound to the receive context").into()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl Shared {
+    pub(crate) fn domain(&self) -> DomainId {
+        self.domain
+    }
+
+    pub(crate) fn receiver(&self) -> &Arc<SharedReceiver> {
+        &self.receiver
+    }
+
+    /// Whether endpoints that are opened like this may use the context: theirs is a subset of its attributes.
+    pub(crate) fn check_info(&self, info: &Info) -> Result<(), Misuse> {
+        let kinds = info.rx.caps & (Caps::MSG | Caps::TAGGED);
+        if self.attr.caps.contains(kinds) {
+            Ok(())
+        } else {
+            Err(Misuse::Invalid("receive capabilities that the receive context lacks"))
+        }
+    }
+
+    /// Counts an endpoint that is bound from now on.
+    pub(crate) fn bind(&self) {
+        self.bound.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
+    pub(crate) fn unbind(&self) {
+        self.bound.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    #[inline]
+    fn check_caps(&self, needed: Caps) -> Result<(), Error> {
+        let missing = needed - self.attr.caps;
+        match missing.iter_names().next() {
+            Some((name, _)) => Err(Misuse::NoCapability(name).into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Which messages a receive accepts. A claimed message is known by its context alone.
+    fn criteria(&self, post: &ReceivePost) -> Result<Criteria, Error> {
+        let source = match post.from {
+            Some(from) if post.kind != ReceiveKind::Claimed => self.members.lookup(from)?,
+            _ => None,
+        };
+        let (tag, ignore) = post.tagged.unwrap_or((0, u64::MAX));
+        Ok(Criteria { source: source.map(|source| self.receiver.peer(source)), tag, ignore })
+    }
+
+    /// Has the shared receiver receive, in a way of its choice.
+    fn receive_by(
+        &self,
+        post: &mut ReceivePost,
+        receive: impl FnOnce(&SharedReceiver, ReceiveRequest) -> Result<(), Rejected<Destination>>,
+    ) -> Result<(), Error> {
+        let request = post.request(self.criteria(post)?);
+        receive(&self.receiver, request).map_err(|rejected| post.put_back(rejected))
+    }
+
+    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        match post.kind {
+            ReceiveKind::Single => self.receive_by(post, SharedReceiver::post_receive),
+            ReceiveKind::Multi { min_free_bytes } => self
+                .receive_by(post, |receiver, request| receiver.post_multi_receive(request, min_free_bytes)),
+            ReceiveKind::Claimed => self.receive_by(post, SharedReceiver::receive_claimed),
+            ReceiveKind::Peek(then) => self.receiver.peek(PeekRequest {
+                tagged: post.tagged.is_some(),
+                criteria: self.criteria(post)?,
+                context: post.context,
+                then,
+            }),
+            ReceiveKind::Discard => self.receiver.discard_claimed(post.tagged.is_some(), post.context),
+        }
+    }
+
+    /// Has endpoints do what was left to them. To be called without an endpoint's lock.
+    pub(crate) fn deliver_mail(&self) {
+        while self.receiver.has_news() {
+            self.members.fetch_mail(&self.receiver.take_news());
+        }
+    }
+
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
+    }
+}
+
+impl ReceivePoster for SharedReceiveContext {
+    fn directed(&self, from: FabricAddress) -> Option<FabricAddress> {
+        let is_directed =
+            self.shared.attr.caps.contains(Caps::DIRECTED_RECV) && from != FabricAddress::UNSPECIFIED;
+        is_directed.then_some(from)
+    }
+
+    fn multi_receive_min_bytes(&self) -> usize {
+        self.min_multi_recv_bytes()
+    }
+
+    fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
+        check_receive_flags(flags)?;
+        let shared = &self.shared;
+        // Which endpoints receive here is known by the capabilities of each: `SEND` and `RECV` are theirs.
+        shared.check_caps(post.needed_caps() - Caps::RECV)?;
+        // An endpoint that is not selective reports it all the same.
+        post.signalled = flags.contains(OpFlags::COMPLETION);
+        let received = shared.receive(post);
+        shared.deliver_mail();
+        if let ReceiveKind::Peek(_) = post.kind {
+            // Not before it has answered: see docs/decisions/peek.md.
+            shared.members.progress();
+        }
+        received
+    }
+}
+
+impl fmt::Debug for SharedReceiveContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceiveContext")
+            .field("attr", &self.shared.attr)
+            .field("bound", &self.shared.bound.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! The endpoints that are enabled with a receive context.
+
+use std::sync::{Arc, Weak};
+
+use homespun_engine::address::Address;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::shared_receiver::MemberId;
+use parking_lot::Mutex;
+
+use crate::av::{AddressVector, FabricAddress};
+use crate::endpoint_pump::EndpointPump;
+
+/// The endpoints, and the address vector of those without connections.
+#[derive(Default)]
+pub(crate) struct Members(Mutex<List>);
+
+#[derive(Default)]
+struct List {
+    members: Vec<Member>,
+}
+
+struct Member {
+    id: MemberId,
+    pump: Weak<dyn EndpointPump>,
+    /// `None` for an endpoint with connections.
+    av: Option<AddressVector>,
+}
+
+impl Members {
+    /// Has an endpoint join, which is enabled next.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] if endpoints with another address vector are there: the source of a directed receive is
+    /// looked up in one.
+    pub(crate) fn join(
+        &self,
+        pump: &Arc<dyn EndpointPump>,
+        av: Option<&AddressVector>,
+        join: impl FnOnce() -> Result<MemberId, Error>,
+    ) -> Result<MemberId, Error> {
+        let mut list = self.0.lock();
+        let others = list.members.iter().find_map(|member| member.av.as_ref());
+        if let (Some(av), Some(others)) = (av, others)
+            && !av.is_same(others)
+        {
+            return Err(Misuse::Invalid("another address vector than other endpoints of the context").into());
+        }
+        let id = join()?;
+        list.members.push(Member { id, pump: Arc::downgrade(pump), av: av.cloned() });
+        Ok(id)
+    }
+
+    /// Forgets an endpoint, which is closed next.
+    pub(crate) fn leave(&self, pump: &Arc<dyn EndpointPump>) {
+        let mut list = self.0.lock();
+        let is_meant = |member: &Member| std::ptr::addr_eq(member.pump.as_ptr(), Arc::as_ptr(pump));
+        let left: Vec<Member> = list.members.extract_if(.., |member| is_meant(member)).collect();
+        drop(list);
+        drop(left);
+    }
+
+    /// Where the source of a directed receive is. `None` among endpoints with connections, whose peers are not
+    /// looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::UnknownAddress`]; [`Misuse::NoAddressVector`] while there is no endpoint.
+    pub(super) fn lookup(&self, address: FabricAddress) -> Result<Option<Address>, Error> {
+        let list = self.0.lock();
+        match list.members.iter().find_map(|member| member.av.as_ref()) {
+            Some(av) => av.lookup(address).map(Some),
+            None if list.members.is_empty() => Err(Misuse::NoAddressVector.into()),
+            None => Ok(None),
+        }
+    }
+
+    /// Has these endpoints do what was left to them.
+    pub(super) fn fetch_mail(&self, ids: &[MemberId]) {
+        // An endpoint's lock is not taken under that of the list.
+        let pumps = self.pumps(|member| ids.contains(&member.id));
+        pumps.iter().for_each(|pump| pump.fetch_mail());
+    }
+
+    /// Makes a pass over all endpoints.
+    pub(super) fn progress(&self) {
+        self.pumps(|_| true).iter().for_each(|pump| pump.progress_aside());
+    }
+
+    fn pumps(&self, is_meant: impl Fn(&Member) -> bool) -> Vec<Arc<dyn EndpointPump>> {
+        let list = self.0.lock();
+        let meant = list.members.iter().filter(|member| is_meant(member));
+        meant.filter_map(|member| member.pump.upgrade()).collect()
+    }
+}

@@ -1,0 +1,105 @@
+//! The owned tier of posting to a context: buffers are handed over, and come back with the completion.
+//!
+//! The calls are those of [`Endpoint`](crate::Endpoint) that receive, and fail as they do; what was to be filled
+//! comes back with the error.
+
+use bytes::BytesMut;
+use homespun_engine::flags::OpFlags;
+use homespun_engine::rejected::Rejected;
+
+use super::SharedReceiveContext;
+use crate::av::FabricAddress;
+use crate::receives::{ReceivePoster, RecvMsg};
+
+impl SharedReceiveContext {
+    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV` alone.
+    /// Where the default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
+    ///
+    /// # Errors
+    ///
+    /// [`Again`](crate::Again) when [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding;
+    /// [`Misuse`](crate::Misuse) for a capability that the context lacks, and for a directed receive from an unknown
+    /// address, or while no endpoint is enabled whose address vector could name it
+    /// ([`Misuse::NoAddressVector`](crate::Misuse::NoAddressVector)).
+    pub fn recv(
+        &self,
+        buffer: BytesMut,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<BytesMut>> {
+        self.receive_owned(buffer, from, None, context, self.rx_op_flags())
+    }
+
+    /// Receives a message into several buffers in order: `fi_recvv`.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv).
+    pub fn recvv(
+        &self,
+        buffers: Vec<BytesMut>,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<Vec<BytesMut>>> {
+        self.receive_owned(buffers, from, None, context, self.rx_op_flags())
+    }
+
+    /// Receives messages into `buffer[..buffer.len()]` until little room is left there: `fi_recvmsg` with
+    /// `FI_MULTI_RECV`, which [`RecvMsg`] tells of. Messages of all endpoints share the buffer.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv).
+    pub fn recv_multi(
+        &self,
+        buffer: BytesMut,
+        from: FabricAddress,
+        context: u64,
+    ) -> Result<(), Rejected<BytesMut>> {
+        self.receive_owned(buffer, from, None, context, self.rx_op_flags() | OpFlags::MULTI_RECV)
+    }
+
+    /// Receives a message whose tag equals `tag` in all bits that are not set in `ignore`: `fi_trecv`.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv).
+    pub fn trecv(
+        &self,
+        buffer: BytesMut,
+        from: FabricAddress,
+        tag: u64,
+        ignore: u64,
+        context: u64,
+    ) -> Result<(), Rejected<BytesMut>> {
+        self.receive_owned(buffer, from, Some((tag, ignore)), context, self.rx_op_flags())
+    }
+
+    /// Receives a tagged message into several buffers in order: `fi_trecvv`.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv).
+    pub fn trecvv(
+        &self,
+        buffers: Vec<BytesMut>,
+        from: FabricAddress,
+        tag: u64,
+        ignore: u64,
+        context: u64,
+    ) -> Result<(), Rejected<Vec<BytesMut>>> {
+        self.receive_owned(buffers, from, Some((tag, ignore)), context, self.rx_op_flags())
+    }
+
+    /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any endpoint of
+    /// the context has received, and makes progress at all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv`](Self::recv), and as [`RecvMsg`] tells.
+    pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Rejected<RecvMsg>> {
+        let RecvMsg { buffers, from, tagged, context, flags } = receive;
+        self.receive_owned(buffers, from, tagged, context, flags)
+            .map_err(|rejected| rejected.map(|buffers| RecvMsg { buffers, from, tagged, context, flags }))
+    }
+}
