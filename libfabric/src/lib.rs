@@ -30,6 +30,7 @@ mod fabric;
 mod handles;
 mod host;
 mod info;
+mod layers;
 mod log;
 mod memory;
 mod message;

@@ -10,18 +10,15 @@ use homespun::{Errno, Error, Fabric, Misuse};
 use libc::{c_char, c_int};
 
 use crate::abi::info::FiInfo;
-use crate::abi::provider::{FiContext, FiProvider};
+use crate::abi::provider::FiProvider;
 use crate::edge::{Failure, enter};
 use crate::fabric::open_fabric;
 use crate::info::{Extent, read, write_list};
 use crate::opened::Named;
-use crate::{host, log};
+use crate::{host, layers, log};
 
 /// The newest version of the interface that this provider was written against.
 const INTERFACE_VERSION: Version = Version::new(2, 6);
-
-/// A flag of libfabric's own: a layer asks for something to put itself on top of.
-const OFI_CORE_PROV_ONLY: u64 = 1 << 59;
 
 /// The one `struct fi_provider`.
 struct Provider(UnsafeCell<FiProvider>);
@@ -30,12 +27,10 @@ struct Provider(UnsafeCell<FiProvider>);
 // the host. Nothing else here reads or writes it.
 unsafe impl Sync for Provider {}
 
-const NO_CONTEXT: FiContext = FiContext { internal: [ptr::null_mut(); 4] };
-
 static PROVIDER: Provider = Provider(UnsafeCell::new(FiProvider {
     version: PROVIDER_VERSION.raw(),
     fi_version: INTERFACE_VERSION.raw(),
-    context: NO_CONTEXT,
+    context: layers::NO_CONTEXT,
     name: c"homespun".as_ptr(),
     getinfo: provider_getinfo,
     fabric: open_fabric,
@@ -58,10 +53,10 @@ pub extern "C" fn fi_prov_ini() -> *mut FiProvider {
             major if major == INTERFACE_VERSION.major => host_version.max(INTERFACE_VERSION),
             _ => INTERFACE_VERSION,
         };
-        // SAFETY: see `Provider`. The host keeps its own things in the context and expects it empty.
+        // SAFETY: see `Provider`.
         unsafe {
             (*provider).fi_version = fi_version.raw();
-            (*provider).context = NO_CONTEXT;
+            (*provider).context = layers::context_for(host.map(|host| host.version()));
         }
         log::follow_host();
         if let Some(host) = host {
@@ -94,16 +89,20 @@ unsafe extern "C" fn provider_getinfo(
         }
         // SAFETY: not null, so writable.
         unsafe { info.write(ptr::null_mut()) };
-        if flags & OFI_CORE_PROV_ONLY != 0 {
-            // Everything that a layer could add is here already, and a layer over homespun would be offered
-            // to applications ahead of homespun itself.
-            return Err(Errno::ENODATA.into());
-        }
         // SAFETY: the host passes null or what the application passed to `fi_getinfo`: strings, and hints
         // that are as long as the host's structures.
         let (node, service, named, mut hints) =
             unsafe { (text(node)?, text(service)?, Named::by(hints), hints_of(hints, version)?) };
+        if layers::is_asked_by_layer(flags) {
+            let provider_name = hints.as_ref().and_then(|hints| hints.fabric.prov_name.as_deref());
+            let host_version = host::current().map(|host| host.version());
+            if !layers::allows_layer(provider_name, host_version) {
+                return Err(Misuse::NoData("homespun in the hints of a layer").into());
+            }
+        }
         if let Some(hints) = &mut hints {
+            // The host has chosen by this name already, and may have made it longer by the names of layers.
+            hints.fabric.prov_name = None;
             named.restrict(hints)?;
         }
         let flags = InfoFlags::from_bits_retain(flags);
@@ -127,8 +126,6 @@ unsafe fn hints_of(hints: *const FiInfo, version: u32) -> Result<Option<Info>, F
     // SAFETY: not null, so valid.
     let mut hints = unsafe { read(hints, Extent::Library)? };
     hints.fabric.api_version = Version::from_raw(version);
-    // The host has chosen by this name already, and may have made it longer by the names of layers.
-    hints.fabric.prov_name = None;
     Ok(Some(hints))
 }
 

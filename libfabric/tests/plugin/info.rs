@@ -106,17 +106,42 @@ fn structures_have_room_to_grow() {
     room(list.as_ptr().cast(), size_of::<FiInfo>(), 256);
 }
 
+/// The flag by which a layer asks, libfabric's own.
+const OFI_CORE_PROV_ONLY: u64 = 1 << 59;
+
 #[test]
-fn layers_are_told_that_there_is_nothing_to_build_on() {
-    const OFI_CORE_PROV_ONLY: u64 = 1 << 59;
+fn getinfo_for_a_layer_without_our_name_answers_enodata() {
     let refused = Plugin::get().getinfo(None, None, OFI_CORE_PROV_ONLY, ptr::null());
     assert_eq!(refused.err(), Some(ENODATA));
+    for names in [None, Some(c"^ofi_rxm"), Some(c"homespun2;^ofi_rxm"), Some(c"tcp;^homespun")] {
+        let mut hints = Hints::new();
+        hints.fabric.prov_name = names.map_or(ptr::null_mut(), |names| names.as_ptr().cast_mut());
+        let refused = Plugin::get().getinfo(None, None, OFI_CORE_PROV_ONLY, hints.as_ptr());
+        assert_eq!(refused.err(), Some(ENODATA), "{names:?}");
+    }
+}
+
+#[test]
+fn getinfo_for_a_layer_that_names_homespun_answers_it() {
+    const FI_EP_MSG: u32 = 1;
+    for names in [c"homespun;^ofi_rxm", c"Homespun"] {
+        let mut hints = Hints::new();
+        hints.fabric.prov_name = names.as_ptr().cast_mut();
+        hints.ep.r#type = FI_EP_MSG;
+        let list = Plugin::get().getinfo(None, None, OFI_CORE_PROV_ONLY, hints.as_ptr()).expect("an answer");
+        for info in list.iter() {
+            // SAFETY: answers have all their attributes.
+            unsafe {
+                assert_eq!((*info.ep_attr).r#type, FI_EP_MSG);
+                assert!((*info.fabric_attr).prov_name.is_null(), "the host writes the name");
+            }
+        }
+    }
 }
 
 /// `FI_RESCAN` is 1 << 35; libfabric's core and its layers use others among themselves.
 #[test]
 fn getinfo_with_unknown_flags_ignores_them() {
-    const OFI_CORE_PROV_ONLY: u32 = 59;
     const FI_PROV_ATTR_ONLY: u32 = 54;
     const FI_SOURCE: u32 = 57;
     let of = |node, flags| {
@@ -126,8 +151,8 @@ fn getinfo_with_unknown_flags_ignores_them() {
     for node in [None, Some(c"127.0.0.1")] {
         let plain = of(node, 0);
         assert!(plain.is_ok(), "{plain:?}");
-        for bit in
-            (0..u64::BITS).filter(|bit| ![OFI_CORE_PROV_ONLY, FI_PROV_ATTR_ONLY, FI_SOURCE].contains(bit))
+        for bit in (0..u64::BITS)
+            .filter(|bit| ![OFI_CORE_PROV_ONLY.ilog2(), FI_PROV_ATTR_ONLY, FI_SOURCE].contains(bit))
         {
             assert_eq!(of(node, 1 << bit), plain, "bit {bit}");
         }

@@ -1,0 +1,238 @@
+//! A layer over the plugin in the installed libfabric: `ofi_rxm` makes unconnected endpoints out of homespun's connected
+//! ones. Debian's `libfabric-bin` has the library; `LD_LIBRARY_PATH` chooses another one.
+
+use std::env;
+use std::ffi::CStr;
+use std::os::unix::fs::symlink;
+use std::ptr;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use homespun::Errno;
+use homespun::flags::{Caps, InfoFlags, Mode, MrAccess};
+use homespun_host::abi::domain::{FidAv, FidDomain};
+use homespun_host::abi::endpoint::FidEp;
+use homespun_host::abi::eq::{FiCqTaggedEntry, FidCq};
+use homespun_host::abi::{FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_RECV, FI_TRANSMIT};
+use homespun_host::{InfoList, Libfabric, Object, av_attr, cq_attr};
+use libc::c_void;
+
+const FI_EP_RDM: u32 = 3;
+const EAGAIN: isize = -11;
+const LAYERED: &CStr = c"homespun;ofi_rxm";
+
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Lengths that the layer treats differently: injected, eager, and read by the receiver from the sender's memory.
+const MESSAGE_LENS_BYTES: [usize; 3] = [8, 10_000, 1_000_000];
+
+/// The installed libfabric, which finds the plugin and no other provider in its path.
+fn libfabric() -> Libfabric {
+    static LIBFABRIC: OnceLock<Libfabric> = OnceLock::new();
+    *LIBFABRIC.get_or_init(|| {
+        let directory = tempfile::tempdir().expect("a temporary directory").keep();
+        // Cargo builds the plugin before its tests, and puts both into one directory.
+        let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
+        symlink(plugin, directory.join("libhomespun_fi.so")).expect("a temporary directory");
+        // SAFETY: the other tests wait for this, and the harness reads no environment meanwhile.
+        unsafe { env::set_var("FI_PROVIDER_PATH", &directory) };
+        let libfabric = Libfabric::load("libfabric.so.1").expect("libfabric (Debian: libfabric-bin)");
+        // libfabric looks for its providers once.
+        libfabric.getinfo(None, None, 0, None).expect("a provider");
+        std::fs::remove_dir_all(directory).expect("a temporary directory");
+        libfabric
+    })
+}
+
+/// The names of the providers that answer, in their order.
+fn provider_names(name: Option<&CStr>) -> Vec<String> {
+    let mut hints = libfabric().hints();
+    if let Some(name) = name {
+        hints.set_provider(name);
+    }
+    match libfabric().getinfo(None, None, 0, Some(&hints)) {
+        Ok(infos) => infos
+            .iter()
+            .map(|info| {
+                // SAFETY: answers have their attributes, and a name.
+                let name = unsafe { CStr::from_ptr((*info.fabric_attr).prov_name) };
+                name.to_str().expect("a name").to_owned()
+            })
+            .collect(),
+        Err(errno) => {
+            assert_eq!(errno, Errno::ENODATA);
+            Vec::new()
+        }
+    }
+}
+
+#[test]
+fn getinfo_that_names_homespun_alone_offers_no_layer() {
+    let names = provider_names(Some(c"homespun"));
+    assert!(!names.is_empty() && names.iter().all(|name| name == "homespun"), "{names:?}");
+}
+
+#[test]
+fn getinfo_that_names_no_provider_offers_no_layer_over_homespun() {
+    for name in [None, Some(c"ofi_rxm")] {
+        let names = provider_names(name);
+        assert!(!names.is_empty(), "the installed libfabric has providers of its own");
+        assert!(!names.iter().any(|name| name.starts_with("homespun;")), "{names:?}");
+    }
+}
+
+#[test]
+fn getinfo_that_names_a_layer_over_homespun_offers_nothing_else() {
+    for name in [LAYERED, c"ofi_rxm;homespun"] {
+        let names = provider_names(Some(name));
+        assert!(!names.is_empty() && names.iter().all(|name| name == "homespun;ofi_rxm"), "{names:?}");
+    }
+}
+
+/// An endpoint of the layer. Fields are closed in the order in which they stand here.
+struct Node {
+    ep: Object<FidEp>,
+    cq: Object<FidCq>,
+    av: Object<FidAv>,
+    domain: Object<FidDomain>,
+}
+
+/// One operation of an endpoint.
+struct Operation {
+    /// What `FI_CONTEXT2` asks for. Its address tells completions apart.
+    context: Box<[u64; 8]>,
+    is_posted: bool,
+    is_complete: bool,
+}
+
+fn infos(domain: &CStr) -> InfoList {
+    let mut hints = libfabric().hints();
+    hints.set_provider(LAYERED);
+    hints.set_domain(domain);
+    hints.first_mut().caps = (Caps::MSG | Caps::TAGGED | Caps::RMA).bits();
+    hints.first_mut().mode = (Mode::CONTEXT | Mode::CONTEXT2).bits();
+    hints.ep_attr_mut().r#type = FI_EP_RDM;
+    let source = InfoFlags::SOURCE.bits();
+    libfabric().getinfo(Some(c"127.0.0.1"), None, source, Some(&hints)).expect("the layer")
+}
+
+impl Node {
+    fn open(infos: &InfoList) -> Node {
+        let domain = libfabric().fabric(infos).expect("a fabric").domain(infos).expect("a domain");
+        // SAFETY: the pointers among these attributes are null.
+        let (av, cq) = unsafe { (domain.av(av_attr()), domain.cq(cq_attr(FI_CQ_FORMAT_TAGGED))) };
+        let (av, cq) = (av.expect("an address vector"), cq.expect("a completion queue"));
+        let ep = domain.endpoint(infos).expect("an endpoint");
+        ep.bind(&av, 0).expect("a vector is bound");
+        ep.bind(&cq, FI_TRANSMIT | FI_RECV).expect("a queue is bound");
+        ep.enable().expect("all that is needed is bound");
+        Node { ep, cq, av, domain }
+    }
+
+    /// Reads a completion, which drives the endpoint, and notes which of the operations it is of.
+    fn read(&self, operations: &mut [&mut Operation]) {
+        let mut entry = std::mem::MaybeUninit::<FiCqTaggedEntry>::zeroed();
+        let cq = self.cq.as_ptr();
+        // SAFETY: the queue is open, has this format, and there is room for an entry.
+        match unsafe { ((*(*cq).ops).read)(cq, entry.as_mut_ptr().cast(), 1) } {
+            EAGAIN => std::thread::yield_now(),
+            count => {
+                assert_eq!(count, 1, "an error is in the queue");
+                // SAFETY: the entry was written, and all its bytes were zero before.
+                let context = unsafe { entry.assume_init() }.op_context;
+                let found = operations.iter_mut().find(|operation| operation.at() == context);
+                found.expect("a completion of a known operation").is_complete = true;
+            }
+        }
+    }
+}
+
+impl Operation {
+    fn new() -> Operation {
+        Operation { context: Box::new([0; 8]), is_posted: false, is_complete: false }
+    }
+
+    fn at(&self) -> *mut c_void {
+        ptr::from_ref(&*self.context).cast_mut().cast()
+    }
+
+    /// Posts it, unless it is posted.
+    fn post(&mut self, call: impl FnOnce(*mut c_void) -> isize) {
+        if !self.is_posted {
+            match call(self.at()) {
+                EAGAIN => {}
+                answer => {
+                    assert_eq!(answer, 0);
+                    self.is_posted = true;
+                }
+            }
+        }
+    }
+}
+
+/// Has a message with this tag cross, and compares its bytes.
+fn exchange(from: &Node, to: &Node, address: u64, len_bytes: usize, tag: u64) {
+    let sent: Vec<u8> = (0..len_bytes).map(|at| (at * 7 + tag as usize) as u8).collect();
+    let mut received = vec![0_u8; len_bytes];
+    let (mut send, mut receive) = (Operation::new(), Operation::new());
+    let (sender, receiver) = (from.ep.as_ptr(), to.ep.as_ptr());
+    let deadline = Instant::now() + PATIENCE;
+    while !send.is_complete || !receive.is_complete {
+        // SAFETY: the endpoints are open; buffers and contexts stay where they are until both operations have completed.
+        unsafe {
+            let (buf, none) = (received.as_mut_ptr().cast(), ptr::null_mut());
+            let recv = (*(*receiver).tagged).recv;
+            receive.post(|context| recv(receiver, buf, len_bytes, none, FI_ADDR_UNSPEC, tag, 0, context));
+            let post = (*(*sender).tagged).send;
+            send.post(|context| post(sender, sent.as_ptr().cast(), len_bytes, none, address, tag, context));
+        }
+        from.read(&mut [&mut send]);
+        to.read(&mut [&mut receive]);
+        assert!(Instant::now() < deadline, "{len_bytes} bytes do not arrive");
+    }
+    assert_eq!(received, sent);
+}
+
+/// Has an endpoint write to memory of its peer, and compares its bytes.
+fn write(from: &Node, to: &Node, address: u64) {
+    const KEY: u64 = 7;
+    const LEN_BYTES: usize = 100_000;
+    let sent: Vec<u8> = (0..LEN_BYTES).map(|at| (at * 13) as u8).collect();
+    let mut memory = vec![0_u8; LEN_BYTES];
+    let at = memory.as_mut_ptr();
+    // SAFETY: the region is closed before the memory is looked at.
+    let region = unsafe { to.domain.memory(at.cast(), LEN_BYTES, MrAccess::REMOTE_WRITE.bits(), KEY) };
+    let region = region.expect("a memory region");
+    let initiator = from.ep.as_ptr();
+    let (mut write, deadline) = (Operation::new(), Instant::now() + PATIENCE);
+    while !write.is_complete {
+        // SAFETY: as in `exchange`.
+        unsafe {
+            let call = (*(*initiator).rma).write;
+            let (buf, none) = (sent.as_ptr().cast(), ptr::null_mut());
+            write.post(|context| call(initiator, buf, LEN_BYTES, none, address, 0, KEY, context));
+        }
+        from.read(&mut [&mut write]);
+        to.read(&mut []);
+        assert!(Instant::now() < deadline, "the write does not complete");
+    }
+    drop(region);
+    assert_eq!(memory, sent);
+}
+
+#[test]
+fn messages_and_writes_cross_a_layer_in_both_domains() {
+    for domain in [c"tcp", c"shm"] {
+        let infos = infos(domain);
+        assert_eq!(infos.provider(), Some("homespun;ofi_rxm"));
+        let (left, right) = (Node::open(&infos), Node::open(&infos));
+        let to_right = left.av.insert(&right.ep.name().expect("a name")).expect("an address");
+        let to_left = right.av.insert(&left.ep.name().expect("a name")).expect("an address");
+        for (tag, len_bytes) in (1..).zip(MESSAGE_LENS_BYTES) {
+            exchange(&left, &right, to_right, len_bytes, tag);
+            exchange(&right, &left, to_left, len_bytes, tag);
+        }
+        write(&left, &right, to_right);
+    }
+}
