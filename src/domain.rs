@@ -20,8 +20,8 @@ use crate::cq::{CompletionQueue, CqAttr};
 use crate::domain_id::DomainId;
 use crate::endpoint::{Beginning, Endpoint};
 use crate::endpoint_pump::EndpointPump;
-use crate::getinfo::{grant, grant_receive_context, with_preferences};
-use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, RxAttr, Threading};
+use crate::getinfo::{grant, grant_receive_context, grant_transmit_context, with_preferences};
+use crate::info::{EndpointType, Info, MrMode, Progress, ResourceManagement, RxAttr, Threading, TxAttr};
 use crate::lock::Locking;
 use crate::open_pump::OpenPump;
 use crate::params::Params;
@@ -29,6 +29,7 @@ use crate::passive_endpoint::PassiveEndpoint;
 use crate::poll_set::PollSet;
 use crate::progress_thread::ProgressThread;
 use crate::shared_receive_context::SharedReceiveContext;
+use crate::shared_transmit_context::SharedTransmitContext;
 
 /// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors: `fi_domain(3)`.
 ///
@@ -173,6 +174,16 @@ impl Domain {
     /// flags that are not known.
     pub fn open_av(&self, attr: &AvAttr) -> Result<AddressVector, Error> {
         AddressVector::open(attr, self.shared.format, self.shared.id)
+    }
+
+    /// Opens a transmit context that endpoints share: `fi_stx_context`. Capabilities, orders and sizes that the attributes leave
+    /// open are all that there are.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NoData`] for attributes that [`getinfo`](crate::getinfo()) would not meet.
+    pub fn shared_transmit_context(&self, attr: &TxAttr) -> Result<SharedTransmitContext, Error> {
+        Ok(SharedTransmitContext::new(self.shared.id, grant_transmit_context(&self.shared.attr, attr)?))
     }
 
     /// What is offered of an atomic operation, on endpoints with [`Caps::ATOMIC`](crate::Caps::ATOMIC): `fi_query_atomic`.

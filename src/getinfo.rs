@@ -12,7 +12,7 @@ use homespun_engine::transport::ProviderAttr;
 use tracing::warn;
 
 pub(crate) use self::negotiate::grant_receive_context;
-use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION};
+use crate::info::{EndpointType, FABRIC_NAME, FabricAttr, Info, PROVIDER_NAME, PROVIDER_VERSION, TxAttr};
 use crate::params::{DOMAIN, Params};
 use crate::resolve::{self, Ends, ends};
 
@@ -75,6 +75,16 @@ pub(crate) fn grant(provider: &ProviderAttr, info: &Info) -> Result<Info, Error>
         fabric: info.fabric.clone(),
         ..granted
     })
+}
+
+/// What a transmit context gets that is opened with these attributes.
+///
+/// # Errors
+///
+/// [`Misuse::NoData`] if they ask for what the provider does not have.
+pub(crate) fn grant_transmit_context(provider: &ProviderAttr, attr: &TxAttr) -> Result<TxAttr, Error> {
+    let wanted = Info { caps: attr.caps, tx: attr.clone(), ..Info::default() };
+    Ok(negotiate::offer(provider, EndpointType::Rdm, &wanted)?.tx)
 }
 
 /// What an application asks for; where it leaves something open, what the user's parameters ask for.

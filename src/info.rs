@@ -189,7 +189,8 @@ pub struct EpAttr {
     pub max_order_waw_size_bytes: usize,
     /// Which bits of a tag are used, and how: the fields are runs of equal bits, see [`TAG_GENERIC`].
     pub mem_tag_format: u64,
-    /// How many transmit contexts the endpoint has; [`SHARED_CONTEXT`] asks for a shared one.
+    /// How many transmit contexts the endpoint has; [`SHARED_CONTEXT`] asks for one that it shares with other endpoints
+    /// ([`SharedTransmitContext`](crate::SharedTransmitContext)).
     pub tx_ctx_cnt: usize,
     /// How many receive contexts the endpoint has; [`SHARED_CONTEXT`] asks for a shared one.
     pub rx_ctx_cnt: usize,

@@ -37,6 +37,7 @@ mod receives;
 pub mod region;
 mod resolve;
 mod shared_receive_context;
+mod shared_transmit_context;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
 mod signals;
 mod sync;
@@ -72,4 +73,5 @@ pub use self::poll_set::{PollObject, PollSet};
 pub use self::receives::RecvMsg;
 pub use self::region::{MemoryRegion, MrAttr};
 pub use self::shared_receive_context::SharedReceiveContext;
+pub use self::shared_transmit_context::SharedTransmitContext;
 pub use self::wait::WaitSet;

@@ -21,7 +21,9 @@ use crate::cq::CompletionQueue;
 use crate::drive::Drive;
 use crate::endpoint_pump::{EndpointPump, Wiring, as_drive};
 use crate::eq::EventQueue;
+use crate::info::SHARED_CONTEXT;
 use crate::progress_thread::ProgressThread;
+use crate::shared_transmit_context::SharedTransmitContext;
 
 /// What is bound to an endpoint.
 #[derive(Default)]
@@ -32,6 +34,7 @@ pub(super) struct Setup {
     receive_cq: Option<CompletionQueue>,
     counters: BoundCounters,
     pub(super) av: Option<AddressVector>,
+    transmit_context: Option<SharedTransmitContext>,
     /// With what it calls the endpoint.
     eq: Option<(EventQueue, u64)>,
     pub(super) receive_context: Option<BoundReceiveContext>,
@@ -194,6 +197,36 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Binds the transmit context that it shares with other endpoints: `fi_ep_bind`. Its info says
+    /// [`SHARED_CONTEXT`] for [`EpAttr::tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt).
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Invalid`] for an endpoint that was opened without a shared transmit context, or with more
+    /// transmit capabilities than the context has; [`Misuse::OtherDomain`] for a context of another domain;
+    /// [`Misuse::Busy`] if a context is bound already; [`Misuse::State`] once the endpoint is enabled.
+    pub fn bind_shared_transmit_context(&self, context: &SharedTransmitContext) -> Result<(), Error> {
+        let mut setup = self.shared.setup.lock();
+        if context.domain() != self.shared.domain.id() {
+            return Err(Misuse::OtherDomain.into());
+        }
+        if !self.shared.shares_transmit_context() {
+            return Err(Misuse::Invalid("the endpoint was opened without a shared transmit context").into());
+        }
+        if setup.transmit_context.is_some() {
+            return Err(Misuse::Busy("a transmit context is bound already").into());
+        }
+        if self.shared.service.is_enabled() {
+            return Err(Misuse::State("the endpoint is enabled").into());
+        }
+        if !context.attr().caps.contains(self.shared.info.tx.caps) {
+            return Err(Misuse::Invalid("the endpoint can do more than its transmit context").into());
+        }
+        context.bind();
+        setup.transmit_context = Some(context.clone());
+        Ok(())
+    }
+
     /// Binds the event queue that its connection is reported to: `fi_ep_bind`. `object` is what events call
     /// the endpoint. Endpoints without connections have nothing to report. Binding the same queue again does
     /// nothing.
@@ -244,7 +277,8 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Misuse::NoAddressVector`], [`Misuse::NoEventQueue`] and [`Misuse::NoCompletionQueue`] when something
-    /// is not bound that the endpoint's type and capabilities need; and as [`name`](Self::name).
+    /// is not bound that the endpoint's type and capabilities need; [`Misuse::State`] if it was opened with a
+    /// shared context and none is bound; and as [`name`](Self::name).
     /// [`Error::System`] also where a queue cannot be woken, or no thread be started, for want of descriptors
     /// or memory.
     pub fn enable(&self) -> Result<(), Error> {
@@ -262,6 +296,9 @@ impl Endpoint {
             Some(av) => av.clone(),
             None => return Err(Misuse::NoAddressVector.into()),
         };
+        if self.shared.shares_transmit_context() && setup.transmit_context.is_none() {
+            return Err(Misuse::State("no shared transmit context is bound").into());
+        }
         let reporter = self.shared.reporter(setup.eq.as_ref())?;
         setup.check_reports(caps)?;
         self.shared.check_receive_context(setup)?;
@@ -316,6 +353,11 @@ impl Shared {
     /// The endpoint's pump, once the endpoint is enabled.
     fn pump_in_service(&self) -> Option<&Arc<dyn EndpointPump>> {
         self.pump.get().filter(|_| self.service.is_enabled())
+    }
+
+    /// Whether the endpoint is to be bound to a transmit context that others share.
+    fn shares_transmit_context(&self) -> bool {
+        self.info.ep.tx_ctx_cnt == SHARED_CONTEXT
     }
 
     /// The thread that moves the endpoint on, if one does.
@@ -378,6 +420,9 @@ impl Drop for Setup {
             av.unbind();
         }
         if let Some(context) = self.receive_context() {
+            context.unbind();
+        }
+        if let Some(context) = &self.transmit_context {
             context.unbind();
         }
     }

@@ -363,7 +363,6 @@ fn ep(
     require(asked.protocol_version <= PROTOCOL_VERSION, "a later version of the protocol")?;
     require(asked.max_msg_size_bytes <= max_msg_size_bytes(provider), "larger messages")?;
     let contexts = [asked.tx_ctx_cnt, asked.rx_ctx_cnt];
-    require(asked.tx_ctx_cnt != SHARED_CONTEXT, "transmit contexts shared by endpoints")?;
     let is_offered = |count: &usize| *count <= 1 || *count == SHARED_CONTEXT;
     require(contexts.iter().all(is_offered), "several contexts in one endpoint")?;
     require(asked.auth_key.is_empty(), "authorization keys")?;
@@ -415,7 +414,7 @@ fn domain(asked: &DomainAttr, api_version: Version, provider: &ProviderAttr) -> 
         rx_ctx_cnt: 1,
         max_ep_tx_ctx: 1,
         max_ep_rx_ctx: 1,
-        max_ep_stx_ctx: 0,
+        max_ep_stx_ctx: EP_COUNT,
         max_ep_srx_ctx: EP_COUNT,
         cntr_cnt: COUNTER_COUNT,
         mr_iov_limit: IOV_LIMIT,

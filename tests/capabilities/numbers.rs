@@ -2,7 +2,9 @@
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::info::{DomainAttr, EndpointType, EpAttr, Info, PROTOCOL, PROTOCOL_VERSION, RxAttr, TxAttr};
+use homespun::info::{
+    DomainAttr, EndpointType, EpAttr, Info, PROTOCOL, PROTOCOL_VERSION, RxAttr, SHARED_CONTEXT, TxAttr,
+};
 use homespun::{Again, Caps, CounterAttr, CqAttr, Errno, Error, Fabric, Misuse};
 
 use crate::stage::{ANY, Role, Stage, asked, next_event};
@@ -79,7 +81,7 @@ pub(crate) fn exercise(info: &Info) {
                 rx_ctx_cnt: 1,
                 max_ep_tx_ctx: 1,
                 max_ep_rx_ctx: 1,
-                max_ep_stx_ctx: 0,
+                max_ep_stx_ctx,
                 max_ep_srx_ctx: 0,
                 cntr_cnt,
                 // Accepted, and one more refused, in the tests of the plugin: what lies in pieces is raw memory.
@@ -109,6 +111,7 @@ pub(crate) fn exercise(info: &Info) {
     keys(info, *mr_key_size_bytes);
     remote_data(info, *cq_data_size_bytes);
     many_objects(info, *cq_cnt, *cntr_cnt, *ep_cnt);
+    many_share_a_transmit_context(info, *max_ep_stx_ctx);
     if info.ep.ep_type == Some(EndpointType::Msg) {
         rejections(info, *max_err_data_bytes);
     }
@@ -261,4 +264,19 @@ fn many_objects(info: &Info, cq_cnt: usize, cntr_cnt: usize, ep_cnt: usize) {
     let endpoints: Vec<_> = endpoints.collect();
     assert_eq!([queues.len(), counters.len(), endpoints.len()], [OBJECTS_MAX; 3]);
     stage.exchange();
+}
+
+/// Many endpoints that share a transmit context.
+fn many_share_a_transmit_context(info: &Info, max_ep_stx_ctx: usize) {
+    let mut info = info.clone();
+    info.ep.tx_ctx_cnt = SHARED_CONTEXT;
+    let domain = Fabric::new().domain(&info).unwrap();
+    let context = domain.shared_transmit_context(&info.tx).unwrap();
+    let endpoints = (0..max_ep_stx_ctx.min(OBJECTS_MAX)).map(|_| {
+        let endpoint = domain.endpoint(&info).unwrap();
+        endpoint.bind_shared_transmit_context(&context).unwrap();
+        endpoint
+    });
+    let endpoints: Vec<_> = endpoints.collect();
+    assert_eq!(endpoints.len(), OBJECTS_MAX);
 }

@@ -47,6 +47,7 @@ mod sources;
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
 mod suite;
 mod threads;
+mod transmit_contexts;
 mod truncation;
 mod wait_sets;
 mod waiting;
@@ -490,6 +491,11 @@ macro_rules! tests_of_objects {
             poll_sets:
                 whoever_polls_a_set_drives_all_its_members
                 what_is_in_a_set_is_not_closed;
+            // Contexts belong to a domain, as their endpoints do.
+            transmit_contexts:
+                endpoints_that_share_a_context_complete_in_their_own_queues
+                wrong_uses_of_transmit_contexts_are_refused
+                a_context_with_endpoints_is_busy;
             // Files are mapped by the test's own domain.
             durability:
                 a_file_is_one_with_its_region

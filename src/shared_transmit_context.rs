@@ -1,0 +1,93 @@
+//! Transmit contexts that endpoints share: `fi_stx_context` of `fi_endpoint(3)`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use homespun_engine::error::{Error, Misuse};
+
+use crate::domain_id::DomainId;
+use crate::info::TxAttr;
+
+/// What endpoints of a domain transmit by together: `fi_stx_context` of `fi_endpoint(3)`.
+///
+/// An endpoint whose info says [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT) for its
+/// [`tx_ctx_cnt`](crate::info::EpAttr::tx_ctx_cnt) is [bound](crate::Endpoint::bind_shared_transmit_context) to one before it
+/// is enabled. The application posts to its endpoints as ever, and their own queues and counters report what they have sent.
+///
+/// There is nothing that endpoints would have to share here: each keeps its own queue of operations, with the depth and the
+/// default flags of its own info, so one that is full holds up no other. A context says what its endpoints can do.
+///
+/// A handle may be cloned and used from any thread; the context takes some 200 bytes. What is bound keeps it alive.
+///
+/// ```
+/// use homespun::info::SHARED_CONTEXT;
+/// use homespun::{Fabric, Hints};
+///
+/// let fabric = Fabric::new();
+/// let info = fabric.info(&Hints::new().with(|info| info.ep.tx_ctx_cnt = SHARED_CONTEXT))?;
+/// let domain = fabric.domain(&info)?;
+/// let context = domain.shared_transmit_context(&info.tx)?;
+/// let endpoints = [domain.endpoint(&info)?, domain.endpoint(&info)?];
+/// for endpoint in &endpoints {
+///     endpoint.bind_shared_transmit_context(&context)?;
+/// }
+/// assert!(context.clone().close().is_err(), "endpoints are bound to it");
+/// drop(endpoints);
+/// assert!(context.close().is_ok());
+/// # Ok::<(), homespun::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct SharedTransmitContext {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    domain: DomainId,
+    attr: TxAttr,
+    /// How many endpoints are bound to it.
+    bound: AtomicUsize,
+}
+
+impl SharedTransmitContext {
+    pub(crate) fn new(domain: DomainId, attr: TxAttr) -> SharedTransmitContext {
+        SharedTransmitContext { shared: Arc::new(Shared { domain, attr, bound: AtomicUsize::new(0) }) }
+    }
+
+    /// What the context was granted.
+    pub fn attr(&self) -> &TxAttr {
+        &self.shared.attr
+    }
+
+    /// Closes the context: `fi_close`.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Busy`], with the handle, while an endpoint is bound to it.
+    pub fn close(self) -> Result<(), (SharedTransmitContext, Error)> {
+        if self.shared.bound.load(Ordering::Acquire) > 0 {
+            return Err((self, Misuse::Busy("endpoints are bound to the transmit context").into()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn domain(&self) -> DomainId {
+        self.shared.domain
+    }
+
+    /// Counts an endpoint that is bound from now on.
+    pub(crate) fn bind(&self) {
+        self.shared.bound.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts an endpoint that is bound no longer. To be called once for each [`bind`](Self::bind).
+    pub(crate) fn unbind(&self) {
+        self.shared.bound.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for SharedTransmitContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedTransmitContext").field("attr", self.attr()).finish_non_exhaustive()
+    }
+}

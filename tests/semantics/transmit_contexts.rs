@@ -1,0 +1,114 @@
+//! Transmit contexts that endpoints share: `fi_stx_context` of `fi_endpoint(3)`.
+
+use homespun::flags::{BindFlags, Caps, Order};
+use homespun::info::{Info, SHARED_CONTEXT, TxAttr};
+use homespun::{AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress};
+
+use crate::binding::errno;
+use crate::suite::payload::{payload, received, room};
+use crate::suite::{Deadline, Net};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+/// An info for endpoints that share a transmit context.
+fn sharing(net: &Net) -> Info {
+    let mut info = net.info().clone();
+    info.ep.tx_ctx_cnt = SHARED_CONTEXT;
+    info
+}
+
+/// An endpoint with a queue for both directions, to be enabled.
+fn endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, AddressVector) {
+    let endpoint = domain.endpoint(info).unwrap();
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    (endpoint, cq, av)
+}
+
+pub(crate) fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
+    const MESSAGES: u64 = 10;
+    let (domain, info) = (net.domain(), sharing(net));
+    let context = domain.shared_transmit_context(&info.tx).unwrap();
+    let (receiver, receive_cq, _av) = endpoint(&domain, net.info());
+    receiver.enable().unwrap();
+    let senders = [1_000, 2_000].map(|base| {
+        let (sender, cq, av) = endpoint(&domain, &info);
+        assert_eq!(sender.info().ep.tx_ctx_cnt, SHARED_CONTEXT);
+        sender.bind_shared_transmit_context(&context).unwrap();
+        sender.enable().unwrap();
+        let to = av.insert_one(receiver.name().unwrap()).unwrap();
+        (base, sender, cq, to)
+    });
+    for number in 0..2 * MESSAGES {
+        receiver.recv(room(100), ANY, number).unwrap();
+    }
+    for number in 0..MESSAGES {
+        for (base, sender, _, to) in &senders {
+            sender.send(payload(base + number, 100), *to, base + number).unwrap();
+        }
+    }
+    let (mut sent, mut arrived, deadline) = ([0; 2], Vec::new(), Deadline::new());
+    while sent != [MESSAGES; 2] || arrived.len() as u64 != 2 * MESSAGES {
+        for (sent, (base, _, cq, _)) in sent.iter_mut().zip(&senders) {
+            if let Ok(completion) = cq.read() {
+                assert_eq!(completion.context, base + *sent, "each queue reports its own endpoint's sends");
+                *sent += 1;
+            }
+        }
+        if let Ok(completion) = receive_cq.read() {
+            arrived.push(received(&completion.buffer));
+        }
+        deadline.pause("messages of two endpoints");
+    }
+    for base in [1_000, 2_000] {
+        for number in base..base + MESSAGES {
+            assert!(arrived.contains(&payload(number, 100).to_vec()), "message {number}");
+        }
+    }
+}
+
+pub(crate) fn wrong_uses_of_transmit_contexts_are_refused(net: &Net) {
+    let (domain, info) = (net.domain(), sharing(net));
+    let context = domain.shared_transmit_context(&info.tx).unwrap();
+
+    let (own, ..) = endpoint(&domain, net.info());
+    assert_eq!(errno(own.bind_shared_transmit_context(&context)), Errno::EINVAL, "it has one of its own");
+    own.enable().unwrap();
+
+    let (sharer, _cq, _av) = endpoint(&domain, &info);
+    assert_eq!(errno(sharer.enable()), Errno::EOPBADSTATE, "no context is bound");
+    let elsewhere = net.domain().shared_transmit_context(&info.tx).unwrap();
+    assert_eq!(errno(sharer.bind_shared_transmit_context(&elsewhere)), Errno::EDOMAIN);
+    let messages = TxAttr { caps: Caps::MSG | Caps::SEND, ..TxAttr::default() };
+    let messages = domain.shared_transmit_context(&messages).unwrap();
+    assert_eq!(errno(sharer.bind_shared_transmit_context(&messages)), Errno::EINVAL, "it can do more");
+    sharer.bind_shared_transmit_context(&context).unwrap();
+    assert_eq!(errno(sharer.bind_shared_transmit_context(&context)), Errno::EBUSY);
+    sharer.enable().unwrap();
+
+    let unspecified = domain.shared_transmit_context(&TxAttr::default()).unwrap();
+    assert!(unspecified.attr().caps.contains(info.tx.caps), "whatever is left open is all that there is");
+    let beyond = TxAttr { comp_order: Order::from_bits_retain(1 << 40), ..TxAttr::default() };
+    assert_eq!(errno(domain.shared_transmit_context(&beyond).map(drop)), Errno::ENODATA);
+}
+
+pub(crate) fn a_context_with_endpoints_is_busy(net: &Net) {
+    let (domain, info) = (net.domain(), sharing(net));
+    let context = domain.shared_transmit_context(&info.tx).unwrap();
+    let [first, second] = [(), ()].map(|()| endpoint(&domain, &info));
+    for (endpoint, ..) in [&first, &second] {
+        endpoint.bind_shared_transmit_context(&context).unwrap();
+    }
+    first.0.enable().unwrap();
+    let busy = |context: homespun::SharedTransmitContext| {
+        let (context, error) = context.close().expect_err("endpoints are bound to it");
+        assert_eq!(error.errno(), Errno::EBUSY);
+        context
+    };
+    let context = busy(context);
+    drop(first);
+    let context = busy(context);
+    drop(second);
+    assert!(context.close().is_ok());
+}
