@@ -19,6 +19,7 @@ use crate::mr;
 use crate::object;
 use crate::opened;
 use crate::poll_set::open_poll_set;
+use crate::shared_transmit_context::open_shared_transmit_context;
 use crate::states::{DomainState, FabricState};
 use crate::unsupported::Unsupported;
 
@@ -40,7 +41,7 @@ static OPS: FiOpsDomain = FiOpsDomain {
     scalable_ep: Unsupported::STUB,
     cntr_open: open_counter,
     poll_open: open_poll_set,
-    stx_ctx: Unsupported::STUB,
+    stx_ctx: open_shared_transmit_context,
     srx_ctx: Unsupported::STUB,
     query_atomic: atomic::query,
     query_collective: Unsupported::STUB,

@@ -43,6 +43,7 @@ mod poll_set;
 mod posting;
 mod provider;
 mod rma;
+mod shared_transmit_context;
 mod sockaddr;
 mod states;
 mod tagged;

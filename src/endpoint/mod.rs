@@ -33,6 +33,7 @@ use crate::endpoint_pump::{EndpointPump, as_drive};
 use crate::eq::Reporter;
 use crate::info::Info;
 use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags};
+pub use crate::receives::RecvMsg;
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).
 ///

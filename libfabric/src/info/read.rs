@@ -70,13 +70,23 @@ pub(crate) unsafe fn read(info: *const FiInfo, extent: Extent) -> Result<Info, F
             addr_format: address_format_from_raw((*info).addr_format)?,
             src_addr: address((*info).src_addr, (*info).src_addrlen)?,
             dest_addr: address((*info).dest_addr, (*info).dest_addrlen)?,
-            tx: attr((*info).tx_attr, |tx| Ok(read_tx(tx, extent)))?,
+            tx: read_tx_attr((*info).tx_attr, extent),
             rx: attr((*info).rx_attr, |rx| Ok(read_rx(rx)))?,
             ep: attr((*info).ep_attr, |ep| read_ep(ep, extent))?,
             domain: attr((*info).domain_attr, |domain| read_domain(domain, extent))?,
             fabric: attr((*info).fabric_attr, |fabric| read_fabric(fabric, extent))?,
         })
     }
+}
+
+/// Reads the attributes of transmitting, which may be left out.
+///
+/// # Safety
+///
+/// `from` is null or valid as far as `extent` says.
+pub(crate) unsafe fn read_tx_attr(from: *const FiTxAttr, extent: Extent) -> TxAttr {
+    // SAFETY: the caller says so.
+    if from.is_null() { TxAttr::default() } else { unsafe { read_tx(from, extent) } }
 }
 
 /// Reads attributes that may be left out.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use homespun::info::{Progress, Threading};
 use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain};
-use homespun_fi::abi::endpoint::FidEp;
+use homespun_fi::abi::endpoint::{FidEp, FidStx};
 use homespun_fi::abi::eq::{
     FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCntr, FidCq, FidEq,
 };
 use homespun_fi::abi::fabric::{Fid, FidFabric};
-use homespun_fi::abi::info::FiInfo;
+use homespun_fi::abi::info::{FiInfo, FiTxAttr};
 use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED,
@@ -256,6 +256,12 @@ impl Object<FidDomain> {
     pub(crate) fn av(&self, attr: &mut FiAvAttr) -> Result<Object<FidAv>, c_int> {
         // SAFETY: the domain is open.
         Object::open(|av| unsafe { ((*(*self.0).ops).av_open)(self.0, attr, av, ptr::null_mut()) })
+    }
+
+    /// `fi_stx_context`.
+    pub(crate) fn transmit_context(&self, attr: *mut FiTxAttr) -> Result<Object<FidStx>, c_int> {
+        // SAFETY: the domain is open, and the attributes are null or valid.
+        Object::open(|stx| unsafe { ((*(*self.0).ops).stx_ctx)(self.0, attr, stx, context(3)) })
     }
 
     pub(crate) fn endpoint(&self, info: *mut FiInfo) -> Result<Object<FidEp>, c_int> {

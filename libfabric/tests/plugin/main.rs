@@ -17,6 +17,7 @@ mod peek;
 mod progress;
 mod rma;
 mod sets;
+mod shared_contexts;
 mod sources;
 mod vtables;
 mod waiting;
@@ -42,6 +43,7 @@ fn messages_over_shared_memory_are_the_same() {
             "progress::",
             "rma::",
             "sets::",
+            "shared_contexts::",
             "sources::",
             "waiting::",
         ])

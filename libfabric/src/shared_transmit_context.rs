@@ -1,0 +1,87 @@
+//! Transmit contexts that endpoints share: `fi_stx_context` of `fi_endpoint(3)`.
+
+use homespun::{Errno, SharedTransmitContext};
+use libc::{c_int, c_void};
+
+use crate::abi::FI_CLASS_STX_CTX;
+use crate::abi::domain::FidDomain;
+use crate::abi::endpoint::{FiOpsEp, FidStx};
+use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::info::FiTxAttr;
+use crate::edge::enter;
+use crate::info::{Extent, read_tx_attr};
+use crate::object::{self, InUse, Lease, State};
+use crate::states::DomainState;
+use crate::unsupported::Unsupported;
+
+/// What stands behind a `struct fid_stx`.
+pub(crate) struct SharedTransmitContextState {
+    pub(crate) context: SharedTransmitContext,
+    pub(crate) in_use: InUse,
+    _domain: Lease,
+}
+
+// SAFETY: `struct fid_stx` begins with a `struct fid`.
+unsafe impl State for SharedTransmitContextState {
+    type Front = FidStx;
+    const CLASS: usize = FI_CLASS_STX_CTX;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    bind: Unsupported::STUB,
+    control: Unsupported::STUB,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsEp = FiOpsEp {
+    size: size_of::<FiOpsEp>(),
+    cancel: Unsupported::STUB,
+    getopt: Unsupported::STUB,
+    setopt: Unsupported::STUB,
+    tx_ctx: Unsupported::STUB,
+    rx_ctx: Unsupported::STUB,
+    rx_size_left: Unsupported::STUB,
+    tx_size_left: Unsupported::STUB,
+    export_xpu: Unsupported::STUB,
+};
+
+/// `fi_stx_context`.
+pub(crate) unsafe extern "C" fn open_shared_transmit_context(
+    domain: *mut FidDomain,
+    attr: *mut FiTxAttr,
+    stx: *mut *mut FidStx,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        let domain = unsafe { object::state::<DomainState>(domain.cast())? };
+        if stx.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        let api_version = domain.api_version;
+        // SAFETY: the attributes are null or as the application's headers have them.
+        let attr = unsafe { read_tx_attr(attr, Extent::Application { api_version }) };
+        let state = SharedTransmitContextState {
+            context: domain.domain.shared_transmit_context(&attr)?,
+            in_use: InUse::default(),
+            _domain: domain.in_use.lease(),
+        };
+        let front = FidStx { fid: object::fid::<SharedTransmitContextState>(context, &FID_OPS), ops: &OPS };
+        // SAFETY: not null, so writable.
+        unsafe { stx.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn close(stx: *mut Fid) -> c_int {
+    enter(|| {
+        let in_use = |state: &SharedTransmitContextState| state.in_use.is_leased();
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<SharedTransmitContextState>(stx.cast(), in_use)? };
+        Ok(0)
+    })
+}
