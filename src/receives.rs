@@ -214,9 +214,9 @@ pub(crate) trait ReceivePoster {
         let RecvMsg { buffers, from, tagged, context, flags } = *receive;
         let kind = self.receive_kind(tagged.is_some(), flags)?;
         let destination = if kind.fills_memory() {
-            // SAFETY: the caller promises what `Destination::raw` asks for: the engine ends the operation
+            // SAFETY: the caller promises what `Destination::room` asks for: the engine ends the operation
             // before its completion can be read, and is dropped when the endpoint is closed.
-            unsafe { Destination::raw(buffers)? }
+            unsafe { Destination::room(buffers)? }
         } else {
             Destination::default()
         };

@@ -375,16 +375,35 @@ impl Destination {
     /// was produced, or the engine was dropped.
     #[inline(always)]
     pub unsafe fn raw(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
-        if let [one] = segments {
-            // SAFETY: what is asked of the caller is the same.
-            return unsafe { Room::raw(*one) }.map(Destination::from);
-        }
         check_count(segments.len())?;
         if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
             return Err(NULL_WITH_LENGTH);
         }
+        // SAFETY: what is asked of the caller is the same.
+        unsafe { Destination::room(segments) }
+    }
+
+    /// Receives a message into the caller's memory, as [`raw`](Self::raw). But a null address with a length is room for
+    /// nothing: applications that expect messages of no bytes name no memory and some length.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for lengths that add up to more than the address
+    /// space.
+    ///
+    /// # Safety
+    ///
+    /// As [`raw`](Self::raw), for the segments that have an address.
+    #[inline(always)]
+    pub unsafe fn room(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
+        if let [one] = segments {
+            // SAFETY: what is asked of the caller is the same.
+            return Ok(unsafe { Room::raw(*one) }.into());
+        }
+        check_count(segments.len())?;
+        let segments: Box<[SegmentMut]> = segments.iter().map(|segment| segment.without_null()).collect();
         let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
-        Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments.into()) })
+        Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments) })
     }
 
     /// The same memory for messages that come one after another, which has to be in one piece.
@@ -558,19 +577,14 @@ impl Destination {
 }
 
 impl Room {
-    /// Receives into one piece of the caller's memory.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::Invalid`] for a null address with a length.
+    /// Receives into one piece of the caller's memory. A null address is room for nothing, as in [`Destination::room`].
     ///
     /// # Safety
     ///
-    /// As [`Destination::raw`], for the operation that is posted with what this becomes.
+    /// As [`Destination::room`], for the operation that is posted with what this becomes.
     #[inline]
-    pub unsafe fn raw(segment: SegmentMut) -> Result<Room, Misuse> {
-        let is_null = segment.address.is_null() && segment.len_bytes > 0;
-        if is_null { Err(NULL_WITH_LENGTH) } else { Ok(Room(segment)) }
+    pub unsafe fn raw(segment: SegmentMut) -> Room {
+        Room(segment.without_null())
     }
 }
 
@@ -595,12 +609,18 @@ impl Segment {
 }
 
 impl SegmentMut {
+    /// The segment, without its length if there is no memory.
+    #[inline]
+    fn without_null(self) -> SegmentMut {
+        SegmentMut { len_bytes: if self.address.is_null() { 0 } else { self.len_bytes }, ..self }
+    }
+
     #[inline]
     fn as_mut_slice(&mut self) -> &mut [u8] {
         if self.len_bytes == 0 {
             return &mut [];
         }
-        // SAFETY: segments reach this module only through `Destination::raw`, which refuses null with a length, and
+        // SAFETY: segments reach this module only through `Destination::room`, which leaves null no length, and
         // whose caller promised initialised memory that nothing else uses until the operation has ended. The engine
         // drops the `Destination` when it ends the operation, and the slice borrows it mutably, so there is never
         // more than one. A piece that `Destination::cut_off` makes is taken out of the segment that it is of, so both
@@ -799,6 +819,21 @@ mod tests {
                 prop_assert!(memory[from..from + place.len_bytes].iter().all(|byte| *byte == mark));
             }
         }
+    }
+
+    #[test]
+    fn room_without_memory_takes_nothing_whatever_its_length() {
+        let nowhere = SegmentMut { address: ptr::null_mut(), len_bytes: 9 };
+        let mut byte = [0_u8];
+        let somewhere = SegmentMut { address: byte.as_mut_ptr(), len_bytes: 1 };
+        for (segments, len_bytes) in [(&[nowhere][..], 0), (&[nowhere, somewhere, nowhere][..], 1)] {
+            // SAFETY: the one byte that there is outlives the room.
+            let mut room = unsafe { Destination::room(segments) }.unwrap();
+            assert_eq!((room.len_bytes(), room.copy_in(0, b"ab")), (len_bytes, len_bytes));
+            // SAFETY: nothing is made of what is refused.
+            assert!(unsafe { Destination::raw(segments) }.is_err());
+        }
+        assert_eq!(byte, *b"a");
     }
 
     #[test]

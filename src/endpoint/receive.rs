@@ -97,7 +97,8 @@ impl Endpoint {
             .map_err(|rejected| rejected.map(|buffers| RecvMsg { buffers, from, tagged, context, flags }))
     }
 
-    /// Posts a receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg` and all that they include.
+    /// Posts a receive into the caller's memory: `fi_recvmsg`, `fi_trecvmsg` and all that they include. A null
+    /// address is room for no bytes, whatever its length.
     ///
     /// # Errors
     ///

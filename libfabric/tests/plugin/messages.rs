@@ -322,6 +322,30 @@ fn a_message_that_does_not_fit_is_an_error_that_says_by_how_much() {
 }
 
 #[test]
+fn a_receive_into_null_has_room_for_nothing_whatever_its_length() {
+    let pair = pair();
+    let (right, none) = (pair.right.ep.as_ptr(), ptr::null_mut::<c_void>());
+    // SAFETY: the endpoint is open; there is no memory to write to.
+    unsafe {
+        assert_eq!(((*(*right).msg).recv)(right, none, 1024, none, FI_ADDR_UNSPEC, context(7)), 0);
+        let parts = [const { iovec { iov_base: ptr::null_mut(), iov_len: 1024 } }; 2];
+        let recvv = (*(*right).msg).recvv;
+        assert_eq!(recvv(right, parts.as_ptr(), none.cast(), 2, FI_ADDR_UNSPEC, context(8)), 0);
+    }
+    send(&pair.left, b"", pair.to_right, 1);
+    let [_, received] = pair.completions(1, 1);
+    assert_eq!((received[0].0.op_context, received[0].0.len), (context(7), 0));
+    send(&pair.left, b"too long", pair.to_right, 2);
+    pair.until(|pair| {
+        let _ = pair.left.try_read::<FiCqTaggedEntry>();
+        pair.right.try_read::<FiCqTaggedEntry>().err() == Some(EAVAIL)
+    });
+    let mut entry = untouched();
+    assert_eq!(pair.right.read_error(&mut entry), 1);
+    assert_eq!((entry.err, entry.olen, entry.op_context), (265, 8, context(8)));
+}
+
+#[test]
 fn an_error_entry_is_written_as_far_as_the_application_knows_it() {
     let mut buf = [0; 3];
     let mut entry = untouched();
