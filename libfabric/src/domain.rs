@@ -19,6 +19,7 @@ use crate::mr;
 use crate::object;
 use crate::opened;
 use crate::poll_set::open_poll_set;
+use crate::shared_receive_context::open_shared_receive_context;
 use crate::shared_transmit_context::open_shared_transmit_context;
 use crate::states::{DomainState, FabricState};
 use crate::unsupported::Unsupported;
@@ -42,7 +43,7 @@ static OPS: FiOpsDomain = FiOpsDomain {
     cntr_open: open_counter,
     poll_open: open_poll_set,
     stx_ctx: open_shared_transmit_context,
-    srx_ctx: Unsupported::STUB,
+    srx_ctx: open_shared_receive_context,
     query_atomic: atomic::query,
     query_collective: Unsupported::STUB,
     endpoint2: Unsupported::STUB,

@@ -12,8 +12,8 @@ use crate::abi::endpoint::{FiOpsEp, FidEp};
 use crate::abi::fabric::{FiOps, Fid};
 use crate::abi::info::FiInfo;
 use crate::abi::{
-    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_STX_CTX, FI_ENABLE, FI_GETOPSFLAG,
-    FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
+    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_SRX_CTX, FI_CLASS_STX_CTX, FI_ENABLE,
+    FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
 };
 use crate::av::AvState;
 use crate::counter::CounterState;
@@ -23,6 +23,7 @@ use crate::eq::EqState;
 use crate::handles::{self, Handle};
 use crate::info::{Extent, read};
 use crate::object::{self, Lease};
+use crate::shared_receive_context::SharedReceiveContextState;
 use crate::shared_transmit_context::SharedTransmitContextState;
 use crate::states::{DomainState, EndpointState};
 use crate::unsupported::Unsupported;
@@ -50,7 +51,7 @@ static OPS: FiOpsEp = FiOpsEp {
     export_xpu: Unsupported::STUB,
 };
 
-static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective {
+pub(crate) static COLLECTIVE_OPS: FiOpsCollective = FiOpsCollective {
     size: size_of::<FiOpsCollective>(),
     barrier: Unsupported::STUB,
     broadcast: Unsupported::STUB,
@@ -145,7 +146,9 @@ unsafe fn attach(endpoint: &Endpoint, ep: *mut Fid, other: *mut Fid, flags: u64)
                 endpoint.bind_cq(&cq.cq, BindFlags::from_bits_retain(flags))?;
                 Ok(cq.in_use.lease())
             }
-            FI_CLASS_AV | FI_CLASS_EQ | FI_CLASS_STX_CTX if flags != 0 => Err(Misuse::Flags(flags).into()),
+            FI_CLASS_AV | FI_CLASS_EQ | FI_CLASS_SRX_CTX | FI_CLASS_STX_CTX if flags != 0 => {
+                Err(Misuse::Flags(flags).into())
+            }
             FI_CLASS_AV => {
                 let av = object::state::<AvState>(other.cast())?;
                 endpoint.bind_av(&av.av)?;
@@ -155,6 +158,11 @@ unsafe fn attach(endpoint: &Endpoint, ep: *mut Fid, other: *mut Fid, flags: u64)
                 let eq = object::state::<EqState>(other.cast())?;
                 endpoint.bind_eq(&eq.eq, ep.expose_provenance() as u64)?;
                 Ok(eq.in_use.lease())
+            }
+            FI_CLASS_SRX_CTX => {
+                let srx = object::state::<SharedReceiveContextState>(other.cast())?;
+                endpoint.bind_shared_receive_context(&srx.context)?;
+                Ok(srx.in_use.lease())
             }
             FI_CLASS_STX_CTX => {
                 let stx = object::state::<SharedTransmitContextState>(other.cast())?;

@@ -43,6 +43,8 @@ mod poll_set;
 mod posting;
 mod provider;
 mod rma;
+mod shared_receive_context;
+mod shared_receives;
 mod shared_transmit_context;
 mod sockaddr;
 mod states;

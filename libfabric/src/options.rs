@@ -6,13 +6,16 @@
 
 use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
-use homespun::{Endpoint, Errno};
+use homespun::{Endpoint, Errno, SharedReceiveContext};
 use libc::{c_int, c_void};
 
 use crate::abi::fabric::Fid;
-use crate::abi::{FI_CLASS_PEP, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV};
+use crate::abi::{
+    FI_CLASS_PEP, FI_CLASS_SRX_CTX, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
+};
 use crate::edge::{Failure, enter};
 use crate::object;
+use crate::shared_receive_context::context_of;
 use crate::states::EndpointState;
 
 /// The length of an option's value, in bytes.
@@ -29,6 +32,7 @@ pub(crate) unsafe extern "C" fn getopt(
         // SAFETY: the caller passes an open endpoint, active or passive.
         let current = match unsafe { option_of(ep, level, name)? } {
             Setting::MinMultiRecv(endpoint) => endpoint.min_multi_recv_bytes(),
+            Setting::MinMultiRecvOfContext(context) => context.min_multi_recv_bytes(),
             Setting::CmDataSize => CONNECTION_DATA_MAX_BYTES,
         };
         if value.is_null() || len.is_null() {
@@ -54,14 +58,20 @@ pub(crate) unsafe extern "C" fn setopt(
 ) -> c_int {
     enter(|| {
         // SAFETY: the caller passes an open endpoint, active or passive.
-        let Setting::MinMultiRecv(endpoint) = (unsafe { option_of(ep, level, name)? }) else {
+        let setting = unsafe { option_of(ep, level, name)? };
+        if matches!(setting, Setting::CmDataSize) {
             return Err(Errno::ENOPROTOOPT.into());
-        };
+        }
         if value.is_null() || len != SIZE_BYTES {
             return Err(Errno::EINVAL.into());
         }
         // SAFETY: not null and of this length, so readable; options need not be aligned.
-        endpoint.set_min_multi_recv_bytes(unsafe { value.cast::<usize>().read_unaligned() });
+        let asked = unsafe { value.cast::<usize>().read_unaligned() };
+        match setting {
+            Setting::MinMultiRecv(endpoint) => endpoint.set_min_multi_recv_bytes(asked),
+            Setting::MinMultiRecvOfContext(context) => context.set_min_multi_recv_bytes(asked),
+            Setting::CmDataSize => {}
+        }
         Ok(0)
     })
 }
@@ -69,6 +79,7 @@ pub(crate) unsafe extern "C" fn setopt(
 /// An option that there is.
 enum Setting<'a> {
     MinMultiRecv(&'a Endpoint),
+    MinMultiRecvOfContext(&'a SharedReceiveContext),
     CmDataSize,
 }
 
@@ -76,15 +87,24 @@ enum Setting<'a> {
 ///
 /// # Safety
 ///
-/// `ep` is null or an open endpoint, active or passive, for as long as the result is used.
+/// `ep` is null or an open endpoint, active or passive, or a shared receive context, for as long as the result is used.
 unsafe fn option_of<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Setting<'a>, Failure> {
     if ep.is_null() {
         return Err(Errno::EINVAL.into());
     }
-    // SAFETY: not null, so an endpoint.
-    if unsafe { (*ep).fclass } == FI_CLASS_PEP {
+    // SAFETY: not null, so an endpoint or a context.
+    let class = unsafe { (*ep).fclass };
+    if class == FI_CLASS_PEP {
         return match (level, name) {
             (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => Ok(Setting::CmDataSize),
+            _ => Err(Errno::ENOPROTOOPT.into()),
+        };
+    }
+    if class == FI_CLASS_SRX_CTX {
+        // SAFETY: the caller says so.
+        let context = unsafe { context_of(ep.cast())? };
+        return match (level, name) {
+            (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => Ok(Setting::MinMultiRecvOfContext(context)),
             _ => Err(Errno::ENOPROTOOPT.into()),
         };
     }

@@ -26,22 +26,26 @@ pub(crate) type Desc = *mut c_void;
 /// Several of them.
 pub(crate) type Descs = *mut *mut c_void;
 
-/// Defines functions of a table of an endpoint's. Each is written as in Rust, but for its first argument,
-/// which is an [`Endpoint`] where C passes a `struct fid_ep`. It runs behind the [edge](crate::edge), and in
-/// an `unsafe` block: the caller keeps to the function's manual page.
+/// Defines functions of a table of an endpoint's, or of another object that is got from a `struct fid_ep` by
+/// the function behind `of`. Each is written as in Rust, but for its first argument, which is the object where
+/// C passes the structure. It runs behind the [edge](crate::edge), and in an `unsafe` block: the caller keeps
+/// to the function's manual page.
 macro_rules! entry_points {
-    ($(fn $name:ident($endpoint:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*) => {$(
+    (of $object:path, $(fn $name:ident($ep:ident $(, $argument:tt: $type:ty)* $(,)?) -> $answer:ty $body:block)*) => {$(
         unsafe extern "C" fn $name(ep: *mut $crate::abi::endpoint::FidEp $(, $argument: $type)*) -> $answer {
             $crate::edge::enter(|| {
-                // SAFETY: the caller passes null or an open endpoint, and all else as the manual page asks.
+                // SAFETY: the caller passes null or an open object, and all else as the manual page asks.
                 unsafe {
-                    let $endpoint = $crate::posting::endpoint(ep)?;
+                    let $ep = $object(ep)?;
                     let () = $body?;
                 }
                 Ok(0)
             })
         }
     )*};
+    (fn $($functions:tt)*) => {
+        $crate::posting::entry_points! { of $crate::posting::endpoint, fn $($functions)* }
+    };
 }
 
 pub(crate) use entry_points;

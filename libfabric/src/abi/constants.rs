@@ -15,6 +15,7 @@ c_constants! {
         FI_CLASS_FABRIC = 1,
         FI_CLASS_DOMAIN = 2,
         FI_CLASS_EP = 3,
+        FI_CLASS_SRX_CTX = 6,
         FI_CLASS_STX_CTX = 8,
         FI_CLASS_PEP = 9,
         FI_CLASS_AV = 11,

@@ -71,7 +71,7 @@ pub(crate) unsafe fn read(info: *const FiInfo, extent: Extent) -> Result<Info, F
             src_addr: address((*info).src_addr, (*info).src_addrlen)?,
             dest_addr: address((*info).dest_addr, (*info).dest_addrlen)?,
             tx: read_tx_attr((*info).tx_attr, extent),
-            rx: attr((*info).rx_attr, |rx| Ok(read_rx(rx)))?,
+            rx: read_rx_attr((*info).rx_attr),
             ep: attr((*info).ep_attr, |ep| read_ep(ep, extent))?,
             domain: attr((*info).domain_attr, |domain| read_domain(domain, extent))?,
             fabric: attr((*info).fabric_attr, |fabric| read_fabric(fabric, extent))?,
@@ -87,6 +87,16 @@ pub(crate) unsafe fn read(info: *const FiInfo, extent: Extent) -> Result<Info, F
 pub(crate) unsafe fn read_tx_attr(from: *const FiTxAttr, extent: Extent) -> TxAttr {
     // SAFETY: the caller says so.
     if from.is_null() { TxAttr::default() } else { unsafe { read_tx(from, extent) } }
+}
+
+/// Reads the attributes of receiving, which may be left out.
+///
+/// # Safety
+///
+/// `from` is null or valid.
+pub(crate) unsafe fn read_rx_attr(from: *const FiRxAttr) -> RxAttr {
+    // SAFETY: the caller says so.
+    if from.is_null() { RxAttr::default() } else { unsafe { read_rx(from) } }
 }
 
 /// Reads attributes that may be left out.

@@ -14,7 +14,7 @@ use homespun_fi::abi::eq::{
     FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCntr, FidCq, FidEq,
 };
 use homespun_fi::abi::fabric::{Fid, FidFabric};
-use homespun_fi::abi::info::{FiInfo, FiTxAttr};
+use homespun_fi::abi::info::{FiInfo, FiRxAttr, FiTxAttr};
 use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_RM_DISABLED,
@@ -262,6 +262,12 @@ impl Object<FidDomain> {
     pub(crate) fn transmit_context(&self, attr: *mut FiTxAttr) -> Result<Object<FidStx>, c_int> {
         // SAFETY: the domain is open, and the attributes are null or valid.
         Object::open(|stx| unsafe { ((*(*self.0).ops).stx_ctx)(self.0, attr, stx, context(3)) })
+    }
+
+    /// `fi_srx_context`.
+    pub(crate) fn receive_context(&self, attr: *mut FiRxAttr) -> Result<Object<FidEp>, c_int> {
+        // SAFETY: the domain is open, and the attributes are null or valid.
+        Object::open(|srx| unsafe { ((*(*self.0).ops).srx_ctx)(self.0, attr, srx, ptr::null_mut()) })
     }
 
     pub(crate) fn endpoint(&self, info: *mut FiInfo) -> Result<Object<FidEp>, c_int> {

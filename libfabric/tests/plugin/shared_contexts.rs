@@ -1,17 +1,28 @@
-//! Contexts that endpoints share: `fi_stx_context` of `fi_endpoint(3)`.
+//! Contexts that endpoints share: `fi_stx_context` and `fi_srx_context` of `fi_endpoint(3)`.
 
 use std::ptr;
 
-use homespun_fi::abi::endpoint::{FidEp, FidStx};
-use homespun_fi::abi::eq::FiCqTaggedEntry;
-use homespun_fi::abi::{FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_TRANSMIT};
-use libc::{c_int, c_void};
+use homespun_fi::abi::domain::{FidAv, FidDomain};
+use homespun_fi::abi::endpoint::{FiMsg, FidEp, FidStx};
+use homespun_fi::abi::eq::{FiCqTaggedEntry, FidCq};
+use homespun_fi::abi::fabric::FidFabric;
+use homespun_fi::abi::tagged::FiMsgTagged;
+use homespun_fi::abi::{
+    FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETOPSFLAG, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT,
+    FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
+};
+use libc::{c_int, c_void, iovec};
 
 use crate::host::{
-    API_VERSION, InfoList, Node, Object, Pair, Plugin, av_attr, context, cq_attr, eq_attr, open_fabric,
+    API_VERSION, CqEntry, InfoList, Node, Object, Pair, Plugin, av_attr, context, cq_attr, eq_attr,
+    open_fabric,
 };
 
+const EAGAIN: isize = -11;
 const ENODATA: c_int = -61;
+const ENOENT: c_int = -2;
+const ENOSYS: isize = -38;
+const FI_COMPLETION: u64 = 1 << 24;
 const EBUSY: c_int = -16;
 const EINVAL: c_int = -22;
 const EDOMAIN: c_int = -262;
@@ -131,4 +142,187 @@ fn attributes_of_a_transmit_context_may_be_left_out_but_not_exceed_the_domain() 
     let refused =
         unsafe { ((*(*domain).ops).stx_ctx)(domain, ptr::null_mut(), ptr::null_mut(), ptr::null_mut()) };
     assert_eq!(refused, EINVAL);
+}
+
+/// Infos for endpoints that share a receive context.
+fn sharing_receive() -> InfoList {
+    let infos = Plugin::get().loopback();
+    for info in infos.iter() {
+        // SAFETY: answers have all their attributes, and nothing else uses these.
+        unsafe { (*info.ep_attr).rx_ctx_cnt = FI_SHARED_CONTEXT };
+    }
+    infos
+}
+
+/// Two endpoints of a domain that share a receive context and an address vector, each with a queue of its own.
+struct Sharers {
+    ep: [Object<FidEp>; 2],
+    srx: Object<FidEp>,
+    cq: [Object<FidCq>; 2],
+    av: Object<FidAv>,
+    domain: Object<FidDomain>,
+    fabric: Object<FidFabric>,
+}
+
+impl Sharers {
+    fn open() -> Sharers {
+        let infos = sharing_receive();
+        let fabric = open_fabric(infos.first(), API_VERSION);
+        let domain = fabric.domain(infos.as_ptr()).expect("a domain");
+        let srx = domain.receive_context(infos.first().rx_attr).expect("a receive context");
+        let av = domain.av(&mut av_attr()).expect("an address vector");
+        let cq = [(), ()].map(|()| domain.cq(&mut cq_attr(FI_CQ_FORMAT_TAGGED)).expect("a queue"));
+        let ep = [&cq[0], &cq[1]].map(|cq| {
+            let ep = domain.endpoint(infos.as_ptr()).expect("an endpoint");
+            assert_eq!(ep.bind(&av, 0), 0);
+            assert_eq!(ep.bind(cq, FI_TRANSMIT | FI_RECV), 0);
+            assert_eq!(enable(&ep), EOPBADSTATE, "no context is bound");
+            assert_eq!(ep.bind(&srx, 0), 0);
+            assert_eq!(enable(&ep), 0);
+            ep
+        });
+        Sharers { ep, srx, cq, av, domain, fabric }
+    }
+
+    /// Reads the next entry of one of the queues, driving both and the sender.
+    fn next(&self, index: usize, sender: &Node) -> FiCqTaggedEntry {
+        let mut found = FiCqTaggedEntry::EMPTY;
+        crate::host::until(|| {
+            let _ = sender.try_read::<FiCqTaggedEntry>();
+            let cq = self.cq[index].as_ptr();
+            // SAFETY: the queue is open and has this format; there is room for an entry.
+            match unsafe { ((*(*cq).ops).read)(cq, (&raw mut found).cast(), 1) } {
+                1 => true,
+                other => {
+                    assert_eq!(other, EAGAIN);
+                    false
+                }
+            }
+        });
+        found
+    }
+}
+
+fn name_of(ep: &Object<FidEp>) -> [u8; 16] {
+    let (mut name, mut len_bytes) = ([0; 16], 16);
+    // SAFETY: the endpoint is open, and there is as much room as is said.
+    let answer =
+        unsafe { ((*(*ep.as_ptr()).cm).getname)(ep.fid(), name.as_mut_ptr().cast(), &raw mut len_bytes) };
+    assert_eq!((answer, len_bytes), (0, 16));
+    name
+}
+
+#[test]
+fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
+    let (sharers, sender) = (Sharers::open(), Node::open());
+    let to = [0, 1].map(|index| sender.insert(&name_of(&sharers.ep[index])));
+    let srx = sharers.srx.as_ptr();
+    let mut room = [[0_u8; 8]; 6];
+    let mut parts = room.each_mut().map(|room| iovec { iov_base: room.as_mut_ptr().cast(), iov_len: 8 });
+    let (none, from) = (ptr::null_mut::<c_void>(), FI_ADDR_UNSPEC);
+    let at = |index: usize| parts[index].iov_base;
+    // SAFETY: the context is open; the buffers outlive the receives, and each is used once.
+    unsafe {
+        let (msg, tagged) = (&*(*srx).msg, &*(*srx).tagged);
+        assert_eq!((msg.recv)(srx, at(0), 8, none, from, context(10)), 0);
+        assert_eq!((msg.recvv)(srx, &raw const parts[1], none.cast(), 1, from, context(11)), 0);
+        let message = FiMsg {
+            msg_iov: &raw mut parts[2],
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: from,
+            context: context(12),
+            data: 0,
+        };
+        assert_eq!((msg.recvmsg)(srx, &raw const message, FI_COMPLETION), 0);
+        assert_eq!((tagged.recv)(srx, parts[3].iov_base, 8, none, from, 3, 0, context(13)), 0);
+        assert_eq!((tagged.recvv)(srx, &raw const parts[4], none.cast(), 1, from, 4, 0, context(14)), 0);
+        let message = FiMsgTagged {
+            msg_iov: &raw mut parts[5],
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: from,
+            tag: 5,
+            ignore: 0,
+            context: context(15),
+            data: 0,
+        };
+        assert_eq!((tagged.recvmsg)(srx, &raw const message, FI_COMPLETION), 0);
+        // Endpoints have no receives of their own, and a context sends nothing.
+        let ep = sharers.ep[0].as_ptr();
+        assert_eq!(((*(*ep).msg).recv)(ep, ptr::null_mut(), 0, none, from, none), ENOSYS);
+        assert_eq!((msg.send)(srx, ptr::null(), 0, none, 0, none), ENOSYS);
+    }
+    let ep = sender.ep.as_ptr();
+    for (number, tag) in [(0, None), (1, None), (2, None), (3, Some(3)), (4, Some(4)), (5, Some(5))] {
+        let (message, to) = ([number as u8; 8], to[number % 2]);
+        // SAFETY: the endpoint is open, and the message is copied.
+        let sent = unsafe {
+            match tag {
+                None => ((*(*ep).msg).inject)(ep, message.as_ptr().cast(), 8, to),
+                Some(tag) => ((*(*ep).tagged).inject)(ep, message.as_ptr().cast(), 8, to, tag),
+            }
+        };
+        assert_eq!(sent, 0);
+        let entry = sharers.next(number % 2, &sender);
+        assert_eq!((entry.op_context, entry.len), (context(10 + number), 8), "in the queue of its endpoint");
+        assert_eq!(room[number], message);
+    }
+}
+
+#[test]
+fn a_receive_context_has_options_flags_and_cancels() {
+    let sharers = Sharers::open();
+    let (srx, fid) = (sharers.srx.as_ptr(), sharers.srx.fid());
+    let (asked, mut found, mut len_bytes) = (100_usize, 0_usize, size_of::<usize>());
+    let (level, option) = (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV);
+    // SAFETY: the context is open, and the values are as long as is said.
+    unsafe {
+        let ops = &*(*srx).ops;
+        assert_eq!((ops.setopt)(fid, level, option, (&raw const asked).cast(), len_bytes), 0);
+        assert_eq!((ops.getopt)(fid, level, option, (&raw mut found).cast(), &raw mut len_bytes), 0);
+        assert_eq!(found, asked);
+        let getopt = ops.getopt;
+        assert_eq!(getopt(fid, level, FI_OPT_CM_DATA_SIZE, (&raw mut found).cast(), &raw mut len_bytes), -92);
+    }
+    let mut flags = FI_COMPLETION | FI_RECV;
+    assert_eq!(sharers.srx.control(FI_SETOPSFLAG, &raw mut flags), 0);
+    flags = FI_RECV;
+    assert_eq!(sharers.srx.control(FI_GETOPSFLAG, &raw mut flags), 0);
+    assert_eq!(flags, FI_COMPLETION);
+    flags = FI_TRANSMIT;
+    assert_eq!(sharers.srx.control(FI_GETOPSFLAG, &raw mut flags), EINVAL, "it sends nothing");
+    assert_eq!(enable(&sharers.srx), 0, "it takes receives anyhow");
+    let none = ptr::null_mut::<c_void>();
+    // SAFETY: the context is open.
+    unsafe {
+        assert_eq!(((*(*srx).msg).recv)(srx, none, 0, none, FI_ADDR_UNSPEC, context(7)), 0);
+        assert_eq!(((*(*srx).ops).cancel)(fid, context(8)), ENOENT as isize);
+        assert_eq!(((*(*srx).ops).cancel)(fid, context(7)), 0);
+    }
+}
+
+#[test]
+fn wrong_uses_of_a_receive_context_are_refused() {
+    let Sharers { ep: [first, second], srx, cq, av, domain, fabric } = Sharers::open();
+    let own = domain.endpoint(Plugin::get().loopback().as_ptr()).expect("an endpoint");
+    assert_eq!(own.bind(&srx, 0), EINVAL, "it has a context of its own");
+    let sharer = domain.endpoint(sharing_receive().as_ptr()).expect("an endpoint");
+    assert_eq!(sharer.bind(&srx, FI_RECV), EBADFLAGS);
+    let other = Sharers::open();
+    assert_eq!(sharer.bind(&other.srx, 0), EDOMAIN);
+    assert_eq!(sharer.bind(&srx, 0), 0);
+    assert_eq!(sharer.bind(&srx, 0), EBUSY);
+    let domain_ptr = domain.as_ptr();
+    // SAFETY: the domain is open; a context without a place to go is refused.
+    let nowhere = unsafe {
+        ((*(*domain_ptr).ops).srx_ctx)(domain_ptr, ptr::null_mut(), ptr::null_mut(), ptr::null_mut())
+    };
+    assert_eq!(nowhere, EINVAL);
+    drop((own, first, second));
+    let (srx, busy) = srx.close().expect_err("an endpoint is bound");
+    assert_eq!(busy, EBUSY);
+    drop(sharer);
+    assert!(srx.close().is_ok());
+    drop((cq, av, domain, fabric));
 }

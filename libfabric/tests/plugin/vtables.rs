@@ -129,7 +129,7 @@ fn what_is_not_supported_says_so() {
     assert_answers!((*fabric).ops, ENOSYS, domain2);
     assert_answers!(
         (*domain).ops, ENOSYS,
-        scalable_ep srx_ctx query_collective endpoint2 xpu_ctx
+        scalable_ep query_collective endpoint2 xpu_ctx
     );
     assert_answers!((*node.cq.as_ptr()).ops, ENOSYS, export_xpu);
     let counter = node.domain.counter(&mut counter_attr(0)).expect("a counter");

@@ -1,0 +1,154 @@
+//! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`. The calls that post to them are in
+//! [`shared_receives`](crate::shared_receives).
+
+use homespun::flags::OpFlags;
+use homespun::{Errno, Misuse, SharedReceiveContext};
+use libc::{c_int, c_void};
+
+use crate::abi::domain::FidDomain;
+use crate::abi::endpoint::{FiOpsEp, FidEp};
+use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::info::FiRxAttr;
+use crate::abi::{FI_CLASS_SRX_CTX, FI_ENABLE, FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT};
+use crate::edge::{Failure, enter};
+use crate::endpoint::COLLECTIVE_OPS;
+use crate::info::read_rx_attr;
+use crate::object::{self, InUse, Lease, State};
+use crate::states::DomainState;
+use crate::unsupported::Unsupported;
+use crate::{atomic, connection, options, posting, rma, shared_receives};
+
+/// What stands behind a `struct fid_ep` that is a receive context.
+pub(crate) struct SharedReceiveContextState {
+    pub(crate) context: SharedReceiveContext,
+    pub(crate) in_use: InUse,
+    _domain: Lease,
+}
+
+// SAFETY: `struct fid_ep` begins with a `struct fid`.
+unsafe impl State for SharedReceiveContextState {
+    type Front = FidEp;
+    const CLASS: usize = FI_CLASS_SRX_CTX;
+}
+
+static FID_OPS: FiOps = FiOps {
+    size: size_of::<FiOps>(),
+    close,
+    // Queues and counters are its endpoints'.
+    bind: Unsupported::STUB,
+    control,
+    ops_open: Unsupported::STUB,
+    tostr: Unsupported::STUB,
+    ops_set: Unsupported::STUB,
+};
+
+static OPS: FiOpsEp = FiOpsEp {
+    size: size_of::<FiOpsEp>(),
+    cancel,
+    getopt: options::getopt,
+    setopt: options::setopt,
+    tx_ctx: Unsupported::STUB,
+    rx_ctx: Unsupported::STUB,
+    rx_size_left: Unsupported::STUB,
+    tx_size_left: Unsupported::STUB,
+    export_xpu: Unsupported::STUB,
+};
+
+/// `fi_srx_context`.
+pub(crate) unsafe extern "C" fn open_shared_receive_context(
+    domain: *mut FidDomain,
+    attr: *mut FiRxAttr,
+    rx_ep: *mut *mut FidEp,
+    context: *mut c_void,
+) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        let domain = unsafe { object::state::<DomainState>(domain.cast())? };
+        if rx_ep.is_null() {
+            return Err(Errno::EINVAL.into());
+        }
+        // SAFETY: the attributes are null or valid.
+        let attr = unsafe { read_rx_attr(attr) };
+        let state = SharedReceiveContextState {
+            context: domain.domain.shared_receive_context(&attr)?,
+            in_use: InUse::default(),
+            _domain: domain.in_use.lease(),
+        };
+        let front = FidEp {
+            fid: object::fid::<SharedReceiveContextState>(context, &FID_OPS),
+            ops: &OPS,
+            msg: &shared_receives::MSG_OPS,
+            tagged: &shared_receives::TAGGED_OPS,
+            // These refuse what is no endpoint.
+            cm: &connection::OPS,
+            rma: &rma::OPS,
+            atomic: &atomic::OPS,
+            collective: &COLLECTIVE_OPS,
+        };
+        // SAFETY: not null, so writable.
+        unsafe { rx_ep.write(object::open(front, state)) };
+        Ok(0)
+    })
+}
+
+/// The context behind a pointer that C passed in.
+///
+/// # Errors
+///
+/// As [`object::state`].
+///
+/// # Safety
+///
+/// As [`object::state`].
+pub(crate) unsafe fn context_of<'a>(srx: *const c_void) -> Result<&'a SharedReceiveContext, Failure> {
+    // SAFETY: the caller's promise is ours.
+    Ok(unsafe { &object::state::<SharedReceiveContextState>(srx)?.context })
+}
+
+unsafe extern "C" fn close(srx: *mut Fid) -> c_int {
+    enter(|| {
+        let in_use = |state: &SharedReceiveContextState| state.in_use.is_leased();
+        // SAFETY: the caller closes an object of this class and uses it no more.
+        unsafe { object::close::<SharedReceiveContextState>(srx.cast(), in_use)? };
+        Ok(0)
+    })
+}
+
+unsafe extern "C" fn control(srx: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open context.
+        let context = unsafe { context_of(srx.cast())? };
+        let flags: *mut u64 = arg.cast();
+        match command {
+            // It takes receives from the beginning.
+            FI_ENABLE => {}
+            FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
+            FI_GETOPSFLAG => {
+                // SAFETY: for this command it points to flags.
+                receive_flags(unsafe { flags.read() })?;
+                // SAFETY: as above.
+                unsafe { flags.write(context.rx_op_flags().bits()) };
+            }
+            // SAFETY: for this command it points to flags.
+            FI_SETOPSFLAG => context.set_rx_op_flags(receive_flags(unsafe { flags.read() })?)?,
+            _ => return Err(Errno::ENOSYS.into()),
+        }
+        Ok(0)
+    })
+}
+
+/// The flags of a command that is for receives, the only direction of a context.
+fn receive_flags(flags: u64) -> Result<OpFlags, Failure> {
+    if flags & FI_RECV == 0 || flags & FI_TRANSMIT != 0 {
+        return Err(Misuse::Invalid("another direction than FI_RECV").into());
+    }
+    Ok(OpFlags::from_bits_retain(flags & !FI_RECV))
+}
+
+unsafe extern "C" fn cancel(srx: *mut Fid, context: *mut c_void) -> isize {
+    enter(|| {
+        // SAFETY: the caller passes an open context.
+        unsafe { context_of(srx.cast())? }.cancel(posting::context(context))?;
+        Ok(0)
+    })
+}

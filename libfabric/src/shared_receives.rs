@@ -1,0 +1,106 @@
+//! Receives that are posted to a context which endpoints share: `fi_msg(3)` and `fi_tagged(3)`. A context sends nothing.
+
+use homespun::{FabricAddress, RecvMsg, SegmentMut, SharedReceiveContext};
+use libc::{c_void, iovec};
+
+use crate::abi::endpoint::{FiMsg, FiOpsMsg, FidEp};
+use crate::abi::tagged::{FiMsgTagged, FiOpsTagged};
+use crate::edge::Failure;
+use crate::message::segments_to_fill;
+use crate::posting::{Desc, Descs, context, described, entry_points, flags_or, segment_mut, segments_mut};
+use crate::shared_receive_context::context_of;
+use crate::unsupported::Unsupported;
+
+pub(crate) static MSG_OPS: FiOpsMsg = FiOpsMsg {
+    size: size_of::<FiOpsMsg>(),
+    recv,
+    recvv,
+    recvmsg,
+    send: Unsupported::STUB,
+    sendv: Unsupported::STUB,
+    sendmsg: Unsupported::STUB,
+    inject: Unsupported::STUB,
+    senddata: Unsupported::STUB,
+    injectdata: Unsupported::STUB,
+};
+
+pub(crate) static TAGGED_OPS: FiOpsTagged = FiOpsTagged {
+    size: size_of::<FiOpsTagged>(),
+    recv: trecv,
+    recvv: trecvv,
+    recvmsg: trecvmsg,
+    send: Unsupported::STUB,
+    sendv: Unsupported::STUB,
+    sendmsg: Unsupported::STUB,
+    inject: Unsupported::STUB,
+    senddata: Unsupported::STUB,
+    injectdata: Unsupported::STUB,
+};
+
+entry_points! {
+    of receive_context,
+
+    fn recv(srx, buf: *mut c_void, len: usize, _: Desc, from: u64, ctx: *mut c_void) -> isize {
+        post_receive(srx, segment_mut(buf, len), from, None, ctx, None)
+    }
+
+    fn recvv(srx, iov: *const iovec, _: Descs, count: usize, from: u64, ctx: *mut c_void) -> isize {
+        post_receive(srx, segments_mut(iov, count)?, from, None, ctx, None)
+    }
+
+    fn recvmsg(srx, msg: *const FiMsg, flags: u64) -> isize {
+        let FiMsg { msg_iov, iov_count, addr, context, .. } = *described(msg)?;
+        post_receive(srx, segments_to_fill(msg_iov, iov_count, flags)?, addr, None, context, Some(flags))
+    }
+
+    fn trecv(
+        srx, buf: *mut c_void, len: usize, _: Desc, from: u64, tag: u64, ignore: u64, ctx: *mut c_void,
+    ) -> isize {
+        post_receive(srx, segment_mut(buf, len), from, Some((tag, ignore)), ctx, None)
+    }
+
+    fn trecvv(
+        srx, iov: *const iovec, _: Descs, count: usize, from: u64, tag: u64, ignore: u64, ctx: *mut c_void,
+    ) -> isize {
+        post_receive(srx, segments_mut(iov, count)?, from, Some((tag, ignore)), ctx, None)
+    }
+
+    fn trecvmsg(srx, msg: *const FiMsgTagged, flags: u64) -> isize {
+        let FiMsgTagged { msg_iov, iov_count, addr, tag, ignore, context, .. } = *described(msg)?;
+        let (buffers, tagged) = (segments_to_fill(msg_iov, iov_count, flags)?, Some((tag, ignore)));
+        post_receive(srx, buffers, addr, tagged, context, Some(flags))
+    }
+}
+
+/// The context of a call.
+///
+/// # Errors
+///
+/// As [`context_of`].
+///
+/// # Safety
+///
+/// As [`context_of`].
+unsafe fn receive_context<'a>(srx: *mut FidEp) -> Result<&'a SharedReceiveContext, Failure> {
+    // SAFETY: the caller says so.
+    unsafe { context_of(srx.cast()) }
+}
+
+/// Posts a receive.
+///
+/// # Safety
+///
+/// Nothing else touches the segments until the completion was read (`fi_msg(3)`).
+unsafe fn post_receive(
+    srx: &SharedReceiveContext,
+    buffers: impl AsRef<[SegmentMut]>,
+    from: u64,
+    tagged: Option<(u64, u64)>,
+    ctx: *mut c_void,
+    flags: Option<u64>,
+) -> Result<(), Failure> {
+    let (from, context, flags) = (FabricAddress(from), context(ctx), flags_or(flags, srx.rx_op_flags()));
+    let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
+    // SAFETY: the caller promises what is asked for.
+    unsafe { srx.post_receive(&receive) }.map_err(Failure::from)
+}
