@@ -82,7 +82,8 @@ pub(crate) fn exercise(info: &Info) {
                 max_ep_tx_ctx: 1,
                 max_ep_rx_ctx: 1,
                 max_ep_stx_ctx,
-                max_ep_srx_ctx: 0,
+                // Exercised in `tests/semantics/shared_contexts.rs`, with a few.
+                max_ep_srx_ctx: _,
                 cntr_cnt,
                 // Accepted, and one more refused, in the tests of the plugin: what lies in pieces is raw memory.
                 mr_iov_limit: _,

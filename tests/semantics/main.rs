@@ -42,6 +42,7 @@ mod rma;
 mod safe_code;
 mod selective;
 mod shareable;
+mod shared_contexts;
 mod sources;
 #[path = "../suite/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
@@ -440,6 +441,34 @@ macro_rules! tests_of_objects {
                 everything_comes_back_if_there_is_no_room
                 too_many_pieces_and_a_claim_of_nothing_come_back
                 what_came_back_is_posted_again;
+            // A context and its endpoints are objects of one process.
+            shared_contexts:
+                receives_posted_before_binding_serve_every_endpoint
+                messages_of_each_peer_keep_their_order
+                receive_takes_message_that_came_before_it
+                tagged_and_untagged_receives_take_messages_of_their_kind
+                long_message_is_truncated_at_its_endpoint
+                directed_receive_takes_its_source_at_any_endpoint
+                directed_receive_ends_with_the_last_link_of_its_source
+                directed_receive_without_endpoints_is_refused
+                buffer_takes_messages_of_all_endpoints
+                cancelled_receive_ends_at_the_first_endpoint
+                report_without_endpoints_waits_for_the_first
+                peek_finds_messages_of_any_endpoint
+                peeks_alone_make_progress
+                full_queue_of_one_endpoint_stops_no_other
+                buffer_serves_others_while_one_queue_is_full
+                closed_endpoint_leaves_receives_to_others
+                endpoints_come_and_go_while_messages_arrive
+                selective_endpoint_reports_asked_receives_alone
+                counters_count_what_their_endpoint_receives
+                context_with_endpoints_is_not_closed
+                wrong_use_is_refused
+                receives_beyond_the_depth_are_refused
+                many_messages_wait_for_a_small_budget
+                sleeping_reader_wakes_for_a_post
+                sleeping_reader_wakes_for_a_cancel
+                threads_post_while_others_read;
             // Handles are dropped, closed, forgotten and shared in ways that one process alone can.
             safe_code:
                 what_is_posted_is_freed_with_its_endpoint
@@ -565,6 +594,9 @@ macro_rules! tests_of_connections {
                 whoever_sleeps_on_a_completion_queue_is_connected
                 one_sleeps_on_each_queue
                 an_event_of_the_applications_own_wakes_everybody;
+            shared_contexts:
+                connections_share_receives
+                end_of_one_connection_leaves_receives_to_others;
             wait_sets:
                 events_and_completions_wake_whoever_waits_for_both;
         }
@@ -613,6 +645,35 @@ macro_rules! tests_of_connections_by_themselves {
             wait_sets:
                 what_happens_to_any_member_wakes_whoever_waits_for_the_set
                 events_and_completions_wake_whoever_waits_for_both;
+            shared_contexts:
+                receives_posted_before_binding_serve_every_endpoint
+                messages_of_each_peer_keep_their_order
+                receive_takes_message_that_came_before_it
+                tagged_and_untagged_receives_take_messages_of_their_kind
+                long_message_is_truncated_at_its_endpoint
+                directed_receive_takes_its_source_at_any_endpoint
+                directed_receive_ends_with_the_last_link_of_its_source
+                directed_receive_without_endpoints_is_refused
+                buffer_takes_messages_of_all_endpoints
+                cancelled_receive_ends_at_the_first_endpoint
+                report_without_endpoints_waits_for_the_first
+                peek_finds_messages_of_any_endpoint
+                peeks_alone_make_progress
+                full_queue_of_one_endpoint_stops_no_other
+                buffer_serves_others_while_one_queue_is_full
+                closed_endpoint_leaves_receives_to_others
+                endpoints_come_and_go_while_messages_arrive
+                selective_endpoint_reports_asked_receives_alone
+                counters_count_what_their_endpoint_receives
+                context_with_endpoints_is_not_closed
+                wrong_use_is_refused
+                receives_beyond_the_depth_are_refused
+                many_messages_wait_for_a_small_budget
+                sleeping_reader_wakes_for_a_post
+                sleeping_reader_wakes_for_a_cancel
+                threads_post_while_others_read
+                connections_share_receives
+                end_of_one_connection_leaves_receives_to_others;
             late_binding:
                 counters_of_an_enabled_endpoint_count_what_follows
                 a_counter_of_an_enabled_endpoint_wakes_its_waiters

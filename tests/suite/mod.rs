@@ -11,7 +11,7 @@ pub(crate) mod files;
 pub(crate) mod form;
 mod handle;
 mod net;
-mod party;
+pub(crate) mod party;
 pub(crate) mod payload;
 pub(crate) mod posix;
 pub(crate) mod possessions;

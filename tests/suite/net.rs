@@ -193,6 +193,11 @@ impl Net {
         &self.info
     }
 
+    /// Drives all parties once, without reading anything.
+    pub(crate) fn progress(&self) {
+        self.queues.progress();
+    }
+
     /// Another domain than that of the parties.
     pub(crate) fn domain(&self) -> Domain {
         self.fabric.domain(&self.info).expect("the domain was offered")

@@ -78,6 +78,7 @@ impl Mailbox {
     /// Puts a report back that there was no room for.
     pub(super) fn put_back(&mut self, outcome: Outcome) {
         self.outcomes.push_front(outcome);
+        self.has_mail.store(true, Ordering::Release);
     }
 
     pub(super) fn count(&mut self, count: Count) {
