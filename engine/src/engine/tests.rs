@@ -51,6 +51,7 @@ mod receiving;
 mod requests;
 mod rma;
 mod sending;
+mod shared;
 
 /// What tests look at inside.
 impl Engine {

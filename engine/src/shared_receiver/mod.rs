@@ -192,6 +192,12 @@ impl SharedReceiver {
         state.apart(|receiver, effects| post(receiver, request, effects), self)
     }
 
+    /// Whether nothing of the budget is used. Uses all of it.
+    #[cfg(test)]
+    pub(crate) fn is_budget_free(&self, limit_bytes: u64) -> bool {
+        self.lock().receiver.take_budget(limit_bytes)
+    }
+
     // A thread that has panicked here has left what it was about, and others are to be able to go on.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

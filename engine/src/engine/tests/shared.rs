@@ -1,0 +1,410 @@
+//! Engines that share a receiver.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::operation::{Found, PeekRequest};
+use crate::shared_receiver::{MemberId, SharedReceiver};
+
+const BUDGET_BYTES: usize = 1 << 20;
+const LINK: LinkId = LinkId(7);
+
+/// An engine that shares a receiver, with a link of the peer at port 2.
+struct Member {
+    id: MemberId,
+    engine: Engine,
+    transport: Scripted,
+    sink: Recorder,
+}
+
+impl Member {
+    fn join(shared: &Arc<SharedReceiver>) -> Member {
+        let mut engine = Engine::new(Config::default());
+        let id = engine.share_receiver(shared, false);
+        let mut sink = Recorder::default();
+        engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
+        Member { id, engine, transport: Scripted::default(), sink }
+    }
+
+    fn frame(&mut self, header: &Header, payload: &[u8]) {
+        self.engine.arrivals(&mut self.sink).frame(LINK, header, payload);
+    }
+
+    fn lose(&mut self, link: LinkId) {
+        self.engine.arrivals(&mut self.sink).link(link, LinkEvent::Down(RESET));
+    }
+
+    fn pass(&mut self) {
+        self.engine.deliver_held(&mut self.sink);
+        self.engine.transmit(&mut self.transport, &mut self.sink);
+    }
+
+    fn ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
+        let ended = self.sink.take();
+        let told = ended.iter().map(|ended| match ended {
+            Ok(completion) => (completion.context, Ok(received(&Ok(completion.clone())).to_vec())),
+            Err(failure) => (failure.completion.context, Err(failure.error.clone())),
+        });
+        told.collect()
+    }
+}
+
+fn two_members() -> (Arc<SharedReceiver>, Member, Member) {
+    let shared = SharedReceiver::new(64, BUDGET_BYTES);
+    let (first, second) = (Member::join(&shared), Member::join(&shared));
+    (shared, first, second)
+}
+
+fn awaiting(len_bytes: u64, awaits: Awaits) -> Header {
+    Header::Message(Message { len_bytes, tag: None, data: None, awaits })
+}
+
+#[test]
+fn message_completes_at_the_member_that_it_came_to() {
+    let (shared, mut first, mut second) = two_members();
+    for context in 1..4 {
+        shared.post_receive(receive(8, context)).unwrap();
+    }
+    second.frame(&untagged(3), b"two");
+    first.frame(&untagged(3), b"one");
+    second.frame(&awaiting(3, Awaits::Match), b"due");
+    assert_eq!(first.ended(), [(2, Ok(b"one".to_vec()))]);
+    assert_eq!(second.ended(), [(1, Ok(b"two".to_vec())), (3, Ok(b"due".to_vec()))]);
+    assert!(!shared.has_news(), "each has done its own");
+    second.pass();
+    assert!(headers_from(&second.transport, 0).contains(&Header::Matched { number: 2 }));
+    assert_eq!(second.sink.counted, [(CounterEvents::RECV, true); 2]);
+}
+
+#[test]
+fn post_leaves_the_rest_to_the_member_of_the_message() {
+    let (shared, mut first, mut second) = two_members();
+    second.frame(&awaiting(3, Awaits::Match), b"two");
+    shared.post_receive(receive(8, 1)).unwrap();
+    assert!(shared.has_news() && second.engine.wants_pass() && !first.engine.wants_pass());
+    assert!(second.sink.ended.is_empty());
+    assert_eq!(shared.take_news(), [second.id]);
+    second.pass();
+    assert_eq!(second.ended(), [(1, Ok(b"two".to_vec()))]);
+    assert_eq!(second.sink.counted, [(CounterEvents::RECV, true)]);
+    assert!(headers_from(&second.transport, 0).contains(&Header::Matched { number: 1 }));
+    first.pass();
+    assert!(first.ended().is_empty() && first.transport.sent.is_empty());
+}
+
+#[test]
+fn sources_have_the_names_of_their_member() {
+    let (shared, mut first, mut second) = two_members();
+    let other = second.engine.peer(address(9));
+    second.engine.arrivals(&mut second.sink).link(LinkId(8), LinkEvent::Up { peer: address(9), instance: 1 });
+    let only = Criteria { source: Some(shared.peer(address(9))), ..Criteria::any() };
+    shared.post_receive(ReceiveRequest { criteria: only, ..receive(8, 1) }).unwrap();
+    first.frame(&untagged(1), b"a");
+    second.engine.arrivals(&mut second.sink).frame(LinkId(8), &untagged(1), b"b");
+    let ended = second.sink.take();
+    assert_eq!(ended[0].as_ref().unwrap().source, Some(other));
+    shared.post_receive(receive(8, 2)).unwrap();
+    first.pass();
+    let ended = first.sink.take();
+    assert_eq!(ended[0].as_ref().unwrap().source, Some(first.engine.peer(address(2))));
+}
+
+#[test]
+fn receive_that_its_member_was_filling_fails_at_another() {
+    let (shared, mut first, mut second) = two_members();
+    shared.post_receive(receive(8, 1)).unwrap();
+    second.engine.arrivals(&mut second.sink).begin(LINK, &untagged(6));
+    second.engine.arrivals(&mut second.sink).chunk(LINK, b"ab");
+    second.engine.leave_shared_receiver(&mut second.sink);
+    assert_eq!(shared.take_news(), [first.id]);
+    first.pass();
+    assert_eq!(first.ended(), [(1, Err(OperationError::Cancelled))]);
+    assert_eq!(first.sink.counted, [(CounterEvents::RECV, false)]);
+    // The rest of it still comes, while the endpoint lingers.
+    second.engine.arrivals(&mut second.sink).chunk(LINK, b"cdef");
+    second.frame(&untagged(3), b"two");
+    second.pass();
+    assert!(second.ended().is_empty() && second.transport.closed.is_empty());
+}
+
+#[test]
+fn reports_without_members_wait_for_one() {
+    let shared = SharedReceiver::new(2, BUDGET_BYTES);
+    for context in [1, 2] {
+        shared.post_receive(receive(8, context)).unwrap();
+    }
+    assert!(shared.cancel(2) && !shared.cancel(2));
+    assert!(shared.post_receive(receive(8, 3)).is_err(), "what was not reported is outstanding");
+    let mut member = Member::join(&shared);
+    assert_eq!(shared.take_news(), [member.id]);
+    member.pass();
+    assert_eq!(member.ended(), [(2, Err(OperationError::Cancelled))]);
+    shared.post_receive(receive(8, 3)).unwrap();
+}
+
+#[test]
+fn memory_lent_to_one_transport_leaves_others_alone() {
+    let (shared, mut first, mut second) = two_members();
+    for context in [1, 2] {
+        shared.post_receive(receive(8, context)).unwrap();
+    }
+    second.engine.arrivals(&mut second.sink).begin(LINK, &untagged(4));
+    let mut arrivals = second.engine.arrivals(&mut second.sink);
+    let mut space = arrivals.space(LINK);
+    assert_eq!(space[0].len(), 4);
+    // While it is read into, others use the receiver.
+    first.frame(&untagged(1), b"a");
+    assert_eq!(first.ended(), [(2, Ok(b"a".to_vec()))]);
+    space[0].copy_from_slice(b"lent");
+    drop(space);
+    second.engine.arrivals(&mut second.sink).placed(LINK, 4);
+    assert_eq!(second.ended(), [(1, Ok(b"lent".to_vec()))]);
+}
+
+#[test]
+fn offer_is_fetched_by_its_member() {
+    let (shared, mut first, mut second) = two_members();
+    second.transport.memory = b"0123456789".to_vec();
+    let message = Message { len_bytes: 10, tag: None, data: None, awaits: Awaits::Match };
+    let remote_bytes = REMOTE.len() as u8;
+    second.frame(&Header::Request { message, op: 3, remote_bytes }, REMOTE);
+    second.pass();
+    assert!(second.transport.pulled.is_empty(), "its sender waits for the match in any case");
+    shared.post_receive(receive(16, 1)).unwrap();
+    assert_eq!(shared.take_news(), [second.id]);
+    assert!(second.engine.wants_pass() && !first.engine.wants_pass());
+    first.pass();
+    assert!(first.transport.pulled.is_empty(), "it is not its link");
+    second.pass();
+    assert_eq!(second.ended(), [(1, Ok(b"0123456789".to_vec()))]);
+    assert!(headers_from(&second.transport, 0).contains(&Header::Done { op: 3, fault: false }));
+}
+
+#[test]
+fn directed_receive_ends_with_the_last_link_of_its_source() {
+    let (shared, mut first, mut second) = two_members();
+    let only = Criteria { source: Some(shared.peer(address(2))), ..Criteria::any() };
+    shared.post_receive(ReceiveRequest { criteria: only, ..receive(8, 1) }).unwrap();
+    first.lose(LINK);
+    first.pass();
+    second.pass();
+    assert!(first.ended().is_empty() && second.ended().is_empty());
+    second.lose(LINK);
+    first.pass();
+    second.pass();
+    assert_eq!(first.ended(), [(1, Err(OperationError::Link(RESET)))], "it is told to the oldest");
+    shared.post_receive(receive(8, 2)).expect("others may send");
+}
+
+#[test]
+fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
+    let (shared, mut first, mut second) = two_members();
+    let only = Criteria { source: Some(shared.peer(address(2))), ..Criteria::any() };
+    shared.post_receive(ReceiveRequest { criteria: only, ..receive(8, 1) }).unwrap();
+    first.lose(LINK);
+    drop(second.engine);
+    second.sink.take();
+    assert_eq!(shared.take_news(), [first.id]);
+    first.pass();
+    assert_eq!(first.ended(), [(1, Err(OperationError::Link(RESET)))]);
+}
+
+#[test]
+fn mail_of_a_link_ends_with_it() {
+    let (shared, _, mut second) = two_members();
+    second.frame(&awaiting(3, Awaits::Match), b"two");
+    shared.post_receive(receive(8, 1)).unwrap();
+    second.lose(LINK);
+    second.engine.arrivals(&mut second.sink).link(LINK, LinkEvent::Up { peer: address(3), instance: 1 });
+    second.pass();
+    assert_eq!(second.ended(), [(1, Ok(b"two".to_vec()))]);
+    assert!(second.transport.sent.is_empty(), "{:?}", second.transport.sent);
+}
+
+#[test]
+fn member_leaves_nothing_behind() {
+    let (shared, mut first, mut second) = two_members();
+    for tag in [None, Some(4)] {
+        let message = Message { len_bytes: 3, tag, data: None, awaits: Awaits::Nothing };
+        second.frame(&Header::Message(message), b"two");
+    }
+    let claim = PeekRequest { tagged: true, criteria: Criteria::any(), context: 9, then: Found::IsClaimed };
+    shared.peek(claim).unwrap();
+    second.engine.leave_shared_receiver(&mut second.sink);
+    drop(second);
+    shared.post_receive(receive(8, 1)).unwrap();
+    shared.receive_claimed(ReceiveRequest { tagged: true, ..receive(8, 9) }).unwrap();
+    first.pass();
+    assert_eq!(first.ended(), [(9, Err(OperationError::Cancelled))], "the claimed one is lost");
+    first.frame(&untagged(3), b"one");
+    assert_eq!(first.ended(), [(1, Ok(b"one".to_vec()))]);
+    drop(first);
+    assert!(shared.is_budget_free(BUDGET_BYTES as u64));
+}
+
+#[test]
+fn engine_that_has_left_keeps_its_peer() {
+    let (shared, _, mut second) = two_members();
+    second.transport.pulls.push_back(Pull::Refused);
+    shared.post_receive(receive(64, 1)).unwrap();
+    let message = Message { len_bytes: 10, tag: None, data: None, awaits: Awaits::Nothing };
+    second.frame(&Header::Request { message, op: 3, remote_bytes: REMOTE.len() as u8 }, REMOTE);
+    second.frame(&awaiting(1, Awaits::Arrival), b"x");
+    second.engine.transmit(&mut second.transport, &mut second.sink);
+    assert!(headers_from(&second.transport, 0).contains(&Header::Clear { op: 3, cannot_pull: true }));
+    second.frame(&awaiting(1, Awaits::Arrival), b"y");
+    second.engine.leave_shared_receiver(&mut second.sink);
+    // What was asked for comes, and messages that nothing will acknowledge.
+    second.frame(&Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
+    second.frame(&awaiting(1, Awaits::Arrival), b"z");
+    second.pass();
+    assert!(second.transport.closed.is_empty());
+    let told = headers_from(&second.transport, 0);
+    let acks: Vec<_> = told.iter().filter(|header| matches!(header, Header::Ack { .. })).collect();
+    assert_eq!(acks, [&Header::Ack { received: 1 }, &Header::Ack { received: 2 }]);
+}
+
+#[test]
+fn receives_of_a_sharing_engine_are_refused() {
+    let (_shared, mut first, _) = two_members();
+    let refused = first.engine.post_receive(receive(8, 1), &mut first.sink).unwrap_err();
+    assert_eq!(refused.errno(), Errno::ENOSYS);
+    assert!(matches!(first.engine.cancel(1, &mut first.sink), Err(Error::Misuse(Misuse::NotFound(_)))));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Arrive { at: usize, len_bytes: usize },
+    Post,
+    PostBuffer { len_bytes: usize },
+    Cancel { which: u64 },
+    Read { at: usize, count: usize },
+    Pass { at: usize },
+    Leave { at: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        10 => (0..3_usize, 1..40_usize).prop_map(|(at, len_bytes)| Step::Arrive { at, len_bytes }),
+        6 => Just(Step::Post),
+        3 => (1..200_usize).prop_map(|len_bytes| Step::PostBuffer { len_bytes }),
+        1 => any::<u64>().prop_map(|which| Step::Cancel { which }),
+        4 => (0..3_usize, 1..4_usize).prop_map(|(at, count)| Step::Read { at, count }),
+        6 => (0..3_usize).prop_map(|at| Step::Pass { at }),
+        1 => (0..3_usize).prop_map(|at| Step::Leave { at }),
+    ]
+}
+
+/// What a random program knows of one member.
+struct Observed {
+    member: Option<Member>,
+    /// What has been sent to it, and not read.
+    due: VecDeque<Vec<u8>>,
+}
+
+/// Members whose queues have two places, and what was posted for them.
+struct Run {
+    shared: Arc<SharedReceiver>,
+    observed: Vec<Observed>,
+    posted: u64,
+    sent: u64,
+}
+
+impl Run {
+    fn new() -> Run {
+        let shared = SharedReceiver::new(1000, BUDGET_BYTES);
+        let observe = |_| {
+            let mut member = Member::join(&shared);
+            member.sink.room = 2;
+            Observed { member: Some(member), due: VecDeque::new() }
+        };
+        Run { observed: (0..3).map(observe).collect(), shared, posted: 0, sent: 0 }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Arrive { at, len_bytes } => {
+                let Observed { member: Some(member), due } = &mut self.observed[at] else { return };
+                self.sent += 1;
+                let mut message = self.sent.to_le_bytes().to_vec();
+                message.resize(8 + len_bytes, self.sent as u8);
+                member.frame(&untagged(message.len() as u64), &message);
+                due.push_back(message);
+            }
+            Step::Post => {
+                self.posted += 1;
+                let _ = self.shared.post_receive(receive(64, self.posted));
+            }
+            Step::PostBuffer { len_bytes } => {
+                self.posted += 1;
+                let _ = self.shared.post_multi_receive(receive(64 + len_bytes, self.posted), 1);
+            }
+            Step::Cancel { which } => {
+                let _ = self.shared.cancel(which % (self.posted + 1));
+            }
+            Step::Read { at, count } => (0..count).for_each(|_| self.read(at)),
+            Step::Pass { at } => {
+                if let Some(member) = &mut self.observed[at].member {
+                    member.pass();
+                }
+            }
+            Step::Leave { at } => {
+                self.observed[at].due.clear();
+                if let Some(mut member) = self.observed[at].member.take() {
+                    member.engine.leave_shared_receiver(&mut member.sink);
+                }
+            }
+        }
+    }
+
+    /// Reads one entry. A message must be the next that was sent to this member.
+    fn read(&mut self, at: usize) {
+        let Observed { member: Some(member), due } = &mut self.observed[at] else { return };
+        if member.sink.ended.is_empty() {
+            return;
+        }
+        match member.sink.ended.remove(0) {
+            Ok(completion) if completion.flags.contains(CompletionFlags::RECV) => {
+                let bytes = match &completion.buffer {
+                    Buffer::Received(bytes) => bytes.to_vec(),
+                    Buffer::ReceivedLast(last) => last.message.to_vec(),
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(Some(bytes), due.pop_front());
+            }
+            // A buffer that is released without a message.
+            Ok(completion) => assert_eq!(completion.flags, CompletionFlags::MULTI_RECV),
+            Err(failure) => assert_eq!(failure.error, OperationError::Cancelled),
+        }
+    }
+}
+
+proptest! {
+    /// Every message that a member has received is read there once, in its order, whatever the queues of others
+    /// have room for; nothing stays behind.
+    #[test]
+    fn every_message_is_read_once_where_it_came(steps in prop::collection::vec(step(), 1..120)) {
+        let mut run = Run::new();
+        for step in &steps {
+            run.step(step);
+        }
+        // Whoever was left to with mail is told, and reads until nothing comes any more.
+        for _ in 0..run.sent + run.posted {
+            run.step(&Step::Post);
+            for at in 0..3 {
+                run.step(&Step::Pass { at });
+                run.step(&Step::Read { at, count: 2 });
+                run.step(&Step::Pass { at });
+            }
+        }
+        for Observed { due, .. } in &run.observed {
+            prop_assert!(due.is_empty(), "{} messages were not received", due.len());
+        }
+        for at in 0..3 {
+            run.step(&Step::Leave { at });
+        }
+        prop_assert!(run.shared.is_budget_free(BUDGET_BYTES as u64));
+    }
+}
