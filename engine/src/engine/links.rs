@@ -164,8 +164,10 @@ impl Engine {
         if was_last_of_known {
             receiver.peer_ended(peer, address, error, &mut effects);
         }
-        if is_connection {
-            receiver.end_all(Some(peer), error, &mut effects);
+        match (is_connection, error) {
+            (false, _) => {}
+            (true, OperationError::Cancelled) => receiver.end_all(Some(peer), error, &mut effects),
+            (true, _) => receiver.end_all_in_next_pass(Some(peer), error, &mut effects),
         }
         exposed
     }

@@ -157,6 +157,18 @@ impl Reception {
         }
     }
 
+    /// As [`end_all`](Self::end_all), with reports in the next pass.
+    pub(super) fn end_all_in_next_pass(
+        &mut self,
+        peer: Option<PeerId>,
+        error: &OperationError,
+        effects: &mut impl Effects,
+    ) {
+        if let Reception::Own(receiver) = self {
+            receiver.end_all_in_next_pass(peer, error, effects);
+        }
+    }
+
     pub(super) fn is_overdrawn(&self) -> bool {
         ask!(self, receiver => receiver.is_overdrawn(), else false)
     }

@@ -52,6 +52,47 @@ pub(crate) trait Effects {
     }
 }
 
+/// Effects that report nothing yet, so that the receiver holds its reports until the next pass.
+pub(super) struct ReportLater<'a, E>(pub(super) &'a mut E);
+
+impl<E: Effects> Effects for ReportLater<'_, E> {
+    fn complete(&mut self, completion: Completion, _: Option<MemberId>) -> Result<(), Completion> {
+        Err(completion)
+    }
+
+    fn fail(&mut self, failure: Failure, _: Option<MemberId>) -> Result<(), Failure> {
+        Err(failure)
+    }
+
+    fn count(&mut self, events: CounterEvents, to: MemberId) {
+        self.0.count(events, to);
+    }
+
+    fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>) {
+        self.0.count_error(events, to);
+    }
+
+    fn owe(&mut self, link: LinkId, header: Header) {
+        self.0.owe(link, header);
+    }
+
+    fn owe_ack(&mut self, link: LinkId) {
+        self.0.owe_ack(link);
+    }
+
+    fn owe_credit(&mut self, link: LinkId) {
+        self.0.owe_credit(link);
+    }
+
+    fn reports_unasked(&self, member: MemberId) -> bool {
+        self.0.reports_unasked(member)
+    }
+
+    fn is_full(&self, member: MemberId) -> bool {
+        self.0.is_full(member)
+    }
+}
+
 /// An endpoint before a receiver. A receiver that is not shared has one, the [`ONLY`](Self::ONLY).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberId(pub(crate) u32);

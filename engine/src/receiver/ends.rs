@@ -1,5 +1,6 @@
 //! How receives end: with their message, cut short, or with a failure.
 
+use super::effects::ReportLater;
 use super::links::Arriving;
 use super::{Effects, MemberId, Place, Receiver};
 use crate::completion::{Completion, Failure};
@@ -122,6 +123,17 @@ impl Receiver {
         for receive in self.tagged.drain_posted().collect::<Vec<_>>() {
             self.fail_posted(receive, peer, error, effects);
         }
+    }
+
+    /// As [`end_all`](Self::end_all), but what fails is reported in the next pass: an application that drives several
+    /// endpoints reads first what the others have received in this one.
+    pub(crate) fn end_all_in_next_pass(
+        &mut self,
+        peer: Option<PeerId>,
+        error: &OperationError,
+        effects: &mut impl Effects,
+    ) {
+        self.end_all(peer, error, &mut ReportLater(effects));
     }
 
     /// A receive that was taken out of matching fails with the only peer that it accepts messages of.

@@ -512,6 +512,8 @@ fn the_connection_ends_when_the_peer_says_so() {
     engine.post_receive(tagged, &mut sink).unwrap();
     hear(&mut engine, &mut sink, OTHER, step(HandshakeStep::Shutdown, NUMBER, b""), b"");
 
+    assert_eq!(sink.contexts(), [3, 4, 5, 1, 2], "receives fail in the next pass");
+    engine.deliver_held(&mut sink);
     assert_eq!(sink.contexts(), [3, 4, 5, 1, 2, 6]);
     assert_eq!(mem::take(&mut sink.events), [ConnectionEvent::Shutdown]);
     for ended in sink.take().iter().skip(3) {
@@ -636,6 +638,7 @@ fn a_lost_connection_is_over_too() {
     let (mut engine, _, mut transport, mut sink) = connected();
     engine.post_receive(receive(8, 1), &mut sink).unwrap();
     engine.arrivals(&mut sink).link(OTHER, LinkEvent::Down(RESET));
+    engine.deliver_held(&mut sink);
     assert_eq!((sink.contexts(), &sink.events[..]), (vec![1], &[ConnectionEvent::Shutdown][..]));
     engine.transmit(&mut transport, &mut sink);
     assert!(transport.closed.is_empty());
@@ -645,6 +648,7 @@ fn a_lost_connection_is_over_too() {
     engine.post_receive(receive(8, 1), &mut sink).unwrap();
     hear(&mut engine, &mut sink, OTHER, Header::Ack { received: 5 }, b"");
     engine.transmit(&mut transport, &mut sink);
+    engine.deliver_held(&mut sink);
     assert_eq!((sink.contexts(), &sink.events[..]), (vec![1], &[ConnectionEvent::Shutdown][..]));
     assert_eq!(transport.closed, [(OTHER, Close::Abort)]);
     // A step that is not its turn is such a breach.

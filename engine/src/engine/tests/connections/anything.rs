@@ -172,6 +172,7 @@ impl Run {
                 self.accepted += usize::from(posted.is_ok());
             }
             Step::Pass(answers) => {
+                engine.deliver_held(sink);
                 transport.answers = answers.into();
                 engine.transmit(transport, sink);
                 transport.answers.clear();
