@@ -236,3 +236,13 @@ fn messages_and_writes_cross_a_layer_in_both_domains() {
         write(&left, &right, to_right);
     }
 }
+
+/// The layer reads this parameter once, so the test above runs in another process.
+#[test]
+fn messages_and_writes_cross_a_layer_that_shares_a_receive_context() {
+    let mut test = std::process::Command::new(env::current_exe().expect("this test's path"));
+    test.args(["messages_and_writes_cross_a_layer_in_both_domains", "--exact"]);
+    let output = test.env("FI_OFI_RXM_USE_SRX", "1").output().expect("this test's program runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains(" 1 passed"), "{said}");
+}
