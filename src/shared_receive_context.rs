@@ -29,30 +29,32 @@ use crate::receives::ReceivePoster;
 
 /// Receives for several endpoints: a shared receive context, `fi_endpoint(3)`.
 ///
-/// It is opened by [`Domain::shared_receive_context`](crate::Domain::shared_receive_context). Endpoints whose
-/// [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT) are
-/// [bound](crate::Endpoint::bind_shared_receive_context) to it before they are enabled. From then on a message that
-/// reaches any of them takes the earliest receive of the context that matches. Receives are posted here, also before
-/// an endpoint is bound; those endpoints refuse receives of their own.
+/// It is opened by [`Domain::shared_receive_context`](crate::Domain::shared_receive_context). Endpoints
+/// whose [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`](crate::info::SHARED_CONTEXT)
+/// are [bound](crate::Endpoint::bind_shared_receive_context) to it before they are enabled. From then on a
+/// message that reaches any of them takes the earliest receive of the context that matches. Receives are
+/// posted here, also before an endpoint is bound; those endpoints refuse receives of their own.
 ///
-/// - A receive completes in the receive queue, and is counted by the counters, of the endpoint that its message came
-///   to. What concerns no endpoint goes to the one that was enabled first among those that are: cancelled receives,
-///   peeks that find nothing, and claims of messages that are lost. While there is none such reports wait.
+/// - A receive completes in the receive queue, and is counted by the counters, of the endpoint that its
+///   message came to. What concerns no endpoint goes to the one that was enabled first among those that are:
+///   cancelled receives, peeks that find nothing, and claims of messages that are lost. While there is none
+///   such reports wait.
 /// - Messages of one peer to one endpoint keep their order. There is none between endpoints.
-/// - Unconnected endpoints that share a context share an address vector, too. It names the source of a directed
-///   receive ([`Caps::DIRECTED_RECV`], which the attributes have to ask for). Such a receive ends with the last link
-///   of its source to any of the endpoints.
+/// - Unconnected endpoints that share a context share an address vector, too. It names the source of a
+///   directed receive ([`Caps::DIRECTED_RECV`], which the attributes have to ask for). Such a receive ends
+///   with the last link of its source to any of the endpoints.
 /// - Where an endpoint's queue is full, its completions wait, and those of others do not.
-/// - An endpoint that is closed takes the messages along that no receive has taken. A receive that one of them was
-///   filling fails, [`OperationError::Cancelled`](crate::OperationError::Cancelled), at another endpoint.
+/// - An endpoint that is closed takes the messages along that no receive has taken. A receive that one of
+///   them was filling fails, [`OperationError::Cancelled`](crate::OperationError::Cancelled), at another
+///   endpoint.
 /// - The end of a connection ends receives that it was filling, and no others.
 ///
 /// The context has one depth and one budget for unexpected messages, [`RxAttr::size_ops`] and
-/// [`RxAttr::total_buffered_recv_bytes`], whatever the infos of its endpoints say; every link of an endpoint may take
-/// [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES) besides.
+/// [`RxAttr::total_buffered_recv_bytes`], whatever the infos of its endpoints say; every link of an endpoint
+/// may take [`CREDIT_INITIAL_BYTES`](crate::limits::CREDIT_INITIAL_BYTES) besides.
 ///
-/// A handle may be cloned and used from any thread. When the last one is dropped, and the last endpoint that is
-/// bound, the receives that are still posted end unheard.
+/// A handle may be cloned and used from any thread. When the last one is dropped, and the last endpoint that
+/// is bound, the receives that are still posted end unheard.
 ///
 /// ```
 /// use homespun::info::SHARED_CONTEXT;
@@ -158,19 +160,20 @@ impl SharedReceiveContext {
         Ok(())
     }
 
-    /// As [`Endpoint::min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes), for buffers of the context.
+    /// As [`Endpoint::min_multi_recv_bytes`](crate::Endpoint::min_multi_recv_bytes), for buffers of the
+    /// context.
     pub fn min_multi_recv_bytes(&self) -> usize {
         self.shared.min_multi_recv_bytes.load(Ordering::Relaxed)
     }
 
-    /// As [`Endpoint::set_min_multi_recv_bytes`](crate::Endpoint::set_min_multi_recv_bytes), for buffers of the
-    /// context.
+    /// As [`Endpoint::set_min_multi_recv_bytes`](crate::Endpoint::set_min_multi_recv_bytes), for buffers of
+    /// the context.
     pub fn set_min_multi_recv_bytes(&self, min_multi_recv_bytes: usize) {
         self.shared.min_multi_recv_bytes.store(min_multi_recv_bytes, Ordering::Relaxed);
     }
 
-    /// Cancels the oldest receive with this context that no message has matched: `fi_cancel`. It ends with an error
-    /// completion, ECANCELED, in the receive queue of the endpoint that was enabled first.
+    /// Cancels the oldest receive with this context that no message has matched: `fi_cancel`. It ends with
+    /// an error completion, ECANCELED, in the receive queue of the endpoint that was enabled first.
     ///
     /// # Errors
     ///
@@ -185,8 +188,8 @@ impl SharedReceiveContext {
         }
     }
 
-    /// Closes the context: `fi_close`. Receives that are still posted end unheard when the last clone of the handle
-    /// is dropped.
+    /// Closes the context: `fi_close`. Receives that are still posted end unheard when the last clone of the
+    /// handle is dropped.
     ///
     /// # Errors
     ///

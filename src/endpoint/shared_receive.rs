@@ -28,15 +28,15 @@ impl BoundReceiveContext {
 }
 
 impl Endpoint {
-    /// Binds the receive context that the endpoint shares with others, before it is enabled: `fi_ep_bind`. It needs
-    /// one if its [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`]. Receives are posted to the
-    /// context; the endpoint refuses them, [`Misuse::NotSupported`].
+    /// Binds the receive context that the endpoint shares with others, before it is enabled: `fi_ep_bind`.
+    /// It needs one if its [`rx_ctx_cnt`](crate::info::EpAttr::rx_ctx_cnt) is [`SHARED_CONTEXT`]. Receives
+    /// are posted to the context; the endpoint refuses them, [`Misuse::NotSupported`].
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] for an endpoint that was opened without [`SHARED_CONTEXT`], and for a context that lacks
-    /// capabilities of the endpoint; [`Misuse::Busy`] if it has one already; [`Misuse::State`] once it is enabled;
-    /// [`Misuse::OtherDomain`] for a context of another domain.
+    /// [`Misuse::Invalid`] for an endpoint that was opened without [`SHARED_CONTEXT`], and for a context
+    /// that lacks capabilities of the endpoint; [`Misuse::Busy`] if it has one already; [`Misuse::State`]
+    /// once it is enabled; [`Misuse::OtherDomain`] for a context of another domain.
     pub fn bind_shared_receive_context(&self, context: &SharedReceiveContext) -> Result<(), Error> {
         let setup = &mut *self.shared.setup.lock();
         let shared = context.shared();

@@ -31,8 +31,8 @@ impl Members {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if endpoints with another address vector are there: the source of a directed receive is
-    /// looked up in one.
+    /// [`Misuse::Invalid`] if endpoints with another address vector are there: the source of a directed
+    /// receive is looked up in one.
     pub(crate) fn join(
         &self,
         pump: &Arc<dyn EndpointPump>,
@@ -60,8 +60,8 @@ impl Members {
         drop(left);
     }
 
-    /// Where the source of a directed receive is. `None` among endpoints with connections, whose peers are not
-    /// looked at.
+    /// Where the source of a directed receive is. `None` among endpoints with connections, whose peers are
+    /// not looked at.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The owned tier of posting to a context: buffers are handed over, and come back with the completion.
 //!
-//! The calls are those of [`Endpoint`](crate::Endpoint) that receive, and fail as they do; what was to be filled
-//! comes back with the error.
+//! The calls are those of [`Endpoint`](crate::Endpoint) that receive, and fail as they do; what was to be
+//! filled comes back with the error.
 
 use bytes::BytesMut;
 use homespun_engine::flags::OpFlags;
@@ -12,14 +12,14 @@ use crate::av::FabricAddress;
 use crate::receives::{ReceivePoster, RecvMsg};
 
 impl SharedReceiveContext {
-    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV` alone.
-    /// Where the default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
+    /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV`
+    /// alone. Where the default flags have [`OpFlags::MULTI_RECV`], as [`recv_multi`](Self::recv_multi).
     ///
     /// # Errors
     ///
     /// [`Again`](crate::Again) when [`size_ops`](crate::info::RxAttr::size_ops) receives are outstanding;
-    /// [`Misuse`](crate::Misuse) for a capability that the context lacks, and for a directed receive from an unknown
-    /// address, or while no endpoint is enabled whose address vector could name it
+    /// [`Misuse`](crate::Misuse) for a capability that the context lacks, and for a directed receive from an
+    /// unknown address, or while no endpoint is enabled whose address vector could name it
     /// ([`Misuse::NoAddressVector`](crate::Misuse::NoAddressVector)).
     pub fn recv(
         &self,
@@ -91,8 +91,8 @@ impl SharedReceiveContext {
         self.receive_owned(buffers, from, Some((tag, ignore)), context, self.rx_op_flags())
     }
 
-    /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any endpoint of
-    /// the context has received, and makes progress at all of them.
+    /// Receives with every choice: `fi_recvmsg`, `fi_trecvmsg`. A peek looks among the messages that any
+    /// endpoint of the context has received, and makes progress at all of them.
     ///
     /// # Errors
     ///

@@ -42,6 +42,10 @@ mod rma;
 mod safe_code;
 mod selective;
 mod shareable;
+mod shared_connections;
+mod shared_context_bounds;
+mod shared_context_misuse;
+mod shared_context_waits;
 mod shared_contexts;
 mod sources;
 #[path = "../suite/mod.rs"]
@@ -450,25 +454,28 @@ macro_rules! tests_of_objects {
                 long_message_is_truncated_at_its_endpoint
                 directed_receive_takes_its_source_at_any_endpoint
                 directed_receive_ends_with_the_last_link_of_its_source
-                directed_receive_without_endpoints_is_refused
                 buffer_takes_messages_of_all_endpoints
                 cancelled_receive_ends_at_the_first_endpoint
-                report_without_endpoints_waits_for_the_first
                 peek_finds_messages_of_any_endpoint
-                peeks_alone_make_progress
-                full_queue_of_one_endpoint_stops_no_other
-                buffer_serves_others_while_one_queue_is_full
                 closed_endpoint_leaves_receives_to_others
                 endpoints_come_and_go_while_messages_arrive
                 selective_endpoint_reports_asked_receives_alone
-                counters_count_what_their_endpoint_receives
-                context_with_endpoints_is_not_closed
-                wrong_use_is_refused
-                receives_beyond_the_depth_are_refused
-                many_messages_wait_for_a_small_budget
+                counters_count_what_their_endpoint_receives;
+            shared_context_waits:
+                peeks_alone_make_progress
                 sleeping_reader_wakes_for_a_post
                 sleeping_reader_wakes_for_a_cancel
                 threads_post_while_others_read;
+            shared_context_bounds:
+                report_without_endpoints_waits_for_the_first
+                full_queue_of_one_endpoint_stops_no_other
+                buffer_serves_others_while_one_queue_is_full
+                receives_beyond_the_depth_are_refused
+                many_messages_wait_for_a_small_budget;
+            shared_context_misuse:
+                directed_receive_without_endpoints_is_refused
+                context_with_endpoints_is_not_closed
+                wrong_use_is_refused;
             // Handles are dropped, closed, forgotten and shared in ways that one process alone can.
             safe_code:
                 what_is_posted_is_freed_with_its_endpoint
@@ -594,7 +601,7 @@ macro_rules! tests_of_connections {
                 whoever_sleeps_on_a_completion_queue_is_connected
                 one_sleeps_on_each_queue
                 an_event_of_the_applications_own_wakes_everybody;
-            shared_contexts:
+            shared_connections:
                 connections_share_receives
                 end_of_one_connection_leaves_receives_to_others;
             wait_sets:
@@ -653,25 +660,29 @@ macro_rules! tests_of_connections_by_themselves {
                 long_message_is_truncated_at_its_endpoint
                 directed_receive_takes_its_source_at_any_endpoint
                 directed_receive_ends_with_the_last_link_of_its_source
-                directed_receive_without_endpoints_is_refused
                 buffer_takes_messages_of_all_endpoints
                 cancelled_receive_ends_at_the_first_endpoint
-                report_without_endpoints_waits_for_the_first
                 peek_finds_messages_of_any_endpoint
-                peeks_alone_make_progress
-                full_queue_of_one_endpoint_stops_no_other
-                buffer_serves_others_while_one_queue_is_full
                 closed_endpoint_leaves_receives_to_others
                 endpoints_come_and_go_while_messages_arrive
                 selective_endpoint_reports_asked_receives_alone
-                counters_count_what_their_endpoint_receives
-                context_with_endpoints_is_not_closed
-                wrong_use_is_refused
-                receives_beyond_the_depth_are_refused
-                many_messages_wait_for_a_small_budget
+                counters_count_what_their_endpoint_receives;
+            shared_context_waits:
+                peeks_alone_make_progress
                 sleeping_reader_wakes_for_a_post
                 sleeping_reader_wakes_for_a_cancel
-                threads_post_while_others_read
+                threads_post_while_others_read;
+            shared_context_bounds:
+                report_without_endpoints_waits_for_the_first
+                full_queue_of_one_endpoint_stops_no_other
+                buffer_serves_others_while_one_queue_is_full
+                receives_beyond_the_depth_are_refused
+                many_messages_wait_for_a_small_budget;
+            shared_context_misuse:
+                directed_receive_without_endpoints_is_refused
+                context_with_endpoints_is_not_closed
+                wrong_use_is_refused;
+            shared_connections:
                 connections_share_receives
                 end_of_one_connection_leaves_receives_to_others;
             late_binding:

@@ -1,54 +1,51 @@
 //! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use homespun::endpoint::RecvMsg;
-use homespun::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, OpFlags};
+use homespun::flags::{BindFlags, CompletionFlags, CounterEvents, OpFlags};
 use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
 use homespun::{
-    AddressVector, Again, AvAttr, Buffer, Bytes, Completion, ConnectionEvent, CounterAttr, CqAttr, Domain,
-    Endpoint, Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext, WaitObject,
+    AddressVector, AvAttr, Buffer, Bytes, Completion, CompletionQueue, CounterAttr, CqAttr, Domain, Endpoint,
+    Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext,
 };
 
-use crate::suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
 use crate::suite::party::poll;
 use crate::suite::payload::{payload, received, room};
-use crate::suite::sleeping::{self, ASLEEP, Over, let_sleep};
 use crate::suite::{Deadline, Ended, Net, Party};
 
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
+pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
 /// Small, eager in pieces, and long enough to be fetched or asked for.
-const LENS_BYTES: [usize; 4] = [8, 3000, 20_000, 400_000];
+pub(crate) const LENS_BYTES: [usize; 4] = [8, 3000, 20_000, 400_000];
 
 /// An endpoint of the context, with a queue of its own.
-struct Member {
-    endpoint: Endpoint,
-    cq: homespun::CompletionQueue,
+pub(crate) struct Member {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) cq: CompletionQueue,
 }
 
 /// A context and what its endpoints have in common.
-struct Hall<'a> {
-    net: &'a Net,
-    domain: Domain,
-    info: Info,
-    av: AddressVector,
-    context: SharedReceiveContext,
-    members: Vec<Member>,
+pub(crate) struct Hall<'a> {
+    pub(crate) net: &'a Net,
+    pub(crate) domain: Domain,
+    pub(crate) info: Info,
+    pub(crate) av: AddressVector,
+    pub(crate) context: SharedReceiveContext,
+    pub(crate) members: Vec<Member>,
 }
 
 impl<'a> Hall<'a> {
     /// A context for so many endpoints, which are enabled.
-    fn new(net: &'a Net, members: usize) -> Hall<'a> {
+    pub(crate) fn new(net: &'a Net, members: usize) -> Hall<'a> {
         let mut hall = Hall::empty(net, &RxAttr { caps: net.info().rx.caps, ..RxAttr::default() });
         (0..members).for_each(|_| hall.join());
         hall
     }
 
-    fn empty(net: &'a Net, attr: &RxAttr) -> Hall<'a> {
+    pub(crate) fn empty(net: &'a Net, attr: &RxAttr) -> Hall<'a> {
         let domain = net.domain();
         let mut info = net.info().clone();
         info.ep.rx_ctx_cnt = SHARED_CONTEXT;
@@ -58,11 +55,11 @@ impl<'a> Hall<'a> {
     }
 
     /// Adds an endpoint.
-    fn join(&mut self) {
+    pub(crate) fn join(&mut self) {
         self.join_with(&CqAttr::default(), BOTH);
     }
 
-    fn join_with(&mut self, cq: &CqAttr, flags: BindFlags) {
+    pub(crate) fn join_with(&mut self, cq: &CqAttr, flags: BindFlags) {
         let cq = self.domain.open_cq(cq).unwrap();
         let endpoint = self.endpoint();
         endpoint.bind_cq(&cq, flags).unwrap();
@@ -72,14 +69,14 @@ impl<'a> Hall<'a> {
     }
 
     /// An endpoint that has no context and no queue yet.
-    fn endpoint(&self) -> Endpoint {
+    pub(crate) fn endpoint(&self) -> Endpoint {
         let endpoint = self.domain.endpoint(&self.info).unwrap();
         endpoint.bind_av(&self.av).unwrap();
         endpoint
     }
 
     /// A peer that knows all endpoints by their places, and that they know by the number that is returned.
-    fn peer(&self) -> (Party, FabricAddress) {
+    pub(crate) fn peer(&self) -> (Party, FabricAddress) {
         let peer = self.net.party();
         for member in &self.members {
             peer.av.insert(&[member.endpoint.name().unwrap()]).remove(0).unwrap();
@@ -90,7 +87,7 @@ impl<'a> Hall<'a> {
 
     /// The next operation of a member to end, while everybody goes on.
     #[track_caller]
-    fn next(&self, at: usize) -> Ended {
+    pub(crate) fn next(&self, at: usize) -> Ended {
         let deadline = Deadline::new();
         loop {
             if let Some(ended) = poll(&self.members[at].cq) {
@@ -103,7 +100,7 @@ impl<'a> Hall<'a> {
 
     /// The next operation of a member to end, which must be a receive that succeeds.
     #[track_caller]
-    fn receipt(&self, at: usize) -> Completion {
+    pub(crate) fn receipt(&self, at: usize) -> Completion {
         let (completion, _) = self.next(at).expect("no receive fails");
         assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
         completion
@@ -111,7 +108,7 @@ impl<'a> Hall<'a> {
 
     /// The next operation of any member to end, and where.
     #[track_caller]
-    fn next_anywhere(&self) -> (usize, Ended) {
+    pub(crate) fn next_anywhere(&self) -> (usize, Ended) {
         let deadline = Deadline::new();
         loop {
             for (at, member) in self.members.iter().enumerate() {
@@ -124,14 +121,14 @@ impl<'a> Hall<'a> {
         }
     }
 
-    fn progress_but(&self, at: usize) {
+    pub(crate) fn progress_but(&self, at: usize) {
         let others = self.members.iter().enumerate().filter(|(other, _)| *other != at);
         others.for_each(|(_, member)| member.cq.progress());
         self.net.progress();
     }
 
     /// Drives everybody, without reading anything, for so long that whatever was to happen has.
-    fn settle(&self) {
+    pub(crate) fn settle(&self) {
         for _ in 0..100 {
             self.members.iter().for_each(|member| member.cq.progress());
             self.net.progress();
@@ -140,7 +137,7 @@ impl<'a> Hall<'a> {
 
     /// Sends a message to a member, and waits until it is there.
     #[track_caller]
-    fn deliver(&self, from: &Party, to: usize, message: Bytes, tag: Option<u64>) {
+    pub(crate) fn deliver(&self, from: &Party, to: usize, message: Bytes, tag: Option<u64>) {
         let flags = OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
         let to = FabricAddress(to as u64);
         let send = homespun::SendMsg { buffers: vec![message], to, tag, flags, ..Default::default() };
@@ -316,16 +313,6 @@ pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) 
     hall.context.cancel(3).expect("it accepts messages of others");
 }
 
-pub(crate) fn directed_receive_without_endpoints_is_refused(net: &Net) {
-    let hall = Hall::new(net, 0);
-    let refused = hall.context.recv(room(8), FabricAddress(0), 1).unwrap_err();
-    assert_eq!((refused.errno(), refused.buffer.len()), (Errno::ENOAV, 8));
-    hall.context.recv(room(8), ANY, 1).expect("an undirected one waits");
-    let hall = Hall::new(net, 1);
-    let refused = hall.context.trecv(room(8), FabricAddress(17), 0, 0, 1).unwrap_err();
-    assert_eq!(refused.error, Misuse::UnknownAddress(17).into());
-}
-
 pub(crate) fn buffer_takes_messages_of_all_endpoints(net: &Net) {
     let hall = Hall::new(net, 2);
     let (peer, _) = hall.peer();
@@ -362,19 +349,6 @@ pub(crate) fn cancelled_receive_ends_at_the_first_endpoint(net: &Net) {
     assert_eq!((hall.receipt(1).context, hall.receipt(0).context), (1, 3));
 }
 
-pub(crate) fn report_without_endpoints_waits_for_the_first(net: &Net) {
-    let mut hall = Hall::empty(net, &RxAttr { size_ops: 2, ..RxAttr::default() });
-    hall.context.recv(room(8), ANY, 1).unwrap();
-    hall.context.recv(room(8), ANY, 2).unwrap();
-    hall.context.cancel(2).unwrap();
-    let refused = hall.context.recv(room(8), ANY, 3).unwrap_err();
-    assert_eq!(refused.error, Again::QueueFull.into(), "what was not reported is outstanding");
-    hall.join();
-    let failed = hall.next(0).unwrap_err();
-    assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 2));
-    hall.context.recv(room(8), ANY, 3).unwrap();
-}
-
 pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     let hall = Hall::new(net, 2);
     let (peer, _) = hall.peer();
@@ -401,68 +375,6 @@ pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
     assert_eq!(hall.next(0).unwrap_err().error, OperationError::NoMessage);
     let refused = hall.context.recvmsg(look(6, OpFlags::CLAIM)).unwrap_err();
     assert_eq!(refused.errno(), Errno::ENOENT);
-}
-
-pub(crate) fn peeks_alone_make_progress(net: &Net) {
-    let hall = Hall::new(net, 2);
-    let (peer, _) = hall.peer();
-    peer.endpoint.tsend(payload(1, 8), FabricAddress(1), 7, 1).unwrap();
-    let deadline = Deadline::new();
-    let mut misses = 0;
-    loop {
-        hall.context
-            .recvmsg(RecvMsg { tagged: Some((7, 0)), context: 2, flags: OpFlags::PEEK, ..RecvMsg::default() })
-            .unwrap();
-        // Where nothing was found is said at the first endpoint, which is not the one that has received it.
-        match poll(&hall.members[1].cq) {
-            Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
-            None => misses += 1,
-        }
-        while poll(&hall.members[0].cq).is_some() {}
-        net.progress();
-        deadline.pause(&format!("a message to be found, after {misses} looks"));
-    }
-}
-
-pub(crate) fn full_queue_of_one_endpoint_stops_no_other(net: &Net) {
-    let mut hall = Hall::new(net, 1);
-    hall.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
-    let (peer, _) = hall.peer();
-    for context in 0..10 {
-        hall.context.recv(room(8), ANY, context).unwrap();
-    }
-    for identity in 0..4 {
-        hall.deliver(&peer, 1, payload(identity, 8), None);
-    }
-    for identity in 4..10 {
-        hall.deliver(&peer, 0, payload(identity, 8), None);
-    }
-    for context in 4..10 {
-        assert_eq!(hall.receipt(0).context, context);
-    }
-    for context in 0..4 {
-        assert_eq!(hall.receipt(1).context, context);
-    }
-}
-
-pub(crate) fn buffer_serves_others_while_one_queue_is_full(net: &Net) {
-    let mut hall = Hall::new(net, 1);
-    hall.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
-    let (peer, _) = hall.peer();
-    hall.context.set_min_multi_recv_bytes(0);
-    hall.context.recv_multi(room(10_000), ANY, 5).unwrap();
-    for identity in 0..6 {
-        hall.deliver(&peer, 1, payload(identity, 16), None);
-    }
-    for identity in 6..12 {
-        hall.deliver(&peer, 0, payload(identity, 16), None);
-        let completion = hall.receipt(0);
-        assert!(received(&completion.buffer) == payload(identity, 16));
-    }
-    for identity in 0..6 {
-        let completion = hall.receipt(1);
-        assert!(received(&completion.buffer) == payload(identity, 16), "in their order");
-    }
 }
 
 pub(crate) fn closed_endpoint_leaves_receives_to_others(net: &Net) {
@@ -581,265 +493,4 @@ pub(crate) fn counters_count_what_their_endpoint_receives(net: &Net) {
     hall.settle();
     assert_eq!((counters[0].read(), counters[1].read()), (1, 2));
     hall.members.clear();
-}
-
-pub(crate) fn context_with_endpoints_is_not_closed(net: &Net) {
-    let hall = Hall::empty(net, &RxAttr::default());
-    let endpoint = hall.endpoint();
-    endpoint.bind_shared_receive_context(&hall.context).unwrap();
-    let (context, error) = hall.context.close().unwrap_err();
-    assert_eq!(error.errno(), Errno::EBUSY);
-    drop(endpoint);
-    context.recv(room(8), ANY, 1).unwrap();
-    context.close().expect("nothing is bound to it");
-}
-
-pub(crate) fn wrong_use_is_refused(net: &Net) {
-    let hall = Hall::new(net, 1);
-    let other = net.domain();
-    let others = other.shared_receive_context(&RxAttr::default()).unwrap();
-    let endpoint = hall.endpoint();
-    let errno = |result: Result<(), Error>| result.unwrap_err().errno();
-    assert_eq!(errno(endpoint.bind_shared_receive_context(&others)), Errno::EDOMAIN);
-    let untagged = RxAttr { caps: Caps::MSG | Caps::RECV, ..RxAttr::default() };
-    let untagged = hall.domain.shared_receive_context(&untagged).unwrap();
-    assert_eq!(errno(endpoint.bind_shared_receive_context(&untagged)), Errno::EINVAL, "it is for less");
-    let refused = untagged.trecv(room(8), ANY, 0, 0, 1).unwrap_err();
-    assert_eq!((refused.errno(), refused.buffer.len()), (Errno::EOPNOTSUPP, 8));
-
-    let cq = hall.domain.open_cq(&CqAttr::default()).unwrap();
-    endpoint.bind_cq(&cq, BOTH).unwrap();
-    assert_eq!(errno(endpoint.enable()), Errno::EOPBADSTATE, "it has no context");
-    endpoint.bind_shared_receive_context(&hall.context).unwrap();
-    assert_eq!(errno(endpoint.bind_shared_receive_context(&hall.context)), Errno::EBUSY);
-    endpoint.enable().unwrap();
-    assert_eq!(errno(endpoint.bind_shared_receive_context(&hall.context)), Errno::EBUSY);
-
-    let refused = endpoint.recv(room(8), ANY, 1).unwrap_err();
-    assert_eq!((refused.errno(), refused.buffer.len()), (Errno::ENOSYS, 8), "receives are the context's");
-    assert_eq!(endpoint.trecv(room(8), ANY, 1, 0, 1).unwrap_err().errno(), Errno::ENOSYS);
-    assert_eq!(endpoint.recv_multi(room(8), ANY, 1).unwrap_err().errno(), Errno::ENOSYS);
-    for flags in [OpFlags::PEEK, OpFlags::CLAIM, OpFlags::CLAIM | OpFlags::DISCARD] {
-        let refused = endpoint.recvmsg(RecvMsg { flags, ..RecvMsg::default() }).unwrap_err();
-        assert_eq!(refused.errno(), Errno::ENOSYS);
-    }
-
-    let alone = hall.domain.endpoint(net.info()).unwrap();
-    assert_eq!(errno(alone.bind_shared_receive_context(&hall.context)), Errno::EINVAL);
-
-    let stranger = hall.domain.endpoint(&hall.info).unwrap();
-    stranger.bind_av(&hall.domain.open_av(&AvAttr::default()).unwrap()).unwrap();
-    stranger.bind_cq(&cq, BOTH).unwrap();
-    stranger.bind_shared_receive_context(&hall.context).unwrap();
-    assert_eq!(errno(stranger.enable()), Errno::EINVAL, "it has another address vector");
-
-    let trigger = OpFlags::from_bits_retain(1 << 20);
-    let refused = hall.context.recvmsg(RecvMsg { flags: trigger, ..RecvMsg::default() }).unwrap_err();
-    assert_eq!(refused.errno(), Errno::EBADFLAGS);
-    let ordered = RxAttr { comp_order: homespun::flags::Order::STRICT, ..RxAttr::default() };
-    assert_eq!(hall.domain.shared_receive_context(&ordered).unwrap_err().errno(), Errno::ENODATA);
-}
-
-pub(crate) fn receives_beyond_the_depth_are_refused(net: &Net) {
-    let mut hall = Hall::empty(net, &RxAttr { size_ops: 3, ..RxAttr::default() });
-    hall.join();
-    hall.join_with(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
-    let (peer, _) = hall.peer();
-    for context in 0..3 {
-        hall.context.recv(room(8), ANY, context).unwrap();
-    }
-    assert_eq!(hall.context.recv(room(8), ANY, 3).unwrap_err().error, Again::QueueFull.into());
-    for _ in 0..3 {
-        hall.deliver(&peer, 1, payload(1, 8), None);
-    }
-    // One is in the queue, and two wait for room there.
-    hall.context.recv(room(8), ANY, 3).unwrap();
-    assert_eq!(hall.context.recv(room(8), ANY, 4).unwrap_err().error, Again::QueueFull.into());
-    for context in 0..3 {
-        assert_eq!(hall.receipt(1).context, context);
-    }
-    hall.context.recv(room(8), ANY, 4).unwrap();
-}
-
-pub(crate) fn many_messages_wait_for_a_small_budget(net: &Net) {
-    const MESSAGES: u64 = 60;
-    let mut hall = Hall::empty(net, &RxAttr { total_buffered_recv_bytes: 1, ..RxAttr::default() });
-    (0..2).for_each(|_| hall.join());
-    let (left, _) = hall.peer();
-    let (right, _) = hall.peer();
-    for number in 0..MESSAGES {
-        for party in [&left, &right] {
-            party.endpoint.send(payload(number, 3000), FabricAddress(number % 2), number).unwrap();
-        }
-    }
-    hall.settle();
-    let mut arrived = 0;
-    while arrived < 2 * MESSAGES {
-        let _ = hall.context.recv(room(3000), ANY, arrived);
-        let (_, ended) = hall.next_anywhere();
-        assert_eq!(ended.unwrap().0.len_bytes, 3000);
-        arrived += 1;
-    }
-}
-
-pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
-    for wait in ASLEEP {
-        let mut hall = Hall::new(net, 1);
-        hall.join_with(&CqAttr { wait, ..CqAttr::default() }, BOTH);
-        let (peer, _) = hall.peer();
-        for (context, len_bytes) in LENS_BYTES.into_iter().enumerate() {
-            let (context, message) = (context as u64, payload(context as u64, len_bytes));
-            if len_bytes < 100_000 {
-                hall.deliver(&peer, 1, message, None);
-            } else {
-                peer.endpoint.send(message, FabricAddress(1), 1).unwrap();
-                hall.settle();
-            }
-            let is_over = AtomicBool::new(false);
-            thread::scope(|scope| {
-                let cq = &hall.members[1].cq;
-                let reader = scope.spawn(move || sleeping::next(cq));
-                let _over = Over(&is_over);
-                let_sleep();
-                // Nothing happens at the endpoint but by this.
-                hall.context.recv(room(len_bytes), ANY, context).unwrap();
-                while !reader.is_finished() {
-                    net.progress();
-                    thread::yield_now();
-                }
-                let (completion, _) = reader.join().unwrap().unwrap();
-                assert_eq!((completion.context, completion.len_bytes), (context, len_bytes));
-                assert!(received(&completion.buffer) == payload(context, len_bytes));
-            });
-        }
-    }
-}
-
-pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
-    let mut hall = Hall::new(net, 0);
-    hall.join_with(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
-    for context in 0..10 {
-        hall.context.recv(room(8), ANY, context).unwrap();
-        thread::scope(|scope| {
-            let reader = scope.spawn(|| sleeping::next(&hall.members[0].cq));
-            let_sleep();
-            hall.context.cancel(context).unwrap();
-            assert_eq!(reader.join().unwrap().unwrap_err().completion.context, context);
-        });
-    }
-}
-
-pub(crate) fn threads_post_while_others_read(net: &Net) {
-    const MESSAGES: u64 = 300;
-    let hall = Hall::new(net, 2);
-    let (left, _) = hall.peer();
-    let (right, _) = hall.peer();
-    let (posted, arrived) = (AtomicU64::new(0), AtomicU64::new(0));
-    let deadline = Deadline::new();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while posted.fetch_add(1, Ordering::SeqCst) < 2 * MESSAGES {
-                    while hall.context.recv(room(5000), ANY, 1).is_err() {
-                        deadline.pause("a place for a receive");
-                    }
-                }
-            });
-        }
-        for member in &hall.members {
-            scope.spawn(|| {
-                while arrived.load(Ordering::SeqCst) < 2 * MESSAGES {
-                    if let Some(ended) = poll(&member.cq) {
-                        let completion = ended.unwrap().0;
-                        let bytes = received(&completion.buffer);
-                        let identity = u64::from_le_bytes(bytes[..8].try_into().unwrap());
-                        assert!(bytes == payload(identity, completion.len_bytes));
-                        arrived.fetch_add(1, Ordering::SeqCst);
-                    }
-                    deadline.pause("all messages");
-                }
-            });
-        }
-        for (party, base) in [(&left, 0), (&right, 1000)] {
-            let (deadline, arrived) = (&deadline, &arrived);
-            scope.spawn(move || {
-                for number in 0..MESSAGES {
-                    let len_bytes = [8, 100, 5000][number as usize % 3];
-                    let message = payload(base + number, len_bytes);
-                    while party.endpoint.send(message.clone(), FabricAddress(number % 2), 1).is_err() {
-                        party.poll();
-                        deadline.pause("a place for a send");
-                    }
-                }
-                while arrived.load(Ordering::SeqCst) < 2 * MESSAGES {
-                    party.poll();
-                    deadline.pause("all messages to be received");
-                }
-            });
-        }
-    });
-}
-
-/// A connection whose second end receives through a context.
-fn connected(client: &Side, server: &Side, context: &SharedReceiveContext) -> (Endpoint, Endpoint) {
-    let listener = server.listener(LISTENER);
-    let connecting = client.endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = connecting::request(&[server, client]);
-    let mut info = request.info();
-    info.ep.rx_ctx_cnt = SHARED_CONTEXT;
-    let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
-    let accepting = server.bound(accepting, SERVER);
-    accepting.bind_shared_receive_context(context).unwrap();
-    accepting.accept(b"").unwrap();
-    for (side, other) in [(server, client), (client, server)] {
-        let heard = connecting::hear(&[side, other]);
-        assert!(matches!(heard, Ok(ConnectionEvent::Connected { .. })), "{heard:?}");
-    }
-    (connecting, accepting)
-}
-
-pub(crate) fn connections_share_receives(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    for number in 0..4 {
-        // Whom a connection is with need not be asked.
-        context.recv(room(LENS_BYTES[3]), FabricAddress(number), number).unwrap();
-    }
-    let (first, first_served) = connected(&client, &server, &context);
-    let (second, second_served) = connected(&client, &server, &context);
-    for (number, (from, len_bytes)) in
-        [&second, &first, &second, &first].into_iter().zip(LENS_BYTES).enumerate()
-    {
-        from.send(payload(number as u64, len_bytes), ANY, 9).unwrap();
-        let received_there = connecting::completion(&[&server, &client]);
-        assert_eq!(received_there.context, number as u64);
-        assert!(received(&received_there.buffer) == payload(number as u64, len_bytes));
-        assert_eq!(connecting::completion(&[&client, &server]).context, 9);
-    }
-    first_served.send(payload(1, 8), ANY, 10).unwrap();
-    first.recv(room(8), ANY, 11).unwrap();
-    assert_eq!(connecting::completion(&[&client, &server]).context, 11);
-    connecting::close((first, second, first_served, second_served), &[&client, &server]);
-}
-
-pub(crate) fn end_of_one_connection_leaves_receives_to_others(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    let (first, first_served) = connected(&client, &server, &context);
-    let (second, second_served) = connected(&client, &server, &context);
-    context.recv(room(8), ANY, 1).unwrap();
-    first.shutdown().unwrap();
-    let heard = connecting::hear(&[&server, &client]);
-    assert!(matches!(heard, Ok(ConnectionEvent::Shutdown { .. })), "{heard:?}");
-    context.recv(room(8), ANY, 2).expect("the context goes on");
-    for number in 1..3 {
-        second.send(payload(number, 8), ANY, 9).unwrap();
-        assert_eq!(connecting::completion(&[&server, &client]).context, number);
-    }
-    drop(first_served);
-    let (_, error) = context.clone().close().unwrap_err();
-    assert_eq!(error.errno(), Errno::EBUSY, "one endpoint is left");
-    connecting::close((first, second, second_served), &[&client, &server]);
-    context.close().expect("no endpoint is left");
 }

@@ -327,8 +327,8 @@ fn refused(request: ReceiveRequest) -> Rejected<Destination> {
 }
 
 impl Engine {
-    /// Receives through a shared receiver from now on. The engine must have no links yet, and posts no receives.
-    /// With `is_selective`, success is reported of receives alone that ask for it.
+    /// Receives through a shared receiver from now on. The engine must have no links yet, and posts no
+    /// receives. With `is_selective`, success is reported of receives alone that ask for it.
     pub fn share_receiver(&mut self, shared: &Arc<SharedReceiver>, is_selective: bool) -> MemberId {
         let membership = Membership::new(shared.clone(), is_selective);
         let id = membership.id();
@@ -336,8 +336,8 @@ impl Engine {
         id
     }
 
-    /// Leaves the receiver that it shares, if it does, with all that it has received there. To be called before
-    /// the endpoint lingers, so that no receive is matched any more.
+    /// Leaves the receiver that it shares, if it does, with all that it has received there. To be called
+    /// before the endpoint lingers, so that no receive is matched any more.
     pub fn leave_shared_receiver(&mut self, sink: &mut impl Sink) {
         if !matches!(self.reception, Reception::Shared(_)) {
             return;
@@ -363,8 +363,8 @@ impl Engine {
         }
     }
 
-    /// Does what calls of other members, and posts of the application, have left to this one. A pass follows, in
-    /// which links transmit.
+    /// Does what calls of other members, and posts of the application, have left to this one. A pass
+    /// follows, in which links transmit.
     pub fn fetch_mail(&mut self, sink: &mut impl Sink) {
         let Reception::Shared(membership) = &mut self.reception else { return };
         let (debts, counts) = membership.take_mail();

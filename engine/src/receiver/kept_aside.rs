@@ -1,8 +1,9 @@
 //! Messages that a multi-receive buffer does not take yet because reports of one member wait for room.
 //!
-//! What a receiver does for its only endpoint ([`multi_receive`](super::multi_receive)) would stop all members
-//! of a shared one. Here only the untagged messages of the full member stay out of matching, in order, until
-//! its queue has room; those of others go on being matched. So no message overtakes another of its sender.
+//! What a receiver does for its only endpoint ([`multi_receive`](super::multi_receive)) would stop all
+//! members of a shared one. Here only the untagged messages of the full member stay out of matching, in
+//! order, until its queue has room; those of others go on being matched. So no message overtakes another of
+//! its sender.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -222,7 +222,8 @@ impl Receiver {
         self.budget.is_overdrawn()
     }
 
-    /// A member has left, with all its links: messages that it has received and no receive has taken are lost.
+    /// A member has left, with all its links: messages that it has received and no receive has taken are
+    /// lost.
     pub(crate) fn member_ended(
         &mut self,
         member: MemberId,

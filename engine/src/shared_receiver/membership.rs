@@ -104,8 +104,8 @@ impl Membership {
         self.end_silent_peers(effects);
     }
 
-    /// A peer is gone as far as this member knows. Others may hear it still: what it alone can match ends with
-    /// the last of its links.
+    /// A peer is gone as far as this member knows. Others may hear it still: what it alone can match ends
+    /// with the last of its links.
     pub(crate) fn peer_ended(
         &mut self,
         address: Address,

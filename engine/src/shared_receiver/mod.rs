@@ -7,11 +7,11 @@
 //!  application        --+                                    +--> kept until an endpoint is a member
 //! ```
 //!
-//! The receiver is the one that an endpoint has to itself. It names links and peers by numbers that are the same
-//! for all members; here they are translated. What it asks for at the member that calls is done in the call, what
-//! it asks for at another one becomes *mail*, since the links and the queue of that one are behind a lock that the
-//! caller does not have. The caller then has each member with mail [fetch it](crate::Engine::fetch_mail), holding
-//! no lock. See `docs/decisions/shared-contexts.md`.
+//! The receiver is the one that an endpoint has to itself. It names links and peers by numbers that are the
+//! same for all members; here they are translated. What it asks for at the member that calls is done in the
+//! call, what it asks for at another one becomes *mail*, since the links and the queue of that one are
+//! behind a lock that the caller does not have. The caller then has each member with mail [fetch
+//! it](crate::Engine::fetch_mail), holding no lock. See `docs/decisions/shared-contexts.md`.
 
 mod distribution;
 mod mailbox;
@@ -41,8 +41,8 @@ use crate::transport::LinkId;
 
 /// Receives, and messages that wait for some, of all endpoints that are its members.
 ///
-/// Any thread may use it. It is locked behind the lock of whatever holds an engine that is a member, so nothing may
-/// be called with a member's lock held that takes another member's.
+/// Any thread may use it. It is locked behind the lock of whatever holds an engine that is a member, so
+/// nothing may be called with a member's lock held that takes another member's.
 #[derive(Debug)]
 pub struct SharedReceiver {
     state: Mutex<State>,
@@ -150,8 +150,8 @@ impl SharedReceiver {
         state.apart(|receiver, effects| receiver.discard_claimed(tagged, context, effects), self)
     }
 
-    /// Cancels the oldest receive with this context that no message has matched. It ends at the oldest member.
-    /// Returns whether there was one.
+    /// Cancels the oldest receive with this context that no message has matched. It ends at the oldest
+    /// member. Returns whether there was one.
     pub fn cancel(&self, context: u64) -> bool {
         self.lock().apart(|receiver, effects| receiver.cancel(context, effects), self)
     }

@@ -382,15 +382,15 @@ impl Run {
 }
 
 proptest! {
-    /// Every message that a member has received is read there once, in its order, whatever the queues of others
-    /// have room for; nothing stays behind.
+    /// Every message that a member has received is read there once, in its order, whatever the queues of
+    /// others have room for; nothing stays behind.
     #[test]
     fn every_message_is_read_once_where_it_came(steps in prop::collection::vec(step(), 1..120)) {
         let mut run = Run::new();
         for step in &steps {
             run.step(step);
         }
-        // Whoever was left to with mail is told, and reads until nothing comes any more.
+        // Every member fetches its mail and reads until nothing comes any more.
         for _ in 0..run.sent + run.posted {
             run.step(&Step::Post);
             for at in 0..3 {

@@ -1,0 +1,73 @@
+//! Connections whose ends share a receive context.
+
+use homespun::info::SHARED_CONTEXT;
+use homespun::{ConnectionEvent, Endpoint, Errno, FabricAddress, SharedReceiveContext};
+
+use crate::shared_contexts::{ANY, LENS_BYTES};
+use crate::suite::Net;
+use crate::suite::connecting::{self, CLIENT, LISTENER, SERVER, Side};
+use crate::suite::payload::{payload, received, room};
+
+/// A connection whose second end receives through a context.
+fn connected(client: &Side, server: &Side, context: &SharedReceiveContext) -> (Endpoint, Endpoint) {
+    let listener = server.listener(LISTENER);
+    let connecting = client.endpoint(CLIENT);
+    connecting.connect(listener.name().unwrap(), b"").unwrap();
+    let request = connecting::request(&[server, client]);
+    let mut info = request.info();
+    info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+    let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
+    let accepting = server.bound(accepting, SERVER);
+    accepting.bind_shared_receive_context(context).unwrap();
+    accepting.accept(b"").unwrap();
+    for (side, other) in [(server, client), (client, server)] {
+        let heard = connecting::hear(&[side, other]);
+        assert!(matches!(heard, Ok(ConnectionEvent::Connected { .. })), "{heard:?}");
+    }
+    (connecting, accepting)
+}
+
+pub(crate) fn connections_share_receives(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
+    for number in 0..4 {
+        // Whom a connection is with need not be asked.
+        context.recv(room(LENS_BYTES[3]), FabricAddress(number), number).unwrap();
+    }
+    let (first, first_served) = connected(&client, &server, &context);
+    let (second, second_served) = connected(&client, &server, &context);
+    for (number, (from, len_bytes)) in
+        [&second, &first, &second, &first].into_iter().zip(LENS_BYTES).enumerate()
+    {
+        from.send(payload(number as u64, len_bytes), ANY, 9).unwrap();
+        let received_there = connecting::completion(&[&server, &client]);
+        assert_eq!(received_there.context, number as u64);
+        assert!(received(&received_there.buffer) == payload(number as u64, len_bytes));
+        assert_eq!(connecting::completion(&[&client, &server]).context, 9);
+    }
+    first_served.send(payload(1, 8), ANY, 10).unwrap();
+    first.recv(room(8), ANY, 11).unwrap();
+    assert_eq!(connecting::completion(&[&client, &server]).context, 11);
+    connecting::close((first, second, first_served, second_served), &[&client, &server]);
+}
+
+pub(crate) fn end_of_one_connection_leaves_receives_to_others(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
+    let (first, first_served) = connected(&client, &server, &context);
+    let (second, second_served) = connected(&client, &server, &context);
+    context.recv(room(8), ANY, 1).unwrap();
+    first.shutdown().unwrap();
+    let heard = connecting::hear(&[&server, &client]);
+    assert!(matches!(heard, Ok(ConnectionEvent::Shutdown { .. })), "{heard:?}");
+    context.recv(room(8), ANY, 2).expect("the context goes on");
+    for number in 1..3 {
+        second.send(payload(number, 8), ANY, 9).unwrap();
+        assert_eq!(connecting::completion(&[&server, &client]).context, number);
+    }
+    drop(first_served);
+    let (_, error) = context.clone().close().unwrap_err();
+    assert_eq!(error.errno(), Errno::EBUSY, "one endpoint is left");
+    connecting::close((first, second, second_served), &[&client, &server]);
+    context.close().expect("no endpoint is left");
+}

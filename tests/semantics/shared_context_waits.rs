@@ -1,0 +1,133 @@
+//! Threads that sleep on, post to and read what shares a receive context.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use homespun::endpoint::RecvMsg;
+use homespun::flags::OpFlags;
+use homespun::{CqAttr, FabricAddress, WaitObject};
+
+use crate::shared_contexts::{ANY, BOTH, Hall, LENS_BYTES};
+use crate::suite::party::poll;
+use crate::suite::payload::{payload, received, room};
+use crate::suite::sleeping::{self, ASLEEP, Over, let_sleep};
+use crate::suite::{Deadline, Net};
+
+pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
+    for wait in ASLEEP {
+        let mut hall = Hall::new(net, 1);
+        hall.join_with(&CqAttr { wait, ..CqAttr::default() }, BOTH);
+        let (peer, _) = hall.peer();
+        for (context, len_bytes) in LENS_BYTES.into_iter().enumerate() {
+            let (context, message) = (context as u64, payload(context as u64, len_bytes));
+            if len_bytes < 100_000 {
+                hall.deliver(&peer, 1, message, None);
+            } else {
+                peer.endpoint.send(message, FabricAddress(1), 1).unwrap();
+                hall.settle();
+            }
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let cq = &hall.members[1].cq;
+                let reader = scope.spawn(move || sleeping::next(cq));
+                let _over = Over(&is_over);
+                let_sleep();
+                // Nothing happens at the endpoint but by this.
+                hall.context.recv(room(len_bytes), ANY, context).unwrap();
+                while !reader.is_finished() {
+                    net.progress();
+                    thread::yield_now();
+                }
+                let (completion, _) = reader.join().unwrap().unwrap();
+                assert_eq!((completion.context, completion.len_bytes), (context, len_bytes));
+                assert!(received(&completion.buffer) == payload(context, len_bytes));
+            });
+        }
+    }
+}
+
+pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
+    let mut hall = Hall::new(net, 0);
+    hall.join_with(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
+    for context in 0..10 {
+        hall.context.recv(room(8), ANY, context).unwrap();
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| sleeping::next(&hall.members[0].cq));
+            let_sleep();
+            hall.context.cancel(context).unwrap();
+            assert_eq!(reader.join().unwrap().unwrap_err().completion.context, context);
+        });
+    }
+}
+
+pub(crate) fn threads_post_while_others_read(net: &Net) {
+    const MESSAGES: u64 = 300;
+    let hall = Hall::new(net, 2);
+    let (left, _) = hall.peer();
+    let (right, _) = hall.peer();
+    let (posted, arrived) = (AtomicU64::new(0), AtomicU64::new(0));
+    let deadline = Deadline::new();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while posted.fetch_add(1, Ordering::SeqCst) < 2 * MESSAGES {
+                    while hall.context.recv(room(5000), ANY, 1).is_err() {
+                        deadline.pause("a place for a receive");
+                    }
+                }
+            });
+        }
+        for member in &hall.members {
+            scope.spawn(|| {
+                while arrived.load(Ordering::SeqCst) < 2 * MESSAGES {
+                    if let Some(ended) = poll(&member.cq) {
+                        let completion = ended.unwrap().0;
+                        let bytes = received(&completion.buffer);
+                        let identity = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+                        assert!(bytes == payload(identity, completion.len_bytes));
+                        arrived.fetch_add(1, Ordering::SeqCst);
+                    }
+                    deadline.pause("all messages");
+                }
+            });
+        }
+        for (party, base) in [(&left, 0), (&right, 1000)] {
+            let (deadline, arrived) = (&deadline, &arrived);
+            scope.spawn(move || {
+                for number in 0..MESSAGES {
+                    let len_bytes = [8, 100, 5000][number as usize % 3];
+                    let message = payload(base + number, len_bytes);
+                    while party.endpoint.send(message.clone(), FabricAddress(number % 2), 1).is_err() {
+                        party.poll();
+                        deadline.pause("a place for a send");
+                    }
+                }
+                while arrived.load(Ordering::SeqCst) < 2 * MESSAGES {
+                    party.poll();
+                    deadline.pause("all messages to be received");
+                }
+            });
+        }
+    });
+}
+
+pub(crate) fn peeks_alone_make_progress(net: &Net) {
+    let hall = Hall::new(net, 2);
+    let (peer, _) = hall.peer();
+    peer.endpoint.tsend(payload(1, 8), FabricAddress(1), 7, 1).unwrap();
+    let deadline = Deadline::new();
+    let mut misses = 0;
+    loop {
+        hall.context
+            .recvmsg(RecvMsg { tagged: Some((7, 0)), context: 2, flags: OpFlags::PEEK, ..RecvMsg::default() })
+            .unwrap();
+        // Where nothing was found is said at the first endpoint, which is not the one that has received it.
+        match poll(&hall.members[1].cq) {
+            Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
+            None => misses += 1,
+        }
+        while poll(&hall.members[0].cq).is_some() {}
+        net.progress();
+        deadline.pause(&format!("a message to be found, after {misses} looks"));
+    }
+}
