@@ -93,7 +93,7 @@ impl<E: Effects> Effects for ReportLater<'_, E> {
     }
 }
 
-/// An endpoint before a receiver. A receiver that is not shared has one, the [`ONLY`](Self::ONLY).
+/// An endpoint before a receiver. A receiver that is not shared has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberId(pub(crate) u32);
 
