@@ -442,7 +442,7 @@ impl<T: Transport> Drive for Pump<T> {
         if state.is_armed {
             state.keep_watch_or_stand_down();
         }
-        if state.engine.has_news_for_others() {
+        if state.receive_context.is_some() {
             receive_context::tell_others(&mut guard);
         }
     }

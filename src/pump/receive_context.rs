@@ -7,6 +7,7 @@ use crate::lock::LockGuard;
 
 /// Has other endpoints do what this one has left to them. This one is unlocked meanwhile: two that tell each other
 /// would wait for each other.
+#[cold]
 pub(super) fn tell_others<T: Transport>(guard: &mut LockGuard<'_, Option<State<T>>>) {
     let Some(state) = guard.as_ref() else { return };
     if state.engine.has_news_for_others()

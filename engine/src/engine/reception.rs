@@ -55,7 +55,12 @@ impl Reception {
 
     #[inline(always)]
     pub(super) fn rare_work(&self) -> usize {
-        ask!(self, receiver => receiver.rare_work(), else 0)
+        if let Reception::Own(receiver) = self { receiver.rare_work() } else { self.shared_rare_work() }
+    }
+
+    #[cold]
+    fn shared_rare_work(&self) -> usize {
+        if let Reception::Shared(membership) = self { membership.rare_work() } else { 0 }
     }
 
     #[inline(always)]
@@ -308,11 +313,12 @@ impl Reception {
     /// Whether ends of receives wait for room in their queue, or there is mail.
     #[inline(always)]
     pub(super) fn has_held(&self) -> bool {
-        match self {
-            Reception::Own(receiver) => receiver.has_held(),
-            Reception::Shared(membership) => membership.has_mail(),
-            Reception::Left => false,
-        }
+        if let Reception::Own(receiver) = self { receiver.has_held() } else { self.has_mail() }
+    }
+
+    #[cold]
+    fn has_mail(&self) -> bool {
+        matches!(self, Reception::Shared(membership) if membership.has_mail())
     }
 
     /// Whether nothing is wanted of what still arrives.
