@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homespun::Errno;
 use homespun_fi::abi::FI_ENABLE;
-use homespun_fi::abi::fabric::Fid;
+use homespun_fi::abi::fid::Fid;
 use libc::{c_int, c_void};
 
 use crate::library::check;

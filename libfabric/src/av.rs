@@ -8,7 +8,7 @@ use homespun::{Address, AddressVector, AvAttr, Errno, Error, FabricAddress, Misu
 use libc::{c_char, c_int, c_void};
 
 use crate::abi::domain::{FiAvAttr, FiOpsAv, FidAv, FidDomain};
-use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_ADDR_NOTAVAIL, FI_AV_USER_ID, FI_CLASS_AV, FI_SYNC_ERR};
 use crate::edge::{Failure, enter};
 use crate::info::string;

@@ -8,7 +8,7 @@ use libc::{c_int, c_void, sa_family_t, sockaddr_in, sockaddr_in6};
 
 use crate::abi::endpoint::{FiOpsCm, FidEp};
 use crate::abi::eq::FiEqCmEntry;
-use crate::abi::fabric::Fid;
+use crate::abi::fid::Fid;
 use crate::abi::{FI_CONNECTED, FI_CONNREQ, FI_SHUTDOWN};
 use crate::edge::{Failure, enter};
 use crate::handles;

@@ -7,7 +7,7 @@ use libc::{c_int, c_void};
 
 use crate::abi::domain::FidDomain;
 use crate::abi::eq::{FiCntrAttr, FiOpsCntr, FidCntr};
-use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_CNTR, FI_CNTR_EVENTS_COMP, FI_GETOPSFLAG, FI_SETOPSFLAG};
 use crate::edge::{Failure, enter};
 use crate::object::{self, InUse, Lease, State};

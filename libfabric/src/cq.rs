@@ -10,7 +10,7 @@ use crate::abi::domain::FidDomain;
 use crate::abi::eq::{
     FiCqAttr, FiCqDataEntry, FiCqEntry, FiCqErrEntry, FiCqMsgEntry, FiCqTaggedEntry, FiOpsCq, FidCq,
 };
-use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{
     FI_AFFINITY, FI_CLASS_CQ, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED,
     FI_CQ_FORMAT_UNSPEC, FI_WAIT_NONE,

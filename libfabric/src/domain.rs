@@ -5,7 +5,8 @@ use homespun::{Domain, Errno, Error, Fabric};
 use libc::{c_int, c_void};
 
 use crate::abi::domain::{FiOpsDomain, FidDomain};
-use crate::abi::fabric::{FiOps, Fid, FidFabric};
+use crate::abi::fabric::FidFabric;
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiInfo;
 use crate::atomic;
 use crate::av::open_av;

@@ -9,7 +9,7 @@ use libc::{c_int, c_void};
 use crate::abi::collective::FiOpsCollective;
 use crate::abi::domain::FidDomain;
 use crate::abi::endpoint::{FiOpsEp, FidEp};
-use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiInfo;
 use crate::abi::{
     FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_SRX_CTX, FI_CLASS_STX_CTX, FI_ENABLE,

@@ -10,7 +10,8 @@ use libc::{c_char, c_int, c_void};
 use parking_lot::Mutex;
 
 use crate::abi::eq::{FiEqAttr, FiEqErrEntry, FiOpsEq, FidEq};
-use crate::abi::fabric::{FiOps, Fid, FidFabric};
+use crate::abi::fabric::FidFabric;
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_EQ, FI_PEEK};
 use crate::connection::{CmEvent, ENTRY_BYTES};
 use crate::edge::{Failure, enter};

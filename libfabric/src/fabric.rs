@@ -4,7 +4,8 @@ use homespun::info::{FABRIC_NAME, Version};
 use homespun::{Errno, Fabric, Misuse};
 use libc::{c_int, c_void};
 
-use crate::abi::fabric::{FiOps, FiOpsFabric, Fid, FidFabric};
+use crate::abi::fabric::{FiOpsFabric, FidFabric};
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiFabricAttr;
 use crate::domain::open_domain;
 use crate::edge::enter;

@@ -11,7 +11,7 @@ use libc::c_void;
 use parking_lot::Mutex;
 
 use crate::abi::FI_CLASS_CONNREQ;
-use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::fid::{FiOps, Fid};
 use crate::unsupported::Unsupported;
 
 static HANDLES: LazyLock<Mutex<Handles>> = LazyLock::new(Mutex::default);

@@ -6,7 +6,7 @@ use homespun::{Errno, MrAttr};
 use libc::{c_char, c_int, c_void};
 
 use crate::abi::domain::{FidDomain, FidMr};
-use crate::abi::fabric::Fid;
+use crate::abi::fid::Fid;
 use crate::abi::memory::HomespunMemoryOps;
 use crate::edge::enter;
 use crate::mr;

@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::abi::domain::{FiMrAttr, FiOpsMr, FidMr};
-use crate::abi::fabric::{FiMrMapRaw, FiMrRawAttr, FiOps, Fid};
+use crate::abi::fabric::{FiMrMapRaw, FiMrRawAttr};
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{
     FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_REFRESH,
     FI_UNMAP_KEY,

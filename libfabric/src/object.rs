@@ -9,7 +9,7 @@ use std::sync::Arc;
 use homespun::{Errno, Misuse};
 use libc::c_void;
 
-use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::fid::{FiOps, Fid};
 use crate::edge::Failure;
 
 /// What stands behind one kind of object. C calls from any thread.

@@ -9,7 +9,7 @@ use homespun::limits::CONNECTION_DATA_MAX_BYTES;
 use homespun::{Endpoint, Errno, SharedReceiveContext};
 use libc::{c_int, c_void};
 
-use crate::abi::fabric::Fid;
+use crate::abi::fid::Fid;
 use crate::abi::{
     FI_CLASS_PEP, FI_CLASS_SRX_CTX, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
 };

@@ -5,7 +5,8 @@ use libc::{c_int, c_void};
 use parking_lot::Mutex;
 
 use crate::abi::endpoint::{FiOpsCm, FiOpsEp, FidPep};
-use crate::abi::fabric::{FiOps, Fid, FidFabric};
+use crate::abi::fabric::FidFabric;
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiInfo;
 use crate::abi::{FI_BACKLOG, FI_CLASS_EQ, FI_CLASS_PEP};
 use crate::connection::data;

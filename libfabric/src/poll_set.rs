@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::abi::domain::FidDomain;
 use crate::abi::eq::{FiOpsPoll, FiPollAttr, FidPoll};
-use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_POLL};
 use crate::counter::CounterState;
 use crate::cq::CqState;

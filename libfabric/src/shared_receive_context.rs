@@ -7,7 +7,7 @@ use libc::{c_int, c_void};
 
 use crate::abi::domain::FidDomain;
 use crate::abi::endpoint::{FiOpsEp, FidEp};
-use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiRxAttr;
 use crate::abi::{FI_CLASS_SRX_CTX, FI_ENABLE, FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT};
 use crate::edge::{Failure, enter};

@@ -6,7 +6,7 @@ use libc::{c_int, c_void};
 use crate::abi::FI_CLASS_STX_CTX;
 use crate::abi::domain::FidDomain;
 use crate::abi::endpoint::{FiOpsEp, FidStx};
-use crate::abi::fabric::{FiOps, Fid};
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiTxAttr;
 use crate::edge::enter;
 use crate::info::{Extent, read_tx_attr};

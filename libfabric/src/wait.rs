@@ -9,7 +9,8 @@ use homespun::{Errno, WaitObject};
 use libc::{c_int, c_void};
 
 use crate::abi::eq::FiMutexCond;
-use crate::abi::fabric::{Fid, FidFabric};
+use crate::abi::fabric::FidFabric;
+use crate::abi::fid::Fid;
 use crate::abi::{
     FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_WAIT, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD,
     FI_GETWAIT, FI_GETWAITOBJ, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET,

@@ -6,7 +6,8 @@ use homespun::{Errno, Misuse, WaitObject, WaitSet};
 use libc::{c_int, c_void};
 
 use crate::abi::eq::{FiOpsWait, FiWaitAttr, FidWait};
-use crate::abi::fabric::{FiOps, Fid, FidFabric};
+use crate::abi::fabric::FidFabric;
+use crate::abi::fid::{FiOps, Fid};
 use crate::abi::{FI_CLASS_WAIT, FI_WAIT_SET};
 use crate::edge::{Failure, enter};
 use crate::object::{self, InUse, Lease, State};

@@ -5,14 +5,9 @@
 //! order, until its queue has room; those of others go on being matched. So no message overtakes another of
 //! its sender.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use super::{Effects, MemberId, Receiver};
 use crate::operation::UnexpectedId;
 use crate::wire::Message;
-
-/// The messages, by the member that they came to. A member that is listed keeps all that follow aside.
-pub(super) type KeptAside = BTreeMap<MemberId, VecDeque<UnexpectedId>>;
 
 impl Receiver {
     /// Whether any member keeps messages aside.

@@ -38,7 +38,6 @@ use self::links::{Arriving, ReceiverLinks};
 pub(crate) use self::messages::Lent;
 use self::messages::Place;
 use self::multi_receive::MultiReceives;
-use self::peeks::Claimed;
 use self::unexpected::Unexpected;
 use crate::breach::Breach;
 use crate::buffer::Destination;
@@ -50,6 +49,9 @@ use crate::operation::{FetchId, Receive, ReceiveId, ReceiveRequest, Role, Unexpe
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::transport::LinkId;
+
+/// A message that was claimed, or why it is gone.
+type Claimed = Result<UnexpectedId, OperationError>;
 
 /// Where messages become receives.
 #[derive(Debug)]

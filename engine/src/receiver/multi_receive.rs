@@ -14,12 +14,11 @@
 //! nothing that is untagged is matched until the queue has room again; then all of it is, in the order of
 //! arrival, as it would have been before. So no message, receive or peek overtakes another.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::mem;
 
 use slotmap::SecondaryMap;
 
-use super::kept_aside::KeptAside;
 use super::{Effects, MemberId, Receiver};
 use crate::buffer::{Buffer, Destination, ReceivedLast};
 use crate::completion::{Completion, Failure};
@@ -35,6 +34,9 @@ use crate::wire::Message;
 
 /// How many of the messages that were set aside are looked at together, to begin with.
 const SET_ASIDE_STEP_MIN_MESSAGES: usize = 16;
+
+/// The messages, by the member that they came to. A member that is listed keeps all that follow aside.
+pub(super) type KeptAside = BTreeMap<MemberId, VecDeque<UnexpectedId>>;
 
 /// The buffers of an endpoint that are not released.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use crate::error::{Again, Error, Misuse, OperationError};
 use crate::filling::clamp;
 use crate::flags::CompletionFlags;
 use crate::matching::Criteria;
-use crate::operation::{Found, PeekRequest, Receive, ReceiveRequest, Role, UnexpectedId, kind};
+use crate::operation::{Found, PeekRequest, Receive, ReceiveRequest, Role, kind};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::wire::Message;
@@ -138,9 +138,6 @@ impl Receiver {
         self.tell_failed(receive.failure(None, 0, error), None, effects);
     }
 }
-
-/// A message that was claimed, or why it is gone.
-pub(super) type Claimed = Result<UnexpectedId, OperationError>;
 
 /// What a peek tells of a message.
 fn seen(context: u64, source: PeerId, message: &Message) -> Completion {

@@ -10,7 +10,7 @@ use homespun::info::{EndpointType, Progress, Threading};
 use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidMr};
 use homespun_fi::abi::endpoint::FidEp;
 use homespun_fi::abi::eq::{FiCqAttr, FiCqTaggedEntry, FidCq};
-use homespun_fi::abi::fabric::Fid;
+use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::info::FiInfo;
 use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{

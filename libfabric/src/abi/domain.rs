@@ -6,7 +6,7 @@ use super::atomic::FiAtomicAttr;
 use super::c_structs;
 use super::endpoint::{FidEp, FidStx};
 use super::eq::{FiCntrAttr, FiCqAttr, FiPollAttr, FidCntr, FidCq, FidPoll};
-use super::fabric::Fid;
+use super::fid::Fid;
 use super::info::{FiInfo, FiRxAttr, FiTxAttr};
 
 c_structs! {

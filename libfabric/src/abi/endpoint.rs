@@ -5,7 +5,7 @@ use libc::{c_int, c_void, iovec};
 use super::atomic::FiOpsAtomic;
 use super::c_structs;
 use super::collective::FiOpsCollective;
-use super::fabric::Fid;
+use super::fid::Fid;
 use super::info::{FiRxAttr, FiTxAttr};
 use super::rma::FiOpsRma;
 use super::tagged::FiOpsTagged;

@@ -3,7 +3,7 @@
 use libc::{c_char, c_int, c_void, pthread_cond_t, pthread_mutex_t};
 
 use super::c_structs;
-use super::fabric::Fid;
+use super::fid::Fid;
 use super::info::FiInfo;
 
 c_structs! {

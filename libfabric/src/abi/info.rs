@@ -6,7 +6,7 @@
 use libc::{c_char, c_int, c_void};
 
 use super::c_structs;
-use super::fabric::Fid;
+use super::fid::Fid;
 
 c_structs! {
     struct FiInfo = "struct fi_info", 120 bytes {

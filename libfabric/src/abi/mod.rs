@@ -17,6 +17,7 @@ pub mod domain;
 pub mod endpoint;
 pub mod eq;
 pub mod fabric;
+pub mod fid;
 pub mod info;
 pub mod memory;
 pub mod provider;
@@ -104,6 +105,7 @@ pub fn structs() -> impl Iterator<Item = &'static Layout> {
         endpoint::STRUCTS,
         eq::STRUCTS,
         fabric::STRUCTS,
+        fid::STRUCTS,
         info::STRUCTS,
         memory::STRUCTS,
         provider::STRUCTS,

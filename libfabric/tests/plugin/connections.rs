@@ -8,7 +8,8 @@ use std::{ptr, slice, thread};
 use homespun_fi::abi::domain::FidDomain;
 use homespun_fi::abi::endpoint::{FidEp, FidPep};
 use homespun_fi::abi::eq::{FiCqTaggedEntry, FiEqAttr, FiEqCmEntry, FiEqErrEntry, FiMutexCond, FidCq, FidEq};
-use homespun_fi::abi::fabric::{Fid, FidFabric};
+use homespun_fi::abi::fabric::FidFabric;
+use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::info::{FiEpAttr, FiInfo};
 use homespun_fi::abi::{
     FI_BACKLOG, FI_CLASS_CONNREQ, FI_CONNECTED, FI_CONNREQ, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETWAIT,

@@ -13,7 +13,8 @@ use homespun_fi::abi::endpoint::{FidEp, FidStx};
 use homespun_fi::abi::eq::{
     FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCntr, FidCq, FidEq,
 };
-use homespun_fi::abi::fabric::{Fid, FidFabric};
+use homespun_fi::abi::fabric::FidFabric;
+use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::info::{FiInfo, FiRxAttr, FiTxAttr};
 use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{

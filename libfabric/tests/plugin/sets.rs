@@ -6,7 +6,7 @@ use homespun_fi::abi::eq::{
     FiCntrAttr, FiCqAttr, FiCqErrEntry, FiEqAttr, FiMutexCond, FiPollAttr, FiWaitAttr, FidCntr, FidCq,
     FidPoll, FidWait,
 };
-use homespun_fi::abi::fabric::Fid;
+use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_GETWAIT, FI_GETWAITOBJ, FI_RECV, FI_TRANSMIT,
     FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,

@@ -1,7 +1,7 @@
 //! Every slot of every vtable: none is empty, what is not supported says so, and null is refused.
 
 use homespun_fi::abi::CONSTANTS;
-use homespun_fi::abi::fabric::FiOps;
+use homespun_fi::abi::fid::FiOps;
 
 use crate::host::{Node, counter_attr};
 

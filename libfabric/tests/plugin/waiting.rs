@@ -4,7 +4,7 @@ use std::mem::{self, MaybeUninit};
 use std::{ptr, thread};
 
 use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiMutexCond};
-use homespun_fi::abi::fabric::Fid;
+use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_AFFINITY, FI_CQ_COND_NONE, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_TAGGED, FI_GETWAIT,
     FI_GETWAITOBJ, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC,
