@@ -157,6 +157,15 @@ mod tests {
     }
 
     #[test]
+    fn each_flag_of_a_level_means_a_level_of_its_own() {
+        let levels: Vec<Level> = OpFlags::LEVELS.iter().map(level_of).collect();
+        assert_eq!(levels.len(), OpFlags::LEVELS.bits().count_ones() as usize);
+        for (at, level) in levels.iter().enumerate() {
+            assert!(!levels[..at].contains(level), "{level:?} for two flags");
+        }
+    }
+
+    #[test]
     fn receive_kind_follows_the_flags() {
         let (peek, claim, discard) = (OpFlags::PEEK, OpFlags::CLAIM, OpFlags::DISCARD);
         for (flags, kind) in [

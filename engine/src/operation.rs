@@ -27,7 +27,8 @@ new_key_type! {
     pub(crate) struct InboundId;
 }
 
-/// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics".
+/// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics". The weakest comes first; of a message
+/// [`Commit`](Self::Commit) asks no more than [`Delivery`](Self::Delivery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Level {
     /// The source buffer will not be read again (`FI_INJECT_COMPLETE`). The default.
@@ -55,6 +56,15 @@ impl Level {
             Level::Inject => Awaits::Nothing,
             Level::Transmit | Level::Delivery | Level::Commit => Awaits::Arrival,
             Level::Match => Awaits::Match,
+        }
+    }
+
+    /// Whether what was written to a peer's memory is to be seen by all processors of the host before.
+    #[inline]
+    pub(crate) fn needs_visibility(self) -> bool {
+        match self {
+            Level::Inject | Level::Transmit => false,
+            Level::Delivery | Level::Match | Level::Commit => true,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::info::{
     PROVIDER_NAME, PROVIDER_VERSION, Progress, ResourceManagement, RxAttr, SHARED_CONTEXT, TAG_GENERIC,
     Threading, TxAttr, Version,
 };
+use crate::op_flags::{RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS};
 
 /// The capabilities of messages: what every provider has, since the engine makes them.
 const MESSAGE_CAPS: Caps = Caps::MSG
@@ -73,24 +74,6 @@ const RX_CAPS: Caps = Caps::MSG
 
 /// The capabilities of receives that have to do with who the sender is.
 const SOURCE_CAPS: Caps = Caps::SOURCE.union(Caps::SOURCE_ERR).union(Caps::DIRECTED_RECV);
-
-/// The flags that transmit operations may have by default.
-const TX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
-    .union(OpFlags::INJECT)
-    .union(OpFlags::MORE)
-    .union(OpFlags::INJECT_COMPLETE)
-    .union(OpFlags::TRANSMIT_COMPLETE)
-    .union(OpFlags::DELIVERY_COMPLETE)
-    .union(OpFlags::MATCH_COMPLETE)
-    .union(OpFlags::COMMIT_COMPLETE);
-
-/// The flags that receives may have by default.
-const RX_OP_FLAGS: OpFlags = OpFlags::COMPLETION
-    .union(OpFlags::MORE)
-    .union(OpFlags::MULTI_RECV)
-    .union(OpFlags::INJECT_COMPLETE)
-    .union(OpFlags::TRANSMIT_COMPLETE)
-    .union(OpFlags::DELIVERY_COMPLETE);
 
 /// The size of remote completion data in bytes.
 const CQ_DATA_BYTES: usize = 8;
@@ -251,7 +234,7 @@ fn lacking(missing: Caps) -> &'static str {
 fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Misuse> {
     let asked_caps = asked.caps - RX_CAPS.difference(TX_CAPS);
     require(caps.contains(asked_caps), "transmit capabilities that the endpoint has")?;
-    require(TX_OP_FLAGS.contains(asked.op_flags), "these default flags of transmit operations")?;
+    require(TRANSMIT_DEFAULT_FLAGS.contains(asked.op_flags), "these default flags of transmit operations")?;
     let is_to_be_durable = asked.op_flags.contains(OpFlags::COMMIT_COMPLETE);
     require(!is_to_be_durable || caps.contains(Caps::RMA_PMEM), "FI_COMMIT_COMPLETE without FI_RMA_PMEM")?;
     require(Order::STRICT.contains(asked.comp_order), "this order of transmit completions")?;
@@ -277,7 +260,7 @@ fn tx(asked: &TxAttr, caps: Caps, provider: &ProviderAttr) -> Result<TxAttr, Mis
 fn rx(asked: &RxAttr, caps: Caps) -> Result<RxAttr, Misuse> {
     let asked_caps = asked.caps - TX_CAPS.difference(RX_CAPS);
     require(caps.contains(asked_caps), "receive capabilities that the endpoint has")?;
-    require(RX_OP_FLAGS.contains(asked.op_flags), "these default flags of receives")?;
+    require(RECEIVE_DEFAULT_FLAGS.contains(asked.op_flags), "these default flags of receives")?;
     let needs_buffers = asked.op_flags.contains(OpFlags::MULTI_RECV);
     require(!needs_buffers || caps.contains(Caps::MULTI_RECV), "FI_MULTI_RECV without receiving FI_MSG")?;
     require(asked.comp_order.is_empty(), "ordered receive completions")?;

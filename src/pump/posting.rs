@@ -28,7 +28,7 @@ impl Wired {
     ) -> Result<(), Error> {
         let to = self.targets.peer(post.peer, &self.wiring.av, engine)?;
         let Post { ref mut op, options, context, .. } = *post;
-        let Options { level, signalled, inject, fence, .. } = options;
+        let Options { level, signalled, inject, fence, more: _ } = options;
         match op {
             Op::Send { source, tag, data } => {
                 let (message, tag, data) = (mem::take(source), *tag, *data);
@@ -79,7 +79,7 @@ impl Wired {
         transport: &mut impl Transport,
     ) -> Result<(), Error> {
         let Access { to, place: Place { key, address }, options, context } = access;
-        let Options { level, signalled, inject, fence, .. } = options;
+        let Options { level, signalled, inject, fence, more: _ } = options;
         let memory = local.take();
         let request =
             RmaRequest { to, local: memory, key, address, context, level, signalled, inject, fence };

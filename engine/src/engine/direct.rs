@@ -134,7 +134,7 @@ impl Engine {
             self.forget_ended(to, place.key);
         }
         if has_gone && !is_read {
-            self.has_unseen_stores = !matches!(level, Level::Delivery | Level::Match);
+            self.has_unseen_stores = !level.needs_visibility();
             if !self.has_unseen_stores {
                 fence(Ordering::SeqCst);
             }

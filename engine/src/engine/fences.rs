@@ -21,7 +21,7 @@ use crate::completion::Sink;
 use crate::link::Links;
 use crate::operation::Send;
 use crate::transport::{LinkId, Transport};
-use crate::wire::{Awaits, Header};
+use crate::wire::Header;
 
 /// Asks the peer of a link for what has to be known before a fenced send goes, which is the next for it. Returns whether it
 /// may go. What went to a former instance, on another of the peer's links, has to have completed too.
@@ -42,7 +42,7 @@ pub(super) fn advance_fence(
         return true;
     }
     if !link.tx.is_fence_asked() {
-        let matched = awaits == Awaits::Match;
+        let matched = awaits.wants_match();
         if transport.send_inline(id, &Header::Fence { matched }, &[]).is_ok() {
             link.tx.fence_asked(matched);
         }

@@ -321,7 +321,7 @@ impl Engine {
 
     /// The link has all of a message that was never in the operation table.
     fn taken(&mut self, link: LinkId, send: Send, sink: &mut impl Sink) {
-        if send.message.awaits != Awaits::Nothing {
+        if send.message.awaits.wants_answer() {
             let awaits = send.message.awaits;
             let send = self.initiator.insert(send);
             self.await_peer(link, send, awaits);
@@ -334,7 +334,7 @@ impl Engine {
     /// The link has all of a message that is in the operation table.
     fn taken_from_table(&mut self, link: LinkId, id: SendId, sink: &mut impl Sink) {
         let awaits = self.initiator.awaits(id);
-        if awaits != Awaits::Nothing {
+        if awaits.wants_answer() {
             self.await_peer(link, id, awaits);
         } else {
             self.completed(id, sink);

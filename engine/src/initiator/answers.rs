@@ -7,7 +7,7 @@ use crate::filling::{Filling, clamp};
 use crate::link::Stage;
 use crate::operation::{Send, SendId};
 use crate::transport::Space;
-use crate::wire::{Awaits, Durable, Outcome};
+use crate::wire::{Durable, Outcome};
 
 impl Initiator {
     /// Whether an operation is a message.
@@ -17,7 +17,7 @@ impl Initiator {
 
     /// Whether the peer answers an operation when it has all of its payload.
     pub(crate) fn is_answered(&self, id: SendId) -> bool {
-        let is_answered = |send: &Send| send.one_sided.is_some() || send.message.awaits != Awaits::Nothing;
+        let is_answered = |send: &Send| send.one_sided.is_some() || send.message.awaits.wants_answer();
         self.sends.get(id).is_some_and(is_answered)
     }
 

@@ -20,7 +20,7 @@ use crate::limits::{DEFERRED_STEP_MAX_FETCHES, MESSAGE_COST_BYTES, PULL_PASS_MAX
 use crate::operation::{FetchId, Receive, ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkId, Pull, Remote};
-use crate::wire::{Awaits, Header, Message};
+use crate::wire::{Header, Message};
 
 impl Receiver {
     /// Whether a link's peer has offered a message under this number.
@@ -59,7 +59,7 @@ impl Receiver {
         if let Some(unexpected) = self.unexpected.get_mut(unexpected) {
             unexpected.fetch = Some(fetch);
         }
-        if message.awaits != Awaits::Match && self.budget.could_hold(message.len_bytes) {
+        if !message.awaits.wants_match() && self.budget.could_hold(message.len_bytes) {
             // What was matched meanwhile stays in the list until it is its turn, but not for ever.
             if self.deferred.len() > 2 * self.fetches.len() {
                 let fetches = &self.fetches;
@@ -176,7 +176,7 @@ impl Receiver {
     /// A payload that was asked for is all there.
     pub(super) fn data_arrived(&mut self, id: FetchId, effects: &mut impl Effects) {
         if let Some(fetch) = self.fetches.take(id) {
-            if fetch.filling.place.message.awaits != Awaits::Nothing {
+            if fetch.filling.place.message.awaits.wants_answer() {
                 effects.owe(fetch.link, Header::Done { op: fetch.op, fault: false });
             }
             self.fetched(&fetch, effects);

@@ -10,7 +10,7 @@ use crate::filling::{Filling, clamp};
 use crate::operation::{ReceiveId, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::transport::{LinkId, Space};
-use crate::wire::{Awaits, Header, Message};
+use crate::wire::{Header, Message};
 
 /// Where the bytes of an arriving message go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Receiver {
         }
         link.received_messages += 1;
         let (source, number, member) = (link.peer, link.received_messages, link.member);
-        if message.awaits == Awaits::Arrival {
+        if message.awaits.wants_ack() {
             effects.owe_ack(id);
         }
         if let Some(receive_id) = self.matched(source, message, member, effects) {
@@ -192,7 +192,7 @@ impl Receiver {
                 link.received_messages += 1;
                 let (source, member) = (link.peer, link.member);
                 let Arriving { message, place, .. } = filling.place;
-                if message.awaits == Awaits::Arrival {
+                if message.awaits.wants_ack() {
                     effects.owe_ack(id);
                 }
                 self.filled(source, &filling, member, effects);
@@ -262,7 +262,7 @@ impl Receiver {
 /// An eager message is in the buffer of a receive, or was thrown away.
 #[inline(always)]
 pub(super) fn tell_matched(id: LinkId, message: &Message, number: u64, effects: &mut impl Effects) {
-    if message.awaits == Awaits::Match {
+    if message.awaits.wants_match() {
         effects.owe(id, Header::Matched { number });
     }
 }

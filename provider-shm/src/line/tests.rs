@@ -199,7 +199,7 @@ fn lines_that_no_correct_producer_writes_are_refused() {
     let cases: &[(&[u64], WireError)] = &[
         // Kinds and flags that there are not.
         (&[u64::MAX], WireError::UnknownKind),
-        (&[line(0, 0, 19)], WireError::UnknownKind),
+        (&[line(0, 0, 31)], WireError::UnknownKind),
         (&[line(60, piece, 31)], WireError::UnknownKind),
         (&[line(0, 0, 32)], WireError::UnknownKind),
         (&[line(0, 0b1_0000, 1)], WireError::UnknownFlag),

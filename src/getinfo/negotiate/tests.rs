@@ -205,8 +205,12 @@ fn what_can_be_met_is_granted() {
     type Ask = fn(&mut Info);
     type Check = fn(&Info) -> bool;
     let cases: &[(&str, Ask, Check)] = &[
-        ("op flags", |h| h.tx.op_flags = TX_OP_FLAGS, |i| i.tx.op_flags == TX_OP_FLAGS),
-        ("rx op flags", |h| h.rx.op_flags = RX_OP_FLAGS, |i| i.rx.op_flags == RX_OP_FLAGS),
+        ("op flags", |h| h.tx.op_flags = TRANSMIT_DEFAULT_FLAGS, |i| i.tx.op_flags == TRANSMIT_DEFAULT_FLAGS),
+        (
+            "rx op flags",
+            |h| h.rx.op_flags = RECEIVE_DEFAULT_FLAGS,
+            |i| i.rx.op_flags == RECEIVE_DEFAULT_FLAGS,
+        ),
         ("order", |h| h.tx.msg_order = Order::SAS, |i| i.tx.msg_order == ORDERS_FOR_FREE),
         ("completion order", |h| h.tx.comp_order = Order::SAS, |i| i.tx.comp_order == Order::STRICT),
         ("inject", |h| h.tx.inject_size_bytes = 1, |i| i.tx.inject_size_bytes == INJECT_MAX_BYTES),

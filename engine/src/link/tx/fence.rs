@@ -24,10 +24,10 @@ impl LinkTx {
 
     /// Whether everything that the link has taken has reached the level of a fenced send, as far as this side knows.
     pub(crate) fn is_known_to_reach(&self, awaits: Awaits) -> bool {
-        match (awaits, self.fence) {
-            (Awaits::Nothing, _) => true,
-            (_, Fence::Met { matched, taken_frames }) => {
-                taken_frames == self.taken_frames && (matched || awaits == Awaits::Arrival)
+        match self.fence {
+            _ if !awaits.wants_answer() => true,
+            Fence::Met { matched, taken_frames } => {
+                taken_frames == self.taken_frames && (matched || !awaits.wants_match())
             }
             _ => self.taken_frames == 0,
         }

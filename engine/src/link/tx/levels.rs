@@ -52,7 +52,7 @@ impl LinkTx {
     pub(crate) fn await_peer(&mut self, send: SendId, awaits: Awaits) {
         let levels = &mut self.levels;
         let number = levels.sent_messages;
-        if awaits == Awaits::Match {
+        if awaits.wants_match() {
             levels.awaiting_match.insert(number, send);
         } else {
             levels.awaiting_ack.push_back((number, send));

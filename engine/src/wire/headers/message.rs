@@ -33,6 +33,36 @@ pub enum Awaits {
     Match,
 }
 
+impl Awaits {
+    /// Whether the peer is to say anything of the message.
+    #[inline(always)]
+    pub(crate) fn wants_answer(self) -> bool {
+        match self {
+            Awaits::Nothing => false,
+            Awaits::Arrival | Awaits::Match => true,
+        }
+    }
+
+    /// Whether the message is acknowledged when it has arrived: an eager one by the count of those that have.
+    #[inline(always)]
+    pub(crate) fn wants_ack(self) -> bool {
+        match self {
+            Awaits::Arrival => true,
+            Awaits::Nothing | Awaits::Match => false,
+        }
+    }
+
+    /// Whether the sender hears that the message was matched: of an eager one by its number. Then a requested
+    /// one is not fetched before.
+    #[inline(always)]
+    pub(crate) fn wants_match(self) -> bool {
+        match self {
+            Awaits::Match => true,
+            Awaits::Nothing | Awaits::Arrival => false,
+        }
+    }
+}
+
 /// The tag is among the words.
 const TAGGED: u8 = 1 << 0;
 /// Completion data is among the words.
