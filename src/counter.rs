@@ -4,6 +4,7 @@ mod bound;
 mod regional;
 mod reported;
 mod ties;
+mod triggering;
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,8 +24,10 @@ pub(crate) use self::regional::RegionalCounters;
 pub(crate) use self::reported::Reported;
 pub(crate) use self::ties::Reason;
 use self::ties::Ties;
+use self::triggering::{Enlisted, Triggering};
 use crate::domain_id::DomainId;
 use crate::sync::{AtomicU64, Ordering};
+use crate::trigger::CounterChange;
 use crate::wait::{Awaited, Member, MutexCond, WaitObject, WaitSet, Waiter};
 
 /// What a counter is opened with: `struct fi_cntr_attr`.
@@ -104,6 +107,7 @@ impl CounterWaitError {
 #[derive(Clone)]
 pub struct Counter {
     shared: Arc<Shared>,
+    enlisted: Arc<Enlisted>,
 }
 
 /// The counter as endpoints and regions see it.
@@ -116,28 +120,30 @@ pub(crate) struct Shared {
     /// What an application that sleeps by itself was last told of. What other threads read meanwhile does not
     /// count.
     reported: Reported,
-    /// How many endpoints and regions are bound, enabled or not, and how many poll sets.
+    /// How many endpoints and regions are bound, enabled or not, how many poll sets, and how many works depend on it.
     users: AtomicUsize,
     /// The endpoints that are driven.
     ties: Ties,
+    /// The works that wait for it.
+    triggering: Triggering,
     /// `None` where the application does not wait, or polls.
     waiter: Option<Waiter>,
 }
 
 impl Counter {
     pub(crate) fn open(attr: &CounterAttr, domain: DomainId) -> Result<Counter, Error> {
-        let counter = Counter {
-            shared: Arc::new(Shared {
-                domain,
-                value: AtomicU64::new(0),
-                errors: AtomicU64::new(0),
-                changes: AtomicU64::new(0),
-                reported: Reported::default(),
-                users: AtomicUsize::new(0),
-                ties: Ties::default(),
-                waiter: Waiter::new(attr.wait, attr.wait_set.as_ref())?,
-            }),
-        };
+        let shared = Arc::new(Shared {
+            domain,
+            value: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+            reported: Reported::default(),
+            users: AtomicUsize::new(0),
+            ties: Ties::default(),
+            triggering: Triggering::default(),
+            waiter: Waiter::new(attr.wait, attr.wait_set.as_ref())?,
+        });
+        let counter = Counter { enlisted: Enlisted::new(shared.clone()), shared };
         if let Some(waiter) = &counter.shared.waiter {
             waiter.attach(Arc::downgrade(&counter.shared));
         }
@@ -159,8 +165,7 @@ impl Counter {
 
     /// Adds to the value, and wakes sleepers: `fi_cntr_add`. Beyond the largest number it goes on from 0.
     pub fn add(&self, value: u64) {
-        self.shared.value.fetch_add(value, Ordering::SeqCst);
-        self.shared.changed();
+        self.shared.change(CounterChange::Add(value));
     }
 
     /// Adds to the error value, which ends waits: `fi_cntr_adderr`.
@@ -171,8 +176,7 @@ impl Counter {
 
     /// Changes the value, and wakes sleepers: `fi_cntr_set`. What is counted at the same moment may be lost.
     pub fn set(&self, value: u64) {
-        self.shared.value.store(value, Ordering::SeqCst);
-        self.shared.changed();
+        self.shared.change(CounterChange::Set(value));
     }
 
     /// Changes the error value, which ends waits: `fi_cntr_seterr`. What is counted at the same moment may be lost.
@@ -266,12 +270,21 @@ impl Counter {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Busy`], with the counter, while an endpoint or a memory region is bound to it or it is in a poll set.
+    /// [`Misuse::Busy`], with the counter, while an endpoint or a memory region is bound to it, it is in a poll set, or a
+    /// [deferred work](crate::trigger) or a triggered operation waits for it or will change it.
     pub fn close(self) -> Result<(), (Counter, Error)> {
-        match self.shared.users.load(Ordering::Acquire) {
-            0 => Ok(()),
-            _ => Err((self, Misuse::Busy("endpoints, regions or poll sets are bound to the counter").into())),
+        if self.is_in_use() {
+            return Err((
+                self,
+                Misuse::Busy("endpoints, regions, poll sets or works use the counter").into(),
+            ));
         }
+        Ok(())
+    }
+
+    /// Whether something depends on the counter, so that it cannot be [closed](Self::close).
+    pub fn is_in_use(&self) -> bool {
+        self.shared.users.load(Ordering::Acquire) > 0
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -288,6 +301,7 @@ impl Shared {
     #[inline]
     pub(crate) fn count(&self) {
         self.value.fetch_add(1, Ordering::SeqCst);
+        self.look_for_due();
         self.wake();
     }
 
@@ -295,6 +309,7 @@ impl Shared {
     #[inline]
     pub(crate) fn count_error(&self) {
         self.errors.fetch_add(1, Ordering::SeqCst);
+        self.look_for_due();
         self.wake();
     }
 
@@ -324,7 +339,9 @@ impl Shared {
     /// The application has changed a value.
     fn changed(&self) {
         self.changes.fetch_add(1, Ordering::SeqCst);
+        self.look_for_due();
         self.fence_and_wake();
+        self.fire();
     }
 
     /// Wakes sleepers, after a change that no lock keeps in order with their last look.
@@ -337,6 +354,7 @@ impl Shared {
     /// Drives the endpoints.
     pub(crate) fn progress(&self) {
         self.ties.progress();
+        self.fire();
     }
 
     /// The value, the error value, and how often the application has changed one: after that they may be what they were.
@@ -370,7 +388,7 @@ impl Goal<'_> {
 
 impl Awaited for Goal<'_> {
     fn progress(&self) {
-        self.counter.ties.progress();
+        self.counter.progress();
     }
 
     fn arm(&self) -> Armed {

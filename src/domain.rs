@@ -30,6 +30,7 @@ use crate::poll_set::PollSet;
 use crate::progress_thread::ProgressThread;
 use crate::shared_receive_context::SharedReceiveContext;
 use crate::shared_transmit_context::SharedTransmitContext;
+use crate::trigger::WorkQueue;
 
 /// One way into the fabric (`"tcp"`), and the home of endpoints, completion queues and address vectors: `fi_domain(3)`.
 ///
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     /// What peers may access through any endpoint of the domain.
     regions: Arc<Regions>,
     regional_counters: Arc<RegionalCounters>,
+    /// What waits for counters.
+    works: Arc<WorkQueue>,
     /// The pumps of its endpoints, and perhaps of some that are gone.
     pumps: Mutex<Vec<Weak<dyn EndpointPump>>>,
 }
@@ -112,6 +115,7 @@ impl Domain {
                 clock: clock.clone(),
                 regions: Arc::default(),
                 regional_counters: Arc::new(RegionalCounters::new(by_itself)),
+                works: Arc::default(),
                 pumps: Mutex::default(),
             }),
         }
@@ -335,6 +339,10 @@ impl Shared {
         &self.regional_counters
     }
 
+    pub(crate) fn works(&self) -> &Arc<WorkQueue> {
+        &self.works
+    }
+
     pub(crate) fn mr_mode(&self) -> MrMode {
         self.mr_mode
     }
@@ -367,6 +375,12 @@ impl Shared {
 
     pub(crate) fn close_linger(&self) -> Duration {
         self.params.close_linger
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.works.clear();
     }
 }
 

@@ -16,11 +16,12 @@ use crate::cq::Shared;
 use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::eq::Reporter;
-use crate::post::{Post, ReceivePost};
+use crate::poster::Poster;
 use crate::shared_receive_context::Shared as ReceiveContext;
+use crate::trigger::WorkQueue;
 
 /// A pump as its endpoint sees it.
-pub(crate) trait EndpointPump: Drive + Connect {
+pub(crate) trait EndpointPump: Drive + Poster + Connect {
     fn address(&self) -> Address;
     fn enable(&self, wiring: Wiring) -> Result<(), Error>;
     /// Reports to these queues and counters from now on.
@@ -30,11 +31,6 @@ pub(crate) trait EndpointPump: Drive + Connect {
         receive_cq: Option<Arc<Shared>>,
         counters: BoundCounters,
     );
-    /// Posts an operation. Takes its memory out of the post, unless it is refused.
-    fn post(&self, post: &mut Post) -> Result<(), Error>;
-    /// Posts a receive, or does what else it asks for. Takes its memory out of the post, unless it is
-    /// refused.
-    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error>;
     /// Sends a small message, if that is possible at once. Whether it was sent; if not, it is to be posted.
     fn inject(
         &self,
@@ -46,11 +42,12 @@ pub(crate) trait EndpointPump: Drive + Connect {
     /// Writes a few bytes to a region, if that is possible at once. Whether they were written; if not, it is
     /// to be posted.
     fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error>;
-    fn cancel(&self, context: u64) -> Result<(), Error>;
     /// Receives through a shared context, from the moment that it is enabled.
     fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error>;
     /// Does what other endpoints that share its receive context have left to it.
     fn fetch_mail(&self);
+    /// Carries out the works of its domain that it makes due, from now on.
+    fn fire_works(&self, works: &Arc<WorkQueue>);
     /// Ends the endpoint. Waits up to `linger` for what it still has to send.
     fn close(&self, linger: Duration);
 }
@@ -92,6 +89,8 @@ pub(crate) struct Wiring {
     pub(crate) reports_unknown_sources: bool,
     /// What wakes the thread that moves the endpoint on, if one does.
     pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
+    /// Where the ends of deferred work go.
+    pub(crate) works: Arc<WorkQueue>,
 }
 
 /// A pump as what drives it sees it.

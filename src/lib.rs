@@ -29,6 +29,7 @@ mod passive_endpoint;
 mod poll_set;
 mod ports;
 mod post;
+mod poster;
 mod progress_thread;
 mod pump;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see receives.rs")]
@@ -41,6 +42,8 @@ mod shared_transmit_context;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
 mod signals;
 mod sync;
+#[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/send.rs")]
+pub mod trigger;
 #[expect(unsafe_code, reason = "what is not locked is a promise of the application; see unsynchronised.rs")]
 mod unsynchronised;
 pub mod wait;

@@ -7,7 +7,7 @@
 
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::OpFlags;
-use homespun_engine::operation::{Found, Level, RmaLocal};
+use homespun_engine::operation::{Found, Level, RmaLocal, Signalled};
 
 use crate::post::{Op, Options, ReceiveKind};
 
@@ -50,9 +50,9 @@ pub(crate) const RECEIVE_DEFAULT_FLAGS: OpFlags = OpFlags::COMPLETION
 /// as a capability its bit is `FI_NAMED_RX_CTX`. So it is not among them.
 pub(crate) const RECEIVE_KINDS: OpFlags = OpFlags::PEEK.union(OpFlags::CLAIM).union(OpFlags::MULTI_RECV);
 
-/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the context is a `struct fi_triggered_context`, and the operation waits
-/// for what it says (`fi_trigger(3)`).
-const TRIGGER: OpFlags = OpFlags::from_bits_retain(1 << 20 | 1 << 44);
+/// `FI_TRIGGER` and `FI_XPU_TRIGGER`: the operation waits (`fi_trigger(3)`). One that waits for a counter is posted by
+/// [`Endpoint::trigger`](crate::Endpoint::trigger), which names the counter.
+const TRIGGER: OpFlags = OpFlags::TRIGGER.union(OpFlags::from_bits_retain(1 << 44));
 
 /// `FI_MULTICAST`: the destination is the address of a group (`fi_msg(3)`).
 const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
@@ -65,7 +65,12 @@ const MULTICAST: OpFlags = OpFlags::from_bits_retain(1 << 5);
 /// [`Misuse::Flags`] for a triggered operation, for one to a group, and for an atomic operation with
 /// `COMMIT_COMPLETE`: it does not make its result durable.
 #[inline(always)]
-pub(crate) fn options(op: &Op, flags: OpFlags, default: OpFlags, signalled: bool) -> Result<Options, Error> {
+pub(crate) fn options(
+    op: &Op,
+    flags: OpFlags,
+    default: OpFlags,
+    signalled: Signalled,
+) -> Result<Options, Error> {
     let refused = TRIGGER.union(MULTICAST);
     let (known, levels, refused) = match op {
         Op::Send { .. } => (SEND_FLAGS, SEND_LEVELS, refused),

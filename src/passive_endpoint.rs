@@ -241,6 +241,7 @@ impl PassiveEndpoint {
             wants_source: false,
             reports_unknown_sources: false,
             progress_doorbell: None,
+            works: Arc::default(),
         })?;
         listener.pump.listen(setup.backlog_requests)?;
         eq.shared().join(&as_drive(&listener.pump));

@@ -7,9 +7,9 @@ use homespun_engine::atomic::{AtomicOp, Datatype};
 use homespun_engine::buffer::{Buffer, Destination, Source};
 use homespun_engine::engine::Place;
 use homespun_engine::error::Error;
-use homespun_engine::flags::Caps;
+use homespun_engine::flags::{Caps, CompletionFlags};
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{AtomicLocal, Found, Level, ReceiveRequest, RmaLocal};
+use homespun_engine::operation::{AtomicLocal, Found, Level, ReceiveRequest, RmaLocal, Signalled};
 use homespun_engine::rejected::Rejected;
 
 use crate::av::FabricAddress;
@@ -41,8 +41,8 @@ pub(crate) enum Op {
 pub(crate) struct Options {
     /// The soonest that it completes.
     pub(crate) level: Level,
-    /// Whether its success is reported.
-    pub(crate) signalled: bool,
+    /// Who is told of its success.
+    pub(crate) signalled: Signalled,
     /// Whether its memory may be reused as soon as it is posted.
     pub(crate) inject: bool,
     /// Whether it waits for all before it to the same peer, and all after it wait for it.
@@ -63,8 +63,8 @@ pub(crate) struct ReceivePost {
     pub(crate) destination: Destination,
     /// Given back in the completion.
     pub(crate) context: u64,
-    /// Whether its success is reported.
-    pub(crate) signalled: bool,
+    /// Who is told of its success.
+    pub(crate) signalled: Signalled,
 }
 
 /// What a receive takes.
@@ -125,6 +125,37 @@ impl Op {
         }
     }
 
+    /// The flags of its completion.
+    pub(crate) fn completion_flags(&self) -> CompletionFlags {
+        match self {
+            Op::Send { tag: Some(_), .. } => CompletionFlags::SEND | CompletionFlags::TAGGED,
+            Op::Send { tag: None, .. } => CompletionFlags::SEND | CompletionFlags::MSG,
+            Op::Rma { local, .. } => local.flags(),
+            Op::Atomic { local, .. } if local.kind().fetches() => {
+                CompletionFlags::ATOMIC | CompletionFlags::READ
+            }
+            Op::Atomic { .. } => CompletionFlags::ATOMIC | CompletionFlags::WRITE,
+        }
+    }
+
+    /// Stops depending on memory that is only read: copies it, unless it is owned.
+    pub(crate) fn detach(&mut self) {
+        match self {
+            Op::Send { source, .. } | Op::Rma { local: RmaLocal::Write { source, .. }, .. } => {
+                source.detach();
+            }
+            Op::Rma { local: RmaLocal::Read(_), .. } => {}
+            Op::Atomic { local, op, .. } if op.has_operand() => match local {
+                AtomicLocal::Base { operand } | AtomicLocal::Fetch { operand, .. } => operand.detach(),
+                AtomicLocal::Compare { operand, compare, .. } => {
+                    operand.detach();
+                    compare.detach();
+                }
+            },
+            Op::Atomic { .. } => {}
+        }
+    }
+
     /// Takes the application's memory out, to be handed back.
     #[cold]
     pub(crate) fn take_buffer(&mut self) -> Buffer {
@@ -139,7 +170,7 @@ impl Op {
 impl Options {
     /// Those of a call that injects and reports nothing.
     pub(crate) const INJECTED: Options =
-        Options { level: Level::Inject, signalled: false, inject: true, fence: false, more: false };
+        Options { level: Level::Inject, signalled: Signalled::No, inject: true, fence: false, more: false };
 }
 
 impl ReceivePost {
@@ -152,15 +183,25 @@ impl ReceivePost {
             _ => message | Caps::RECV,
         }
     }
-}
 
-impl ReceivePost {
+    /// The flags of its completion.
+    pub(crate) fn completion_flags(&self) -> CompletionFlags {
+        let message = if self.tagged.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+        CompletionFlags::RECV | message
+    }
+
     /// The receive for an engine. It takes the memory out of the post.
     #[inline(always)]
     pub(crate) fn request(&mut self, criteria: Criteria) -> ReceiveRequest {
         let ReceivePost { tagged, context, signalled, .. } = *self;
         let destination = mem::take(&mut self.destination);
         ReceiveRequest { destination, tagged: tagged.is_some(), criteria, context, signalled }
+    }
+
+    /// Takes the application's memory out, to be handed back.
+    #[cold]
+    pub(crate) fn take_buffer(&mut self) -> Buffer {
+        mem::take(&mut self.destination).into_buffer()
     }
 
     /// Puts the memory of a receive back that was refused, and says why it was.

@@ -13,12 +13,13 @@ mod timekeeper;
 
 use std::mem;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::buffer::Destination;
+use homespun_engine::completion::{Completion, Failure};
 use homespun_engine::engine::{Config, Engine};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::CounterEvents;
@@ -36,10 +37,12 @@ use crate::drive::{Drive, Watched};
 use crate::endpoint_pump::{EndpointPump, Wiring};
 use crate::lock::{Lock, LockGuard, Locking};
 use crate::post::{Post, ReceiveKind, ReceivePost};
+use crate::poster::{Poster, Refused};
 use crate::pump::names::{Sources, Targets};
 use crate::pump::queues::{Aside, Nobody, Queues};
 use crate::pump::timekeeper::Timekeeper;
 use crate::shared_receive_context::Shared as ReceiveContext;
+use crate::trigger::WorkQueue;
 
 /// How many frames a pass receives before it hands completions to the application.
 const RECEIVE_BUDGET_FRAMES: u32 = 256;
@@ -55,6 +58,8 @@ pub(crate) struct Pump<T> {
     state: Lock<Option<State<T>>>,
     /// Held for each pass after that.
     closing: Lock<()>,
+    /// The works that it may make due, once it may.
+    works: OnceLock<Arc<WorkQueue>>,
 }
 
 struct State<T> {
@@ -222,7 +227,18 @@ impl<T: Transport> Pump<T> {
                 polls: 0,
             })),
             closing: locking.lock(()),
+            works: OnceLock::new(),
         }
+    }
+
+    /// Does something that may change counters, and then what is due by that, once the endpoint is unlocked.
+    #[inline(always)]
+    fn firing<R>(&self, act: impl FnOnce() -> R) -> R {
+        let done = act();
+        if let Some(works) = self.works.get() {
+            works.fire();
+        }
+        done
     }
 
     /// The endpoint, to do something with it.
@@ -284,6 +300,51 @@ impl<T: Transport> Pump<T> {
     }
 }
 
+impl<T: Transport> Poster for Pump<T> {
+    fn post(&self, post: &mut Post) -> Result<(), Error> {
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let (engine, transport, wired) = endpoint.enabled()?;
+            wired.post(post, engine, transport)?;
+            if !post.options.more {
+                transport.flush();
+            }
+            Ok(())
+        })
+    }
+
+    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        self.firing(|| {
+            if post.kind != ReceiveKind::Single {
+                return self.receive_specially(post);
+            }
+            self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
+        })
+    }
+
+    fn cancel(&self, context: u64) -> Result<(), Error> {
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let (engine, _, wired) = endpoint.enabled()?;
+            engine.cancel(context, &mut wired.queues())
+        })
+    }
+
+    fn refuse(&self, refused: Refused) {
+        let Refused { context, flags, error, buffer, is_counted } = refused;
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let Ok((engine, _, wired)) = endpoint.enabled() else { return };
+            if is_counted {
+                wired.wiring.counters.count_error(CounterEvents::of(flags));
+            }
+            let completion =
+                Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
+            engine.report_refused(Failure { completion, error }, &mut wired.queues());
+        });
+    }
+}
+
 impl<T: Transport> EndpointPump for Pump<T> {
     fn address(&self) -> Address {
         self.address
@@ -316,23 +377,6 @@ impl<T: Transport> EndpointPump for Pump<T> {
         (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
     }
 
-    fn post(&self, post: &mut Post) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = endpoint.enabled()?;
-        wired.post(post, engine, transport)?;
-        if !post.options.more {
-            transport.flush();
-        }
-        Ok(())
-    }
-
-    fn receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        if post.kind != ReceiveKind::Single {
-            return self.receive_specially(post);
-        }
-        self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
-    }
-
     fn inject(
         &self,
         to: FabricAddress,
@@ -340,34 +384,32 @@ impl<T: Transport> EndpointPump for Pump<T> {
         data: Option<u64>,
         message: &[u8],
     ) -> Result<bool, Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = endpoint.enabled()?;
-        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-        let is_sent = engine.inject(to, tag, data, message, transport);
-        if is_sent {
-            if !wired.wiring.counters.is_empty() {
-                wired.wiring.counters.count(CounterEvents::SEND);
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let (engine, transport, wired) = endpoint.enabled()?;
+            let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+            let is_sent = engine.inject(to, tag, data, message, transport);
+            if is_sent {
+                if !wired.wiring.counters.is_empty() {
+                    wired.wiring.counters.count(CounterEvents::SEND);
+                }
+                transport.flush();
             }
-            transport.flush();
-        }
-        Ok(is_sent)
+            Ok(is_sent)
+        })
     }
 
     fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = endpoint.enabled()?;
-        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-        let is_written = engine.inject_write(to, bytes, key, address);
-        if is_written && !wired.wiring.counters.is_empty() {
-            wired.wiring.counters.count(CounterEvents::WRITE);
-        }
-        Ok(is_written)
-    }
-
-    fn cancel(&self, context: u64) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, _, wired) = endpoint.enabled()?;
-        engine.cancel(context, &mut wired.queues())
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let (engine, _, wired) = endpoint.enabled()?;
+            let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+            let is_written = engine.inject_write(to, bytes, key, address);
+            if is_written && !wired.wiring.counters.is_empty() {
+                wired.wiring.counters.count(CounterEvents::WRITE);
+            }
+            Ok(is_written)
+        })
     }
 
     fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error> {
@@ -378,12 +420,18 @@ impl<T: Transport> EndpointPump for Pump<T> {
     }
 
     fn fetch_mail(&self) {
-        let mut endpoint = self.in_use();
-        let Ok((engine, transport, wired)) = endpoint.enabled() else { return };
-        let mut queues = Aside(wired.queues());
-        engine.deliver_held(&mut queues);
-        engine.transmit(transport, &mut queues);
-        transport.flush();
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let Ok((engine, transport, wired)) = endpoint.enabled() else { return };
+            let mut queues = Aside(wired.queues());
+            engine.deliver_held(&mut queues);
+            engine.transmit(transport, &mut queues);
+            transport.flush();
+        });
+    }
+
+    fn fire_works(&self, works: &Arc<WorkQueue>) {
+        self.works.get_or_init(|| works.clone());
     }
 
     fn close(&self, linger: Duration) {
@@ -420,80 +468,93 @@ impl<T: Transport> EndpointPump for Pump<T> {
             drop(pass);
             patience.pause(&clock);
         }
+        if let Some(works) = self.works.get() {
+            // Peers may have accessed regions that are counted.
+            works.fire();
+        }
     }
 }
 
 impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
-        let mut guard = self.state.lock();
-        let Some(state) = guard.as_mut() else { return };
-        let State { engine, transport, wired: Some(wired), timekeeper, .. } = state else { return };
-        reader.begin();
-        let mut queues = wired.queues_for(reader);
-        engine.deliver_held(&mut queues);
-        transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
-        if engine.awaits_timeout() {
-            timekeeper.pass(engine, &mut queues);
-        }
-        engine.transmit(transport, &mut queues);
-        transport.flush();
-        drop(queues);
-        state.polls = state.polls.wrapping_add(1);
-        if state.is_armed {
-            state.keep_watch_or_stand_down();
-        }
-        if state.receive_context.is_some() {
-            receive_context::tell_others(&mut guard);
-        }
+        self.firing(|| {
+            let mut guard = self.state.lock();
+            let Some(state) = guard.as_mut() else { return };
+            let State { engine, transport, wired: Some(wired), timekeeper, .. } = state else { return };
+            reader.begin();
+            let mut queues = wired.queues_for(reader);
+            engine.deliver_held(&mut queues);
+            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
+            if engine.awaits_timeout() {
+                timekeeper.pass(engine, &mut queues);
+            }
+            engine.transmit(transport, &mut queues);
+            transport.flush();
+            drop(queues);
+            state.polls = state.polls.wrapping_add(1);
+            if state.is_armed {
+                state.keep_watch_or_stand_down();
+            }
+            if state.receive_context.is_some() {
+                receive_context::tell_others(&mut guard);
+            }
+        });
     }
 
     fn progress_aside(&self) {
-        let mut guard = self.state.lock();
-        if let Some(state) = guard.as_mut() {
-            state.poll_aside();
-        }
-        receive_context::tell_others(&mut guard);
+        self.firing(|| {
+            let mut guard = self.state.lock();
+            if let Some(state) = guard.as_mut() {
+                state.poll_aside();
+            }
+            receive_context::tell_others(&mut guard);
+        });
     }
 
     fn arm(&self) -> Armed {
-        let mut guard = self.state.lock();
-        let Some(state) = guard.as_mut() else { return AT_REST };
-        if let Some(Wired { wiring: Wiring { progress_doorbell: Some(doorbell), .. }, .. }) = &state.wired {
-            state.polls = 0;
-            if !state.is_armed {
-                doorbell.ring();
+        self.firing(|| {
+            let mut guard = self.state.lock();
+            let Some(state) = guard.as_mut() else { return AT_REST };
+            if let Some(Wired { wiring: Wiring { progress_doorbell: Some(doorbell), .. }, .. }) = &state.wired
+            {
+                state.polls = 0;
+                if !state.is_armed {
+                    doorbell.ring();
+                }
+                return AT_REST;
             }
-            return AT_REST;
-        }
-        state.is_armed = true;
-        let armed = state.prepare_sleep();
-        receive_context::tell_others(&mut guard);
-        armed
+            state.is_armed = true;
+            let armed = state.prepare_sleep();
+            receive_context::tell_others(&mut guard);
+            armed
+        })
     }
 
     fn watch(&self) -> Watched {
-        let mut guard = self.state.lock();
-        let Some(state) = guard.as_mut() else { return Watched::Resting(AT_REST) };
-        if state.wired.is_none() {
-            return Watched::Resting(AT_REST);
-        }
-        state.is_armed = false;
-        if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
-            return Watched::Polled;
-        }
-        state.timekeeper.look_next();
-        let received = state.pass_aside();
-        if state.engine.has_news_for_others() {
-            receive_context::tell_others(&mut guard);
-            return Watched::Moving;
-        }
-        if received > 0 || state.engine.wants_pass() {
-            return Watched::Moving;
-        }
-        let armed = state.transport.arm();
-        let armed = state.timekeeper.set_alarm(armed, &state.engine);
-        state.is_armed = armed != Armed::Ready;
-        Watched::Resting(armed)
+        self.firing(|| {
+            let mut guard = self.state.lock();
+            let Some(state) = guard.as_mut() else { return Watched::Resting(AT_REST) };
+            if state.wired.is_none() {
+                return Watched::Resting(AT_REST);
+            }
+            state.is_armed = false;
+            if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
+                return Watched::Polled;
+            }
+            state.timekeeper.look_next();
+            let received = state.pass_aside();
+            if state.engine.has_news_for_others() {
+                receive_context::tell_others(&mut guard);
+                return Watched::Moving;
+            }
+            if received > 0 || state.engine.wants_pass() {
+                return Watched::Moving;
+            }
+            let armed = state.transport.arm();
+            let armed = state.timekeeper.set_alarm(armed, &state.engine);
+            state.is_armed = armed != Armed::Ready;
+            Watched::Resting(armed)
+        })
     }
 
     fn with_wake_fd(&self, show: &mut dyn FnMut(BorrowedFd<'_>)) {

@@ -1,11 +1,12 @@
 //! Receives on their way to where they are posted: an endpoint, or a receive context that endpoints share.
 
-use std::mem::{self, ManuallyDrop};
+use std::mem::ManuallyDrop;
 
 use bytes::BytesMut;
 use homespun_engine::buffer::{Destination, SegmentMut};
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::OpFlags;
+use homespun_engine::operation::Signalled;
 use homespun_engine::rejected::Rejected;
 
 use crate::av::FabricAddress;
@@ -287,7 +288,7 @@ pub(crate) trait ReceivePoster {
         context: u64,
     ) -> ReceivePost {
         let from = self.directed(from);
-        ReceivePost { from, tagged, kind, destination, context, signalled: true }
+        ReceivePost { from, tagged, kind, destination, context, signalled: Signalled::Yes }
     }
 
     /// What a receive with these flags takes.
@@ -304,5 +305,5 @@ pub(crate) trait ReceivePoster {
 /// The memory of a receive that was refused.
 #[cold]
 fn take_back<B: Owned>(post: &mut ReceivePost) -> B {
-    B::from_buffer(mem::take(&mut post.destination).into_buffer())
+    B::from_buffer(post.take_buffer())
 }

@@ -15,7 +15,7 @@ use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{PeekRequest, ReceiveRequest};
+use homespun_engine::operation::{PeekRequest, ReceiveRequest, Signalled};
 use homespun_engine::rejected::Rejected;
 use homespun_engine::shared_receiver::SharedReceiver;
 
@@ -309,7 +309,8 @@ impl ReceivePoster for SharedReceiveContext {
         // Which endpoints receive here is known by the capabilities of each: `SEND` and `RECV` are theirs.
         shared.check_caps(post.needed_caps() - Caps::RECV)?;
         // An endpoint that is not selective reports it all the same.
-        post.signalled = flags.contains(OpFlags::COMPLETION);
+        let is_signalled = flags.contains(OpFlags::COMPLETION);
+        post.signalled = if is_signalled { Signalled::Yes } else { Signalled::No };
         let received = shared.receive(post);
         shared.deliver_mail();
         if let ReceiveKind::Peek(_) = post.kind {

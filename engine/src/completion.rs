@@ -35,6 +35,15 @@ pub struct Failure {
     pub error: OperationError,
 }
 
+/// What is told of deferred work that has ended, beside its end itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkEnd {
+    /// The application's context.
+    pub context: u64,
+    /// Whether it is counted, and its success reported, as that of any operation. Failure is always reported.
+    pub is_reported: bool,
+}
+
 /// Where completions go: the completion queues of an endpoint, its counters, and its event queue.
 ///
 /// A sink without room hands the entry back, and the engine keeps it, in order, until
@@ -66,6 +75,12 @@ pub trait Sink {
 
     /// Counts an operation that has failed; otherwise as [`count`](Self::count).
     fn count_error(&mut self, _events: CounterEvents) {}
+
+    /// Deferred work has ended: an operation that was posted as [`Signalled::Deferred`](crate::operation::Signalled).
+    /// It is counted and told of once, in that moment. By default it is an operation like any other.
+    fn work_ended(&mut self, number: u64, _has_succeeded: bool) -> WorkEnd {
+        WorkEnd { context: number, is_reported: true }
+    }
 
     /// Takes what has happened to a connection. There is always room for it: an endpoint has few such events in its life,
     /// and of a passive endpoint no more requests are unanswered than its backlog says, if those that are withdrawn are

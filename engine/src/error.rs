@@ -169,6 +169,9 @@ pub enum OperationError {
     /// It was written, but the target could not make it durable. What becomes of it when the target loses power is not known.
     #[error("written, but not made durable")]
     NotDurable,
+    /// The operation was deferred, and refused when it was due: the reason is what a call would have got.
+    #[error("refused when it was due: {0}")]
+    Deferred(Misuse),
     /// The link to the peer ended, or could not be made.
     #[error("{0}")]
     Link(#[from] LinkError),
@@ -192,6 +195,7 @@ impl OperationError {
             OperationError::Refused(Refusal::Range) => Errno::EINVAL,
             OperationError::Refused(Refusal::Volatile) => Errno::EOPNOTSUPP,
             OperationError::NotDurable => Errno::EIO,
+            OperationError::Deferred(misuse) => misuse.errno(),
             OperationError::Link(error) => error.errno(),
             OperationError::UnknownSource(_) => Errno::EADDRNOTAVAIL,
         }

@@ -38,6 +38,8 @@ bitflags! {
         const REMOTE_WRITE = 1 << 13;
         /// One posted buffer receives many messages.
         const MULTI_RECV = 1 << 16;
+        /// Operations may wait for a counter: `fi_trigger(3)`.
+        const TRIGGER = 1 << 20;
         /// Operations may be fenced.
         const FENCE = 1 << 21;
         /// Device memory.
@@ -90,6 +92,8 @@ bitflags! {
         const MORE = 1 << 18;
         /// Look for an unexpected message without receiving it.
         const PEEK = 1 << 19;
+        /// Defer until a counter has reached a threshold, which the context says: `fi_trigger(3)`.
+        const TRIGGER = 1 << 20;
         /// Defer until every earlier operation to the peer has completed.
         const FENCE = 1 << 21;
         /// Generate a completion under selective completion.

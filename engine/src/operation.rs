@@ -69,6 +69,18 @@ impl Level {
     }
 }
 
+/// Who is told that an operation has succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signalled {
+    /// The counters alone.
+    No,
+    /// The counters, and the completion queue.
+    Yes,
+    /// The queue of deferred work (`fi_trigger(3)`), by [`Sink::work_ended`](crate::completion::Sink::work_ended),
+    /// and as that says. It is told of failure, too. The context of the operation is its number there.
+    Deferred,
+}
+
 /// A send to be posted: `fi_msg(3)`, `fi_tagged(3)`.
 #[derive(Debug)]
 pub struct SendRequest {
@@ -84,8 +96,8 @@ pub struct SendRequest {
     pub context: u64,
     /// When to complete.
     pub level: Level,
-    /// Whether success is reported. Failure always is.
-    pub signalled: bool,
+    /// Who is told of success. Failure is always reported.
+    pub signalled: Signalled,
     /// Whether the source may be reused as soon as the request was accepted (`FI_INJECT`).
     pub inject: bool,
     /// Whether this send, and all after it to the same peer, wait until all before it have completed, and have reached
@@ -110,8 +122,8 @@ pub struct RmaRequest {
     /// until then it may still be refused. For a write of [`Level::Commit`] the target answers when the result is durable,
     /// and if the write is fenced, all that was written to persistent memory before it.
     pub level: Level,
-    /// Whether success is reported. Failure always is.
-    pub signalled: bool,
+    /// Who is told of success. Failure is always reported.
+    pub signalled: Signalled,
     /// Whether the source of a write may be reused as soon as the request was accepted (`FI_INJECT`).
     pub inject: bool,
     /// As [`SendRequest::fence`].
@@ -209,8 +221,8 @@ pub struct AtomicRequest {
     pub context: u64,
     /// As [`RmaRequest::level`].
     pub level: Level,
-    /// Whether success is reported. Failure always is.
-    pub signalled: bool,
+    /// Who is told of success. Failure is always reported.
+    pub signalled: Signalled,
     /// Whether operands, and what elements are compared with, may be reused as soon as the request was accepted
     /// (`FI_INJECT`).
     pub inject: bool,
@@ -328,8 +340,8 @@ pub struct ReceiveRequest {
     pub criteria: Criteria,
     /// Given back in the completion.
     pub context: u64,
-    /// Whether success is reported. Failure always is.
-    pub signalled: bool,
+    /// Who is told of success. Failure is always reported.
+    pub signalled: Signalled,
 }
 
 /// A look at the unexpected messages: `FI_PEEK`, `fi_tagged(3)`.
@@ -362,7 +374,7 @@ pub(crate) struct Send {
     pub(crate) source: Source,
     pub(crate) message: Message,
     pub(crate) context: u64,
-    pub(crate) signalled: bool,
+    pub(crate) signalled: Signalled,
     /// Whether the peer may fetch it from the source, which then is read long after the post.
     pub(crate) may_be_fetched: bool,
     /// Whether it waits for all sends before it.
@@ -397,7 +409,7 @@ pub(crate) struct Receive {
     pub(crate) destination: Destination,
     pub(crate) tagged: bool,
     pub(crate) context: u64,
-    pub(crate) signalled: bool,
+    pub(crate) signalled: Signalled,
     pub(crate) role: Role,
 }
 
@@ -477,7 +489,7 @@ impl Receive {
             destination: Destination::nowhere(),
             tagged: false,
             context: 0,
-            signalled: false,
+            signalled: Signalled::No,
             role: Role::Single,
         }
     }

@@ -24,6 +24,7 @@ const NO_RIGHT: i32 = FIRST + 9;
 const OUT_OF_RANGE: i32 = FIRST + 10;
 const VOLATILE: i32 = FIRST + 11;
 const NOT_DURABLE: i32 = FIRST + 12;
+const REFUSED_WHEN_DUE: i32 = FIRST + 13;
 
 /// The number of an error.
 pub(super) fn prov_errno(error: &OperationError) -> i32 {
@@ -38,6 +39,7 @@ pub(super) fn prov_errno(error: &OperationError) -> i32 {
         OperationError::Refused(Refusal::Range) => OUT_OF_RANGE,
         OperationError::Refused(Refusal::Volatile) => VOLATILE,
         OperationError::NotDurable => NOT_DURABLE,
+        OperationError::Deferred(_) => REFUSED_WHEN_DUE,
         OperationError::Link(LinkError::Closed) => CLOSED,
         OperationError::Link(LinkError::Denied(_)) => DENIED,
         OperationError::Link(LinkError::Protocol(_)) => PROTOCOL,
@@ -63,12 +65,15 @@ pub fn strerror(prov_errno: i32) -> &'static str {
         OUT_OF_RANGE => "the access goes beyond the target's memory region",
         VOLATILE => "what was to be durable was for a memory region of the target that is not persistent",
         NOT_DURABLE => "it was written, but the target's system could not make it durable",
+        REFUSED_WHEN_DUE => "the operation waited for a counter, and was refused when it was due",
         errno => Errno::new(errno).description(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use homespun_engine::error::Misuse;
+
     use super::*;
     use std::collections::BTreeSet;
     use std::net::SocketAddr;
@@ -87,6 +92,7 @@ mod tests {
             OperationError::Refused(Refusal::Range),
             OperationError::Refused(Refusal::Volatile),
             OperationError::NotDurable,
+            OperationError::Deferred(Misuse::NotConnected),
             OperationError::Link(LinkError::Closed),
             OperationError::Link(LinkError::Denied("why")),
             OperationError::Link(LinkError::Protocol("why")),
@@ -101,7 +107,7 @@ mod tests {
 
     #[test]
     fn homespuns_numbers_are_none_of_the_fabrics() {
-        for own in TRUNCATED..=NOT_DURABLE {
+        for own in TRUNCATED..=REFUSED_WHEN_DUE {
             assert_eq!(Errno::new(own).name(), None, "{own}");
         }
     }
@@ -109,7 +115,7 @@ mod tests {
     #[test]
     fn the_fabrics_numbers_mean_what_they_mean_everywhere() {
         assert_eq!(strerror(Errno::ECONNREFUSED.raw()), Errno::ECONNREFUSED.description());
-        for unknown in [i32::MIN, -1, 0, FIRST - 1, NOT_DURABLE + 1, i32::MAX] {
+        for unknown in [i32::MIN, -1, 0, FIRST - 1, REFUSED_WHEN_DUE + 1, i32::MAX] {
             assert_eq!(strerror(unknown), "Unknown error", "{unknown}");
         }
     }

@@ -406,7 +406,7 @@ impl Endpoint {
 impl AtomicTarget {
     /// The operation with this memory.
     #[inline(always)]
-    fn of(self, local: AtomicLocal) -> Op {
+    pub(super) fn of(self, local: AtomicLocal) -> Op {
         let AtomicTarget { address, key, datatype, op, .. } = self;
         Op::Atomic { local, place: Place { key, address }, op, datatype }
     }

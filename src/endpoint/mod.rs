@@ -2,6 +2,7 @@
 
 mod atomic;
 mod connecting;
+mod deferring;
 mod receive;
 mod rma;
 mod send;
@@ -58,8 +59,8 @@ pub use crate::receives::RecvMsg;
 ///
 /// A call ignores [flags](OpFlags) that have no meaning for it. It refuses, with [`Misuse::Flags`], only
 /// those that change the meaning of another argument: `FI_TRIGGER` and `FI_XPU_TRIGGER`, for which the
-/// context would say when to begin, and, where there is a destination, `FI_MULTICAST`, for which that would
-/// be a group.
+/// context would say when to begin ([`trigger`](Self::trigger) is told of a counter in another way), and, where there is
+/// a destination, `FI_MULTICAST`, for which that would be a group.
 ///
 /// It costs a socket and a connection for each peer it talks to, about 130 KiB for the two buffers that its connections
 /// share, and some 150 bytes for each outstanding operation and each peer. See `fi_endpoint(3)`.
@@ -98,14 +99,19 @@ pub use crate::receives::RecvMsg;
 #[derive(Clone)]
 pub struct Endpoint {
     shared: Arc<Shared>,
+    default_flags: Arc<DefaultFlags>,
+}
+
+/// The flags of operations that are posted without flags of their own.
+struct DefaultFlags {
+    transmit: AtomicU64,
+    receive: AtomicU64,
 }
 
 struct Shared {
     info: Info,
     beginning: Beginning,
     domain: Arc<domain::Shared>,
-    tx_op_flags: AtomicU64,
-    rx_op_flags: AtomicU64,
     min_multi_recv_bytes: AtomicUsize,
     setup: Mutex<Setup>,
     /// Exists from the moment the endpoint's address was asked for, or it was enabled.
@@ -125,11 +131,14 @@ impl Endpoint {
         info: Info,
         beginning: Beginning,
     ) -> Result<Endpoint, Error> {
+        let default_flags = Arc::new(DefaultFlags {
+            transmit: AtomicU64::new(info.tx.op_flags.bits()),
+            receive: AtomicU64::new(info.rx.op_flags.bits()),
+        });
         let endpoint = Endpoint {
+            default_flags,
             shared: Arc::new(Shared {
                 domain,
-                tx_op_flags: AtomicU64::new(info.tx.op_flags.bits()),
-                rx_op_flags: AtomicU64::new(info.rx.op_flags.bits()),
                 min_multi_recv_bytes: AtomicUsize::new(MIN_MULTI_RECV_DEFAULT_BYTES),
                 info,
                 beginning,
@@ -167,19 +176,30 @@ impl Endpoint {
         Ok(self.shared.open_pump(setup.name)?.address())
     }
 
+    /// Another handle of the same endpoint, with default flags of its own, which are those of this one at first:
+    /// `fi_ep_alias`. In all else the two are one. The endpoint is closed when the last handle of all is dropped.
+    pub fn alias(&self) -> Endpoint {
+        let copy = |flags: &AtomicU64| AtomicU64::new(flags.load(Ordering::Relaxed));
+        let DefaultFlags { transmit, receive } = &*self.default_flags;
+        let default_flags = Arc::new(DefaultFlags { transmit: copy(transmit), receive: copy(receive) });
+        Endpoint { shared: self.shared.clone(), default_flags }
+    }
+
     /// The flags of sends that are posted without flags of their own (`FI_GETOPSFLAG`).
     #[inline]
     pub fn tx_op_flags(&self) -> OpFlags {
-        OpFlags::from_bits_retain(self.shared.tx_op_flags.load(Ordering::Relaxed))
+        OpFlags::from_bits_retain(self.default_flags.transmit.load(Ordering::Relaxed))
     }
 
     /// The flags of receives that are posted without flags of their own (`FI_GETOPSFLAG`).
     #[inline]
     pub fn rx_op_flags(&self) -> OpFlags {
-        OpFlags::from_bits_retain(self.shared.rx_op_flags.load(Ordering::Relaxed))
+        OpFlags::from_bits_retain(self.default_flags.receive.load(Ordering::Relaxed))
     }
 
-    /// Changes the flags of sends that are posted without flags of their own (`FI_SETOPSFLAG`).
+    /// Changes the flags of sends that are posted without flags of their own (`FI_SETOPSFLAG`). With
+    /// [`OpFlags::TRIGGER`] all operations are to be posted by [`trigger`](Self::trigger); other calls that look at the
+    /// default flags refuse.
     ///
     /// # Errors
     ///
@@ -187,11 +207,12 @@ impl Endpoint {
     /// for all that [`getinfo`](crate::getinfo()) does not take for [`TxAttr::op_flags`](crate::info::TxAttr::op_flags);
     /// [`Misuse::NoCapability`] for `COMMIT_COMPLETE` without `RMA_PMEM`.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        check_default_flags(flags, TRANSMIT_DEFAULT_FLAGS)?;
+        check_default_flags(flags - OpFlags::TRIGGER, TRANSMIT_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::COMMIT_COMPLETE) {
             self.shared.check_caps(Caps::RMA_PMEM)?;
         }
-        self.shared.tx_op_flags.store(flags.bits(), Ordering::Relaxed);
+        self.check_trigger(flags)?;
+        self.default_flags.transmit.store(flags.bits(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -204,12 +225,21 @@ impl Endpoint {
     /// [`getinfo`](crate::getinfo()) does not take for [`RxAttr::op_flags`](crate::info::RxAttr::op_flags);
     /// [`Misuse::NoCapability`] for `MULTI_RECV` without the capability.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        check_default_flags(flags, RECEIVE_DEFAULT_FLAGS)?;
+        check_default_flags(flags - OpFlags::TRIGGER, RECEIVE_DEFAULT_FLAGS)?;
         if flags.contains(OpFlags::MULTI_RECV) {
             self.shared.check_caps(Caps::MULTI_RECV)?;
         }
-        self.shared.rx_op_flags.store(flags.bits(), Ordering::Relaxed);
+        self.check_trigger(flags)?;
+        self.default_flags.receive.store(flags.bits(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether the endpoint may have these default flags as far as triggers are concerned.
+    fn check_trigger(&self, flags: OpFlags) -> Result<(), Error> {
+        match flags.contains(OpFlags::TRIGGER) && !self.shared.info.caps.contains(Caps::TRIGGER) {
+            true => Err(Misuse::Flags(OpFlags::TRIGGER.bits()).into()),
+            false => Ok(()),
+        }
     }
 
     /// With less room than this a multi-receive buffer takes no more messages and is released: the endpoint option
@@ -233,7 +263,13 @@ impl Endpoint {
     ///
     /// [`Misuse::NotFound`] if there is none; the operation, if there was one, completes by itself.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
-        self.shared.driven()?.0.cancel(context)
+        let (pump, _) = self.shared.driven()?;
+        match pump.cancel(context) {
+            Err(Error::Misuse(Misuse::NotFound(_))) if self.shared.info.caps.contains(Caps::TRIGGER) => {
+                self.works().cancel_operation(pump, context)
+            }
+            cancelled => cancelled,
+        }
     }
 
     /// Keeps everybody from the lock that setting an endpoint up takes.
@@ -333,7 +369,7 @@ impl Drop for Shared {
             if let Some(context) = setup.receive_context() {
                 context.members().leave(pump);
             }
-            if self.info.caps.contains(Caps::RMA_EVENT) {
+            if self.is_driven_by_all() {
                 self.domain.regional_counters().forget(driven);
             }
             if let Some(reporter) = self.reporter.get() {
@@ -343,6 +379,7 @@ impl Drop for Shared {
                 progress_thread.unwatch(driven);
             }
             pump.close(self.domain.close_linger());
+            self.domain.works().forget_endpoint(&**pump);
         }
         if let Some(reporter) = self.reporter.get() {
             reporter.forget();

@@ -8,6 +8,7 @@ use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
+use crate::endpoint_pump::EndpointPump;
 use crate::op_flags::check_receive_flags;
 use crate::post::ReceivePost;
 use crate::receives::{ReceivePoster, RecvMsg};
@@ -24,15 +25,25 @@ impl ReceivePoster for Endpoint {
 
     #[inline(always)]
     fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error> {
-        let (pump, service) = self.shared.driven()?;
-        check_receive_flags(flags)?;
-        self.shared.check_caps(post.needed_caps())?;
-        post.signalled = service.signals_receive(flags);
-        pump.receive(post)
+        self.prepare_receive(post, flags)?.receive(post)
     }
 }
 
 impl Endpoint {
+    /// Whether a receive may be posted with these flags, and how. Where it is to be posted.
+    #[inline(always)]
+    pub(super) fn prepare_receive(
+        &self,
+        post: &mut ReceivePost,
+        flags: OpFlags,
+    ) -> Result<&dyn EndpointPump, Error> {
+        let (pump, service) = self.shared.driven()?;
+        check_receive_flags(flags)?;
+        self.shared.check_caps(post.needed_caps())?;
+        post.signalled = service.receive_signalled(flags);
+        Ok(pump)
+    }
+
     /// Receives a message into `buffer[..buffer.len()]`: `fi_recv`. `from` matters with `FI_DIRECTED_RECV`
     /// alone. Where the endpoint's default flags have [`OpFlags::MULTI_RECV`], as
     /// [`recv_multi`](Self::recv_multi).

@@ -244,11 +244,11 @@ impl Endpoint {
 }
 
 #[inline(always)]
-fn writing(source: Source, data: Option<u64>, place: Place) -> Op {
+pub(super) fn writing(source: Source, data: Option<u64>, place: Place) -> Op {
     Op::Rma { local: RmaLocal::Write { source, data }, place }
 }
 
 #[inline(always)]
-fn reading(destination: Destination, place: Place) -> Op {
+pub(super) fn reading(destination: Destination, place: Place) -> Op {
     Op::Rma { local: RmaLocal::Read(destination), place }
 }

@@ -12,6 +12,7 @@ use bitflags::bitflags;
 use homespun_engine::address::Address;
 use homespun_engine::error::{Error, Misuse};
 use homespun_engine::flags::{BindFlags, Caps, CounterEvents, OpFlags};
+use homespun_engine::operation::Signalled;
 
 use super::shared_receive::BoundReceiveContext;
 use super::{Beginning, Endpoint, Shared};
@@ -54,17 +55,22 @@ bitflags! {
 }
 
 impl ServiceFlags {
-    /// Whether a transmit operation with these flags reports its success.
+    /// Who is told of the success of a transmit operation with these flags.
     #[inline(always)]
-    pub(super) fn signals_transmit(self, flags: OpFlags) -> bool {
-        !self.contains(ServiceFlags::SELECTIVE_TRANSMIT) || flags.contains(OpFlags::COMPLETION)
+    pub(super) fn transmit_signalled(self, flags: OpFlags) -> Signalled {
+        signalled(self.contains(ServiceFlags::SELECTIVE_TRANSMIT), flags)
     }
 
-    /// Whether a receive with these flags reports its success.
+    /// Who is told of the success of a receive with these flags.
     #[inline(always)]
-    pub(super) fn signals_receive(self, flags: OpFlags) -> bool {
-        !self.contains(ServiceFlags::SELECTIVE_RECEIVE) || flags.contains(OpFlags::COMPLETION)
+    pub(super) fn receive_signalled(self, flags: OpFlags) -> Signalled {
+        signalled(self.contains(ServiceFlags::SELECTIVE_RECEIVE), flags)
     }
+}
+
+#[inline(always)]
+fn signalled(is_selective: bool, flags: OpFlags) -> Signalled {
+    if !is_selective || flags.contains(OpFlags::COMPLETION) { Signalled::Yes } else { Signalled::No }
 }
 
 /// The [`ServiceFlags`] of an endpoint. Binding and enabling set them, under the lock of its [`Setup`].
@@ -173,6 +179,7 @@ impl Endpoint {
         }
         setup.counters.bind(counter, events)?;
         if let Some(pump) = pump {
+            pump.fire_works(self.shared.domain.works());
             setup.rewire(pump);
             counter.shared().join(&as_drive(pump));
         }
@@ -317,7 +324,10 @@ impl Endpoint {
         let by_itself = progress_thread.is_some();
         setup.counters.iter().try_for_each(|counter| counter.watch(driven, Reason::BOUND, by_itself))?;
         let regional_counters =
-            caps.contains(Caps::RMA_EVENT).then(|| self.shared.domain.regional_counters().clone());
+            self.shared.is_driven_by_all().then(|| self.shared.domain.regional_counters().clone());
+        if regional_counters.is_some() || setup.counters.iter().next().is_some() {
+            pump.fire_works(self.shared.domain.works());
+        }
         let wiring = Wiring {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),
@@ -328,6 +338,7 @@ impl Endpoint {
             wants_source: caps.contains(Caps::SOURCE),
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
             progress_doorbell,
+            works: self.shared.domain.works().clone(),
         };
         self.shared.join_receive_context(setup, pump)?;
         match regional_counters {
@@ -358,6 +369,12 @@ impl Shared {
     /// Whether the endpoint is to be bound to a transmit context that others share.
     fn shares_transmit_context(&self) -> bool {
         self.info.ep.tx_ctx_cnt == SHARED_CONTEXT
+    }
+
+    /// Whether the counters drive it that regions of its domain are bound to, and those that work depends on: peers may
+    /// access regions through it, or it may have work.
+    pub(super) fn is_driven_by_all(&self) -> bool {
+        self.info.caps.intersects(Caps::RMA_EVENT | Caps::TRIGGER)
     }
 
     /// The thread that moves the endpoint on, if one does.

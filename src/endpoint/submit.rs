@@ -17,13 +17,19 @@ impl Endpoint {
     /// Posts an operation with these flags. The memory stays in the post if it is refused.
     #[inline(always)]
     pub(super) fn submit(&self, post: &mut Post, flags: OpFlags) -> Result<(), Error> {
+        self.prepare(post, flags)?.post(post)
+    }
+
+    /// Whether an operation may be posted with these flags, and how. Where it is to be posted.
+    #[inline(always)]
+    pub(super) fn prepare(&self, post: &mut Post, flags: OpFlags) -> Result<&dyn EndpointPump, Error> {
         let (pump, service) = self.shared.driven()?;
-        post.options = options(&post.op, flags, self.tx_op_flags(), service.signals_transmit(flags))?;
+        post.options = options(&post.op, flags, self.tx_op_flags(), service.transmit_signalled(flags))?;
         self.shared.check_caps(post.op.needed_caps(post.options.level))?;
         if post.options.inject {
             self.check_inject(post.op.injected_bytes())?;
         }
-        pump.post(post)
+        Ok(pump)
     }
 
     /// Posts an operation whose memory is owned, or hands the memory back. Either way the post has none of it

@@ -32,8 +32,9 @@ const MESSAGE_CAPS: Caps = Caps::MSG
 /// The capabilities of unconnected endpoints: who the other end of a connection is need not be asked.
 const UNCONNECTED_CAPS: Caps = Caps::SOURCE.union(Caps::DIRECTED_RECV);
 
-/// What an endpoint has only if it is asked for: whoever does not know of it would take completions for failures.
-const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR;
+/// What an endpoint has only if it is asked for: an application that does not know of source errors would take completions
+/// for failures, and counters that trigger operations drive all endpoints that may have some.
+const CAPS_IF_ASKED: Caps = Caps::SOURCE_ERR.union(Caps::TRIGGER);
 
 /// The capabilities of access to memory: what every provider has, since the engine makes them.
 const RMA_CAPS: Caps = ACCESSES.union(RMA_DIRECTIONS);
@@ -165,7 +166,7 @@ fn caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<C
     if asked.is_empty() {
         return Ok(offered);
     }
-    let of_sources = asked & (UNCONNECTED_CAPS | CAPS_IF_ASKED);
+    let of_sources = asked & (UNCONNECTED_CAPS | Caps::SOURCE_ERR);
     require(of_sources.is_empty() || !is_connected, "sources of messages over a connection")?;
     let missing = asked.difference(offered | CAPS_IF_ASKED);
     require(missing.is_empty(), lacking(missing))?;

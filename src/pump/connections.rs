@@ -15,11 +15,13 @@ use crate::endpoint_pump::Connect;
 
 impl<T: Transport> Connect for Pump<T> {
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = endpoint.enabled()?;
-        engine.connect(to, number, data, transport, &mut wired.queues())?;
-        transport.flush();
-        Ok(())
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let (engine, transport, wired) = endpoint.enabled()?;
+            engine.connect(to, number, data, transport, &mut wired.queues())?;
+            transport.flush();
+            Ok(())
+        })
     }
 
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error> {
@@ -31,12 +33,14 @@ impl<T: Transport> Connect for Pump<T> {
     }
 
     fn shut_down(&self) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, wired) = endpoint.enabled()?;
-        engine.shutdown(transport, &mut wired.queues())?;
-        transport.flush();
-        receive_context::tell_others(&mut endpoint.0);
-        Ok(())
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let (engine, transport, wired) = endpoint.enabled()?;
+            engine.shutdown(transport, &mut wired.queues())?;
+            transport.flush();
+            receive_context::tell_others(&mut endpoint.0);
+            Ok(())
+        })
     }
 
     fn listen(&self, backlog_requests: usize) -> Result<(), Error> {

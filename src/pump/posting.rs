@@ -3,11 +3,12 @@
 use std::mem;
 
 use homespun_engine::completion;
+use homespun_engine::completion::WorkEnd;
 use homespun_engine::engine::{Attempt, Engine, Place};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{AtomicRequest, RmaLocal, RmaRequest, SendRequest};
+use homespun_engine::operation::{AtomicRequest, RmaLocal, RmaRequest, SendRequest, Signalled};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::Transport;
@@ -90,12 +91,16 @@ impl Wired {
     /// Reports an access that ended as it was posted, with nothing to be reported before it.
     /// [`Queues`](super::Queues) would do the same, with the detours of what ends at another time.
     #[inline(always)]
-    fn accessed(&mut self, local: &mut RmaLocal, context: u64, signalled: bool, engine: &mut Engine) {
+    fn accessed(&mut self, local: &mut RmaLocal, context: u64, signalled: Signalled, engine: &mut Engine) {
         let flags = local.flags();
-        if !self.wiring.counters.is_empty() {
+        if !self.wiring.counters.is_empty() && signalled != Signalled::Deferred {
             self.wiring.counters.count(CounterEvents::of(flags));
         }
-        let Some(cq) = self.wiring.transmit_cq.as_ref().filter(|_| signalled) else { return };
+        let Some(cq) = self.wiring.transmit_cq.as_ref().filter(|_| signalled == Signalled::Yes) else {
+            return if signalled == Signalled::Deferred {
+                self.accessed_deferred(local, context, engine);
+            };
+        };
         let mut ring = cq.lock();
         if !ring.has_room() {
             drop(ring);
@@ -105,6 +110,15 @@ impl Wired {
         let mut entry = Completion { context, flags, len_bytes: 0, data: 0, tag: 0, buffer };
         cq.format().trim(&mut entry);
         ring.push_completed(entry, FabricAddress::UNSPECIFIED);
+    }
+
+    /// Tells of deferred work that ended as it was posted.
+    #[cold]
+    fn accessed_deferred(&mut self, local: &mut RmaLocal, number: u64, engine: &mut Engine) {
+        let WorkEnd { context, is_reported } = self.wiring.works.ended(number, true);
+        if is_reported {
+            self.accessed(local, context, Signalled::Yes, engine);
+        }
     }
 
     /// Reports an access that ended as it was posted, and for which there is no room yet.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use homespun_engine::completion;
-use homespun_engine::completion::Sink;
+use homespun_engine::completion::{Sink, WorkEnd};
 use homespun_engine::connection::ConnectionEvent;
 use homespun_engine::error::OperationError;
 use homespun_engine::flags::{CompletionFlags, CounterEvents};
@@ -177,6 +177,11 @@ impl Sink for Queues<'_, '_> {
     }
 
     #[cold]
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.wiring.works.ended(number, has_succeeded)
+    }
+
+    #[cold]
     fn connection(&mut self, event: ConnectionEvent) {
         if let Some(reporter) = &self.wiring.reporter {
             reporter.report(event);
@@ -212,6 +217,10 @@ impl Sink for Aside<'_> {
 
     fn count_error(&mut self, events: CounterEvents) {
         self.0.count_error(events);
+    }
+
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.0.work_ended(number, has_succeeded)
     }
 
     fn connection(&mut self, event: ConnectionEvent) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::Source;
 use homespun_engine::flags::InfoFlags;
-use homespun_engine::operation::Level;
+use homespun_engine::operation::{Level, Signalled};
 use homespun_shm::ShmProvider;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -65,6 +65,7 @@ impl Alone {
             wants_source: true,
             reports_unknown_sources: false,
             progress_doorbell: Some(doorbell.clone()),
+            works: Arc::default(),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
         cq.shared().join(&as_drive(&pump));
@@ -124,7 +125,7 @@ fn who_goes_on_polling_is_left_alone_until_they_stop() {
 
 /// A receive of anything, with the context 1.
 fn receive(kind: ReceiveKind, tagged: Option<(u64, u64)>, destination: Destination) -> ReceivePost {
-    ReceivePost { from: None, tagged, kind, destination, context: 1, signalled: true }
+    ReceivePost { from: None, tagged, kind, destination, context: 1, signalled: Signalled::Yes }
 }
 
 #[test]
@@ -169,7 +170,8 @@ fn who_posts_leaves_the_transport_on_watch_or_wakes_the_thread() {
     peer.pump.receive(&mut receive(ReceiveKind::Single, None, room)).expect("room for a receive");
     let message = Source::owned(Bytes::from_static(b"hello"));
     let mut send = Post::new(to, Op::Send { source: message, tag: None, data: None }, 2);
-    send.options = Options { level: Level::Delivery, signalled: true, inject: false, ..send.options };
+    send.options =
+        Options { level: Level::Delivery, signalled: Signalled::Yes, inject: false, ..send.options };
     alone.pump.post(&mut send).expect("room for a send");
     // Nobody does anything any more but what the thread would: go round when it is woken.
     let deadline = Instant::now() + PATIENCE;

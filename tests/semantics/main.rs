@@ -53,6 +53,7 @@ mod sources;
 mod suite;
 mod threads;
 mod transmit_contexts;
+mod triggered;
 mod truncation;
 mod wait_sets;
 mod waiting;
@@ -520,6 +521,26 @@ macro_rules! tests_of_objects {
                 a_counter_and_a_queue_are_slept_on_at_once
                 one_thread_waits_for_a_counter_while_another_polls
                 endpoints_and_regions_come_and_go_while_a_thread_waits;
+            // Works refer to counters and endpoints of one process.
+            triggered:
+                every_kind_of_work_waits_for_its_threshold
+                work_is_reported_only_if_it_asks_for_that
+                works_are_done_in_the_order_of_their_thresholds
+                works_trigger_works
+                work_whose_threshold_is_reached_is_done_at_once
+                errors_count_towards_a_threshold
+                events_of_endpoints_and_regions_trigger_works
+                work_waits_while_its_endpoint_has_no_room
+                cancelled_and_flushed_work_is_never_done
+                triggered_operations_end_as_any_operation
+                triggered_operation_is_cancelled_by_its_context
+                work_that_is_refused_when_due_fails
+                work_that_fails_is_counted_and_reported
+                counters_that_work_depends_on_are_busy
+                works_of_a_closed_endpoint_are_forgotten
+                what_cannot_wait_is_refused
+                sleepers_are_woken_by_works
+                threads_count_and_queue_at_once;
             // The members of a set are objects of one process.
             wait_sets:
                 what_happens_to_any_member_wakes_whoever_waits_for_the_set

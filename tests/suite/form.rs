@@ -219,6 +219,7 @@ enum OperationErrorForm {
     NoMessage,
     Fault,
     NotDurable,
+    Deferred(#[serde(with = "misuse")] Misuse),
     Refused(#[serde(with = "RefusalForm")] Refusal),
     Link(#[serde(with = "LinkErrorForm")] LinkError),
     UnknownSource(#[serde(with = "address")] Address),

@@ -7,7 +7,7 @@ mod targeting;
 use super::Engine;
 use super::reception::Reception;
 use crate::breach::Breach;
-use crate::completion::{Completion, Failure, Sink};
+use crate::completion::{Completion, Failure, Sink, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::link::Links;
 use crate::peers::Peers;
@@ -64,6 +64,11 @@ impl<S: Sink> Effects for Carrier<'_, S> {
         if self.sink.counts() {
             self.sink.count_error(events);
         }
+    }
+
+    #[cold]
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.sink.work_ended(number, has_succeeded)
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {

@@ -26,11 +26,11 @@ use self::links::Condemned;
 use self::reception::Reception;
 use crate::address::Address;
 use crate::buffer::Destination;
-use crate::completion::Sink;
+use crate::completion::{Failure, Sink};
 use crate::connecting::Connection;
 use crate::connection::EndpointRole;
 use crate::error::{Error, Misuse};
-use crate::flags::{MrAccess, Order};
+use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::initiator::Initiator;
 pub(crate) use crate::initiator::Turn;
 use crate::limits;
@@ -351,6 +351,19 @@ impl Engine {
             return Ok(());
         }
         Err(Misuse::NotFound("no such operation, or it can no longer be cancelled").into())
+    }
+
+    /// Reports an operation that was accepted before it could be posted, and then was refused. That is the caller's
+    /// to count.
+    #[cold]
+    pub fn report_refused(&mut self, failure: Failure, sink: &mut impl Sink) {
+        if failure.completion.flags.intersects(CompletionFlags::TRANSMITTED) {
+            let (initiator, mut effects) = self.initiating(sink);
+            initiator.tell_failed(failure, &mut effects);
+        } else {
+            let (reception, mut effects) = self.receiving(sink);
+            reception.tell_failed(failure, &mut effects);
+        }
     }
 
     /// Delivers completions that the sink had no room for, as far as it has room now.

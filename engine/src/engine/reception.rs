@@ -7,7 +7,7 @@ use super::Engine;
 use crate::address::Address;
 use crate::breach::Breach;
 use crate::buffer::Destination;
-use crate::completion::Sink;
+use crate::completion::{Failure, Sink};
 use crate::error::{Error, Misuse, OperationError};
 use crate::operation::{PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
@@ -121,6 +121,14 @@ impl Reception {
         match self {
             Reception::Own(receiver) => receiver.cancel(context, effects),
             Reception::Shared(_) | Reception::Left => false,
+        }
+    }
+
+    /// Reports a receive that was accepted before it could be posted, and then was refused.
+    #[cold]
+    pub(super) fn tell_failed(&mut self, failure: Failure, effects: &mut impl Effects) {
+        if let Reception::Own(receiver) = self {
+            receiver.tell_failed(failure, Some(MemberId::ONLY), effects);
         }
     }
 

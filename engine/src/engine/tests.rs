@@ -24,7 +24,7 @@ use crate::limits::{
 use crate::loopback::{Faults, Network};
 use crate::matching::Criteria;
 use crate::moment::Moment;
-use crate::operation::{Level, ReceiveRequest, SendRequest};
+use crate::operation::{Level, ReceiveRequest, SendRequest, Signalled};
 use crate::transport::{
     FrameHandler, Full, LinkCaps, LinkError, LinkEvent, Provider, Pull, Remote, Sent, SharedMemory,
 };
@@ -36,6 +36,7 @@ mod bounds;
 mod connections;
 mod counting;
 mod credit;
+mod deferred;
 mod direct;
 mod durability;
 mod fences;
@@ -277,7 +278,7 @@ fn send_to(to: PeerId, message: &'static [u8], context: u64) -> SendRequest {
         data: None,
         context,
         level: Level::Inject,
-        signalled: true,
+        signalled: Signalled::Yes,
         inject: false,
         fence: false,
     }
@@ -289,7 +290,7 @@ fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
         tagged: false,
         criteria: Criteria::any(),
         context,
-        signalled: true,
+        signalled: Signalled::Yes,
     }
 }
 

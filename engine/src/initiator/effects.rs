@@ -1,6 +1,6 @@
 //! What an initiator asks for.
 
-use crate::completion::{Completion, Failure};
+use crate::completion::{Completion, Failure, WorkEnd};
 use crate::flags::CounterEvents;
 
 /// What an initiator has done beside its own state: its caller carries it out.
@@ -29,4 +29,7 @@ pub(crate) trait InitiatorEffects {
 
     /// Counts an operation that has failed.
     fn count_error(&mut self, events: CounterEvents);
+
+    /// An operation that was deferred work has ended. Says what is told of it besides.
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 }

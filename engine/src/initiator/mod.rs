@@ -27,7 +27,7 @@ pub(crate) use self::effects::InitiatorEffects;
 use self::queues::Queues;
 use self::reports::Reports;
 pub(crate) use self::turns::Turn;
-use crate::completion::Completion;
+use crate::completion::{Completion, Failure};
 use crate::error::OperationError;
 use crate::operation::{RmaRequest, Send, SendId};
 use crate::peer_id::PeerId;
@@ -175,6 +175,12 @@ impl Initiator {
     /// An operation of which its caller has counted the end completes.
     pub(crate) fn report(&mut self, completion: Completion, effects: &mut impl InitiatorEffects) {
         self.reports.tell(completion, effects);
+    }
+
+    /// An operation has failed of which its caller has counted the end.
+    #[cold]
+    pub(crate) fn tell_failed(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
+        self.reports.tell_failed(failure, effects);
     }
 
     /// Operations have failed, and end.

@@ -3,11 +3,11 @@
 
 use super::InitiatorEffects;
 use super::turns::{Ending, Turn, Turns};
-use crate::completion::{Completion, Failure};
+use crate::completion::{Completion, Failure, WorkEnd};
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
 use crate::held_reports::HeldReports;
-use crate::operation::{RmaRequest, Send};
+use crate::operation::{RmaRequest, Send, Signalled};
 use crate::peer_id::PeerId;
 
 /// Keeps what the sink had no room for, in order, so that nothing is lost and no link has to wait.
@@ -54,14 +54,19 @@ impl Reports {
     pub(super) fn send_completed(&mut self, send: Send, effects: &mut impl InitiatorEffects) {
         if let Some(turn) = send.turn {
             let ending = match send.signalled {
-                true => Ending::Completed(send.completion()),
-                false => Ending::Silently(send.event()),
+                Signalled::Yes => Ending::Completed(send.completion()),
+                Signalled::No => Ending::Silently(send.event()),
+                Signalled::Deferred => Ending::OfWork(Box::new(send.completion())),
             };
             return self.ended_in_order(turn, ending, effects);
         }
-        self.count_send(&send, effects);
-        if send.signalled {
-            self.tell(send.completion(), effects);
+        match send.signalled {
+            Signalled::Yes => {
+                self.count_send(&send, effects);
+                self.tell(send.completion(), effects);
+            }
+            Signalled::No => self.count_send(&send, effects),
+            Signalled::Deferred => self.work_completed(send.completion(), effects),
         }
     }
 
@@ -70,14 +75,19 @@ impl Reports {
         let event = CounterEvents::of(request.local.flags());
         if let Some(turn) = self.take_turn(request.to) {
             let ending = match request.signalled {
-                true => Ending::Completed(request.completion()),
-                false => Ending::Silently(event),
+                Signalled::Yes => Ending::Completed(request.completion()),
+                Signalled::No => Ending::Silently(event),
+                Signalled::Deferred => Ending::OfWork(Box::new(request.completion())),
             };
             return self.ended_in_order(turn, ending, effects);
         }
-        self.count(event, effects);
-        if request.signalled {
-            self.tell(request.completion(), effects);
+        match request.signalled {
+            Signalled::Yes => {
+                self.count(event, effects);
+                self.tell(request.completion(), effects);
+            }
+            Signalled::No => self.count(event, effects),
+            Signalled::Deferred => self.work_completed(request.completion(), effects),
         }
     }
 
@@ -93,9 +103,25 @@ impl Reports {
         self.turns.as_mut().map(|turns| turns.take(to))
     }
 
+    /// Deferred work has succeeded.
+    #[cold]
+    pub(super) fn work_completed(&mut self, mut completion: Completion, effects: &mut impl InitiatorEffects) {
+        let WorkEnd { context, is_reported } = effects.work_ended(completion.context, true);
+        if is_reported {
+            completion.context = context;
+            self.count(CounterEvents::of(completion.flags), effects);
+            self.tell(completion, effects);
+        }
+    }
+
     /// An operation has failed.
-    pub(super) fn failed(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
-        if effects.counts() {
+    fn failed(&mut self, mut failure: Failure, signalled: Signalled, effects: &mut impl InitiatorEffects) {
+        let mut is_counted = true;
+        if signalled == Signalled::Deferred {
+            let end = effects.work_ended(failure.completion.context, false);
+            (failure.completion.context, is_counted) = (end.context, end.is_reported);
+        }
+        if is_counted && effects.counts() {
             effects.count_error(CounterEvents::of(failure.completion.flags));
         }
         self.tell_failed(failure, effects);
@@ -108,7 +134,7 @@ impl Reports {
     }
 
     /// As [`tell`](Self::tell), of a failure.
-    fn tell_failed(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
+    pub(super) fn tell_failed(&mut self, failure: Failure, effects: &mut impl InitiatorEffects) {
         self.held.tell_failed(failure, |failure| effects.fail(failure));
     }
 
@@ -118,11 +144,11 @@ impl Reports {
         error: OperationError,
         effects: &mut impl InitiatorEffects,
     ) {
-        let turn = send.turn;
+        let Send { turn, signalled, .. } = send;
         let failure = Failure { completion: send.completion(), error };
         match turn {
-            Some(turn) => self.ended_in_order(turn, Ending::Failed(Box::new(failure)), effects),
-            None => self.failed(failure, effects),
+            Some(turn) => self.ended_in_order(turn, Ending::Failed(Box::new(failure), signalled), effects),
+            None => self.failed(failure, signalled, effects),
         }
     }
 
@@ -138,7 +164,8 @@ impl Reports {
                     self.count(CounterEvents::of(completion.flags), effects);
                     self.tell(completion, effects);
                 }
-                Ending::Failed(failure) => self.failed(*failure, effects),
+                Ending::OfWork(completion) => self.work_completed(*completion, effects),
+                Ending::Failed(failure, signalled) => self.failed(*failure, signalled, effects),
             }
         }
     }

@@ -4,11 +4,11 @@ use bytes::{Bytes, BytesMut};
 
 use super::*;
 use crate::buffer::{Buffer, Destination, Source};
-use crate::completion::Failure;
+use crate::completion::{Failure, WorkEnd};
 use crate::filling::Filling;
 use crate::flags::CounterEvents;
 use crate::link::{Stage, Told};
-use crate::operation::OneSided;
+use crate::operation::{OneSided, Signalled};
 use crate::wire::{Durable, Message, Outcome, Refusal};
 
 const PEER: PeerId = PeerId(1);
@@ -23,6 +23,8 @@ struct Asked {
     buffers: Vec<Buffer>,
     counted: Vec<CounterEvents>,
     errors_counted: usize,
+    works: Vec<(u64, bool)>,
+    reports_work: bool,
 }
 
 impl InitiatorEffects for Asked {
@@ -54,6 +56,11 @@ impl InitiatorEffects for Asked {
     fn count_error(&mut self, _: CounterEvents) {
         self.errors_counted += 1;
     }
+
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.works.push((number, has_succeeded));
+        WorkEnd { context: number + 100, is_reported: self.reports_work }
+    }
 }
 
 fn message(context: u64) -> Send {
@@ -62,7 +69,7 @@ fn message(context: u64) -> Send {
         source: Source::owned(Bytes::from_static(b"m")),
         message,
         context,
-        signalled: true,
+        signalled: Signalled::Yes,
         may_be_fetched: true,
         fence: false,
         turn: None,
@@ -130,7 +137,7 @@ fn operation_ends_once_and_is_counted() {
 #[test]
 fn unsignalled_operation_is_counted_alone() {
     let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
-    initiator.completed_at_once(Send { signalled: false, ..message(1) }, &mut asked);
+    initiator.completed_at_once(Send { signalled: Signalled::No, ..message(1) }, &mut asked);
     assert_eq!((asked.ended.len(), asked.counted.len()), (0, 1));
 }
 

@@ -9,6 +9,7 @@ use std::num::NonZeroU32;
 
 use crate::completion::{Completion, Failure};
 use crate::flags::CounterEvents;
+use crate::operation::Signalled;
 use crate::peer_id::PeerId;
 
 /// The turn of an operation. As small as it is, it finds room in an operation that has none.
@@ -21,7 +22,9 @@ pub(super) enum Ending {
     /// By success of which nothing is told, but which is counted.
     Silently(CounterEvents),
     Completed(Completion),
-    Failed(Box<Failure>),
+    /// By success, as deferred work.
+    OfWork(Box<Completion>),
+    Failed(Box<Failure>, Signalled),
 }
 
 /// The turns that have not come.

@@ -1,6 +1,6 @@
 //! What a receiver asks for.
 
-use crate::completion::{Completion, Failure};
+use crate::completion::{Completion, Failure, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::transport::LinkId;
 use crate::wire::Header;
@@ -29,6 +29,9 @@ pub(crate) trait Effects {
 
     /// Counts a receive that has failed.
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>);
+
+    /// A receive that was deferred work has ended. Says what is told of it besides.
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd;
 
     /// Tells the peer of a link something, behind what it is to be told already.
     fn owe(&mut self, link: LinkId, header: Header);
@@ -70,6 +73,10 @@ impl<E: Effects> Effects for ReportLater<'_, E> {
 
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>) {
         self.0.count_error(events, to);
+    }
+
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.0.work_ended(number, has_succeeded)
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {

@@ -3,11 +3,11 @@
 use super::effects::ReportLater;
 use super::links::Arriving;
 use super::{Effects, MemberId, Place, Receiver};
-use crate::completion::{Completion, Failure};
+use crate::completion::{Completion, Failure, WorkEnd};
 use crate::error::OperationError;
 use crate::filling::{Filling, clamp};
 use crate::flags::CounterEvents;
-use crate::operation::{Receive, ReceiveId, Role};
+use crate::operation::{Receive, ReceiveId, Role, Signalled};
 use crate::peer_id::PeerId;
 use crate::wire::Message;
 
@@ -26,13 +26,22 @@ impl Receiver {
         if message.len_bytes > receive.destination.len_bytes() as u64 {
             return self.received_too_much_at(id, source, message, member, effects);
         }
-        // Before there is a completion, which would be moved once more.
-        effects.count(CounterEvents::RECV, member);
-        if receive.signalled || (receive.role != Role::Part && effects.reports_unasked(member)) {
+        if receive.signalled == Signalled::Yes {
+            // Before there is a completion, which would be moved once more.
+            effects.count(CounterEvents::RECV, member);
             let completion = receive.completion(source, message, clamp(message.len_bytes));
             self.tell_inline(completion, Some(member), effects);
-        } else if receive.role == Role::Part {
-            return self.part_received(id, source, message, member, effects);
+        } else if receive.signalled == Signalled::Deferred {
+            return self.work_received_at(id, source, message, member, effects);
+        } else {
+            effects.count(CounterEvents::RECV, member);
+            if receive.role == Role::Part {
+                return self.part_received(id, source, message, member, effects);
+            }
+            if effects.reports_unasked(member) {
+                let completion = receive.completion(source, message, clamp(message.len_bytes));
+                self.tell(completion, Some(member), effects);
+            }
         }
         self.receives.remove(id);
     }
@@ -49,9 +58,40 @@ impl Receiver {
         if message.len_bytes > receive.destination.len_bytes() as u64 {
             return self.received_too_much(receive, source, message, member, effects);
         }
-        effects.count(CounterEvents::RECV, member);
-        if receive.signalled || effects.reports_unasked(member) {
+        if receive.signalled == Signalled::Deferred {
             let completion = receive.completion(source, message, clamp(message.len_bytes));
+            return self.work_received(completion, member, effects);
+        }
+        effects.count(CounterEvents::RECV, member);
+        if receive.signalled == Signalled::Yes || effects.reports_unasked(member) {
+            let completion = receive.completion(source, message, clamp(message.len_bytes));
+            self.tell(completion, Some(member), effects);
+        }
+    }
+
+    /// A receive in the operation table that is deferred work has all of its message.
+    #[cold]
+    fn work_received_at(
+        &mut self,
+        id: ReceiveId,
+        source: PeerId,
+        message: &Message,
+        member: MemberId,
+        effects: &mut impl Effects,
+    ) {
+        if let Some(mut receive) = self.receives.remove(id) {
+            let completion = receive.completion(source, message, clamp(message.len_bytes));
+            self.work_received(completion, member, effects);
+        }
+    }
+
+    /// A receive that is deferred work has succeeded.
+    #[cold]
+    fn work_received(&mut self, mut completion: Completion, member: MemberId, effects: &mut impl Effects) {
+        let WorkEnd { context, is_reported } = effects.work_ended(completion.context, true);
+        if is_reported {
+            completion.context = context;
+            effects.count(CounterEvents::RECV, member);
             self.tell(completion, Some(member), effects);
         }
     }
@@ -87,7 +127,7 @@ impl Receiver {
         let placed_bytes = receive.destination.len_bytes();
         let error = OperationError::Truncated { overflow_bytes: message.len_bytes - placed_bytes as u64 };
         let failure = Failure { completion: receive.completion(source, message, placed_bytes), error };
-        self.failed(failure, Some(member), effects);
+        self.failed(failure, receive.signalled, Some(member), effects);
     }
 
     /// A peer is gone: receives that accept messages of it alone fail.
@@ -147,7 +187,8 @@ impl Receiver {
         if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
             self.fail_buffer(id, peer, error, effects);
         } else if let Some(receive) = self.receives.remove(id) {
-            self.failed(receive.failure(peer, 0, error.clone()), None, effects);
+            let signalled = receive.signalled;
+            self.failed(receive.failure(peer, 0, error.clone()), signalled, None, effects);
         }
     }
 
@@ -165,10 +206,10 @@ impl Receiver {
             Place::Posted(id) => {
                 if let Some(receive) = self.receives.remove(id) {
                     let placed_bytes = clamp(filling.arrived_bytes).min(receive.destination.len_bytes());
-                    let is_part = receive.role == Role::Part;
+                    let Receive { role, signalled, .. } = receive;
                     let failure = receive.failure(Some(source), placed_bytes, error.clone());
-                    self.failed(failure, Some(member), effects);
-                    if is_part {
+                    self.failed(failure, signalled, Some(member), effects);
+                    if role == Role::Part {
                         self.part_failed(id, member, effects);
                     }
                 }
@@ -196,13 +237,26 @@ impl Receiver {
     }
 
     /// Reports a look at a message that has found nothing, or what has failed and was counted.
-    pub(super) fn tell_failed(&mut self, failure: Failure, to: Option<MemberId>, effects: &mut impl Effects) {
+    pub(crate) fn tell_failed(&mut self, failure: Failure, to: Option<MemberId>, effects: &mut impl Effects) {
         self.held.tell_failed(failure, |failure| effects.fail(failure, to));
     }
 
     /// Counts and reports a receive that has failed.
-    pub(super) fn failed(&mut self, failure: Failure, to: Option<MemberId>, effects: &mut impl Effects) {
-        effects.count_error(CounterEvents::of(failure.completion.flags), to);
+    pub(super) fn failed(
+        &mut self,
+        mut failure: Failure,
+        signalled: Signalled,
+        to: Option<MemberId>,
+        effects: &mut impl Effects,
+    ) {
+        let mut is_counted = true;
+        if signalled == Signalled::Deferred {
+            let end = effects.work_ended(failure.completion.context, false);
+            (failure.completion.context, is_counted) = (end.context, end.is_reported);
+        }
+        if is_counted {
+            effects.count_error(CounterEvents::of(failure.completion.flags), to);
+        }
         self.tell_failed(failure, to, effects);
     }
 

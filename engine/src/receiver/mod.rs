@@ -194,7 +194,8 @@ impl Receiver {
         let Some(receive) = self.receives.remove(id) else { return false };
         let matching = if receive.tagged { &mut self.tagged } else { &mut self.untagged };
         matching.remove_posted(id);
-        self.failed(receive.failure(None, 0, OperationError::Cancelled), None, effects);
+        let signalled = receive.signalled;
+        self.failed(receive.failure(None, 0, OperationError::Cancelled), signalled, None, effects);
         true
     }
 

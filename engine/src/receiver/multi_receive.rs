@@ -27,7 +27,7 @@ use crate::filling::clamp;
 use crate::flags::{CompletionFlags, OpFlags};
 use crate::limits::MULTI_RECV_ALIGN_BYTES;
 use crate::matching::Criteria;
-use crate::operation::{Receive, ReceiveId, ReceiveRequest, Role, UnexpectedId};
+use crate::operation::{Receive, ReceiveId, ReceiveRequest, Role, Signalled, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::wire::Message;
@@ -62,7 +62,7 @@ struct MultiBuffer {
     /// With less room than this it takes no more.
     min_free_bytes: usize,
     /// Whether success of its messages is reported.
-    signalled: bool,
+    signalled: Signalled,
     /// Whether it has taken a message.
     is_used: bool,
     /// How many parts have not ended.
@@ -124,7 +124,7 @@ impl Receiver {
         }
         let destination = destination.in_one_piece()?;
         let criteria = Criteria { source: criteria.source, ..Criteria::any() };
-        let receive = Receive { destination, tagged, context, signalled: false, role: Role::Buffer };
+        let receive = Receive { destination, tagged, context, signalled: Signalled::No, role: Role::Buffer };
         let id = self.post_behind(criteria, receive);
         let buffer = MultiBuffer { min_free_bytes, signalled, is_used: false, arriving: 0, end: None };
         self.multi_receives.buffers.insert(id, Box::new(buffer));
@@ -291,7 +291,7 @@ impl Receiver {
         let Some(buffer_id) = self.multi_receives.parts.get(id).copied() else { return };
         let Some(buffer) = self.multi_receives.buffers.get(buffer_id) else { return };
         let is_release = buffer.arriving == 1 && matches!(buffer.end, Some(End::Consumed));
-        if buffer.signalled || effects.reports_unasked(member) {
+        if buffer.signalled == Signalled::Yes || effects.reports_unasked(member) {
             let mut completion = part.completion(source, message, clamp(message.len_bytes));
             if is_release {
                 completion.flags |= CompletionFlags::MULTI_RECV;
@@ -373,7 +373,8 @@ impl Receiver {
         buffer.arriving += 1;
         let is_cut_short = message.len_bytes > len_bytes as u64;
         let is_consumed = is_cut_short || free_bytes < buffer.min_free_bytes;
-        let part = Receive { destination, tagged: false, context, signalled: false, role: Role::Part };
+        let part =
+            Receive { destination, tagged: false, context, signalled: Signalled::No, role: Role::Part };
         let part = self.receives.insert(part);
         self.multi_receives.parts.insert(part, id);
         if is_consumed {
@@ -415,7 +416,7 @@ impl Receiver {
             Some(End::Failed { source, error }) => {
                 let flags = CompletionFlags::RECV | CompletionFlags::MSG | CompletionFlags::MULTI_RECV;
                 let completion = Completion { flags, source, ..completion };
-                self.failed(Failure { completion, error }, to, effects);
+                self.failed(Failure { completion, error }, Signalled::Yes, to, effects);
             }
             Some(End::Consumed) | None => self.tell(completion, to, effects),
         }

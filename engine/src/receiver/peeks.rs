@@ -66,7 +66,7 @@ impl Receiver {
         let receive = Receive { destination, tagged, context, signalled, role: Role::Single };
         match self.claimed.remove(&key) {
             Some(Ok(message)) => self.receive_unexpected(receive, message, effects),
-            Some(Err(error)) => self.failed(receive.failure(None, 0, error), None, effects),
+            Some(Err(error)) => self.failed(receive.failure(None, 0, error), signalled, None, effects),
             None => {}
         }
         Ok(())

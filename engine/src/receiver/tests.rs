@@ -6,11 +6,11 @@ use bytes::BytesMut;
 
 use super::*;
 use crate::buffer::Buffer;
-use crate::completion::{Completion, Failure};
+use crate::completion::{Completion, Failure, WorkEnd};
 use crate::errno::Errno;
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
-use crate::operation::{Found, PeekRequest};
+use crate::operation::{Found, PeekRequest, Signalled};
 use crate::transport::{LinkError, Pull, Remote};
 use crate::wire::{Awaits, Header, Message};
 
@@ -78,6 +78,8 @@ struct Asked {
     room: usize,
     ended: Vec<Result<Completion, Failure>>,
     counted: Vec<(CounterEvents, bool)>,
+    works: Vec<(u64, bool)>,
+    reports_work: bool,
     owed: Vec<(LinkId, Header)>,
     acks: Vec<LinkId>,
     credits: Vec<LinkId>,
@@ -89,6 +91,8 @@ impl Default for Asked {
             room: usize::MAX,
             ended: Vec::new(),
             counted: Vec::new(),
+            works: Vec::new(),
+            reports_work: false,
             owed: Vec::new(),
             acks: Vec::new(),
             credits: Vec::new(),
@@ -119,6 +123,11 @@ impl Effects for Asked {
 
     fn count_error(&mut self, events: CounterEvents, _: Option<MemberId>) {
         self.counted.push((events, false));
+    }
+
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.works.push((number, has_succeeded));
+        WorkEnd { context: number + 100, is_reported: self.reports_work }
     }
 
     fn owe(&mut self, link: LinkId, header: Header) {
@@ -163,7 +172,7 @@ fn receive(len_bytes: usize, context: u64) -> ReceiveRequest {
         tagged: false,
         criteria: Criteria::any(),
         context,
-        signalled: true,
+        signalled: Signalled::Yes,
     }
 }
 
@@ -446,4 +455,50 @@ fn receives_beyond_the_depth_are_refused() {
     assert_eq!(receiver.post(receive(1, 2), &mut asked).unwrap_err().error, Again::QueueFull.into());
     assert!(receiver.cancel(1, &mut asked));
     receiver.post(receive(1, 2), &mut asked).unwrap();
+}
+
+#[test]
+fn deferred_receive_is_told_of_by_number_and_counted_for_its_work_alone() {
+    for posted_first in [true, false] {
+        let (mut receiver, mut asked) = receiver_with_link();
+        let deferred = ReceiveRequest { signalled: Signalled::Deferred, ..receive(8, 1) };
+        if posted_first {
+            receiver.post(deferred, &mut asked).unwrap();
+            arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
+        } else {
+            arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
+            receiver.post(deferred, &mut asked).unwrap();
+        }
+        assert_eq!(asked.works, [(1, true)]);
+        assert!(asked.ended.is_empty() && asked.counted.is_empty());
+        assert_eq!(receiver.outstanding(), 0);
+    }
+}
+
+#[test]
+fn deferred_receive_is_reported_with_the_context_of_the_application() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    asked.reports_work = true;
+    receiver.post(ReceiveRequest { signalled: Signalled::Deferred, ..receive(8, 1) }, &mut asked).unwrap();
+    arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
+    assert_eq!(asked.works, [(1, true)]);
+    assert_eq!(asked.counted, [(CounterEvents::RECV, true)]);
+    assert_eq!(asked.take_ended(), [(101, Ok(b"hello".to_vec()))]);
+}
+
+#[test]
+fn deferred_receive_that_fails_is_reported_and_counted_for_its_work_alone() {
+    let (mut receiver, mut asked) = receiver_with_link();
+    for (context, len_bytes) in [(1, 2), (2, 8)] {
+        let deferred = ReceiveRequest { signalled: Signalled::Deferred, ..receive(len_bytes, context) };
+        receiver.post(deferred, &mut asked).unwrap();
+    }
+    // The one message is too long, and the other receive is cancelled.
+    arrive(&mut receiver, LINK, b"hello", Awaits::Nothing, &mut asked).unwrap();
+    assert!(receiver.cancel(2, &mut asked));
+    assert_eq!(asked.works, [(1, false), (2, false)]);
+    let contexts: Vec<_> =
+        asked.ended.iter().map(|ended| ended.as_ref().unwrap_err().completion.context).collect();
+    assert_eq!(contexts, [101, 102]);
+    assert!(asked.counted.is_empty());
 }

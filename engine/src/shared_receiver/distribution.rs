@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::mailbox::{Count, Debt, Mailbox};
-use crate::completion::{Completion, Failure};
+use crate::completion::{Completion, Failure, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::held_reports::Outcome;
 use crate::link_table::LinkTable;
@@ -113,6 +113,11 @@ impl<E: Effects> Effects for Distribution<'_, E> {
         self.count_at(Count { events, is_success: false }, to);
     }
 
+    /// Deferred receives are refused where a context is shared. One would be told of as any other.
+    fn work_ended(&mut self, number: u64, _: bool) -> WorkEnd {
+        WorkEnd { context: number, is_reported: true }
+    }
+
     fn owe(&mut self, link: LinkId, header: Header) {
         self.owe_at(link, Debt::Header(header));
     }
@@ -169,6 +174,10 @@ impl Effects for NoMember {
     }
 
     fn count_error(&mut self, _: CounterEvents, _: Option<MemberId>) {
+        match *self {}
+    }
+
+    fn work_ended(&mut self, _: u64, _: bool) -> WorkEnd {
         match *self {}
     }
 

@@ -103,6 +103,7 @@ impl Requester {
             wants_source: false,
             reports_unknown_sources: false,
             progress_doorbell: doorbell.clone(),
+            works: Arc::default(),
         };
         pump.enable(wiring).expect("it is enabled for the first time");
         eq.shared().join(&as_drive(&pump));

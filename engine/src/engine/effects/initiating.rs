@@ -1,7 +1,7 @@
 //! What carries out the effects of an engine's initiator.
 
 use super::super::Engine;
-use crate::completion::{Completion, Failure, Sink};
+use crate::completion::{Completion, Failure, Sink, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::initiator::{Initiator, InitiatorEffects};
 use crate::peers::Peers;
@@ -46,5 +46,10 @@ impl<S: Sink> InitiatorEffects for InitiatorCarrier<'_, S> {
 
     fn count_error(&mut self, events: CounterEvents) {
         self.sink.count_error(events);
+    }
+
+    #[cold]
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.sink.work_ended(number, has_succeeded)
     }
 }

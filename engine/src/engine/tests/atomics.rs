@@ -66,7 +66,7 @@ pub(super) fn update(to: PeerId, local: AtomicLocal, op: AtomicOp, context: u64)
         address: 3,
         context,
         level: Level::Inject,
-        signalled: true,
+        signalled: Signalled::Yes,
         inject: false,
         fence: false,
     }
@@ -295,7 +295,7 @@ fn a_base_operation_ends_with_its_answer() {
     assert_eq!((completion.context, completion.flags), (1, CompletionFlags::ATOMIC | CompletionFlags::WRITE));
     assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"ab")));
 
-    let request = AtomicRequest { signalled: false, ..update(peer, base(b"x"), AtomicOp::Bor, 2) };
+    let request = AtomicRequest { signalled: Signalled::No, ..update(peer, base(b"x"), AtomicOp::Bor, 2) };
     engine.post_atomic(request, &mut transport, &mut sink).unwrap();
     let refused = Outcome::Refused(Refusal::Range);
     let answer = Header::Answer { op: op_of_last(&transport), outcome: refused };

@@ -45,13 +45,13 @@ fn rma(op: u64, key: u64, len_bytes: u64, kind: RmaKind) -> Header {
 #[test]
 fn sends_are_counted_when_they_end_told_of_or_not() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    for signalled in [true, false] {
+    for signalled in [Signalled::Yes, Signalled::No] {
         for level in [Level::Inject, Level::Transmit, Level::Match] {
             let send = SendRequest { signalled, level, ..send_to(peer, b"x", 1) };
             engine.post_send(send, &mut transport, &mut sink).unwrap();
         }
         assert_eq!(counted(&mut sink), [SENT], "the others wait for the peer");
-        let received = if signalled { 2 } else { 5 };
+        let received = if signalled == Signalled::Yes { 2 } else { 5 };
         engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received }, b"");
         assert_eq!(counted(&mut sink), [SENT]);
         engine.arrivals(&mut sink).frame(LINK, &Header::Matched { number: received + 1 }, b"");
@@ -60,7 +60,7 @@ fn sends_are_counted_when_they_end_told_of_or_not() {
     assert_eq!(sink.ended.len(), 3);
     // One that the link takes only in part at first.
     transport.answers = [Sent::Partial(2)].into();
-    let send = SendRequest { signalled: false, ..send_to(peer, b"0123456789", 1) };
+    let send = SendRequest { signalled: Signalled::No, ..send_to(peer, b"0123456789", 1) };
     engine.post_send(send, &mut transport, &mut sink).unwrap();
     assert_eq!(counted(&mut sink), []);
     engine.transmit(&mut transport, &mut sink);
@@ -71,16 +71,17 @@ fn sends_are_counted_when_they_end_told_of_or_not() {
 fn long_sends_are_counted_when_the_peer_has_them() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     transport.pull_min_bytes = Some(4);
-    for (number, signalled) in [true, false].into_iter().enumerate() {
+    for (number, succeeds) in [true, false].into_iter().enumerate() {
+        let signalled = if succeeds { Signalled::Yes } else { Signalled::No };
         let send = SendRequest { signalled, ..send_to(peer, b"long", 1) };
         engine.post_send(send, &mut transport, &mut sink).unwrap();
         let Header::Request { op, .. } = transport.sent[number].1 else { panic!("not a request") };
         assert_eq!(counted(&mut sink), []);
-        engine.arrivals(&mut sink).frame(LINK, &Header::Done { op, fault: !signalled }, b"");
-        assert_eq!(counted(&mut sink), [(CounterEvents::SEND, signalled)]);
+        engine.arrivals(&mut sink).frame(LINK, &Header::Done { op, fault: !succeeds }, b"");
+        assert_eq!(counted(&mut sink), [(CounterEvents::SEND, succeeds)]);
     }
     // One that is asked for.
-    let send = SendRequest { signalled: false, ..send_to(peer, b"long", 1) };
+    let send = SendRequest { signalled: Signalled::No, ..send_to(peer, b"long", 1) };
     engine.post_send(send, &mut transport, &mut sink).unwrap();
     let Header::Request { op, .. } = transport.sent[2].1 else { panic!("not a request") };
     engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
@@ -91,7 +92,7 @@ fn long_sends_are_counted_when_the_peer_has_them() {
 #[test]
 fn received_messages_are_counted_and_what_did_not_become_one_is_an_error() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    for signalled in [true, false] {
+    for signalled in [Signalled::Yes, Signalled::No] {
         let room = |len_bytes| ReceiveRequest { signalled, ..receive(len_bytes, 1) };
         engine.post_receive(room(4), &mut sink).unwrap();
         engine.arrivals(&mut sink).frame(LINK, &untagged(4), b"take");
@@ -126,7 +127,7 @@ fn received_messages_are_counted_and_what_did_not_become_one_is_an_error() {
 
 #[test]
 fn each_message_in_a_buffer_for_many_is_counted() {
-    for signalled in [true, false] {
+    for signalled in [Signalled::Yes, Signalled::No] {
         let (mut engine, _, _, mut sink) = engine_with_peer();
         let buffer = ReceiveRequest { signalled, ..receive(16, 1) };
         engine.post_multi_receive(buffer, 1, &mut sink).unwrap();
@@ -135,7 +136,7 @@ fn each_message_in_a_buffer_for_many_is_counted() {
             assert_eq!(counted(&mut sink), [RECEIVED]);
         }
         // Its release was told of with the last one, or by itself; it is no message.
-        assert_eq!(sink.ended.len(), if signalled { 2 } else { 1 });
+        assert_eq!(sink.ended.len(), if signalled == Signalled::Yes { 2 } else { 1 });
         engine.post_multi_receive(receive(16, 2), 1, &mut sink).unwrap();
         engine.cancel(2, &mut sink).unwrap();
         assert_eq!(counted(&mut sink), [NOT_RECEIVED]);
@@ -159,7 +160,7 @@ fn nothing_is_counted_twice_that_waits_for_room() {
 #[test]
 fn everything_that_ends_with_its_link_is_an_error() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let send = SendRequest { signalled: false, level: Level::Match, ..send_to(peer, b"x", 1) };
+    let send = SendRequest { signalled: Signalled::No, level: Level::Match, ..send_to(peer, b"x", 1) };
     engine.post_send(send, &mut transport, &mut sink).unwrap();
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(4)));
     engine.post_rma(access(peer, read, 2), &mut transport, &mut sink).unwrap();
@@ -179,7 +180,7 @@ fn everything_that_ends_with_its_link_is_an_error() {
 #[test]
 fn accesses_are_counted_by_what_they_are() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    for signalled in [true, false] {
+    for signalled in [Signalled::Yes, Signalled::No] {
         for is_read in [true, false] {
             for outcome in [Outcome::Done, Outcome::Refused(crate::wire::Refusal::Key)] {
                 let local = if is_read {

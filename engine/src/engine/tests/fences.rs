@@ -34,7 +34,7 @@ fn a_fence_with_nothing_before_it_holds_nothing() {
 fn silent_messages_before_a_fence_are_asked_for() {
     let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
     let other = engine.peer(address(3));
-    let silent = SendRequest { signalled: false, ..at(Level::Inject, peer, 1) };
+    let silent = SendRequest { signalled: Signalled::No, ..at(Level::Inject, peer, 1) };
     engine.post_send(silent, &mut transport, &mut sink).unwrap();
     engine.post_send(fenced(Level::Delivery, peer, 2), &mut transport, &mut sink).unwrap();
     engine.post_send(at(Level::Inject, peer, 3), &mut transport, &mut sink).unwrap();

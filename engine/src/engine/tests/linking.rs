@@ -20,7 +20,7 @@ fn a_link_failure_ends_everything_that_hangs_on_the_link_once() {
     engine.post_send(acked, &mut transport, &mut sink).unwrap();
     transport.answers = [Sent::Partial(1)].into();
     engine.post_send(send_to(peer, b"partly written", 2), &mut transport, &mut sink).unwrap();
-    let silent = SendRequest { signalled: false, ..send_to(peer, b"queued, silent", 3) };
+    let silent = SendRequest { signalled: Signalled::No, ..send_to(peer, b"queued, silent", 3) };
     engine.post_send(silent, &mut transport, &mut sink).unwrap();
     engine.post_receive(receive(10, 4), &mut sink).unwrap();
     engine.post_receive(receive(10, 5), &mut sink).unwrap();

@@ -262,7 +262,7 @@ fn a_directed_buffer_ends_with_its_peer() {
 #[test]
 fn only_the_release_is_reported_of_what_is_not_signalled() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    let request = || ReceiveRequest { signalled: false, ..receive(16, BUFFER) };
+    let request = || ReceiveRequest { signalled: Signalled::No, ..receive(16, BUFFER) };
     engine.post_multi_receive(request(), 8, &mut sink).unwrap();
     arrive(&mut engine, &mut sink, b"one");
     assert!(sink.ended.is_empty());

@@ -16,7 +16,7 @@ const LINK: LinkId = LinkId(7);
 const LONG_BYTES: usize = READ_COPIED_MAX_BYTES + 1;
 
 /// An engine with a peer whose link 7 is up.
-fn engine_of(config: Config) -> (Engine, PeerId, Scripted, Recorder) {
+pub(super) fn engine_of(config: Config) -> (Engine, PeerId, Scripted, Recorder) {
     let mut engine = Engine::new(config);
     let mut sink = Recorder::default();
     engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
@@ -256,7 +256,7 @@ fn completions_keep_the_order_of_posting_to_each_peer() {
     engine.arrivals(&mut sink).link(LinkId(8), LinkEvent::Up { peer: address(3), instance: 1 });
     engine.post_rma(access(peer, write(b"w"), 1), &mut transport, &mut sink).unwrap();
     engine.post_send(send_to(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    let silent = RmaRequest { signalled: false, ..access(peer, write(b"s"), 3) };
+    let silent = RmaRequest { signalled: Signalled::No, ..access(peer, write(b"s"), 3) };
     engine.post_rma(silent, &mut transport, &mut sink).unwrap();
     let matched = SendRequest { level: Level::Match, ..send_to(peer, b"m", 4) };
     engine.post_send(matched, &mut transport, &mut sink).unwrap();

@@ -13,7 +13,7 @@ use crate::errno::Errno;
 use crate::flags::MrAccess;
 use crate::loopback::{Faults, LoopbackTransport, Network};
 use crate::matching::Criteria;
-use crate::operation::{Level, ReceiveRequest, RmaLocal, RmaRequest, SendRequest};
+use crate::operation::{Level, ReceiveRequest, RmaLocal, RmaRequest, SendRequest, Signalled};
 use crate::region::{Region, RegionAttr};
 use crate::transport::{Provider, Transport};
 
@@ -50,7 +50,7 @@ impl Node {
             data: None,
             context,
             level,
-            signalled: true,
+            signalled: Signalled::Yes,
             inject: false,
             fence: false,
         };
@@ -86,7 +86,7 @@ impl Node {
             tagged: true,
             criteria: Criteria { source: None, tag, ignore },
             context,
-            signalled: true,
+            signalled: Signalled::Yes,
         };
         self.engine.post_receive(request, &mut self.sink).unwrap();
     }

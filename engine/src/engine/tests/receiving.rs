@@ -93,7 +93,7 @@ fn truncation_is_reported_with_what_did_not_fit_however_the_message_comes() {
 #[test]
 fn a_silent_receive_reports_nothing_but_its_failure() {
     let (mut engine, _, _, mut sink) = engine_with_peer();
-    let silent = |context| ReceiveRequest { signalled: false, ..receive(2, context) };
+    let silent = |context| ReceiveRequest { signalled: Signalled::No, ..receive(2, context) };
     engine.post_receive(silent(1), &mut sink).unwrap();
     engine.post_receive(silent(2), &mut sink).unwrap();
     engine.arrivals(&mut sink).frame(LinkId(7), &untagged(2), b"ok");

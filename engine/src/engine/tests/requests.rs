@@ -168,7 +168,7 @@ fn what_was_exposed_can_be_cancelled_until_the_peer_was_told() {
 #[test]
 fn a_send_whose_memory_the_peer_could_not_read_fails() {
     let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    let silent = SendRequest { signalled: false, ..large(peer, 1, Level::Inject) };
+    let silent = SendRequest { signalled: Signalled::No, ..large(peer, 1, Level::Inject) };
     engine.post_send(silent, &mut transport, &mut sink).unwrap();
     let op = offered(&transport)[0];
     tell(&mut engine, &mut sink, LINK, Header::Done { op, fault: true });

@@ -22,7 +22,7 @@ pub(super) fn access(to: PeerId, local: RmaLocal, context: u64) -> RmaRequest {
         address: 3,
         context,
         level: Level::Inject,
-        signalled: true,
+        signalled: Signalled::Yes,
         inject: false,
         fence: false,
     }
@@ -340,7 +340,7 @@ fn a_write_ends_with_its_answer() {
         (Refusal::Access, Errno::EACCES),
         (Refusal::Range, Errno::EINVAL),
     ] {
-        let request = RmaRequest { signalled: false, ..access(peer, write(b"refused"), 2) };
+        let request = RmaRequest { signalled: Signalled::No, ..access(peer, write(b"refused"), 2) };
         engine.post_rma(request, &mut transport, &mut sink).unwrap();
         let answer = Header::Answer { op: op_of_last(&transport), outcome: Outcome::Refused(refusal) };
         engine.arrivals(&mut sink).frame(LINK, &answer, b"");
@@ -361,7 +361,7 @@ fn what_is_injected_is_copied_and_unheard_of_when_it_succeeds() {
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         transport.answers = [answer].into();
         let local = RmaLocal::Write { source, data: None };
-        let request = RmaRequest { inject: true, signalled: false, ..access(peer, local, 0) };
+        let request = RmaRequest { inject: true, signalled: Signalled::No, ..access(peer, local, 0) };
         engine.post_rma(request, &mut transport, &mut sink).unwrap();
         bytes.fill(0);
         engine.transmit(&mut transport, &mut sink);

@@ -30,7 +30,7 @@ fn an_injected_message_is_copied_when_the_link_does_not_take_it() {
         // SAFETY: the engine copies an injected message before `post_send` returns.
         let source = unsafe { Source::raw(&[segment]) }.unwrap();
         transport.answers = [answer].into();
-        let request = SendRequest { source, inject: true, signalled: false, ..send_to(peer, b"", 0) };
+        let request = SendRequest { source, inject: true, signalled: Signalled::No, ..send_to(peer, b"", 0) };
         engine.post_send(request, &mut transport, &mut sink).unwrap();
         message.fill(0);
         engine.transmit(&mut transport, &mut sink);

@@ -1,0 +1,95 @@
+//! Deferred work: operations whose ends the sink is told of by their numbers.
+
+use super::ordering::engine_of;
+use super::*;
+use crate::completion::WorkEnd;
+
+const LINK: LinkId = LinkId(7);
+
+/// What a work's number and the application's context are apart.
+const CONTEXTS: u64 = 100;
+
+/// Remembers which works have ended, and whether with success.
+#[derive(Default)]
+struct WorkSink {
+    recorder: Recorder,
+    works: Vec<(u64, bool)>,
+    /// Whether the works are to be reported like any operation.
+    reports: bool,
+}
+
+impl Sink for WorkSink {
+    fn complete(&mut self, completion: Completion, peers: &Peers) -> Result<(), Completion> {
+        self.recorder.complete(completion, peers)
+    }
+
+    fn fail(&mut self, failure: Failure, peers: &Peers) -> Result<(), Failure> {
+        self.recorder.fail(failure, peers)
+    }
+
+    fn counts(&self) -> bool {
+        true
+    }
+
+    fn count(&mut self, events: CounterEvents) {
+        self.recorder.count(events);
+    }
+
+    fn count_error(&mut self, events: CounterEvents) {
+        self.recorder.count_error(events);
+    }
+
+    fn work_ended(&mut self, number: u64, has_succeeded: bool) -> WorkEnd {
+        self.works.push((number, has_succeeded));
+        WorkEnd { context: number + CONTEXTS, is_reported: self.reports }
+    }
+}
+
+fn deferred(to: PeerId, number: u64) -> SendRequest {
+    SendRequest { signalled: Signalled::Deferred, ..send_to(to, b"work", number) }
+}
+
+#[test]
+fn deferred_send_is_told_of_by_number_and_counted_for_its_work_alone() {
+    let (mut engine, peer, mut transport, _) = engine_with_peer();
+    let mut sink = WorkSink::default();
+    engine.post_send(deferred(peer, 7), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.works, [(7, true)]);
+    assert_eq!((sink.recorder.contexts(), sink.recorder.counted.as_slice()), (vec![], &[][..]));
+}
+
+#[test]
+fn deferred_send_is_reported_with_the_context_of_the_application() {
+    let (mut engine, peer, mut transport, _) = engine_with_peer();
+    let mut sink = WorkSink { reports: true, ..WorkSink::default() };
+    engine.post_send(deferred(peer, 7), &mut transport, &mut sink).unwrap();
+    assert_eq!(sink.works, [(7, true)]);
+    assert_eq!(sink.recorder.contexts(), [7 + CONTEXTS]);
+    assert_eq!(sink.recorder.counted, [(CounterEvents::SEND, true)]);
+}
+
+#[test]
+fn deferred_send_that_fails_is_reported_and_counted_for_its_work_alone() {
+    let (mut engine, peer, mut transport, _) = engine_with_peer();
+    let mut sink = WorkSink::default();
+    let acknowledged = SendRequest { level: Level::Transmit, ..deferred(peer, 7) };
+    engine.post_send(acknowledged, &mut transport, &mut sink).unwrap();
+    assert!(sink.works.is_empty());
+    engine.arrivals(&mut sink).link(LINK, LinkEvent::Down(RESET));
+    assert_eq!(sink.works, [(7, false)]);
+    assert_eq!(sink.recorder.contexts(), [7 + CONTEXTS]);
+    assert!(sink.recorder.ended[0].is_err() && sink.recorder.counted.is_empty());
+}
+
+#[test]
+fn deferred_send_waits_for_its_turn_among_completions_in_order() {
+    let (mut engine, peer, mut transport, _) =
+        engine_of(Config { completes_in_order: true, ..Config::default() });
+    let mut sink = WorkSink::default();
+    let first = SendRequest { level: Level::Transmit, ..send_to(peer, b"first", 1) };
+    engine.post_send(first, &mut transport, &mut sink).unwrap();
+    engine.post_send(deferred(peer, 7), &mut transport, &mut sink).unwrap();
+    assert!(sink.works.is_empty() && sink.recorder.ended.is_empty());
+    engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
+    assert_eq!((sink.recorder.contexts(), sink.works.as_slice()), (vec![1], &[(7, true)][..]));
+}

@@ -1,0 +1,148 @@
+//! Operations that wait for a counter, as the endpoint sees them: what they are made of, and what is checked before
+//! they wait.
+
+use std::sync::Arc;
+
+use homespun_engine::buffer::{Buffer, Destination, Source};
+use homespun_engine::engine::Place;
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::flags::{Caps, OpFlags};
+use homespun_engine::operation::{AtomicLocal, Signalled};
+use homespun_engine::rejected::Rejected;
+
+use super::rma::{reading, writing};
+use super::{AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg};
+use crate::counter::Counter;
+use crate::endpoint_pump::EndpointPump;
+use crate::post::{Op, Post, ReceiveKind};
+use crate::receives::ReceivePoster;
+use crate::trigger::{Deferrable, Operation, WorkQueue};
+
+impl<S, D> Operation<S, D> {
+    /// The flags of the operation.
+    pub(crate) fn flags(&self) -> OpFlags {
+        match self {
+            Operation::Send(send) => send.flags,
+            Operation::Receive(receive) => receive.flags,
+            Operation::Read(read) => read.flags,
+            Operation::Write(write) => write.flags,
+            Operation::Atomic(atomic) => atomic.flags,
+            Operation::FetchAtomic(atomic) => atomic.flags,
+            Operation::CompareAtomic(atomic) => atomic.flags,
+        }
+    }
+
+    /// What waits. Of several pieces of memory those that were lent before one is refused are dropped.
+    pub(crate) fn into_deferrable(
+        self,
+        endpoint: &Endpoint,
+        lend_source: impl Fn(S) -> Result<Source, Rejected<Buffer>>,
+        lend_destination: impl Fn(D) -> Result<Destination, Rejected<Buffer>>,
+    ) -> Result<Deferrable, Rejected<Buffer>> {
+        let post = match self {
+            Operation::Send(SendMsg { buffers, to, tag, data, context, .. }) => {
+                Post::new(to, Op::Send { source: lend_source(buffers)?, tag, data }, context)
+            }
+            Operation::Receive(RecvMsg { buffers, from, tagged, context, flags }) => {
+                let kind = endpoint.receive_kind(tagged.is_some(), flags);
+                let destination = lend_destination(buffers)?;
+                let kind = match kind {
+                    Ok(kind) => kind,
+                    Err(misuse) => {
+                        return Err(Rejected { error: misuse.into(), buffer: destination.into_buffer() });
+                    }
+                };
+                let post = endpoint.receiving(from, tagged, kind, destination, context);
+                return Ok(Deferrable::Receive(post));
+            }
+            Operation::Read(ReadMsg { buffers, from, address, key, context, .. }) => {
+                Post::new(from, reading(lend_destination(buffers)?, Place { address, key }), context)
+            }
+            Operation::Write(WriteMsg { buffers, to, address, key, data, context, .. }) => {
+                Post::new(to, writing(lend_source(buffers)?, data, Place { address, key }), context)
+            }
+            Operation::Atomic(AtomicMsg { operands, target, context, .. }) => {
+                let operand = lend_source(operands)?;
+                Post::new(target.peer, target.of(AtomicLocal::Base { operand }), context)
+            }
+            Operation::FetchAtomic(FetchAtomicMsg { operands, results, target, context, .. }) => {
+                let (operand, result) = (lend_source(operands)?, lend_destination(results)?);
+                Post::new(target.peer, target.of(AtomicLocal::Fetch { operand, result }), context)
+            }
+            Operation::CompareAtomic(CompareAtomicMsg {
+                operands,
+                compares,
+                results,
+                target,
+                context,
+                ..
+            }) => {
+                let (operand, compare) = (lend_source(operands)?, lend_source(compares)?);
+                let local = AtomicLocal::Compare { operand, compare, result: lend_destination(results)? };
+                Post::new(target.peer, target.of(local), context)
+            }
+        };
+        Ok(Deferrable::Transmit(post))
+    }
+}
+
+impl Endpoint {
+    /// Whether a triggered operation may wait, which then is told of as any other. The endpoint that it is posted to.
+    pub(crate) fn check_triggered(
+        &self,
+        post: &mut Deferrable,
+        flags: OpFlags,
+    ) -> Result<&Arc<dyn EndpointPump>, Error> {
+        let pump = self.check_waiting(post, flags)?;
+        if let Deferrable::Transmit(post) = post
+            && post.options.inject
+        {
+            post.op.detach();
+        }
+        Ok(pump)
+    }
+
+    /// Whether deferred work may wait, which then is told of by its number. The endpoint that it is posted to.
+    pub(crate) fn check_deferred(
+        &self,
+        post: &mut Deferrable,
+        flags: OpFlags,
+    ) -> Result<&Arc<dyn EndpointPump>, Error> {
+        let pump = self.check_waiting(post, flags)?;
+        match post {
+            Deferrable::Transmit(post) => post.options.signalled = Signalled::Deferred,
+            Deferrable::Receive(post) if post.kind == ReceiveKind::Single => {
+                post.signalled = Signalled::Deferred;
+            }
+            Deferrable::Receive(_) => {
+                return Err(Misuse::NotSupported("deferred receives of several messages").into());
+            }
+        }
+        Ok(pump)
+    }
+
+    fn check_waiting(&self, post: &mut Deferrable, flags: OpFlags) -> Result<&Arc<dyn EndpointPump>, Error> {
+        self.shared.check_caps(Caps::TRIGGER)?;
+        let flags = flags - OpFlags::TRIGGER;
+        match post {
+            Deferrable::Transmit(post) => _ = self.prepare(post, flags)?,
+            Deferrable::Receive(post) => {
+                self.prepare_receive(post, flags)?;
+                if !matches!(post.kind, ReceiveKind::Single | ReceiveKind::Multi { .. }) {
+                    return Err(Misuse::NotSupported("peeks and claims that wait for a counter").into());
+                }
+            }
+        }
+        self.shared.pump.get().ok_or(Misuse::State("the endpoint is not enabled").into())
+    }
+
+    /// The works of its domain.
+    pub(crate) fn works(&self) -> &Arc<WorkQueue> {
+        self.shared.domain.works()
+    }
+
+    /// Has a counter that work depends on drive the endpoints that may have work.
+    pub(crate) fn enlist(&self, counter: &Counter) -> Result<(), Error> {
+        counter.enlist(self.shared.domain.regional_counters())
+    }
+}

@@ -1,0 +1,347 @@
+//! Operations that wait for counters: triggered operations, and deferred work. `fi_trigger(3)`.
+//!
+//! [`Domain::queue_work`] has an example.
+
+mod queue;
+mod work;
+
+use bytes::{Bytes, BytesMut};
+use homespun_engine::buffer::{Buffer, Destination, Segment, SegmentMut, Source};
+use homespun_engine::error::{Error, Misuse};
+use homespun_engine::rejected::Rejected;
+
+pub(crate) use self::queue::WorkQueue;
+use self::work::{Action, CounterUse, Kind, Work};
+pub(crate) use self::work::{CounterChange, Deferrable};
+use crate::counter::Counter;
+use crate::domain::Domain;
+use crate::domain_id::DomainId;
+use crate::endpoint::{
+    AtomicMsg, CompareAtomicMsg, Endpoint, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg,
+};
+
+/// When something is done: as soon as both values of a counter together, successes and failures, have reached a
+/// threshold. If they have already, that is at once. A counter that is set back afterwards changes nothing.
+///
+/// Of what waits for one counter, that with the lower threshold comes first, and of equal ones what was posted first; also
+/// where the counter has passed several thresholds in one step.
+///
+/// Anything that counts may reach the threshold: operations that end, accesses by peers, and the application's own
+/// changes. With manual progress that happens while the application drives an endpoint that the counter is bound to; such a
+/// counter drives all endpoints of its domain that have
+/// [`Caps::TRIGGER`](crate::Caps::TRIGGER), and so does a counter of [completions](DeferredWork::completion).
+#[derive(Debug, Clone)]
+pub struct Trigger {
+    /// The counter.
+    pub counter: Counter,
+    /// Which value it has to reach. The largest number is as the one before it.
+    pub threshold: u64,
+}
+
+/// An operation that can wait for a [`Trigger`]. Its memory is used no sooner than it is carried out, except that a triggered
+/// operation with [`OpFlags::INJECT`](crate::OpFlags::INJECT) copies it when it is posted.
+///
+/// `S` and `D` are the memory that is read and written: `Vec<Bytes>` and `Vec<BytesMut>`, or `&[Segment]` and
+/// `&[SegmentMut]` for the raw tier.
+#[derive(Debug, Clone)]
+pub enum Operation<S = Vec<Bytes>, D = Vec<BytesMut>> {
+    /// Sends a message, tagged or not.
+    Send(SendMsg<S>),
+    /// Receives one, which is posted behind the receives that were posted before the trigger.
+    Receive(RecvMsg<D>),
+    /// Reads from a region of a peer.
+    Read(ReadMsg<D>),
+    /// Writes to a region of a peer.
+    Write(WriteMsg<S>),
+    /// Changes elements of a region of a peer.
+    Atomic(AtomicMsg<S>),
+    /// Changes them, and fetches what they were.
+    FetchAtomic(FetchAtomicMsg<S, D>),
+    /// Compares, changes and fetches them.
+    CompareAtomic(CompareAtomicMsg<S, D>),
+}
+
+/// What deferred work does.
+#[derive(Debug, Clone)]
+pub enum DeferredAction<S = Vec<Bytes>, D = Vec<BytesMut>> {
+    /// Carries an operation out.
+    Post {
+        /// The endpoint, which must be enabled, and have [`Caps::TRIGGER`](crate::Caps::TRIGGER). Work does not keep it open:
+        /// what waits when it is closed is dropped.
+        endpoint: Endpoint,
+        /// The operation. Its success is counted and reported by the endpoint only if its flags have
+        /// [`OpFlags::COMPLETION`](crate::OpFlags::COMPLETION); without it, owned memory is dropped and not handed back. A
+        /// failure is reported to the endpoint's completion queue in any case.
+        operation: Operation<S, D>,
+    },
+    /// Adds to a counter.
+    Add {
+        /// The counter.
+        counter: Counter,
+        /// How much.
+        value: u64,
+    },
+    /// Sets a counter.
+    Set {
+        /// The counter.
+        counter: Counter,
+        /// What to.
+        value: u64,
+    },
+}
+
+/// Something that is done when a counter has reached a threshold: `struct fi_deferred_work` of `fi_trigger(3)`.
+#[derive(Debug, Clone)]
+pub struct DeferredWork<S = Vec<Bytes>, D = Vec<BytesMut>> {
+    /// What the application [cancels](Domain::cancel_work) it by.
+    pub context: u64,
+    /// When it is done.
+    pub trigger: Trigger,
+    /// What is done.
+    pub action: DeferredAction<S, D>,
+    /// A counter that is incremented when the operation has ended: its value, or its error value if the operation has
+    /// failed or was refused. It may be any of the domain. Changes of counters have none.
+    pub completion: Option<Counter>,
+}
+
+/// The deferred work queue of a domain: `fi_control` with `FI_QUEUE_WORK` and its like.
+///
+/// ```
+/// use homespun::flags::CounterEvents;
+/// use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
+/// use homespun::{
+///     AvAttr, BindFlags, Bytes, BytesMut, Caps, CounterAttr, CqAttr, Fabric, FabricAddress, Hints, SendMsg,
+/// };
+///
+/// # let fabric = Fabric::new();
+/// let hints = Hints::new().node("127.0.0.1").source().caps(Caps::MSG | Caps::TRIGGER);
+/// let info = &fabric.info(&hints)?;
+/// # let domain = fabric.domain(info)?;
+/// # let (cq, av) = (domain.open_cq(&CqAttr::default())?, domain.open_av(&AvAttr::default())?);
+/// let endpoint = domain.endpoint(info)?;
+/// let received = domain.open_counter(&CounterAttr::default())?;
+/// endpoint.bind_counter(&received, CounterEvents::RECV)?;
+/// # endpoint.bind_av(&av)?;
+/// # endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV)?;
+/// # endpoint.enable()?;
+/// # let own = av.insert_one(endpoint.name()?)?;
+///
+/// // An answer that is sent as soon as two messages have arrived, without the application.
+/// let answered = domain.open_counter(&CounterAttr::default())?;
+/// let answer = SendMsg { buffers: vec![Bytes::from_static(b"both")], to: own, ..SendMsg::default() };
+/// domain.queue_work(DeferredWork {
+///     context: 1,
+///     trigger: Trigger { counter: received.clone(), threshold: 2 },
+///     action: DeferredAction::Post { endpoint: endpoint.clone(), operation: Operation::Send(answer) },
+///     completion: Some(answered.clone()),
+/// })?;
+/// for context in 0..3 {
+///     endpoint.recv(BytesMut::zeroed(16), FabricAddress::UNSPECIFIED, context)?;
+/// }
+/// endpoint.send(Bytes::from_static(b"one"), own, 10)?;
+/// endpoint.send(Bytes::from_static(b"two"), own, 11)?;
+/// answered.wait(1, None).expect("nothing fails");
+/// received.wait(3, None).expect("the answer arrives like any message");
+/// # Ok::<(), homespun::Error>(())
+/// ```
+impl Domain {
+    /// Queues work, and does it if its time has come: `FI_QUEUE_WORK`. Work with an operation is posted with what the
+    /// endpoint's flags and the operation's are now.
+    ///
+    /// What is refused when it is due, say for an address that is no longer in the address vector, ends as a failed operation:
+    /// [`OperationError::Deferred`](crate::OperationError::Deferred). While the endpoint's queue is full, work waits, and what
+    /// comes after it for the same counter waits behind it.
+    ///
+    /// # Errors
+    ///
+    /// With the memory of the operation: what the call would answer that posts it, but for what is found out only when it
+    /// is due; [`Misuse::NoCapability`] without [`Caps::TRIGGER`](crate::Caps::TRIGGER); [`Misuse::NotSupported`] for a
+    /// receive that is more than one message, or none (`MULTI_RECV`, `PEEK`, `CLAIM`); [`Misuse::OtherDomain`] for objects of
+    /// another domain; [`Misuse::Invalid`] for a change of a counter with a counter of completions. What the system says,
+    /// where a counter cannot be woken: ENOMEM, ENOSPC.
+    pub fn queue_work(&self, work: DeferredWork) -> Result<(), Rejected<Buffer>> {
+        self.queue(work, lend_source, lend_destination)
+    }
+
+    /// Queues work with the caller's memory: `FI_QUEUE_WORK`. Otherwise as [`queue_work`](Self::queue_work).
+    ///
+    /// # Errors
+    ///
+    /// As [`queue_work`](Self::queue_work).
+    ///
+    /// # Safety
+    ///
+    /// The memory of an operation is as the call demands that posts it, such as
+    /// [`Endpoint::post_send`]: until its end was counted or reported, the work was cancelled or flushed, or the endpoint was
+    /// closed.
+    pub unsafe fn queue_raw_work(&self, work: DeferredWork<&[Segment], &[SegmentMut]>) -> Result<(), Error> {
+        // SAFETY: the caller promises what `Source::raw` and `Destination::room` ask for: the queue posts the operation
+        // or drops it, and the endpoint keeps to it as for any operation.
+        let queued = unsafe {
+            self.queue(
+                work,
+                |segments| Source::raw(segments).map_err(refused),
+                |segments| Destination::room(segments).map_err(refused),
+            )
+        };
+        queued.map_err(|rejected| rejected.error)
+    }
+
+    /// Takes back work that waits: the oldest that was queued with this context, which is not told of. `FI_CANCEL_WORK`.
+    /// When it returns, the memory of the work is the application's again.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::NotFound`] if none waits: it was done, or is under way.
+    pub fn cancel_work(&self, context: u64) -> Result<(), Error> {
+        self.shared.works().cancel(context)
+    }
+
+    /// Takes back all work that waits, or all that waits for one counter, as [`cancel_work`](Self::cancel_work) does:
+    /// `FI_FLUSH_WORK`. Triggered operations of endpoints stay.
+    pub fn flush_work(&self, counter: Option<&Counter>) {
+        self.shared.works().flush(counter.map(Counter::shared));
+    }
+
+    fn queue<S, D>(
+        &self,
+        work: DeferredWork<S, D>,
+        lend_source: impl Fn(S) -> Result<Source, Rejected<Buffer>>,
+        lend_destination: impl Fn(D) -> Result<Destination, Rejected<Buffer>>,
+    ) -> Result<(), Rejected<Buffer>> {
+        let DeferredWork { context, trigger, action, completion } = work;
+        let Trigger { counter, threshold } = trigger;
+        let (action, is_reported) = match action {
+            DeferredAction::Add { counter, value } => (
+                self.changing(&counter, CounterChange::Add(value), completion.as_ref()).map_err(refused)?,
+                false,
+            ),
+            DeferredAction::Set { counter, value } => (
+                self.changing(&counter, CounterChange::Set(value), completion.as_ref()).map_err(refused)?,
+                false,
+            ),
+            DeferredAction::Post { endpoint, operation } => {
+                let flags = operation.flags();
+                let mut post = operation.into_deferrable(&endpoint, lend_source, lend_destination)?;
+                let is_reported = flags.contains(crate::OpFlags::COMPLETION);
+                let checked = check_domain(endpoint.domain(), self.shared.id())
+                    .and_then(|()| endpoint.check_deferred(&mut post, flags));
+                match checked {
+                    Ok(pump) => (Action::Post { pump: pump.clone(), post }, is_reported),
+                    Err(error) => return Err(Rejected { error, buffer: post.into_buffer() }),
+                }
+            }
+        };
+        let enlisted = [Some(&counter), completion.as_ref()]
+            .into_iter()
+            .flatten()
+            .try_for_each(|counter| self.enlist(counter));
+        if let Err(error) = enlisted {
+            return Err(Rejected { error, buffer: action.into_buffer() });
+        }
+        let completion = completion.map(|counter| CounterUse::new(counter.shared()));
+        let kind = Kind::Deferred { context, completion, is_reported };
+        let trigger = CounterUse::new(counter.shared());
+        self.shared.works().add(Work { trigger, threshold, action, kind });
+        Ok(())
+    }
+
+    fn changing(
+        &self,
+        counter: &Counter,
+        change: CounterChange,
+        completion: Option<&Counter>,
+    ) -> Result<Action, Error> {
+        if completion.is_some() {
+            return Err(Misuse::Invalid("a change of a counter has no completion to count").into());
+        }
+        self.enlist(counter)?;
+        Ok(Action::Change { counter: CounterUse::new(counter.shared()), change })
+    }
+
+    /// Has a counter that work depends on drive the endpoints that may have work.
+    fn enlist(&self, counter: &Counter) -> Result<(), Error> {
+        check_domain(counter.shared().domain(), self.shared.id())?;
+        counter.enlist(self.shared.regional_counters())
+    }
+}
+
+/// Triggered operations: `FI_TRIGGER`. They complete as any operation of the endpoint, and
+/// [`cancel`](Self::cancel) takes them back.
+impl Endpoint {
+    /// Posts an operation that is carried out when a counter has reached a threshold. The endpoint must have
+    /// [`Caps::TRIGGER`](crate::Caps::TRIGGER). What is refused when it is due, other than
+    /// for want of room, completes with an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`Domain::queue_work`]; [`Misuse::NotSupported`] only for `PEEK` and `CLAIM`.
+    pub fn trigger(&self, trigger: &Trigger, operation: Operation) -> Result<(), Rejected<Buffer>> {
+        self.post_when(trigger, operation, lend_source, lend_destination)
+    }
+
+    /// Posts a triggered operation with the caller's memory. Otherwise as [`trigger`](Self::trigger).
+    ///
+    /// # Errors
+    ///
+    /// As [`trigger`](Self::trigger).
+    ///
+    /// # Safety
+    ///
+    /// As the call that posts the operation when it is not triggered, such as [`post_send`](Self::post_send).
+    pub unsafe fn post_triggered(
+        &self,
+        trigger: &Trigger,
+        operation: Operation<&[Segment], &[SegmentMut]>,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller promises what `Source::raw` and `Destination::room` ask for, as for any operation.
+        let posted = unsafe {
+            self.post_when(
+                trigger,
+                operation,
+                |segments| Source::raw(segments).map_err(refused),
+                |segments| Destination::room(segments).map_err(refused),
+            )
+        };
+        posted.map_err(|rejected| rejected.error)
+    }
+
+    fn post_when<S, D>(
+        &self,
+        trigger: &Trigger,
+        operation: Operation<S, D>,
+        lend_source: impl Fn(S) -> Result<Source, Rejected<Buffer>>,
+        lend_destination: impl Fn(D) -> Result<Destination, Rejected<Buffer>>,
+    ) -> Result<(), Rejected<Buffer>> {
+        let Trigger { counter, threshold } = trigger;
+        let flags = operation.flags();
+        let mut post = operation.into_deferrable(self, lend_source, lend_destination)?;
+        let checked = check_domain(counter.shared().domain(), self.domain())
+            .and_then(|()| self.check_triggered(&mut post, flags));
+        let pump = match checked.and_then(|pump| self.enlist(counter).map(|()| pump)) {
+            Ok(pump) => pump.clone(),
+            Err(error) => return Err(Rejected { error, buffer: post.into_buffer() }),
+        };
+        let trigger = CounterUse::new(counter.shared());
+        let action = Action::Post { pump, post };
+        self.works().add(Work { trigger, threshold: *threshold, action, kind: Kind::Triggered });
+        Ok(())
+    }
+}
+
+fn check_domain(one: DomainId, other: DomainId) -> Result<(), Error> {
+    if one == other { Ok(()) } else { Err(Misuse::OtherDomain.into()) }
+}
+
+/// A refusal with no memory to hand back.
+fn refused(error: impl Into<Error>) -> Rejected<Buffer> {
+    Rejected { error: error.into(), buffer: Buffer::None }
+}
+
+fn lend_source(buffers: Vec<Bytes>) -> Result<Source, Rejected<Buffer>> {
+    Source::owned_vector(buffers).map_err(|rejected| rejected.map(Buffer::SentVector))
+}
+
+fn lend_destination(buffers: Vec<BytesMut>) -> Result<Destination, Rejected<Buffer>> {
+    Destination::owned_vector(buffers).map_err(|rejected| rejected.map(Buffer::ReceivedVector))
+}

@@ -1,0 +1,662 @@
+//! Triggered operations and deferred work: `fi_trigger(3)`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use homespun::atomic::{AtomicOp, Datatype};
+use homespun::endpoint::{
+    AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg,
+};
+use homespun::flags::{Caps, OpFlags};
+use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
+use homespun::{Buffer, Bytes, Counter, CounterAttr, Errno, Misuse, OperationError, SegmentMut};
+
+use crate::counters::{ANY, RECV, REMOTE_WRITE, SEND, memory};
+use crate::suite::payload::{payload, received, room};
+use crate::suite::sleeping::{self, ASLEEP, Over, answer, let_sleep, reach};
+use crate::suite::{Deadline, Kind, Net, Party, RmaBy, RmaCall, Setup};
+
+/// What a work is cancelled by, where a test does not care.
+const ANY_WORK: u64 = 0;
+
+fn triggering(net: &Net) -> Setup {
+    Setup { caps: net.info().caps | Caps::TRIGGER, counts: true, ..Setup::default() }
+}
+
+fn pair(net: &Net) -> (Party, Party) {
+    net.pair_of(triggering(net), triggering(net))
+}
+
+fn counter(party: &Party) -> Counter {
+    party.domain_here().open_counter(&CounterAttr::default()).unwrap()
+}
+
+fn when(counter: &Counter, threshold: u64) -> Trigger {
+    Trigger { counter: counter.clone(), threshold }
+}
+
+/// A work that does this to a counter when the other is there.
+fn adding(trigger: Trigger, counter: &Counter, value: u64) -> DeferredWork {
+    let action = DeferredAction::Add { counter: counter.clone(), value };
+    DeferredWork { context: ANY_WORK, trigger, action, completion: None }
+}
+
+/// A work that posts something through a party's endpoint.
+fn posting(trigger: Trigger, party: &Party, operation: Operation, completion: &Counter) -> DeferredWork {
+    let action = DeferredAction::Post { endpoint: party.endpoint.as_here().clone(), operation };
+    DeferredWork { context: ANY_WORK, trigger, action, completion: Some(completion.clone()) }
+}
+
+fn sending(party: &Party, context: u64, flags: OpFlags) -> Operation {
+    let buffers = vec![payload(context, 8)];
+    Operation::Send(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+}
+
+fn queue(party: &Party, work: DeferredWork) {
+    party.domain_here().queue_work(work).unwrap();
+}
+
+/// Waits until a counter has a value, and an error value. Drives everybody meanwhile.
+#[track_caller]
+fn has_come_to(party: &Party, counter: &Counter, expected: (u64, u64)) {
+    let deadline = Deadline::new();
+    while (counter.read(), counter.read_error()) != expected {
+        party.progress_all();
+        deadline.pause_for(|| format!("{expected:?}, where there is {counter:?}"));
+    }
+}
+
+pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
+    let (alice, bob) = pair(net);
+    let region = bob.register(memory(64, Kind::Owned)).unwrap();
+    let flags = OpFlags::COMPLETION;
+    let target = |at, op| AtomicTarget {
+        peer: alice.peer(),
+        address: region.at(at),
+        key: region.key(),
+        datatype: Datatype::Uint64,
+        op,
+    };
+    let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_ne_bytes())];
+    let tagged = Some((7, 0));
+    let operations = [
+        Operation::Receive(RecvMsg { buffers: vec![room(8)], context: 1, flags, ..RecvMsg::default() }),
+        Operation::Receive(RecvMsg {
+            buffers: vec![room(8)],
+            tagged,
+            context: 2,
+            flags,
+            ..RecvMsg::default()
+        }),
+        sending(&alice, 3, flags),
+        Operation::Send(SendMsg {
+            buffers: vec![payload(4, 8)],
+            to: alice.peer(),
+            tag: Some(7),
+            data: Some(9),
+            context: 4,
+            flags,
+        }),
+        Operation::Write(WriteMsg {
+            buffers: vec![payload(5, 8)],
+            to: alice.peer(),
+            address: region.at(0),
+            key: region.key(),
+            data: None,
+            context: 5,
+            flags: flags | OpFlags::DELIVERY_COMPLETE,
+        }),
+        Operation::Read(ReadMsg {
+            buffers: vec![room(8)],
+            from: alice.peer(),
+            address: region.at(0),
+            key: region.key(),
+            context: 6,
+            flags: flags | OpFlags::FENCE,
+        }),
+        Operation::Atomic(AtomicMsg {
+            operands: words(40),
+            target: target(8, AtomicOp::Write),
+            context: 7,
+            flags,
+        }),
+        Operation::FetchAtomic(FetchAtomicMsg {
+            operands: words(2),
+            results: vec![room(8)],
+            target: target(8, AtomicOp::Sum),
+            context: 8,
+            flags: flags | OpFlags::FENCE,
+        }),
+        Operation::CompareAtomic(CompareAtomicMsg {
+            operands: words(1),
+            compares: words(42),
+            results: vec![room(8)],
+            target: target(8, AtomicOp::Cswap),
+            context: 9,
+            flags: flags | OpFlags::FENCE,
+        }),
+    ];
+    let (trigger, done, added, set) = (counter(&alice), counter(&alice), counter(&alice), counter(&alice));
+    let count = operations.len() as u64;
+    for operation in operations {
+        queue(&alice, posting(when(&trigger, 3), &alice, operation, &done));
+    }
+    queue(&alice, adding(when(&trigger, 3), &added, 5));
+    let action = DeferredAction::Set { counter: set.clone(), value: 6 };
+    queue(&alice, DeferredWork { context: 0, trigger: when(&trigger, 3), action, completion: None });
+    // What arrives meanwhile waits for the receives, which are not posted.
+    for (tag, context) in [(None, 1), (Some(7), 2)] {
+        let send = SendMsg { buffers: vec![payload(context, 8)], to: bob.peer(), tag, ..SendMsg::default() };
+        bob.send_and_wait(send);
+        bob.endpoint
+            .recvmsg(RecvMsg {
+                buffers: vec![room(8)],
+                tagged: tag.map(|tag| (tag, 0)),
+                context: 10 + context,
+                ..RecvMsg::default()
+            })
+            .unwrap();
+    }
+    trigger.add(2);
+    alice.silence();
+    bob.silence();
+    assert_eq!((done.read(), added.read(), set.read()), (0, 0, 0));
+    trigger.add(1);
+    has_come_to(&alice, &done, (count, 0));
+    assert_eq!((added.read(), set.read()), (5, 6));
+    let mut ended: Vec<_> = (0..count).map(|_| alice.completion()).collect();
+    ended.sort_by_key(|completion| completion.context);
+    assert_eq!(
+        ended.iter().map(|completion| completion.context).collect::<Vec<_>>(),
+        (1..=count).collect::<Vec<_>>()
+    );
+    let fetched = |place: usize| received(&ended[place].buffer);
+    assert_eq!((fetched(0), fetched(1)), (payload(1, 8).to_vec(), payload(2, 8).to_vec()));
+    assert_eq!(fetched(5), payload(5, 8));
+    assert_eq!((fetched(7), fetched(8)), (40_u64.to_ne_bytes().to_vec(), 42_u64.to_ne_bytes().to_vec()));
+    assert_eq!(ended[2].buffer, Buffer::SentVector(vec![payload(3, 8)]));
+    let mut heard = [bob.completion(), bob.completion()];
+    heard.sort_by_key(|completion| completion.context);
+    assert_eq!(received(&heard[0].buffer), payload(3, 8));
+    assert_eq!((received(&heard[1].buffer), heard[1].data), (payload(4, 8).to_vec(), 9));
+    assert_eq!(region.part(0, 16), [&payload(5, 8)[..], &1_u64.to_ne_bytes()].concat());
+}
+
+pub(crate) fn work_is_reported_only_if_it_asks_for_that(net: &Net) {
+    let (alice, bob) = pair(net);
+    let (trigger, done) = (counter(&alice), counter(&alice));
+    for (context, flags, reported) in [(1, OpFlags::empty(), 0), (2, OpFlags::COMPLETION, 1)] {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        queue(&alice, posting(when(&trigger, context), &alice, sending(&alice, context, flags), &done));
+        trigger.add(1);
+        has_come_to(&alice, &done, (context, 0));
+        assert_eq!(received(&bob.completion().buffer), payload(context, 8));
+        alice.counts(&[(SEND, (reported, 0))]);
+        if reported > 0 {
+            assert_eq!(alice.completion().context, context);
+        }
+        alice.silence();
+    }
+    // Receives likewise.
+    for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
+        let receive = RecvMsg { buffers: vec![room(8)], context, flags, ..RecvMsg::default() };
+        queue(&bob, posting(when(&trigger, 0), &bob, Operation::Receive(receive), &done));
+        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+        assert_eq!(alice.completion().context, context);
+        has_come_to(&bob, &done, (context, 0));
+        if !flags.is_empty() {
+            assert_eq!(bob.completion().context, context);
+        }
+        bob.silence();
+        bob.counts(&[(RECV, (reported, 0))]);
+    }
+    // The counter of the endpoint may be the one of completions: it counts once.
+    let own = alice.counter_here(SEND).clone();
+    let before = own.read();
+    bob.endpoint.recv(room(8), ANY, 5).unwrap();
+    queue(&alice, posting(when(&trigger, 0), &alice, sending(&alice, 5, OpFlags::empty()), &own));
+    has_come_to(&alice, &own, (before + 1, 0));
+    assert_eq!(bob.completion().context, 5);
+    alice.silence();
+    assert_eq!(own.read(), before + 1);
+}
+
+pub(crate) fn works_are_done_in_the_order_of_their_thresholds(net: &Net) {
+    let (alice, bob) = pair(net);
+    let (trigger, done) = (counter(&alice), counter(&alice));
+    for context in 0..6 {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+    }
+    for (context, threshold) in [(4, 9), (0, 2), (2, 5), (3, 5), (1, 4), (5, 10)] {
+        queue(
+            &alice,
+            posting(when(&trigger, threshold), &alice, sending(&alice, context, OpFlags::empty()), &done),
+        );
+    }
+    trigger.set(9);
+    for context in 0..5 {
+        let completion = bob.completion();
+        assert_eq!(
+            (completion.context, received(&completion.buffer)),
+            (context, payload(context, 8).to_vec())
+        );
+    }
+    has_come_to(&alice, &done, (5, 0));
+    bob.silence();
+    trigger.add(1);
+    assert_eq!(received(&bob.completion().buffer), payload(5, 8));
+}
+
+pub(crate) fn works_trigger_works(net: &Net) {
+    const LINKS: u64 = 1000;
+    let (alice, bob) = pair(net);
+    let (trigger, done) = (counter(&alice), counter(&alice));
+    // Each work makes the next one due.
+    for link in 0..LINKS {
+        queue(&alice, adding(when(&trigger, link + 1), &trigger, 1));
+    }
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    queue(&alice, posting(when(&trigger, LINKS + 1), &alice, sending(&alice, 1, OpFlags::empty()), &done));
+    queue(&alice, posting(when(&done, 1), &alice, sending(&alice, 2, OpFlags::empty()), &done));
+    queue(&alice, adding(when(&done, 2), &trigger, 5));
+    trigger.add(1);
+    assert_eq!(received(&bob.completion().buffer), payload(1, 8));
+    bob.endpoint.recv(room(8), ANY, 2).unwrap();
+    assert_eq!(received(&bob.completion().buffer), payload(2, 8));
+    has_come_to(&alice, &done, (2, 0));
+    has_come_to(&alice, &trigger, (LINKS + 6, 0));
+}
+
+pub(crate) fn work_whose_threshold_is_reached_is_done_at_once(net: &Net) {
+    let (alice, _bob) = pair(net);
+    let (trigger, changed) = (counter(&alice), counter(&alice));
+    trigger.add(3);
+    for threshold in 0..4 {
+        queue(&alice, adding(when(&trigger, threshold), &changed, 1));
+        assert_eq!(changed.read(), threshold + 1);
+    }
+    queue(&alice, adding(when(&trigger, 4), &changed, 1));
+    assert_eq!(changed.read(), 4);
+    trigger.set(0);
+    trigger.set(5);
+    assert_eq!(changed.read(), 5);
+}
+
+pub(crate) fn errors_count_towards_a_threshold(net: &Net) {
+    let (alice, _bob) = pair(net);
+    let (trigger, changed) = (counter(&alice), counter(&alice));
+    queue(&alice, adding(when(&trigger, 3), &changed, 1));
+    trigger.add(1);
+    trigger.add_error(1);
+    assert_eq!(changed.read(), 0);
+    trigger.add_error(1);
+    assert_eq!(changed.read(), 1);
+}
+
+pub(crate) fn events_of_endpoints_and_regions_trigger_works(net: &Net) {
+    for kind in [Kind::Owned, Kind::Shareable] {
+        let (alice, bob) = pair(net);
+        let region = bob.register(memory(8, kind)).unwrap();
+        let (changed, done) = (counter(&bob), counter(&bob));
+        queue(&bob, adding(when(bob.counter_here(REMOTE_WRITE), 2), &changed, 1));
+        queue(&alice, adding(when(alice.counter_here(SEND), 1), &changed, 10));
+        queue(
+            &bob,
+            posting(when(bob.counter_here(REMOTE_WRITE), 1), &bob, sending(&bob, 7, OpFlags::empty()), &done),
+        );
+        alice.endpoint.recv(room(8), ANY, 7).unwrap();
+        for context in 1..3 {
+            let call = RmaCall::new(RmaBy::Write, payload(context, 8), alice.peer(), &region, context);
+            alice.endpoint.rma(call).unwrap();
+        }
+        let mut ended =
+            [alice.completion(), alice.completion(), alice.completion()].map(|ended| ended.context);
+        ended.sort_unstable();
+        assert_eq!(ended, [1, 2, 7]);
+        has_come_to(&bob, &changed, (1, 0));
+        bob.endpoint.recv(room(8), ANY, 1).unwrap();
+        alice.endpoint.send(payload(1, 8), alice.peer(), 3).unwrap();
+        has_come_to(&alice, &changed, (11, 0));
+        has_come_to(&bob, &done, (1, 0));
+    }
+}
+
+pub(crate) fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
+    const WORKS: u64 = 20;
+    let (alice, bob) = net.pair_of(Setup { tx_depth_ops: 2, ..triggering(net) }, triggering(net));
+    let (trigger, done, after) = (counter(&alice), counter(&alice), counter(&alice));
+    for context in 0..WORKS {
+        let operation = sending(&alice, context, OpFlags::MATCH_COMPLETE);
+        queue(&alice, posting(when(&trigger, 1), &alice, operation, &done));
+    }
+    queue(&alice, adding(when(&trigger, 1), &after, 1));
+    trigger.add(1);
+    alice.silence();
+    assert_eq!((done.read(), after.read()), (0, 0), "what comes later waits behind what has no room");
+    for context in 0..WORKS {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        let completion = bob.completion();
+        assert_eq!(
+            (completion.context, received(&completion.buffer)),
+            (context, payload(context, 8).to_vec())
+        );
+    }
+    has_come_to(&alice, &done, (WORKS, 0));
+    has_come_to(&alice, &after, (1, 0));
+}
+
+pub(crate) fn cancelled_and_flushed_work_is_never_done(net: &Net) {
+    let (alice, bob) = pair(net);
+    let domain = alice.domain_here();
+    let (trigger, other, changed) = (counter(&alice), counter(&alice), counter(&alice));
+    let work = |context, trigger, value| DeferredWork { context, ..adding(trigger, &changed, value) };
+    for (context, value) in [(1, 1), (2, 10), (2, 100), (3, 1000)] {
+        queue(&alice, work(context, when(&trigger, 1), value));
+    }
+    domain.cancel_work(2).unwrap();
+    assert_eq!(domain.cancel_work(4).unwrap_err().errno(), Errno::ENOENT);
+    trigger.add(1);
+    assert_eq!(changed.read(), 1101, "the oldest of those with this context is cancelled");
+    assert_eq!(domain.cancel_work(1).unwrap_err().errno(), Errno::ENOENT, "it was done");
+
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    let done = counter(&alice);
+    queue(&alice, posting(when(&trigger, 2), &alice, sending(&alice, 1, OpFlags::COMPLETION), &done));
+    queue(&alice, work(5, when(&other, 1), 1));
+    domain.flush_work(Some(&trigger));
+    assert!(!trigger.is_in_use() && !done.is_in_use() && other.is_in_use());
+    trigger.add(5);
+    other.add(1);
+    assert_eq!((changed.read(), done.read()), (1102, 0));
+    queue(&alice, work(6, when(&other, 2), 1));
+    queue(&alice, work(6, when(&trigger, 9), 1));
+    domain.flush_work(None);
+    other.add(100);
+    trigger.add(100);
+    alice.silence();
+    bob.silence();
+    assert_eq!((changed.read(), done.read()), (1102, 0));
+}
+
+pub(crate) fn triggered_operations_end_as_any_operation(net: &Net) {
+    let (alice, bob) = pair(net);
+    let trigger = counter(&alice);
+    let endpoint = alice.endpoint.as_here();
+    endpoint.trigger(&when(&trigger, 1), sending(&alice, 1, OpFlags::INJECT)).unwrap();
+    let receive = RecvMsg { buffers: vec![room(8)], context: 2, ..RecvMsg::default() };
+    endpoint.trigger(&when(&trigger, 2), Operation::Receive(receive)).unwrap();
+    alice.silence();
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    trigger.add(1);
+    assert_eq!((alice.completion().context, received(&bob.completion().buffer)), (1, payload(1, 8).to_vec()));
+    trigger.add(1);
+    bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
+    let completion = alice.completion();
+    assert_eq!((completion.context, received(&completion.buffer)), (2, payload(2, 8).to_vec()));
+    alice.counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
+    // One that is flushed stays: it belongs to its endpoint.
+    bob.endpoint.recv(room(8), ANY, 4).unwrap();
+    endpoint.trigger(&when(&trigger, 3), sending(&alice, 4, OpFlags::empty())).unwrap();
+    alice.domain_here().flush_work(None);
+    trigger.add(1);
+    assert_eq!(alice.completion().context, 4);
+}
+
+pub(crate) fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
+    let (alice, _bob) = pair(net);
+    let (trigger, done) = (counter(&alice), counter(&alice));
+    let endpoint = alice.endpoint.as_here();
+    endpoint.trigger(&when(&trigger, 1), sending(&alice, 1, OpFlags::empty())).unwrap();
+    let receive = |context| {
+        let buffers = vec![room(8)];
+        Operation::Receive(RecvMsg { buffers, context, ..RecvMsg::default() })
+    };
+    endpoint.trigger(&when(&trigger, 2), receive(2)).unwrap();
+    alice.endpoint.cancel(1).unwrap();
+    let failed = alice.failure();
+    assert_eq!((failed.completion.context, failed.error), (1, OperationError::Cancelled));
+    assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(1, 8)]));
+    assert_eq!(alice.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
+    // One that was posted meanwhile.
+    trigger.add(2);
+    alice.endpoint.cancel(2).unwrap();
+    assert_eq!(alice.failure().completion.context, 2);
+    alice.counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
+    // Deferred work that was posted is an operation of its endpoint; its failure is the work's.
+    queue(&alice, posting(when(&trigger, 0), &alice, receive(3), &done));
+    alice.endpoint.cancel(3).unwrap();
+    assert_eq!(alice.failure().completion.context, 3);
+    assert_eq!((done.read(), done.read_error()), (0, 1));
+    alice.counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
+}
+
+pub(crate) fn work_that_is_refused_when_due_fails(net: &Net) {
+    let (alice, bob) = pair(net);
+    let (trigger, done) = (counter(&alice), counter(&alice));
+    let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
+    let to_gone = |context, flags| {
+        let buffers = vec![payload(context, 8)];
+        Operation::Send(SendMsg { buffers, to: gone, context, flags, ..SendMsg::default() })
+    };
+    queue(&alice, posting(when(&trigger, 1), &alice, to_gone(1, OpFlags::empty()), &done));
+    queue(&alice, posting(when(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done));
+    alice.endpoint.as_here().trigger(&when(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
+    alice.av.remove(&[gone]).unwrap();
+    for (context, errors, counted) in [(1, 1, 0), (2, 2, 1), (3, 2, 2)] {
+        trigger.add(1);
+        let failed = alice.failure();
+        let misuse = Misuse::UnknownAddress(gone.0);
+        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::EINVAL));
+        assert_eq!(failed.error, OperationError::Deferred(misuse));
+        assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(context, 8)]));
+        assert_eq!((done.read(), done.read_error()), (0, errors));
+        alice.counts(&[(SEND, (0, counted))]);
+    }
+}
+
+pub(crate) fn work_that_fails_is_counted_and_reported(net: &Net) {
+    let (alice, bob) = pair(net);
+    let region = bob.register(memory(8, Kind::Owned)).unwrap();
+    let (trigger, done) = (counter(&alice), counter(&alice));
+    let write = WriteMsg {
+        buffers: vec![payload(1, 8)],
+        to: alice.peer(),
+        address: region.at(0),
+        key: region.key() + 1,
+        data: None,
+        context: 1,
+        flags: OpFlags::empty(),
+    };
+    queue(&alice, posting(when(&trigger, 1), &alice, Operation::Write(write), &done));
+    trigger.add(1);
+    let failed = alice.failure();
+    assert_eq!((failed.completion.context, failed.errno()), (1, Errno::EKEYREJECTED));
+    has_come_to(&alice, &done, (0, 1));
+    alice.counts(&[]);
+    // A message that is too long for a deferred receive.
+    let receive = RecvMsg { buffers: vec![room(4)], context: 2, ..RecvMsg::default() };
+    queue(&alice, posting(when(&trigger, 1), &alice, Operation::Receive(receive), &done));
+    bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
+    let failed = alice.failure();
+    assert_eq!((failed.completion.context, failed.errno()), (2, Errno::ETRUNC));
+    has_come_to(&alice, &done, (0, 2));
+}
+
+pub(crate) fn counters_that_work_depends_on_are_busy(net: &Net) {
+    let (alice, bob) = pair(net);
+    let (trigger, done, changed) = (counter(&alice), counter(&alice), counter(&alice));
+    queue(&alice, adding(when(&trigger, 1), &changed, 1));
+    queue(&alice, posting(when(&trigger, 1), &alice, sending(&alice, 1, OpFlags::MATCH_COMPLETE), &done));
+    let closing = |counter: Counter| {
+        let (counter, error) = counter.close().expect_err("work depends on it");
+        assert_eq!(error.errno(), Errno::EBUSY);
+        counter
+    };
+    let (trigger, done, changed) = (closing(trigger), closing(done), closing(changed));
+    trigger.add(1);
+    trigger.close().unwrap();
+    changed.close().unwrap();
+    // The send is under way until it is matched.
+    alice.silence();
+    let done = closing(done);
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    has_come_to(&alice, &done, (1, 0));
+    done.close().unwrap();
+}
+
+pub(crate) fn works_of_a_closed_endpoint_are_forgotten(net: &Net) {
+    let (alice, bob) = pair(net);
+    let (trigger, done, changed) = (counter(&bob), counter(&bob), counter(&bob));
+    queue(&bob, posting(when(&trigger, 1), &alice, sending(&alice, 1, OpFlags::empty()), &done));
+    queue(&bob, adding(when(&trigger, 1), &changed, 1));
+    let receive = RecvMsg { buffers: vec![room(8)], context: 1, ..RecvMsg::default() };
+    queue(&bob, posting(when(&changed, 0), &alice, Operation::Receive(receive), &done));
+    alice.endpoint.as_here().trigger(&when(&trigger, 1), sending(&alice, 2, OpFlags::empty())).unwrap();
+    bob.endpoint.recv(room(8), ANY, 1).unwrap();
+    let another = alice.endpoint.as_here().clone();
+    drop(alice.endpoint);
+    drop(another);
+    assert!(!done.is_in_use(), "the waiting work and the posted one have gone");
+    trigger.add(1);
+    bob.silence();
+    assert_eq!((done.read(), done.read_error(), changed.read()), (0, 0, 1));
+    assert!(!trigger.is_in_use());
+}
+
+pub(crate) fn what_cannot_wait_is_refused(net: &Net) {
+    let (alice, _bob) = pair(net);
+    let without = net.party();
+    let other_domain = net.domain();
+    let (trigger, done) = (counter(&alice), counter(&alice));
+    let stranger = other_domain.open_counter(&CounterAttr::default()).unwrap();
+    let domain = alice.domain_here();
+    let refused = |work: DeferredWork| {
+        let rejected = domain.queue_work(work).expect_err("it cannot wait");
+        (rejected.error.errno(), rejected.buffer)
+    };
+    let send = |party: &Party| posting(when(&trigger, 1), party, sending(&alice, 1, OpFlags::empty()), &done);
+    let back = || Buffer::SentVector(vec![payload(1, 8)]);
+    assert_eq!(refused(send(&without)), (Errno::EOPNOTSUPP, back()));
+    assert_eq!(
+        refused(DeferredWork { trigger: when(&stranger, 1), ..send(&alice) }),
+        (Errno::EDOMAIN, back())
+    );
+    assert_eq!(
+        refused(DeferredWork { completion: Some(stranger.clone()), ..send(&alice) }),
+        (Errno::EDOMAIN, back())
+    );
+    let counted = DeferredWork { completion: Some(done.clone()), ..adding(when(&trigger, 1), &done, 1) };
+    assert_eq!(refused(counted), (Errno::EINVAL, Buffer::None));
+    assert_eq!(refused(adding(when(&trigger, 1), &stranger, 1)), (Errno::EDOMAIN, Buffer::None));
+    let long = Operation::Send(SendMsg {
+        buffers: vec![payload(1, alice.endpoint.info().tx.inject_size_bytes + 1)],
+        to: alice.peer(),
+        flags: OpFlags::INJECT,
+        ..SendMsg::default()
+    });
+    assert_eq!(refused(posting(when(&trigger, 1), &alice, long, &done)).0, Errno::EMSGSIZE);
+    for flags in [OpFlags::MULTI_RECV, OpFlags::PEEK, OpFlags::CLAIM] {
+        let receive = RecvMsg { buffers: vec![room(8)], flags, ..RecvMsg::default() };
+        let work = posting(when(&trigger, 1), &alice, Operation::Receive(receive), &done);
+        assert_eq!(refused(work), (Errno::ENOSYS, Buffer::ReceivedVector(vec![room(8)])), "{flags:?}");
+    }
+    let closed = domain.endpoint(alice.endpoint.info()).unwrap();
+    let action =
+        DeferredAction::Post { endpoint: closed.clone(), operation: sending(&alice, 1, OpFlags::empty()) };
+    assert_eq!(refused(DeferredWork { action, ..send(&alice) }), (Errno::EOPBADSTATE, back()));
+    let rejected =
+        without.endpoint.as_here().trigger(&when(&trigger, 0), sending(&alice, 1, OpFlags::empty()));
+    assert_eq!(rejected.map_err(|rejected| rejected.buffer), Err(back()));
+    // Nothing was queued.
+    assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());
+    // An alias may have the flag by default, if the endpoint has the capability; then other calls refuse.
+    let (alias, plain) = (alice.endpoint.as_here().alias(), without.endpoint.as_here().alias());
+    assert_eq!(plain.set_tx_op_flags(OpFlags::TRIGGER).unwrap_err().errno(), Errno::EBADFLAGS);
+    alias.set_tx_op_flags(OpFlags::TRIGGER).unwrap();
+    assert_eq!(alice.endpoint.tx_op_flags() & OpFlags::TRIGGER, OpFlags::empty());
+    let sent = alias.send(payload(1, 8), alice.peer(), 1);
+    assert_eq!(sent.map_err(|rejected| rejected.errno()), Err(Errno::EBADFLAGS));
+}
+
+/// A thread sleeps on a queue or on a counter while others make works due: by their changes, by messages, and by what
+/// the sleeper's own endpoint counts. The memory is the caller's.
+pub(crate) fn sleepers_are_woken_by_works(net: &Net) {
+    for wait in ASLEEP {
+        let setup = || Setup { asleep: true, wait, ..triggering(net) };
+        let (alice, bob) = net.pair_of(setup(), setup());
+        let sleeping = |party: &Party| {
+            let attr = CounterAttr { wait, ..CounterAttr::default() };
+            party.domain_here().open_counter(&attr).unwrap()
+        };
+        let (trigger, done) = (sleeping(&alice), sleeping(&alice));
+        let mut filled = [0; 8];
+        let is_over = AtomicBool::new(false);
+        // A deferred receive at bob's, by a message that only bob's waiting receives, makes a work at bob's due.
+        let room = [SegmentMut { address: filled.as_mut_ptr(), len_bytes: 8 }];
+        let receive = RecvMsg { buffers: &room[..], context: 1, ..RecvMsg::default() };
+        let action = DeferredAction::Post {
+            endpoint: bob.endpoint.as_here().clone(),
+            operation: Operation::Receive(receive),
+        };
+        let work =
+            DeferredWork { context: 0, trigger: when(&trigger, 1), action, completion: Some(done.clone()) };
+        // SAFETY: the memory is left alone until the receive has ended, which the test waits for.
+        unsafe { bob.domain_here().queue_raw_work(work) }.unwrap();
+        queue(&bob, posting(when(&done, 1), &bob, sending(&bob, 2, OpFlags::COMPLETION), &done));
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                reach(&done, 2);
+                answer(&done, &is_over);
+            });
+            let _over = Over(&is_over);
+            let_sleep();
+            trigger.add(1);
+            let_sleep();
+            alice.endpoint.recv(crate::suite::payload::room(8), ANY, 3).unwrap();
+            alice.endpoint.send(payload(1, 8), alice.peer(), 4).unwrap();
+            let mut ended = [0; 2].map(|_| match sleeping::next(alice.cq_here()) {
+                Ok((completion, _)) => completion.context,
+                Err(failed) => panic!("{failed:?}"),
+            });
+            ended.sort_unstable();
+            assert_eq!(ended, [3, 4]);
+            // What has waited for the counter has returned.
+            has_come_to(&bob, &done, (2, 0));
+            is_over.store(true, Ordering::SeqCst);
+            sleeper.join().unwrap();
+        });
+        assert_eq!(filled, payload(1, 8)[..]);
+        assert_eq!(bob.completion().context, 2);
+        [&alice, &bob].into_iter().for_each(|party| net.wake(party));
+    }
+}
+
+pub(crate) fn threads_count_and_queue_at_once(net: &Net) {
+    const ROUNDS: u64 = 300;
+    let (alice, bob) = pair(net);
+    let (trigger, done, changed) = (counter(&alice), counter(&alice), counter(&alice));
+    for context in 0..ROUNDS {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+    }
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..ROUNDS).for_each(|_| trigger.add(1)));
+        }
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                queue(&alice, adding(when(&trigger, round * 2), &changed, 1));
+            }
+        });
+        for round in 0..ROUNDS {
+            let operation = sending(&alice, round, OpFlags::empty());
+            queue(&alice, posting(when(&trigger, round), &alice, operation, &done));
+        }
+    });
+    has_come_to(&alice, &done, (ROUNDS, 0));
+    has_come_to(&alice, &changed, (ROUNDS, 0));
+    for _ in 0..ROUNDS {
+        assert_eq!(bob.completion().len_bytes, 8);
+    }
+    bob.silence();
+    assert!(![trigger, done, changed].iter().any(Counter::is_in_use));
+}
