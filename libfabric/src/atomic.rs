@@ -5,6 +5,7 @@ use std::ptr;
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
 use homespun::flags::Caps;
+use homespun::trigger::Operation;
 use homespun::{Endpoint, Errno, FabricAddress, Misuse, Segment, SegmentMut};
 use libc::{c_int, c_void};
 
@@ -18,6 +19,7 @@ use crate::posting::{
     injected, remote, segment, segment_mut,
 };
 use crate::states::DomainState;
+use crate::triggered;
 
 pub(crate) static OPS: FiOpsAtomic = FiOpsAtomic {
     size: size_of::<FiOpsAtomic>(),
@@ -151,7 +153,11 @@ unsafe fn post_change(
     let (context, flags) = (context(ctx), flags_or(flags, endpoint.atomic_op_flags()));
     let atomic = AtomicMsg { operands: operands.as_ref(), target, context, flags };
     // SAFETY: the caller promises what is asked for.
-    unsafe { endpoint.post_atomic(&atomic) }.map_err(Failure::from)
+    unsafe {
+        endpoint
+            .post_atomic(&atomic)
+            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Atomic(atomic)))
+    }
 }
 
 /// Posts an operation that fetches.
@@ -171,7 +177,11 @@ unsafe fn post_fetch(
     let (context, flags) = (context(ctx), flags_or(flags, endpoint.atomic_op_flags()));
     let atomic = FetchAtomicMsg { operands, results, target, context, flags };
     // SAFETY: the caller promises what is asked for.
-    unsafe { endpoint.post_fetch_atomic(&atomic) }.map_err(Failure::from)
+    unsafe {
+        endpoint
+            .post_fetch_atomic(&atomic)
+            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::FetchAtomic(atomic)))
+    }
 }
 
 /// Posts an operation that compares.
@@ -192,7 +202,11 @@ unsafe fn post_compare(
     let (context, flags) = (context(ctx), flags_or(flags, endpoint.atomic_op_flags()));
     let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
     // SAFETY: the caller promises what is asked for.
-    unsafe { endpoint.post_compare_atomic(&atomic) }.map_err(Failure::from)
+    unsafe {
+        endpoint.post_compare_atomic(&atomic).or_else(|error| {
+            triggered::post(endpoint, ctx, flags, error, || Operation::CompareAtomic(atomic))
+        })
+    }
 }
 
 /// Says how many elements a call covers at most.
@@ -247,7 +261,11 @@ fn len_bytes(count: usize, datatype: Datatype) -> Result<usize, Failure> {
 /// # Safety
 ///
 /// As [`entries`].
-unsafe fn elements(ioc: *const FiIoc, count: usize, datatype: Datatype) -> Result<Segments, Failure> {
+pub(crate) unsafe fn elements(
+    ioc: *const FiIoc,
+    count: usize,
+    datatype: Datatype,
+) -> Result<Segments, Failure> {
     // SAFETY: the caller says so.
     let entries = unsafe { entries(ioc, count)? };
     entries
@@ -294,11 +312,11 @@ fn operand(buf: *const c_void, count: usize, target: AtomicTarget) -> Result<Seg
 }
 
 /// A call that a structure describes, and what comes beside it.
-struct Message {
-    target: AtomicTarget,
-    operands: Segments,
-    results: SegmentsMut,
-    ctx: *mut c_void,
+pub(crate) struct Message {
+    pub(crate) target: AtomicTarget,
+    pub(crate) operands: Segments,
+    pub(crate) results: SegmentsMut,
+    pub(crate) ctx: *mut c_void,
 }
 
 /// Reads such a call.
@@ -306,7 +324,7 @@ struct Message {
 /// # Safety
 ///
 /// `msg` is null or valid, and so is what it points to; the results are as [`entries`].
-unsafe fn message(
+pub(crate) unsafe fn message(
     kind: AtomicKind,
     msg: *const FiMsgAtomic,
     resultv: *mut FiIoc,

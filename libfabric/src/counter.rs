@@ -101,8 +101,9 @@ pub(crate) unsafe extern "C" fn open_counter(
 
 unsafe extern "C" fn close(cntr: *mut Fid) -> c_int {
     enter(|| {
+        let in_use = |state: &CounterState| state.in_use.is_leased() || state.counter.is_in_use();
         // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<CounterState>(cntr.cast(), |state| state.in_use.is_leased())? };
+        unsafe { object::close::<CounterState>(cntr.cast(), in_use)? };
         Ok(0)
     })
 }

@@ -8,10 +8,12 @@ use crate::abi::domain::{FiOpsDomain, FidDomain};
 use crate::abi::fabric::FidFabric;
 use crate::abi::fid::{FiOps, Fid};
 use crate::abi::info::FiInfo;
+use crate::abi::{FI_CANCEL_WORK, FI_FLUSH_WORK, FI_MAP_RAW_MR, FI_QUEUE_WORK, FI_UNMAP_KEY};
 use crate::atomic;
 use crate::av::open_av;
 use crate::counter::open_counter;
 use crate::cq::open_cq;
+use crate::deferred_work;
 use crate::edge::enter;
 use crate::endpoint::open_endpoint;
 use crate::info::{Extent, read};
@@ -29,7 +31,7 @@ static FID_OPS: FiOps = FiOps {
     size: size_of::<FiOps>(),
     close,
     bind: Unsupported::STUB,
-    control: mr::control_domain,
+    control,
     ops_open: memory::ops_open,
     tostr: Unsupported::STUB,
     ops_set: Unsupported::STUB,
@@ -98,6 +100,27 @@ fn open(fabric: &Fabric, info: &Info, is_locked: bool) -> Result<Domain, Error> 
     } else {
         fabric.domain(info)
     }
+}
+
+unsafe extern "C" fn control(domain: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
+    enter(|| {
+        // SAFETY: the caller passes an open domain.
+        let state = unsafe { object::state::<DomainState>(domain.cast())? };
+        match command {
+            FI_MAP_RAW_MR | FI_UNMAP_KEY | FI_QUEUE_WORK | FI_CANCEL_WORK if arg.is_null() => {
+                Err(Errno::EINVAL.into())
+            }
+            // SAFETY: for this command it points to a `struct fi_mr_map_raw`.
+            FI_MAP_RAW_MR => unsafe { mr::map_raw(&*arg.cast()) },
+            FI_UNMAP_KEY => Ok(0),
+            // SAFETY: for this command it points to a `struct fi_deferred_work`, which is as `fi_trigger(3)` asks.
+            FI_QUEUE_WORK => unsafe { deferred_work::queue_work(&state.domain, arg.cast()) },
+            FI_CANCEL_WORK => deferred_work::cancel_work(&state.domain, arg.cast()),
+            // SAFETY: for this command it is null, or an open counter.
+            FI_FLUSH_WORK => unsafe { deferred_work::flush_work(&state.domain, arg.cast()) },
+            _ => Err(Errno::ENOSYS.into()),
+        }
+    })
 }
 
 unsafe extern "C" fn close(domain: *mut Fid) -> c_int {

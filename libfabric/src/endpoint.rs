@@ -9,11 +9,11 @@ use libc::{c_int, c_void};
 use crate::abi::collective::FiOpsCollective;
 use crate::abi::domain::FidDomain;
 use crate::abi::endpoint::{FiOpsEp, FidEp};
-use crate::abi::fid::{FiOps, Fid};
+use crate::abi::fid::{FiAlias, FiOps, Fid};
 use crate::abi::info::FiInfo;
 use crate::abi::{
-    FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_SRX_CTX, FI_CLASS_STX_CTX, FI_ENABLE,
-    FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
+    FI_ALIAS, FI_CLASS_AV, FI_CLASS_CNTR, FI_CLASS_CQ, FI_CLASS_EQ, FI_CLASS_SRX_CTX, FI_CLASS_STX_CTX,
+    FI_ENABLE, FI_GETOPSFLAG, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
 };
 use crate::av::AvState;
 use crate::counter::CounterState;
@@ -96,26 +96,47 @@ pub(crate) unsafe extern "C" fn open_endpoint(
             }
         };
         let state = EndpointState::new(endpoint, request, domain);
-        let front = FidEp {
-            fid: object::fid::<EndpointState>(context, &FID_OPS),
-            ops: &OPS,
-            cm: &connection::OPS,
-            msg: &message::OPS,
-            rma: &rma::OPS,
-            tagged: &tagged::OPS,
-            atomic: &atomic::OPS,
-            collective: &COLLECTIVE_OPS,
-        };
         // SAFETY: not null, so writable.
-        unsafe { ep.write(object::open(front, state)) };
+        unsafe { ep.write(object::open(front(context), state)) };
         Ok(0)
     })
+}
+
+/// What C knows of an endpoint.
+fn front(context: *mut c_void) -> FidEp {
+    FidEp {
+        fid: object::fid::<EndpointState>(context, &FID_OPS),
+        ops: &OPS,
+        cm: &connection::OPS,
+        msg: &message::OPS,
+        rma: &rma::OPS,
+        tagged: &tagged::OPS,
+        atomic: &atomic::OPS,
+        collective: &COLLECTIVE_OPS,
+    }
+}
+
+/// `fi_ep_alias`. An alias of an alias is one of the endpoint that it depends on.
+///
+/// # Safety
+///
+/// What `alias` points to is null or writable.
+unsafe fn open_alias(state: &EndpointState, context: *mut c_void, alias: &FiAlias) -> Result<(), Failure> {
+    if alias.fid.is_null() {
+        return Err(Errno::EINVAL.into());
+    }
+    let endpoint = state.endpoint.alias();
+    write_op_flags(&endpoint, alias.flags)?;
+    let aliased = state.alias(endpoint);
+    // SAFETY: not null, so writable.
+    unsafe { alias.fid.write(object::open(front(context), aliased).cast()) };
+    Ok(())
 }
 
 unsafe extern "C" fn close(ep: *mut Fid) -> c_int {
     enter(|| {
         // SAFETY: the caller closes an object of this class and uses it no more.
-        unsafe { object::close::<EndpointState>(ep.cast(), |_| false)? };
+        unsafe { object::close::<EndpointState>(ep.cast(), |state| state.in_use.is_leased())? };
         Ok(0)
     })
 }
@@ -182,8 +203,12 @@ unsafe fn attach(endpoint: &Endpoint, ep: *mut Fid, other: *mut Fid, flags: u64)
 unsafe extern "C" fn control(ep: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
     enter(|| {
         // SAFETY: the caller passes an open endpoint.
-        let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
+        let state = unsafe { object::state::<EndpointState>(ep.cast())? };
+        let endpoint = &state.endpoint;
         match command {
+            FI_ALIAS if arg.is_null() => return Err(Errno::EINVAL.into()),
+            // SAFETY: for this command it points to a `struct fi_alias`; the endpoint is open.
+            FI_ALIAS => unsafe { open_alias(state, (*ep).context, &*arg.cast())? },
             FI_ENABLE => endpoint.enable()?,
             FI_GETOPSFLAG | FI_SETOPSFLAG if arg.is_null() => return Err(Errno::EINVAL.into()),
             // SAFETY: for these commands it points to flags.

@@ -2,6 +2,7 @@
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
+use homespun::trigger::Operation;
 use homespun::{Endpoint, FabricAddress, Segment, SegmentMut};
 use libc::{c_void, iovec};
 
@@ -11,6 +12,7 @@ use crate::posting::{
     Desc, Descs, SegmentsMut, context, described, entry_points, flags_or, injected, remote_data, segment,
     segment_mut, segments, segments_mut,
 };
+use crate::triggered;
 
 pub(crate) static OPS: FiOpsMsg = FiOpsMsg {
     size: size_of::<FiOpsMsg>(),
@@ -84,7 +86,11 @@ pub(crate) unsafe fn post_send(
     let (to, context, flags) = (FabricAddress(to), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
     let send = SendMsg { buffers: buffers.as_ref(), to, tag, data, context, flags };
     // SAFETY: the caller promises what is asked for.
-    unsafe { endpoint.post_send(&send) }.map_err(Failure::from)
+    unsafe {
+        endpoint
+            .post_send(&send)
+            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Send(send)))
+    }
 }
 
 /// Posts a receive.
@@ -104,7 +110,11 @@ pub(crate) unsafe fn post_receive(
     let (from, context, flags) = (FabricAddress(from), context(ctx), flags_or(flags, endpoint.rx_op_flags()));
     let receive = RecvMsg { buffers: buffers.as_ref(), from, tagged, context, flags };
     // SAFETY: the caller promises what is asked for.
-    unsafe { endpoint.post_receive(&receive) }.map_err(Failure::from)
+    unsafe {
+        endpoint
+            .post_receive(&receive)
+            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Receive(receive)))
+    }
 }
 
 /// Injects a message.

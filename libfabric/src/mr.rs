@@ -10,10 +10,7 @@ use smallvec::SmallVec;
 use crate::abi::domain::{FiMrAttr, FiOpsMr, FidMr};
 use crate::abi::fabric::{FiMrMapRaw, FiMrRawAttr};
 use crate::abi::fid::{FiOps, Fid};
-use crate::abi::{
-    FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_REFRESH,
-    FI_UNMAP_KEY,
-};
+use crate::abi::{FI_CLASS_CNTR, FI_CLASS_EP, FI_CLASS_MR, FI_ENABLE, FI_GET_RAW_MR, FI_REFRESH};
 use crate::counter::CounterState;
 use crate::edge::{Failure, enter};
 use crate::object::{self, Lease, State};
@@ -239,25 +236,12 @@ unsafe fn raw_attr(region: &MemoryRegion, attr: &FiMrRawAttr) -> Result<c_int, F
     Ok(0)
 }
 
-/// `fi_control` of a domain: `fi_mr_map_raw` and `fi_mr_unmap_key`, for which there is little to do.
-pub(crate) unsafe extern "C" fn control_domain(domain: *mut Fid, command: c_int, arg: *mut c_void) -> c_int {
-    enter(|| {
-        // SAFETY: the caller passes an open domain.
-        unsafe { object::state::<DomainState>(domain.cast())? };
-        match command {
-            FI_MAP_RAW_MR | FI_UNMAP_KEY if arg.is_null() => Err(Errno::EINVAL.into()),
-            // SAFETY: for this command it points to a `struct fi_mr_map_raw`.
-            FI_MAP_RAW_MR => unsafe { map_raw(&*arg.cast::<FiMrMapRaw>()) },
-            FI_UNMAP_KEY => Ok(0),
-            _ => Err(Errno::ENOSYS.into()),
-        }
-    })
-}
-
+/// `fi_mr_map_raw`, for which there is little to do.
+///
 /// # Safety
 ///
 /// What `map` points to is null or valid.
-unsafe fn map_raw(map: &FiMrMapRaw) -> Result<c_int, Failure> {
+pub(crate) unsafe fn map_raw(map: &FiMrMapRaw) -> Result<c_int, Failure> {
     if map.raw_key.is_null() || map.key.is_null() || map.key_size != KEY_BYTES {
         return Err(Errno::EINVAL.into());
     }

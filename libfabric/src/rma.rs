@@ -1,6 +1,7 @@
 //! `fi_rma(3)`.
 
 use homespun::endpoint::{ReadMsg, WriteMsg};
+use homespun::trigger::Operation;
 use homespun::{Endpoint, FabricAddress, Segment, SegmentMut};
 use libc::{c_void, iovec};
 
@@ -10,6 +11,7 @@ use crate::posting::{
     Desc, Descs, Remote, context, described, entry_points, flags_or, injected, remote, remote_data, segment,
     segment_mut, segments, segments_mut,
 };
+use crate::triggered;
 
 pub(crate) static OPS: FiOpsRma = FiOpsRma {
     size: size_of::<FiOpsRma>(),
@@ -98,7 +100,11 @@ unsafe fn post_write(
     let (to, context, flags) = (FabricAddress(to), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
     let write = WriteMsg { buffers: buffers.as_ref(), to, address, key, data, context, flags };
     // SAFETY: the caller promises what is asked for.
-    unsafe { endpoint.post_write(&write) }.map_err(Failure::from)
+    unsafe {
+        endpoint
+            .post_write(&write)
+            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Write(write)))
+    }
 }
 
 /// Posts a read.
@@ -118,7 +124,11 @@ unsafe fn post_read(
     let (from, context, flags) = (FabricAddress(from), context(ctx), flags_or(flags, endpoint.tx_op_flags()));
     let read = ReadMsg { buffers: buffers.as_ref(), from, address, key, context, flags };
     // SAFETY: the caller promises what is asked for.
-    unsafe { endpoint.post_read(&read) }.map_err(Failure::from)
+    unsafe {
+        endpoint
+            .post_read(&read)
+            .or_else(|error| triggered::post(endpoint, ctx, flags, error, || Operation::Read(read)))
+    }
 }
 
 /// Injects a write.
@@ -144,7 +154,10 @@ unsafe fn post_inject(
 /// # Safety
 ///
 /// What `msg` points to is valid.
-unsafe fn named(msg: &FiMsgRma, lens_bytes: impl Iterator<Item = usize>) -> Result<Remote, Failure> {
+pub(crate) unsafe fn named(
+    msg: &FiMsgRma,
+    lens_bytes: impl Iterator<Item = usize>,
+) -> Result<Remote, Failure> {
     // SAFETY: the caller says so.
     unsafe {
         remote(msg.rma_iov, msg.rma_iov_count, lens_bytes, |place| {

@@ -1,5 +1,7 @@
 //! What stands behind the objects that other objects are opened for, or work on: fabrics, domains and endpoints.
 
+use std::sync::Arc;
+
 use homespun::info::Version;
 use homespun::{ConnectionRequest, Domain, Endpoint, Fabric};
 use parking_lot::Mutex;
@@ -29,14 +31,17 @@ pub(crate) struct DomainState {
 
 /// What stands behind a `struct fid_ep`.
 pub(crate) struct EndpointState {
-    /// The only handle: dropping it closes the endpoint. Comes first, so that it goes before what it depends
-    /// on.
+    /// The only handle but for aliases: dropping it closes the endpoint. Comes first, so that it goes before
+    /// what it depends on.
     pub(crate) endpoint: Endpoint,
     /// The request that it was opened for, as long as it was not accepted.
-    pub(crate) request: Mutex<Option<ConnectionRequest>>,
+    pub(crate) request: Arc<Mutex<Option<ConnectionRequest>>>,
     /// What is bound to it.
-    bound: Mutex<Vec<Lease>>,
-    _domain: Lease,
+    bound: Arc<Mutex<Vec<Lease>>>,
+    /// Its aliases.
+    pub(crate) in_use: InUse,
+    /// That of the domain, or of an alias's endpoint.
+    _parent: Lease,
 }
 
 impl DomainState {
@@ -52,8 +57,24 @@ impl EndpointState {
         request: Option<ConnectionRequest>,
         domain: &DomainState,
     ) -> EndpointState {
-        let (request, _domain) = (Mutex::new(request), domain.in_use.lease());
-        EndpointState { endpoint, request, bound: Mutex::default(), _domain }
+        EndpointState {
+            endpoint,
+            request: Arc::new(Mutex::new(request)),
+            bound: Arc::default(),
+            in_use: InUse::default(),
+            _parent: domain.in_use.lease(),
+        }
+    }
+
+    /// What stands behind an alias of the endpoint, which is this handle of it.
+    pub(crate) fn alias(&self, endpoint: Endpoint) -> EndpointState {
+        EndpointState {
+            endpoint,
+            request: self.request.clone(),
+            bound: self.bound.clone(),
+            in_use: InUse::default(),
+            _parent: self.in_use.lease(),
+        }
     }
 
     /// Keeps an object that was bound to the endpoint.

@@ -33,6 +33,7 @@ const INCLUDES: &str = "\
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
+#include <rdma/fi_trigger.h>
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
 #include <homespun.h>

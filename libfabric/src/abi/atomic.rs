@@ -30,6 +30,18 @@ c_structs! {
         data: u64,
     }
 
+    struct FiMsgFetch = "struct fi_msg_fetch", 24 bytes {
+        msg_iov: *mut FiIoc,
+        desc: *mut *mut c_void,
+        iov_count: usize,
+    }
+
+    struct FiMsgCompare = "struct fi_msg_compare", 24 bytes {
+        msg_iov: *const FiIoc,
+        desc: *mut *mut c_void,
+        iov_count: usize,
+    }
+
     struct FiAtomicAttr = "struct fi_atomic_attr", 16 bytes {
         count: usize,
         size: usize,

@@ -37,6 +37,9 @@ c_constants! {
         FI_GET_RAW_MR = 8,
         FI_MAP_RAW_MR = 9,
         FI_UNMAP_KEY = 10,
+        FI_QUEUE_WORK = 11,
+        FI_CANCEL_WORK = 12,
+        FI_FLUSH_WORK = 13,
         FI_REFRESH = 14,
         FI_GETWAITOBJ = 16,
     }
@@ -48,6 +51,22 @@ c_constants! {
     "flags of operations and of binding": u64 {
         FI_TRANSMIT = 1 << 11,
         FI_RECV = 1 << 10,
+    }
+    "triggers": u32 {
+        FI_TRIGGER_THRESHOLD = 0,
+    }
+    "what deferred work does": u32 {
+        FI_OP_RECV = 0,
+        FI_OP_SEND = 1,
+        FI_OP_TRECV = 2,
+        FI_OP_TSEND = 3,
+        FI_OP_READ = 4,
+        FI_OP_WRITE = 5,
+        FI_OP_ATOMIC = 6,
+        FI_OP_FETCH_ATOMIC = 7,
+        FI_OP_COMPARE_ATOMIC = 8,
+        FI_OP_CNTR_SET = 9,
+        FI_OP_CNTR_ADD = 10,
     }
     "events": u32 {
         FI_CONNREQ = 1,

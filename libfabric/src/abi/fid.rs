@@ -20,4 +20,9 @@ c_structs! {
         tostr: unsafe extern "C" fn(*const Fid, *mut c_char, usize) -> c_int,
         ops_set: unsafe extern "C" fn(*mut Fid, *const c_char, u64, *mut c_void, *mut c_void) -> c_int,
     }
+
+    struct FiAlias = "struct fi_alias", 16 bytes {
+        fid: *mut *mut Fid,
+        flags: u64,
+    }
 }

@@ -23,6 +23,7 @@ pub mod memory;
 pub mod provider;
 pub mod rma;
 pub mod tagged;
+pub mod trigger;
 
 pub use constants::*;
 
@@ -111,6 +112,7 @@ pub fn structs() -> impl Iterator<Item = &'static Layout> {
         provider::STRUCTS,
         rma::STRUCTS,
         tagged::STRUCTS,
+        trigger::STRUCTS,
     ]
     .into_iter()
     .flatten()

@@ -1,0 +1,61 @@
+//! Triggered operations: `fi_trigger(3)`. The deferred work queue is in [`deferred_work`](crate::deferred_work).
+
+use homespun::flags::{Caps, OpFlags};
+use homespun::trigger::{Operation, Trigger};
+use homespun::{Counter, Endpoint, Error, Misuse, Segment, SegmentMut};
+use libc::c_void;
+
+use crate::abi::FI_TRIGGER_THRESHOLD;
+use crate::abi::eq::FidCntr;
+use crate::abi::trigger::FiTriggeredContext;
+use crate::counter::CounterState;
+use crate::edge::Failure;
+use crate::object;
+use crate::posting::described;
+
+/// An operation with the caller's memory.
+pub(crate) type RawOperation<'a> = Operation<&'a [Segment], &'a [SegmentMut]>;
+
+/// Posts an operation that was refused because its flags say that it is to be triggered, or passes the refusal on.
+///
+/// # Safety
+///
+/// As the call that posts the operation; with `FI_TRIGGER`, `ctx` is null or a `struct fi_triggered_context`.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn post<'a>(
+    endpoint: &Endpoint,
+    ctx: *mut c_void,
+    flags: OpFlags,
+    error: Error,
+    operation: impl FnOnce() -> RawOperation<'a>,
+) -> Result<(), Failure> {
+    if !flags.contains(OpFlags::TRIGGER) || !endpoint.info().caps.contains(Caps::TRIGGER) {
+        return Err(error.into());
+    }
+    // SAFETY: the caller says so.
+    let triggered = unsafe { described(ctx.cast::<FiTriggeredContext>())? };
+    if triggered.event_type != FI_TRIGGER_THRESHOLD {
+        return Err(Misuse::NotSupported("triggers other than thresholds of counters").into());
+    }
+    let threshold = &triggered.trigger.threshold;
+    // SAFETY: the counter of the context is open.
+    let counter = unsafe { counter(threshold.cntr)? }.clone();
+    let trigger = Trigger { counter, threshold: threshold.threshold as u64 };
+    // SAFETY: the caller promises what is asked for.
+    unsafe { endpoint.post_triggered(&trigger, operation()) }.map_err(Failure::from)
+}
+
+/// A counter.
+///
+/// # Errors
+///
+/// EINVAL for a null pointer, or another object.
+///
+/// # Safety
+///
+/// `cntr` is null or an open counter.
+pub(crate) unsafe fn counter<'a>(cntr: *mut FidCntr) -> Result<&'a Counter, Failure> {
+    // SAFETY: the caller says so.
+    Ok(&unsafe { object::state::<CounterState>(cntr.cast())? }.counter)
+}
