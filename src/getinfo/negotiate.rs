@@ -58,6 +58,7 @@ const TX_CAPS: Caps = Caps::MSG
     .union(Caps::TAGGED)
     .union(Caps::SEND)
     .union(Caps::FENCE)
+    .union(Caps::TRIGGER)
     .union(ACCESSES)
     .union(INITIATED)
     .union(RMA_EXTRAS);
@@ -67,6 +68,7 @@ const RX_CAPS: Caps = Caps::MSG
     .union(Caps::TAGGED)
     .union(Caps::RECV)
     .union(Caps::MULTI_RECV)
+    .union(Caps::TRIGGER)
     .union(SOURCE_CAPS)
     .union(ACCESSES)
     .union(TARGETED)

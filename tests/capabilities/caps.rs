@@ -6,6 +6,7 @@ use homespun::atomic::{AtomicOp, Datatype};
 use homespun::endpoint::{AtomicTarget, SendMsg};
 use homespun::flags::{CompletionFlags, CounterEvents, OpFlags};
 use homespun::info::Info;
+use homespun::trigger::{Operation, Trigger};
 use homespun::{Bytes, BytesMut, Caps, CounterAttr, Errno, Fabric, Hints, MemoryRegion};
 
 use crate::Check;
@@ -28,6 +29,7 @@ pub(crate) const TABLE: &[(Caps, Check)] = &[
     (Caps::RMA_EVENT, accesses_that_are_counted),
     (Caps::RMA_PMEM, writes_that_are_durable),
     (Caps::MULTI_RECV, many_messages_in_a_buffer),
+    (Caps::TRIGGER, triggered_operations),
     (Caps::FENCE, a_fence),
     (Caps::SOURCE, sources),
     (Caps::SOURCE_ERR, unknown_sources),
@@ -173,6 +175,31 @@ fn accesses_that_are_counted(info: &Info) {
     endpoint.read(room(64), *peer, region.address(), region.key(), 4).unwrap();
     stage.completion(&stage.alice);
     assert_eq!((written.read(), read.read()), (3, 1));
+}
+
+fn triggered_operations(info: &Info) {
+    let stage = Stage::with_caps(info, Caps::MSG | Caps::TRIGGER);
+    let Stage { alice, bob, .. } = &stage;
+    let counter = stage.domain.open_counter(&CounterAttr::default()).unwrap();
+    let send = |context| {
+        let buffers = vec![payload(context, 16)];
+        Operation::Send(SendMsg { buffers, to: alice.peer, context, ..SendMsg::default() })
+    };
+    bob.endpoint.recv(room(16), ANY, 1).unwrap();
+    bob.endpoint.recv(room(16), ANY, 2).unwrap();
+    let trigger = |threshold| Trigger { counter: counter.clone(), threshold };
+    alice.endpoint.trigger(&trigger(2), send(2)).unwrap();
+    alice.endpoint.trigger(&trigger(1), send(1)).unwrap();
+    counter.add(2);
+    for context in [1, 2] {
+        assert_eq!(stage.completion(&stage.alice).context, context);
+        let completion = stage.completion(bob);
+        assert!(completion.context == context && received(&completion.buffer) == payload(context, 16));
+    }
+    let without = Stage::with_caps(info, Caps::MSG);
+    let counter = without.domain.open_counter(&CounterAttr::default()).unwrap();
+    let refused = without.alice.endpoint.trigger(&Trigger { counter, threshold: 1 }, send(3)).unwrap_err();
+    assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
 }
 
 fn writes_that_are_durable(info: &Info) {

@@ -19,6 +19,7 @@ mod rma;
 mod sets;
 mod shared_contexts;
 mod sources;
+mod triggered;
 mod vtables;
 mod waiting;
 
@@ -45,6 +46,7 @@ fn messages_over_shared_memory_are_the_same() {
             "sets::",
             "shared_contexts::",
             "sources::",
+            "triggered::",
             "waiting::",
         ])
         .env("FI_HOMESPUN_DOMAIN", "shm");

@@ -1,0 +1,342 @@
+//! Triggered operations, the deferred work queue, and aliases of endpoints.
+
+use std::{mem, ptr};
+
+use homespun_fi::abi::atomic::{FiIoc, FiMsgAtomic, FiMsgCompare, FiMsgFetch, FiRmaIoc};
+use homespun_fi::abi::endpoint::{FiMsg, FidEp};
+use homespun_fi::abi::eq::{FiCqErrEntry, FiCqTaggedEntry, FidCntr};
+use homespun_fi::abi::fid::{FiAlias, Fid};
+use homespun_fi::abi::rma::{FiMsgRma, FiRmaIov};
+use homespun_fi::abi::tagged::FiMsgTagged;
+use homespun_fi::abi::trigger::{
+    FiDeferredWork, FiOpAtomic, FiOpCntr, FiOpCompareAtomic, FiOpFetchAtomic, FiOpMsg, FiOpRma, FiOpTagged,
+    FiTriggerDetails, FiTriggerThreshold, FiTriggeredContext,
+};
+use homespun_fi::abi::{
+    FI_ALIAS, FI_CANCEL_WORK, FI_CQ_FORMAT_TAGGED, FI_FLUSH_WORK, FI_GETOPSFLAG, FI_OP_ATOMIC,
+    FI_OP_CNTR_ADD, FI_OP_CNTR_SET, FI_OP_COMPARE_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_READ, FI_OP_RECV,
+    FI_OP_SEND, FI_OP_TRECV, FI_OP_TSEND, FI_OP_WRITE, FI_QUEUE_WORK, FI_RECV, FI_TRANSMIT,
+    FI_TRIGGER_THRESHOLD, FI_WAIT_NONE,
+};
+use libc::{c_int, c_void, iovec};
+
+use crate::host::{API_VERSION, Node, Object, Pair, counter_attr, until};
+use crate::rma::reg;
+
+const TRIGGER: u64 = 1 << 20;
+const COMPLETION: u64 = 1 << 24;
+const FENCE: u64 = 1 << 21;
+
+const ENOENT: c_int = -2;
+const EBUSY: c_int = -16;
+const EINVAL: c_int = -22;
+const ENOSYS: c_int = -38;
+const EBADFLAGS: c_int = -260;
+
+const KEY: u64 = 77;
+const UINT64: u32 = 7;
+const SUM: u32 = 2;
+const CSWAP: u32 = 12;
+
+/// Two nodes that know each other, and may have triggered operations.
+fn pair() -> Pair {
+    const EVERYTHING: u64 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | TRIGGER;
+    Pair::of(Node::with_caps(EVERYTHING), Node::with_caps(EVERYTHING))
+}
+
+fn counter(node: &Node) -> Object<FidCntr> {
+    node.domain.counter(&mut counter_attr(FI_WAIT_NONE)).expect("a counter")
+}
+
+/// `fi_cntr_read`, `fi_cntr_readerr`.
+fn values(counter: &Object<FidCntr>) -> (u64, u64) {
+    let counter = counter.as_ptr();
+    // SAFETY: the counter is open.
+    unsafe { (((*(*counter).ops).read)(counter), ((*(*counter).ops).readerr)(counter)) }
+}
+
+/// `fi_cntr_add`.
+fn add(counter: &Object<FidCntr>, value: u64) {
+    let counter = counter.as_ptr();
+    // SAFETY: the counter is open.
+    assert_eq!(unsafe { ((*(*counter).ops).add)(counter, value) }, 0);
+}
+
+fn work<O>(
+    op_type: u32,
+    op: &O,
+    trigger: &Object<FidCntr>,
+    done: Option<&Object<FidCntr>>,
+) -> Box<FiDeferredWork> {
+    // SAFETY: a structure of pointers and numbers may be all 0.
+    let mut work: Box<FiDeferredWork> = Box::new(unsafe { mem::zeroed() });
+    (work.threshold, work.triggering_cntr, work.op_type) = (1, trigger.as_ptr(), op_type);
+    work.completion_cntr = done.map_or(ptr::null_mut(), Object::as_ptr);
+    work.op = ptr::from_ref(op).cast_mut().cast();
+    work
+}
+
+fn queue(node: &Node, work: &mut FiDeferredWork) -> c_int {
+    node.domain.control(FI_QUEUE_WORK, ptr::from_mut(work))
+}
+
+fn vector<T>(memory: &mut [T]) -> iovec {
+    iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: size_of_val(memory) }
+}
+
+fn message(iov: &iovec, addr: u64) -> FiMsg {
+    FiMsg { msg_iov: iov, desc: ptr::null_mut(), iov_count: 1, addr, context: ptr::null_mut(), data: 0 }
+}
+
+#[test]
+fn every_kind_of_deferred_work_is_done() {
+    let pair = pair();
+    let (left, right, to) = (&pair.left, &pair.right, pair.to_right);
+    let mut region = [0_u8; 8];
+    let mr = reg(&right.domain, &mut region, KEY, 0).expect("a region");
+    let (trigger, done) = (counter(left), counter(left));
+    let (changed, set) = (counter(left), counter(left));
+    let ep = left.ep.as_ptr();
+    let (mut sent, mut tagged, mut written) = (*b"deferred", *b"tagged  ", [40_u64]);
+    let (mut received, mut received_tagged, mut read) = ([0_u8; 8], [0_u8; 8], [0_u64]);
+    let (mut operand, mut compare) = ([2_u64], [42_u64]);
+    let (mut swapped, mut fetched, mut compared) = ([7_u64], [0_u64], [0_u64]);
+    {
+        // The structures, and what they point to but for the memory, are gone before the works are due.
+        let tagged_message = |iov: &iovec| FiMsgTagged {
+            msg_iov: iov,
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: to,
+            tag: 5,
+            ignore: 0,
+            context: ptr::null_mut(),
+            data: 0,
+        };
+        let place = FiRmaIov { addr: 0, len: 8, key: KEY };
+        let rma = |iov: &iovec| FiMsgRma {
+            msg_iov: iov,
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: to,
+            rma_iov: &raw const place,
+            rma_iov_count: 1,
+            context: ptr::null_mut(),
+            data: 0,
+        };
+        let elements = FiRmaIoc { addr: 0, count: 1, key: KEY };
+        let atomic = |ioc: &FiIoc, op| FiMsgAtomic {
+            msg_iov: ioc,
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: to,
+            rma_iov: &raw const elements,
+            rma_iov_count: 1,
+            datatype: UINT64,
+            op,
+            context: ptr::null_mut(),
+            data: 0,
+        };
+        let ioc = |memory: &mut [u64]| FiIoc { addr: memory.as_mut_ptr().cast(), count: memory.len() };
+        let from = |ioc: &mut FiIoc| FiMsgFetch { msg_iov: ioc, desc: ptr::null_mut(), iov_count: 1 };
+
+        let iov = vector(&mut received);
+        let op = FiOpMsg { ep, msg: message(&iov, to), flags: 0 };
+        assert_eq!(queue(left, &mut work(FI_OP_RECV, &op, &trigger, Some(&done))), 0);
+        let iov = vector(&mut received_tagged);
+        let op = FiOpTagged { ep, msg: tagged_message(&iov), flags: 0 };
+        assert_eq!(queue(left, &mut work(FI_OP_TRECV, &op, &trigger, Some(&done))), 0);
+        let iov = vector(&mut sent);
+        let op = FiOpMsg { ep, msg: message(&iov, to), flags: COMPLETION };
+        assert_eq!(queue(left, &mut work(FI_OP_SEND, &op, &trigger, Some(&done))), 0);
+        let iov = vector(&mut tagged);
+        let op = FiOpTagged { ep, msg: tagged_message(&iov), flags: 0 };
+        assert_eq!(queue(left, &mut work(FI_OP_TSEND, &op, &trigger, Some(&done))), 0);
+        let iov = vector(&mut written);
+        let op = FiOpRma { ep, msg: rma(&iov), flags: 0 };
+        assert_eq!(queue(left, &mut work(FI_OP_WRITE, &op, &trigger, Some(&done))), 0);
+        let iov = vector(&mut read);
+        let op = FiOpRma { ep, msg: rma(&iov), flags: FENCE };
+        assert_eq!(queue(left, &mut work(FI_OP_READ, &op, &trigger, Some(&done))), 0);
+        let (one, mut result) = (ioc(&mut operand), ioc(&mut fetched));
+        let op = FiOpFetchAtomic { ep, msg: atomic(&one, SUM), fetch: from(&mut result), flags: FENCE };
+        assert_eq!(queue(left, &mut work(FI_OP_FETCH_ATOMIC, &op, &trigger, Some(&done))), 0);
+        let (one, with, mut result) = (ioc(&mut swapped), ioc(&mut compare), ioc(&mut compared));
+        let op = FiOpCompareAtomic {
+            ep,
+            msg: atomic(&one, CSWAP),
+            fetch: from(&mut result),
+            compare: FiMsgCompare { msg_iov: &raw const with, desc: ptr::null_mut(), iov_count: 1 },
+            flags: FENCE,
+        };
+        assert_eq!(queue(left, &mut work(FI_OP_COMPARE_ATOMIC, &op, &trigger, Some(&done))), 0);
+        let one = ioc(&mut operand);
+        let op = FiOpAtomic { ep, msg: atomic(&one, SUM), flags: FENCE };
+        assert_eq!(queue(left, &mut work(FI_OP_ATOMIC, &op, &trigger, Some(&done))), 0);
+        let op = FiOpCntr { cntr: changed.as_ptr(), value: 5 };
+        assert_eq!(queue(left, &mut work(FI_OP_CNTR_ADD, &op, &trigger, None)), 0);
+        let op = FiOpCntr { cntr: set.as_ptr(), value: 6 };
+        assert_eq!(queue(left, &mut work(FI_OP_CNTR_SET, &op, &trigger, None)), 0);
+    }
+    assert_eq!((values(&done), values(&changed)), ((0, 0), (0, 0)));
+    add(&trigger, 1);
+    assert_eq!((values(&changed), values(&set)), ((5, 0), (6, 0)));
+    // The right side answers, and receives what was sent.
+    let (ep, mut bytes) = (right.ep.as_ptr(), [[0_u8; 8]; 2]);
+    // SAFETY: the endpoint is open, and the memory stays until all has arrived.
+    unsafe {
+        let (none, place) = (ptr::null_mut(), pair.to_left);
+        let [first, second] = &mut bytes;
+        assert_eq!(((*(*ep).msg).recv)(ep, first.as_mut_ptr().cast(), 8, none, place, none), 0);
+        assert_eq!(((*(*ep).tagged).recv)(ep, second.as_mut_ptr().cast(), 8, none, place, 5, 0, none), 0);
+        assert_eq!(((*(*ep).msg).inject)(ep, b"answered".as_ptr().cast(), 8, place), 0);
+        assert_eq!(((*(*ep).tagged).inject)(ep, b"likewise".as_ptr().cast(), 8, place, 5), 0);
+    }
+    let mut reported = 0;
+    until(|| {
+        let _: Result<(FiCqTaggedEntry, u64), isize> = right.try_read();
+        reported += u32::from(left.try_read::<FiCqTaggedEntry>().is_ok());
+        values(&done) == (9, 0)
+    });
+    until(|| {
+        let _: Result<(FiCqTaggedEntry, u64), isize> = left.try_read();
+        let _: Result<(FiCqTaggedEntry, u64), isize> = right.try_read();
+        bytes == [*b"deferred", *b"tagged  "]
+    });
+    assert_eq!(reported, 1, "only the send asks for a completion");
+    assert_eq!((&received, &received_tagged), (b"answered", b"likewise"));
+    assert_eq!((read, fetched, compared), ([40], [40], [42]));
+    assert!(mr.close().is_ok());
+    assert_eq!(u64::from_ne_bytes(region), 9);
+    for counter in [trigger, done, changed, set] {
+        assert!(counter.close().is_ok());
+    }
+}
+
+#[test]
+fn deferred_work_is_cancelled_flushed_and_refused() {
+    let pair = pair();
+    let (left, mut byte) = (&pair.left, [1_u8]);
+    let (trigger, other, changed) = (counter(left), counter(left), counter(left));
+    let adding = FiOpCntr { cntr: changed.as_ptr(), value: 1 };
+    let mut first = work(FI_OP_CNTR_ADD, &adding, &trigger, None);
+    let mut second = work(FI_OP_CNTR_ADD, &adding, &other, None);
+    assert_eq!((queue(left, &mut first), queue(left, &mut second)), (0, 0));
+    let Err((trigger, EBUSY)) = trigger.close() else { panic!("work waits for it") };
+    assert_eq!(left.domain.control(FI_CANCEL_WORK, &raw mut *first), 0);
+    assert_eq!(left.domain.control(FI_CANCEL_WORK, &raw mut *first), ENOENT);
+    assert_eq!(left.domain.control(FI_FLUSH_WORK, trigger.as_ptr()), 0);
+    let Err((other, EBUSY)) = other.close() else { panic!("work of another counter was not flushed") };
+    assert_eq!(left.domain.control::<c_void>(FI_FLUSH_WORK, ptr::null_mut()), 0);
+    add(&trigger, 9);
+    add(&other, 9);
+    assert_eq!(values(&changed), (0, 0));
+
+    assert_eq!(left.domain.control::<c_void>(FI_QUEUE_WORK, ptr::null_mut()), EINVAL);
+    assert_eq!(left.domain.control::<c_void>(FI_CANCEL_WORK, ptr::null_mut()), EINVAL);
+    let mut refused = work(11, &adding, &trigger, None);
+    assert_eq!(queue(left, &mut refused), ENOSYS, "a kind of work that there is not");
+    let mut refused = work(FI_OP_CNTR_ADD, &adding, &trigger, None);
+    refused.triggering_cntr = ptr::null_mut();
+    assert_eq!(queue(left, &mut refused), EINVAL, "no counter");
+    refused = work(FI_OP_CNTR_ADD, &adding, &trigger, Some(&other));
+    assert_eq!(queue(left, &mut refused), EINVAL, "a counter of completions for a change");
+    for op_type in FI_OP_RECV..=FI_OP_CNTR_ADD {
+        refused = work(op_type, &adding, &trigger, None);
+        refused.op = ptr::null_mut();
+        assert_eq!(queue(left, &mut refused), EINVAL, "no operation {op_type}");
+    }
+    let iov = vector(&mut byte);
+    let op = FiOpMsg { ep: ptr::null_mut(), msg: message(&iov, pair.to_right), flags: 0 };
+    assert_eq!(queue(left, &mut work(FI_OP_SEND, &op, &trigger, None)), EINVAL, "no endpoint");
+    assert!(trigger.close().is_ok() && other.close().is_ok() && changed.close().is_ok());
+}
+
+/// `fi_ep_alias`.
+fn alias(node: &Node, flags: u64) -> Result<Object<FidEp>, c_int> {
+    Object::open(|ep: *mut *mut FidEp| {
+        let mut fid: *mut Fid = ptr::null_mut();
+        let result = node.ep.control(FI_ALIAS, &mut FiAlias { fid: &raw mut fid, flags });
+        // SAFETY: there is room for a pointer.
+        unsafe { ep.write(fid.cast()) };
+        result
+    })
+}
+
+#[test]
+fn operations_are_triggered_by_the_flags_of_an_alias_and_by_their_own() {
+    let pair = pair();
+    let (left, right, to) = (&pair.left, &pair.right, pair.to_right);
+    let trigger = counter(left);
+    let alias = alias(left, FI_TRANSMIT | TRIGGER).expect("an alias");
+    let context = |threshold| FiTriggeredContext {
+        event_type: FI_TRIGGER_THRESHOLD,
+        trigger: FiTriggerDetails {
+            threshold: FiTriggerThreshold { cntr: trigger.as_ptr(), threshold },
+            internal: ptr::null_mut(),
+        },
+    };
+    let (mut first, mut second, mut third) = (context(1), context(2), context(9));
+    let mut xpu = FiTriggeredContext { event_type: 1, ..context(1) };
+    let mut bytes = [0_u8; 2];
+    // SAFETY: the endpoints are open, and what the calls are given stays until the end.
+    unsafe {
+        let (none, ep) = (ptr::null_mut(), right.ep.as_ptr());
+        for byte in &mut bytes {
+            assert_eq!(((*(*ep).msg).recv)(ep, (&raw mut *byte).cast(), 1, none, pair.to_left, none), 0);
+        }
+        let (send, ep) = ((*(*alias.as_ptr()).msg).send, alias.as_ptr());
+        assert_eq!(send(ep, b"b".as_ptr().cast(), 1, none, to, (&raw mut second).cast()), 0);
+        assert_eq!(send(ep, b"c".as_ptr().cast(), 1, none, to, none), EINVAL as isize, "no context");
+        assert_eq!(send(ep, b"c".as_ptr().cast(), 1, none, to, (&raw mut xpu).cast()), ENOSYS as isize);
+        // By the call's own flags.
+        let (ep, mut byte) = (left.ep.as_ptr(), *b"a");
+        let iov = vector(&mut byte);
+        let mut msg = message(&iov, to);
+        msg.context = (&raw mut first).cast();
+        assert_eq!(((*(*ep).msg).sendmsg)(ep, &raw const msg, TRIGGER), 0);
+        let mut rest = *b"d";
+        let iov = vector(&mut rest);
+        let mut msg = message(&iov, to);
+        msg.context = (&raw mut third).cast();
+        assert_eq!(((*(*ep).msg).recvmsg)(ep, &raw const msg, TRIGGER), 0);
+        add(&trigger, 2);
+        let [of_left, _] = pair.completions(2, 2);
+        let contexts: Vec<_> = of_left.iter().map(|(entry, _)| entry.op_context).collect();
+        assert_eq!(contexts, [(&raw mut first).cast::<c_void>(), (&raw mut second).cast()]);
+        // One that waits is cancelled by its context.
+        let cancel = (*(*ep).ops).cancel;
+        assert_eq!(cancel(ep.cast(), (&raw mut third).cast()), 0);
+        // SAFETY: an entry of an error may be all 0.
+        let mut entry: FiCqErrEntry = mem::zeroed();
+        assert_eq!(left.read_error(&mut entry), 1);
+        assert_eq!((entry.err, entry.op_context), (125, (&raw mut third).cast()));
+    }
+    assert_eq!(&bytes, b"ab", "the first has the lower threshold");
+    let mut flags = FI_TRANSMIT;
+    assert_eq!((alias.control(FI_GETOPSFLAG, &raw mut flags), flags & TRIGGER), (0, TRIGGER));
+    flags = FI_TRANSMIT;
+    assert_eq!((left.ep.control(FI_GETOPSFLAG, &raw mut flags), flags & TRIGGER), (0, 0));
+    assert!(trigger.close().is_ok());
+    // An endpoint is closed after its aliases.
+    let Node { ep, cq, av, eq, domain, fabric } = pair.left;
+    let Err((ep, EBUSY)) = ep.close() else { panic!("it has an alias") };
+    assert!(alias.close().is_ok() && ep.close().is_ok());
+    drop((cq, av, eq, domain, fabric));
+}
+
+#[test]
+fn an_alias_needs_one_direction_and_flags_that_the_endpoint_has() {
+    let node = Node::with(API_VERSION, FI_CQ_FORMAT_TAGGED);
+    let refused = |flags| alias(&node, flags).err();
+    assert_eq!(refused(0), Some(EINVAL));
+    assert_eq!(refused(FI_TRANSMIT | FI_RECV), Some(EINVAL));
+    assert_eq!(
+        refused(FI_TRANSMIT | TRIGGER),
+        Some(EBADFLAGS),
+        "the endpoint may have no triggered operations"
+    );
+    assert_eq!(node.ep.control::<c_void>(FI_ALIAS, ptr::null_mut()), EINVAL);
+    assert_eq!(node.ep.control(FI_ALIAS, &mut FiAlias { fid: ptr::null_mut(), flags: FI_RECV }), EINVAL);
+    assert!(alias(&node, FI_RECV | COMPLETION).is_ok());
+}
