@@ -651,8 +651,8 @@ macro_rules! all_tests_over {
     };
 }
 
-/// The tests of endpoints with connections, of waits for several objects, and of late binding, with automatic
-/// progress.
+/// The tests of endpoints with connections, of waits for several objects, of late binding, and of work that waits for
+/// counters, with automatic progress.
 macro_rules! tests_of_connections_by_themselves {
     ($net:expr) => {
         tests! { $net;
@@ -706,6 +706,13 @@ macro_rules! tests_of_connections_by_themselves {
             shared_connections:
                 connections_share_receives
                 end_of_one_connection_leaves_receives_to_others;
+            triggered:
+                every_kind_of_work_waits_for_its_threshold
+                works_trigger_works
+                events_of_endpoints_and_regions_trigger_works
+                work_waits_while_its_endpoint_has_no_room
+                sleepers_are_woken_by_works
+                threads_count_and_queue_at_once;
             late_binding:
                 counters_of_an_enabled_endpoint_count_what_follows
                 a_counter_of_an_enabled_endpoint_wakes_its_waiters

@@ -488,7 +488,12 @@ fn errors_about_sources_are_for_those_who_ask_for_them() {
     let info = offered(|h| h.caps = Caps::TAGGED | Caps::SOURCE | Caps::SOURCE_ERR);
     assert!(info.rx.caps.contains(Caps::SOURCE | Caps::SOURCE_ERR));
     assert!(!info.tx.caps.intersects(Caps::SOURCE | Caps::SOURCE_ERR));
+}
+
+#[test]
+fn triggered_operations_are_granted_to_both_sides_if_they_are_asked_for() {
     assert!(!offered(|_| {}).caps.contains(Caps::TRIGGER));
+    assert!(!offered(|h| h.caps = Caps::MSG).caps.contains(Caps::TRIGGER));
     let info = offered(|h| h.caps = Caps::MSG | Caps::TRIGGER);
     assert!((info.caps & info.tx.caps & info.rx.caps).contains(Caps::MSG | Caps::TRIGGER));
 }
