@@ -369,12 +369,14 @@ impl<T: Transport> EndpointPump for Pump<T> {
         receive_cq: Option<Arc<Shared>>,
         counters: BoundCounters,
     ) {
-        let mut endpoint = self.in_use();
-        let Ok((engine, _, Wired { wiring, .. })) = endpoint.enabled() else { return };
-        if counters.events().intersects(CounterEvents::OF_REGION) {
-            engine.see_accesses();
-        }
-        (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let Ok((engine, _, Wired { wiring, .. })) = endpoint.enabled() else { return };
+            if counters.events().intersects(CounterEvents::OF_REGION) {
+                engine.see_accesses();
+            }
+            (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
+        });
     }
 
     fn inject(

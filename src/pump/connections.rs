@@ -25,11 +25,13 @@ impl<T: Transport> Connect for Pump<T> {
     }
 
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error> {
-        let mut endpoint = self.in_use();
-        let (engine, transport, _) = endpoint.enabled()?;
-        engine.accept(requester, data, transport)?;
-        transport.flush();
-        Ok(())
+        self.firing(|| {
+            let mut endpoint = self.in_use();
+            let (engine, transport, _) = endpoint.enabled()?;
+            engine.accept(requester, data, transport)?;
+            transport.flush();
+            Ok(())
+        })
     }
 
     fn shut_down(&self) -> Result<(), Error> {

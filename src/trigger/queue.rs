@@ -63,7 +63,8 @@ impl WorkQueue {
     pub(crate) fn add(self: &Arc<Self>, work: Work) {
         let counter = work.trigger.counter().clone();
         let counter_number = counter.triggers(self);
-        let place = (work.threshold, self.unused_number());
+        // The largest number means that nothing waits.
+        let place = (work.threshold.min(u64::MAX - 1), self.unused_number());
         {
             let mut waiting = self.waiting.lock();
             let entry = waiting
@@ -220,8 +221,7 @@ impl WorkQueue {
     ///
     /// [`Misuse::NotFound`] if there is none.
     pub(crate) fn cancel(&self, context: u64) -> Result<(), Error> {
-        let _firing = self.firing.lock();
-        match self.take_oldest(|work| work.is_deferred_as(context)) {
+        match self.while_nothing_fires(|| self.take_oldest(|work| work.is_deferred_as(context))) {
             Some(_) => Ok(()),
             None => Err(Misuse::NotFound("no such work, or it was carried out").into()),
         }
@@ -229,10 +229,10 @@ impl WorkQueue {
 
     /// Takes back all deferred work that waits, or what waits for one counter.
     pub(crate) fn flush(&self, counter: Option<&Arc<counter::Shared>>) {
-        let _firing = self.firing.lock();
-        drop(self.take_all(|work| {
+        let is_meant = |work: &Work| {
             work.is_deferred() && counter.is_none_or(|counter| Arc::ptr_eq(work.trigger.counter(), counter))
-        }));
+        };
+        drop(self.while_nothing_fires(|| self.take_all(is_meant)));
     }
 
     /// Cancels an operation of an endpoint with this context: one that was triggered and waits, or deferred work that
@@ -242,10 +242,9 @@ impl WorkQueue {
     ///
     /// [`Misuse::NotFound`] if there is none.
     pub(crate) fn cancel_operation(&self, endpoint: &dyn Poster, context: u64) -> Result<(), Error> {
-        let waiting = {
-            let _firing = self.firing.lock();
+        let waiting = self.while_nothing_fires(|| {
             self.take_oldest(|work| work.is_for(endpoint) && work.is_triggered_as(context))
-        };
+        });
         if let Some(Work { action: Action::Post { pump, post }, trigger, .. }) = waiting {
             drop(trigger);
             pump.refuse(post.refused(OperationError::Cancelled, true));
@@ -260,6 +259,17 @@ impl WorkQueue {
             Some(number) => endpoint.cancel(number),
             None => Err(Misuse::NotFound("no such operation, or it can no longer be cancelled").into()),
         }
+    }
+
+    /// Does something while no work is on its way to an endpoint.
+    fn while_nothing_fires<R>(&self, act: impl FnOnce() -> R) -> R {
+        let firing = self.firing.lock();
+        let done = act();
+        drop(firing);
+        // Another thread may have left to this one what has become due meanwhile.
+        fence(Ordering::SeqCst);
+        self.fire();
+        done
     }
 
     /// Forgets the works of an endpoint that was closed. None of them is told of.
@@ -331,5 +341,65 @@ fn refusal(error: Error) -> Option<OperationError> {
         Error::Again(_) => None,
         Error::Misuse(misuse) => Some(OperationError::Deferred(misuse)),
         Error::System { errno, .. } => Some(LinkError::System(errno).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::trigger::{DeferredAction, DeferredWork, Trigger};
+    use crate::{Counter, CounterAttr, Domain, Fabric, Hints};
+
+    fn domain() -> Domain {
+        let fabric = Fabric::new();
+        let info = fabric.info(&Hints::new().domain("tcp")).unwrap();
+        fabric.domain(&info).unwrap()
+    }
+
+    fn counter(domain: &Domain) -> Counter {
+        domain.open_counter(&CounterAttr::default()).unwrap()
+    }
+
+    fn add_one(domain: &Domain, trigger: &Counter, threshold: u64, counter: &Counter) {
+        let trigger = Trigger { counter: trigger.clone(), threshold };
+        let action = DeferredAction::Add { counter: counter.clone(), value: 1 };
+        domain.queue_work(DeferredWork { context: 1, trigger, action, completion: None }).unwrap();
+    }
+
+    #[test]
+    fn work_that_becomes_due_while_another_is_cancelled_is_done_afterwards() {
+        let domain = domain();
+        let (trigger, changed) = (counter(&domain), counter(&domain));
+        add_one(&domain, &trigger, 1, &changed);
+        domain.shared.works().while_nothing_fires(|| {
+            trigger.add(1);
+            assert_eq!(changed.shared().sum(), 0);
+        });
+        assert_eq!(changed.shared().sum(), 1);
+    }
+
+    #[test]
+    fn threshold_of_the_largest_number_is_reached() {
+        let domain = domain();
+        let (trigger, changed) = (counter(&domain), counter(&domain));
+        add_one(&domain, &trigger, u64::MAX, &changed);
+        trigger.set(u64::MAX - 2);
+        assert_eq!(changed.shared().sum(), 0);
+        trigger.set(u64::MAX);
+        assert_eq!(changed.shared().sum(), 1);
+    }
+
+    #[test]
+    fn works_that_wait_are_dropped_with_their_domain() {
+        let (trigger, changed) = {
+            let domain = domain();
+            let counters = (counter(&domain), counter(&domain));
+            add_one(&domain, &counters.0, 1, &counters.1);
+            // A circle: the work keeps the counter that it waits for.
+            add_one(&domain, &counters.0, 2, &counters.0);
+            counters
+        };
+        assert!(!trigger.is_in_use() && !changed.is_in_use());
+        trigger.add(5);
+        assert_eq!((trigger.read(), changed.read()), (5, 0));
     }
 }
