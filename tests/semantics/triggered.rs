@@ -77,7 +77,7 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
         datatype: Datatype::Uint64,
         op,
     };
-    let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_ne_bytes())];
+    let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
     let tagged = Some((7, 0));
     let operations = [
         Operation::Receive(RecvMsg { buffers: vec![room(8)], context: 1, flags, ..RecvMsg::default() }),
@@ -173,13 +173,13 @@ pub(crate) fn every_kind_of_work_waits_for_its_threshold(net: &Net) {
     let fetched = |place: usize| received(&ended[place].buffer);
     assert_eq!((fetched(0), fetched(1)), (payload(1, 8).to_vec(), payload(2, 8).to_vec()));
     assert_eq!(fetched(5), payload(5, 8));
-    assert_eq!((fetched(7), fetched(8)), (40_u64.to_ne_bytes().to_vec(), 42_u64.to_ne_bytes().to_vec()));
+    assert_eq!((fetched(7), fetched(8)), (40_u64.to_le_bytes().to_vec(), 42_u64.to_le_bytes().to_vec()));
     assert_eq!(ended[2].buffer, Buffer::SentVector(vec![payload(3, 8)]));
     let mut heard = [bob.completion(), bob.completion()];
     heard.sort_by_key(|completion| completion.context);
     assert_eq!(received(&heard[0].buffer), payload(3, 8));
     assert_eq!((received(&heard[1].buffer), heard[1].data), (payload(4, 8).to_vec(), 9));
-    assert_eq!(region.part(0, 16), [&payload(5, 8)[..], &1_u64.to_ne_bytes()].concat());
+    assert_eq!(region.part(0, 16), [&payload(5, 8)[..], &1_u64.to_le_bytes()].concat());
 }
 
 pub(crate) fn work_is_reported_only_if_it_asks_for_that(net: &Net) {

@@ -207,7 +207,7 @@ fn every_kind_of_deferred_work_is_done() {
     assert_eq!((&received, &received_tagged), (b"answered", b"likewise"));
     assert_eq!((read, fetched, compared), ([40], [40], [42]));
     assert!(mr.close().is_ok());
-    assert_eq!(u64::from_ne_bytes(region), 9);
+    assert_eq!(u64::from_le_bytes(region), 9);
     for counter in [trigger, done, changed, set] {
         assert!(counter.close().is_ok());
     }
