@@ -128,6 +128,10 @@ impl Endpoint {
             Deferrable::Transmit(post) => _ = self.prepare(post, flags)?,
             Deferrable::Receive(post) => {
                 self.prepare_receive(post, flags)?;
+                if self.shared.shares_receive_context() {
+                    let receives = "receives of an endpoint with a shared context";
+                    return Err(Misuse::NotSupported(receives).into());
+                }
                 if !matches!(post.kind, ReceiveKind::Single | ReceiveKind::Multi { .. }) {
                     return Err(Misuse::NotSupported("peeks and claims that wait for a counter").into());
                 }

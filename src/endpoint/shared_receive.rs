@@ -43,7 +43,7 @@ impl Endpoint {
         if shared.domain() != self.shared.domain.id() {
             return Err(Misuse::OtherDomain.into());
         }
-        if self.shared.info.ep.rx_ctx_cnt != SHARED_CONTEXT {
+        if !self.shared.shares_receive_context() {
             return Err(Misuse::Invalid("a shared receive context for an endpoint with its own").into());
         }
         if setup.receive_context.is_some() {
@@ -60,9 +60,14 @@ impl Endpoint {
 }
 
 impl Shared {
+    /// Whether the endpoint is to be bound to a receive context that others share.
+    pub(super) fn shares_receive_context(&self) -> bool {
+        self.info.ep.rx_ctx_cnt == SHARED_CONTEXT
+    }
+
     /// Whether the endpoint has the receive context that it needs.
     pub(super) fn check_receive_context(&self, setup: &Setup) -> Result<(), Misuse> {
-        if self.info.ep.rx_ctx_cnt == SHARED_CONTEXT && setup.receive_context.is_none() {
+        if self.shares_receive_context() && setup.receive_context.is_none() {
             return Err(Misuse::State("no shared receive context is bound"));
         }
         Ok(())

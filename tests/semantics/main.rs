@@ -46,6 +46,7 @@ mod shared_connections;
 mod shared_context_bounds;
 mod shared_context_misuse;
 mod shared_context_waits;
+mod shared_context_works;
 mod shared_contexts;
 mod sources;
 #[path = "../suite/mod.rs"]
@@ -477,6 +478,9 @@ macro_rules! tests_of_objects {
                 directed_receive_without_endpoints_is_refused
                 context_with_endpoints_is_not_closed
                 wrong_use_is_refused;
+            shared_context_works:
+                post_to_the_context_makes_work_of_its_endpoint_due
+                receive_of_an_endpoint_with_a_shared_context_cannot_wait;
             // Handles are dropped, closed, forgotten and shared in ways that one process alone can.
             safe_code:
                 what_is_posted_is_freed_with_its_endpoint
@@ -703,6 +707,9 @@ macro_rules! tests_of_connections_by_themselves {
                 directed_receive_without_endpoints_is_refused
                 context_with_endpoints_is_not_closed
                 wrong_use_is_refused;
+            shared_context_works:
+                post_to_the_context_makes_work_of_its_endpoint_due
+                receive_of_an_endpoint_with_a_shared_context_cannot_wait;
             shared_connections:
                 connections_share_receives
                 end_of_one_connection_leaves_receives_to_others;
