@@ -142,6 +142,29 @@ fn unsignalled_operation_is_counted_alone() {
 }
 
 #[test]
+fn deferred_work_is_told_of_by_number_and_otherwise_as_that_says() {
+    for reports_work in [false, true] {
+        for completes_in_order in [false, true] {
+            let mut initiator = Initiator::new(completes_in_order);
+            let mut asked = Asked { reports_work, ..Asked::default() };
+            let mut work = |context| {
+                let turn = initiator.take_turn(PEER);
+                initiator.insert(Send { signalled: Signalled::Deferred, turn, ..message(context) })
+            };
+            let [done, failed] = [work(1), work(2)];
+            initiator.completed(done, &mut asked);
+            initiator.failed([failed], &OperationError::Fault, &mut asked);
+            assert_eq!(asked.works, [(1, true), (2, false)]);
+            let failure = (102, Some(OperationError::Fault));
+            let ended = if reports_work { vec![(101, None), failure] } else { vec![failure] };
+            assert_eq!(asked.ended, ended, "failure is always reported");
+            let counted = usize::from(reports_work);
+            assert_eq!((asked.counted.len(), asked.errors_counted), (counted, counted));
+        }
+    }
+}
+
+#[test]
 fn completion_without_room_is_outstanding_until_it_is_delivered() {
     let (mut initiator, mut asked) = (Initiator::new(false), Asked::default());
     let sends = [1, 2].map(|context| initiator.insert(message(context)));
