@@ -97,9 +97,12 @@ impl Wired {
             self.wiring.counters.count(CounterEvents::of(flags));
         }
         let Some(cq) = self.wiring.transmit_cq.as_ref().filter(|_| signalled == Signalled::Yes) else {
-            return if signalled == Signalled::Deferred {
+            if signalled == Signalled::Deferred {
                 self.accessed_deferred(local, context, engine);
-            };
+            }
+            // A post that was accepted is not dropped: it has no memory left.
+            drop(local.take_buffer());
+            return;
         };
         let mut ring = cq.lock();
         if !ring.has_room() {
