@@ -87,6 +87,8 @@ pub(crate) struct Wiring {
     pub(crate) wants_source: bool,
     /// Whether a source that has no name makes an error of its completion.
     pub(crate) reports_unknown_sources: bool,
+    /// Whether its receives are those of a context that other endpoints share.
+    pub(crate) shares_receiver: bool,
     /// What wakes the thread that moves the endpoint on, if one does.
     pub(crate) progress_doorbell: Option<Arc<Doorbell>>,
     /// Where the ends of deferred work go.

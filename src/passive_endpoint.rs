@@ -240,6 +240,7 @@ impl PassiveEndpoint {
             reporter: Some(reporter.clone()),
             wants_source: false,
             reports_unknown_sources: false,
+            shares_receiver: false,
             progress_doorbell: None,
             works: Arc::default(),
         })?;

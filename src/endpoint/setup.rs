@@ -337,6 +337,7 @@ impl Endpoint {
             reporter: reporter.clone(),
             wants_source: caps.contains(Caps::SOURCE),
             reports_unknown_sources: caps.contains(Caps::SOURCE | Caps::SOURCE_ERR),
+            shares_receiver: setup.receive_context().is_some(),
             progress_doorbell,
             works: self.shared.domain.works().clone(),
         };

@@ -17,8 +17,9 @@ use crate::endpoint_pump::Wiring;
 
 /// The completion queues and counters of an endpoint as the engine's sink.
 ///
-/// A ring stays locked from its first use until the other one is used or the pass ends. Never are both locked: two
-/// endpoints that share their queues crosswise would wait for each other.
+/// A ring stays locked from its first use until the other one is used or the pass ends; at an endpoint that shares
+/// its receiver no longer than for that use. Never are both locked: two endpoints that share their queues crosswise
+/// would wait for each other.
 pub(super) struct Queues<'a, 'r> {
     wiring: &'a Wiring,
     sources: &'a mut Sources,
@@ -107,15 +108,26 @@ impl<'a, 'r> Queues<'a, 'r> {
         let Some(cq) = self.cq_for(failure.completion.flags) else { return Ok(()) };
         let Some(ring) = self.ring_for(failure.completion.flags) else { return Ok(()) };
         if !ring.has_room() {
-            if cq.is_protected() {
-                return Err(failure);
+            let is_protected = cq.is_protected();
+            if !is_protected {
+                ring.overrun();
             }
-            ring.overrun();
-            return Ok(());
+            self.unlock_if_shared();
+            return if is_protected { Err(failure) } else { Ok(()) };
         }
         let completion::Failure { completion, error } = failure;
         ring.push_failed(CompletionError { completion: completion.into(), error, source });
+        self.unlock_if_shared();
         Ok(())
+    }
+
+    /// Keeps no ring locked where the receiver is shared: its lock is taken before that of a ring, by endpoints
+    /// that report to the same queue too.
+    #[inline(always)]
+    fn unlock_if_shared(&mut self) {
+        if self.wiring.shares_receiver {
+            (self.transmit, self.receive) = (None, None);
+        }
     }
 }
 
@@ -148,13 +160,15 @@ impl Sink for Queues<'_, '_> {
         }
         let Some(ring) = self.ring_for(completion.flags) else { return Ok(()) };
         if !ring.has_room() {
-            if cq.is_protected() {
-                return Err(completion);
+            let is_protected = cq.is_protected();
+            if !is_protected {
+                ring.overrun();
             }
-            ring.overrun();
-            return Ok(());
+            self.unlock_if_shared();
+            return if is_protected { Err(completion) } else { Ok(()) };
         }
         ring.push_completed(entry(completion), source);
+        self.unlock_if_shared();
         Ok(())
     }
 

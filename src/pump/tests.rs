@@ -64,6 +64,7 @@ impl Alone {
             reporter: None,
             wants_source: true,
             reports_unknown_sources: false,
+            shares_receiver: false,
             progress_doorbell: Some(doorbell.clone()),
             works: Arc::default(),
         };

@@ -102,6 +102,7 @@ impl Requester {
             reporter: Some(Arc::new(Reporter::new(&eq, 7, Subject::Endpoint))),
             wants_source: false,
             reports_unknown_sources: false,
+            shares_receiver: false,
             progress_doorbell: doorbell.clone(),
             works: Arc::default(),
         };
