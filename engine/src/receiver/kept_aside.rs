@@ -34,7 +34,9 @@ impl Receiver {
         for id in &of_member {
             self.untagged.remove_unexpected(*id);
         }
-        self.multi_receives.kept_aside.entry(member).or_default().extend(of_member);
+        // Of each source they are older than what is aside already.
+        let aside = self.multi_receives.kept_aside.entry(member).or_default();
+        of_member.into_iter().rev().for_each(|id| aside.push_front(id));
     }
 
     /// Lists a message that was just received, if its member keeps such messages aside. Returns whether it

@@ -108,8 +108,9 @@ impl Mailbox {
         self.debts.retain(|(owing, _)| *owing != link);
     }
 
-    /// Everything but reports was taken.
+    /// Something was taken. Whether there is mail is what is left, which other threads may have added to since.
     pub(super) fn settle(&mut self) {
-        self.has_mail.store(!self.outcomes.is_empty(), Ordering::Release);
+        let is_empty = self.outcomes.is_empty() && self.counts.is_empty() && self.debts.is_empty();
+        self.has_mail.store(!is_empty, Ordering::Release);
     }
 }
