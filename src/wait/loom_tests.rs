@@ -12,7 +12,7 @@ use loom::thread::{self, JoinHandle};
 use super::*;
 use crate::counter::CounterWaitError;
 use crate::cq::{CompletionQueue, CqAttr, ReadError};
-use crate::domain::DomainId;
+use crate::domain_id::DomainId;
 use crate::doorbell::Doorbell;
 use crate::eq::{EqAttr, EqFlags, Event, EventQueue};
 use crate::info::ResourceManagement;
