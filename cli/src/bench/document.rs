@@ -3,8 +3,10 @@
 
 use super::figure::{Quantity, Row};
 use super::figure_report::FigureReport;
-use super::record::DRAWINGS;
 use super::{figure_table, sleep};
+
+/// The directory of the drawings, beside the document.
+pub(super) const DRAWINGS: &str = "plots";
 
 /// The sizes of the tables in short.
 const BRIEF_SIZES_BYTES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];

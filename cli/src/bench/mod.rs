@@ -12,6 +12,7 @@ pub(crate) mod follower;
 mod pair;
 mod percentiles;
 mod plot;
+mod providers;
 mod record;
 mod report;
 pub(crate) mod single;
@@ -27,8 +28,9 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 
-use self::against::{Providers, Request};
+use self::against::Request;
 use self::pair::Placement;
+use self::providers::Providers;
 use self::report::Report;
 use self::survey::{Domain, Kind, Survey};
 use crate::console::Console;

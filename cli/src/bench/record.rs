@@ -5,14 +5,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use super::document::{self, DRAWINGS};
 use super::figure_report::FigureReport;
-use super::{document, plot};
+use super::plot;
 use crate::failure::Failure;
 
 const DOCUMENT: &str = "RESULTS.md";
-
-/// The directory of the drawings, beside the document.
-pub(super) const DRAWINGS: &str = "plots";
 
 /// The lines between which another file has the tables in short.
 const PLACE_BEGIN: &str = "<!-- speed -->";

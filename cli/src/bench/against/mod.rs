@@ -11,7 +11,6 @@ mod program_pair;
 
 use std::env;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use homespun::info::PROVIDER_NAME;
@@ -20,6 +19,7 @@ use self::comparison::Comparison;
 use self::libfabric::Libfabric;
 use super::figure::{self, Row};
 use super::figure_report::{FigureReport, LibfabricReport};
+use super::providers::Providers;
 use super::sleep::{self, SleepReport, SleepTables};
 use super::survey::Domain;
 use super::{figure_table, record};
@@ -43,10 +43,6 @@ const ROUND_QUICK_MS: u32 = 10;
 /// The sizes of messages, where none are asked for.
 const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 const SIZES_QUICK: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
-
-/// Names of providers of libfabric, separated by commas.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Providers(Vec<String>);
 
 /// What is asked for.
 #[derive(Debug)]
@@ -78,7 +74,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         record::require_place(file)?;
     }
     let libfabric = Libfabric::find(request.prefix.map(PathBuf::as_path))?;
-    for provider in [PROVIDER_NAME].into_iter().chain(request.providers.0.iter().map(String::as_str)) {
+    for provider in [PROVIDER_NAME].into_iter().chain(request.providers.names().iter().map(String::as_str)) {
         libfabric.require_provider(provider)?;
     }
     let places = places(request.pinned)?;
@@ -91,7 +87,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
     let comparison = Comparison {
         libfabric: &libfabric,
         fabtests: fabtests.as_deref(),
-        providers: &request.providers.0,
+        providers: request.providers.names(),
         sizes: request.sizes.unwrap_or(sizes),
         rounds: request.rounds.unwrap_or(rounds),
         round_ms,
@@ -106,7 +102,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
             version: libfabric.version().to_owned(),
             built: request.built.map(str::to_owned),
         },
-        providers: request.providers.0.clone(),
+        providers: request.providers.names().to_vec(),
         has_fabtests: fabtests.is_some(),
         has_prefix: request.prefix.is_some(),
         is_quick: request.quick,
@@ -158,7 +154,8 @@ fn measure_asleep(
     cores: Option<(usize, usize)>,
     console: &mut Console,
 ) -> Result<SleepReport, Failure> {
-    let has_rival = |domain: &Domain| request.providers.0.iter().any(|name| Domain::beside(name) == *domain);
+    let has_rival =
+        |domain: &Domain| request.providers.names().iter().any(|name| Domain::beside(name) == *domain);
     let domains: Vec<Domain> = Domain::ALL.into_iter().filter(has_rival).collect();
     let report = sleep::measure(
         &sleep::Request {
@@ -205,46 +202,4 @@ fn head(report: &FigureReport, libfabric: &Libfabric, console: &Console) -> Resu
     console.line(format_args!("medians over {} rounds in which all take turns; µs", report.rounds))?;
     console.line(figure_table::ABOUT_RATIOS)?;
     console.line(figure_table::ABOUT_PERCENTILES)
-}
-
-impl Providers {
-    /// Each of them once.
-    pub(super) fn names(&self) -> &[String] {
-        &self.0
-    }
-}
-
-impl FromStr for Providers {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut names: Vec<String> = Vec::new();
-        for name in text.split(',') {
-            let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-;".contains(letter);
-            if name.is_empty() || name.starts_with('-') || !name.chars().all(is_name) {
-                return Err(format!("{name:?} is no provider's name, such as shm, tcp or tcp;ofi_rxm"));
-            }
-            if name == PROVIDER_NAME {
-                return Err(format!("{PROVIDER_NAME} is what the others are compared with"));
-            }
-            if !names.iter().any(|known| known == name) {
-                names.push(name.to_owned());
-            }
-        }
-        Ok(Providers(names))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn providers_are_listed_once_each() {
-        let read = |text: &str| text.parse::<Providers>().map(|Providers(names)| names);
-        assert_eq!(read("shm,tcp;ofi_rxm,shm").unwrap(), ["shm", "tcp;ofi_rxm"]);
-        for text in ["", "shm,", "-p", "a b", "../x", "homespun"] {
-            assert!(read(text).is_err(), "{text:?}");
-        }
-    }
 }
