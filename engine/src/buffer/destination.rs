@@ -1,0 +1,402 @@
+//! What a receive scatters to.
+
+use std::io::IoSliceMut;
+use std::{fmt, mem, ptr};
+
+use bytes::{Buf, BytesMut};
+
+use super::Buffer;
+use super::segment::{NULL_WITH_LENGTH, SegmentMut, check_count, checked_total, total};
+use crate::error::Misuse;
+use crate::rejected::Rejected;
+use crate::transport::Space;
+
+/// Where a receive operation scatters a message to.
+pub struct Destination {
+    memory: DestinationMemory,
+    len_bytes: usize,
+}
+
+enum DestinationMemory {
+    Owned(BytesMut),
+    OwnedVector(Vec<BytesMut>),
+    Raw(SegmentMut),
+    RawVector(Box<[SegmentMut]>),
+    /// A piece of the one segment that a multi-receive buffer is.
+    RawPiece(SegmentMut),
+}
+
+impl Destination {
+    /// Receives into `buffer[..buffer.len()]`.
+    pub fn owned(buffer: BytesMut) -> Destination {
+        Destination { len_bytes: buffer.len(), memory: DestinationMemory::Owned(buffer) }
+    }
+
+    /// Receives into owned buffers in order, each up to its length.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`], with the buffers.
+    pub fn owned_vector(buffers: Vec<BytesMut>) -> Result<Destination, Rejected<Vec<BytesMut>>> {
+        match checked_total(buffers.iter().map(BytesMut::len)) {
+            Ok(len_bytes) => Ok(Destination { len_bytes, memory: DestinationMemory::OwnedVector(buffers) }),
+            Err(misuse) => Err(Rejected { error: misuse.into(), buffer: buffers }),
+        }
+    }
+
+    /// Receives into the caller's memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Source::raw`](super::Source::raw).
+    ///
+    /// # Safety
+    ///
+    /// Every segment must be initialised memory that is readable and writable from any thread, and that nothing else
+    /// reads or writes, from now until the operation that is posted with this destination has ended: its completion
+    /// was produced, or the engine was dropped.
+    #[inline(always)]
+    pub unsafe fn raw(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
+        check_count(segments.len())?;
+        if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
+            return Err(NULL_WITH_LENGTH);
+        }
+        // SAFETY: what is asked of the caller is the same.
+        unsafe { Destination::room(segments) }
+    }
+
+    /// Receives a message into the caller's memory, as [`raw`](Self::raw). But a null address with a length is room for
+    /// nothing: applications that expect messages of no bytes name no memory and some length.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for lengths that add up to more than the address
+    /// space.
+    ///
+    /// # Safety
+    ///
+    /// As [`raw`](Self::raw), for the segments that have an address.
+    #[inline(always)]
+    pub unsafe fn room(segments: &[SegmentMut]) -> Result<Destination, Misuse> {
+        if let [one] = segments {
+            let segment = one.without_null();
+            return Ok(Destination { len_bytes: segment.len_bytes, memory: DestinationMemory::Raw(segment) });
+        }
+        check_count(segments.len())?;
+        let segments: Box<[SegmentMut]> = segments.iter().map(|segment| segment.without_null()).collect();
+        let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
+        Ok(Destination { len_bytes, memory: DestinationMemory::RawVector(segments) })
+    }
+
+    /// The same memory for messages that come one after another, which has to be in one piece.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] for more than one segment, [`Misuse::Invalid`] for none.
+    pub(crate) fn in_one_piece(mut self) -> Result<Destination, Rejected<Destination>> {
+        let count = match &mut self.memory {
+            DestinationMemory::Owned(_) | DestinationMemory::Raw(_) | DestinationMemory::RawPiece(_) => {
+                return Ok(self);
+            }
+            DestinationMemory::OwnedVector(buffers) if buffers.len() == 1 => {
+                return Ok(Destination::owned(buffers.remove(0)));
+            }
+            DestinationMemory::OwnedVector(buffers) => buffers.len(),
+            DestinationMemory::RawVector(segments) => segments.len(),
+        };
+        let misuse = match count {
+            0 => Misuse::Invalid("a multi-receive buffer without a segment"),
+            _ => Misuse::TooManySegments { count, max: 1 },
+        };
+        Err(Rejected { error: misuse.into(), buffer: self })
+    }
+
+    /// How many bytes are before the first address that is a multiple of `align_bytes`. Only for memory in one piece.
+    pub(crate) fn padding_bytes(&self, align_bytes: usize) -> usize {
+        let address = match &self.memory {
+            DestinationMemory::Owned(buffer) => buffer.as_ptr().addr(),
+            DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => segment.address.addr(),
+            DestinationMemory::OwnedVector(_) | DestinationMemory::RawVector(_) => return 0,
+        };
+        address.wrapping_neg() % align_bytes
+    }
+
+    /// Cuts `len_bytes` off that begin after `skip_bytes`, which are lost; what is behind them stays. Memory that is not
+    /// in one piece, or shorter than that, stays as it is and gives nothing.
+    pub(crate) fn cut_off(&mut self, skip_bytes: usize, len_bytes: usize) -> Destination {
+        let end_bytes = skip_bytes.saturating_add(len_bytes);
+        if end_bytes > self.len_bytes {
+            return Destination::nowhere();
+        }
+        let memory = match &mut self.memory {
+            DestinationMemory::Owned(buffer) => {
+                buffer.advance(skip_bytes);
+                DestinationMemory::Owned(buffer.split_to(len_bytes))
+            }
+            DestinationMemory::Raw(rest) | DestinationMemory::RawPiece(rest) => {
+                // Both are within the segment, since its length says so.
+                let piece = SegmentMut { address: rest.address.wrapping_add(skip_bytes), len_bytes };
+                rest.address = rest.address.wrapping_add(end_bytes);
+                rest.len_bytes -= end_bytes;
+                DestinationMemory::RawPiece(piece)
+            }
+            DestinationMemory::OwnedVector(_) | DestinationMemory::RawVector(_) => {
+                return Destination::nowhere();
+            }
+        };
+        self.len_bytes -= end_bytes;
+        Destination { len_bytes, memory }
+    }
+
+    /// Takes the application's memory out that no message has used.
+    pub(crate) fn into_unused(self) -> Buffer {
+        match self.memory {
+            DestinationMemory::Owned(buffer) => Buffer::Unused(buffer),
+            _ => Buffer::None,
+        }
+    }
+
+    /// Room for nothing.
+    #[inline]
+    pub(crate) fn nowhere() -> Destination {
+        Destination {
+            len_bytes: 0,
+            memory: DestinationMemory::Raw(SegmentMut { address: ptr::null_mut(), len_bytes: 0 }),
+        }
+    }
+
+    /// How many bytes fit.
+    #[inline]
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Copies `bytes` to `offset_bytes`; what does not fit is dropped. Returns how many bytes were copied.
+    #[inline]
+    pub fn copy_in(&mut self, offset_bytes: usize, bytes: &[u8]) -> usize {
+        if let Some(whole) = self.contiguous_mut() {
+            let room = whole.get_mut(offset_bytes..).unwrap_or_default();
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            return count;
+        }
+        let mut copied = 0;
+        for place in &mut self.space(offset_bytes, bytes.len()) {
+            let piece = &bytes[copied..copied + place.len()];
+            place.copy_from_slice(piece);
+            copied += piece.len();
+        }
+        copied
+    }
+
+    /// The memory from `offset_bytes` on, at most `limit_bytes` of it.
+    pub fn space(&mut self, offset_bytes: usize, limit_bytes: usize) -> Space<'_> {
+        let mut skip = offset_bytes;
+        let mut left = limit_bytes;
+        let mut space = Space::new();
+        match &mut self.memory {
+            DestinationMemory::Owned(buffer) => push_room(&mut space, buffer, &mut skip, &mut left),
+            DestinationMemory::OwnedVector(buffers) => {
+                for buffer in buffers {
+                    push_room(&mut space, buffer, &mut skip, &mut left);
+                }
+            }
+            DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => {
+                push_room(&mut space, segment.as_mut_slice(), &mut skip, &mut left);
+            }
+            DestinationMemory::RawVector(segments) => {
+                for segment in segments {
+                    push_room(&mut space, segment.as_mut_slice(), &mut skip, &mut left);
+                }
+            }
+        }
+        space
+    }
+
+    /// All of the memory, if it lies in one piece.
+    #[inline]
+    pub(crate) fn contiguous_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.memory {
+            DestinationMemory::Owned(buffer) => Some(buffer),
+            DestinationMemory::Raw(segment) | DestinationMemory::RawPiece(segment) => {
+                Some(segment.as_mut_slice())
+            }
+            DestinationMemory::OwnedVector(_) | DestinationMemory::RawVector(_) => None,
+        }
+    }
+
+    /// The application's memory as it is, to be handed back unused.
+    pub fn into_buffer(mut self) -> Buffer {
+        self.take_buffer(self.len_bytes)
+    }
+
+    /// Takes the application's memory out, to be handed back.
+    #[inline]
+    pub(crate) fn take_buffer(&mut self, received_bytes: usize) -> Buffer {
+        if let DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) = &self.memory {
+            return Buffer::None;
+        }
+        let nothing = DestinationMemory::RawVector(Box::default());
+        match mem::replace(&mut self.memory, nothing) {
+            DestinationMemory::Owned(mut buffer) => {
+                buffer.truncate(received_bytes);
+                Buffer::Received(buffer)
+            }
+            DestinationMemory::OwnedVector(mut buffers) => {
+                let mut left = received_bytes;
+                for buffer in &mut buffers {
+                    buffer.truncate(left);
+                    left -= buffer.len();
+                }
+                Buffer::ReceivedVector(buffers)
+            }
+            DestinationMemory::RawPiece(SegmentMut { address, len_bytes }) => {
+                Buffer::Within(SegmentMut { address, len_bytes: len_bytes.min(received_bytes) })
+            }
+            DestinationMemory::Raw(_) | DestinationMemory::RawVector(_) => Buffer::None,
+        }
+    }
+}
+
+/// Room for nothing.
+impl Default for Destination {
+    #[inline]
+    fn default() -> Destination {
+        Destination::nowhere()
+    }
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Destination({} bytes)", self.len_bytes)
+    }
+}
+
+fn push_room<'a>(space: &mut Space<'a>, piece: &'a mut [u8], skip: &mut usize, left: &mut usize) {
+    let from = piece.len().min(*skip);
+    *skip -= from;
+    let len = (piece.len() - from).min(*left);
+    *left -= len;
+    if len > 0 {
+        space.push(IoSliceMut::new(&mut piece[from..from + len]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::error::Error;
+    use crate::limits::IOV_LIMIT;
+
+    proptest! {
+        #[test]
+        fn a_destination_fills_its_pieces_in_order_and_drops_the_rest(
+            lengths in prop::collection::vec(0usize..20, 0..=IOV_LIMIT),
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..6),
+        ) {
+            let buffers: Vec<BytesMut> = lengths.iter().map(|len| BytesMut::zeroed(*len)).collect();
+            let mut destination = Destination::owned_vector(buffers).unwrap();
+            let room = destination.len_bytes();
+            let mut offset = 0;
+            for chunk in &chunks {
+                let fits = chunk.len().min(room - offset);
+                prop_assert_eq!(destination.copy_in(offset, chunk), fits);
+                offset += fits;
+            }
+            let message: Vec<u8> = chunks.concat();
+            let Buffer::ReceivedVector(buffers) = destination.take_buffer(offset) else { panic!("not a vector") };
+            let received: Vec<u8> = buffers.iter().flat_map(|b| b.iter().copied()).collect();
+            prop_assert_eq!(&received[..], &message[..offset]);
+        }
+    }
+
+    /// How pieces are cut off: what is skipped, and how long each is.
+    fn any_cuts() -> impl Strategy<Value = Vec<(usize, usize)>> {
+        prop::collection::vec((0usize..9, 0usize..20), 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_that_are_cut_off_share_no_byte(len in 0usize..100, cuts in any_cuts()) {
+            let mut memory = vec![0u8; len];
+            let start = memory.as_mut_ptr();
+            // SAFETY: `memory` outlives the destination, and nothing else uses it meanwhile.
+            let raw = unsafe { Destination::raw(&[SegmentMut { address: start, len_bytes: len }]) }.unwrap();
+            let owned = Destination::owned(BytesMut::zeroed(len));
+            let mut places = Vec::new();
+            for mut rest in [raw, owned] {
+                let mut used = 0;
+                for (mark, (skip, len)) in (1u8..).zip(&cuts) {
+                    let fits = skip + len <= rest.len_bytes();
+                    let mut piece = rest.cut_off(*skip, *len);
+                    prop_assert_eq!(piece.len_bytes(), if fits { *len } else { 0 });
+                    used += if fits { skip + len } else { 0 };
+                    prop_assert_eq!(rest.len_bytes(), memory.len() - used);
+                    prop_assert_eq!(piece.copy_in(0, &[mark; 20]), piece.len_bytes());
+                    match piece.take_buffer(usize::MAX) {
+                        Buffer::Within(place) => places.push((place, mark)),
+                        Buffer::Received(bytes) => prop_assert!(bytes.iter().all(|byte| *byte == mark)),
+                        Buffer::None => prop_assert!(!fits),
+                        other => panic!("not a piece: {other:?}"),
+                    }
+                }
+                prop_assert_eq!(rest.copy_in(0, &[255; 100]), memory.len() - used);
+                if let Buffer::Unused(unused) = rest.into_unused() {
+                    prop_assert_eq!(unused.len(), memory.len() - used);
+                }
+            }
+            for (place, mark) in places {
+                let from = place.address.addr() - start.addr();
+                prop_assert!(memory[from..from + place.len_bytes].iter().all(|byte| *byte == mark));
+            }
+        }
+    }
+
+    #[test]
+    fn room_without_memory_takes_nothing_whatever_its_length() {
+        let nowhere = SegmentMut { address: ptr::null_mut(), len_bytes: 9 };
+        let mut byte = [0_u8];
+        let somewhere = SegmentMut { address: byte.as_mut_ptr(), len_bytes: 1 };
+        for (segments, len_bytes) in [(&[nowhere][..], 0), (&[nowhere, somewhere, nowhere][..], 1)] {
+            // SAFETY: the one byte that there is outlives the room.
+            let mut room = unsafe { Destination::room(segments) }.unwrap();
+            assert_eq!((room.len_bytes(), room.copy_in(0, b"ab")), (len_bytes, len_bytes));
+            // SAFETY: nothing is made of what is refused.
+            assert!(unsafe { Destination::raw(segments) }.is_err());
+        }
+        assert_eq!(byte, *b"a");
+    }
+
+    #[test]
+    fn a_multi_receive_buffer_has_one_piece() {
+        let buffers = |count| vec![BytesMut::zeroed(3); count];
+        let one = Destination::owned_vector(buffers(1)).unwrap().in_one_piece().unwrap();
+        assert!(matches!(one.memory, DestinationMemory::Owned(_)) && one.len_bytes() == 3);
+        let none = Destination::owned_vector(buffers(0)).unwrap().in_one_piece().unwrap_err();
+        assert!(matches!(none.error, Error::Misuse(Misuse::Invalid(_))));
+        let many = Destination::owned_vector(buffers(3)).unwrap().in_one_piece().unwrap_err();
+        assert_eq!(many.error, Misuse::TooManySegments { count: 3, max: 1 }.into());
+        assert_eq!(many.buffer.into_buffer().into_received_vector().map(|buffers| buffers.len()), Some(3));
+        let empty = SegmentMut { address: ptr::null_mut(), len_bytes: 0 };
+        // SAFETY: segments of length 0 are never written to.
+        let many = unsafe { Destination::raw(&[empty; 2]) }.unwrap().in_one_piece().unwrap_err();
+        assert_eq!(many.error, Misuse::TooManySegments { count: 2, max: 1 }.into());
+        // SAFETY: as above.
+        let mut one = unsafe { Destination::raw(&[empty]) }.unwrap().in_one_piece().unwrap();
+        assert_eq!((one.padding_bytes(8), one.cut_off(0, 0).len_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn padding_leads_to_the_next_aligned_address() {
+        let mut destination = Destination::owned(BytesMut::zeroed(64));
+        let padding = destination.padding_bytes(8);
+        destination.cut_off(padding, 3);
+        assert_eq!(destination.padding_bytes(8), 5);
+        destination.cut_off(5, 8);
+        assert_eq!(destination.padding_bytes(8), 0);
+    }
+}

@@ -1,0 +1,90 @@
+//! Pieces of the caller's memory, as an iovec names them.
+
+use std::slice;
+
+use crate::error::Misuse;
+use crate::limits::IOV_LIMIT;
+
+/// A piece of memory to read from: the raw tier's `struct iovec`.
+#[derive(Debug, Clone, Copy)]
+pub struct Segment {
+    /// Where it starts. May be null if the length is 0.
+    pub address: *const u8,
+    /// How long it is.
+    pub len_bytes: usize,
+}
+
+/// A piece of memory to write to: the raw tier's `struct iovec`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentMut {
+    /// Where it starts. May be null if the length is 0.
+    pub address: *mut u8,
+    /// How long it is.
+    pub len_bytes: usize,
+}
+
+// SAFETY: a segment is an address and a length; nothing is read through it except by `Source` and `Destination`,
+// whose constructors make the caller promise that the memory may be used from whichever thread drives the endpoint.
+unsafe impl Send for Segment {}
+// SAFETY: as for `Segment`.
+unsafe impl Send for SegmentMut {}
+// SAFETY: as for `Segment`; through a shared one nothing is read or written at all.
+unsafe impl Sync for SegmentMut {}
+
+impl Segment {
+    /// What it holds. Only for a segment that a [`Source`](super::Source) was made of.
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[u8] {
+        if self.len_bytes == 0 {
+            return &[];
+        }
+        // SAFETY: only `Source` calls this, for segments that came through `Source::raw`. That refuses null with a
+        // length, and its caller promised that the memory is readable and unchanged until the operation has ended.
+        // The engine drops the `Source` when it ends the operation, and the slice borrows from the segment in it.
+        unsafe { slice::from_raw_parts(self.address, self.len_bytes) }
+    }
+}
+
+impl SegmentMut {
+    /// The segment, without its length if there is no memory.
+    #[inline]
+    pub(super) fn without_null(self) -> SegmentMut {
+        SegmentMut { len_bytes: if self.address.is_null() { 0 } else { self.len_bytes }, ..self }
+    }
+
+    /// The memory itself. Only for a segment that a [`Destination`](super::Destination) was made of.
+    #[inline]
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        if self.len_bytes == 0 {
+            return &mut [];
+        }
+        // SAFETY: only `Destination` calls this, for segments that came through `Destination::room`. That leaves null
+        // no length, and its caller promised initialised memory that nothing else uses until the operation has ended.
+        // The engine drops the `Destination` when it ends the operation, and the slice borrows it mutably, so there
+        // is never more than one. A piece that `Destination::cut_off` makes is taken out of the segment that it is of, so both
+        // are within what was promised and share no byte; the engine ends the operation of a multi-receive buffer
+        // after those of its pieces.
+        unsafe { slice::from_raw_parts_mut(self.address, self.len_bytes) }
+    }
+}
+
+/// A piece that is not there.
+pub(super) const NULL_WITH_LENGTH: Misuse = Misuse::Invalid("null buffer with a length");
+
+/// # Errors
+///
+/// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`].
+pub(super) fn check_count(count: usize) -> Result<(), Misuse> {
+    if count > IOV_LIMIT { Err(Misuse::TooManySegments { count, max: IOV_LIMIT }) } else { Ok(()) }
+}
+
+/// How long as many pieces as an operation may have are together.
+pub(super) fn checked_total(lengths: impl ExactSizeIterator<Item = usize>) -> Result<usize, Misuse> {
+    check_count(lengths.len())?;
+    total(lengths)
+}
+
+/// How long pieces are together.
+pub(super) fn total(mut lengths: impl Iterator<Item = usize>) -> Result<usize, Misuse> {
+    lengths.try_fold(0usize, usize::checked_add).ok_or(Misuse::Invalid("segment lengths overflow"))
+}

@@ -1,0 +1,294 @@
+//! What a send gathers from.
+
+use std::io::IoSlice;
+use std::{fmt, mem, ptr};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::Buffer;
+use super::segment::{NULL_WITH_LENGTH, Segment, check_count, checked_total, total};
+use crate::error::Misuse;
+use crate::limits::IOV_LIMIT;
+use crate::rejected::Rejected;
+
+/// What a send operation gathers its message from.
+pub struct Source {
+    memory: SourceMemory,
+    len_bytes: usize,
+}
+
+enum SourceMemory {
+    Owned(Bytes),
+    OwnedVector(Vec<Bytes>),
+    /// Most operations have one segment, and it need not be looked for elsewhere.
+    Raw(Segment),
+    RawVector(Box<[Segment]>),
+    /// What raw memory held when it was injected.
+    Copied(Box<[u8]>),
+    /// The operands of an atomic operation, and what follows them.
+    Pair(Box<(Source, Source)>),
+}
+
+impl Source {
+    /// Gathers from one owned buffer.
+    pub fn owned(bytes: Bytes) -> Source {
+        Source { len_bytes: bytes.len(), memory: SourceMemory::Owned(bytes) }
+    }
+
+    /// Gathers from owned buffers in order.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`], with the buffers.
+    pub fn owned_vector(buffers: Vec<Bytes>) -> Result<Source, Rejected<Vec<Bytes>>> {
+        match checked_total(buffers.iter().map(Bytes::len)) {
+            Ok(len_bytes) => Ok(Source { len_bytes, memory: SourceMemory::OwnedVector(buffers) }),
+            Err(misuse) => Err(Rejected { error: misuse.into(), buffer: buffers }),
+        }
+    }
+
+    /// Gathers from the caller's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::TooManySegments`] beyond [`IOV_LIMIT`]; [`Misuse::Invalid`] for a null address with a length, or
+    /// lengths that add up to more than the address space.
+    ///
+    /// # Safety
+    ///
+    /// Every segment must be readable, from any thread, and must not be written to, from now until the operation
+    /// that is posted with this source has ended: its completion was produced, or the engine was dropped. With
+    /// [`SendRequest::inject`](crate::operation::SendRequest::inject), until the request was posted or refused.
+    #[inline(always)]
+    pub unsafe fn raw(segments: &[Segment]) -> Result<Source, Misuse> {
+        if let [one] = segments {
+            return match one.address.is_null() && one.len_bytes > 0 {
+                true => Err(NULL_WITH_LENGTH),
+                false => Ok(Source { len_bytes: one.len_bytes, memory: SourceMemory::Raw(*one) }),
+            };
+        }
+        check_count(segments.len())?;
+        if segments.iter().any(|segment| segment.address.is_null() && segment.len_bytes > 0) {
+            return Err(NULL_WITH_LENGTH);
+        }
+        let len_bytes = total(segments.iter().map(|segment| segment.len_bytes))?;
+        Ok(Source { len_bytes, memory: SourceMemory::RawVector(segments.into()) })
+    }
+
+    /// Gathers from one source after the other. [`into_buffer`](Self::into_buffer) hands nothing of it back; it is to be
+    /// [parted](Self::into_pair) before.
+    pub(crate) fn pair(first: Source, second: Source) -> Source {
+        let len_bytes = first.len_bytes.saturating_add(second.len_bytes);
+        Source { len_bytes, memory: SourceMemory::Pair(Box::new((first, second))) }
+    }
+
+    /// The two sources that it was made of, or itself and nothing.
+    pub(crate) fn into_pair(self) -> (Source, Option<Source>) {
+        match self.memory {
+            SourceMemory::Pair(pair) => (pair.0, Some(pair.1)),
+            _ => (self, None),
+        }
+    }
+
+    /// The length of the message.
+    #[inline]
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// The message's bytes from `offset_bytes` on.
+    pub fn slices(&self, offset_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
+        let mut skip = offset_bytes;
+        let mut slices = SmallVec::new();
+        match &self.memory {
+            SourceMemory::Owned(bytes) => push_rest(&mut slices, bytes, &mut skip),
+            SourceMemory::OwnedVector(buffers) => {
+                for bytes in buffers {
+                    push_rest(&mut slices, bytes, &mut skip);
+                }
+            }
+            SourceMemory::Raw(segment) => push_rest(&mut slices, segment.as_slice(), &mut skip),
+            SourceMemory::RawVector(segments) => {
+                for segment in segments {
+                    push_rest(&mut slices, segment.as_slice(), &mut skip);
+                }
+            }
+            SourceMemory::Copied(bytes) => push_rest(&mut slices, bytes, &mut skip),
+            SourceMemory::Pair(pair) => {
+                slices.extend(pair.0.slices(skip));
+                slices.extend(pair.1.slices(skip.saturating_sub(pair.0.len_bytes)));
+            }
+        }
+        slices
+    }
+
+    /// The whole message, if it lies in one piece.
+    #[inline]
+    pub fn contiguous(&self) -> Option<&[u8]> {
+        match &self.memory {
+            SourceMemory::Owned(bytes) => Some(bytes),
+            SourceMemory::OwnedVector(buffers) => match buffers.as_slice() {
+                [] => Some(&[]),
+                [one] => Some(one),
+                _ => None,
+            },
+            SourceMemory::Raw(segment) => Some(segment.as_slice()),
+            SourceMemory::RawVector(segments) => segments.is_empty().then_some(&[]),
+            SourceMemory::Copied(bytes) => Some(bytes),
+            SourceMemory::Pair(_) => None,
+        }
+    }
+
+    /// Stops depending on the caller's memory: copies what it holds, unless the memory is owned.
+    pub fn detach(&mut self) {
+        if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
+            let mut copy = Vec::with_capacity(self.len_bytes);
+            for slice in self.slices(0) {
+                copy.extend_from_slice(&slice);
+            }
+            self.memory = SourceMemory::Copied(copy.into());
+        } else if let SourceMemory::Pair(pair) = &mut self.memory {
+            pair.0.detach();
+            pair.1.detach();
+        }
+    }
+
+    /// Forgets the caller's memory, which will not be read again. Owned memory stays, to be handed back.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        if let SourceMemory::Raw(_) | SourceMemory::RawVector(_) = &self.memory {
+            self.memory = SourceMemory::Copied(Box::default());
+        } else if let SourceMemory::Pair(pair) = &mut self.memory {
+            pair.0.release();
+            pair.1.release();
+        }
+    }
+
+    /// Takes the application's memory out, to be handed back. What is left gathers nothing if that was owned.
+    #[inline]
+    pub(crate) fn take_buffer(&mut self) -> Buffer {
+        if let SourceMemory::Raw(_) = &self.memory {
+            return Buffer::None;
+        }
+        mem::take(self).into_buffer()
+    }
+
+    /// The application's memory, to be handed back.
+    #[inline]
+    pub fn into_buffer(self) -> Buffer {
+        match self.memory {
+            SourceMemory::Owned(bytes) => Buffer::Sent(bytes),
+            SourceMemory::OwnedVector(buffers) => Buffer::SentVector(buffers),
+            SourceMemory::Raw(_)
+            | SourceMemory::RawVector(_)
+            | SourceMemory::Copied(_)
+            | SourceMemory::Pair(_) => Buffer::None,
+        }
+    }
+}
+
+/// A source of nothing.
+impl Default for Source {
+    #[inline]
+    fn default() -> Source {
+        let segment = Segment { address: ptr::null(), len_bytes: 0 };
+        Source { memory: SourceMemory::Raw(segment), len_bytes: 0 }
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({} bytes)", self.len_bytes)
+    }
+}
+
+fn push_rest<'a>(slices: &mut SmallVec<[IoSlice<'a>; IOV_LIMIT]>, piece: &'a [u8], skip: &mut usize) {
+    let from = piece.len().min(*skip);
+    *skip -= from;
+    if from < piece.len() {
+        slices.push(IoSlice::new(&piece[from..]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn concat(slices: &[IoSlice<'_>]) -> Vec<u8> {
+        slices.iter().flat_map(|slice| slice.iter().copied()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_source_reads_as_the_concatenation_of_its_pieces(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..=IOV_LIMIT),
+            offset in 0usize..100,
+        ) {
+            let whole: Vec<u8> = pieces.concat();
+            let offset = offset.min(whole.len());
+            let segments: Vec<Segment> =
+                pieces.iter().map(|p| Segment { address: p.as_ptr(), len_bytes: p.len() }).collect();
+            // SAFETY: `pieces` outlives the sources and is not written to.
+            let raw = unsafe { Source::raw(&segments) }.unwrap();
+            let owned = Source::owned_vector(pieces.iter().map(|p| Bytes::copy_from_slice(p)).collect()).unwrap();
+            // SAFETY: as above.
+            let mut copied = unsafe { Source::raw(&segments) }.unwrap();
+            copied.detach();
+            for source in [&raw, &owned, &copied] {
+                prop_assert_eq!(source.len_bytes(), whole.len());
+                prop_assert_eq!(concat(&source.slices(offset)), &whole[offset..]);
+                if let Some(one) = source.contiguous() {
+                    prop_assert_eq!(one, &whole[..]);
+                }
+            }
+        }
+
+        #[test]
+        fn a_pair_reads_as_one_source_after_the_other(
+            first in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..=IOV_LIMIT),
+            second in prop::collection::vec(any::<u8>(), 0..20),
+            offset in 0usize..60,
+        ) {
+            let whole = [first.concat(), second.clone()].concat();
+            let offset = offset.min(whole.len());
+            let pieces: Vec<Bytes> = first.iter().map(|p| Bytes::copy_from_slice(p)).collect();
+            let segment = Segment { address: second.as_ptr(), len_bytes: second.len() };
+            // SAFETY: `second` outlives the source and is not written to.
+            let raw = unsafe { Source::raw(&[segment]) }.unwrap();
+            let mut pair = Source::pair(Source::owned_vector(pieces.clone()).unwrap(), raw);
+            for _ in 0..2 {
+                prop_assert_eq!(pair.len_bytes(), whole.len());
+                prop_assert_eq!(concat(&pair.slices(offset)), &whole[offset..]);
+                prop_assert_eq!(pair.contiguous(), None);
+                pair.detach();
+            }
+            pair.release();
+            prop_assert_eq!(pair.slices(first.concat().len()).len(), usize::from(!second.is_empty()), "it was copied");
+            let (back, raw) = pair.into_pair();
+            prop_assert_eq!(back.into_buffer(), Buffer::SentVector(pieces));
+            prop_assert_eq!(raw.map(Source::into_buffer), Some(Buffer::None));
+        }
+    }
+
+    #[test]
+    fn null_with_a_length_too_many_segments_and_overflow_are_refused() {
+        let null = Segment { address: ptr::null(), len_bytes: 1 };
+        // SAFETY: a null segment is refused, so nothing is ever read through it.
+        assert!(matches!(unsafe { Source::raw(&[null]) }, Err(Misuse::Invalid(_))));
+        let empty = Segment { address: ptr::null(), len_bytes: 0 };
+        // SAFETY: segments of length 0 are never read.
+        let source = unsafe { Source::raw(&[empty; IOV_LIMIT]) }.unwrap();
+        assert_eq!(source.len_bytes(), 0);
+        assert!(source.slices(0).is_empty());
+        // SAFETY: refused for their number, so nothing is ever read.
+        let refused = unsafe { Source::raw(&[empty; IOV_LIMIT + 1]) };
+        assert!(matches!(refused, Err(Misuse::TooManySegments { .. })));
+        let byte = 0u8;
+        let huge = Segment { address: &raw const byte, len_bytes: usize::MAX };
+        // SAFETY: refused for their total length, so nothing is ever read.
+        assert!(matches!(unsafe { Source::raw(&[huge, huge]) }, Err(Misuse::Invalid(_))));
+    }
+}
