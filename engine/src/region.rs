@@ -7,32 +7,31 @@
 //!
 //! # How a region ends
 //!
-//! [`Regions::close`] takes the region out of the table and marks it. Whoever is about to touch memory looks at the mark,
-//! and none of the slices that an engine makes of raw memory outlives the call of the engine in which it was made. So once
-//! every engine with this table has been left by whoever was inside when the region was closed, nothing touches it any more.
+//! [`Regions::close`] takes the region out of the table and marks it. An engine looks at the mark before it touches memory,
+//! and none of the slices that it makes of raw memory outlives the call in which it was made. So once every call of an
+//! engine with this table that was under way when the region was closed has returned, nothing touches it any more.
 
 mod atomics;
+mod table;
+mod window;
 pub(crate) mod words;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::io::{IoSlice, IoSliceMut};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::{fmt, ptr, slice};
+use std::sync::{Arc, OnceLock};
+use std::{fmt, ptr};
 
 use smallvec::SmallVec;
 use tracing::warn;
 
 pub(crate) use self::atomics::Elements;
+pub use self::table::Regions;
+pub(crate) use self::window::Window;
 use crate::buffer::SegmentMut;
 use crate::errno::Errno;
 use crate::error::Misuse;
 use crate::flags::{CounterEvents, MrAccess};
 use crate::limits::IOV_LIMIT;
-use crate::transport::{SharedMemory, Space};
-use crate::wire::Refusal;
+use crate::transport::SharedMemory;
 
 /// Registered memory.
 pub struct Region {
@@ -64,7 +63,7 @@ pub trait Persist: Send + Sync {
     fn persist(&self, offset_bytes: usize, len_bytes: usize) -> Result<(), Errno>;
 }
 
-/// Words that a region borrows from whoever keeps them, such as a file that is mapped.
+/// Words that a region borrows from the object that keeps them, such as a mapped file.
 pub trait Words: Send + Sync {
     /// The words, always the same ones.
     fn words(&self) -> &[AtomicU64];
@@ -91,7 +90,7 @@ enum Memory {
     Owned(Box<[AtomicU64]>),
     /// The same, and peers may map them.
     Shared(Arc<dyn SharedMemory>),
-    /// The same, of somebody else.
+    /// The same, which another object keeps.
     Kept(Box<dyn Words>),
     Raw(SmallVec<[SegmentMut; 1]>),
 }
@@ -99,7 +98,7 @@ enum Memory {
 const WORD_BYTES: usize = size_of::<u64>();
 
 // SAFETY: the segments of raw memory are addresses; they are used by `copy_in`, `copy_out`, `space` and `slices` alone, and
-// whoever registered them has promised `Region::raw` that the memory may be used so, from any thread at any time until the
+// the caller of `Region::raw` has promised that the memory may be used so, from any thread at any time until the
 // region has ended.
 unsafe impl Sync for Region {}
 
@@ -113,19 +112,6 @@ pub struct RegionAttr {
     /// The address of its first byte, as peers know it: 0 where they count from the start of the region, else what the
     /// region's own address is.
     pub base_address: u64,
-}
-
-/// The regions of a domain, by key.
-#[derive(Debug, Default)]
-pub struct Regions {
-    by_key: RwLock<HashMap<u64, Arc<Region>>>,
-}
-
-/// A part of a region that is being read or written on behalf of a peer.
-#[derive(Debug, Clone)]
-pub(crate) struct Window {
-    region: Arc<Region>,
-    offset_bytes: usize,
 }
 
 impl Region {
@@ -145,7 +131,7 @@ impl Region {
     }
 
     /// A region of the caller's memory. Several segments follow each other as if they were one, and may be empty. One at the
-    /// null address that is the only one is the address space from its beginning on, where most addresses are nobody's.
+    /// null address that is the only one is the address space from its beginning on, where most addresses have no memory.
     ///
     /// # Errors
     ///
@@ -156,7 +142,7 @@ impl Region {
     ///
     /// Every segment must be initialised memory that is readable, and writable if peers may write, from any thread, until
     /// the region has [ended](self#how-a-region-ends). Until then nothing holds a Rust reference to it, other than
-    /// to atomics or cells; what a peer and somebody else access at the same time has no particular value. Of the address
+    /// to atomics or cells; what a peer and another thread access at the same time has no particular value. Of the address
     /// space that must hold, of all that peers access while they do.
     pub unsafe fn raw(segments: &[SegmentMut], attr: RegionAttr) -> Result<Region, Misuse> {
         if segments.len() > IOV_LIMIT {
@@ -190,7 +176,7 @@ impl Region {
         Region::with_bytes(len_bytes, Memory::Shared(memory), attr)
     }
 
-    /// A region of words that somebody else keeps, until it is dropped.
+    /// A region of words that another object keeps, until the region is dropped.
     ///
     /// # Errors
     ///
@@ -273,7 +259,7 @@ impl Region {
             return Err(BUSY);
         }
         places().try_for_each(|place| place.set(counter.clone()).map_err(|_| BUSY))?;
-        // Whoever has mapped it is to come by frames from now on, which are seen.
+        // Peers that have mapped it use frames from now on, which are seen.
         if let Some(memory) = self.shareable_memory() {
             memory.retire();
         }
@@ -313,7 +299,7 @@ impl Region {
         self.base_address
     }
 
-    /// Where its memory begins in this process: that of the first segment, where it has several. Whoever accesses the memory
+    /// Where its memory begins in this process: that of the first segment, where it has several. Code that accesses the memory
     /// by it does so as peers do, at any time, until the region has [ended](self#how-a-region-ends).
     pub fn as_ptr(&self) -> *mut u8 {
         match &self.memory {
@@ -370,7 +356,7 @@ impl Region {
         Ok(())
     }
 
-    /// Whether most of its addresses are nobody's.
+    /// Whether most of its addresses have no memory.
     fn is_address_space(&self) -> bool {
         matches!(&self.memory, Memory::Raw(segments) if segments[0].address.is_null() && self.len_bytes > 0)
     }
@@ -394,7 +380,7 @@ impl Region {
                 for piece in pieces(segments, offset_bytes, bytes.len()) {
                     let (here, rest) = bytes.split_at(piece.len_bytes);
                     // SAFETY: a piece lies in a segment, which is writable, says the caller of `raw`, if peers may write: a
-                    // window was made for that, or `write_at` has checked it. Nobody has a reference to it, and `copy` minds
+                    // window was made for that, or `write_at` has checked it. No Rust reference to it exists, and `copy` minds
                     // no overlap.
                     unsafe { ptr::copy(here.as_ptr(), piece.address, here.len()) };
                     bytes = rest;
@@ -442,167 +428,6 @@ impl Region {
     }
 }
 
-impl Regions {
-    /// Enters a region.
-    ///
-    /// # Errors
-    ///
-    /// [`Misuse::KeyInUse`] if another has its key.
-    pub fn add(&self, region: Region) -> Result<Arc<Region>, Misuse> {
-        let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
-        match by_key.entry(region.key) {
-            Entry::Occupied(_) => Err(Misuse::KeyInUse(region.key)),
-            Entry::Vacant(vacant) => Ok(vacant.insert(Arc::new(region)).clone()),
-        }
-    }
-
-    /// Ends a region. Its memory may still be in use by whoever is inside an [`Engine`](crate::Engine) with this table, until
-    /// they have left it.
-    pub fn close(&self, region: &Arc<Region>) {
-        let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
-        if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
-            by_key.remove(&region.key);
-        }
-        // First, so that nobody who takes it for ended shows a peer another one while that still has this one.
-        if let Some(memory) = region.shareable_memory() {
-            memory.retire();
-        }
-        region.is_closed.store(true, Ordering::Release);
-    }
-
-    /// What a peer names, if it may access it so.
-    pub(crate) fn window(
-        &self,
-        key: u64,
-        address: u64,
-        len_bytes: u64,
-        access: MrAccess,
-    ) -> Result<Window, Refusal> {
-        let by_key = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
-        let region = by_key.get(&key).filter(|region| region.is_enabled()).ok_or(Refusal::Key)?;
-        if !region.access.contains(access) {
-            return Err(Refusal::Access);
-        }
-        let offset_bytes = address.checked_sub(region.base_address).ok_or(Refusal::Range)?;
-        let end = offset_bytes.checked_add(len_bytes).ok_or(Refusal::Range)?;
-        if end > region.len_bytes as u64 {
-            return Err(Refusal::Range);
-        }
-        // It is no more than a length that has the type.
-        Ok(Window { region: region.clone(), offset_bytes: offset_bytes as usize })
-    }
-
-    /// The same, but for an access of no bytes: that touches no memory, so it may name any, or none at all.
-    pub(crate) fn window_or_empty(
-        &self,
-        key: u64,
-        address: u64,
-        len_bytes: u64,
-        access: MrAccess,
-    ) -> Result<Window, Refusal> {
-        match self.window(key, address, len_bytes, access) {
-            Err(_) if len_bytes == 0 => Ok(Window::empty()),
-            window => window,
-        }
-    }
-}
-
-/// All methods take places within what the window was made for.
-impl Window {
-    /// A window on no memory, of no region that peers know.
-    fn empty() -> Window {
-        let attr = RegionAttr { key: 0, access: MrAccess::empty(), base_address: 0 };
-        let region = Arc::new(Region::new(0, Memory::Owned(Box::default()), attr));
-        Window { region, offset_bytes: 0 }
-    }
-
-    pub(crate) fn region(&self) -> &Arc<Region> {
-        &self.region
-    }
-
-    /// Whether the memory may still be touched, in this call of the engine.
-    pub(crate) fn is_open(&self) -> bool {
-        self.region.is_open()
-    }
-
-    /// Where in the region its first bytes are.
-    pub(crate) fn range(&self, len_bytes: usize) -> Range<usize> {
-        self.offset_bytes..self.offset_bytes + len_bytes
-    }
-
-    /// Makes its first bytes durable. Returns whether they are.
-    pub(crate) fn persist(&self, len_bytes: usize) -> bool {
-        self.region.persist(self.offset_bytes, len_bytes)
-    }
-
-    /// Copies `bytes` to a place. Returns whether the region is still there.
-    pub(crate) fn copy_in(&self, at_bytes: usize, bytes: &[u8]) -> bool {
-        let is_open = self.is_open();
-        if is_open {
-            self.region.copy_in(self.offset_bytes + at_bytes, bytes);
-        }
-        is_open
-    }
-
-    /// Copies from a place into all of `into`. Returns whether the region is still there.
-    pub(crate) fn copy_out(&self, at_bytes: usize, into: &mut [u8]) -> bool {
-        let is_open = self.is_open();
-        if is_open {
-            self.region.copy_out(self.offset_bytes + at_bytes, into);
-        }
-        is_open
-    }
-
-    /// Counts an access by a peer. A counter that is bound for both events counts it once.
-    pub(crate) fn count(&self, events: CounterEvents) {
-        let mut counted: Option<&Arc<dyn CountAccess>> = None;
-        for (place, event) in self.region.counters.iter().zip(REGION_EVENTS) {
-            let Some(counter) = place.get().filter(|_| events.contains(event)) else { continue };
-            if counted.is_none_or(|first| !Arc::ptr_eq(first, counter)) {
-                counter.count(event);
-            }
-            counted = Some(counter);
-        }
-    }
-
-    /// Whether the memory can be had in slices.
-    pub(crate) fn is_sliceable(&self) -> bool {
-        matches!(self.region.memory, Memory::Raw(_)) && self.is_open()
-    }
-
-    /// The memory from a place on, to be written to. Empty if it [cannot be had so](Self::is_sliceable).
-    pub(crate) fn space(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
-        let Memory::Raw(segments) = &self.region.memory else { return Space::new() };
-        if !self.is_open() {
-            return Space::new();
-        }
-        let pieces = pieces(segments, self.offset_bytes + at_bytes, len_bytes);
-        let place = |piece: SegmentMut| {
-            // SAFETY: a piece lies in a segment, which is initialised and writable, says the caller of `raw`, until the
-            // region has ended, and that the application has no reference to it. The slice lives no longer than the borrow
-            // of the window, which the engine gives up before its call returns. Two peers that write to one place at the
-            // same time, through two endpoints, do so by system calls or plain copies; what is there then is promised to
-            // nobody.
-            IoSliceMut::new(unsafe { slice::from_raw_parts_mut(piece.address, piece.len_bytes) })
-        };
-        pieces.map(place).collect()
-    }
-
-    /// The memory from a place on, to be read. Empty if it [cannot be had so](Self::is_sliceable).
-    pub(crate) fn slices(&self, at_bytes: usize, len_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
-        let Memory::Raw(segments) = &self.region.memory else { return SmallVec::new() };
-        if !self.is_open() {
-            return SmallVec::new();
-        }
-        let pieces = pieces(segments, self.offset_bytes + at_bytes, len_bytes);
-        let place = |piece: SegmentMut| {
-            // SAFETY: as in `space`; the memory is readable.
-            IoSlice::new(unsafe { slice::from_raw_parts(piece.address, piece.len_bytes) })
-        };
-        pieces.map(place).collect()
-    }
-}
-
 /// The parts of segments that make up so many bytes from a place on, or as many as there are.
 fn pieces(
     segments: &[SegmentMut],
@@ -640,43 +465,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::Refusal;
 
     const ATTR: RegionAttr = RegionAttr { key: 7, access: MrAccess::REMOTE_WRITE, base_address: 0 };
-
-    #[test]
-    fn a_window_is_given_for_what_lies_in_the_region_and_may_be_accessed() {
-        let regions = Regions::default();
-        let attr = RegionAttr { base_address: u64::MAX - 99, ..ATTR };
-        let region = regions.add(Region::owned(100, attr).unwrap()).unwrap();
-        let base = attr.base_address;
-        let window = |key, address, len| regions.window(key, address, len, MrAccess::REMOTE_WRITE).err();
-        assert_eq!(window(7, base, 100), None);
-        assert_eq!(window(7, base + 99, 1), None);
-        assert_eq!(window(8, base, 1), Some(Refusal::Key));
-        for (address, len_bytes) in
-            [(base, 101), (base + 99, 2), (base - 1, 1), (0, 0), (base + 1, u64::MAX), (u64::MAX, u64::MAX)]
-        {
-            assert_eq!(window(7, address, len_bytes), Some(Refusal::Range), "{len_bytes} from {address:#x}");
-        }
-        let read = regions.window(7, base, 1, MrAccess::REMOTE_READ);
-        assert_eq!(read.err(), Some(Refusal::Access));
-        regions.close(&region);
-        assert_eq!(window(7, base, 1), Some(Refusal::Key));
-    }
-
-    #[test]
-    fn a_key_is_free_again_when_its_region_has_ended() {
-        let regions = Regions::default();
-        let first = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
-        assert_eq!(regions.add(Region::owned(1, ATTR).unwrap()).err(), Some(Misuse::KeyInUse(7)));
-        let window = regions.window(7, 0, 1, MrAccess::REMOTE_WRITE).unwrap();
-        regions.close(&first);
-        regions.close(&first);
-        let _second = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
-        regions.close(&first);
-        assert!(regions.window(7, 0, 1, MrAccess::REMOTE_WRITE).is_ok(), "the first took the second with it");
-        assert!(!window.copy_in(0, &[1]) && !window.copy_out(0, &mut [0]));
-    }
 
     #[test]
     fn nothing_is_no_region() {
@@ -765,7 +556,7 @@ mod tests {
                     prop_assert_eq!(&read, &model[at..]);
                 }
             }
-            let window = Window { region: Arc::new(regions.into_iter().nth(1).unwrap()), offset_bytes: 0 };
+            let window = Window::new(Arc::new(regions.into_iter().nth(1).unwrap()), 0);
             let direct: Vec<u8> = window.slices(0, len_bytes).iter().flat_map(|slice| slice.to_vec()).collect();
             prop_assert_eq!(&direct, &model);
             drop(window);

@@ -48,10 +48,10 @@ impl Window {
             for number in 0..count {
                 let operand = of_operands.next().unwrap_or_default();
                 let compare = of_compares.next().unwrap_or_default();
-                let place_bytes = self.offset_bytes + number * size_bytes;
+                let place_bytes = self.range(0).start + number * size_bytes;
                 let mut element = [0; ELEMENT_MAX_BYTES];
                 let element = &mut element[..size_bytes];
-                self.region.update(place_bytes, element, |element| combine(element, operand, compare));
+                self.region().update(place_bytes, element, |element| combine(element, operand, compare));
                 if let Some(before) = &mut before {
                     before.extend_from_slice(element);
                 }
@@ -163,7 +163,7 @@ fn update_natively(element: SegmentMut, before: &mut [u8], combine: impl Fn(&mut
             }
             // SAFETY: it is aligned, and a piece of a segment, which has its length. The segment is initialised memory that
             // is readable, and writable if peers may write, says the caller of `Region::raw`, and so it stays in this call
-            // of the engine, since the region was found open. Nobody has a reference to it other than to atomics and cells.
+            // of the engine, since the region was found open. No reference to it exists other than to atomics and cells.
             // Where peers may only read, nothing but a relaxed load is done, which is fit for memory that cannot be
             // written. Other accesses at the same time are atomic ones of this size, or else such as are promised nothing
             // in particular: copies on behalf of peers, and elements of another size.

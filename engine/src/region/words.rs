@@ -1,8 +1,8 @@
 //! Bytes in words that others read and write at the same time.
 //!
-//! What is stored in one call is seen together with all that this thread has done or seen before, by whoever loads it in one
-//! call: an application may wait for a word to change, and look at what was written before. The last whole word is stored after
-//! the others, so that one who waits for that has all of them.
+//! A thread that loads in one call what another stored in one call also sees all that the other had done or seen before: an
+//! application may wait for a word to change, and look at what was written before. The last whole word is stored after the
+//! others, so an application that waits for that word has all of them.
 
 #[cfg(all(target_arch = "x86_64", target_pointer_width = "64"))]
 mod strings;
@@ -73,7 +73,7 @@ fn load_whole(words: &[AtomicU64], into: &mut [[u8; WORD_BYTES]]) {
     }
 }
 
-/// Copies bytes into a part of a word. The others may be written by somebody else meanwhile.
+/// Copies bytes into a part of a word. Another thread may write the others meanwhile.
 fn store_part(word: &AtomicU64, within: usize, bytes: &[u8]) {
     let (mut value, mut mask) = ([0; WORD_BYTES], [u8::MAX; WORD_BYTES]);
     value[within..within + bytes.len()].copy_from_slice(bytes);
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// Whoever sees the last word of a round sees nothing of the rounds before it.
+    /// A thread that sees the last word of a round sees nothing of the rounds before it.
     #[test]
     fn the_last_word_is_stored_last() {
         const ROUNDS: u64 = 300;

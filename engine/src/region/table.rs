@@ -1,0 +1,125 @@
+//! The regions of a domain, by key.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::{Region, Window};
+use crate::error::Misuse;
+use crate::flags::MrAccess;
+use crate::wire::Refusal;
+
+/// The regions of a domain, by key.
+#[derive(Debug, Default)]
+pub struct Regions {
+    by_key: RwLock<HashMap<u64, Arc<Region>>>,
+}
+
+impl Regions {
+    /// Enters a region.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::KeyInUse`] if another has its key.
+    pub fn add(&self, region: Region) -> Result<Arc<Region>, Misuse> {
+        let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
+        match by_key.entry(region.key) {
+            Entry::Occupied(_) => Err(Misuse::KeyInUse(region.key)),
+            Entry::Vacant(vacant) => Ok(vacant.insert(Arc::new(region)).clone()),
+        }
+    }
+
+    /// Ends a region. Calls of an [`Engine`](crate::Engine) with this table that are under way may still use its memory, until
+    /// they return.
+    pub fn close(&self, region: &Arc<Region>) {
+        let mut by_key = self.by_key.write().unwrap_or_else(PoisonError::into_inner);
+        if by_key.get(&region.key).is_some_and(|present| Arc::ptr_eq(present, region)) {
+            by_key.remove(&region.key);
+        }
+        // First: a peer that still maps this region must not be shown another one under its key.
+        if let Some(memory) = region.shareable_memory() {
+            memory.retire();
+        }
+        region.is_closed.store(true, Ordering::Release);
+    }
+
+    /// What a peer names, if it may access it so.
+    pub(crate) fn window(
+        &self,
+        key: u64,
+        address: u64,
+        len_bytes: u64,
+        access: MrAccess,
+    ) -> Result<Window, Refusal> {
+        let by_key = self.by_key.read().unwrap_or_else(PoisonError::into_inner);
+        let region = by_key.get(&key).filter(|region| region.is_enabled()).ok_or(Refusal::Key)?;
+        if !region.access.contains(access) {
+            return Err(Refusal::Access);
+        }
+        let offset_bytes = address.checked_sub(region.base_address).ok_or(Refusal::Range)?;
+        let end = offset_bytes.checked_add(len_bytes).ok_or(Refusal::Range)?;
+        if end > region.len_bytes as u64 {
+            return Err(Refusal::Range);
+        }
+        // It is no more than a length that has the type.
+        Ok(Window::new(region.clone(), offset_bytes as usize))
+    }
+
+    /// The same, but for an access of no bytes: that touches no memory, so it may name any, or none at all.
+    pub(crate) fn window_or_empty(
+        &self,
+        key: u64,
+        address: u64,
+        len_bytes: u64,
+        access: MrAccess,
+    ) -> Result<Window, Refusal> {
+        match self.window(key, address, len_bytes, access) {
+            Err(_) if len_bytes == 0 => Ok(Window::empty()),
+            window => window,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RegionAttr;
+    use super::*;
+
+    const ATTR: RegionAttr = RegionAttr { key: 7, access: MrAccess::REMOTE_WRITE, base_address: 0 };
+
+    #[test]
+    fn a_window_is_given_for_what_lies_in_the_region_and_may_be_accessed() {
+        let regions = Regions::default();
+        let attr = RegionAttr { base_address: u64::MAX - 99, ..ATTR };
+        let region = regions.add(Region::owned(100, attr).unwrap()).unwrap();
+        let base = attr.base_address;
+        let window = |key, address, len| regions.window(key, address, len, MrAccess::REMOTE_WRITE).err();
+        assert_eq!(window(7, base, 100), None);
+        assert_eq!(window(7, base + 99, 1), None);
+        assert_eq!(window(8, base, 1), Some(Refusal::Key));
+        for (address, len_bytes) in
+            [(base, 101), (base + 99, 2), (base - 1, 1), (0, 0), (base + 1, u64::MAX), (u64::MAX, u64::MAX)]
+        {
+            assert_eq!(window(7, address, len_bytes), Some(Refusal::Range), "{len_bytes} from {address:#x}");
+        }
+        let read = regions.window(7, base, 1, MrAccess::REMOTE_READ);
+        assert_eq!(read.err(), Some(Refusal::Access));
+        regions.close(&region);
+        assert_eq!(window(7, base, 1), Some(Refusal::Key));
+    }
+
+    #[test]
+    fn a_key_is_free_again_when_its_region_has_ended() {
+        let regions = Regions::default();
+        let first = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
+        assert_eq!(regions.add(Region::owned(1, ATTR).unwrap()).err(), Some(Misuse::KeyInUse(7)));
+        let window = regions.window(7, 0, 1, MrAccess::REMOTE_WRITE).unwrap();
+        regions.close(&first);
+        regions.close(&first);
+        let _second = regions.add(Region::owned(1, ATTR).unwrap()).unwrap();
+        regions.close(&first);
+        assert!(regions.window(7, 0, 1, MrAccess::REMOTE_WRITE).is_ok(), "the first took the second with it");
+        assert!(!window.copy_in(0, &[1]) && !window.copy_out(0, &mut [0]));
+    }
+}

@@ -1,0 +1,122 @@
+//! The part of a region that one access of a peer may touch.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{CountAccess, Memory, REGION_EVENTS, Region, RegionAttr, pieces};
+use crate::buffer::SegmentMut;
+use crate::flags::{CounterEvents, MrAccess};
+use crate::limits::IOV_LIMIT;
+use crate::transport::Space;
+
+/// A part of a region that is being read or written on behalf of a peer.
+#[derive(Debug, Clone)]
+pub(crate) struct Window {
+    region: Arc<Region>,
+    offset_bytes: usize,
+}
+
+/// All methods take places within what the window was made for.
+impl Window {
+    /// A window on a region from a place on.
+    pub(super) fn new(region: Arc<Region>, offset_bytes: usize) -> Window {
+        Window { region, offset_bytes }
+    }
+
+    /// A window on no memory, of no region that peers know.
+    pub(super) fn empty() -> Window {
+        let attr = RegionAttr { key: 0, access: MrAccess::empty(), base_address: 0 };
+        let region = Arc::new(Region::new(0, Memory::Owned(Box::default()), attr));
+        Window { region, offset_bytes: 0 }
+    }
+
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Whether the memory may still be touched, in this call of the engine.
+    pub(crate) fn is_open(&self) -> bool {
+        self.region.is_open()
+    }
+
+    /// Where in the region its first bytes are.
+    pub(crate) fn range(&self, len_bytes: usize) -> Range<usize> {
+        self.offset_bytes..self.offset_bytes + len_bytes
+    }
+
+    /// Makes its first bytes durable. Returns whether they are.
+    pub(crate) fn persist(&self, len_bytes: usize) -> bool {
+        self.region.persist(self.offset_bytes, len_bytes)
+    }
+
+    /// Copies `bytes` to a place. Returns whether the region is still there.
+    pub(crate) fn copy_in(&self, at_bytes: usize, bytes: &[u8]) -> bool {
+        let is_open = self.is_open();
+        if is_open {
+            self.region.copy_in(self.offset_bytes + at_bytes, bytes);
+        }
+        is_open
+    }
+
+    /// Copies from a place into all of `into`. Returns whether the region is still there.
+    pub(crate) fn copy_out(&self, at_bytes: usize, into: &mut [u8]) -> bool {
+        let is_open = self.is_open();
+        if is_open {
+            self.region.copy_out(self.offset_bytes + at_bytes, into);
+        }
+        is_open
+    }
+
+    /// Counts an access by a peer. A counter that is bound for both events counts it once.
+    pub(crate) fn count(&self, events: CounterEvents) {
+        let mut counted: Option<&Arc<dyn CountAccess>> = None;
+        for (place, event) in self.region.counters.iter().zip(REGION_EVENTS) {
+            let Some(counter) = place.get().filter(|_| events.contains(event)) else { continue };
+            if counted.is_none_or(|first| !Arc::ptr_eq(first, counter)) {
+                counter.count(event);
+            }
+            counted = Some(counter);
+        }
+    }
+
+    /// Whether the memory can be had in slices.
+    pub(crate) fn is_sliceable(&self) -> bool {
+        matches!(self.region.memory, Memory::Raw(_)) && self.is_open()
+    }
+
+    /// The memory from a place on, to be written to. Empty if it [cannot be had so](Self::is_sliceable).
+    pub(crate) fn space(&mut self, at_bytes: usize, len_bytes: usize) -> Space<'_> {
+        let Memory::Raw(segments) = &self.region.memory else { return Space::new() };
+        if !self.is_open() {
+            return Space::new();
+        }
+        let pieces = pieces(segments, self.offset_bytes + at_bytes, len_bytes);
+        let place = |piece: SegmentMut| {
+            // SAFETY: a piece lies in a segment, which is initialised and writable, says the caller of `raw`, until the
+            // region has ended, and that the application has no reference to it. The slice lives no longer than the borrow
+            // of the window, which the engine gives up before its call returns. Two peers that write to one place at the
+            // same time, through two endpoints, do so by system calls or plain copies; nothing is promised of what
+            // is there then.
+            IoSliceMut::new(unsafe { slice::from_raw_parts_mut(piece.address, piece.len_bytes) })
+        };
+        pieces.map(place).collect()
+    }
+
+    /// The memory from a place on, to be read. Empty if it [cannot be had so](Self::is_sliceable).
+    pub(crate) fn slices(&self, at_bytes: usize, len_bytes: usize) -> SmallVec<[IoSlice<'_>; IOV_LIMIT]> {
+        let Memory::Raw(segments) = &self.region.memory else { return SmallVec::new() };
+        if !self.is_open() {
+            return SmallVec::new();
+        }
+        let pieces = pieces(segments, self.offset_bytes + at_bytes, len_bytes);
+        let place = |piece: SegmentMut| {
+            // SAFETY: as in `space`; the memory is readable.
+            IoSlice::new(unsafe { slice::from_raw_parts(piece.address, piece.len_bytes) })
+        };
+        pieces.map(place).collect()
+    }
+}
