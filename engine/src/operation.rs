@@ -1,85 +1,22 @@
 //! Operations: what an application posts, and what the engine keeps of it until it ends.
 
+mod id;
+mod level;
+
 use std::mem;
 
-use slotmap::new_key_type;
-
+pub(crate) use self::id::{FetchId, InboundId, ReceiveId, SendId, UnexpectedId};
+pub use self::level::{Level, Signalled};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::buffer::{Buffer, Destination, Fetched, Source};
 use crate::completion::{Completion, Failure};
-use crate::engine::{Told, Turn};
 use crate::error::{Misuse, OperationError};
 use crate::flags::{CompletionFlags, CounterEvents};
+use crate::initiator::Turn;
+use crate::link::MessageMark;
 use crate::matching::Criteria;
 use crate::peer_id::PeerId;
-use crate::wire::{AtomicForm, Awaits, Durable, Message};
-
-new_key_type! {
-    /// Names a send operation until it ends.
-    pub(crate) struct SendId;
-    /// Names a receive operation until it ends.
-    pub(crate) struct ReceiveId;
-    /// Names a message that has arrived before a receive for it was posted.
-    pub(crate) struct UnexpectedId;
-    /// Names a message whose sender asked for it to be fetched, until all of it is there.
-    pub(crate) struct FetchId;
-    /// Names what a peer is writing to a region, until all of it is there.
-    pub(crate) struct InboundId;
-}
-
-/// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics". The weakest comes first; of a message
-/// [`Commit`](Self::Commit) asks no more than [`Delivery`](Self::Delivery).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Level {
-    /// The source buffer will not be read again (`FI_INJECT_COMPLETE`). The default.
-    #[default]
-    Inject,
-    /// The peer's endpoint holds the whole message (`FI_TRANSMIT_COMPLETE`).
-    Transmit,
-    /// The message was placed in the peer's posted buffer, or is wholly buffered there (`FI_DELIVERY_COMPLETE`).
-    ///
-    /// A message is acknowledged once its last byte was placed or buffered, however it travels, so this level and
-    /// [`Level::Transmit`] are reached at the same moment.
-    Delivery,
-    /// The peer's application has matched the message, and it is in its buffer, or has thrown it away
-    /// (`FI_MATCH_COMPLETE`).
-    Match,
-    /// What was written to persistent memory is durable (`FI_COMMIT_COMPLETE`). For anything but a write it is
-    /// [`Level::Delivery`].
-    Commit,
-}
-
-impl Level {
-    /// What the sender has to hear of a message before this level is reached.
-    pub(crate) fn awaits(self) -> Awaits {
-        match self {
-            Level::Inject => Awaits::Nothing,
-            Level::Transmit | Level::Delivery | Level::Commit => Awaits::Arrival,
-            Level::Match => Awaits::Match,
-        }
-    }
-
-    /// Whether what was written to a peer's memory is to be seen by all processors of the host before.
-    #[inline]
-    pub(crate) fn needs_visibility(self) -> bool {
-        match self {
-            Level::Inject | Level::Transmit => false,
-            Level::Delivery | Level::Match | Level::Commit => true,
-        }
-    }
-}
-
-/// Who is told that an operation has succeeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signalled {
-    /// The counters alone.
-    No,
-    /// The counters, and the completion queue.
-    Yes,
-    /// The queue of deferred work (`fi_trigger(3)`), by [`Sink::work_ended`](crate::completion::Sink::work_ended),
-    /// and as that says. It is told of failure, too. The context of the operation is its number there.
-    Deferred,
-}
+use crate::wire::{AtomicForm, Durable, Message};
 
 /// A send to be posted: `fi_msg(3)`, `fi_tagged(3)`.
 #[derive(Debug)]
@@ -400,7 +337,7 @@ pub(crate) struct OneSided {
     /// Whether its target was told of it and will do it later than what comes after it.
     pub(crate) is_deferred: bool,
     /// What the link had taken of messages before it.
-    pub(crate) after: Told,
+    pub(crate) after: MessageMark,
 }
 
 /// A receive that has not ended.

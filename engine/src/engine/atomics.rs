@@ -17,7 +17,7 @@ use super::rma::{Given, whole};
 use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::Again;
-use crate::link::{Frame, Stage, Told, op_of};
+use crate::link::{Frame, MessageMark, Stage, op_of};
 use crate::operation::{AtomicLocal, AtomicRequest, OneSided, Send, SendId};
 use crate::rejected::Rejected;
 use crate::transport::{LinkCaps, LinkId, Sent, Transport};
@@ -75,7 +75,7 @@ impl Engine {
                 atomic: Some(form),
                 durable: Durable::Nothing,
                 is_deferred: false,
-                after: Told::default(),
+                after: MessageMark::default(),
             })),
         };
         let id = self.initiator.enqueue(to, send);

@@ -228,7 +228,7 @@ impl Engine {
         let link = self.links.get(self.peers.of(to).transmit?)?;
         let mapped = link.tx.mapped().find(key)?;
         let order = if is_read { Order::RAS } else { Order::WAS };
-        let may_overtake = !self.config.transmit_order.contains(order) || link.tx.has_told_all();
+        let may_overtake = !self.config.transmit_order.contains(order) || link.tx.all_messages_have_arrived();
         let is_unhindered = self.initiator.has_none_queued(to) && link.tx.has_no_accesses() && may_overtake;
         is_unhindered.then_some(mapped)
     }

@@ -20,7 +20,7 @@ use crate::buffer::Source;
 use crate::completion::Sink;
 use crate::error::{Again, Misuse};
 use crate::limits::MESSAGE_COST_BYTES;
-use crate::link::{Effect, Frame, Stage, Told, op_of};
+use crate::link::{Effect, Frame, MessageMark, Stage, op_of};
 use crate::operation::{Level, OneSided, RmaLocal, RmaRequest, Send, SendId};
 use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
@@ -106,7 +106,7 @@ impl Engine {
                 atomic: None,
                 durable,
                 is_deferred: false,
-                after: Told::default(),
+                after: MessageMark::default(),
             })),
         };
         let id = self.initiator.enqueue(to, send);

@@ -9,7 +9,6 @@ use crate::error::{Again, Misuse};
 use crate::link::{Frame, Way, Writing};
 use crate::operation::{Send, SendId, SendRequest};
 use crate::peer_id::PeerId;
-use crate::receiver::eager_cost_bytes;
 use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Sent, Transport};
 use crate::wire::{Awaits, Header, Message};
@@ -113,7 +112,7 @@ impl Engine {
         }
         let Some(link) = self.links.of(id) else { return false };
         let header = Message { len_bytes: message.len() as u64, tag, data, awaits: Awaits::Nothing };
-        let cost_bytes = eager_cost_bytes(&header);
+        let cost_bytes = header.eager_cost_bytes();
         if !link.tx.may_begin_message()
             || message.len() > transport.caps(id).inline_max_bytes
             || cost_bytes > link.tx.credit_bytes()
@@ -308,7 +307,7 @@ impl Engine {
     #[inline(always)]
     fn begun(&mut self, link: LinkId, message: &Message) {
         if let Some(link) = self.links.of(link) {
-            link.tx.message_begun(eager_cost_bytes(message));
+            link.tx.message_begun(message.eager_cost_bytes());
         }
     }
 

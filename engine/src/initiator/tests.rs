@@ -7,7 +7,7 @@ use crate::buffer::{Buffer, Destination, Source};
 use crate::completion::{Failure, WorkEnd};
 use crate::filling::Filling;
 use crate::flags::CounterEvents;
-use crate::link::{Stage, Told};
+use crate::link::{MessageMark, Stage};
 use crate::operation::{OneSided, Signalled};
 use crate::wire::{Durable, Message, Outcome, Refusal};
 
@@ -87,7 +87,7 @@ fn access(context: u64, len_bytes: usize, is_read: bool) -> Send {
         atomic: None,
         durable: Durable::Nothing,
         is_deferred: false,
-        after: Told::default(),
+        after: MessageMark::default(),
     };
     let mut send = message(context);
     send.message.len_bytes = len_bytes as u64;

@@ -22,4 +22,4 @@ mod tx;
 pub(crate) use self::debts::Debts;
 pub(crate) use self::links::{Link, Links};
 pub(crate) use self::rx::{Collected, Described, LinkRx};
-pub(crate) use self::tx::{Effect, Frame, LinkTx, Mapped, Stage, Told, Unended, Way, Writing, op_of};
+pub(crate) use self::tx::{Effect, Frame, LinkTx, Mapped, MessageMark, Stage, Unended, Way, Writing, op_of};

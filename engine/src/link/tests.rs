@@ -130,12 +130,12 @@ fn accesses_are_limited_until_they_are_answered() {
 fn answer_tells_that_messages_before_it_have_arrived() {
     let [send, access] = sends();
     let mut tx = tx_with(&[(send, Awaits::Nothing)]);
-    assert!(!tx.has_told_all());
+    assert!(!tx.all_messages_have_arrived());
     let after = tx.access_begun(access, Stage::Sent, 0, 0);
     tx.access_ended(access, 0, after);
-    assert!(tx.has_told_all());
+    assert!(tx.all_messages_have_arrived());
     tx.message_begun(MESSAGE_COST_BYTES);
-    assert!(!tx.has_told_all());
+    assert!(!tx.all_messages_have_arrived());
 }
 
 #[test]

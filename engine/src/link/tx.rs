@@ -4,6 +4,7 @@ mod allowance;
 mod fence;
 mod levels;
 mod mapped;
+mod message_mark;
 mod order;
 mod requests;
 
@@ -12,8 +13,9 @@ use self::fence::Fence;
 use self::levels::Levels;
 pub(crate) use self::mapped::Mapped;
 use self::mapped::MappedRegions;
+pub(crate) use self::message_mark::MessageMark;
 use self::order::Deferred;
-pub(crate) use self::order::{Effect, Told};
+pub(crate) use self::order::Effect;
 use self::requests::Requests;
 pub(crate) use self::requests::{Stage, Way, op_of};
 use super::Debts;
@@ -34,8 +36,8 @@ pub(crate) struct LinkTx {
     levels: Levels,
     /// How many payloads that the peer has asked for the link has taken, and the peer does not answer.
     unanswered_payloads: u64,
-    /// What of messages the peer has told to have by answering what came after.
-    told: Told,
+    /// What of messages the peer is known to have, since it has answered what came after.
+    known: MessageMark,
     /// What this side knows of all messages.
     fence: Fence,
     /// What was offered to be fetched, and accesses to the peer's memory.
@@ -172,7 +174,7 @@ impl LinkTx {
         stage: Stage,
         cost_bytes: u64,
         fetched_bytes: usize,
-    ) -> Told {
+    ) -> MessageMark {
         self.allowance.spend(cost_bytes);
         self.taken_frames += 1;
         self.outstanding_ops += 1;
@@ -182,17 +184,30 @@ impl LinkTx {
     }
 
     /// The peer has answered an access that was begun `after` so many messages.
-    pub(crate) fn access_ended(&mut self, send: SendId, fetched_bytes: usize, after: Told) {
+    pub(crate) fn access_ended(&mut self, send: SendId, fetched_bytes: usize, after: MessageMark) {
         self.requests.end(send);
         self.outstanding_ops -= 1;
         self.outstanding_bytes -= fetched_bytes;
-        self.answered(after);
+        // All that the link had taken before has arrived.
+        self.known.advance_to(after);
     }
 
     /// Whether the peer has answered all accesses.
     #[inline(always)]
     pub(crate) fn has_no_accesses(&self) -> bool {
         self.outstanding_ops == 0
+    }
+
+    /// Whether the peer is known to have all of every message that the link has taken. An access that needs no frame
+    /// overtakes the others.
+    pub(crate) fn all_messages_have_arrived(&self) -> bool {
+        let have_eager = self.known.messages.max(self.levels.acked_messages()) == self.levels.sent_messages();
+        have_eager && self.known.payloads == self.unanswered_payloads && self.requests.is_empty()
+    }
+
+    /// What the link has taken of messages. It is not in the middle of one.
+    fn taken(&self) -> MessageMark {
+        MessageMark { messages: self.levels.sent_messages(), payloads: self.unanswered_payloads }
     }
 
     #[cfg(test)]

@@ -19,9 +19,8 @@ use std::mem;
 
 use super::links::Origin;
 use super::{Breach, Effects, Receiver};
-use crate::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
+use crate::limits::CREDIT_INITIAL_BYTES;
 use crate::transport::LinkId;
-use crate::wire::Message;
 
 /// The part of what is free that one link may have.
 const WINDOW_PARTS: u64 = 16;
@@ -63,13 +62,6 @@ pub(crate) struct KeptCredit {
 
 /// A peer sends something for which it has no credit.
 pub(super) const NOT_COVERED: Breach = Breach("sends more than it was granted");
-
-/// What an eager message costs.
-#[inline(always)]
-pub(crate) fn eager_cost_bytes(message: &Message) -> u64 {
-    // A length is far below the largest number, see `MESSAGE_MAX_BYTES`.
-    MESSAGE_COST_BYTES + message.len_bytes
-}
 
 impl Budget {
     pub(super) fn new(limit_bytes: usize) -> Budget {
@@ -284,6 +276,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::limits::MESSAGE_COST_BYTES;
 
     const LIMIT_BYTES: usize = 1 << 20;
 

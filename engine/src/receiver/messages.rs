@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use super::credit::{NOT_COVERED, eager_cost_bytes};
+use super::credit::NOT_COVERED;
 use super::links::{Arriving, Reading};
 use super::{Breach, Effects, MemberId, Receiver};
 use crate::buffer::Destination;
@@ -56,7 +56,7 @@ impl Receiver {
     ) -> Result<(), Breach> {
         // One look at the link for all of it: this is the way of every small message.
         let Some(link) = self.links.of(id) else { return Err(UNKNOWN_LINK) };
-        let cost_bytes = eager_cost_bytes(message);
+        let cost_bytes = message.eager_cost_bytes();
         if !link.grant.spend(cost_bytes) {
             return Err(NOT_COVERED);
         }
@@ -90,7 +90,7 @@ impl Receiver {
         effects: &mut impl Effects,
     ) -> Result<(), Breach> {
         let Some(link) = self.links.of(id) else { return Ok(()) };
-        let cost_bytes = eager_cost_bytes(message);
+        let cost_bytes = message.eager_cost_bytes();
         if !link.grant.spend(cost_bytes) {
             return Err(NOT_COVERED);
         }

@@ -31,7 +31,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use slotmap::SlotMap;
 
 use self::credit::Budget;
-pub(crate) use self::credit::{KeptCredit, eager_cost_bytes};
+pub(crate) use self::credit::KeptCredit;
 pub(crate) use self::effects::Effects;
 pub use self::effects::MemberId;
 use self::links::{Arriving, ReceiverLinks};

@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use super::credit::eager_cost_bytes;
 use super::links::Origin;
 use super::messages::tell_matched;
 use super::{Effects, MemberId, Place, Receiver};
@@ -57,7 +56,7 @@ impl Receiver {
         let mut bytes = Payload::new();
         let _has_room = bytes.try_reserve_exact(clamp(message.len_bytes)).is_ok();
         bytes.extend_from_slice(payload);
-        self.keep(link, message, bytes, number, eager_cost_bytes(message), effects)
+        self.keep(link, message, bytes, number, message.eager_cost_bytes(), effects)
     }
 
     /// Keeps an offer that no posted receive accepts.

@@ -119,15 +119,6 @@ impl Deferred {
     }
 }
 
-/// How much of what messages consist of a link has taken, or its peer is known to have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// How many eager messages.
-    messages: u64,
-    /// How many payloads that were asked for, and are not answered.
-    payloads: u64,
-}
-
 impl LinkTx {
     /// Whether a send or an access that is the next for the link's peer has to wait, for the sake of order.
     pub(crate) fn is_held_by_order(&self, send: &Send, order: Order) -> bool {
@@ -146,24 +137,5 @@ impl LinkTx {
     /// The peer has done an access that it was to do later.
     pub(crate) fn deferred_ended(&mut self, effect: Effect, order: Order) {
         self.deferred.end(effect, order);
-    }
-
-    /// What the link has taken of messages. It is not in the middle of one.
-    pub(super) fn taken(&self) -> Told {
-        Told { messages: self.levels.sent_messages(), payloads: self.unanswered_payloads }
-    }
-
-    /// The peer has answered what the link took when it had taken that much of messages, so all of it has arrived.
-    pub(super) fn answered(&mut self, taken: Told) {
-        // Answers come in another order than what they answer.
-        self.told.messages = self.told.messages.max(taken.messages);
-        self.told.payloads = self.told.payloads.max(taken.payloads);
-    }
-
-    /// Whether the peer is known to have heard of every message that the link has taken, and has all of it. What needs no
-    /// frame overtakes the others.
-    pub(crate) fn has_told_all(&self) -> bool {
-        let is_told = self.told.messages.max(self.levels.acked_messages()) == self.levels.sent_messages();
-        is_told && self.told.payloads == self.unanswered_payloads && self.requests.is_empty()
     }
 }

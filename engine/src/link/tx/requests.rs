@@ -19,7 +19,6 @@ use super::LinkTx;
 use crate::breach::Breach;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::operation::{Send, SendId};
-use crate::receiver::eager_cost_bytes;
 use crate::transport::{LinkCaps, Remote};
 use crate::wire::Message;
 
@@ -127,7 +126,7 @@ impl LinkTx {
     #[inline(always)]
     pub(crate) fn way_unpulled(&self, message: &Message, eager_max_bytes: usize) -> Way {
         let is_small = message.len_bytes <= eager_max_bytes as u64;
-        if is_small && eager_cost_bytes(message) <= self.credit_bytes() { Way::Eager } else { Way::AskedFor }
+        if is_small && message.eager_cost_bytes() <= self.credit_bytes() { Way::Eager } else { Way::AskedFor }
     }
 
     /// Whether payload may be exposed to the peer: it has not said that it cannot pull.

@@ -1,6 +1,6 @@
 //! An eager message, and what every message says of itself.
 
-use crate::limits::MESSAGE_MAX_BYTES;
+use crate::limits::{MESSAGE_COST_BYTES, MESSAGE_MAX_BYTES};
 use crate::wire::error::WireError;
 use crate::wire::rule::{Fields, Rule};
 
@@ -88,6 +88,13 @@ pub(in crate::wire) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> 
 
 /// What an eager message and a request have in common.
 impl Message {
+    /// What it costs its sender of what the receiver has granted, if its payload is sent unasked.
+    #[inline(always)]
+    pub(crate) fn eager_cost_bytes(&self) -> u64 {
+        // A length is far below the largest number, see `MESSAGE_MAX_BYTES`.
+        MESSAGE_COST_BYTES + self.len_bytes
+    }
+
     /// The rules for flags and words of messages.
     pub(super) const fn rule(kind: u8) -> Rule {
         Rule::of_kind(kind)

@@ -1,0 +1,57 @@
+//! When an operation completes, and what is told then.
+
+use crate::wire::Awaits;
+
+/// The soonest that a send completes: `fi_cq(3)`, "Completion event semantics". The weakest comes first; of a message
+/// [`Commit`](Self::Commit) asks no more than [`Delivery`](Self::Delivery).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Level {
+    /// The source buffer will not be read again (`FI_INJECT_COMPLETE`). The default.
+    #[default]
+    Inject,
+    /// The peer's endpoint holds the whole message (`FI_TRANSMIT_COMPLETE`).
+    Transmit,
+    /// The message was placed in the peer's posted buffer, or is wholly buffered there (`FI_DELIVERY_COMPLETE`).
+    ///
+    /// A message is acknowledged once its last byte was placed or buffered, however it travels, so this level and
+    /// [`Level::Transmit`] are reached at the same moment.
+    Delivery,
+    /// The peer's application has matched the message, and it is in its buffer, or has thrown it away
+    /// (`FI_MATCH_COMPLETE`).
+    Match,
+    /// What was written to persistent memory is durable (`FI_COMMIT_COMPLETE`). For anything but a write it is
+    /// [`Level::Delivery`].
+    Commit,
+}
+
+impl Level {
+    /// What the sender has to hear of a message before this level is reached.
+    pub(crate) fn awaits(self) -> Awaits {
+        match self {
+            Level::Inject => Awaits::Nothing,
+            Level::Transmit | Level::Delivery | Level::Commit => Awaits::Arrival,
+            Level::Match => Awaits::Match,
+        }
+    }
+
+    /// Whether what was written to a peer's memory is to be seen by all processors of the host before.
+    #[inline]
+    pub(crate) fn needs_visibility(self) -> bool {
+        match self {
+            Level::Inject | Level::Transmit => false,
+            Level::Delivery | Level::Match | Level::Commit => true,
+        }
+    }
+}
+
+/// Who is told that an operation has succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signalled {
+    /// The counters alone.
+    No,
+    /// The counters, and the completion queue.
+    Yes,
+    /// The queue of deferred work (`fi_trigger(3)`), by [`Sink::work_ended`](crate::completion::Sink::work_ended),
+    /// and as that says. It is told of failure, too. The context of the operation is its number there.
+    Deferred,
+}

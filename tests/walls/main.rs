@@ -1,0 +1,53 @@
+//! What keeps the house in rooms: no large group of files imports each other, and no file grows beyond one concept.
+//!
+//! `cargo test --test walls -- --nocapture` prints the circles of imports that there are, and the longest files.
+
+#![expect(clippy::print_stdout, reason = "shows with --nocapture where the walls stand")]
+
+mod imports;
+mod modules;
+
+use crate::modules::{Crate, Module};
+
+/// The crates of the house by their directories, which have their sources in `src`.
+const CRATES: [&str; 9] =
+    ["", "engine", "provider-shm", "provider-tcp", "libfabric", "conformance", "host", "cli", "instructions"];
+
+/// How many files may import each other, directly or by way of others.
+const CIRCLE_FILES_MAX: usize = 6;
+
+/// How many lines of code a file may have, its tests, comments and blank lines left out.
+const CODE_LINES_MAX: usize = 600;
+
+fn crates() -> impl Iterator<Item = Crate> {
+    CRATES.into_iter().map(|directory| Crate::read(directory).unwrap())
+}
+
+#[test]
+fn files_import_each_other_in_small_circles_only() {
+    let mut too_large = Vec::new();
+    for of_crate in crates() {
+        for circle in imports::circles(&of_crate) {
+            println!("{:>3} files of {}: {}", circle.len(), of_crate.name(), circle.join(" "));
+            if circle.len() > CIRCLE_FILES_MAX {
+                too_large.push(circle);
+            }
+        }
+    }
+    assert!(too_large.is_empty(), "more than {CIRCLE_FILES_MAX} files import each other: {too_large:#?}");
+}
+
+#[test]
+fn files_have_room_for_one_concept_only() {
+    let mut lengths: Vec<(usize, String)> = Vec::new();
+    for of_crate in crates() {
+        let longest = |module: &Module| (module.code_lines(), format!("{}/{module}", of_crate.name()));
+        lengths.extend(of_crate.modules().map(longest));
+    }
+    lengths.sort_unstable();
+    for (lines, file) in lengths.iter().rev().take(5) {
+        println!("{lines:>5} lines of code in {file}");
+    }
+    let too_long: Vec<_> = lengths.iter().filter(|(lines, _)| *lines > CODE_LINES_MAX).collect();
+    assert!(too_long.is_empty(), "more than {CODE_LINES_MAX} lines of code: {too_long:#?}");
+}

@@ -1,0 +1,135 @@
+//! The files of a crate, as modules.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+
+use syn::{Attribute, Item};
+
+/// What stands before the tests of a file.
+const TESTS_BEGIN: &str = "\n#[cfg(test)]\nmod tests {\n";
+
+/// The files of a crate, by the paths of their modules.
+pub(crate) struct Crate {
+    name: String,
+    modules: BTreeMap<ModulePath, Module>,
+}
+
+/// The names that lead from the root of the crate to a module.
+pub(crate) type ModulePath = Vec<String>;
+
+/// One file.
+pub(crate) struct Module {
+    path: ModulePath,
+    text: String,
+    /// All but tests.
+    items: Vec<Item>,
+}
+
+impl Crate {
+    /// Reads the sources of a crate; files that are for tests alone are left out.
+    ///
+    /// # Errors
+    ///
+    /// Those of reading the files, and of their syntax.
+    pub(crate) fn read(directory: &str) -> io::Result<Crate> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).join("src");
+        let mut files = Vec::new();
+        list_sources(&root, &mut files)?;
+        let mut modules = BTreeMap::new();
+        for file in files {
+            let path = module_path(file.strip_prefix(&root).map_err(io::Error::other)?);
+            if !path.iter().any(|name| name == "tests" || name.ends_with("_tests")) {
+                modules.insert(path.clone(), Module::read(&file, path)?);
+            }
+        }
+        let name = if directory.is_empty() { "homespun" } else { directory };
+        Ok(Crate { name: name.to_owned(), modules })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.modules.values()
+    }
+
+    pub(crate) fn has(&self, path: &[String]) -> bool {
+        self.modules.contains_key(path)
+    }
+}
+
+impl Module {
+    fn read(file: &Path, path: ModulePath) -> io::Result<Module> {
+        let text = fs::read_to_string(file)?;
+        let parsed = syn::parse_file(&text).map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", file.display()))
+        })?;
+        let items = parsed.items.into_iter().filter(|item| !is_for_tests(item)).collect();
+        Ok(Module { path, text, items })
+    }
+
+    pub(crate) fn path(&self) -> &ModulePath {
+        &self.path
+    }
+
+    /// What it consists of, without its tests.
+    pub(crate) fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// How many lines have code. Its tests, which come last, are left out.
+    pub(crate) fn code_lines(&self) -> usize {
+        let (code, _) = self.text.split_once(TESTS_BEGIN).unwrap_or((&self.text, ""));
+        let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+        code.lines().filter(is_code).count()
+    }
+}
+
+impl fmt::Display for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&name_of(&self.path))
+    }
+}
+
+/// How a module is shown.
+pub(crate) fn name_of(path: &[String]) -> String {
+    if path.is_empty() { "lib".to_owned() } else { path.join("/") }
+}
+
+fn list_sources(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            list_sources(&path, files)?;
+        } else if path.extension() == Some(OsStr::new("rs")) {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn module_path(file: &Path) -> ModulePath {
+    let path = file.with_extension("");
+    let mut names: ModulePath = path.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+    if names.last().is_some_and(|name| ["lib", "main", "mod"].contains(&name.as_str())) {
+        names.pop();
+    }
+    names
+}
+
+fn is_for_tests(item: &Item) -> bool {
+    let attributes: &[Attribute] = match item {
+        Item::Mod(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    };
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+    })
+}
