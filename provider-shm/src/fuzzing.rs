@@ -59,6 +59,72 @@ fn atomic_form(choice: u8, count: u64) -> Option<AtomicForm> {
     AtomicForm::new(kind, op, datatype, 1 + count as usize % datatype.count_max())
 }
 
+/// The header of a frame that a correct engine sends, by a choice and what follows it.
+fn header(kind: u8, input: &mut Input<'_>) -> Header {
+    let len_bytes = input.number(3) as usize % (1 << 19);
+    let message = Message {
+        len_bytes: len_bytes as u64,
+        tag: (kind & 8 != 0).then_some(len_bytes as u64),
+        data: (kind & 16 != 0).then_some(7),
+        awaits: match (kind & 32 != 0, kind & 128 != 0) {
+            (false, _) => Awaits::Nothing,
+            (true, false) => Awaits::Arrival,
+            (true, true) => Awaits::Match,
+        },
+    };
+    let is_so = kind & 32 != 0;
+    let op = len_bytes as u64;
+    let remote_bytes = len_bytes % (REMOTE_MAX_BYTES + 1);
+    match kind % 8 {
+        0..=2 => Header::Message(message),
+        3 => Header::Ack { received: op },
+        4 => Header::Request { message, op, remote_bytes: remote_bytes as u8 },
+        5 => Header::Clear { op, cannot_pull: is_so },
+        6 => Header::Data { op, len_bytes: op },
+        // The frames without payload share a number; what else a message would have says which it is.
+        _ => match kind / 8 % 4 + kind / 128 * 4 {
+            0 => Header::Done { op, fault: is_so },
+            1 => one_sided(op, input.byte().unwrap_or(0)),
+            2..=4 => Header::Matched { number: op },
+            5 => Header::Credit { granted_bytes: op },
+            6 => Header::Fence { matched: is_so },
+            _ => Header::Fenced,
+        },
+    }
+}
+
+/// A frame of an access to a region, or of a connection.
+fn one_sided(op: u64, choice: u8) -> Header {
+    let data = (choice & 8 != 0).then_some(7);
+    let rma = |kind| {
+        Header::Rma(Rma { op, key: !op, address: op << 8, len_bytes: op, kind, durable: Durable::Nothing })
+    };
+    if choice >= ATOMICS
+        && let Some(form) = atomic_form(choice - ATOMICS, op)
+    {
+        return Header::Atomic(Atomic { op, key: !op, address: op << 8, form });
+    }
+    match choice % 7 {
+        0 => rma(RmaKind::Read),
+        1 => rma(RmaKind::Write { data }),
+        2 => rma(RmaKind::Offer { data, remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8 }),
+        3 => Header::ReadData { op, len_bytes: op },
+        4 => Header::Shown(Shown {
+            key: !op,
+            address: op << 8,
+            len_bytes: op,
+            access: op,
+            remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8,
+        }),
+        5 => Header::Answer { op, outcome: Outcome::from_number(choice / 7 % 5).unwrap_or(Outcome::Done) },
+        _ => {
+            let step = HandshakeStep::from_number(choice / 7 % 5).unwrap_or(HandshakeStep::Request);
+            let data_bytes = (op % (step.data_max_bytes() as u64 + 1)) as u16;
+            Header::Connection(Handshake { step, number: op, data_bytes })
+        }
+    }
+}
+
 struct Run {
     producer: Producer,
     consumer: Consumer,
@@ -96,36 +162,7 @@ impl Run {
             return;
         }
         let kind = input.byte().unwrap_or(0);
-        let len_bytes = input.number(3) as usize % (1 << 19);
-        let message = Message {
-            len_bytes: len_bytes as u64,
-            tag: (kind & 8 != 0).then_some(len_bytes as u64),
-            data: (kind & 16 != 0).then_some(7),
-            awaits: match (kind & 32 != 0, kind & 128 != 0) {
-                (false, _) => Awaits::Nothing,
-                (true, false) => Awaits::Arrival,
-                (true, true) => Awaits::Match,
-            },
-        };
-        let is_so = kind & 32 != 0;
-        let op = len_bytes as u64;
-        let remote_bytes = len_bytes % (REMOTE_MAX_BYTES + 1);
-        let header = match kind % 8 {
-            0..=2 => Header::Message(message),
-            3 => Header::Ack { received: op },
-            4 => Header::Request { message, op, remote_bytes: remote_bytes as u8 },
-            5 => Header::Clear { op, cannot_pull: is_so },
-            6 => Header::Data { op, len_bytes: op },
-            // The frames without payload share a number; what else a message would have says which it is.
-            _ => match kind / 8 % 4 + kind / 128 * 4 {
-                0 => Header::Done { op, fault: is_so },
-                1 => self.one_sided(op, input.byte().unwrap_or(0)),
-                2..=4 => Header::Matched { number: op },
-                5 => Header::Credit { granted_bytes: op },
-                6 => Header::Fence { matched: is_so },
-                _ => Header::Fenced,
-            },
-        };
+        let header = header(kind, input);
         let payload: Vec<u8> = (0..header.payload_len_bytes()).map(|n| (n ^ n >> 8) as u8).collect();
         let sent = if kind & 64 != 0 && payload.len() <= INLINE_MAX_BYTES {
             self.producer.send_inline(&header, &payload).map_or(Sent::Full, |()| Sent::Whole)
@@ -139,47 +176,6 @@ impl Run {
             Sent::Whole => assert!(!self.producer.is_mid_frame()),
         }
         self.sent.push_back((header, payload));
-    }
-
-    /// A frame of an access to a region, or of a connection.
-    fn one_sided(&self, op: u64, choice: u8) -> Header {
-        let data = (choice & 8 != 0).then_some(7);
-        let rma = |kind| {
-            Header::Rma(Rma {
-                op,
-                key: !op,
-                address: op << 8,
-                len_bytes: op,
-                kind,
-                durable: Durable::Nothing,
-            })
-        };
-        if choice >= ATOMICS
-            && let Some(form) = atomic_form(choice - ATOMICS, op)
-        {
-            return Header::Atomic(Atomic { op, key: !op, address: op << 8, form });
-        }
-        match choice % 7 {
-            0 => rma(RmaKind::Read),
-            1 => rma(RmaKind::Write { data }),
-            2 => rma(RmaKind::Offer { data, remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8 }),
-            3 => Header::ReadData { op, len_bytes: op },
-            4 => Header::Shown(Shown {
-                key: !op,
-                address: op << 8,
-                len_bytes: op,
-                access: op,
-                remote_bytes: (op % (REMOTE_MAX_BYTES as u64 + 1)) as u8,
-            }),
-            5 => {
-                Header::Answer { op, outcome: Outcome::from_number(choice / 7 % 5).unwrap_or(Outcome::Done) }
-            }
-            _ => {
-                let step = HandshakeStep::from_number(choice / 7 % 5).unwrap_or(HandshakeStep::Request);
-                let data_bytes = (op % (step.data_max_bytes() as u64 + 1)) as u16;
-                Header::Connection(Handshake { step, number: op, data_bytes })
-            }
-        }
     }
 
     fn resume(&mut self) {
@@ -290,10 +286,23 @@ impl<'a> Input<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
     use std::path::Path;
 
+    use homespun_engine::wire::Form;
+
     use super::*;
+
+    /// A header that the programs cannot send is not fuzzed.
+    #[test]
+    fn programs_send_headers_of_every_kind() {
+        let any_choice = |input: &[u8; 2]| header(input[0], &mut Input(&[5, 0, 0, input[1]]));
+        let choices = (0..=u8::MAX).flat_map(|kind| (0..=u8::MAX).map(move |choice| [kind, choice]));
+        let sent: BTreeSet<u8> =
+            choices.map(|choice| any_choice(&choice).lower(drop::<u64>).form.kind()).collect();
+        assert_eq!(sent, Form::all().map(Form::kind).collect());
+    }
 
     /// Replays the kept inputs of the fuzz target. Both verdicts must occur in them, or they show little.
     #[test]

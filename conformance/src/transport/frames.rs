@@ -4,14 +4,10 @@ use std::array;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun_engine::limits::{CONNECTION_DATA_MAX_BYTES, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Provider, Transport};
-use homespun_engine::wire::{
-    Atomic, AtomicForm, Awaits, Durable, Handshake, HandshakeStep, Header, Message, Outcome, Rma, RmaKind,
-    Shown,
-};
+use homespun_engine::wire::Header;
 
+use super::headers;
 use crate::transport::{BUDGET_FRAMES, Deadline, Event, Party, SIZES, drive, linked, message, payload};
 
 /// Frames of every size, in both directions at once, arrive whole, in order, and with their headers.
@@ -36,87 +32,11 @@ pub fn frames_arrive_whole_and_in_order<P: Provider>(provider: &P) {
     }
 }
 
-/// Headers of every kind arrive as they were sent, whatever numbers they hold.
+/// Headers of every form arrive as they were sent, whatever numbers they hold.
 pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
-    const EXTREMES: [u64; 4] = [0, 1, u64::MAX, 0x0123_4567_89ab_cdef];
     let (mut parties, link, peer) = linked(provider);
-    let mut frames: Vec<(Header, Vec<u8>)> = Vec::new();
-    for number in EXTREMES {
-        frames.push((Header::Ack { received: number }, Vec::new()));
-        frames.push((Header::Matched { number }, Vec::new()));
-        frames.push((Header::Credit { granted_bytes: number }, Vec::new()));
-        frames.push((Header::Fenced, Vec::new()));
-        for outcome in (0..).map_while(Outcome::from_number) {
-            frames.push((Header::Answer { op: number, outcome }, Vec::new()));
-        }
-        for step in HandshakeStep::ALL {
-            for data_bytes in [0, 1, 100, CONNECTION_DATA_MAX_BYTES] {
-                let data_bytes = data_bytes.min(step.data_max_bytes());
-                let handshake = Handshake { step, number, data_bytes: data_bytes as u16 };
-                frames.push((Header::Connection(handshake), payload(data_bytes, number)));
-            }
-        }
-        for is_so in [false, true] {
-            frames.push((Header::Clear { op: number, cannot_pull: is_so }, Vec::new()));
-            frames.push((Header::Done { op: number, fault: is_so }, Vec::new()));
-            frames.push((Header::Fence { matched: is_so }, Vec::new()));
-        }
-        for len_bytes in [0, 1, 5000] {
-            let header = Header::Data { op: number, len_bytes: len_bytes as u64 };
-            frames.push((header, payload(len_bytes, number)));
-            let header = Header::ReadData { op: number, len_bytes: len_bytes as u64 };
-            frames.push((header, payload(len_bytes, number)));
-        }
-        for (kind, op, datatype, count) in [
-            (AtomicKind::Base, AtomicOp::Sum, Datatype::Uint64, 1),
-            (AtomicKind::Base, AtomicOp::Band, Datatype::Uint8, 25),
-            (AtomicKind::Fetch, AtomicOp::Read, Datatype::DoubleComplex, 7),
-            (AtomicKind::Fetch, AtomicOp::Write, Datatype::Int16, Datatype::Int16.count_max()),
-            (AtomicKind::Compare, AtomicOp::Cswap, Datatype::Uint64, 1),
-            (AtomicKind::Compare, AtomicOp::CswapGt, Datatype::Float, Datatype::Float.count_max()),
-        ] {
-            let form = AtomicForm::new(kind, op, datatype, count).expect("there is such an operation");
-            let header = Header::Atomic(Atomic { op: number, key: !number, address: number, form });
-            frames.push((header, payload(form.payload_len_bytes(), number)));
-        }
-        for data in [None, Some(number)] {
-            let rma = |kind, len_bytes| {
-                Header::Rma(Rma {
-                    op: number,
-                    key: !number,
-                    address: number,
-                    len_bytes,
-                    kind,
-                    durable: Durable::Nothing,
-                })
-            };
-            frames.push((rma(RmaKind::Read, number & 0xff_ffff), Vec::new()));
-            for len_bytes in [0, 1, 16, 17, 5000] {
-                let header = rma(RmaKind::Write { data }, len_bytes as u64);
-                frames.push((header, payload(len_bytes, number)));
-            }
-            for remote_bytes in [0, 1, REMOTE_MAX_BYTES] {
-                let kind = RmaKind::Offer { data, remote_bytes: remote_bytes as u8 };
-                frames.push((rma(kind, 1 << 40), payload(remote_bytes, number)));
-                let (key, address, remote_bytes) = (!number, number, remote_bytes as u8);
-                let shown = Shown { key, address, len_bytes: 1 << 40, access: number, remote_bytes };
-                frames.push((Header::Shown(shown), payload(usize::from(remote_bytes), number)));
-            }
-        }
-        for (tag, data) in
-            [(None, None), (Some(number), None), (None, Some(number)), (Some(!number), Some(number))]
-        {
-            for awaits in [Awaits::Nothing, Awaits::Arrival, Awaits::Match] {
-                let message = Message { len_bytes: 300, tag, data, awaits };
-                frames.push((Header::Message(message), payload(300, number)));
-                for remote_bytes in [0, 1, REMOTE_MAX_BYTES] {
-                    let message = Message { len_bytes: 1 << 40, ..message };
-                    let header = Header::Request { message, op: number, remote_bytes: remote_bytes as u8 };
-                    frames.push((header, payload(remote_bytes, number)));
-                }
-            }
-        }
-    }
+    let with_payload = |header: Header| (header, payload(header.payload_len_bytes() as usize, 7));
+    let frames: Vec<(Header, Vec<u8>)> = headers::samples().into_iter().map(with_payload).collect();
     for (header, payload) in &frames {
         parties[0].post_frame(link, *header, payload.clone());
     }

@@ -10,6 +10,7 @@ pub mod connecting;
 mod deadline;
 pub mod exposing;
 pub mod frames;
+mod headers;
 pub mod mapping;
 pub mod opening;
 mod party;

@@ -10,7 +10,10 @@ use crate::wire::{AtomicForm, Fields, Form, Header};
 /// The header with this form, these words and so much payload, if a correct peer may send it.
 fn header(form: Form, words: &[u64], payload_len_bytes: u64) -> Option<Header> {
     let mut words = words.iter().copied();
-    Header::raise(Fields { form, payload_len_bytes }, || words.next().unwrap()).ok()
+    let header = Header::raise(Fields { form, payload_len_bytes }, || words.next().unwrap()).ok()?;
+    let lowered = header.lower(drop::<u64>).form;
+    assert_eq!((lowered.kind(), lowered.flags()), (form.kind(), form.flags()), "a flag is not raised");
+    Some(header)
 }
 
 /// `words` of a form, of which the last one is `last`.

@@ -42,7 +42,7 @@ pub(crate) fn hello(bytes: &[u8]) -> bool {
 }
 
 /// A hello with the CRC-32 of its other bytes in its place.
-fn with_check(mut hello: [u8; HELLO_BYTES]) -> [u8; HELLO_BYTES] {
+pub(crate) fn with_check(mut hello: [u8; HELLO_BYTES]) -> [u8; HELLO_BYTES] {
     let others = hello[..20].iter().chain(&hello[24..]);
     let check = others.flat_map(|byte| (0..8).map(move |bit| u32::from(byte >> bit & 1))).fold(
         u32::MAX,

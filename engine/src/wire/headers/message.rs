@@ -71,6 +71,8 @@ const DATA: u8 = 1 << 1;
 const ARRIVAL: u8 = 1 << 2;
 /// The sender waits to hear that the message was matched.
 const MATCH: u8 = 1 << 3;
+/// The flags that say what the sender waits to hear.
+const AWAITS: u8 = ARRIVAL | MATCH;
 
 /// Words: tag, data. The payload is the message.
 pub(in crate::wire) const RULE: Rule = Message::rule(1).payload_max_bytes(MESSAGE_MAX_BYTES);
@@ -97,10 +99,7 @@ impl Message {
 
     /// The rules for flags and words of messages.
     pub(super) const fn rule(kind: u8) -> Rule {
-        Rule::of_kind(kind)
-            .flags(TAGGED | DATA | ARRIVAL | MATCH)
-            .at_most_one_of(ARRIVAL | MATCH)
-            .words_for(TAGGED | DATA)
+        Rule::of_kind(kind).flags(TAGGED | DATA | AWAITS).at_most_one_of(AWAITS).words_for(TAGGED | DATA)
     }
 
     #[inline(always)]
@@ -131,13 +130,11 @@ impl Message {
     pub(super) fn raise(fields: Fields, word: &mut impl FnMut() -> u64) -> Message {
         let tag = fields.has(TAGGED).then(&mut *word);
         let data = fields.has(DATA).then(&mut *word);
-        // Most messages await nothing.
-        let awaits = if fields.form.flags() & (ARRIVAL | MATCH) == 0 {
-            Awaits::Nothing
-        } else if fields.has(ARRIVAL) {
-            Awaits::Arrival
-        } else {
-            Awaits::Match
+        let awaits = match fields.form.flags() & AWAITS {
+            ARRIVAL => Awaits::Arrival,
+            MATCH => Awaits::Match,
+            // The rule allows no other flags.
+            _ => Awaits::Nothing,
         };
         Message { len_bytes: 0, tag, data, awaits }
     }

@@ -1,0 +1,56 @@
+//! Headers of every form, made from the rules of the wire format alone: a new header is among them by itself.
+
+use homespun_engine::atomic::{AtomicKind, AtomicOp, Datatype};
+use homespun_engine::limits::{CONNECTION_DATA_MAX_BYTES, MESSAGE_MAX_BYTES, REMOTE_MAX_BYTES};
+use homespun_engine::wire::{AtomicForm, Fields, Form, Header};
+
+/// What the words of a header hold.
+const NUMBERS: [u64; 4] = [0, 1, u64::MAX, 0x0123_4567_89ab_cdef];
+
+/// How long payloads are, as far as a header allows it.
+const PAYLOADS_BYTES: [usize; 8] = [0, 1, 16, 17, REMOTE_MAX_BYTES, 100, CONNECTION_DATA_MAX_BYTES, 5000];
+
+/// Headers of every form.
+///
+/// # Panics
+///
+/// If none of these numbers and lengths suits a form: then it needs a sample of its own in [`ends`].
+pub(super) fn samples() -> Vec<Header> {
+    let mut headers = Vec::new();
+    for form in Form::all() {
+        let before = headers.len();
+        for number in NUMBERS {
+            let mut words: Vec<u64> = [number, !number].into_iter().cycle().take(form.words()).collect();
+            for (last, payload_len_bytes) in ends(number) {
+                if let Some(end) = words.last_mut() {
+                    *end = last;
+                }
+                let mut words = words.iter().copied();
+                let header =
+                    Header::raise(Fields { form, payload_len_bytes }, || words.next().unwrap_or_default());
+                headers.extend(header.ok());
+            }
+        }
+        assert!(headers.len() > before, "no sample is a header of {form:?}");
+    }
+    headers
+}
+
+/// Last words of headers, with payloads, of which some suit each form.
+fn ends(number: u64) -> Vec<(u64, u64)> {
+    let lasts = [number, 0, number & 0xff_ffff, MESSAGE_MAX_BYTES];
+    let payloads = |last| PAYLOADS_BYTES.map(|len_bytes| (last, len_bytes as u64));
+    let atomics = [
+        (AtomicKind::Base, AtomicOp::Sum, Datatype::Uint64, 1),
+        (AtomicKind::Base, AtomicOp::Band, Datatype::Uint8, 25),
+        (AtomicKind::Fetch, AtomicOp::Read, Datatype::DoubleComplex, 7),
+        (AtomicKind::Fetch, AtomicOp::Write, Datatype::Int16, Datatype::Int16.count_max()),
+        (AtomicKind::Compare, AtomicOp::Cswap, Datatype::Uint64, 1),
+        (AtomicKind::Compare, AtomicOp::CswapGt, Datatype::Float, Datatype::Float.count_max()),
+    ];
+    let atomics = atomics.into_iter().filter_map(|(kind, op, datatype, count)| {
+        let form = AtomicForm::new(kind, op, datatype, count)?;
+        Some((form.number(), form.payload_len_bytes() as u64))
+    });
+    lasts.into_iter().flat_map(payloads).chain(atomics).collect()
+}
