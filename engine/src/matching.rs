@@ -61,10 +61,10 @@ impl Envelope {
 ///
 /// `R` names a receive and `U` a message. A name is unique among those that wait.
 ///
-/// A message that arrives is to be offered to the posted receives first ([`take_posted`](Self::take_posted))
-/// and added to the unexpected ones only if none accepts it; a receive is to be offered the unexpected
+/// A message that arrives is to be matched with the posted receives first ([`take_posted`](Self::take_posted))
+/// and added to the unexpected ones only if none accepts it; a receive is to be matched with the unexpected
 /// messages first ([`take_unexpected`](Self::take_unexpected)). So no receive waits beside a message that it
-/// accepts, unless somebody sets messages aside for it.
+/// accepts, unless the receiver sets messages aside for it.
 #[derive(Debug)]
 pub struct Matching<R, U> {
     posted: Queue<PostedIndex, R>,

@@ -26,7 +26,7 @@ use crate::rejected::Rejected;
 use crate::transport::{Full, LinkCaps, LinkId, Remote, Sent, Transport};
 use crate::wire::{Durable, Header, Message, Outcome, Rma, RmaKind};
 
-/// What became of an access that was offered to a link.
+/// How much of an access a link has taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Given {
     /// The link has all that it is to have for now.

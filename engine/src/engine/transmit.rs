@@ -68,7 +68,7 @@ impl Engine {
             }
             return Ok(());
         }
-        let sent = if way == Way::Eager { offer(transport, link_id, &caps, &send) } else { Sent::Full };
+        let sent = if way == Way::Eager { send_eager(transport, link_id, &caps, &send) } else { Sent::Full };
         match sent {
             Sent::Whole => {
                 send.source.release();
@@ -256,7 +256,7 @@ impl Engine {
                 },
             }
             let Some(send) = self.initiator.get(id) else { continue };
-            match offer(transport, link, &caps, send) {
+            match send_eager(transport, link, &caps, send) {
                 Sent::Full => return true,
                 Sent::Partial(taken_bytes) => {
                     let message = send.message;
@@ -354,7 +354,8 @@ impl Engine {
     }
 }
 
-fn offer(transport: &mut impl Transport, link: LinkId, caps: &LinkCaps, send: &Send) -> Sent {
+/// Gives the transport an eager message, as far as it takes it.
+fn send_eager(transport: &mut impl Transport, link: LinkId, caps: &LinkCaps, send: &Send) -> Sent {
     let header = Header::Message(send.message);
     match send.source.contiguous() {
         Some(bytes) if bytes.len() <= caps.inline_max_bytes => {

@@ -93,7 +93,7 @@ impl Debts {
         self.headers.pop_front();
     }
 
-    /// The link is offered what the peer reads.
+    /// The engine gives the link what the peer reads.
     pub(crate) fn begin_reads(&mut self) {
         self.has_paused = false;
     }

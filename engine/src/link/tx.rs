@@ -28,7 +28,7 @@ use crate::operation::SendId;
 pub(crate) struct LinkTx {
     /// The frame that the link has taken in part.
     writing: Option<Writing>,
-    /// How many messages were begun or offered.
+    /// How many messages and accesses were begun, or asked to be fetched.
     taken_frames: u64,
     /// What may be sent.
     allowance: Allowance,
@@ -125,7 +125,7 @@ impl LinkTx {
         self.writing = None;
     }
 
-    /// Whether a message or an access was begun or offered.
+    /// Whether a message or an access was begun, or asked to be fetched.
     pub(crate) fn has_taken_any(&self) -> bool {
         self.taken_frames > 0
     }
