@@ -31,15 +31,7 @@ unsafe impl State for AvState {
     const CLASS: usize = FI_CLASS_AV;
 }
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind: Unsupported::STUB,
-    control: Unsupported::STUB,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsAv = FiOpsAv {
     size: size_of::<FiOpsAv>(),

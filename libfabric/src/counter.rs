@@ -32,15 +32,7 @@ unsafe impl State for CounterState {
     const CLASS: usize = FI_CLASS_CNTR;
 }
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind: Unsupported::STUB,
-    control,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, control, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsCntr = FiOpsCntr {
     size: size_of::<FiOpsCntr>(),

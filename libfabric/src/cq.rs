@@ -45,15 +45,7 @@ unsafe impl State for CqState {
     const CLASS: usize = FI_CLASS_CQ;
 }
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind: Unsupported::STUB,
-    control,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, control, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsCq = FiOpsCq {
     size: size_of::<FiOpsCq>(),

@@ -27,15 +27,7 @@ use crate::shared_transmit_context::open_shared_transmit_context;
 use crate::states::{DomainState, FabricState};
 use crate::unsupported::Unsupported;
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind: Unsupported::STUB,
-    control,
-    ops_open: memory::ops_open,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, control, ops_open: memory::ops_open, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsDomain = FiOpsDomain {
     size: size_of::<FiOpsDomain>(),

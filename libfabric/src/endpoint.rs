@@ -29,15 +29,7 @@ use crate::states::{DomainState, EndpointState};
 use crate::unsupported::Unsupported;
 use crate::{atomic, connection, message, options, posting, rma, tagged};
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind,
-    control,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, bind, control, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsEp = FiOpsEp {
     size: size_of::<FiOpsEp>(),

@@ -20,7 +20,6 @@ use crate::info::InfoList;
 use crate::object::{self, InUse, Lease, State};
 use crate::states::FabricState;
 use crate::text;
-use crate::unsupported::Unsupported;
 use crate::wait::control_wait;
 use crate::wait_set::WaitAttr;
 
@@ -46,15 +45,7 @@ unsafe impl State for EqState {
     const CLASS: usize = FI_CLASS_EQ;
 }
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind: Unsupported::STUB,
-    control,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, control, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsEq = FiOpsEq { size: size_of::<FiOpsEq>(), read, readerr, write, sread, strerror };
 

@@ -21,15 +21,7 @@ use crate::unsupported::Unsupported;
 use crate::wait::trywait;
 use crate::wait_set::open_wait_set;
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind: Unsupported::STUB,
-    control: Unsupported::STUB,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsFabric = FiOpsFabric {
     size: size_of::<FiOpsFabric>(),

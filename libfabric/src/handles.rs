@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 
 use crate::abi::FI_CLASS_CONNREQ;
 use crate::abi::fid::{FiOps, Fid};
-use crate::unsupported::Unsupported;
 
 static HANDLES: LazyLock<Mutex<Handles>> = LazyLock::new(Mutex::default);
 
@@ -38,15 +37,7 @@ struct RequestFid(#[expect(dead_code, reason = "it is there for C")] Fid);
 // SAFETY: it holds no context, and its operations are constant.
 unsafe impl Send for RequestFid {}
 
-static REQUEST_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close: Unsupported::STUB,
-    bind: Unsupported::STUB,
-    control: Unsupported::STUB,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static REQUEST_OPS: FiOps = FiOps { ..FiOps::UNSUPPORTED };
 
 /// What a handle names.
 pub(crate) enum Handle {

@@ -16,7 +16,6 @@ use crate::edge::{Failure, enter};
 use crate::object::{self, Lease, State};
 use crate::posting::segments_mut;
 use crate::states::{DomainState, EndpointState};
-use crate::unsupported::Unsupported;
 
 /// What stands behind a `struct fid_mr`.
 struct MrState {
@@ -33,15 +32,7 @@ unsafe impl State for MrState {
     const CLASS: usize = FI_CLASS_MR;
 }
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind,
-    control,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, bind, control, ..FiOps::UNSUPPORTED };
 
 pub(crate) static OPS: FiOpsMr = FiOpsMr { size: size_of::<FiOpsMr>(), reg, regv, regattr };
 

@@ -33,15 +33,7 @@ unsafe impl State for PassiveState {
     const CLASS: usize = FI_CLASS_PEP;
 }
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind,
-    control,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, bind, control, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsEp = FiOpsEp {
     size: size_of::<FiOpsEp>(),

@@ -16,7 +16,6 @@ use crate::cq::CqState;
 use crate::edge::{Failure, enter};
 use crate::object::{self, InUse, Lease, State};
 use crate::states::DomainState;
-use crate::unsupported::Unsupported;
 
 /// What stands behind a `struct fid_poll`.
 pub(crate) struct PollSetState {
@@ -32,15 +31,7 @@ unsafe impl State for PollSetState {
     const CLASS: usize = FI_CLASS_POLL;
 }
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind: Unsupported::STUB,
-    control: Unsupported::STUB,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsPoll = FiOpsPoll { size: size_of::<FiOpsPoll>(), poll, poll_add, poll_del };
 

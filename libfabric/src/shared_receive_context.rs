@@ -32,14 +32,11 @@ unsafe impl State for SharedReceiveContextState {
 }
 
 static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
     close,
     // Queues and counters are its endpoints'.
     bind: Unsupported::STUB,
     control,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
+    ..FiOps::UNSUPPORTED
 };
 
 static OPS: FiOpsEp = FiOpsEp {

@@ -27,15 +27,7 @@ unsafe impl State for SharedTransmitContextState {
     const CLASS: usize = FI_CLASS_STX_CTX;
 }
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind: Unsupported::STUB,
-    control: Unsupported::STUB,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsEp = FiOpsEp {
     size: size_of::<FiOpsEp>(),

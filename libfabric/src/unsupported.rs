@@ -5,10 +5,25 @@
 use homespun::Errno;
 use libc::c_int;
 
+use crate::abi::fid::FiOps;
+
 /// A function of the C interface that does nothing and answers `-FI_ENOSYS`.
 pub(crate) trait Unsupported {
     /// That function.
     const STUB: Self;
+}
+
+impl FiOps {
+    /// The functions of an object that has none of its own.
+    pub(crate) const UNSUPPORTED: FiOps = FiOps {
+        size: size_of::<FiOps>(),
+        close: Unsupported::STUB,
+        bind: Unsupported::STUB,
+        control: Unsupported::STUB,
+        ops_open: Unsupported::STUB,
+        tostr: Unsupported::STUB,
+        ops_set: Unsupported::STUB,
+    };
 }
 
 /// How a function of the C interface reports an error.

@@ -12,7 +12,6 @@ use crate::abi::{FI_CLASS_WAIT, FI_WAIT_SET};
 use crate::edge::{Failure, enter};
 use crate::object::{self, InUse, Lease, State};
 use crate::states::FabricState;
-use crate::unsupported::Unsupported;
 use crate::wait::{control_wait, wait_object};
 
 /// What stands behind a `struct fid_wait`.
@@ -30,15 +29,7 @@ unsafe impl State for WaitSetState {
     const CLASS: usize = FI_CLASS_WAIT;
 }
 
-static FID_OPS: FiOps = FiOps {
-    size: size_of::<FiOps>(),
-    close,
-    bind: Unsupported::STUB,
-    control,
-    ops_open: Unsupported::STUB,
-    tostr: Unsupported::STUB,
-    ops_set: Unsupported::STUB,
-};
+static FID_OPS: FiOps = FiOps { close, control, ..FiOps::UNSUPPORTED };
 
 static OPS: FiOpsWait = FiOpsWait { size: size_of::<FiOpsWait>(), wait };
 
