@@ -1,8 +1,7 @@
 //! Who carries out what a shared receiver asks for.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use super::mailbox::{Count, Debt, Mailbox};
+use super::mailbox::{Count, Debt};
+use super::mailboxes::Mailboxes;
 use crate::completion::{Completion, Failure, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::held_reports::Outcome;
@@ -19,77 +18,53 @@ pub(super) struct Distribution<'a, E> {
     /// that member does.
     pub(super) caller: Option<(MemberId, &'a mut E)>,
     pub(super) links: &'a LinkTable<(MemberId, LinkId)>,
-    pub(super) members: &'a mut BTreeMap<MemberId, Mailbox>,
-    pub(super) news: &'a mut BTreeSet<MemberId>,
-    pub(super) kept: &'a mut VecDeque<Outcome>,
+    pub(super) mailboxes: &'a mut Mailboxes,
 }
 
 impl<E: Effects> Distribution<'_, E> {
-    /// The mailbox of a member, or if it is none or none is meant, of the oldest.
-    fn mailbox(&mut self, member: Option<MemberId>) -> Option<(MemberId, &mut Mailbox)> {
-        let meant = member.filter(|member| self.members.contains_key(member));
-        let id = meant.or_else(|| self.members.keys().next().copied())?;
-        self.members.get_mut(&id).map(|mailbox| (id, mailbox))
+    /// What carries out the effects of the caller, if it is this member.
+    fn caller(&mut self, member: MemberId) -> Option<&mut E> {
+        self.caller.as_mut().filter(|(id, _)| *id == member).map(|(_, effects)| &mut **effects)
     }
 
     /// Reports at once if the caller is meant, has nothing to report before it, and knows the source.
     fn report(&mut self, outcome: Outcome, to: Option<MemberId>) {
-        let caller = self.caller.as_ref().map(|(id, _)| *id);
-        let Some((member, mailbox)) = self.mailbox(to) else { return self.kept.push_back(outcome) };
-        if Some(member) != caller {
-            mailbox.report(outcome);
-            self.news.insert(member);
-            return;
-        }
+        let Some(member) = self.mailboxes.recipient(to) else { return self.mailboxes.keep(outcome) };
         let source = source_of(&outcome);
-        let name = source.map(|source| mailbox.name(source));
-        if name == Some(None) {
-            mailbox.report(outcome);
-            self.news.insert(member);
-            return;
+        let name = source.map(|source| self.mailboxes.name(member, source));
+        if self.caller(member).is_none() || name == Some(None) {
+            return self.mailboxes.report(member, outcome);
         }
-        if mailbox.unreported() > 0 {
-            return mailbox.report(outcome);
+        if self.mailboxes.has_reports(member) {
+            return self.mailboxes.report_later(member, outcome);
         }
-        let Some((_, effects)) = &mut self.caller else { return };
+        let Some(effects) = self.caller(member) else { return };
         let refused = match named(outcome, name.flatten()) {
             Ok(completion) => effects.complete(completion, Some(member)).map_err(Ok),
             Err(failure) => effects.fail(*failure, Some(member)).map_err(|failure| Err(Box::new(failure))),
         };
-        if let (Err(refused), Some(mailbox)) = (refused, self.members.get_mut(&member)) {
-            mailbox.report(named(refused, source));
+        if let Err(refused) = refused {
+            self.mailboxes.report_later(member, named(refused, source));
         }
     }
 
     fn count_at(&mut self, count: Count, to: Option<MemberId>) {
-        let caller = self.caller.as_ref().map(|(id, _)| *id);
-        let Some((member, mailbox)) = self.mailbox(to) else { return };
-        if Some(member) != caller {
-            mailbox.count(count);
-            self.news.insert(member);
-        } else if let Some((_, effects)) = &mut self.caller {
-            if count.is_success {
-                effects.count(count.events, member);
-            } else {
-                effects.count_error(count.events, Some(member));
-            }
+        let Some(member) = self.mailboxes.recipient(to) else { return };
+        let Some(effects) = self.caller(member) else { return self.mailboxes.count(member, count) };
+        if count.is_success {
+            effects.count(count.events, member);
+        } else {
+            effects.count_error(count.events, Some(member));
         }
     }
 
     fn owe_at(&mut self, link: LinkId, debt: Debt) {
         let Some((member, link)) = self.links.get(link).copied() else { return };
-        match &mut self.caller {
-            Some((caller, effects)) if *caller == member => match debt {
-                Debt::Header(header) => effects.owe(link, header),
-                Debt::Ack => effects.owe_ack(link),
-                Debt::Credit => effects.owe_credit(link),
-            },
-            _ => {
-                if let Some(mailbox) = self.members.get_mut(&member) {
-                    mailbox.owe(link, debt);
-                    self.news.insert(member);
-                }
-            }
+        let Some(effects) = self.caller(member) else { return self.mailboxes.owe(member, link, debt) };
+        match debt {
+            Debt::Header(header) => effects.owe(link, header),
+            Debt::Ack => effects.owe_ack(link),
+            Debt::Credit => effects.owe_credit(link),
         }
     }
 }
@@ -131,11 +106,11 @@ impl<E: Effects> Effects for Distribution<'_, E> {
     }
 
     fn reports_unasked(&self, member: MemberId) -> bool {
-        self.members.get(&member).is_some_and(|mailbox| !mailbox.is_selective)
+        self.mailboxes.reports_unasked(member)
     }
 
     fn is_full(&self, member: MemberId) -> bool {
-        self.members.get(&member).is_some_and(|mailbox| mailbox.unreported() > 0)
+        self.mailboxes.has_reports(member)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a member is to do, and has not been able to do yet.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -92,15 +93,15 @@ impl Mailbox {
     }
 
     pub(super) fn take_report(&mut self) -> Option<Outcome> {
-        self.outcomes.pop_front()
+        let outcome = self.outcomes.pop_front();
+        self.settle();
+        outcome
     }
 
-    pub(super) fn take_counts(&mut self) -> Vec<Count> {
-        std::mem::take(&mut self.counts)
-    }
-
-    pub(super) fn take_debts(&mut self) -> Vec<(LinkId, Debt)> {
-        std::mem::take(&mut self.debts)
+    pub(super) fn take_debts_and_counts(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
+        let taken = (mem::take(&mut self.debts), mem::take(&mut self.counts));
+        self.settle();
+        taken
     }
 
     /// Nothing more can be told on a link, whose number may soon be another one's.
@@ -109,7 +110,7 @@ impl Mailbox {
     }
 
     /// Something was taken. Whether there is mail is what is left, which other threads may have added to since.
-    pub(super) fn settle(&mut self) {
+    fn settle(&mut self) {
         let is_empty = self.outcomes.is_empty() && self.counts.is_empty() && self.debts.is_empty();
         self.has_mail.store(!is_empty, Ordering::Release);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::distribution::{Distribution, named, source_of};
-use super::mailbox::{Count, Debt, Mailbox};
+use super::mailbox::{Count, Debt};
 use super::{SharedReceiver, State};
 use crate::address::Address;
 use crate::breach::Breach;
@@ -32,19 +32,12 @@ pub(crate) struct Membership {
 impl Membership {
     /// Joins. Reports that have waited for a member are this one's.
     pub(crate) fn new(shared: Arc<SharedReceiver>, is_selective: bool) -> Membership {
-        let mut guard = shared.lock();
-        let state = &mut *guard;
-        let id = MemberId(state.next_member);
-        state.next_member += 1;
-        let mut mailbox = Mailbox::new(is_selective);
-        state.kept.drain(..).for_each(|outcome| mailbox.report(outcome));
-        if mailbox.unreported() > 0 {
-            state.news.insert(id);
+        let mut state = shared.lock();
+        let (id, has_mail) = state.mailboxes.join(is_selective);
+        if state.mailboxes.has_news() {
             shared.has_news.store(true, Ordering::Release);
         }
-        let has_mail = mailbox.has_mail.clone();
-        state.members.insert(id, mailbox);
-        drop(guard);
+        drop(state);
         Membership { shared, id, has_mail, links: Vec::new(), lent: None }
     }
 
@@ -80,9 +73,7 @@ impl Membership {
         let state = &mut *guard;
         let link = state.links.insert((self.id, id));
         let shared_peer = state.peers.intern(address);
-        if let Some(mailbox) = state.members.get_mut(&self.id) {
-            mailbox.set_name(shared_peer, peer);
-        }
+        state.mailboxes.set_name(self.id, shared_peer, peer);
         state.receiver.link_added(link, shared_peer, self.id);
         let place = id.0 as usize;
         if self.links.len() <= place {
@@ -97,9 +88,7 @@ impl Membership {
         let mut guard = self.shared.lock();
         let state = &mut *guard;
         state.links.remove(link);
-        if let Some(mailbox) = state.members.get_mut(&self.id) {
-            mailbox.forget_link(id);
-        }
+        state.mailboxes.forget_link(self.id, id);
         drop(guard);
         self.end_silent_peers(effects);
     }
@@ -286,7 +275,7 @@ impl Membership {
 
     pub(crate) fn wants_pass(&self) -> bool {
         self.look(|state| {
-            state.news.contains(&self.id)
+            state.mailboxes.has_news_for(self.id)
                 || state.is_pulling_for(self.id)
                 || state.receiver.has_room_to_give()
         })
@@ -308,39 +297,31 @@ impl Membership {
 
     /// What the peers of links are to be told, and what is to be counted. The reports are taken one by one.
     pub(crate) fn take_mail(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
-        let mut state = self.shared.lock();
-        state.news.remove(&self.id);
-        let Some(mailbox) = state.members.get_mut(&self.id) else { return Default::default() };
-        let mail = (mailbox.take_debts(), mailbox.take_counts());
-        mailbox.settle();
-        mail
+        self.shared.lock().mailboxes.take_debts_and_counts(self.id)
     }
 
     /// The next report, whose source is known to the member afterwards.
     pub(crate) fn take_report(&mut self, name: impl FnOnce(Address) -> PeerId) -> Option<Outcome> {
         let mut guard = self.shared.lock();
-        let State { members, peers, .. } = &mut *guard;
-        let mailbox = members.get_mut(&self.id)?;
-        let outcome = mailbox.take_report()?;
+        let State { mailboxes, peers, .. } = &mut *guard;
+        let outcome = mailboxes.take_report(self.id)?;
         let source = source_of(&outcome);
         let name = source.map(|source| {
-            mailbox.name(source).unwrap_or_else(|| {
+            mailboxes.name(self.id, source).unwrap_or_else(|| {
                 let name = name(peers.address(source));
-                mailbox.set_name(source, name);
+                mailboxes.set_name(self.id, source, name);
                 name
             })
         });
-        mailbox.settle();
         Some(named(outcome, name))
     }
 
     /// Puts the report back that was taken last: there is no room for it. The address is that of its source.
     pub(crate) fn put_back(&mut self, outcome: Outcome, source: Option<Address>) {
         let mut guard = self.shared.lock();
-        let State { members, peers, .. } = &mut *guard;
-        let Some(mailbox) = members.get_mut(&self.id) else { return };
+        let State { mailboxes, peers, .. } = &mut *guard;
         let source = source.map(|source| peers.intern(source));
-        mailbox.put_back(named(outcome, source));
+        mailboxes.put_back(self.id, named(outcome, source));
     }
 }
 
@@ -352,8 +333,7 @@ impl Drop for Membership {
         if let Some(lent) = self.lent.take() {
             state.receiver.take_back(lent);
         }
-        state.members.remove(&self.id);
-        state.news.remove(&self.id);
+        state.mailboxes.leave(self.id);
         let (id, error) = (self.id, OperationError::Cancelled);
         for link in self.links.drain(..).flatten() {
             state.apart(|receiver, effects| receiver.link_ended(link, &error, effects), &self.shared);

@@ -15,22 +15,21 @@
 
 mod distribution;
 mod mailbox;
+mod mailboxes;
 mod membership;
 mod peers;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::distribution::{Distribution, NoMember};
 pub(crate) use self::mailbox::Debt;
-use self::mailbox::Mailbox;
+use self::mailboxes::Mailboxes;
 pub(crate) use self::membership::Membership;
 use self::peers::SharedPeers;
 use crate::address::Address;
 use crate::buffer::Destination;
 use crate::error::{Again, Error};
-use crate::held_reports::Outcome;
 use crate::link_table::LinkTable;
 use crate::operation::{PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
@@ -59,12 +58,7 @@ struct State {
     peers: SharedPeers,
     /// The members' links, by the numbers that the receiver knows them under.
     links: LinkTable<(MemberId, LinkId)>,
-    members: BTreeMap<MemberId, Mailbox>,
-    next_member: u32,
-    /// Members with mail that they were not told of.
-    news: BTreeSet<MemberId>,
-    /// Reports that concern no member, until there is one.
-    kept: VecDeque<Outcome>,
+    mailboxes: Mailboxes,
 }
 
 impl SharedReceiver {
@@ -76,10 +70,7 @@ impl SharedReceiver {
                 receiver: Receiver::new(depth_ops, unexpected_budget_bytes),
                 peers: SharedPeers::default(),
                 links: LinkTable::default(),
-                members: BTreeMap::new(),
-                next_member: 0,
-                news: BTreeSet::new(),
-                kept: VecDeque::new(),
+                mailboxes: Mailboxes::default(),
             }),
             has_news: AtomicBool::new(false),
             rare_work: AtomicUsize::new(0),
@@ -166,14 +157,12 @@ impl SharedReceiver {
     pub fn take_news(&self) -> Vec<MemberId> {
         let mut state = self.lock();
         self.has_news.store(false, Ordering::Release);
-        std::mem::take(&mut state.news).into_iter().collect()
+        state.mailboxes.take_news()
     }
 
     /// Changes whether a member reports the success of receives alone that ask for it.
     pub fn set_selective(&self, member: MemberId, is_selective: bool) {
-        if let Some(mailbox) = self.lock().members.get_mut(&member) {
-            mailbox.is_selective = is_selective;
-        }
+        self.lock().mailboxes.set_selective(member, is_selective);
     }
 
     fn post(
@@ -198,6 +187,13 @@ impl SharedReceiver {
         self.lock().receiver.take_budget(limit_bytes)
     }
 
+    /// How many reports wait, as it is known, and counted anew.
+    #[cfg(test)]
+    pub(crate) fn unreported(&self) -> (usize, usize) {
+        let mailboxes = &self.lock().mailboxes;
+        (mailboxes.unreported(), mailboxes.count_unreported())
+    }
+
     // A thread that has panicked here has left what it was about, and others are to be able to go on.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -214,8 +210,7 @@ impl State {
     /// Whether no more receives may be posted. The receiver knows of those that have not ended, and the
     /// mailboxes of those that were not reported.
     fn is_full(&self) -> bool {
-        let unreported = self.kept.len() + self.members.values().map(Mailbox::unreported).sum::<usize>();
-        self.receiver.outstanding() + unreported >= self.depth_ops
+        self.receiver.outstanding() + self.mailboxes.unreported() >= self.depth_ops
     }
 
     /// Has the receiver do something on behalf of no member.
@@ -234,17 +229,17 @@ impl State {
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, E>) -> R,
         shared: &SharedReceiver,
     ) -> R {
-        let State { receiver, links, members, news, kept, .. } = self;
+        let State { receiver, links, mailboxes, .. } = self;
         let id = caller.as_ref().map(|(id, _)| *id);
         let pulling_before = receiver.pulling_len();
-        let mut distribution = Distribution { caller, links, members, news, kept };
+        let mut distribution = Distribution { caller, links, mailboxes };
         let result = act(receiver, &mut distribution);
         if receiver.pulling_len() > pulling_before {
             // What is fetched now is fetched by the member whose link it is on.
             let owners = receiver.pulling_links().filter_map(|link| links.get(link)).map(|(owner, _)| *owner);
-            news.extend(owners.filter(|owner| Some(*owner) != id));
+            owners.filter(|owner| Some(*owner) != id).for_each(|owner| mailboxes.announce(owner));
         }
-        if !news.is_empty() {
+        if mailboxes.has_news() {
             shared.has_news.store(true, Ordering::Release);
         }
         shared.rare_work.store(receiver.rare_work(), Ordering::Relaxed);

@@ -389,6 +389,8 @@ proptest! {
         let mut run = Run::new();
         for step in &steps {
             run.step(step);
+            let (unreported, counted_anew) = run.shared.unreported();
+            prop_assert_eq!(unreported, counted_anew);
         }
         // Every member fetches its mail and reads until nothing comes any more.
         for _ in 0..run.sent + run.posted {

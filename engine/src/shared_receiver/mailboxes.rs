@@ -1,0 +1,178 @@
+//! The mail of all members of a shared receiver.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::mailbox::{Count, Debt, Mailbox};
+use crate::held_reports::Outcome;
+use crate::peer_id::PeerId;
+use crate::receiver::MemberId;
+use crate::transport::LinkId;
+
+/// What members are still to do, and which of them are to be told of it.
+#[derive(Debug, Default)]
+pub(super) struct Mailboxes {
+    by_member: BTreeMap<MemberId, Mailbox>,
+    next_member: u32,
+    /// Members with mail that they were not told of.
+    news: BTreeSet<MemberId>,
+    /// Reports that wait for a member to join.
+    common: VecDeque<Outcome>,
+    /// How many reports wait, at members and for one.
+    unreported: usize,
+}
+
+impl Mailboxes {
+    /// Adds a member, which takes the reports that have waited for one. Returns with it the flag that tells
+    /// it of mail.
+    pub(super) fn join(&mut self, is_selective: bool) -> (MemberId, Arc<AtomicBool>) {
+        let id = MemberId(self.next_member);
+        self.next_member += 1;
+        let mut mailbox = Mailbox::new(is_selective);
+        self.common.drain(..).for_each(|outcome| mailbox.report(outcome));
+        if mailbox.unreported() > 0 {
+            self.news.insert(id);
+        }
+        let has_mail = mailbox.has_mail.clone();
+        self.by_member.insert(id, mailbox);
+        (id, has_mail)
+    }
+
+    /// Removes a member, and what waits for it.
+    pub(super) fn leave(&mut self, member: MemberId) {
+        let Some(mailbox) = self.by_member.remove(&member) else { return };
+        self.news.remove(&member);
+        self.unreported -= mailbox.unreported();
+    }
+
+    /// The member that is meant, or if it is none or none is meant, the oldest.
+    pub(super) fn recipient(&self, meant: Option<MemberId>) -> Option<MemberId> {
+        let meant = meant.filter(|member| self.by_member.contains_key(member));
+        meant.or_else(|| self.by_member.keys().next().copied())
+    }
+
+    /// How many reports wait.
+    pub(super) fn unreported(&self) -> usize {
+        self.unreported
+    }
+
+    /// As [`unreported`](Self::unreported), counted anew.
+    #[cfg(test)]
+    pub(super) fn count_unreported(&self) -> usize {
+        self.common.len() + self.by_member.values().map(Mailbox::unreported).sum::<usize>()
+    }
+
+    /// Whether reports of a member wait.
+    pub(super) fn has_reports(&self, member: MemberId) -> bool {
+        self.by_member.get(&member).is_some_and(|mailbox| mailbox.unreported() > 0)
+    }
+
+    /// Whether a member reports the success of receives that did not ask for a report.
+    pub(super) fn reports_unasked(&self, member: MemberId) -> bool {
+        self.by_member.get(&member).is_some_and(|mailbox| !mailbox.is_selective)
+    }
+
+    pub(super) fn set_selective(&mut self, member: MemberId, is_selective: bool) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            mailbox.is_selective = is_selective;
+        }
+    }
+
+    /// What a member calls a peer, if it has met it.
+    pub(super) fn name(&self, member: MemberId, peer: PeerId) -> Option<PeerId> {
+        self.by_member.get(&member)?.name(peer)
+    }
+
+    /// Has a member call a peer so.
+    pub(super) fn set_name(&mut self, member: MemberId, peer: PeerId, name: PeerId) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            mailbox.set_name(peer, name);
+        }
+    }
+
+    /// Leaves a report to a member, which is to be told.
+    pub(super) fn report(&mut self, member: MemberId, outcome: Outcome) {
+        self.report_later(member, outcome);
+        self.announce(member);
+    }
+
+    /// Has a member report something when its queue has room, which it looks for by itself.
+    pub(super) fn report_later(&mut self, member: MemberId, outcome: Outcome) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            mailbox.report(outcome);
+            self.unreported += 1;
+        }
+    }
+
+    /// Keeps a report until a member joins.
+    pub(super) fn keep(&mut self, outcome: Outcome) {
+        self.common.push_back(outcome);
+        self.unreported += 1;
+    }
+
+    /// Leaves it to a member to count a receive.
+    pub(super) fn count(&mut self, member: MemberId, count: Count) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            mailbox.count(count);
+            self.announce(member);
+        }
+    }
+
+    /// Leaves it to a member to tell the peer of one of its links something.
+    pub(super) fn owe(&mut self, member: MemberId, link: LinkId, debt: Debt) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            mailbox.owe(link, debt);
+            self.announce(member);
+        }
+    }
+
+    /// A link of a member has ended.
+    pub(super) fn forget_link(&mut self, member: MemberId, link: LinkId) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            mailbox.forget_link(link);
+        }
+    }
+
+    /// The next report of a member, which is reported unless it is [put back](Self::put_back).
+    pub(super) fn take_report(&mut self, member: MemberId) -> Option<Outcome> {
+        let outcome = self.by_member.get_mut(&member)?.take_report()?;
+        self.unreported -= 1;
+        Some(outcome)
+    }
+
+    /// Puts the report of a member back that was taken last.
+    pub(super) fn put_back(&mut self, member: MemberId, outcome: Outcome) {
+        if let Some(mailbox) = self.by_member.get_mut(&member) {
+            mailbox.put_back(outcome);
+            self.unreported += 1;
+        }
+    }
+
+    /// What the peers of a member's links are to be told, and what it is to count. The member knows of its
+    /// mail now.
+    pub(super) fn take_debts_and_counts(&mut self, member: MemberId) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
+        self.news.remove(&member);
+        self.by_member.get_mut(&member).map(Mailbox::take_debts_and_counts).unwrap_or_default()
+    }
+
+    /// Has a member told that there is something to do for it.
+    pub(super) fn announce(&mut self, member: MemberId) {
+        self.news.insert(member);
+    }
+
+    /// Whether a member is to be told of mail.
+    pub(super) fn has_news_for(&self, member: MemberId) -> bool {
+        self.news.contains(&member)
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// The members that are to be told of mail, which the caller does.
+    pub(super) fn take_news(&mut self) -> Vec<MemberId> {
+        mem::take(&mut self.news).into_iter().collect()
+    }
+}
