@@ -13,7 +13,7 @@ use crate::operation::{PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::receiver::{Effects, KeptCredit, MemberId, Receiver};
 use crate::rejected::Rejected;
-use crate::shared_receiver::{Debt, Membership, SharedReceiver};
+use crate::shared_receiver::{Debt, Membership, Report, SharedReceiver};
 use crate::transport::{LinkId, Pull, Remote, Space};
 use crate::wire::Message;
 
@@ -394,15 +394,16 @@ impl Engine {
                 if count.is_success { sink.count(count.events) } else { sink.count_error(count.events) }
             }
         }
-        while let Some(outcome) = membership.take_report(|address| self.peers.intern(address)) {
-            let refused = match outcome {
+        while let Some(report) = membership.take_report(|address| self.peers.intern(address)) {
+            let refused = match report.outcome {
                 Ok(completion) => sink.complete(completion, &self.peers).map_err(Ok),
                 Err(failure) => sink.fail(*failure, &self.peers).map_err(|failure| Err(Box::new(failure))),
             };
             if let Err(outcome) = refused {
                 let source =
                     outcome.as_ref().map_or_else(|failure| failure.completion.source, |done| done.source);
-                return membership.put_back(outcome, source.map(|source| self.peers.address(source)));
+                let report = Report { outcome, ..report };
+                return membership.put_back(report, source.map(|source| self.peers.address(source)));
             }
         }
         let (reception, mut effects) = self.receiving(sink);

@@ -1,6 +1,6 @@
 //! Who carries out what a shared receiver asks for.
 
-use super::mailbox::{Count, Debt};
+use super::mailbox::{Count, Debt, Report};
 use super::mailboxes::Mailboxes;
 use crate::completion::{Completion, Failure, WorkEnd};
 use crate::flags::CounterEvents;
@@ -29,32 +29,34 @@ impl<E: Effects> Distribution<'_, E> {
 
     /// Reports at once if the caller is meant, has nothing to report before it, and knows the source.
     fn report(&mut self, outcome: Outcome, to: Option<MemberId>) {
-        let Some(member) = self.mailboxes.recipient(to) else { return self.mailboxes.keep(outcome) };
+        let recipient = self.mailboxes.recipient(to);
         let source = source_of(&outcome);
+        let report = Report { outcome, is_common: recipient != to };
+        let Some(member) = recipient else { return self.mailboxes.report(None, report) };
         let name = source.map(|source| self.mailboxes.name(member, source));
         if self.caller(member).is_none() || name == Some(None) {
-            return self.mailboxes.report(member, outcome);
+            return self.mailboxes.report(recipient, report);
         }
         if self.mailboxes.has_reports(member) {
-            return self.mailboxes.report_later(member, outcome);
+            return self.mailboxes.report_later(member, report);
         }
         let Some(effects) = self.caller(member) else { return };
-        let refused = match named(outcome, name.flatten()) {
-            Ok(completion) => effects.complete(completion, Some(member)).map_err(Ok),
-            Err(failure) => effects.fail(*failure, Some(member)).map_err(|failure| Err(Box::new(failure))),
+        let refused = match named(report.outcome, name.flatten()) {
+            Ok(completion) => effects.complete(completion, recipient).map_err(Ok),
+            Err(failure) => effects.fail(*failure, recipient).map_err(|failure| Err(Box::new(failure))),
         };
         if let Err(refused) = refused {
-            self.mailboxes.report_later(member, named(refused, source));
+            self.mailboxes.report_later(member, Report { outcome: named(refused, source), ..report });
         }
     }
 
-    fn count_at(&mut self, count: Count, to: Option<MemberId>) {
-        let Some(member) = self.mailboxes.recipient(to) else { return };
-        let Some(effects) = self.caller(member) else { return self.mailboxes.count(member, count) };
-        if count.is_success {
-            effects.count(count.events, member);
-        } else {
-            effects.count_error(count.events, Some(member));
+    fn count_at(&mut self, events: CounterEvents, is_success: bool, to: Option<MemberId>) {
+        let recipient = self.mailboxes.recipient(to);
+        let called = recipient.and_then(|member| self.caller(member).map(|effects| (member, effects)));
+        match called {
+            Some((member, effects)) if is_success => effects.count(events, member),
+            Some((member, effects)) => effects.count_error(events, Some(member)),
+            None => self.mailboxes.count(recipient, Count { events, is_success, is_common: recipient != to }),
         }
     }
 
@@ -81,11 +83,11 @@ impl<E: Effects> Effects for Distribution<'_, E> {
     }
 
     fn count(&mut self, events: CounterEvents, to: MemberId) {
-        self.count_at(Count { events, is_success: true }, Some(to));
+        self.count_at(events, true, Some(to));
     }
 
     fn count_error(&mut self, events: CounterEvents, to: Option<MemberId>) {
-        self.count_at(Count { events, is_success: false }, to);
+        self.count_at(events, false, to);
     }
 
     /// Deferred receives are refused where a context is shared. One would be told of as any other.

@@ -5,32 +5,44 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::flags::CounterEvents;
+use crate::buffer::Buffer;
+use crate::completion::Completion;
+use crate::flags::{CompletionFlags, CounterEvents};
 use crate::held_reports::Outcome;
 use crate::peer_id::PeerId;
 use crate::transport::LinkId;
 use crate::wire::Header;
 
 /// A member, as the others see it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Mailbox {
     /// Whether it reports the success of receives alone that ask for it.
     pub(super) is_selective: bool,
     /// Whether there is anything, for the member to know without the lock.
     pub(super) has_mail: Arc<AtomicBool>,
-    /// Reports, in order. They name peers as the receiver does.
-    outcomes: VecDeque<Outcome>,
+    /// In order. They name peers as the receiver does.
+    reports: VecDeque<Report>,
     counts: Vec<Count>,
     debts: Vec<(LinkId, Debt)>,
     /// What the member calls peers, by what the receiver calls them.
     names: Vec<Option<PeerId>>,
 }
 
-/// A receive that was counted.
+/// A report that waits.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) outcome: Outcome,
+    /// Whether it concerns no endpoint, so that any member may report it.
+    pub(crate) is_common: bool,
+}
+
+/// A receive that has ended, to be counted.
 #[derive(Debug)]
 pub(crate) struct Count {
     pub(crate) events: CounterEvents,
     pub(crate) is_success: bool,
+    /// Whether it concerns no endpoint.
+    pub(crate) is_common: bool,
 }
 
 /// What the peer of a member's link is to be told.
@@ -42,20 +54,9 @@ pub(crate) enum Debt {
 }
 
 impl Mailbox {
-    pub(super) fn new(is_selective: bool) -> Mailbox {
-        Mailbox {
-            is_selective,
-            has_mail: Arc::new(AtomicBool::new(false)),
-            outcomes: VecDeque::new(),
-            counts: Vec::new(),
-            debts: Vec::new(),
-            names: Vec::new(),
-        }
-    }
-
     /// How many reports wait.
     pub(super) fn unreported(&self) -> usize {
-        self.outcomes.len()
+        self.reports.len()
     }
 
     /// Has the member call a peer so.
@@ -71,14 +72,14 @@ impl Mailbox {
         self.names.get(peer.index()).copied().flatten()
     }
 
-    pub(super) fn report(&mut self, outcome: Outcome) {
-        self.outcomes.push_back(outcome);
+    pub(super) fn report(&mut self, report: Report) {
+        self.reports.push_back(report);
         self.has_mail.store(true, Ordering::Release);
     }
 
     /// Puts a report back that there was no room for.
-    pub(super) fn put_back(&mut self, outcome: Outcome) {
-        self.outcomes.push_front(outcome);
+    pub(super) fn put_back(&mut self, report: Report) {
+        self.reports.push_front(report);
         self.has_mail.store(true, Ordering::Release);
     }
 
@@ -92,10 +93,10 @@ impl Mailbox {
         self.has_mail.store(true, Ordering::Release);
     }
 
-    pub(super) fn take_report(&mut self) -> Option<Outcome> {
-        let outcome = self.outcomes.pop_front();
+    pub(super) fn take_report(&mut self) -> Option<Report> {
+        let report = self.reports.pop_front();
         self.settle();
-        outcome
+        report
     }
 
     pub(super) fn take_debts_and_counts(&mut self) -> (Vec<(LinkId, Debt)>, Vec<Count>) {
@@ -111,7 +112,44 @@ impl Mailbox {
 
     /// Something was taken. Whether there is mail is what is left, which other threads may have added to since.
     fn settle(&mut self) {
-        let is_empty = self.outcomes.is_empty() && self.counts.is_empty() && self.debts.is_empty();
-        self.has_mail.store(!is_empty, Ordering::Release);
+        self.has_mail.store(!self.is_empty(), Ordering::Release);
     }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.reports.is_empty() && self.counts.is_empty() && self.debts.is_empty()
+    }
+
+    /// What concerns no endpoint, of a member that leaves.
+    pub(super) fn into_common(self) -> (impl Iterator<Item = Report>, impl Iterator<Item = Count>) {
+        let reports = self.reports.into_iter().filter_map(Report::into_common);
+        (reports, self.counts.into_iter().filter(|count| count.is_common))
+    }
+}
+
+impl Report {
+    /// What another member can report of it. A multi-receive buffer takes messages of all endpoints, so its
+    /// release is told although the message that it came with is lost.
+    fn into_common(mut self) -> Option<Report> {
+        match &mut self.outcome {
+            _ if self.is_common => {}
+            Ok(completion) if completion.flags.contains(CompletionFlags::MULTI_RECV) => {
+                *completion = release(completion.context, mem::take(&mut completion.buffer));
+            }
+            Err(failure) if failure.completion.flags.contains(CompletionFlags::MULTI_RECV) => {}
+            _ => return None,
+        }
+        self.is_common = true;
+        Some(self)
+    }
+}
+
+/// The release of a multi-receive buffer, apart from its last message.
+fn release(context: u64, last: Buffer) -> Completion {
+    let buffer = match last {
+        Buffer::ReceivedLast(last) => Buffer::Unused(last.unused),
+        Buffer::Unused(unused) => Buffer::Unused(unused),
+        _ => Buffer::None,
+    };
+    let flags = CompletionFlags::MULTI_RECV;
+    Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
 }

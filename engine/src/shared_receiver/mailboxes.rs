@@ -1,12 +1,11 @@
 //! The mail of all members of a shared receiver.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::mailbox::{Count, Debt, Mailbox};
-use crate::held_reports::Outcome;
+use super::mailbox::{Count, Debt, Mailbox, Report};
 use crate::peer_id::PeerId;
 use crate::receiver::MemberId;
 use crate::transport::LinkId;
@@ -18,33 +17,37 @@ pub(super) struct Mailboxes {
     next_member: u32,
     /// Members with mail that they were not told of.
     news: BTreeSet<MemberId>,
-    /// Reports that wait for a member to join.
-    common: VecDeque<Outcome>,
-    /// How many reports wait, at members and for one.
+    /// That of the next member, while there is none. Only what concerns no endpoint is put there.
+    vacant: Mailbox,
+    /// How many reports wait, in all mailboxes.
     unreported: usize,
 }
 
 impl Mailboxes {
-    /// Adds a member, which takes the reports that have waited for one. Returns with it the flag that tells
-    /// it of mail.
+    /// Adds a member. Mail that has waited for one is its own. Returns with it the flag that tells it of
+    /// mail.
     pub(super) fn join(&mut self, is_selective: bool) -> (MemberId, Arc<AtomicBool>) {
         let id = MemberId(self.next_member);
         self.next_member += 1;
-        let mut mailbox = Mailbox::new(is_selective);
-        self.common.drain(..).for_each(|outcome| mailbox.report(outcome));
-        if mailbox.unreported() > 0 {
-            self.news.insert(id);
+        let mut mailbox = mem::take(&mut self.vacant);
+        mailbox.is_selective = is_selective;
+        if !mailbox.is_empty() {
+            self.announce(id);
         }
         let has_mail = mailbox.has_mail.clone();
         self.by_member.insert(id, mailbox);
         (id, has_mail)
     }
 
-    /// Removes a member, and what waits for it.
+    /// Removes a member. Mail that concerns no endpoint goes to another, or waits for one.
     pub(super) fn leave(&mut self, member: MemberId) {
         let Some(mailbox) = self.by_member.remove(&member) else { return };
         self.news.remove(&member);
         self.unreported -= mailbox.unreported();
+        let heir = self.recipient(None);
+        let (reports, counts) = mailbox.into_common();
+        reports.for_each(|report| self.report(heir, report));
+        counts.for_each(|count| self.count(heir, count));
     }
 
     /// The member that is meant, or if it is none or none is meant, the oldest.
@@ -61,7 +64,8 @@ impl Mailboxes {
     /// As [`unreported`](Self::unreported), counted anew.
     #[cfg(test)]
     pub(super) fn count_unreported(&self) -> usize {
-        self.common.len() + self.by_member.values().map(Mailbox::unreported).sum::<usize>()
+        let mailboxes = self.by_member.values().chain([&self.vacant]);
+        mailboxes.map(Mailbox::unreported).sum()
     }
 
     /// Whether reports of a member wait.
@@ -92,32 +96,25 @@ impl Mailboxes {
         }
     }
 
-    /// Leaves a report to a member, which is to be told.
-    pub(super) fn report(&mut self, member: MemberId, outcome: Outcome) {
-        self.report_later(member, outcome);
-        self.announce(member);
+    /// Leaves a report to a member, which is to be told, or to the next one.
+    pub(super) fn report(&mut self, member: Option<MemberId>, report: Report) {
+        self.mailbox(member).report(report);
+        self.unreported += 1;
+        member.into_iter().for_each(|member| self.announce(member));
     }
 
     /// Has a member report something when its queue has room, which it looks for by itself.
-    pub(super) fn report_later(&mut self, member: MemberId, outcome: Outcome) {
+    pub(super) fn report_later(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.report(outcome);
+            mailbox.report(report);
             self.unreported += 1;
         }
     }
 
-    /// Keeps a report until a member joins.
-    pub(super) fn keep(&mut self, outcome: Outcome) {
-        self.common.push_back(outcome);
-        self.unreported += 1;
-    }
-
-    /// Leaves it to a member to count a receive.
-    pub(super) fn count(&mut self, member: MemberId, count: Count) {
-        if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.count(count);
-            self.announce(member);
-        }
+    /// Leaves it to a member, or to the next one, to count a receive.
+    pub(super) fn count(&mut self, member: Option<MemberId>, count: Count) {
+        self.mailbox(member).count(count);
+        member.into_iter().for_each(|member| self.announce(member));
     }
 
     /// Leaves it to a member to tell the peer of one of its links something.
@@ -136,16 +133,16 @@ impl Mailboxes {
     }
 
     /// The next report of a member, which is reported unless it is [put back](Self::put_back).
-    pub(super) fn take_report(&mut self, member: MemberId) -> Option<Outcome> {
-        let outcome = self.by_member.get_mut(&member)?.take_report()?;
+    pub(super) fn take_report(&mut self, member: MemberId) -> Option<Report> {
+        let report = self.by_member.get_mut(&member)?.take_report()?;
         self.unreported -= 1;
-        Some(outcome)
+        Some(report)
     }
 
     /// Puts the report of a member back that was taken last.
-    pub(super) fn put_back(&mut self, member: MemberId, outcome: Outcome) {
+    pub(super) fn put_back(&mut self, member: MemberId, report: Report) {
         if let Some(mailbox) = self.by_member.get_mut(&member) {
-            mailbox.put_back(outcome);
+            mailbox.put_back(report);
             self.unreported += 1;
         }
     }
@@ -174,5 +171,9 @@ impl Mailboxes {
     /// The members that are to be told of mail, which the caller does.
     pub(super) fn take_news(&mut self) -> Vec<MemberId> {
         mem::take(&mut self.news).into_iter().collect()
+    }
+
+    fn mailbox(&mut self, member: Option<MemberId>) -> &mut Mailbox {
+        member.and_then(|member| self.by_member.get_mut(&member)).unwrap_or(&mut self.vacant)
     }
 }

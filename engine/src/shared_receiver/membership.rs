@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::distribution::{Distribution, named, source_of};
-use super::mailbox::{Count, Debt};
+use super::mailbox::{Count, Debt, Report};
 use super::{SharedReceiver, State};
 use crate::address::Address;
 use crate::breach::Breach;
 use crate::error::OperationError;
-use crate::held_reports::Outcome;
 use crate::peer_id::PeerId;
 use crate::receiver::{Effects, KeptCredit, Lent, MemberId, Receiver};
 use crate::transport::{LinkId, Pull, Remote, Space};
@@ -30,7 +29,7 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Joins. Reports that have waited for a member are this one's.
+    /// Joins. Mail that has waited for a member is this one's.
     pub(crate) fn new(shared: Arc<SharedReceiver>, is_selective: bool) -> Membership {
         let mut state = shared.lock();
         let (id, has_mail) = state.mailboxes.join(is_selective);
@@ -301,10 +300,10 @@ impl Membership {
     }
 
     /// The next report, whose source is known to the member afterwards.
-    pub(crate) fn take_report(&mut self, name: impl FnOnce(Address) -> PeerId) -> Option<Outcome> {
+    pub(crate) fn take_report(&mut self, name: impl FnOnce(Address) -> PeerId) -> Option<Report> {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
-        let outcome = mailboxes.take_report(self.id)?;
+        let Report { outcome, is_common } = mailboxes.take_report(self.id)?;
         let source = source_of(&outcome);
         let name = source.map(|source| {
             mailboxes.name(self.id, source).unwrap_or_else(|| {
@@ -313,20 +312,21 @@ impl Membership {
                 name
             })
         });
-        Some(named(outcome, name))
+        Some(Report { outcome: named(outcome, name), is_common })
     }
 
     /// Puts the report back that was taken last: there is no room for it. The address is that of its source.
-    pub(crate) fn put_back(&mut self, outcome: Outcome, source: Option<Address>) {
+    pub(crate) fn put_back(&mut self, report: Report, source: Option<Address>) {
         let mut guard = self.shared.lock();
         let State { mailboxes, peers, .. } = &mut *guard;
         let source = source.map(|source| peers.intern(source));
-        mailboxes.put_back(self.id, named(outcome, source));
+        mailboxes.put_back(self.id, Report { outcome: named(report.outcome, source), ..report });
     }
 }
 
 impl Drop for Membership {
-    /// Leaves. What it was receiving fails at the oldest of the others.
+    /// Leaves. What it was receiving fails at the oldest of the others, which also gets its mail that concerns
+    /// no endpoint.
     fn drop(&mut self) {
         let mut guard = self.shared.lock();
         let state = &mut *guard;

@@ -4,7 +4,7 @@
 //!  engine of member A --+                                    +--> A, in the same call
 //!  engine of member B --+--> lock, translate, [ Receiver ] --+--> mail of B --> carried out by B's engine
 //!  a post of the        |                                    |
-//!  application        --+                                    +--> kept until an endpoint is a member
+//!  application        --+                                    +--> mail of the next, while there is none
 //! ```
 //!
 //! The receiver is the one that an endpoint has to itself. It names links and peers by numbers that are the
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::distribution::{Distribution, NoMember};
-pub(crate) use self::mailbox::Debt;
+pub(crate) use self::mailbox::{Debt, Report};
 use self::mailboxes::Mailboxes;
 pub(crate) use self::membership::Membership;
 use self::peers::SharedPeers;

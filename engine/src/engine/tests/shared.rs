@@ -145,6 +145,108 @@ fn reports_without_members_wait_for_one() {
 }
 
 #[test]
+fn cancel_without_members_is_counted_by_the_first() {
+    let shared = SharedReceiver::new(2, BUDGET_BYTES);
+    shared.post_receive(receive(8, 1)).unwrap();
+    assert!(shared.cancel(1));
+    let mut members = [Member::join(&shared), Member::join(&shared)];
+    members.iter_mut().for_each(Member::pass);
+    assert_eq!(members[0].sink.counted, [(CounterEvents::RECV, false)]);
+    assert!(members[1].sink.counted.is_empty());
+}
+
+#[test]
+fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
+    let (shared, mut first, mut second) = two_members();
+    first.sink.room = 0;
+    for context in [1, 2, 3] {
+        shared.post_receive(receive(8, context)).unwrap();
+    }
+    second.frame(&untagged(3), b"two");
+    first.frame(&untagged(3), b"one");
+    // One that was counted, and has found no room; one that the member does not know of yet.
+    for context in [3, 4] {
+        shared.post_receive(receive(8, context + 1)).unwrap();
+        assert!(shared.cancel(context));
+        if context == 3 {
+            first.pass();
+        }
+    }
+    shared.take_news();
+    first.engine.leave_shared_receiver(&mut first.sink);
+    assert_eq!(shared.take_news(), [second.id]);
+    second.pass();
+    let cancelled = |context| (context, Err(OperationError::Cancelled));
+    assert_eq!(second.ended(), [(1, Ok(b"two".to_vec())), cancelled(3), cancelled(4)]);
+    assert_eq!(first.sink.counted.len() + second.sink.counted.len(), 4, "each is counted once");
+}
+
+#[test]
+fn cancel_that_the_last_member_was_to_report_waits_for_the_next() {
+    let shared = SharedReceiver::new(1, BUDGET_BYTES);
+    let mut last = Member::join(&shared);
+    shared.post_receive(receive(8, 1)).unwrap();
+    assert!(shared.cancel(1));
+    last.engine.leave_shared_receiver(&mut last.sink);
+    assert!(shared.post_receive(receive(8, 2)).is_err(), "what was not reported is outstanding");
+    let mut next = Member::join(&shared);
+    next.pass();
+    assert_eq!(next.ended(), [(1, Err(OperationError::Cancelled))]);
+    assert_eq!(next.sink.counted.len(), 1);
+}
+
+/// Has a member leave that was to report the release of the buffer with the context 5. What another reports
+/// instead.
+fn released_at(first: &mut Member, mut second: Member) -> Result<Completion, Failure> {
+    second.pass();
+    first.pass();
+    assert!(first.ended().is_empty());
+    second.engine.leave_shared_receiver(&mut second.sink);
+    first.pass();
+    let mut ended = first.sink.take();
+    assert_eq!(ended.len(), 1, "{ended:?}");
+    let released = ended.remove(0);
+    let told = released.as_ref().unwrap_or_else(|failure| &failure.completion);
+    assert!(told.flags.contains(CompletionFlags::MULTI_RECV));
+    assert_eq!((told.context, told.len_bytes, told.source), (5, 0, None));
+    released
+}
+
+#[test]
+fn release_that_came_with_a_lost_message_is_reported_by_another_member() {
+    let (shared, mut first, mut second) = two_members();
+    second.sink.room = 0;
+    shared.post_multi_receive(receive(8, 5), 7).unwrap();
+    second.frame(&untagged(3), b"two");
+    let released = released_at(&mut first, second).unwrap();
+    assert_eq!(released.flags, CompletionFlags::MULTI_RECV);
+    assert!(matches!(&released.buffer, Buffer::Unused(rest) if rest.len() == 5), "{released:?}");
+}
+
+#[test]
+fn release_by_a_message_that_did_not_fit_is_reported_by_another_member() {
+    let (shared, mut first, mut second) = two_members();
+    second.sink.room = 0;
+    shared.post_multi_receive(receive(8, 5), 1).unwrap();
+    first.frame(&untagged(3), b"one");
+    assert_eq!(first.ended(), [(5, Ok(b"one".to_vec()))]);
+    second.frame(&untagged(6), b"longer");
+    let released = released_at(&mut first, second).unwrap();
+    assert!(matches!(&released.buffer, Buffer::Unused(rest) if rest.len() == 5), "{released:?}");
+}
+
+#[test]
+fn cancelled_buffer_whose_last_message_is_lost_is_reported_by_another_member() {
+    let (shared, mut first, mut second) = two_members();
+    second.sink.room = 0;
+    shared.post_multi_receive(receive(8, 5), 1).unwrap();
+    second.engine.arrivals(&mut second.sink).begin(LINK, &untagged(3));
+    assert!(shared.cancel(5));
+    second.engine.arrivals(&mut second.sink).chunk(LINK, b"two");
+    assert_eq!(released_at(&mut first, second).unwrap_err().error, OperationError::Cancelled);
+}
+
+#[test]
 fn memory_lent_to_one_transport_leaves_others_alone() {
     let (shared, mut first, mut second) = two_members();
     for context in [1, 2] {
@@ -310,6 +412,9 @@ struct Run {
     observed: Vec<Observed>,
     posted: u64,
     sent: u64,
+    cancelled: Vec<u64>,
+    /// Of these, what a member has told.
+    told_cancelled: Vec<u64>,
 }
 
 impl Run {
@@ -320,7 +425,8 @@ impl Run {
             member.sink.room = 2;
             Observed { member: Some(member), due: VecDeque::new() }
         };
-        Run { observed: (0..3).map(observe).collect(), shared, posted: 0, sent: 0 }
+        let observed = (0..3).map(observe).collect();
+        Run { observed, shared, posted: 0, sent: 0, cancelled: Vec::new(), told_cancelled: Vec::new() }
     }
 
     fn step(&mut self, step: &Step) {
@@ -342,7 +448,10 @@ impl Run {
                 let _ = self.shared.post_multi_receive(receive(64 + len_bytes, self.posted), 1);
             }
             Step::Cancel { which } => {
-                let _ = self.shared.cancel(which % (self.posted + 1));
+                let context = which % (self.posted + 1);
+                if self.shared.cancel(context) {
+                    self.cancelled.push(context);
+                }
             }
             Step::Read { at, count } => (0..count).for_each(|_| self.read(at)),
             Step::Pass { at } => {
@@ -353,6 +462,7 @@ impl Run {
             Step::Leave { at } => {
                 self.observed[at].due.clear();
                 if let Some(mut member) = self.observed[at].member.take() {
+                    self.hear_cancelled(&member.sink.take());
                     member.engine.leave_shared_receiver(&mut member.sink);
                 }
             }
@@ -376,14 +486,22 @@ impl Run {
             }
             // A buffer that is released without a message.
             Ok(completion) => assert_eq!(completion.flags, CompletionFlags::MULTI_RECV),
-            Err(failure) => assert_eq!(failure.error, OperationError::Cancelled),
+            failed => self.hear_cancelled(&[failed]),
+        }
+    }
+
+    fn hear_cancelled(&mut self, ended: &[Result<Completion, Failure>]) {
+        for failure in ended.iter().filter_map(|ended| ended.as_ref().err()) {
+            assert_eq!(failure.error, OperationError::Cancelled);
+            self.told_cancelled.push(failure.completion.context);
         }
     }
 }
 
 proptest! {
     /// Every message that a member has received is read there once, in its order, whatever the queues of
-    /// others have room for; nothing stays behind.
+    /// others have room for; every cancelled receive is told once, whatever members leave; nothing stays
+    /// behind.
     #[test]
     fn every_message_is_read_once_where_it_came(steps in prop::collection::vec(step(), 1..120)) {
         let mut run = Run::new();
@@ -407,6 +525,14 @@ proptest! {
         for at in 0..3 {
             run.step(&Step::Leave { at });
         }
+        let mut last = Member::join(&run.shared);
+        last.pass();
+        run.hear_cancelled(&last.sink.take());
+        run.cancelled.sort_unstable();
+        run.told_cancelled.sort_unstable();
+        prop_assert_eq!(run.told_cancelled, run.cancelled);
+        prop_assert_eq!(run.shared.unreported(), (0, 0));
+        drop(last);
         prop_assert!(run.shared.is_budget_free(BUDGET_BYTES as u64));
     }
 }
