@@ -1,10 +1,10 @@
 //! A shared receiver, as the engine of one member has it.
 
 use std::io::IoSliceMut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 
-use super::distribution::{Distribution, named, source_of};
+use super::distribution::{Distribution, NoMember, named, source_of};
 use super::mailbox::{Count, Debt, Report};
 use super::{SharedReceiver, State};
 use crate::address::Address;
@@ -50,10 +50,7 @@ impl Membership {
         effects: &mut E,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, E>) -> R,
     ) -> R {
-        let mut state = self.shared.lock();
-        if let Some(lent) = self.lent.take() {
-            state.receiver.take_back(lent);
-        }
+        let mut state = lock(&self.shared, &mut self.lent);
         state.act(Some((self.id, effects)), act, &self.shared)
     }
 
@@ -83,13 +80,13 @@ impl Membership {
 
     pub(crate) fn link_ended(&mut self, id: LinkId, error: &OperationError, effects: &mut impl Effects) {
         let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::take) else { return };
-        self.act(effects, |receiver, effects| receiver.link_ended(link, error, effects));
-        let mut guard = self.shared.lock();
+        let mut guard = lock(&self.shared, &mut self.lent);
         let state = &mut *guard;
+        let caller = Some((self.id, &mut *effects));
+        state.act(caller, |receiver, effects| receiver.link_ended(link, error, effects), &self.shared);
         state.links.remove(link);
         state.mailboxes.forget_link(self.id, id);
-        drop(guard);
-        self.end_silent_peers(effects);
+        state.end_silent_peers(Some((self.id, effects)), &self.shared);
     }
 
     /// A peer is gone as far as this member knows. Others may hear it still: what it alone can match ends
@@ -100,19 +97,9 @@ impl Membership {
         error: &OperationError,
         effects: &mut impl Effects,
     ) {
-        self.shared.lock().peers.set_ending(address, error.clone());
-        self.end_silent_peers(effects);
-    }
-
-    /// Ends what only peers can match that were said to be gone, and have no link any more.
-    fn end_silent_peers(&mut self, effects: &mut impl Effects) {
-        let mut guard = self.shared.lock();
-        let State { peers, receiver, .. } = &mut *guard;
-        let silent = peers.take_ended(|peer| !receiver.has_link_to(peer));
-        drop(guard);
-        for (peer, error) in silent {
-            self.act(effects, |receiver, effects| receiver.peer_ended(peer, &error, effects));
-        }
+        let mut state = lock(&self.shared, &mut self.lent);
+        state.peers.set_ending(address, error.clone());
+        state.end_silent_peers(Some((self.id, effects)), &self.shared);
     }
 
     pub(crate) fn is_overdrawn(&self) -> bool {
@@ -210,10 +197,7 @@ impl Membership {
 
     pub(crate) fn space(&mut self, id: LinkId) -> Space<'_> {
         let link = self.link(id);
-        let mut state = self.shared.lock();
-        if let Some(lent) = self.lent.take() {
-            state.receiver.take_back(lent);
-        }
+        let mut state = lock(&self.shared, &mut self.lent);
         self.lent = link.and_then(|link| state.receiver.lend(link));
         drop(state);
         self.lent.as_mut().map_or_else(Space::new, Lent::space)
@@ -328,11 +312,8 @@ impl Drop for Membership {
     /// Leaves. What it was receiving fails at the oldest of the others, which also gets its mail that concerns
     /// no endpoint.
     fn drop(&mut self) {
-        let mut guard = self.shared.lock();
+        let mut guard = lock(&self.shared, &mut self.lent);
         let state = &mut *guard;
-        if let Some(lent) = self.lent.take() {
-            state.receiver.take_back(lent);
-        }
         state.mailboxes.leave(self.id);
         let (id, error) = (self.id, OperationError::Cancelled);
         for link in self.links.drain(..).flatten() {
@@ -340,9 +321,15 @@ impl Drop for Membership {
             state.links.remove(link);
         }
         state.apart(|receiver, effects| receiver.member_ended(id, &error, effects), &self.shared);
-        let State { peers, receiver, .. } = state;
-        for (peer, error) in peers.take_ended(|peer| !receiver.has_link_to(peer)) {
-            state.apart(|receiver, effects| receiver.peer_ended(peer, &error, effects), &self.shared);
-        }
+        state.end_silent_peers::<NoMember>(None, &self.shared);
     }
+}
+
+/// Locks the receiver, which gets back what it has lent to the member's transport.
+fn lock<'a>(shared: &'a SharedReceiver, lent: &mut Option<Lent>) -> MutexGuard<'a, State> {
+    let mut state = shared.lock();
+    if let Some(lent) = lent.take() {
+        state.receiver.take_back(lent);
+    }
+    state
 }

@@ -245,4 +245,18 @@ impl State {
         shared.rare_work.store(receiver.rare_work(), Ordering::Relaxed);
         result
     }
+
+    /// Ends what only peers can match that were said to be gone, and have no link any more: under the lock
+    /// under which that was found, since a member may get a new link to such a peer at any other time.
+    fn end_silent_peers<E: Effects>(
+        &mut self,
+        mut caller: Option<(MemberId, &mut E)>,
+        shared: &SharedReceiver,
+    ) {
+        let State { peers, receiver, .. } = self;
+        for (peer, error) in peers.take_ended(|peer| !receiver.has_link_to(peer)) {
+            let caller = caller.as_mut().map(|(id, effects)| (*id, &mut **effects));
+            self.act(caller, |receiver, effects| receiver.peer_ended(peer, &error, effects), shared);
+        }
+    }
 }

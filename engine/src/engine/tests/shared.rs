@@ -1,6 +1,8 @@
 //! Engines that share a receiver.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::{hint, thread};
 
 use proptest::prelude::*;
 
@@ -21,11 +23,21 @@ struct Member {
 
 impl Member {
     fn join(shared: &Arc<SharedReceiver>) -> Member {
+        let mut member = Member::unlinked(shared);
+        member.link_up();
+        member
+    }
+
+    /// One that has no link yet.
+    fn unlinked(shared: &Arc<SharedReceiver>) -> Member {
         let mut engine = Engine::new(Config::default());
         let id = engine.share_receiver(shared, false);
-        let mut sink = Recorder::default();
-        engine.arrivals(&mut sink).link(LINK, LinkEvent::Up { peer: address(2), instance: 1 });
-        Member { id, engine, transport: Scripted::default(), sink }
+        Member { id, engine, transport: Scripted::default(), sink: Recorder::default() }
+    }
+
+    fn link_up(&mut self) {
+        let up = LinkEvent::Up { peer: address(2), instance: 1 };
+        self.engine.arrivals(&mut self.sink).link(LINK, up);
     }
 
     fn frame(&mut self, header: &Header, payload: &[u8]) {
@@ -298,6 +310,33 @@ fn directed_receive_ends_with_the_last_link_of_its_source() {
     second.pass();
     assert_eq!(first.ended(), [(1, Err(OperationError::Link(RESET)))], "it is told to the oldest");
     shared.post_receive(receive(8, 2)).expect("others may send");
+}
+
+#[test]
+fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
+    // As often as it takes for the two threads to meet in the moment that matters.
+    for round in 0..10_000 {
+        let shared = SharedReceiver::new(64, BUDGET_BYTES);
+        let mut first = Member::join(&shared);
+        let mut second = Member::unlinked(&shared);
+        let only = Criteria { source: Some(shared.peer(address(2))), ..Criteria::any() };
+        let is_begun = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                is_begun.store(true, Ordering::Release);
+                first.lose(LINK);
+            });
+            while !is_begun.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            (0..round % 500).for_each(|_| hint::spin_loop());
+            second.link_up();
+            shared.post_receive(ReceiveRequest { criteria: only, ..receive(8, 1) }).unwrap();
+        });
+        first.pass();
+        second.pass();
+        assert!(first.ended().is_empty() && second.ended().is_empty(), "{round}");
+    }
 }
 
 #[test]
