@@ -44,6 +44,8 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
     fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error>;
     /// Receives through a shared context, from the moment that it is enabled.
     fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error>;
+    /// Undoes [`share_receiver`](Self::share_receiver), for an endpoint that is not enabled.
+    fn leave_receiver(&self);
     /// Does what other endpoints that share its receive context have left to it.
     fn fetch_mail(&self);
     /// Carries out the works of its domain that it makes due, from now on.

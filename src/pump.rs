@@ -421,6 +421,16 @@ impl<T: Transport> EndpointPump for Pump<T> {
         Ok(state.engine.share_receiver(context.receiver(), is_selective))
     }
 
+    fn leave_receiver(&self) {
+        let mut guard = self.state.lock();
+        let Some(state) = guard.as_mut() else { return };
+        let context = state.receive_context.take();
+        state.engine.leave_shared_receiver(&mut Nobody);
+        drop(guard);
+        // What was left to this endpoint is left to another now.
+        context.into_iter().for_each(|context| context.deliver_mail());
+    }
+
     fn fetch_mail(&self) {
         self.firing(|| {
             let mut endpoint = self.in_use();

@@ -342,10 +342,14 @@ impl Endpoint {
             works: self.shared.domain.works().clone(),
         };
         self.shared.join_receive_context(setup, pump)?;
-        match regional_counters {
-            Some(regional) => regional.enable(driven, || pump.enable(wiring))?,
-            None => pump.enable(wiring)?,
+        let enabled = match regional_counters {
+            Some(regional) => regional.enable(driven, || pump.enable(wiring)),
+            None => pump.enable(wiring),
+        };
+        if enabled.is_err() {
+            self.shared.leave_receive_context(setup, pump);
         }
+        enabled?;
         for cq in setup.bound_cqs() {
             cq.shared().join(driven);
         }

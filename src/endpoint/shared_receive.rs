@@ -87,6 +87,15 @@ impl Shared {
         bound.member = Some(shared.members().join(pump, av.as_ref(), join)?);
         Ok(())
     }
+
+    /// Undoes [`join_receive_context`](Self::join_receive_context), for an endpoint that could not be enabled
+    /// after it.
+    pub(super) fn leave_receive_context(&self, setup: &mut Setup, pump: &Arc<dyn EndpointPump>) {
+        let Some(bound) = &mut setup.receive_context else { return };
+        bound.member = None;
+        bound.context.shared().members().leave(pump);
+        pump.leave_receiver();
+    }
 }
 
 impl Setup {

@@ -23,7 +23,8 @@ use crate::wire::Message;
 pub(super) enum Reception {
     Own(Receiver),
     Shared(Membership),
-    /// It has left the receiver that it shared, and is to be dropped soon. What still arrives goes nowhere.
+    /// It has left the receiver that it shared: it is to be dropped soon, or could not be enabled. What still
+    /// arrives goes nowhere.
     Left,
 }
 

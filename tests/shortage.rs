@@ -1,0 +1,67 @@
+//! Endpoints that could not be enabled because the system lacked memory: they leave nothing behind.
+
+#[allow(dead_code, unused_imports, reason = "each suite uses a part of it")]
+mod suite;
+
+use std::thread;
+
+use homespun::flags::{BindFlags, Caps, CounterEvents, MrAccess};
+use homespun::info::{RxAttr, SHARED_CONTEXT};
+use homespun::{
+    AvAttr, CounterAttr, CqAttr, Errno, FabricAddress, Misuse, MrAttr, OperationError, WaitObject,
+};
+
+use crate::suite::party::poll;
+use crate::suite::payload::room;
+use crate::suite::seccomp::refuse_in_this_thread;
+use crate::suite::{Deadline, Net, Transport, Turns};
+
+const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+
+#[test]
+fn endpoint_that_cannot_be_enabled_is_no_member_of_its_receive_context() {
+    for transport in [Transport::Tcp4, Transport::Shm4] {
+        let net = Net::new(&transport, Turns::Alternate);
+        let domain = net.domain();
+        let mut info = net.info().clone();
+        info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+        assert!(info.caps.contains(Caps::RMA_EVENT), "counters of regions drive its endpoints");
+        let context =
+            domain.shared_receive_context(&RxAttr { caps: info.rx.caps, ..RxAttr::default() }).unwrap();
+        // Counts what any endpoint of the domain receives; threads sleep on it.
+        let attr = CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() };
+        let counter = domain.open_counter(&attr).unwrap();
+        let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
+        let region = domain.register(8, &attr).unwrap();
+        region.bind_counter(&counter, CounterEvents::REMOTE_WRITE).unwrap();
+
+        let (cq, av) =
+            (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+        let endpoint = domain.endpoint(&info).unwrap();
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        endpoint.bind_shared_receive_context(&context).unwrap();
+        // Its transport exists before memory is short.
+        endpoint.name().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                refuse_in_this_thread(&[libc::SYS_epoll_ctl], libc::ENOMEM);
+                assert_eq!(endpoint.enable().unwrap_err().errno(), Errno::ENOMEM);
+            });
+        });
+
+        let refused = context.recv(room(8), FabricAddress(0), 1).unwrap_err();
+        assert_eq!(refused.error, Misuse::NoAddressVector.into(), "the context has no endpoint");
+        context.recv(room(8), ANY, 1).unwrap();
+        context.cancel(1).unwrap();
+        endpoint.enable().unwrap();
+        let deadline = Deadline::new();
+        let failed = loop {
+            match poll(&cq) {
+                Some(ended) => break ended.unwrap_err(),
+                None => deadline.pause("the end of the receive"),
+            }
+        };
+        assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 1));
+    }
+}
