@@ -483,6 +483,7 @@ macro_rules! tests_of_objects {
                 receive_of_an_endpoint_with_a_shared_context_cannot_wait;
             // Handles are dropped, closed, forgotten and shared in ways that one process alone can.
             safe_code:
+                silent_access_frees_its_memory
                 what_is_posted_is_freed_with_its_endpoint
                 what_is_forgotten_harms_nobody
                 objects_are_closed_in_any_order_or_are_busy

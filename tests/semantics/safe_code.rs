@@ -1,12 +1,18 @@
 //! What code without `unsafe` may do to its handles, and what it gets for that: an answer, and never a crash or a leak.
 
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use homespun::atomic::{AtomicOp, Datatype};
+use homespun::endpoint::{AtomicTarget, WriteMsg};
+use homespun::flags::{Caps, CounterEvents, MrAccess};
+use homespun::info::Info;
+use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
 use homespun::{
-    AddressVector, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CqAttr, Domain, Endpoint, Errno,
-    Error, EventQueue, Fabric, FabricAddress, OpFlags, ReadError, SendMsg,
+    AddressVector, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CounterAttr, CqAttr, Domain,
+    Endpoint, Errno, Error, EventQueue, Fabric, FabricAddress, MrAttr, OpFlags, ReadError, SendMsg,
 };
 
 use crate::suite::payload::{payload, received, room};
@@ -24,10 +30,14 @@ struct Own {
 
 impl Own {
     fn open(domain: &Domain, net: &Net) -> Own {
+        Own::open_as(domain, net.info(), BindFlags::empty())
+    }
+
+    fn open_as(domain: &Domain, info: &Info, how: BindFlags) -> Own {
         let (cq, av) =
             (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-        let endpoint = domain.endpoint(net.info()).unwrap();
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        let endpoint = domain.endpoint(info).unwrap();
+        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV | how).unwrap();
         endpoint.bind_av(&av).unwrap();
         endpoint.enable().unwrap();
         Own { endpoint, cq, av }
@@ -56,6 +66,75 @@ fn watched(len_bytes: usize) -> (BytesMut, BytesMut) {
 fn is_freed(rest: &mut BytesMut) -> bool {
     rest.clear();
     rest.try_reclaim(rest.capacity() + 1)
+}
+
+/// Memory that tells when it is freed.
+struct Traced {
+    bytes: Bytes,
+    freed: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Traced {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        self.freed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn silent_access_frees_its_memory(net: &Net) {
+    const ROUNDS: usize = 6;
+    let mut info = net.info().clone();
+    for caps in [&mut info.caps, &mut info.tx.caps, &mut info.rx.caps] {
+        *caps |= Caps::TRIGGER;
+    }
+    let (domain, others) = (net.domain(), net.domain());
+    let alice = Own::open_as(&domain, &info, BindFlags::SELECTIVE_COMPLETION);
+    let bob = Own::open(&others, net);
+    let to = alice.meet(&bob.endpoint);
+    let counter = || domain.open_counter(&CounterAttr::default()).unwrap();
+    let (ended, due) = (counter(), counter());
+    alice.endpoint.bind_counter(&ended, CounterEvents::WRITE | CounterEvents::READ).unwrap();
+    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+    let attr = MrAttr { access, requested_key: 5, shareable: true, ..MrAttr::default() };
+    let region = others.register(64, &attr).unwrap();
+    let (address, key) = (region.address(), region.key());
+
+    let freed = Arc::new(AtomicUsize::new(0));
+    let traced = |n| Bytes::from_owner(Traced { bytes: payload(n, 8), freed: freed.clone() });
+    let deadline = Deadline::new();
+    // Over shared memory the first access has the region mapped, and those that follow end as they are posted.
+    for round in 1..=ROUNDS {
+        let n = round as u64;
+        alice.endpoint.write(traced(n), to, address, key, n).unwrap();
+        alice.endpoint.writev(vec![traced(n), traced(n + 1)], to, address, key, n).unwrap();
+        let (buffer, mut rest) = watched(8);
+        alice.endpoint.read(buffer, to, address, key, n).unwrap();
+        let (op, datatype) = (AtomicOp::Sum, Datatype::Uint64);
+        let target = AtomicTarget { peer: to, address, key, op, datatype };
+        alice.endpoint.atomic(traced(n), target, n).unwrap();
+        while ended.read() < 4 * n || freed.load(Ordering::Relaxed) < 5 * round - 1 || !is_freed(&mut rest) {
+            assert_eq!(alice.cq.read().unwrap_err(), ReadError::Empty, "success is silent");
+            bob.cq.progress();
+            deadline.pause("the memory of silent accesses");
+        }
+        let write = WriteMsg { buffers: vec![traced(n)], to, address, key, ..WriteMsg::default() };
+        let operation = Operation::Write(write);
+        let action = DeferredAction::Post { endpoint: alice.endpoint.clone(), operation };
+        let trigger = Trigger { counter: due.clone(), threshold: n };
+        domain.queue_work(DeferredWork { context: n, trigger, action, completion: None }).unwrap();
+        due.add(1);
+        while freed.load(Ordering::Relaxed) < 5 * round {
+            assert_eq!(alice.cq.read().unwrap_err(), ReadError::Empty, "success is silent");
+            bob.cq.progress();
+            deadline.pause("the memory of silent work");
+        }
+    }
+    assert_eq!(freed.load(Ordering::Relaxed), 5 * ROUNDS);
 }
 
 pub(crate) fn what_is_posted_is_freed_with_its_endpoint(net: &Net) {
