@@ -2,7 +2,7 @@
  * programs do: one endpoint for everything, counters that are bound after it was enabled, and a counter of the memory region
  * to wait for puts, adds, swaps and compare-and-swaps by the neighbour.
  *
- * usage: ring DOMAIN RANK RANKS manual|auto unspec|none
+ * usage: symmetric_memory DOMAIN RANK RANKS manual|auto unspec|none
  *
  * It prints its address as a line of hexadecimal digits, reads those of all ranks, prints "done" when all is as it should be,
  * and goes on answering its neighbours until its input ends. */
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
 {
     /* A wait that nothing ends is a failure. */
     alarm(2 * WAIT_MS / 1000);
-    require(argc == 6, "usage: ring DOMAIN RANK RANKS manual|auto unspec|none", 0);
+    require(argc == 6, "usage: symmetric_memory DOMAIN RANK RANKS manual|auto unspec|none", 0);
     int rank = atoi(argv[2]), ranks = atoi(argv[3]);
     struct fi_info *info = choose(argv[1], strcmp(argv[4], "auto") == 0);
     struct fid_fabric *fabric;

@@ -1,0 +1,53 @@
+//! Programs in C that use the plugin in the installed libfabric. Each of them runs as several processes, the ranks,
+//! which tell each other their addresses.
+//!
+//! Without libfabric's headers (Debian: `libfabric-dev`) the tests say so and pass; where `CI` is set they
+//! fail. They need a C compiler.
+
+mod rank;
+mod symmetric_memory;
+
+use std::env;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// A program, in a directory of providers with the plugin alone.
+pub(crate) struct Program {
+    directory: TempDir,
+}
+
+impl Program {
+    /// Compiles a program, if there is what it takes. It is the C file of this name beside this one.
+    #[expect(clippy::print_stderr, reason = "the reader has to see that nothing was tested")]
+    pub(crate) fn compile(name: &str) -> Option<Program> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        // Cargo builds the plugin before its tests, and puts both into one directory.
+        let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
+        symlink(plugin, directory.path().join("libhomespun_fi.so")).expect("a temporary directory");
+        let program = Program { directory };
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
+        compiler.arg(program.path()).arg(source.with_extension("c")).arg("-lfabric");
+        if Path::new("/usr/include/rdma/fabric.h").exists() {
+            let compiled = compiler.status().expect("a C compiler");
+            assert!(compiled.success(), "the program does not compile");
+            return Some(program);
+        }
+        assert!(env::var_os("CI").is_none(), "in CI libfabric's headers must be there");
+        eprintln!("SKIPPED: no headers of libfabric (Debian: libfabric-dev)");
+        None
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("program")
+    }
+
+    /// Runs so many ranks until all have said that they are done, and have ended. `arguments` are those of a rank.
+    pub(crate) fn run(&self, ranks: usize, arguments: impl Fn(usize) -> Vec<String>) {
+        rank::run(&self.path(), self.directory.path(), (0..ranks).map(arguments));
+    }
+}

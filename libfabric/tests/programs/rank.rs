@@ -1,0 +1,60 @@
+//! The processes of a program.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// A rank, which is killed if the test ends before it does.
+struct Rank {
+    process: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Rank {
+    fn start(program: &Path, providers: &Path, arguments: &[String]) -> Rank {
+        let mut command = Command::new(program);
+        command.args(arguments).env("FI_PROVIDER_PATH", providers);
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program that was just compiled");
+        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+        Rank { process, output }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("a line of text");
+        assert!(line.ends_with('\n'), "the program has ended early: {:?}", self.process.wait());
+        line
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        // It fails for a process that has ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Runs a rank for each of the arguments. Each says its address, is told those of all, and says "done"; then the input of
+/// all ends, and so do they.
+pub(super) fn run(program: &Path, providers: &Path, arguments: impl Iterator<Item = Vec<String>>) {
+    let mut ranks: Vec<_> = arguments.map(|arguments| Rank::start(program, providers, &arguments)).collect();
+    let names: String = ranks.iter_mut().map(Rank::line).collect();
+    for rank in &mut ranks {
+        let input = rank.process.stdin.as_mut().expect("it is piped");
+        input.write_all(names.as_bytes()).expect("the program reads the addresses");
+    }
+    for rank in &mut ranks {
+        assert_eq!(rank.line(), "done\n");
+    }
+    for rank in &mut ranks {
+        drop(rank.process.stdin.take());
+    }
+    for rank in &mut ranks {
+        assert!(rank.process.wait().expect("it was started").success());
+    }
+}
