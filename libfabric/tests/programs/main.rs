@@ -6,6 +6,7 @@
 
 mod rank;
 mod symmetric_memory;
+mod triggers;
 
 use std::env;
 use std::os::unix::fs::symlink;
