@@ -159,6 +159,10 @@ impl Transport for TcpTransport {
         }
         self.advance_draining();
         self.accept();
+        // Most passes end here, and save what the loop prepares.
+        if self.ready.is_empty() {
+            return 0;
+        }
         let (mut spent, mut reported) = (0_u32, 0_u32);
         while spent < budget_frames
             && let Some(id) = self.ready.pop_front()
