@@ -1,6 +1,7 @@
 //! Domains: `fi_domain(3)`.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -83,6 +84,8 @@ pub(crate) struct Shared {
     regional_counters: Arc<RegionalCounters>,
     /// What waits for counters.
     works: Arc<WorkQueue>,
+    /// Whether something has waited for a counter. It changes under the lock of `pumps`.
+    has_had_works: AtomicBool,
     /// The pumps of its endpoints, and perhaps of some that are gone.
     pumps: Mutex<Vec<Weak<dyn EndpointPump>>>,
 }
@@ -116,6 +119,7 @@ impl Domain {
                 regions: Arc::default(),
                 regional_counters: Arc::new(RegionalCounters::new(by_itself)),
                 works: Arc::default(),
+                has_had_works: AtomicBool::new(false),
                 pumps: Mutex::default(),
             }),
         }
@@ -318,6 +322,31 @@ impl Shared {
         let mut pumps = self.pumps.lock();
         pumps.retain(|pump| pump.strong_count() > 0);
         pumps.push(Arc::downgrade(pump));
+        if self.has_had_works.load(Ordering::Relaxed) {
+            pump.fire_works(&self.works);
+        }
+    }
+
+    /// Has a counter that work is about to depend on drive the endpoints that may have work. From the first work on,
+    /// endpoints carry out what they make due; until then that costs them nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, where an endpoint cannot wake sleepers: ENOMEM, ENOSPC.
+    pub(crate) fn enlist(&self, counter: &Counter) -> Result<(), Error> {
+        if !self.has_had_works.load(Ordering::Acquire) {
+            self.begin_works();
+        }
+        counter.enlist(&self.regional_counters)
+    }
+
+    #[cold]
+    fn begin_works(&self) {
+        let present: Vec<_>;
+        let pumps = self.pumps.lock();
+        present = pumps.iter().filter_map(Weak::upgrade).collect();
+        present.iter().for_each(|pump| pump.fire_works(&self.works));
+        self.has_had_works.store(true, Ordering::Release);
     }
 
     /// Memory that peers may map, if the provider has such memory.

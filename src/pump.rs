@@ -4,6 +4,7 @@
 //! frame. Its lock is taken before a completion queue's lock, never the other way.
 
 mod connections;
+mod duties;
 mod names;
 mod posting;
 mod queues;
@@ -35,9 +36,10 @@ use crate::counter::BoundCounters;
 use crate::cq::{Reader, Shared};
 use crate::drive::{Drive, Watched};
 use crate::endpoint_pump::{EndpointPump, Wiring};
-use crate::lock::{Lock, LockGuard, Locking};
+use crate::lock::{Lock, Locking};
 use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::poster::{Poster, Refused};
+use crate::pump::duties::Duties;
 use crate::pump::names::{Sources, Targets};
 use crate::pump::queues::{Aside, Nobody, Queues};
 use crate::pump::timekeeper::Timekeeper;
@@ -69,8 +71,7 @@ struct State<T> {
     wired: Option<Wired>,
     timekeeper: Timekeeper,
     receive_context: Option<Arc<ReceiveContext>>,
-    /// Whether somebody may be asleep who relies on the transport to wake them.
-    is_armed: bool,
+    duties: Duties,
     /// How often the application has polled since the progress thread has looked, or since somebody went to sleep.
     polls: u32,
 }
@@ -89,7 +90,7 @@ impl<T: Transport> State<T> {
     fn poll_aside(&mut self) {
         self.pass_aside();
         self.polls = self.polls.wrapping_add(1);
-        if self.is_armed {
+        if self.duties.contains(Duties::WATCH) {
             self.keep_watch_or_stand_down();
         }
     }
@@ -136,16 +137,11 @@ impl<T: Transport> State<T> {
     /// those who sleep are woken.
     #[cold]
     fn keep_watch(&mut self) {
-        // An engine that has panicked is left alone.
-        if thread::panicking() {
-            return;
-        }
         let has_sleepers = self.wired.as_ref().is_some_and(|wired| wired.wiring.has_sleepers());
-        self.is_armed =
+        let is_armed =
             has_sleepers && self.come_to_rest() == AT_REST && self.timekeeper.has_alarm_for(&self.engine);
-        if !self.is_armed
-            && let Some(wired) = &self.wired
-        {
+        self.duties.set(Duties::WATCH, is_armed);
+        if !is_armed && let Some(wired) = &self.wired {
             wired.wiring.wake_sleepers();
         }
     }
@@ -156,33 +152,10 @@ impl<T: Transport> State<T> {
     fn keep_watch_or_stand_down(&mut self) {
         match self.wired.as_ref().and_then(|wired| wired.wiring.progress_doorbell.as_ref()) {
             Some(progress_doorbell) if self.polls > CHANCE_POLLS_MAX => {
-                self.is_armed = false;
+                self.duties.remove(Duties::WATCH);
                 progress_doorbell.ring();
             }
             _ => self.keep_watch(),
-        }
-    }
-}
-
-/// An endpoint while it is used. When that is over, those who may be asleep can rely on it again.
-struct Use<'a, T: Transport>(LockGuard<'a, Option<State<T>>>);
-
-impl<T: Transport> Use<'_, T> {
-    #[inline(always)]
-    fn enabled(&mut self) -> Result<(&mut Engine, &mut T, &mut Wired), Error> {
-        let State { engine, transport, wired, .. } = self.0.as_mut().ok_or(NOT_ENABLED)?;
-        Ok((engine, transport, wired.as_mut().ok_or(NOT_ENABLED)?))
-    }
-}
-
-impl<T: Transport> Drop for Use<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if let Some(state) = &mut *self.0
-            && state.is_armed
-        {
-            state.keep_watch();
-            receive_context::tell_others(&mut self.0);
         }
     }
 }
@@ -223,28 +196,12 @@ impl<T: Transport> Pump<T> {
                 wired: None,
                 timekeeper: Timekeeper::new(clock),
                 receive_context: None,
-                is_armed: false,
+                duties: Duties::empty(),
                 polls: 0,
             })),
             closing: locking.lock(()),
             works: OnceLock::new(),
         }
-    }
-
-    /// Does something that may change counters, and then what is due by that, once the endpoint is unlocked.
-    #[inline(always)]
-    fn firing<R>(&self, act: impl FnOnce() -> R) -> R {
-        let done = act();
-        if let Some(works) = self.works.get() {
-            works.fire();
-        }
-        done
-    }
-
-    /// The endpoint, to do something with it.
-    #[inline(always)]
-    fn in_use(&self) -> Use<'_, T> {
-        Use(self.state.lock())
     }
 
     /// Has the engine receive, in a way of its choice.
@@ -290,6 +247,7 @@ impl<T: Transport> Pump<T> {
         let answered = state.peek(post, then);
         // Not before it has answered: see docs/decisions/peek.md.
         state.poll_aside();
+        self.fire_unlocked(&mut guard);
         answered
     }
 
@@ -302,46 +260,37 @@ impl<T: Transport> Pump<T> {
 
 impl<T: Transport> Poster for Pump<T> {
     fn post(&self, post: &mut Post) -> Result<(), Error> {
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let (engine, transport, wired) = endpoint.enabled()?;
-            wired.post(post, engine, transport)?;
-            if !post.options.more {
-                transport.flush();
-            }
-            Ok(())
-        })
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = endpoint.enabled()?;
+        wired.post(post, engine, transport)?;
+        if !post.options.more {
+            transport.flush();
+        }
+        Ok(())
     }
 
     fn receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        self.firing(|| {
-            if post.kind != ReceiveKind::Single {
-                return self.receive_specially(post);
-            }
-            self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
-        })
+        if post.kind != ReceiveKind::Single {
+            return self.receive_specially(post);
+        }
+        self.receive_by(post, |engine, request, queues| engine.post_receive(request, queues))
     }
 
     fn cancel(&self, context: u64) -> Result<(), Error> {
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let (engine, _, wired) = endpoint.enabled()?;
-            engine.cancel(context, &mut wired.queues())
-        })
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = endpoint.enabled()?;
+        engine.cancel(context, &mut wired.queues())
     }
 
     fn refuse(&self, refused: Refused) {
         let Refused { context, flags, error, buffer, is_counted } = refused;
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let Ok((engine, _, wired)) = endpoint.enabled() else { return };
-            if is_counted {
-                wired.wiring.counters.count_error(CounterEvents::of(flags));
-            }
-            let completion =
-                Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
-            engine.report_refused(Failure { completion, error }, &mut wired.queues());
-        });
+        let mut endpoint = self.in_use();
+        let Ok((engine, _, wired)) = endpoint.enabled() else { return };
+        if is_counted {
+            wired.wiring.counters.count_error(CounterEvents::of(flags));
+        }
+        let completion = Completion { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer };
+        engine.report_refused(Failure { completion, error }, &mut wired.queues());
     }
 }
 
@@ -369,14 +318,12 @@ impl<T: Transport> EndpointPump for Pump<T> {
         receive_cq: Option<Arc<Shared>>,
         counters: BoundCounters,
     ) {
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let Ok((engine, _, Wired { wiring, .. })) = endpoint.enabled() else { return };
-            if counters.events().intersects(CounterEvents::OF_REGION) {
-                engine.see_accesses();
-            }
-            (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
-        });
+        let mut endpoint = self.in_use();
+        let Ok((engine, _, Wired { wiring, .. })) = endpoint.enabled() else { return };
+        if counters.events().intersects(CounterEvents::OF_REGION) {
+            engine.see_accesses();
+        }
+        (wiring.transmit_cq, wiring.receive_cq, wiring.counters) = (transmit_cq, receive_cq, counters);
     }
 
     fn inject(
@@ -386,38 +333,35 @@ impl<T: Transport> EndpointPump for Pump<T> {
         data: Option<u64>,
         message: &[u8],
     ) -> Result<bool, Error> {
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let (engine, transport, wired) = endpoint.enabled()?;
-            let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-            let is_sent = engine.inject(to, tag, data, message, transport);
-            if is_sent {
-                if !wired.wiring.counters.is_empty() {
-                    wired.wiring.counters.count(CounterEvents::SEND);
-                }
-                transport.flush();
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = endpoint.enabled()?;
+        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+        let is_sent = engine.inject(to, tag, data, message, transport);
+        if is_sent {
+            if !wired.wiring.counters.is_empty() {
+                wired.wiring.counters.count(CounterEvents::SEND);
             }
-            Ok(is_sent)
-        })
+            transport.flush();
+        }
+        Ok(is_sent)
     }
 
     fn inject_write(&self, to: FabricAddress, bytes: &[u8], key: u64, address: u64) -> Result<bool, Error> {
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let (engine, _, wired) = endpoint.enabled()?;
-            let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
-            let is_written = engine.inject_write(to, bytes, key, address);
-            if is_written && !wired.wiring.counters.is_empty() {
-                wired.wiring.counters.count(CounterEvents::WRITE);
-            }
-            Ok(is_written)
-        })
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = endpoint.enabled()?;
+        let to = wired.targets.peer(to, &wired.wiring.av, engine)?;
+        let is_written = engine.inject_write(to, bytes, key, address);
+        if is_written && !wired.wiring.counters.is_empty() {
+            wired.wiring.counters.count(CounterEvents::WRITE);
+        }
+        Ok(is_written)
     }
 
     fn share_receiver(&self, context: &Arc<ReceiveContext>, is_selective: bool) -> Result<MemberId, Error> {
         let mut guard = self.state.lock();
         let state = guard.as_mut().ok_or(NOT_ENABLED)?;
         state.receive_context = Some(context.clone());
+        state.duties.insert(Duties::TELL_OTHERS);
         Ok(state.engine.share_receiver(context.receiver(), is_selective))
     }
 
@@ -432,18 +376,19 @@ impl<T: Transport> EndpointPump for Pump<T> {
     }
 
     fn fetch_mail(&self) {
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let Ok((engine, transport, wired)) = endpoint.enabled() else { return };
-            let mut queues = Aside(wired.queues());
-            engine.deliver_held(&mut queues);
-            engine.transmit(transport, &mut queues);
-            transport.flush();
-        });
+        let mut endpoint = self.in_use();
+        let Ok((engine, transport, wired)) = endpoint.enabled() else { return };
+        let mut queues = Aside(wired.queues());
+        engine.deliver_held(&mut queues);
+        engine.transmit(transport, &mut queues);
+        transport.flush();
     }
 
     fn fire_works(&self, works: &Arc<WorkQueue>) {
         self.works.get_or_init(|| works.clone());
+        if let Some(state) = &mut *self.state.lock() {
+            state.duties.insert(Duties::FIRE);
+        }
     }
 
     fn close(&self, linger: Duration) {
@@ -489,11 +434,11 @@ impl<T: Transport> EndpointPump for Pump<T> {
 
 impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
-        self.firing(|| {
-            let mut guard = self.state.lock();
-            let Some(state) = guard.as_mut() else { return };
-            let State { engine, transport, wired: Some(wired), timekeeper, .. } = state else { return };
-            reader.begin();
+        let mut guard = self.state.lock();
+        let Some(state) = guard.as_mut() else { return };
+        let State { engine, transport, wired: Some(wired), timekeeper, .. } = state else { return };
+        reader.begin();
+        {
             let mut queues = wired.queues_for(reader);
             engine.deliver_held(&mut queues);
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
@@ -502,61 +447,55 @@ impl<T: Transport> Drive for Pump<T> {
             }
             engine.transmit(transport, &mut queues);
             transport.flush();
-            drop(queues);
-            state.polls = state.polls.wrapping_add(1);
-            if state.is_armed {
-                state.keep_watch_or_stand_down();
-            }
-            if state.receive_context.is_some() {
-                receive_context::tell_others(&mut guard);
-            }
-        });
+            // Dropped where they are: `drop` would move them.
+        }
+        state.polls = state.polls.wrapping_add(1);
+        if !state.duties.is_empty() {
+            self.after_poll(&mut guard);
+        }
     }
 
     fn progress_aside(&self) {
-        self.firing(|| {
-            let mut guard = self.state.lock();
+        self.firing(|guard| {
             if let Some(state) = guard.as_mut() {
                 state.poll_aside();
             }
-            receive_context::tell_others(&mut guard);
+            receive_context::tell_others(guard);
         });
     }
 
     fn arm(&self) -> Armed {
-        self.firing(|| {
-            let mut guard = self.state.lock();
+        self.firing(|guard| {
             let Some(state) = guard.as_mut() else { return AT_REST };
             if let Some(Wired { wiring: Wiring { progress_doorbell: Some(doorbell), .. }, .. }) = &state.wired
             {
                 state.polls = 0;
-                if !state.is_armed {
+                if !state.duties.contains(Duties::WATCH) {
                     doorbell.ring();
                 }
                 return AT_REST;
             }
-            state.is_armed = true;
+            state.duties.insert(Duties::WATCH);
             let armed = state.prepare_sleep();
-            receive_context::tell_others(&mut guard);
+            receive_context::tell_others(guard);
             armed
         })
     }
 
     fn watch(&self) -> Watched {
-        self.firing(|| {
-            let mut guard = self.state.lock();
+        self.firing(|guard| {
             let Some(state) = guard.as_mut() else { return Watched::Resting(AT_REST) };
             if state.wired.is_none() {
                 return Watched::Resting(AT_REST);
             }
-            state.is_armed = false;
+            state.duties.remove(Duties::WATCH);
             if mem::take(&mut state.polls) > CHANCE_POLLS_MAX {
                 return Watched::Polled;
             }
             state.timekeeper.look_next();
             let received = state.pass_aside();
             if state.engine.has_news_for_others() {
-                receive_context::tell_others(&mut guard);
+                receive_context::tell_others(guard);
                 return Watched::Moving;
             }
             if received > 0 || state.engine.wants_pass() {
@@ -564,7 +503,7 @@ impl<T: Transport> Drive for Pump<T> {
             }
             let armed = state.transport.arm();
             let armed = state.timekeeper.set_alarm(armed, &state.engine);
-            state.is_armed = armed != Armed::Ready;
+            state.duties.set(Duties::WATCH, armed != Armed::Ready);
             Watched::Resting(armed)
         })
     }

@@ -262,7 +262,7 @@ impl Domain {
     /// Has a counter that work depends on drive the endpoints that may have work.
     fn enlist(&self, counter: &Counter) -> Result<(), Error> {
         check_domain(counter.shared().domain(), self.shared.id())?;
-        counter.enlist(self.shared.regional_counters())
+        self.shared.enlist(counter)
     }
 }
 

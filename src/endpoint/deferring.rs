@@ -147,6 +147,6 @@ impl Endpoint {
 
     /// Has a counter that work depends on drive the endpoints that may have work.
     pub(crate) fn enlist(&self, counter: &Counter) -> Result<(), Error> {
-        counter.enlist(self.shared.domain.regional_counters())
+        self.shared.domain.enlist(counter)
     }
 }

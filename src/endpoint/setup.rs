@@ -179,7 +179,6 @@ impl Endpoint {
         }
         setup.counters.bind(counter, events)?;
         if let Some(pump) = pump {
-            pump.fire_works(self.shared.domain.works());
             setup.rewire(pump);
             counter.shared().join(&as_drive(pump));
         }
@@ -325,9 +324,6 @@ impl Endpoint {
         setup.counters.iter().try_for_each(|counter| counter.watch(driven, Reason::BOUND, by_itself))?;
         let regional_counters =
             self.shared.is_driven_by_all().then(|| self.shared.domain.regional_counters().clone());
-        if regional_counters.is_some() || setup.counters.iter().next().is_some() {
-            pump.fire_works(self.shared.domain.works());
-        }
         let wiring = Wiring {
             av,
             transmit_cq: setup.transmit_cq.as_ref().map(|cq| cq.shared().clone()),

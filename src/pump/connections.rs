@@ -15,34 +15,28 @@ use crate::endpoint_pump::Connect;
 
 impl<T: Transport> Connect for Pump<T> {
     fn connect(&self, to: Address, number: u64, data: &[u8]) -> Result<(), Error> {
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let (engine, transport, wired) = endpoint.enabled()?;
-            engine.connect(to, number, data, transport, &mut wired.queues())?;
-            transport.flush();
-            Ok(())
-        })
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = endpoint.enabled()?;
+        engine.connect(to, number, data, transport, &mut wired.queues())?;
+        transport.flush();
+        Ok(())
     }
 
     fn accept(&self, requester: Requester, data: &[u8]) -> Result<(), Error> {
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let (engine, transport, _) = endpoint.enabled()?;
-            engine.accept(requester, data, transport)?;
-            transport.flush();
-            Ok(())
-        })
+        let mut endpoint = self.in_use();
+        let (engine, transport, _) = endpoint.enabled()?;
+        engine.accept(requester, data, transport)?;
+        transport.flush();
+        Ok(())
     }
 
     fn shut_down(&self) -> Result<(), Error> {
-        self.firing(|| {
-            let mut endpoint = self.in_use();
-            let (engine, transport, wired) = endpoint.enabled()?;
-            engine.shutdown(transport, &mut wired.queues())?;
-            transport.flush();
-            receive_context::tell_others(&mut endpoint.0);
-            Ok(())
-        })
+        let mut endpoint = self.in_use();
+        let (engine, transport, wired) = endpoint.enabled()?;
+        engine.shutdown(transport, &mut wired.queues())?;
+        transport.flush();
+        receive_context::tell_others(&mut endpoint.guard);
+        Ok(())
     }
 
     fn listen(&self, backlog_requests: usize) -> Result<(), Error> {
@@ -51,7 +45,7 @@ impl<T: Transport> Connect for Pump<T> {
 
     fn stop_listening(&self) {
         let mut endpoint = self.in_use();
-        let Some(State { engine, transport, wired, .. }) = &mut *endpoint.0 else { return };
+        let Some(State { engine, transport, wired, .. }) = &mut *endpoint.guard else { return };
         let _is_passive = engine.listen(None);
         transport.stop_accepting();
         // Requests that are open keep this pump, and the event queue may keep what keeps requests: nothing would go.
@@ -62,7 +56,7 @@ impl<T: Transport> Connect for Pump<T> {
     }
 
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<(), Error> {
-        match &mut *self.in_use().0 {
+        match &mut *self.in_use().guard {
             Some(State { engine, transport, .. }) => {
                 // Nothing of a passive endpoint ends by it.
                 engine.reject(request, data, transport, &mut Nobody)?;
@@ -74,13 +68,13 @@ impl<T: Transport> Connect for Pump<T> {
     }
 
     fn begin_accepting(&self, request: RequestId) {
-        if let Some(State { engine, .. }) = &mut *self.in_use().0 {
+        if let Some(State { engine, .. }) = &mut *self.in_use().guard {
             engine.begin_accepting(request);
         }
     }
 
     fn settle_request(&self, request: RequestId) {
-        if let Some(State { engine, transport, .. }) = &mut *self.in_use().0 {
+        if let Some(State { engine, transport, .. }) = &mut *self.in_use().guard {
             engine.settle(request, transport, &mut Nobody);
             transport.flush();
         }

@@ -90,9 +90,15 @@ impl WorkQueue {
     /// counter.
     #[inline(always)]
     pub(crate) fn fire(&self) {
-        if self.is_due.load(Ordering::Relaxed) {
+        if self.is_due() {
             self.fire_due();
         }
+    }
+
+    /// Whether something may be due.
+    #[inline(always)]
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_due.load(Ordering::Relaxed)
     }
 
     #[cold]
