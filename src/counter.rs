@@ -181,6 +181,7 @@ impl Counter {
 
     /// Changes the error value, which ends waits: `fi_cntr_seterr`. What is counted at the same moment may be lost.
     pub fn set_error(&self, value: u64) {
+        self.shared.keep_reached();
         self.shared.errors.store(value, Ordering::SeqCst);
         self.shared.changed();
     }
@@ -311,6 +312,14 @@ impl Shared {
         self.errors.fetch_add(1, Ordering::SeqCst);
         self.look_for_due();
         self.wake();
+    }
+
+    /// Counts the failure of a work that was refused. No endpoint is locked then.
+    #[cold]
+    pub(crate) fn count_refusal(&self) {
+        self.errors.fetch_add(1, Ordering::SeqCst);
+        self.look_for_due();
+        self.fence_and_wake();
     }
 
     /// Counts a user that is bound from now on.

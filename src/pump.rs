@@ -282,6 +282,12 @@ impl<T: Transport> Poster for Pump<T> {
         engine.cancel(context, &mut wired.queues())
     }
 
+    fn cancel_work(&self, number: u64) -> Result<(), Error> {
+        let mut endpoint = self.in_use();
+        let (engine, _, wired) = endpoint.enabled()?;
+        engine.cancel_work(number, &mut wired.queues())
+    }
+
     fn refuse(&self, refused: Refused) {
         let Refused { context, flags, error, buffer, is_counted } = refused;
         let mut endpoint = self.in_use();

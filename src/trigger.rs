@@ -3,6 +3,7 @@
 //! [`Domain::queue_work`] has an example.
 
 mod queue;
+mod waiting;
 mod work;
 
 use bytes::{Bytes, BytesMut};
@@ -211,6 +212,7 @@ impl Domain {
     ) -> Result<(), Rejected<Buffer>> {
         let DeferredWork { context, trigger, action, completion } = work;
         let Trigger { counter, threshold } = trigger;
+        let mut kept_open = None;
         let (action, is_reported) = match action {
             DeferredAction::Add { counter, value } => (
                 self.changing(&counter, CounterChange::Add(value), completion.as_ref()).map_err(refused)?,
@@ -226,10 +228,12 @@ impl Domain {
                 let is_reported = flags.contains(crate::OpFlags::COMPLETION);
                 let checked = check_domain(endpoint.domain(), self.shared.id())
                     .and_then(|()| endpoint.check_deferred(&mut post, flags));
-                match checked {
-                    Ok(pump) => (Action::Post { pump: pump.clone(), post }, is_reported),
+                let action = match checked {
+                    Ok(pump) => Action::Post { pump: pump.clone(), post },
                     Err(error) => return Err(Rejected { error, buffer: post.into_buffer() }),
-                }
+                };
+                kept_open = Some(endpoint);
+                (action, is_reported)
             }
         };
         let enlisted = [Some(&counter), completion.as_ref()]
@@ -243,6 +247,8 @@ impl Domain {
         let kind = Kind::Deferred { context, completion, is_reported };
         let trigger = CounterUse::new(counter.shared());
         self.shared.works().add(Work { trigger, threshold, action, kind });
+        // If this is the last handle, the work is forgotten with the endpoint, which has to know of it.
+        drop(kept_open);
         Ok(())
     }
 

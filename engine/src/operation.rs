@@ -18,6 +18,25 @@ use crate::matching::Criteria;
 use crate::peer_id::PeerId;
 use crate::wire::{AtomicForm, Durable, Message};
 
+/// How an operation that is to be cancelled is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cancellable {
+    /// As an operation of the application's, by its context.
+    Context(u64),
+    /// As deferred work, by its number, which may be the context of another operation.
+    Work(u64),
+}
+
+impl Cancellable {
+    /// Whether it is an operation with this context, which is told of so.
+    pub(crate) fn is(self, context: u64, signalled: Signalled) -> bool {
+        match self {
+            Cancellable::Context(meant) => context == meant && signalled != Signalled::Deferred,
+            Cancellable::Work(meant) => context == meant && signalled == Signalled::Deferred,
+        }
+    }
+}
+
 /// A send to be posted: `fi_msg(3)`, `fi_tagged(3)`.
 #[derive(Debug)]
 pub struct SendRequest {

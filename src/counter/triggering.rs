@@ -108,6 +108,13 @@ impl Shared {
         }
     }
 
+    /// A value is about to be set: works whose thresholds were reached are carried out, also if it is set back.
+    pub(super) fn keep_reached(&self) {
+        if let Some((works, number)) = self.triggering.works.get() {
+            works.keep_reached(*number);
+        }
+    }
+
     /// Carries out what is due, after a change by the application.
     pub(super) fn fire(&self) {
         if let Some((works, _)) = self.triggering.works.get() {
@@ -119,7 +126,10 @@ impl Shared {
     pub(crate) fn change(&self, change: CounterChange) {
         match change {
             CounterChange::Add(value) => _ = self.value.fetch_add(value, Ordering::SeqCst),
-            CounterChange::Set(value) => self.value.store(value, Ordering::SeqCst),
+            CounterChange::Set(value) => {
+                self.keep_reached();
+                self.value.store(value, Ordering::SeqCst);
+            }
         }
         self.changed();
     }

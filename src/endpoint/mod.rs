@@ -378,6 +378,7 @@ impl Drop for Shared {
             if let Some(progress_thread) = self.progress_thread() {
                 progress_thread.unwatch(driven);
             }
+            self.domain.works().forget_waiting(&**pump);
             pump.close(self.domain.close_linger());
             self.domain.works().forget_endpoint(&**pump);
         }

@@ -5,7 +5,7 @@
 //! thread at a time does that, in the order of the thresholds of each counter; others leave it to that thread. See
 //! docs/decisions/triggered-operations.md.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -13,21 +13,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use homespun_engine::completion::WorkEnd;
 use homespun_engine::error::{Error, Misuse, OperationError};
 use homespun_engine::transport::LinkError;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, ReentrantMutex};
 
+use super::waiting::Waiting;
 use super::work::{Action, CounterUse, Deferrable, Kind, Work, is_same};
 use crate::counter;
 use crate::poster::Poster;
 
+/// How often a call tries again what has found no room because another call, which may have made some, left that to it.
+const ROUNDS_MAX: u32 = 16;
+
 /// The works of a domain.
 #[derive(Default)]
 pub(crate) struct WorkQueue {
-    /// Whether a counter may be due.
+    /// Whether a counter may be due, or a thread is carrying works out, or works found no room.
     is_due: AtomicBool,
-    /// The counters that may be due, by their numbers. Nothing else is locked while this is.
-    due: Mutex<Vec<u64>>,
-    /// Held while works are carried out: when a thread has got it, no work is on its way to an endpoint.
-    firing: Mutex<()>,
+    /// Nothing else is locked while this is.
+    due: Mutex<Due>,
+    /// Held while works are carried out: when another thread has got it, no work is on its way to an endpoint. The thread
+    /// that has it may lock it again, since what is carried out, and memory that is dropped, may call.
+    firing: ReentrantMutex<()>,
+    /// Whether a thread leaves what it has found to the one that carries works out.
+    is_left: AtomicBool,
     /// By the numbers of the counters that are waited for. Only `due` is locked while this is.
     waiting: Mutex<HashMap<u64, Waiting>>,
     /// Deferred work that was posted and has not ended, by its number. Nothing else is locked while this is.
@@ -36,14 +43,14 @@ pub(crate) struct WorkQueue {
     numbers: AtomicU64,
 }
 
-/// The works that wait for one counter.
-struct Waiting {
-    counter: Arc<counter::Shared>,
-    works: BTreeMap<Place, Work>,
+/// Counters, by their numbers.
+#[derive(Default)]
+struct Due {
+    /// Those that may be due.
+    counters: BTreeSet<u64>,
+    /// Those whose first work has found no room. It is tried again at the next call, which may have made some.
+    blocked: BTreeSet<u64>,
 }
-
-/// The threshold of a work, and its number: works with the same threshold keep the order in which they came.
-type Place = (u64, u64);
 
 /// Deferred work that was posted.
 struct Posted {
@@ -64,15 +71,10 @@ impl WorkQueue {
         let counter = work.trigger.counter().clone();
         let counter_number = counter.triggers(self);
         // The largest number means that nothing waits.
-        let place = (work.threshold.min(u64::MAX - 1), self.unused_number());
-        {
-            let mut waiting = self.waiting.lock();
-            let entry = waiting
-                .entry(counter_number)
-                .or_insert_with(|| Waiting { counter: counter.clone(), works: BTreeMap::new() });
-            entry.works.insert(place, work);
-            counter.await_threshold(place.0);
-        }
+        let (threshold, number) = (work.threshold.min(u64::MAX - 1), self.unused_number());
+        let mut waiting = self.waiting.lock();
+        waiting.entry(counter_number).or_insert_with(|| Waiting::new(counter)).add(threshold, number, work);
+        drop(waiting);
         self.fire();
     }
 
@@ -80,10 +82,15 @@ impl WorkQueue {
     #[cold]
     pub(crate) fn note_due(&self, counter_number: u64) {
         let mut due = self.due.lock();
-        if !due.contains(&counter_number) {
-            due.push(counter_number);
-        }
+        due.counters.insert(counter_number);
         self.is_due.store(true, Ordering::SeqCst);
+    }
+
+    /// A counter is about to be set to another value: the works that are due by now are carried out all the same.
+    pub(crate) fn keep_reached(&self, counter_number: u64) {
+        if self.waiting.lock().get_mut(&counter_number).is_some_and(Waiting::keep_reached) {
+            self.note_due(counter_number);
+        }
     }
 
     /// Carries out what is due. To be called with no endpoint or queue locked, after anything that may have changed a
@@ -104,55 +111,76 @@ impl WorkQueue {
     #[cold]
     #[inline(never)]
     fn fire_due(&self) {
+        if self.firing.is_owned_by_current_thread() {
+            // The call that carries works out looks for more before it returns.
+            return;
+        }
+        let mut rounds = 0;
         loop {
+            self.is_left.store(true, Ordering::SeqCst);
             // The thread that has the lock looks again after it has released it; one of the two sees the other.
             fence(Ordering::SeqCst);
             let Some(firing) = self.firing.try_lock() else { return };
-            self.is_due.store(false, Ordering::SeqCst);
-            let counters = mem::take(&mut *self.due.lock());
-            let mut blocked = counters;
-            blocked.retain(|counter_number| self.fire_counter(*counter_number));
+            self.is_left.store(false, Ordering::SeqCst);
+            let is_blocked = self.fire_all();
             drop(firing);
             fence(Ordering::SeqCst);
-            let is_more_due = self.is_due.load(Ordering::SeqCst);
-            // What found no room is tried again at the next call, which may have made some.
-            blocked.into_iter().for_each(|counter_number| self.note_due(counter_number));
-            if !is_more_due {
+            rounds += 1;
+            // A thread that polls would otherwise have this one try again for ever.
+            if !self.is_left.load(Ordering::SeqCst) || is_blocked && rounds == ROUNDS_MAX {
                 return;
+            }
+        }
+    }
+
+    /// Carries out what is due, until nothing is left but what finds no room. Returns whether there is some of that.
+    fn fire_all(&self) -> bool {
+        let mut counters = {
+            let mut due = self.due.lock();
+            let mut counters = mem::take(&mut due.blocked);
+            counters.append(&mut due.counters);
+            counters
+        };
+        let mut blocked = BTreeSet::new();
+        loop {
+            for counter_number in counters {
+                if self.fire_counter(counter_number) {
+                    blocked.insert(counter_number);
+                }
+            }
+            let mut due = self.due.lock();
+            counters = mem::take(&mut due.counters);
+            if counters.is_empty() {
+                // Not before: a call that makes room while a work finds none has to see that there is something to do.
+                self.is_due.store(!blocked.is_empty(), Ordering::SeqCst);
+                due.blocked = blocked;
+                return !due.blocked.is_empty();
             }
         }
     }
 
     /// Carries out the due works of a counter, in order. Returns whether one of them found no room.
     fn fire_counter(&self, counter_number: u64) -> bool {
-        while let Some((place, work)) = self.take_due(counter_number) {
-            if let Some(work) = self.carry_out(place.1, work) {
+        while let Some((number, work)) = self.take_due(counter_number) {
+            if let Some(work) = self.carry_out(number, work) {
                 let counter = work.trigger.counter().clone();
                 let mut waiting = self.waiting.lock();
-                let works = BTreeMap::new();
-                waiting.entry(counter_number).or_insert(Waiting { counter, works }).works.insert(place, work);
+                waiting.entry(counter_number).or_insert_with(|| Waiting::new(counter)).put_back(number, work);
                 return true;
             }
         }
         false
     }
 
-    /// The first work of a counter, if it is due. If not, the counter tells when it is.
-    fn take_due(&self, counter_number: u64) -> Option<(Place, Work)> {
+    /// The first work of a counter, if it is due.
+    fn take_due(&self, counter_number: u64) -> Option<(u64, Work)> {
         let mut waiting = self.waiting.lock();
-        let Waiting { counter, works } = waiting.get_mut(&counter_number)?;
-        let first = works.first_entry()?;
-        let threshold = first.key().0;
-        if counter.sum() < threshold {
-            // It looks once more after it has promised, so nothing that is counted meanwhile is missed.
-            counter.await_threshold(threshold);
-            return None;
-        }
-        let taken = first.remove_entry();
+        let works = waiting.get_mut(&counter_number)?;
+        let taken = works.take_due();
         if works.is_empty() {
             waiting.remove(&counter_number);
         }
-        Some(taken)
+        taken
     }
 
     /// Does a work that is due. Hands it back if its endpoint has no room yet.
@@ -198,7 +226,7 @@ impl WorkQueue {
             Some(error) => {
                 pump.refuse(post.refused(error, is_reported));
                 if let Some(completion) = completion {
-                    completion.release().count_error();
+                    completion.release().count_refusal();
                 }
             }
         }
@@ -248,23 +276,23 @@ impl WorkQueue {
     ///
     /// [`Misuse::NotFound`] if there is none.
     pub(crate) fn cancel_operation(&self, endpoint: &dyn Poster, context: u64) -> Result<(), Error> {
-        let waiting = self.while_nothing_fires(|| {
-            self.take_oldest(|work| work.is_for(endpoint) && work.is_triggered_as(context))
-        });
-        if let Some(Work { action: Action::Post { pump, post }, trigger, .. }) = waiting {
-            drop(trigger);
-            pump.refuse(post.refused(OperationError::Cancelled, true));
-            return Ok(());
-        }
-        let is_meant = |posted: &Posted| posted.context == context && is_same(&posted.endpoint, endpoint);
-        let posted = {
-            let posted = self.posted.lock();
-            posted.iter().filter(|(_, posted)| is_meant(posted)).map(|(number, _)| *number).min()
-        };
-        match posted {
-            Some(number) => endpoint.cancel(number),
-            None => Err(Misuse::NotFound("no such operation, or it can no longer be cancelled").into()),
-        }
+        self.while_nothing_fires(|| {
+            let waiting = self.take_oldest(|work| work.is_for(endpoint) && work.is_triggered_as(context));
+            if let Some(Work { action: Action::Post { pump, post }, .. }) = waiting {
+                pump.refuse(post.refused(OperationError::Cancelled, true));
+                return Ok(());
+            }
+            let is_meant = |posted: &Posted| posted.context == context && is_same(&posted.endpoint, endpoint);
+            let number = {
+                let posted = self.posted.lock();
+                posted.iter().filter(|(_, posted)| is_meant(posted)).map(|(number, _)| *number).min()
+            };
+            match number {
+                Some(number) => endpoint.cancel_work(number),
+                // It may have been posted since the endpoint was asked.
+                None => endpoint.cancel(context),
+            }
+        })
     }
 
     /// Does something while no work is on its way to an endpoint.
@@ -278,7 +306,12 @@ impl WorkQueue {
         done
     }
 
-    /// Forgets the works of an endpoint that was closed. None of them is told of.
+    /// Forgets the works that wait to be posted to an endpoint, which is about to be closed. None of them is told of.
+    pub(crate) fn forget_waiting(&self, endpoint: &dyn Poster) {
+        drop(self.take_all(|work| work.is_for(endpoint)));
+    }
+
+    /// Forgets the works of an endpoint that was closed, also those that were posted. None of them is told of.
     pub(crate) fn forget_endpoint(&self, endpoint: &dyn Poster) {
         let waiting = self.take_all(|work| work.is_for(endpoint));
         let posted: Vec<_> = {
@@ -296,14 +329,11 @@ impl WorkQueue {
     /// Takes out the work that came first of those that wait and are meant.
     fn take_oldest(&self, is_meant: impl Fn(&Work) -> bool) -> Option<Work> {
         let mut waiting = self.waiting.lock();
-        let all = waiting.iter().flat_map(|(counter_number, Waiting { works, .. })| {
-            works.iter().map(move |(place, work)| (place.1, *counter_number, *place, work))
-        });
-        let meant =
-            all.filter(|(.., work)| is_meant(work)).map(|(age, counter, place, _)| (age, counter, place));
-        let (_, counter_number, place) = meant.min()?;
-        let works = &mut waiting.get_mut(&counter_number)?.works;
-        let taken = works.remove(&place);
+        let oldest =
+            |(counter_number, works): (&u64, &Waiting)| Some((works.oldest(&is_meant)?, *counter_number));
+        let (number, counter_number) = waiting.iter().filter_map(oldest).min()?;
+        let works = waiting.get_mut(&counter_number)?;
+        let taken = works.take(number);
         if works.is_empty() {
             waiting.remove(&counter_number);
         }
@@ -314,8 +344,8 @@ impl WorkQueue {
     /// memory of the application.
     fn take_all(&self, is_meant: impl Fn(&Work) -> bool) -> Vec<Work> {
         let mut taken = Vec::new();
-        self.waiting.lock().retain(|_, Waiting { works, .. }| {
-            taken.extend(works.extract_if(.., |_, work| is_meant(work)).map(|(_, work)| work));
+        self.waiting.lock().retain(|_, works| {
+            works.take_all(&is_meant, &mut taken);
             !works.is_empty()
         });
         taken
@@ -352,8 +382,100 @@ fn refusal(error: Error) -> Option<OperationError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::thread;
+
+    use homespun_engine::buffer::Source;
+    use homespun_engine::error::Again;
+
+    use super::*;
+    use crate::av::FabricAddress;
+    use crate::post::{Op, Post, ReceivePost};
+    use crate::poster::Refused;
     use crate::trigger::{DeferredAction, DeferredWork, Trigger};
     use crate::{Counter, CounterAttr, Domain, Fabric, Hints};
+
+    /// An endpoint that finds no room for the first post. While it does, another thread makes some.
+    #[derive(Default)]
+    struct Crowded {
+        works: Arc<WorkQueue>,
+        posts: AtomicU32,
+        cancelled: Mutex<Vec<u64>>,
+    }
+
+    impl Poster for Crowded {
+        fn post(&self, _: &mut Post) -> Result<(), Error> {
+            // As a pump does it at the end of each call.
+            self.works.fire();
+            if self.posts.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Ok(());
+            }
+            thread::scope(|scope| _ = scope.spawn(|| self.works.fire()));
+            Err(Again::QueueFull.into())
+        }
+
+        fn receive(&self, _: &mut ReceivePost) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn cancel(&self, context: u64) -> Result<(), Error> {
+            self.cancelled.lock().push(context);
+            Ok(())
+        }
+
+        fn cancel_work(&self, _: u64) -> Result<(), Error> {
+            Err(Misuse::NotFound("no work is posted here").into())
+        }
+
+        fn refuse(&self, _: Refused) {}
+    }
+
+    fn triggered(trigger: &Counter, endpoint: &Arc<Crowded>) -> Work {
+        let send = Op::Send { source: Source::default(), tag: None, data: None };
+        let post = Deferrable::Transmit(Post::new(FabricAddress(0), send, 5));
+        Work {
+            trigger: CounterUse::new(trigger.shared()),
+            threshold: 1,
+            action: Action::Post { pump: endpoint.clone(), post },
+            kind: Kind::Triggered,
+        }
+    }
+
+    #[test]
+    fn work_is_tried_again_when_another_thread_makes_room_meanwhile() {
+        let domain = domain();
+        let trigger = counter(&domain);
+        let endpoint = Arc::new(Crowded { works: domain.shared.works().clone(), ..Crowded::default() });
+        endpoint.works.add(triggered(&trigger, &endpoint));
+        trigger.add(1);
+        assert_eq!(endpoint.posts.load(Ordering::SeqCst), 2, "no other call may come");
+        assert!(!trigger.is_in_use());
+    }
+
+    #[test]
+    fn operation_that_is_posted_before_it_is_cancelled_is_cancelled_at_its_endpoint() {
+        let domain = domain();
+        let (trigger, endpoint) = (counter(&domain), Arc::new(Crowded::default()));
+        let works = domain.shared.works();
+        endpoint.posts.store(1, Ordering::SeqCst);
+        works.add(triggered(&trigger, &endpoint));
+        // The endpoint was asked, and said that it has none. Then it gets it.
+        trigger.add(1);
+        works.cancel_operation(&*endpoint, 5).unwrap();
+        assert_eq!(*endpoint.cancelled.lock(), [5]);
+    }
+
+    #[test]
+    fn counter_that_is_set_back_while_another_thread_carries_works_out_has_triggered() {
+        let domain = domain();
+        let (trigger, changed) = (counter(&domain), counter(&domain));
+        add_one(&domain, &trigger, 1, &changed);
+        domain.shared.works().while_nothing_fires(|| {
+            trigger.add(1);
+            trigger.set(0);
+        });
+        assert_eq!((trigger.read(), changed.read()), (0, 1));
+    }
 
     fn domain() -> Domain {
         let fabric = Fabric::new();

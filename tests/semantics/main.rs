@@ -537,6 +537,10 @@ macro_rules! tests_of_objects {
                 events_of_endpoints_and_regions_trigger_works
                 work_waits_while_its_endpoint_has_no_room
                 cancelled_and_flushed_work_is_never_done
+                work_stays_due_when_its_counter_is_set_back
+                numbers_of_works_are_no_contexts_to_cancel
+                works_without_room_at_a_closed_endpoint_end_uncounted
+                work_that_is_queued_with_the_last_handle_is_forgotten
                 triggered_operations_end_as_any_operation
                 triggered_operation_is_cancelled_by_its_context
                 work_that_is_refused_when_due_fails

@@ -345,6 +345,49 @@ pub(crate) fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
     has_come_to(&alice, &after, (1, 0));
 }
 
+pub(crate) fn work_stays_due_when_its_counter_is_set_back(net: &Net) {
+    const WORKS: u64 = 6;
+    let (alice, bob) = net.pair_of(Setup { tx_depth_ops: 2, ..triggering(net) }, triggering(net));
+    let (trigger, done) = (counter(&alice), counter(&alice));
+    for context in 0..WORKS {
+        let operation = sending(&alice, context, OpFlags::MATCH_COMPLETE);
+        queue(&alice, posting(when(&trigger, 1 + context % 2), &alice, operation, &done));
+    }
+    // Most find no room, and one half is due by errors.
+    trigger.add(1);
+    trigger.add_error(1);
+    trigger.set(0);
+    trigger.set_error(0);
+    queue(&alice, posting(when(&trigger, 1), &alice, sending(&alice, WORKS, OpFlags::empty()), &done));
+    for context in [0, 2, 4, 1, 3, 5] {
+        bob.endpoint.recv(room(8), ANY, context).unwrap();
+        let completion = bob.completion();
+        assert_eq!(received(&completion.buffer), payload(context, 8).to_vec());
+    }
+    has_come_to(&alice, &done, (WORKS, 0));
+    assert!(trigger.is_in_use(), "what was queued after the counter was set back waits");
+}
+
+pub(crate) fn numbers_of_works_are_no_contexts_to_cancel(net: &Net) {
+    let (alice, bob) = pair(net);
+    let (trigger, done) = (counter(&alice), counter(&alice));
+    let receive = |context| RecvMsg { buffers: vec![room(8)], context, ..RecvMsg::default() };
+    for context in [1001, 1002] {
+        queue(&alice, posting(when(&trigger, 0), &alice, Operation::Receive(receive(context)), &done));
+    }
+    for context in 0..16 {
+        assert_eq!(alice.endpoint.cancel(context).unwrap_err().errno(), Errno::ENOENT, "{context}");
+    }
+    // Operations whose contexts may be numbers of works.
+    (0..16).for_each(|context| alice.endpoint.recv(room(8), ANY, context).unwrap());
+    alice.endpoint.cancel(1002).unwrap();
+    assert_eq!(alice.failure().completion.context, 1002);
+    bob.endpoint.send(payload(1, 8), bob.peer(), 1).unwrap();
+    has_come_to(&alice, &done, (1, 1));
+    bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
+    assert_eq!(alice.completion().context, 0);
+}
+
 pub(crate) fn cancelled_and_flushed_work_is_never_done(net: &Net) {
     let (alice, bob) = pair(net);
     let domain = alice.domain_here();
@@ -521,6 +564,34 @@ pub(crate) fn works_of_a_closed_endpoint_are_forgotten(net: &Net) {
     bob.silence();
     assert_eq!((done.read(), done.read_error(), changed.read()), (0, 0, 1));
     assert!(!trigger.is_in_use());
+}
+
+pub(crate) fn works_without_room_at_a_closed_endpoint_end_uncounted(net: &Net) {
+    let (alice, bob) = net.pair_of(Setup { tx_depth_ops: 2, ..triggering(net) }, triggering(net));
+    let (trigger, done) = (counter(&bob), counter(&bob));
+    for context in 0..5 {
+        let operation = sending(&alice, context, OpFlags::MATCH_COMPLETE);
+        queue(&bob, posting(when(&trigger, 1), &alice, operation, &done));
+    }
+    trigger.add(1);
+    assert!(trigger.is_in_use(), "some find no room");
+    drop(alice.endpoint);
+    assert_eq!((done.read(), done.read_error()), (0, 0));
+    assert!(!trigger.is_in_use() && !done.is_in_use());
+}
+
+pub(crate) fn work_that_is_queued_with_the_last_handle_is_forgotten(net: &Net) {
+    let (alice, bob) = pair(net);
+    let (trigger, done) = (counter(&bob), counter(&bob));
+    let operation = sending(&alice, 1, OpFlags::empty());
+    let action = DeferredAction::Post { endpoint: alice.endpoint.as_here().clone(), operation };
+    drop(alice.endpoint);
+    let completion = Some(done.clone());
+    queue(&bob, DeferredWork { context: ANY_WORK, trigger: when(&trigger, 1), action, completion });
+    assert!(!trigger.is_in_use() && !done.is_in_use());
+    trigger.add(1);
+    bob.silence();
+    assert_eq!((done.read(), done.read_error()), (0, 0));
 }
 
 pub(crate) fn what_cannot_wait_is_refused(net: &Net) {

@@ -34,7 +34,7 @@ use crate::flags::{CompletionFlags, MrAccess, Order};
 use crate::initiator::Initiator;
 use crate::limits;
 use crate::link::Links;
-use crate::operation::{PeekRequest, ReceiveRequest};
+use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
 use crate::receiver::Receiver;
@@ -340,12 +340,25 @@ impl Engine {
     ///
     /// [`OperationError::Cancelled`]: crate::error::OperationError::Cancelled
     pub fn cancel(&mut self, context: u64, sink: &mut impl Sink) -> Result<(), Error> {
+        self.cancel_meant(Cancellable::Context(context), sink)
+    }
+
+    /// As [`cancel`](Self::cancel), for the operation of the deferred work with this number.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel`](Self::cancel).
+    pub fn cancel_work(&mut self, number: u64, sink: &mut impl Sink) -> Result<(), Error> {
+        self.cancel_meant(Cancellable::Work(number), sink)
+    }
+
+    fn cancel_meant(&mut self, meant: Cancellable, sink: &mut impl Sink) -> Result<(), Error> {
         let (receiver, mut effects) = self.receiving(sink);
-        if receiver.cancel(context, &mut effects) {
+        if receiver.cancel(meant, &mut effects) {
             return Ok(());
         }
         let (initiator, mut effects) = self.initiating(sink);
-        if initiator.cancel(context, &mut effects) {
+        if initiator.cancel(meant, &mut effects) {
             return Ok(());
         }
         Err(Misuse::NotFound("no such operation, or it can no longer be cancelled").into())

@@ -9,7 +9,7 @@ use crate::breach::Breach;
 use crate::buffer::Destination;
 use crate::completion::{Failure, Sink};
 use crate::error::{Error, Misuse, OperationError};
-use crate::operation::{PeekRequest, ReceiveRequest};
+use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 use crate::receiver::{Effects, KeptCredit, MemberId, Receiver};
 use crate::rejected::Rejected;
@@ -118,9 +118,9 @@ impl Reception {
         }
     }
 
-    pub(super) fn cancel(&mut self, context: u64, effects: &mut impl Effects) -> bool {
+    pub(super) fn cancel(&mut self, meant: Cancellable, effects: &mut impl Effects) -> bool {
         match self {
-            Reception::Own(receiver) => receiver.cancel(context, effects),
+            Reception::Own(receiver) => receiver.cancel(meant, effects),
             Reception::Shared(_) | Reception::Left => false,
         }
     }

@@ -29,7 +29,7 @@ use self::reports::Reports;
 pub(crate) use self::turns::Turn;
 use crate::completion::{Completion, Failure};
 use crate::error::OperationError;
-use crate::operation::{RmaRequest, Send, SendId};
+use crate::operation::{Cancellable, RmaRequest, Send, SendId};
 use crate::peer_id::PeerId;
 use crate::wire::Awaits;
 
@@ -208,10 +208,10 @@ impl Initiator {
         self.failed(queued, error, effects);
     }
 
-    /// Cancels the oldest operation with this context of which no link has taken a byte. Returns whether there was one.
-    pub(crate) fn cancel(&mut self, context: u64, effects: &mut impl InitiatorEffects) -> bool {
+    /// Cancels the oldest operation that is meant and of which no link has taken a byte. Returns whether there was one.
+    pub(crate) fn cancel(&mut self, meant: Cancellable, effects: &mut impl InitiatorEffects) -> bool {
         let sends = &self.sends;
-        let is_meant = |id: SendId| sends.get(id).is_some_and(|send| send.context == context);
+        let is_meant = |id: SendId| sends.get(id).is_some_and(|send| meant.is(send.context, send.signalled));
         let found = self.queues.remove_first(is_meant);
         self.failed(found, &OperationError::Cancelled, effects);
         found.is_some()

@@ -45,7 +45,7 @@ use crate::error::{Again, Misuse, OperationError};
 use crate::fetches::Fetches;
 use crate::held_reports::HeldReports;
 use crate::matching::{Criteria, Matching};
-use crate::operation::{FetchId, Receive, ReceiveId, ReceiveRequest, Role, UnexpectedId};
+use crate::operation::{Cancellable, FetchId, Receive, ReceiveId, ReceiveRequest, Role, UnexpectedId};
 use crate::peer_id::PeerId;
 use crate::rejected::Rejected;
 use crate::transport::LinkId;
@@ -179,13 +179,12 @@ impl Receiver {
         Ok(())
     }
 
-    /// Cancels the oldest receive with this context that no message has matched, or multi-receive buffer that
+    /// Cancels the oldest receive that is meant and that no message has matched, or multi-receive buffer that
     /// takes messages. Returns whether there was one.
-    pub(crate) fn cancel(&mut self, context: u64, effects: &mut impl Effects) -> bool {
-        let posted = [&self.untagged, &self.tagged]
-            .into_iter()
-            .flat_map(Matching::posted)
-            .find(|id| self.receives.get(*id).is_some_and(|receive| receive.context == context));
+    pub(crate) fn cancel(&mut self, meant: Cancellable, effects: &mut impl Effects) -> bool {
+        let posted = [&self.untagged, &self.tagged].into_iter().flat_map(Matching::posted).find(|id| {
+            self.receives.get(*id).is_some_and(|receive| meant.is(receive.context, receive.signalled))
+        });
         let Some(id) = posted else { return false };
         if self.receives.get(id).is_some_and(|receive| receive.role == Role::Buffer) {
             self.cancel_buffer(id, effects);

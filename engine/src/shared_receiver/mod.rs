@@ -31,7 +31,7 @@ use crate::address::Address;
 use crate::buffer::Destination;
 use crate::error::{Again, Error};
 use crate::link_table::LinkTable;
-use crate::operation::{PeekRequest, ReceiveRequest};
+use crate::operation::{Cancellable, PeekRequest, ReceiveRequest};
 use crate::peer_id::PeerId;
 pub use crate::receiver::MemberId;
 use crate::receiver::{Effects, Receiver};
@@ -144,7 +144,7 @@ impl SharedReceiver {
     /// Cancels the oldest receive with this context that no message has matched. It ends at the oldest
     /// member. Returns whether there was one.
     pub fn cancel(&self, context: u64) -> bool {
-        self.lock().apart(|receiver, effects| receiver.cancel(context, effects), self)
+        self.lock().apart(|receiver, effects| receiver.cancel(Cancellable::Context(context), effects), self)
     }
 
     /// Whether members are to be had [fetch their mail](crate::Engine::fetch_mail).
