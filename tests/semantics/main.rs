@@ -467,7 +467,8 @@ macro_rules! tests_of_objects {
                 peeks_alone_make_progress
                 sleeping_reader_wakes_for_a_post
                 sleeping_reader_wakes_for_a_cancel
-                threads_post_while_others_read;
+                threads_post_while_others_read
+                threads_post_while_others_read_one_queue;
             shared_context_bounds:
                 report_without_endpoints_waits_for_the_first
                 full_queue_of_one_endpoint_stops_no_other
@@ -701,7 +702,8 @@ macro_rules! tests_of_connections_by_themselves {
                 peeks_alone_make_progress
                 sleeping_reader_wakes_for_a_post
                 sleeping_reader_wakes_for_a_cancel
-                threads_post_while_others_read;
+                threads_post_while_others_read
+                threads_post_while_others_read_one_queue;
             shared_context_bounds:
                 report_without_endpoints_waits_for_the_first
                 full_queue_of_one_endpoint_stops_no_other

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use homespun::endpoint::RecvMsg;
-use homespun::flags::OpFlags;
-use homespun::{CqAttr, FabricAddress, WaitObject};
+use homespun::flags::{BindFlags, OpFlags};
+use homespun::{CompletionQueue, CqAttr, FabricAddress, WaitObject};
 
 use crate::shared_contexts::{ANY, BOTH, Hall, LENS_BYTES};
 use crate::suite::party::poll;
@@ -61,8 +61,25 @@ pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
 }
 
 pub(crate) fn threads_post_while_others_read(net: &Net) {
-    const MESSAGES: u64 = 300;
     let hall = Hall::new(net, 2);
+    let cqs: Vec<_> = hall.members.iter().map(|member| member.cq.clone()).collect();
+    post_while_others_read(&hall, &cqs);
+}
+
+pub(crate) fn threads_post_while_others_read_one_queue(net: &Net) {
+    let mut hall = Hall::new(net, 0);
+    let open = || hall.domain.open_cq(&CqAttr::default()).unwrap();
+    // Three threads drive the endpoints, which report all that they receive to the last of these queues.
+    let cqs = [open(), open(), open()];
+    for cq in &cqs[..2] {
+        hall.join_at(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
+    }
+    post_while_others_read(&hall, &cqs);
+}
+
+/// Two threads post to the context, one reads each queue, and two peers send to both endpoints.
+fn post_while_others_read(hall: &Hall<'_>, cqs: &[CompletionQueue]) {
+    const MESSAGES: u64 = 300;
     let (left, _) = hall.peer();
     let (right, _) = hall.peer();
     let (posted, arrived) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -77,10 +94,10 @@ pub(crate) fn threads_post_while_others_read(net: &Net) {
                 }
             });
         }
-        for member in &hall.members {
+        for cq in cqs {
             scope.spawn(|| {
                 while arrived.load(Ordering::SeqCst) < 2 * MESSAGES {
-                    if let Some(ended) = poll(&member.cq) {
+                    if let Some(ended) = poll(cq) {
                         let completion = ended.unwrap().0;
                         let bytes = received(&completion.buffer);
                         let identity = u64::from_le_bytes(bytes[..8].try_into().unwrap());

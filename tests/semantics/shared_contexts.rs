@@ -21,7 +21,7 @@ pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 /// Small, eager in pieces, and long enough to be fetched or asked for.
 pub(crate) const LENS_BYTES: [usize; 4] = [8, 3000, 20_000, 400_000];
 
-/// An endpoint of the context, with a queue of its own.
+/// An endpoint of the context, and its queue.
 pub(crate) struct Member {
     pub(crate) endpoint: Endpoint,
     pub(crate) cq: CompletionQueue,
@@ -61,8 +61,19 @@ impl<'a> Hall<'a> {
 
     pub(crate) fn join_with(&mut self, cq: &CqAttr, flags: BindFlags) {
         let cq = self.domain.open_cq(cq).unwrap();
+        self.join_at(cq, flags, None);
+    }
+
+    /// Adds an endpoint with a queue for these directions, and one for receives that it may share.
+    pub(crate) fn join_at(
+        &mut self,
+        cq: CompletionQueue,
+        flags: BindFlags,
+        receives: Option<&CompletionQueue>,
+    ) {
         let endpoint = self.endpoint();
         endpoint.bind_cq(&cq, flags).unwrap();
+        receives.into_iter().for_each(|receives| endpoint.bind_cq(receives, BindFlags::RECV).unwrap());
         endpoint.bind_shared_receive_context(&self.context).unwrap();
         endpoint.enable().unwrap();
         self.members.push(Member { endpoint, cq });
