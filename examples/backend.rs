@@ -1,23 +1,24 @@
-//! A backend in some two hundred lines: endpoints of one process that reach each other over channels.
+//! A backend in about two hundred lines: endpoints of one process that reach each other over channels.
 //!
 //! ```text
 //! cargo run --example backend
 //! ```
 //!
-//! It shows what somebody who writes a backend has to do. A [`Provider`] opens a [`Transport`] for each endpoint, a
+//! It shows what a backend has to implement. A [`Provider`] opens a [`Transport`] for each endpoint, a
 //! transport makes links, and a link carries frames both ways:
 //!
 //! ```text
-//!   connect --> the door of the other endpoint     a link has two ends; one is handed in there
-//!   send    --> channel --> receive                in parcels, so that a long frame needs no buffer of its length
-//!   close   --> the channels are dropped           the other end reads what is in them, and then why they were
+//!   connect --> the acceptor of the peer           a link has two ends; the peer's acceptor takes one
+//!   send    --> channel --> receive                in parcels, so a long frame needs no buffer of its length
+//!   close   --> the channels are dropped           the peer reads the remaining parcels, and then the reason
 //! ```
 //!
-//! Two things it leaves to the defaults of the trait: it has to be polled ([`Transport::wake_fd`], [`Transport::arm`]), and
-//! no peer can fetch payload from where it lies ([`Transport::expose`], [`Transport::pull`]).
+//! Two features stay with the trait's defaults: the backend is polled, without wake-ups
+//! ([`Transport::wake_fd`], [`Transport::arm`]), and peers do not read payload from the sender's memory
+//! ([`Transport::expose`], [`Transport::pull`]).
 //!
-//! `tests/backend.rs` holds it against the contract of a transport in one line, as you would yours. The semantic suite in
-//! `tests/` runs over it as well.
+//! `tests/backend.rs` checks it against the contract of a transport in one line, as you would check yours.
+//! The semantic suite in `tests/` runs over it as well.
 
 #![expect(clippy::print_stdout, reason = "an example says what happened")]
 
@@ -41,32 +42,32 @@ use homespun_engine::transport::{
 use homespun_engine::wire::Header;
 use parking_lot::Mutex;
 
-/// How many parcels a link holds in each direction before it is full.
+/// The capacity of a link in each direction.
 const LINK_DEPTH_PARCELS: usize = 64;
 
-/// The most payload that a parcel holds.
+/// The largest payload of a parcel.
 const PARCEL_MAX_BYTES: usize = 16 * 1024;
 
-/// Where ports begin that nobody has asked for.
+/// The first port that an endpoint without a requested port gets.
 const FIRST_PORT: u16 = 49_152;
 
-/// Opens endpoints that reach each other over channels. Clones open endpoints for the same neighbourhood.
+/// Opens endpoints that reach each other over channels. Clones open endpoints of the same network.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChannelProvider {
-    doors: Arc<Mutex<Doors>>,
+    acceptors: Arc<Mutex<Acceptors>>,
 }
 
-/// Where a link to an endpoint is handed in, by the endpoint's address.
-type Doors = BTreeMap<Address, Sender<Link>>;
+/// The acceptors of all endpoints: where a peer delivers its end of a new link, by the endpoint's address.
+type Acceptors = BTreeMap<Address, Sender<Link>>;
 
-/// What travels on a link.
+/// A message on a link.
 #[derive(Debug)]
 enum Parcel {
-    /// What either side says first: its address and its instance.
+    /// The first parcel of either side: its address and its instance.
     Hello(Address, u64),
-    /// A frame, or as much of it as a parcel holds.
+    /// A frame, or its first part if it is longer than a parcel.
     Start(Header, Vec<u8>),
-    /// More of that frame.
+    /// The next part of that frame.
     More(Vec<u8>),
 }
 
@@ -75,27 +76,28 @@ enum Parcel {
 struct Link {
     outbound: SyncSender<Parcel>,
     inbound: Receiver<Parcel>,
-    /// Whether a frame was taken in part. Nothing else may be sent then but the rest of it.
+    /// Whether a frame was taken in part. Then only its rest may be sent.
     is_mid_frame: bool,
-    /// Why the link ended, if it is not just lost. Both ends have this; who ends the link says so before dropping its own.
+    /// The reason for the end of the link; a lost link has none. Both ends share it, and the end that closes
+    /// the link sets it before it drops its channels.
     end: Arc<OnceLock<LinkError>>,
 }
 
 /// One endpoint.
 #[derive(Debug)]
 pub(crate) struct ChannelTransport {
-    doors: Arc<Mutex<Doors>>,
+    acceptors: Arc<Mutex<Acceptors>>,
     address: Address,
     instance: u64,
-    /// Links that others have made.
-    callers: Receiver<Link>,
+    /// Links made by peers.
+    incoming: Receiver<Link>,
     links: LinkTable<Link>,
-    /// How many looks at links there were: whose turn it is next.
-    looks: usize,
+    /// The number of links polled so far, which decides the next one to poll.
+    polls: usize,
 }
 
 impl ChannelProvider {
-    /// A neighbourhood with nobody in it.
+    /// A network without endpoints.
     pub(crate) fn new() -> ChannelProvider {
         ChannelProvider::default()
     }
@@ -104,7 +106,7 @@ impl ChannelProvider {
 impl Provider for ChannelProvider {
     type Transport = ChannelTransport;
 
-    /// Everything that `getinfo` says about the domain follows from this.
+    /// The engine derives the domain's `getinfo` answers from these attributes.
     fn attr(&self) -> ProviderAttr {
         ProviderAttr {
             domain: "channel".into(),
@@ -116,20 +118,20 @@ impl Provider for ChannelProvider {
     }
 
     fn open(&self, bind: Address, instance: u64) -> Result<ChannelTransport, Errno> {
-        // A wildcard will do to bind to, but others need an address that they can connect to.
+        // An endpoint may bind to a wildcard, but its peers need an address to connect to.
         let ip = match bind.ip() {
             ip if !ip.is_unspecified() => ip,
             IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
-        let mut doors = self.doors.lock();
+        let mut acceptors = self.acceptors.lock();
         let ports = if bind.port() == 0 { FIRST_PORT..=u16::MAX } else { bind.port()..=bind.port() };
         let mut addresses = ports.map(|port| Address::from(SocketAddr::new(ip, port)));
-        let address = addresses.find(|address| !doors.contains_key(address)).ok_or(Errno::EADDRINUSE)?;
-        let (door, callers) = channel();
-        doors.insert(address, door);
-        let (doors, links) = (self.doors.clone(), LinkTable::default());
-        Ok(ChannelTransport { doors, address, instance, callers, links, looks: 0 })
+        let address = addresses.find(|address| !acceptors.contains_key(address)).ok_or(Errno::EADDRINUSE)?;
+        let (acceptor, incoming) = channel();
+        acceptors.insert(address, acceptor);
+        let (acceptors, links) = (self.acceptors.clone(), LinkTable::default());
+        Ok(ChannelTransport { acceptors, address, instance, incoming, links, polls: 0 })
     }
 }
 
@@ -142,29 +144,29 @@ impl Transport for ChannelTransport {
         LinkCaps { inline_max_bytes: PARCEL_MAX_BYTES, pull_min_bytes: usize::MAX }
     }
 
-    /// To connect cannot fail. Where nobody takes the other end of the link, the next `receive` finds it dropped.
+    /// Connecting cannot fail. If no endpoint accepts the link, the next `receive` finds it dropped.
     fn connect(&mut self, to: Address) -> LinkId {
         let [ours, theirs] = Link::pair();
         let end = ours.end.clone();
-        // The hello goes in before anybody can look for it.
+        // The hello must be in the channel before the peer can look for it.
         let id = self.begin(ours);
-        let is_taken = self.doors.lock().get(&to).is_some_and(|door| door.send(theirs).is_ok());
+        let is_taken = self.acceptors.lock().get(&to).is_some_and(|acceptor| acceptor.send(theirs).is_ok());
         if !is_taken {
             end.get_or_init(|| LinkError::System(Errno::ECONNREFUSED));
         }
         id
     }
 
-    /// What is small enough fits into one parcel, and so is taken in whole or not at all.
+    /// A payload up to `inline_max_bytes` fits into one parcel, so it is taken whole or not at all.
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full> {
         if self.send(link, header, &[IoSlice::new(payload)]) == Sent::Whole { Ok(()) } else { Err(Full) }
     }
 
-    /// Takes as much as there is room for. The engine keeps the payload, and comes back with the rest.
+    /// Takes as much as there is room for. The engine keeps the payload, and resumes with the rest.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         let link = self.links.get_mut(link).filter(|link| !link.is_mid_frame);
         let Some(link) = link else { return Sent::Full };
-        let first = cut(payload, 0);
+        let first = copy_piece(payload, 0);
         let first_bytes = first.len();
         // A link whose other end is gone counts as full until `receive` reports it.
         if link.outbound.try_send(Parcel::Start(*header, first)).is_err() {
@@ -177,27 +179,28 @@ impl Transport for ChannelTransport {
         self.links.get_mut(link).map_or(Sent::Full, |link| link.send_rest(rest, 0))
     }
 
-    /// Nothing is held back: what was taken is in the channel.
+    /// Nothing is held back: everything taken is in the channel.
     fn flush(&mut self) {}
 
-    /// Takes one parcel from each link in turn, and goes on where it stopped the last time, so that no link has to wait for
-    /// ever for a busy one. A backend for thousands of links would keep a list of those that have something.
+    /// Takes one parcel from each link in turn, and continues after the link where it stopped the last time,
+    /// so that a busy link does not starve the others. A backend for thousands of links would keep a list of
+    /// the active ones.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl transport::FrameHandler) -> u32 {
         let mut reported = 0;
         while reported < budget_frames
-            && let Ok(link) = self.callers.try_recv()
+            && let Ok(link) = self.incoming.try_recv()
         {
-            // Its maker's hello is in it, so the link is reported in the same call that says hello back.
+            // The peer's hello is in it, so the same call reports the link and sends the own hello.
             let id = self.begin(link);
             reported += u32::from(self.receive_parcel(id, receiver));
         }
         let mut ids: VecDeque<LinkId> = self.links.ids().collect();
-        let next = self.looks % ids.len().max(1);
+        let next = self.polls % ids.len().max(1);
         ids.rotate_left(next);
         while reported < budget_frames
             && let Some(id) = ids.pop_front()
         {
-            self.looks += 1;
+            self.polls += 1;
             if self.receive_parcel(id, receiver) {
                 reported += 1;
                 ids.push_back(id);
@@ -214,26 +217,26 @@ impl Transport for ChannelTransport {
         }
     }
 
-    /// Leaves a door that leads nowhere: the address is not free before the endpoint is gone.
+    /// Keeps the acceptor's entry without a receiver: the address stays in use until the endpoint is dropped.
     fn stop_accepting(&mut self) {
-        self.callers = channel().1;
+        self.incoming = channel().1;
     }
 
-    /// What was taken needs this endpoint no more.
+    /// Taken frames no longer need this endpoint.
     fn draining(&self) -> usize {
         0
     }
 }
 
 impl ChannelTransport {
-    /// Enters a link, and says hello on it.
+    /// Adds a link, and sends the hello on it.
     fn begin(&mut self, link: Link) -> LinkId {
-        // A new channel has room. Whether anybody listens is for `receive` to find out.
+        // A new channel has room. If the peer is gone, `receive` finds out.
         let _ = link.outbound.try_send(Parcel::Hello(self.address, self.instance));
         self.links.insert(link)
     }
 
-    /// Reports what a link brings next. Returns whether it brought anything.
+    /// Reports the next parcel of a link. Returns whether there was one.
     fn receive_parcel(&mut self, id: LinkId, receiver: &mut impl transport::FrameHandler) -> bool {
         let Some(link) = self.links.get(id) else { return false };
         match link.inbound.try_recv() {
@@ -259,12 +262,12 @@ impl ChannelTransport {
 
 impl Drop for ChannelTransport {
     fn drop(&mut self) {
-        self.doors.lock().remove(&self.address);
+        self.acceptors.lock().remove(&self.address);
     }
 }
 
 impl Link {
-    /// Both ends of a link.
+    /// The two ends of a new link.
     fn pair() -> [Link; 2] {
         let (there, back) = (sync_channel(LINK_DEPTH_PARCELS), sync_channel(LINK_DEPTH_PARCELS));
         let end = Arc::new(OnceLock::new());
@@ -276,10 +279,10 @@ impl Link {
         })
     }
 
-    /// Sends what is left of a frame, as far as there is room: the payload but for the bytes that were taken before.
+    /// Sends the rest of a frame, as far as there is room: the payload without the first `taken_bytes`.
     fn send_rest(&mut self, payload: &[IoSlice<'_>], mut taken_bytes: usize) -> Sent {
         loop {
-            let piece = cut(payload, taken_bytes);
+            let piece = copy_piece(payload, taken_bytes);
             let piece_bytes = piece.len();
             self.is_mid_frame = piece_bytes > 0;
             if !self.is_mid_frame {
@@ -293,8 +296,8 @@ impl Link {
     }
 }
 
-/// A copy of payload from an offset on, as much as a parcel holds.
-fn cut(payload: &[IoSlice<'_>], mut skip_bytes: usize) -> Vec<u8> {
+/// A copy of the payload from an offset on, at most one parcel.
+fn copy_piece(payload: &[IoSlice<'_>], mut skip_bytes: usize) -> Vec<u8> {
     let mut piece = Vec::new();
     for slice in payload {
         let rest = &slice[skip_bytes.min(slice.len())..];
@@ -304,7 +307,7 @@ fn cut(payload: &[IoSlice<'_>], mut skip_bytes: usize) -> Vec<u8> {
     piece
 }
 
-/// Sends two messages over the backend. All of it is what an application does over any backend, but for the first line.
+/// Sends two messages over the backend. Only the first line differs from an application over another backend.
 pub(crate) fn main() -> Result<(), Error> {
     let fabric = Fabric::new().with_provider(ChannelProvider::new());
     let mut hints = Info::default();
@@ -324,12 +327,12 @@ pub(crate) fn main() -> Result<(), Error> {
     println!("alice is at {}, bob at {}", alice.name()?, bob.name()?);
     let to_bob = av.insert_one(bob.name()?)?;
 
-    // The second message is longer than what a link holds, and is taken in parts.
+    // The second message exceeds the capacity of a link, and is taken in parts.
     let long = vec![7; 4 * LINK_DEPTH_PARCELS * PARCEL_MAX_BYTES];
     for message in [Bytes::from_static(b"hello"), Bytes::from(long)] {
         bob.recv(BytesMut::zeroed(message.len()), FabricAddress::UNSPECIFIED, 1)?;
         alice.send(message.clone(), to_bob, 2)?;
-        // Reading the queue is what moves messages, at both endpoints since both report to it.
+        // Reading the queue makes progress at both endpoints, since both report to it.
         let received = loop {
             match cq.read().map(|completion| completion.buffer) {
                 Ok(Buffer::Received(received)) => break received,

@@ -1,12 +1,13 @@
-//! A server with connections: each client gets an endpoint of the server's for itself, and its messages back.
+//! A server with connections: each client is connected to its own endpoint of the server, which echoes its
+//! messages.
 //!
 //! ```text
-//! cargo run --example connected                                      # says where: listening at 127.0.0.1:40123
+//! cargo run --example connected                                      # prints: listening at 127.0.0.1:40123
 //! cargo run --example connected -- 127.0.0.1:40123 ann one two       # in another terminal
 //! ```
 //!
-//! A client says who it is as it asks for the connection, and whoever is called `nobody` is rejected. Clients are served one
-//! after another; a message that says `stop` ends the server.
+//! A client gives its name in the connection request, and the server rejects the name `mallory`. It serves
+//! one client after another; the message `stop` ends it.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it received")]
 
@@ -30,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A connected endpoint has one peer, so it needs no addresses.
 const PEER: FabricAddress = FabricAddress::UNSPECIFIED;
 
-/// What endpoints report in their events. There is never more than one that matters here.
+/// The context of endpoints in their events. One is enough, because one endpoint at a time is in use.
 const ENDPOINT: u64 = 1;
 
 /// The contexts of operations.
@@ -45,25 +46,25 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
     match arguments.next() {
         None => listen(),
         Some(server) => {
-            let name = arguments.next().ok_or("who are you?")?;
+            let name = arguments.next().ok_or("a client needs a name")?;
             ask(server.parse()?, &name, arguments)
         }
     }
 }
 
-/// The queues, and the domain of the endpoints that report to them.
-struct Desk {
+/// The domain and the queues of an endpoint.
+struct Queues {
     domain: Domain,
     eq: EventQueue,
     cq: CompletionQueue,
 }
 
-impl Desk {
-    fn open(fabric: &Fabric, info: &homespun::Info) -> Result<Desk, homespun::Error> {
+impl Queues {
+    fn open(fabric: &Fabric, info: &homespun::Info) -> Result<Queues, homespun::Error> {
         let domain = fabric.domain(info)?;
         let eq = fabric.open_eq(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() })?;
         let cq = domain.open_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() })?;
-        Ok(Desk { domain, eq, cq })
+        Ok(Queues { domain, eq, cq })
     }
 
     fn bind(&self, endpoint: &Endpoint) -> Result<(), homespun::Error> {
@@ -76,46 +77,46 @@ fn listen() -> Result<(), Box<dyn Error>> {
     let fabric = Fabric::new();
     let hints = Hints::new().ep_type(EndpointType::Msg).caps(Caps::MSG).node("127.0.0.1").source();
     let info = fabric.info(&hints)?;
-    let desk = Desk::open(&fabric, &info)?;
+    let queues = Queues::open(&fabric, &info)?;
     let passive = fabric.passive_endpoint(&info)?;
-    passive.bind_eq(&desk.eq, ENDPOINT)?;
+    passive.bind_eq(&queues.eq, ENDPOINT)?;
     passive.listen()?;
     println!("listening at {}", passive.name()?);
 
     loop {
-        let request = match desk.eq.sread(None) {
+        let request = match queues.eq.sread(None) {
             Ok(Event::Connection(ConnectionEvent::Request(request))) => request,
-            // A client that was served is gone, or one that was accepted was gone before.
+            // A served client has shut down, or an accepted one was gone before.
             Ok(_) => continue,
             Err(EqReadError::ErrorAvailable) => {
-                println!("not connected: {}", desk.eq.read_error()?.errno);
+                println!("not connected: {}", queues.eq.read_error()?.errno);
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
         let client = String::from_utf8_lossy(request.data()).into_owned();
-        if client == "nobody" {
+        if client == "mallory" {
             println!("{client} is rejected");
-            request.reject(b"nobody is not welcome")?;
+            request.reject(b"mallory is not welcome")?;
             continue;
         }
-        let endpoint = desk.domain.endpoint_for_request(&request.info(), &request)?;
-        desk.bind(&endpoint)?;
+        let endpoint = queues.domain.endpoint_for_request(&request.info(), &request)?;
+        queues.bind(&endpoint)?;
         endpoint.accept(format!("welcome, {client}").as_bytes())?;
-        if !serve(&endpoint, &desk.cq, &client)? {
+        if !serve(&endpoint, &queues.cq, &client)? {
             return Ok(());
         }
     }
 }
 
-/// Answers until the client has ended the connection. Whether another one may come.
+/// Echoes messages until the connection ends. Returns whether to serve another client.
 fn serve(endpoint: &Endpoint, cq: &CompletionQueue, client: &str) -> Result<bool, Box<dyn Error>> {
     endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
     let mut is_last = false;
     loop {
         let completion = match cq.sread(None) {
             Ok(completion) => completion,
-            // The receive that is posted ends with the connection.
+            // The posted receive fails when the connection ends.
             Err(ReadError::ErrorAvailable) => {
                 cq.read_error()?;
                 println!("{client} is gone");
@@ -136,16 +137,16 @@ fn serve(endpoint: &Endpoint, cq: &CompletionQueue, client: &str) -> Result<bool
 fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let fabric = Fabric::new();
     let info = fabric.info(&Hints::new().ep_type(EndpointType::Msg).caps(Caps::MSG))?;
-    let desk = Desk::open(&fabric, &info)?;
-    let endpoint = desk.domain.endpoint(&info)?;
-    desk.bind(&endpoint)?;
+    let queues = Queues::open(&fabric, &info)?;
+    let endpoint = queues.domain.endpoint(&info)?;
+    queues.bind(&endpoint)?;
     endpoint.connect(server, name.as_bytes())?;
-    match desk.eq.sread(Some(PATIENCE)) {
+    match queues.eq.sread(Some(PATIENCE)) {
         Ok(Event::Connection(ConnectionEvent::Connected { data, .. })) => {
             println!("connected: {}", String::from_utf8_lossy(&data));
         }
         Err(EqReadError::ErrorAvailable) => {
-            let error = desk.eq.read_error()?;
+            let error = queues.eq.read_error()?;
             println!("not connected: {}", String::from_utf8_lossy(&error.err_data));
             return Err(error.errno.description().into());
         }
@@ -155,8 +156,8 @@ fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> R
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), PEER, RECEIVE)?;
         endpoint.send(Bytes::from(message), PEER, SEND)?;
         for _ in 0..2 {
-            let completion = match desk.cq.sread(Some(PATIENCE)) {
-                Err(ReadError::ErrorAvailable) => return Err(desk.cq.read_error()?.error.into()),
+            let completion = match queues.cq.sread(Some(PATIENCE)) {
+                Err(ReadError::ErrorAvailable) => return Err(queues.cq.read_error()?.error.into()),
                 completion => completion?,
             };
             if completion.context == RECEIVE {
@@ -165,8 +166,8 @@ fn ask(server: Address, name: &str, messages: impl Iterator<Item = String>) -> R
             }
         }
     }
-    // What was sent arrives before the end, of which both sides hear.
+    // Messages arrive before the shutdown, which both sides report.
     endpoint.shutdown()?;
-    desk.eq.sread(Some(PATIENCE))?;
+    queues.eq.sread(Some(PATIENCE))?;
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! One process says hello to another.
 //!
 //! ```text
-//! cargo run --example hello                        # waits, and says where: listening at 127.0.0.1:40123
+//! cargo run --example hello                        # prints: listening at 127.0.0.1:40123; and waits
 //! cargo run --example hello -- 127.0.0.1:40123     # in another terminal
 //! ```
 //!
-//! They talk by TCP; with `FI_HOMESPUN_DOMAIN=shm` in both environments, by shared memory.
+//! They use TCP, or, with `FI_HOMESPUN_DOMAIN=shm` in both environments, shared memory.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it received")]
 
@@ -18,10 +18,10 @@ use homespun::{
     Fabric, FabricAddress, Hints, OpFlags, ReadError, WaitObject,
 };
 
-/// What a message is about, by which a receive chooses.
+/// The tag of a greeting, by which receives match it.
 const GREETING: u64 = 7;
 
-/// How long a greeting may take.
+/// The time-out of a greeting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -35,21 +35,21 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
     }
 }
 
-/// Waits for a message, from whomever.
+/// Waits for a message from any peer.
 fn listen() -> Result<(), Box<dyn Error>> {
     let (endpoint, cq, _av) = open(Hints::new().node("127.0.0.1").source())?;
     println!("listening at {}", endpoint.name()?);
-    // Room for 64 bytes. The context, 1, comes back with the completion, and so does the buffer.
+    // Room for 64 bytes. The completion returns the buffer and the context, 1.
     endpoint.trecv(BytesMut::zeroed(64), FabricAddress::UNSPECIFIED, GREETING, 0, 1)?;
     let completion = cq.sread(None)?;
     let message = completion.buffer.into_received().unwrap_or_default();
-    println!("somebody says: {}", String::from_utf8_lossy(&message));
+    println!("a peer says: {}", String::from_utf8_lossy(&message));
     Ok(())
 }
 
 /// Sends a message, and waits until it has arrived.
 fn greet(peer: Address) -> Result<(), Box<dyn Error>> {
-    // A send is done when the peer has it, not as soon as it is on its way.
+    // With delivery complete a send completes when the peer has received it, not as soon as it is on its way.
     let (endpoint, cq, av) = open(Hints::new().tx_op_flags(OpFlags::DELIVERY_COMPLETE))?;
     let to = av.insert_one(peer)?;
     endpoint.tsend(Bytes::from_static(b"hello, fabric"), to, GREETING, 1)?;
@@ -61,7 +61,7 @@ fn greet(peer: Address) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An endpoint for tagged messages, with the queue that says what is done and the vector that knows its peers.
+/// An endpoint for tagged messages, its completion queue, and its address vector.
 fn open(hints: Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
     let fabric = Fabric::new();
     let info = fabric.info(&hints.caps(Caps::TAGGED))?;

@@ -1,13 +1,13 @@
-//! One buffer for many messages: a server that collects lines from any number of clients, without knowing beforehand how
-//! many there will be and how long they are.
+//! One buffer for many messages: a server that collects lines from any number of clients. It need not know
+//! the number or the length of the messages in advance.
 //!
 //! ```text
-//! cargo run --example multi_receive_server                                   # says where: listening at 127.0.0.1:40123
-//! cargo run --example multi_receive_server -- 127.0.0.1:40123 one two three  # in another terminal
+//! cargo run --example multi_receive_server                             # prints: listening at 127.0.0.1:40123
+//! cargo run --example multi_receive_server -- 127.0.0.1:40123 one two    # in another terminal
 //! ```
 //!
-//! Two buffers take turns: while one fills, the other waits, so that there is room at any time. A message that says
-//! `stop` ends the server.
+//! Two buffers take turns: while one fills, the other waits, so that there is always room. The message `stop`
+//! ends the server.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it received")]
 
@@ -20,14 +20,13 @@ use homespun::{
     CqAttr, Endpoint, Fabric, FabricAddress, Hints, OpFlags, ReadError, WaitObject,
 };
 
-/// The size of a buffer. It is released when there is less room left in it than the endpoint's least
-/// (`FI_OPT_MIN_MULTI_RECV`).
+/// The size of a buffer. The endpoint releases it when less than a minimum is left (`FI_OPT_MIN_MULTI_RECV`).
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How many buffers take turns.
+/// The number of buffers.
 const BUFFERS: u64 = 2;
 
-/// How long a message may take.
+/// The time-out of a message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -55,7 +54,8 @@ fn serve() -> Result<(), Box<dyn Error>> {
             Err(ReadError::ErrorAvailable) => return Err(cq.read_error()?.error.into()),
             Err(error) => return Err(error.into()),
         };
-        // With the last message of a buffer, or by itself, comes the word that the buffer takes no more.
+        // FI_MULTI_RECV says that the buffer is released, with its last message or in a completion of its
+        // own.
         if completion.flags.contains(CompletionFlags::MULTI_RECV) {
             released += 1;
             endpoint.recv_multi(
@@ -64,7 +64,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
                 completion.context,
             )?;
         }
-        // The part of the buffer that the message fills: nothing is copied.
+        // The message is a part of the buffer: nothing is copied.
         if let Some(message) = completion.buffer.into_received() {
             messages += 1;
             if &message[..] == b"stop" {
@@ -95,7 +95,7 @@ fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box
     Ok(())
 }
 
-/// An endpoint, the queue that says what is done, and the vector that knows its peers.
+/// An endpoint, its completion queue, and its address vector.
 fn open(hints: &Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
     let fabric = Fabric::new();
     let info = fabric.info(hints)?;

@@ -1,14 +1,14 @@
-//! Remote procedure calls by tagged messages: a server that answers many clients, and a client that has several calls in
-//! flight.
+//! Remote procedure calls with tagged messages: a server that answers many clients, and a client with several
+//! calls in flight.
 //!
 //! ```text
-//! cargo run --example tagged_client_server -- server     # says where: listening at 127.0.0.1:40123
+//! cargo run --example tagged_client_server -- server     # prints: listening at 127.0.0.1:40123
 //! cargo run --example tagged_client_server -- client 127.0.0.1:40123 "add 2 40" "reverse cirbaf" stop
 //! ```
 //!
-//! A call has a number. The tag of a request is the number and one bit more, so that the server receives every request
-//! and nothing else; the tag of the answer is the number, so that each answer finds the buffer that waits for it, in
-//! whatever order they come.
+//! A call has a number. The tag of a request is the number with one more bit set, so that the server's
+//! receives match requests and nothing else. The tag of the answer is the number, so that each answer matches
+//! its receive, in any order.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it received")]
 
@@ -21,19 +21,19 @@ use homespun::{
     Endpoint, Fabric, FabricAddress, Hints, ReadError, WaitObject,
 };
 
-/// The bit that tells a request from an answer.
+/// The bit that distinguishes a request from an answer.
 const REQUEST: u64 = 1 << 63;
 
-/// How many requests the server has room for at a time. Beyond that they wait, and nothing is lost.
+/// The number of receives that the server keeps posted. Further requests wait, and none is lost.
 const SLOTS: u64 = 16;
 
 /// The longest request or answer.
 const MESSAGE_MAX_BYTES: usize = 1024;
 
-/// The context of sends; that of a receive is its slot, or the number of its call.
+/// The context of sends. The context of a receive is its slot, or the number of its call.
 const SENT: u64 = u64::MAX;
 
-/// How long an answer may take.
+/// The time-out of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -48,7 +48,7 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
     }
 }
 
-/// An endpoint, the queue that says what is done, and the vector that knows its peers.
+/// An endpoint, its completion queue, and its address vector.
 struct Port {
     endpoint: Endpoint,
     cq: CompletionQueue,
@@ -69,8 +69,8 @@ impl Port {
         Ok(Port { endpoint, cq, av })
     }
 
-    /// What this endpoint calls the peer at an address.
-    fn meet(&self, peer: Address) -> Result<FabricAddress, homespun::Error> {
+    /// The endpoint's fabric address of the peer, inserted if it is new.
+    fn peer(&self, peer: Address) -> Result<FabricAddress, homespun::Error> {
         self.av.reverse_lookup(&peer).map_or_else(|| self.av.insert_one(peer), Ok)
     }
 
@@ -86,7 +86,7 @@ impl Port {
                         println!("a peer could not be reached: {}", failed.error);
                         continue;
                     }
-                    // Such as a message that was longer than its buffer: what fitted into it will not do.
+                    // The message was longer than its buffer, for example. The truncated part is of no use.
                     println!("a message was lost: {}", failed.error);
                     return Ok(Completion { len_bytes: 0, ..failed.completion });
                 }
@@ -108,31 +108,31 @@ fn serve() -> Result<(), Box<dyn Error>> {
         let mut buffer = buffer.into_received().unwrap_or_default();
         buffer.truncate(len_bytes);
         let request = String::from_utf8_lossy(&buffer).into_owned();
-        // A request begins with the address that the answer is to go to.
+        // A request begins with the client's address, where the answer goes.
         if let Some((client, call)) = request.split_once(' ')
             && let Ok(client) = client.parse()
-            && let Ok(to) = port.meet(client)
+            && let Ok(to) = port.peer(client)
         {
             println!("{call}");
             port.endpoint.tsend(Bytes::from(answer(call)), to, tag & !REQUEST, SENT)?;
             if call == "stop" {
-                // Dropping the endpoint waits until the answer is out.
+                // Dropping the endpoint waits until the answer has left.
                 return Ok(());
             }
         }
-        // The buffer was cut to the length of the message.
+        // The completion has truncated the buffer to the message.
         buffer.resize(MESSAGE_MAX_BYTES, 0);
         port.endpoint.trecv(buffer, any, REQUEST, !REQUEST, slot)?;
     }
 }
 
-/// What the server knows.
+/// Carries out a call.
 fn answer(call: &str) -> String {
     let words: Vec<&str> = call.split_whitespace().collect();
     match words[..] {
         ["add", left, right] => match (left.parse::<i64>(), right.parse::<i64>()) {
             (Ok(left), Ok(right)) => left.saturating_add(right).to_string(),
-            _ => "these are no numbers".into(),
+            _ => "two numbers are needed".into(),
         },
         ["reverse", text] => text.chars().rev().collect(),
         ["stop"] => "good bye".into(),
@@ -142,9 +142,9 @@ fn answer(call: &str) -> String {
 
 fn call(server: Address, calls: &[String]) -> Result<(), Box<dyn Error>> {
     let port = Port::open()?;
-    let (own, to) = (port.endpoint.name()?, port.meet(server)?);
+    let (own, to) = (port.endpoint.name()?, port.peer(server)?);
     for (number, call) in (0..).zip(calls) {
-        // First the room for the answer, so that it goes straight there.
+        // Post the receive of the answer first, so that the answer goes directly to its buffer.
         port.endpoint.trecv(BytesMut::zeroed(MESSAGE_MAX_BYTES), to, number, 0, number)?;
         port.endpoint.tsend(Bytes::from(format!("{own} {call}")), to, REQUEST | number, SENT)?;
     }

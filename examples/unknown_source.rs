@@ -1,12 +1,12 @@
-//! A server that knows nobody: the first message of a client is an error that carries its address, which goes into the
-//! address vector, and from then on the server can answer.
+//! A server without known peers: the first message of a client completes with an error that carries the
+//! client's address. The server inserts the address into its address vector, and can answer from then on.
 //!
 //! ```text
-//! cargo run --example unknown_source                                    # says where: listening at 127.0.0.1:40123
-//! cargo run --example unknown_source -- 127.0.0.1:40123 hello stop      # in another terminal
+//! cargo run --example unknown_source                                 # prints: listening at 127.0.0.1:40123
+//! cargo run --example unknown_source -- 127.0.0.1:40123 hello stop   # in another terminal
 //! ```
 //!
-//! A message that says `stop` ends the server.
+//! The message `stop` ends the server.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it received")]
 
@@ -26,7 +26,7 @@ const MESSAGE_MAX_BYTES: usize = 256;
 const RECEIVED: u64 = 1;
 const SENT: u64 = 2;
 
-/// How long an answer may take.
+/// The time-out of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,7 +41,8 @@ pub(crate) fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box
 }
 
 fn serve() -> Result<(), Box<dyn Error>> {
-    // FI_SOURCE: a completion says who sent the message. FI_SOURCE_ERR: somebody who is not known yet is an error.
+    // FI_SOURCE: a completion names the sender. FI_SOURCE_ERR: a message of an unknown sender is reported as
+    // an error.
     let caps = Caps::MSG | Caps::SOURCE | Caps::SOURCE_ERR;
     let (endpoint, cq, av) = open(&Hints::new().caps(caps).node("127.0.0.1").source())?;
     println!("listening at {}", endpoint.name()?);
@@ -52,14 +53,15 @@ fn serve() -> Result<(), Box<dyn Error>> {
             Err(ReadError::ErrorAvailable) => {
                 let failed = cq.read_error()?;
                 match failed.unknown_source() {
-                    // The message is there all the same.
+                    // The error entry still has the message.
                     Some(address) => {
                         println!("{address} is new here");
                         let from = av.insert_one(address)?;
                         (failed.completion, from)
                     }
                     None => {
-                        // Such as a message that was longer than its buffer, or an answer to a client that is gone.
+                        // A message was longer than its buffer, or an answer did not reach its client, for
+                        // example.
                         println!("an operation failed: {}", failed.error);
                         if failed.completion.context == RECEIVED {
                             let room = BytesMut::zeroed(MESSAGE_MAX_BYTES);
@@ -78,7 +80,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         println!("{} says: {}", av.lookup(from)?, String::from_utf8_lossy(&message));
         endpoint.send(message.clone().freeze(), from, SENT)?;
         if &message[..] == b"stop" {
-            // Dropping the endpoint waits until the answer is out.
+            // Dropping the endpoint waits until the answer has left.
             return Ok(());
         }
         endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, RECEIVED)?;
@@ -107,7 +109,7 @@ fn ask(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box<
     Ok(())
 }
 
-/// An endpoint, the queue that says what is done, and the vector that knows its peers.
+/// An endpoint, its completion queue, and its address vector.
 fn open(hints: &Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
     let fabric = Fabric::new();
     let info = fabric.info(hints)?;

@@ -1,12 +1,12 @@
-//! A loop that waits for messages and for something else at the same time, by a file descriptor: a program that counts
-//! messages, and tells how many there were to whoever connects by TCP.
+//! An event loop that waits on a file descriptor for messages and for other events at once: a program that
+//! counts messages, and reports their number to every TCP client that connects.
 //!
 //! ```text
-//! cargo run --example wait_fd                                       # says where both are
-//! cargo run --example wait_fd -- 127.0.0.1:40123 one two three      # in another terminal: sends three messages
+//! cargo run --example wait_fd                                       # prints both addresses
+//! cargo run --example wait_fd -- 127.0.0.1:40123 one two three      # in another terminal: sends messages
 //! ```
 //!
-//! A message that says `stop` ends it.
+//! The message `stop` ends the program.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it received")]
 
@@ -30,7 +30,7 @@ const STATUS: Token = Token(1);
 /// The longest message.
 const MESSAGE_MAX_BYTES: usize = 64;
 
-/// How long a message may take.
+/// The time-out of a message.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -50,7 +50,7 @@ fn count() -> Result<(), Box<dyn Error>> {
     println!("listening at {}, status at {}", endpoint.name()?, status.local_addr()?);
 
     let mut poll = Poll::new()?;
-    let fd = cq.wait_fd().ok_or("a queue that was opened with a descriptor has one")?.as_raw_fd();
+    let fd = cq.wait_fd().ok_or("a queue with WaitObject::Fd must have a descriptor")?.as_raw_fd();
     poll.registry().register(&mut SourceFd(&fd), FABRIC, Interest::READABLE)?;
     poll.registry().register(&mut status, STATUS, Interest::READABLE)?;
     let mut events = Events::with_capacity(2);
@@ -58,7 +58,7 @@ fn count() -> Result<(), Box<dyn Error>> {
     let mut count = 0;
     endpoint.recv(BytesMut::zeroed(MESSAGE_MAX_BYTES), FabricAddress::UNSPECIFIED, 0)?;
     loop {
-        // What has come is read until the queue says that it is safe to sleep; this is also what moves messages.
+        // Read completions until the queue says that it is safe to sleep. The reads also make progress.
         while !cq.try_wait()? {
             let mut message = match cq.read() {
                 Ok(completion) => completion.buffer.into_received().unwrap_or_default(),
@@ -78,10 +78,10 @@ fn count() -> Result<(), Box<dyn Error>> {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             polled => polled?,
         }
-        // Whether the fabric is among them need not be asked: it is looked after in every round.
+        // The fabric needs no check of its own: every round of the loop reads its queue.
         if events.iter().any(|event| event.token() == STATUS) {
             while let Ok((mut asker, _)) = status.accept() {
-                // A line fits into the buffer of a new connection. Whoever has gone already does not get it.
+                // A line fits into the buffer of a new connection. A client that has gone does not get it.
                 let _ = writeln!(asker, "{count} messages");
             }
         }
@@ -102,8 +102,7 @@ fn send(peer: Address, messages: impl Iterator<Item = String>) -> Result<(), Box
     Ok(())
 }
 
-/// An endpoint, the queue that says what is done and can be waited for by a descriptor, and the vector that knows its
-/// peers.
+/// An endpoint, its completion queue with a descriptor to wait on, and its address vector.
 fn open(hints: Hints) -> Result<(Endpoint, CompletionQueue, AddressVector), homespun::Error> {
     let fabric = Fabric::new();
     let info = fabric.info(&hints.caps(Caps::MSG))?;

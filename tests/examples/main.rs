@@ -51,7 +51,7 @@ fn hello() {
         let address = listener.await_text("listening at ");
         let mut greeter = Program::start("hello", domain, &[&address]);
         assert_eq!(greeter.await_text("said hello to "), address);
-        assert_eq!(listener.await_text("somebody says: "), "hello, fabric");
+        assert_eq!(listener.await_text("a peer says: "), "hello, fabric");
         greeter.finish();
         listener.finish();
     }
@@ -78,7 +78,7 @@ fn tagged_client_server() {
         let mut other = start(&["client", &address, "add two 2", "dance"]);
         assert_eq!(one.await_text("add 2 40 -> "), "42");
         assert_eq!(one.await_text("reverse cirbaf -> "), "fabric");
-        assert_eq!(other.await_text("add two 2 -> "), "these are no numbers");
+        assert_eq!(other.await_text("add two 2 -> "), "two numbers are needed");
         assert_eq!(other.await_text("dance -> "), "there is no such call");
         one.finish();
         other.finish();
@@ -99,8 +99,8 @@ fn connected() {
     for domain in DOMAINS {
         let mut server = Program::start("connected", domain, &[]);
         let address = server.await_text("listening at ");
-        let mut rejected = Program::start("connected", domain, &[&address, "nobody", "hello"]);
-        assert_eq!(rejected.await_text("not connected: "), "nobody is not welcome");
+        let mut rejected = Program::start("connected", domain, &[&address, "mallory", "hello"]);
+        assert_eq!(rejected.await_text("not connected: "), "mallory is not welcome");
         assert_eq!(rejected.await_text(FAILED), "Connection refused");
         assert!(!rejected.succeeds());
         for (client, last) in [("ann", "two"), ("bob", "stop")] {
