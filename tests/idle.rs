@@ -97,7 +97,7 @@ fn whoever_waits_uses_no_processor_time() {
 
 #[test]
 fn whoever_waits_uses_no_processor_time_where_a_thread_makes_progress() {
-    wait_over(&TRANSPORTS, || Turns::Nobody);
+    wait_over(&TRANSPORTS, || Turns::Automatic);
 }
 
 fn wait_over(transports: &[Transport], turns: impl Fn() -> Turns) {
@@ -132,7 +132,7 @@ fn whoever_waits_for_a_counter_uses_no_processor_time() {
 
 #[test]
 fn whoever_waits_for_a_counter_uses_no_processor_time_where_a_thread_makes_progress() {
-    count_over(&TRANSPORTS, Turns::Nobody);
+    count_over(&TRANSPORTS, Turns::Automatic);
 }
 
 /// Two threads wait for counters, of an endpoint and of a region, by each kind of wait object.
@@ -403,7 +403,7 @@ fn whoever_waits_for_an_event_uses_no_processor_time() {
 
 #[test]
 fn whoever_waits_for_an_event_uses_no_processor_time_where_a_thread_makes_progress() {
-    wait_for_events_over(&TRANSPORTS, || Turns::Nobody);
+    wait_for_events_over(&TRANSPORTS, || Turns::Automatic);
 }
 
 /// The link of an endpoint to a requester, and whether it is up.
@@ -463,7 +463,7 @@ fn requester_sleeps_until_its_time_is_over(transport: &Transport, provider: &imp
 
 #[test]
 fn requester_with_a_silent_peer_sleeps_until_its_time_is_over() {
-    for turns in [Turns::Alternate, Turns::Nobody] {
+    for turns in [Turns::Alternate, Turns::Automatic] {
         requester_sleeps_until_its_time_is_over(&Transport::Tcp4, &TcpProvider::new(), turns);
         requester_sleeps_until_its_time_is_over(&Transport::Shm4, &ShmProvider::new(), turns);
     }

@@ -763,15 +763,15 @@ mod in_threads {
 /// that has to be polled.
 mod by_itself {
     mod backend {
-        tests_of_parties! { crate::backend(crate::Turns::Nobody) }
+        tests_of_parties! { crate::backend(crate::Turns::Automatic) }
     }
     mod tcp4 {
-        tests_of_parties! { crate::tcp4(crate::Turns::Nobody) }
-        tests_of_connections_by_themselves! { crate::tcp4(crate::Turns::Nobody) }
+        tests_of_parties! { crate::tcp4(crate::Turns::Automatic) }
+        tests_of_connections_by_themselves! { crate::tcp4(crate::Turns::Automatic) }
     }
     mod shm4 {
-        tests_of_parties! { crate::shm4(crate::Turns::Nobody) }
-        tests_of_connections_by_themselves! { crate::shm4(crate::Turns::Nobody) }
+        tests_of_parties! { crate::shm4(crate::Turns::Automatic) }
+        tests_of_connections_by_themselves! { crate::shm4(crate::Turns::Automatic) }
     }
 }
 

@@ -170,7 +170,7 @@ pub(crate) fn peek_before_a_pass_does_not_see_what_the_pass_receives(net: &Net) 
         }
         let first = ask(&bob, (5, 0), ANY, 11, OpFlags::PEEK | then);
         // A progress thread may have received the message.
-        if net.turns != Turns::Nobody {
+        if net.turns != Turns::Automatic {
             assert_eq!(first.clone().unwrap_err().error, OperationError::NoMessage);
         }
         if first.is_err() {

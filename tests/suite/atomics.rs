@@ -1,4 +1,4 @@
-//! Atomic operations on the regions of parties, wherever they live.
+//! Atomic operations on the regions of parties, in this process or in others.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
@@ -16,9 +16,9 @@ use super::regions::Region;
 pub(crate) enum AtomicBy {
     /// `fi_atomic`, `fi_fetch_atomic`, `fi_compare_atomic`.
     Single,
-    /// `fi_atomicv` and its like.
+    /// `fi_atomicv`, `fi_fetch_atomicv`, `fi_compare_atomicv`.
     Vector,
-    /// `fi_atomicmsg` and its like.
+    /// `fi_atomicmsg`, `fi_fetch_atomicmsg`, `fi_compare_atomicmsg`.
     Message,
     /// The same with raw memory.
     Raw,
@@ -34,7 +34,7 @@ pub(crate) struct AtomicCall {
     pub(crate) kind: AtomicKind,
     pub(crate) operands: Vec<Bytes>,
     pub(crate) compares: Vec<Bytes>,
-    /// How long the buffers for results are.
+    /// The lengths of the result buffers.
     pub(crate) results_bytes: Vec<usize>,
     #[serde(with = "form::atomic_target")]
     pub(crate) target: AtomicTarget,
@@ -44,7 +44,8 @@ pub(crate) struct AtomicCall {
 }
 
 impl AtomicCall {
-    /// An operation at the beginning of a region, by the simplest call. What there is to compare with says which.
+    /// An operation at the beginning of a region, by the simplest call. Its compare operand equals its
+    /// operand.
     pub(crate) fn new(
         kind: AtomicKind,
         (op, datatype): (AtomicOp, Datatype),
@@ -67,13 +68,13 @@ impl AtomicCall {
         }
     }
 
-    /// The same elsewhere.
+    /// The same at another address.
     pub(crate) fn at(mut self, address: u64) -> AtomicCall {
         self.target.address = address;
         self
     }
 
-    /// Posts it. Raw memory for results is returned, to be looked at when it has ended.
+    /// Posts the operation. Returns raw memory of results, to be read after the completion.
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<Option<RawRoom>, Error> {
         if self.by == AtomicBy::Raw {
             return RawRoom::fetch(endpoint, &self);

@@ -1,4 +1,4 @@
-//! What is asked of a party, wherever it lives.
+//! The calls to a party in another process, and its answers.
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
@@ -12,45 +12,46 @@ use super::party::Setup;
 use super::raw::{Post, send_raw};
 use super::regions::{Memory, RmaCall};
 
-/// What a process is asked to do with its party.
+/// A request to the party's process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Call {
-    /// The first call, and only that. Answered by [`Answer::Opened`].
+    /// Must be the first call, and only that. Answered by [`Answer::Opened`].
     Open {
         #[serde(with = "form::transport")]
         transport: Transport,
         setup: Setup,
     },
-    /// Drives the party from now on whenever nothing else is asked for.
+    /// From now on the process drives the party whenever it has no other call.
     Wake,
     Send(SendCall),
     Receive(ReceiveCall),
     Rma(RmaCall),
-    /// Raw results are answered by [`Answer::Bytes`] when they are [`Taken`](Call::Taken).
+    /// [`Taken`](Call::Taken) returns raw results.
     Atomic(AtomicCall),
     /// Answered by [`Answer::Registered`].
     Register(Memory),
-    /// What the region of this number holds. Answered by [`Answer::Bytes`].
+    /// The content of the region with this number. Answered by [`Answer::Bytes`].
     RegionContent(usize),
-    /// As `RegionContent`, of so many bytes from a place on.
+    /// The content from an offset on, of a length. Answered by [`Answer::Bytes`].
     RegionPart(usize, usize, usize),
-    /// Copies bytes into a region, to a place in it.
+    /// Copies bytes into a region, to an offset.
     RegionPut(usize, usize, Vec<u8>),
     RegionClose(usize),
-    /// Has accesses to the region of this number counted.
+    /// Starts counting accesses to the region with this number.
     RegionCount(usize),
-    /// What was counted of the region of this number, by the bits of the event. Answered by [`Answer::Counted`].
+    /// The counters of the region with this number, by the bits of the event. Answered by
+    /// [`Answer::Counted`].
     RegionCounted(usize, u64),
-    /// The same of the endpoint.
+    /// The same for the endpoint.
     Counted(u64),
-    /// What the memory of a raw region holds that was closed. Answered by [`Answer::Bytes`].
+    /// The memory of a raw region after it was closed. Answered by [`Answer::Bytes`].
     ClosedContent(usize),
     ReceiveRaw {
         lens_bytes: Vec<usize>,
         ignore: u64,
         post: Post,
     },
-    /// What a raw receive was given. Answered by [`Answer::Bytes`].
+    /// The memory of a completed raw receive. Answered by [`Answer::Bytes`].
     Taken {
         context: u64,
         len_bytes: usize,
@@ -61,7 +62,7 @@ pub(super) enum Call {
         #[serde(with = "form::segment")]
         place: SegmentMut,
     },
-    /// All of the memory of a raw receive whose endpoint is closed. Answered by [`Answer::Bytes`].
+    /// The whole memory of a raw receive whose endpoint is closed. Answered by [`Answer::Bytes`].
     Contents {
         context: u64,
     },
@@ -76,11 +77,11 @@ pub(super) enum Call {
     /// Answered by [`Answer::Flags`].
     OpFlags(Direction),
     SetOpFlags(Direction, #[serde(with = "form::bits")] OpFlags),
-    /// Drives the party, once and without reading anything.
+    /// Drives the party once, without reading a completion.
     Progress,
     /// Answered by [`Answer::Ended`].
     Poll(QueueName),
-    /// As `Poll`, after some time of waiting.
+    /// Like `Poll`, but waits for some rounds.
     Next(QueueName),
     /// Answered by [`Answer::Read`].
     ReadEach(QueueName, usize),
@@ -94,7 +95,7 @@ pub(super) enum Call {
     /// Answered by [`Answer::Found`].
     ReverseLookup(AddressForm),
     CloseEndpoint,
-    /// Has the system refuse to copy memory across, with this error.
+    /// Makes the system refuse copies between processes with this error.
     RefuseCopies {
         errno: i32,
     },
@@ -102,16 +103,17 @@ pub(super) enum Call {
     Fork {
         lingers: bool,
     },
-    /// Forks a child that uses what it has inherited, then an endpoint of its own to send a message to this peer.
+    /// Forks a child that uses the inherited endpoint, and then sends a message to this peer from a new
+    /// endpoint.
     ForkCaller {
         peer: AddressForm,
-        /// The key and the address of a region of its.
+        /// The key and the address of a region of the peer.
         region: (u64, u64),
         message: Vec<u8>,
     },
 }
 
-/// What it answers.
+/// The answer to a call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Done,
@@ -154,9 +156,9 @@ pub(super) enum Direction {
 /// One of a party's queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum QueueName {
-    /// The one that every party has.
+    /// The queue that every party has.
     First,
-    /// That of its receives, if they have one of their own.
+    /// The separate queue of receives, if there is one.
     Receive,
 }
 
@@ -183,13 +185,13 @@ pub(super) enum SendBy {
     Vector,
     /// `fi_sendmsg`, `fi_tsendmsg`.
     Message,
-    /// The same from raw memory.
+    /// `fi_sendmsg`, `fi_tsendmsg` from raw memory.
     Raw,
     /// `fi_inject`, `fi_injectdata`, `fi_tinject`, `fi_tinjectdata`.
     Inject,
 }
 
-/// A receive into buffers of the party's own.
+/// A receive into buffers that the party allocates.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ReceiveCall {
     pub(super) by: ReceiveBy,

@@ -1,4 +1,4 @@
-//! What a forked child does: in vain with the endpoint that it has inherited, and with one of its own.
+//! The work of a forked child: operations on the inherited endpoint, which fail, and a send on a new one.
 
 use std::collections::BTreeSet;
 
@@ -13,25 +13,25 @@ use super::party::{Deadline, poll};
 use super::payload::{payload, room};
 use super::regions::{RmaBy, RmaCall};
 
-/// How many rounds without an event mean that there will be none.
+/// The number of rounds without an event after which none is expected.
 const SILENT_ROUNDS: usize = 50;
 
-/// Contexts from here on are those of the child's own sends.
+/// The first context of the child's own sends.
 const SENDS: u64 = 1 << 32;
 
-/// The context of its write to the memory of a peer.
+/// The context of the child's write to the memory of a peer.
 const WRITE: u64 = SENDS + LENS_BYTES.len() as u64;
 
-/// The context of its receives.
+/// The context of the child's receives.
 const RECEIVE: u64 = 2 << 32;
 
-/// The lengths of its messages.
+/// The lengths of the child's messages.
 const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 
-/// Calls everything that an endpoint and its queue have, closes the endpoint, and makes sure that each operation has
-/// ended, and none in success.
+/// Calls every operation of an endpoint and its queue, closes the endpoint, and checks that each operation
+/// has failed.
 ///
-/// The region is one of the peer's, with its key and its address, which the parent has accessed.
+/// The region is one of the peer's, by key and address, which the parent has accessed.
 pub(super) fn fail_with(
     endpoint: Endpoint,
     cq: &CompletionQueue,
@@ -61,21 +61,23 @@ pub(super) fn fail_with(
     fail_all_sends(cq);
     for _ in LENS_BYTES {
         endpoint.cancel(RECEIVE).expect("the receive stays posted");
-        let cancelled = poll(cq).expect("it ends at once").expect_err("it was cancelled");
+        let cancelled =
+            poll(cq).expect("a cancelled receive completes at once").expect_err("it was cancelled");
         assert_eq!(cancelled.error, OperationError::Cancelled);
     }
     drop(endpoint);
     assert!(poll(cq).is_none(), "an operation has ended twice");
 }
 
-/// Reads that all sends have failed. What the parent has under way fails as well, which is another matter there.
+/// Waits until all sends have failed. Operations of the parent fail in the child, too; the parent's are not
+/// affected.
 fn fail_all_sends(cq: &CompletionQueue) {
     let mut unended: BTreeSet<u64> = (SENDS..=WRITE).collect();
     let deadline = Deadline::new();
     let mut silent_rounds = 0;
     while !unended.is_empty() || silent_rounds < SILENT_ROUNDS {
         match poll(cq) {
-            // It had ended before there was a child.
+            // It had completed before the fork.
             Some(Ok((completion, _))) => assert!(completion.context < SENDS, "{completion:?}"),
             Some(Err(failed)) => {
                 let is_denied = matches!(failed.error, OperationError::Link(LinkError::Denied(_)));
@@ -88,7 +90,7 @@ fn fail_all_sends(cq: &CompletionQueue) {
     }
 }
 
-/// Sends a message from an endpoint of the child's own.
+/// Sends a message from a new endpoint of the child.
 pub(super) fn send_with_its_own(transport: &Transport, peer: Address, message: Bytes) {
     let net = Net::new(transport, Turns::Alternate);
     let party = net.party();

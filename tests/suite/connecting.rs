@@ -1,4 +1,4 @@
-//! Endpoints with connections, and the queues that they report to.
+//! Endpoints with connections, and the queues to which they report.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,19 +19,20 @@ use super::party::{Deadline, Ended, poll};
 use super::posix;
 use super::sleeping::PATIENCE;
 
-/// Somebody who has an event queue, a completion queue and a domain, and calls endpoints by numbers.
+/// A client or server: an event queue, a completion queue and a domain, with endpoints that have numbers as
+/// contexts.
 pub(crate) struct Side {
     pub(crate) fabric: Fabric,
     pub(crate) domain: Domain,
-    /// What its endpoints are opened with.
+    /// The info of its endpoints.
     pub(crate) info: Info,
     pub(crate) eq: EventQueue,
     pub(crate) cq: CompletionQueue,
-    /// Drives both queues all the time, where that is done.
+    /// The thread that drives both queues, with [`Turns::Threads`].
     driver: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
-/// What an event queue has told.
+/// An event, or an error entry, of an event queue.
 pub(crate) type Heard = Result<ConnectionEvent, EventError>;
 
 const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
@@ -41,12 +42,12 @@ impl Side {
         Side::waiting_by(net, WaitObject::None, WaitObject::None)
     }
 
-    /// With queues to wait for.
+    /// With queues that have these wait objects.
     pub(crate) fn waiting_by(net: &Net, eq: WaitObject, cq: WaitObject) -> Side {
         Side::open(net, eq, cq, None)
     }
 
-    /// With queues that are waited for together.
+    /// With queues that are members of a wait set.
     pub(crate) fn in_set(net: &Net, set: &WaitSet) -> Side {
         Side::open(net, WaitObject::Set, WaitObject::Set, Some(set))
     }
@@ -68,12 +69,12 @@ impl Side {
         Side { fabric, domain, info, eq, cq, driver }
     }
 
-    /// An endpoint that is bound to both queues.
+    /// An endpoint bound to both queues. Its context is `name`.
     pub(crate) fn endpoint(&self, name: u64) -> Endpoint {
         self.bound(self.domain.endpoint(&self.info).expect("an endpoint"), name)
     }
 
-    /// An endpoint for a request.
+    /// An endpoint for a connection request.
     pub(crate) fn endpoint_for(&self, request: &ConnectionRequest, name: u64) -> Endpoint {
         let endpoint = self.domain.endpoint_for_request(&request.info(), request);
         self.bound(endpoint.expect("the request is open"), name)
@@ -85,7 +86,7 @@ impl Side {
         endpoint
     }
 
-    /// A passive endpoint that listens.
+    /// A listening passive endpoint.
     pub(crate) fn listener(&self, name: u64) -> PassiveEndpoint {
         let passive = self.fabric.passive_endpoint(&self.info).expect("a passive endpoint");
         passive.bind_eq(&self.eq, name).expect("its first event queue");
@@ -93,18 +94,18 @@ impl Side {
         passive
     }
 
-    /// What there is to hear, if there is something.
+    /// Reads an event, if there is one.
     pub(crate) fn look(&self) -> Option<Heard> {
         match self.eq.read() {
             Ok(Event::Connection(event)) => Some(Ok(event)),
-            Ok(other) => panic!("nobody has written {other:?}"),
+            Ok(other) => panic!("an event that is not of a connection: {other:?}"),
             Err(EqReadError::Empty) => None,
             Err(EqReadError::ErrorAvailable) => self.eq.read_error().ok().map(Err),
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Moves everything on, and reads nothing.
+    /// Drives both queues, without reading them.
     pub(crate) fn progress(&self) {
         self.eq.progress();
         self.cq.progress();
@@ -134,7 +135,7 @@ fn drive(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, JoinHandle<
     (is_over, driver)
 }
 
-/// What the first of these hears next, while all of them go on.
+/// Waits for the first side's next event, while all sides make progress.
 #[track_caller]
 pub(crate) fn hear(sides: &[&Side]) -> Heard {
     let deadline = Deadline::new();
@@ -147,7 +148,7 @@ pub(crate) fn hear(sides: &[&Side]) -> Heard {
     }
 }
 
-/// The next operation of the first of these to end, while all of them go on.
+/// Waits for the first side's next completed operation, while all sides make progress.
 #[track_caller]
 pub(crate) fn end(sides: &[&Side]) -> Ended {
     let deadline = Deadline::new();
@@ -160,13 +161,13 @@ pub(crate) fn end(sides: &[&Side]) -> Ended {
     }
 }
 
-/// The next operation of the first of these to complete, while all of them go on.
+/// The same, for an operation that must succeed.
 #[track_caller]
 pub(crate) fn completion(sides: &[&Side]) -> Completion {
     end(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
-/// The request that the first of these hears of next, while all of them go on.
+/// The same, for a connection request.
 #[track_caller]
 pub(crate) fn request(sides: &[&Side]) -> ConnectionRequest {
     match hear(sides) {
@@ -175,19 +176,19 @@ pub(crate) fn request(sides: &[&Side]) -> ConnectionRequest {
     }
 }
 
-/// The names that endpoints of a [`pair`] have.
+/// The contexts of the endpoints of a [`pair`].
 pub(crate) const CLIENT: u64 = 1;
 pub(crate) const SERVER: u64 = 2;
 pub(crate) const LISTENER: u64 = 3;
 
-/// An endpoint of one side connected with one of the other.
+/// An endpoint of one side, connected to one of the other.
 #[track_caller]
 pub(crate) fn pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     let listener = server.listener(LISTENER);
     let connecting = client.endpoint(CLIENT);
-    connecting.connect(listener.name().expect("it listens"), b"may I?").expect("nobody was asked before");
+    connecting.connect(listener.name().expect("it listens"), b"may I?").expect("a new endpoint can connect");
     let accepting = server.endpoint_for(&request(&[server, client]), SERVER);
-    accepting.accept(b"you may").expect("nobody has accepted before");
+    accepting.accept(b"you may").expect("a new request can be accepted");
     let connected = ConnectionEvent::Connected { endpoint: SERVER, data: Box::default() };
     assert_eq!(hear(&[server, client]), Ok(connected));
     let connected = ConnectionEvent::Connected { endpoint: CLIENT, data: b"you may"[..].into() };
@@ -195,7 +196,7 @@ pub(crate) fn pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     (connecting, accepting)
 }
 
-/// Closes endpoints while these go on, without whom some transports wait for what was sent.
+/// Closes endpoints while all sides make progress: some transports wait until sent messages have left.
 pub(crate) fn close<T: Send>(endpoints: T, sides: &[&Side]) {
     thread::scope(|scope| {
         let closing = scope.spawn(|| drop(endpoints));
@@ -206,7 +207,7 @@ pub(crate) fn close<T: Send>(endpoints: T, sides: &[&Side]) {
     });
 }
 
-/// What an event queue tells next, for which the application sleeps as the queue's wait object has it.
+/// Waits for the next event, asleep by the queue's wait object.
 #[track_caller]
 pub(crate) fn sleep_for_event(side: &Side) -> Heard {
     let deadline = Instant::now() + PATIENCE;
@@ -225,18 +226,22 @@ pub(crate) fn sleep_for_event(side: &Side) -> Heard {
             Some(heard) => return heard,
             None => {
                 let is_in_time = Instant::now() < deadline;
-                assert!(is_in_time, "nobody has woken whoever waits by {:?}", side.eq.wait_object());
+                assert!(
+                    is_in_time,
+                    "no event has woken the reader that waits by {:?}",
+                    side.eq.wait_object()
+                );
             }
         }
     }
 }
 
-/// Sleeps as an application does that has a descriptor, or a condition variable, if the queue says that it may.
+/// Sleeps on the queue's descriptor or condition variable, if the queue says that it is safe.
 fn sleep(eq: &EventQueue, at_most: Duration) {
     let may_sleep = || {
         let may = eq.try_wait().expect("a queue with a wait object");
         if !may {
-            // Where endpoints cannot be slept on, this is a loop that polls.
+            // A transport that cannot be slept on makes this a polling loop.
             thread::yield_now();
         }
         may
@@ -246,7 +251,7 @@ fn sleep(eq: &EventQueue, at_most: Duration) {
     } else if may_sleep() {
         let fd = eq.wait_fd().expect("a queue with a wait object of the application's");
         let at_most = Timespec::try_from(at_most).expect("not so long");
-        // A signal ends it early, which does no harm.
+        // A signal may end the sleep early; the caller looks again.
         let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&at_most));
     }
 }

@@ -1,4 +1,4 @@
-//! The counters of a party and of its regions, wherever it lives.
+//! The counters of a party and of its regions, in this process or in another.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::call::{Answer, Call};
 use super::party::{Deadline, Party};
 use super::worker::Worker;
 
-/// Everything that can be counted of an endpoint.
+/// All events of an endpoint that can be counted.
 pub(crate) const EVENTS: [CounterEvents; 6] = [
     CounterEvents::SEND,
     CounterEvents::RECV,
@@ -28,7 +28,7 @@ pub(crate) enum Counters {
 pub(crate) type Counted = (u64, u64);
 
 impl Counters {
-    /// Counts everything of an endpoint that is not enabled yet.
+    /// Binds counters of all events to an endpoint that is not enabled yet.
     pub(super) fn bind(
         domain: &Domain,
         endpoint: &Endpoint,
@@ -38,23 +38,23 @@ impl Counters {
         let attr = CounterAttr { wait, wait_set };
         let counters = EVENTS.map(|event| {
             let counter = domain.open_counter(&attr).expect("a counter");
-            endpoint.bind_counter(&counter, event).expect("nothing is counted yet");
+            endpoint.bind_counter(&counter, event).expect("the first counter of this event");
             (event, counter)
         });
         Counters::Here(counters.into())
     }
 
-    /// Counts what peers do with a region.
+    /// Counts the accesses of peers to a region.
     pub(super) fn of_region(domain: &Domain, region: &MemoryRegion) -> Counters {
         let counters = [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE].map(|event| {
             let counter = domain.open_counter(&CounterAttr::default()).expect("a counter");
-            region.bind_counter(&counter, event).expect("nothing is counted yet");
+            region.bind_counter(&counter, event).expect("the first counter of this event");
             (event, counter)
         });
         Counters::Here(counters.into())
     }
 
-    /// What was counted of this kind.
+    /// The counter of this event.
     pub(super) fn of(&self, event: CounterEvents) -> Counted {
         match self {
             Counters::Here(counters) => {
@@ -66,7 +66,7 @@ impl Counters {
     }
 }
 
-/// What another process answers to being asked what it has counted.
+/// The counter values in a process's answer.
 pub(super) fn counted(answer: Answer) -> Counted {
     match answer {
         Answer::Counted(value, errors) => (value, errors),
@@ -75,7 +75,7 @@ pub(super) fn counted(answer: Answer) -> Counted {
 }
 
 impl Party {
-    /// The counter of this kind, of a party in this process.
+    /// The counter of this event, for a party in this process.
     #[track_caller]
     pub(crate) fn counter_here(&self, event: CounterEvents) -> &Counter {
         match &self.counters {
@@ -86,13 +86,13 @@ impl Party {
         }
     }
 
-    /// What was counted of this kind.
+    /// The counted events of this kind.
     #[track_caller]
     pub(crate) fn counted(&self, event: CounterEvents) -> Counted {
         self.counters.as_ref().expect("a party that counts").of(event)
     }
 
-    /// Waits until so much was counted, and nothing of what is not mentioned. Drives everybody meanwhile.
+    /// Waits until the counters have these values, and all others are 0. Drives all parties meanwhile.
     #[track_caller]
     pub(crate) fn counts(&self, expected: &[(CounterEvents, Counted)]) {
         let deadline = Deadline::new();
@@ -106,7 +106,7 @@ impl Party {
                 return;
             }
             self.progress_all();
-            deadline.pause_for(|| format!("{wanted:?} of {EVENTS:?}, where there is {counted:?}"));
+            deadline.pause_for(|| format!("{wanted:?} of {EVENTS:?}, instead of {counted:?}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are regions, and what the system says of their pages.
+//! Files that are registered as regions, and the system's state of their pages.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::statfs;
 
-/// The number of the file system that keeps its files in memory, `statfs(2)`.
+/// The number of tmpfs, whose files are in memory only, `statfs(2)`.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// A file with a name that other processes know, until this is dropped.
+/// A file with a name that other processes know, removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) number: u64,
 }
 
 impl Named {
-    /// A name that no other test has.
+    /// A name that no other test uses.
     pub(crate) fn unused() -> Named {
         Named { number: number() }
     }
@@ -30,8 +30,8 @@ impl Named {
         fs::read(self.path()).expect("the file is there")
     }
 
-    /// How many bytes of the file's pages a process has changed that are not on the device yet; or `None` where there is no
-    /// device, and so nothing to be seen.
+    /// The number of bytes that a process has changed in the file's pages and that are not yet on the device.
+    /// `None` if the file system has no device.
     pub(crate) fn dirty_bytes(&self, process_id: u32) -> Option<u64> {
         let path = self.path();
         let is_in_memory = statfs(&path).expect("the file is there").f_type as i64 == TMPFS_MAGIC;
@@ -45,7 +45,7 @@ impl Drop for Named {
     }
 }
 
-/// A file of this length, by its number if it has one, else without a name.
+/// Opens a file of this length: by its number, or without a name.
 pub(super) fn open(number: Option<u64>, len_bytes: usize) -> File {
     let path = path(number.unwrap_or_else(self::number));
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -66,7 +66,7 @@ fn path(number: u64) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("region-{number:016x}"))
 }
 
-/// What `proc(5)` says of the mappings of a file, in a process.
+/// The dirty bytes of the file's mappings in a process, from `proc(5)`.
 fn dirty_bytes(process_id: u32, path: &Path) -> u64 {
     let smaps = fs::read_to_string(format!("/proc/{process_id}/smaps")).expect("a process of ours");
     let name = path.to_str().expect("a name that is a text");
@@ -78,7 +78,7 @@ fn dirty_bytes(process_id: u32, path: &Path) -> u64 {
                 let kib = amount.trim().strip_suffix(" kB").expect("an amount of memory");
                 dirty_kib += kib.trim().parse::<u64>().expect("a number");
             }
-            // Only the first line about a mapping begins with anything else than a word.
+            // Only the first line about a mapping does not begin with a capitalised word.
             Some((word, _)) if word.starts_with(|first: char| first.is_ascii_uppercase()) => {}
             _ => is_of_file = line.ends_with(name),
         }

@@ -1,4 +1,4 @@
-//! The form in which the library's types travel to another process and back.
+//! Serialised forms of the library's types, for calls to another process.
 
 use std::net::SocketAddr;
 
@@ -17,10 +17,10 @@ use super::net::Transport;
 use super::party::Ended;
 use super::payload;
 
-/// A text that is part of the library. By this name it is not borrowed from what another process has said.
+/// A string constant of the library. This alias keeps serde from borrowing it from the input.
 type Constant = &'static str;
 
-/// Flags of any kind, as their bits.
+/// Flags of any type, as their bits.
 pub(crate) mod bits {
     use bitflags::Flags;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -39,7 +39,7 @@ pub(crate) mod bits {
     }
 }
 
-/// What another process says of the library's texts is kept for ever; it says little.
+/// String constants of another process are leaked; there are few.
 mod constant {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -52,7 +52,7 @@ mod constant {
     }
 }
 
-/// What is sent in place of a type that is only a wrapper.
+/// Serialises a type as another one.
 macro_rules! travels_as {
     ($module:ident: $type:ty, $form:ty, $into:expr, $from:expr) => {
         pub(crate) mod $module {
@@ -94,7 +94,7 @@ travels_as! { rooms: Vec<BytesMut>, Vec<usize>,
 |rooms| rooms.iter().map(BytesMut::len).collect(),
 |lens_bytes| lens_bytes.into_iter().map(payload::room).collect() }
 
-// Of use to the process that it comes from alone.
+// Only meaningful to the process that it comes from.
 travels_as! { segment: SegmentMut, (usize, usize),
 |segment| (segment.address.addr(), segment.len_bytes),
 |(address, len_bytes)| SegmentMut { address: std::ptr::without_provenance_mut(address), len_bytes } }
@@ -140,7 +140,7 @@ struct AtomicTargetForm {
     op: AtomicOp,
 }
 
-// By its place in the list of those that reach other processes.
+// By index in the list of transports between processes.
 travels_as! { transport: Transport, usize,
 |transport| {
     let place = Transport::BETWEEN_PROCESSES.iter().position(|listed| listed == transport);
@@ -148,7 +148,7 @@ travels_as! { transport: Transport, usize,
 },
 |place| Transport::BETWEEN_PROCESSES[place].clone() }
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum EndedForm {
     Completed(#[serde(with = "CompletionForm")] Completion, #[serde(with = "fabric_address")] FabricAddress),
@@ -273,7 +273,7 @@ enum AgainForm {
 
 travels_as! { misuse: Misuse, MisuseForm, |misuse| MisuseForm::from(misuse), Misuse::from }
 
-/// The mistakes that a party's calls can be told of.
+/// The mistakes that a party's calls can report.
 #[derive(Serialize, Deserialize)]
 enum MisuseForm {
     UnknownAddress(u64),

@@ -1,5 +1,4 @@
-//! The objects of a party, with the calls that they have in the library, whether the party lives in this process or in
-//! another.
+//! The objects of a party, with the library's calls, for a party in this process or in another.
 
 use std::sync::Arc;
 use std::thread;
@@ -26,7 +25,7 @@ use super::worker::Worker;
 pub(crate) struct Endpoint {
     /// `None` while it is being dropped.
     place: Option<EndpointPlace>,
-    /// Driven while it closes: closing waits for its peers.
+    /// Driven while the endpoint closes: closing waits for its peers.
     queues: Arc<Queues>,
 }
 
@@ -64,7 +63,7 @@ impl Endpoint {
         Endpoint { place: Some(place), queues }
     }
 
-    /// The library's own object, of a party in this process.
+    /// The library's own object, for a party in this process.
     #[track_caller]
     pub(crate) fn as_here(&self) -> &homespun::Endpoint {
         match self.place() {
@@ -206,8 +205,8 @@ impl Endpoint {
         self.take(ReceiveCall { by: ReceiveBy::Message, buffers, from, tagged, context, flags })
     }
 
-    /// Receives into pieces of memory of these lengths, through the raw tier. The context must be one that the endpoint
-    /// uses once.
+    /// Posts a receive into pieces of memory of these lengths, through the raw tier. The endpoint must use
+    /// the context only once.
     pub(crate) fn receive_raw(&self, lens_bytes: &[usize], ignore: u64, post: Post) -> Result<Room, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => {
@@ -228,8 +227,8 @@ impl Endpoint {
         }
     }
 
-    /// Updates elements of a region of a peer. Memory for results is returned if it is raw; the context must be one that the
-    /// endpoint uses once then.
+    /// Posts an atomic operation on a region of a peer. Returns the memory of raw results; then the endpoint
+    /// must use the context only once.
     pub(crate) fn atomic(&self, call: AtomicCall) -> Result<Option<Room>, Error> {
         match self.place() {
             EndpointPlace::Here(endpoint) => Ok(call.post(endpoint)?.map(Room::Here)),
@@ -356,7 +355,7 @@ impl Drop for Endpoint {
 }
 
 impl Queue {
-    /// The library's own object, of a party in this process.
+    /// The library's own object, for a party in this process.
     #[track_caller]
     pub(crate) fn as_here(&self) -> &CompletionQueue {
         match self {
@@ -401,7 +400,7 @@ impl Queue {
         }
     }
 
-    /// In another process everything has been read before the first is taken.
+    /// In another process all entries are read before the first is passed to `take`.
     pub(crate) fn read_each(
         &self,
         max: usize,
@@ -448,7 +447,7 @@ impl Queue {
 }
 
 impl Vector {
-    /// The library's own object, of a party in this process.
+    /// The library's own object, for a party in this process.
     #[track_caller]
     pub(crate) fn as_here(&self) -> &AddressVector {
         match self {
@@ -492,13 +491,13 @@ impl Vector {
 }
 
 impl Room {
-    /// What was received, after its completion was read. Fails if memory beyond the room was touched.
+    /// The received bytes, after the completion was read. Fails if memory beyond the buffer was written.
     #[track_caller]
     pub(crate) fn taken(self, completion: &Completion) -> Vec<u8> {
         self.released(completion.context, completion.len_bytes)
     }
 
-    /// As [`taken`](Self::taken), of a multi-receive buffer that was released and is used up to here.
+    /// Like [`taken`](Self::taken), for a released multi-receive buffer that is filled up to `used_bytes`.
     #[track_caller]
     pub(crate) fn released(self, context: u64, used_bytes: usize) -> Vec<u8> {
         let (worker, own_context) = match self {
@@ -518,7 +517,7 @@ impl Room {
         }
     }
 
-    /// All of the memory, after the endpoint was closed.
+    /// The whole memory, after the endpoint was closed.
     #[track_caller]
     pub(crate) fn contents(&self) -> Vec<u8> {
         match self {

@@ -1,4 +1,4 @@
-//! What the suites that run over every transport have in common.
+//! The common parts of the suites that run over every transport.
 
 mod atomics;
 #[path = "../../examples/backend.rs"]

@@ -1,4 +1,4 @@
-//! A transport to run tests over, and all parties that talk over it.
+//! A transport under test, and all parties on it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process;
@@ -20,38 +20,39 @@ use super::handle::Queue;
 use super::party::{Party, Setup};
 use super::worker::Worker;
 
-/// How long an endpoint waits that is closed for what it still has to send: tests say how a peer reads it meanwhile, on a machine
-/// that has other things to do. Nothing is concluded from how soon it is sent. Over the loopback it is simulated time.
+/// The time for which a closing endpoint waits for its unsent messages: their peer may read slowly on a busy
+/// machine. No test depends on how soon they are sent. Over the loopback network it is simulated time.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How much faster time goes by where nothing happens. A thread that is about to receive may be kept from it for the fiftieth
-/// part of [`LINGER`], or for a thousand pauses of the one that waits for it.
+/// How much faster time passes on the loopback network while it is idle. A thread that is about to receive
+/// may be delayed for the fiftieth part of [`LINGER`], or for a thousand pauses of the thread that waits for
+/// it.
 const IDLE_PACE: u32 = 50;
 
-/// What carries the messages.
+/// The transport of the messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Transport {
     /// The network inside the process.
     Loopback {
-        /// What decides its misbehaviour.
+        /// The seed of its faults.
         seed: u64,
-        /// How it misbehaves.
+        /// The kinds of its faults.
         faults: Faults,
     },
-    /// TCP over IPv4, at an address of the loopback network that no other network of a test has.
+    /// TCP over IPv4, at a loopback address that no other network of a test uses.
     Tcp4,
     /// TCP over \[::1\].
     Tcp6,
-    /// Shared memory, between endpoints whose addresses are such ones.
+    /// Shared memory, between endpoints with such addresses.
     Shm4,
-    /// The same with those of \[::1\].
+    /// The same with addresses of \[::1\].
     Shm6,
     /// The example of a backend.
     Backend,
 }
 
 impl Transport {
-    /// Those that reach other processes.
+    /// The transports between processes.
     pub(super) const BETWEEN_PROCESSES: [Transport; 4] =
         [Transport::Tcp4, Transport::Tcp6, Transport::Shm4, Transport::Shm6];
 
@@ -60,7 +61,7 @@ impl Transport {
         matches!(self, Transport::Loopback { .. } | Transport::Shm4 | Transport::Shm6)
     }
 
-    /// The name of its domain, and where its endpoints are.
+    /// The name of its domain, and the IP address of its endpoints.
     fn place(&self) -> (&'static str, IpAddr) {
         match self {
             Transport::Loopback { .. } => ("loopback", Ipv4Addr::LOCALHOST.into()),
@@ -73,8 +74,8 @@ impl Transport {
     }
 }
 
-/// The time of a network inside the process. While nothing is received there, an endpoint that is closed waits for peers that
-/// no thread drives: then time goes by faster.
+/// The clock of a network inside the process. A closing endpoint may wait for peers that no thread drives:
+/// while nothing is received, time passes faster.
 fn clock_of(network: &Network) -> SimulatedClock {
     let (network, seen) = (network.clone(), AtomicU64::new(0));
     SimulatedClock::with_pace(move |waited| {
@@ -85,27 +86,27 @@ fn clock_of(network: &Network) -> SimulatedClock {
 
 /// An address of this host for one network alone.
 ///
-/// Tests run side by side, and close endpoints whose peers go on sending to them: at an address that all have in common,
-/// an endpoint of another test might have their port by then.
+/// Tests run side by side, and close endpoints while peers send to them: at a shared address, an endpoint of
+/// another test might get their port.
 fn own_address() -> Ipv4Addr {
     static NETWORKS: AtomicU32 = AtomicU32::new(0);
     let number = process::id().wrapping_mul(1 << 10) + NETWORKS.fetch_add(1, Ordering::Relaxed);
     let [_, b, c, d] = number.to_be_bytes();
-    // Neither 127.0.0.1 nor what an interface may be configured with, and nothing that ends in 0 or 255.
+    // Avoid 127.0.0.1, addresses of interfaces, and addresses that end in 0 or 255.
     Ipv4Addr::new(127, 1 + b % 250, c, 1 + d % 254)
 }
 
-/// Who drives the endpoints.
+/// The driver of the endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turns {
-    /// The test's own thread: all of them in turn, whenever it waits for one.
+    /// The test's thread: it drives all of them in turn while it waits.
     Alternate,
-    /// A thread for each endpoint, without a pause, besides the test's own.
+    /// A thread for each endpoint, without a pause, in addition to the test's.
     Threads,
-    /// A process for each endpoint, in which it lives.
+    /// A process for each endpoint.
     Processes,
-    /// Nobody: the library, by automatic progress. A test drives what it reads, and nothing else.
-    Nobody,
+    /// The library, by automatic progress. A test drives only the queue that it reads.
+    Automatic,
 }
 
 /// A transport, and the queues of all parties on it.
@@ -113,24 +114,24 @@ pub(crate) struct Net {
     transport: Transport,
     pub(crate) turns: Turns,
     pub(crate) fabric: Fabric,
-    /// Where all parties live.
+    /// The domain of all parties.
     domain: Domain,
     /// The network inside the process, if that is the transport.
     pub(crate) network: Option<Network>,
-    /// What the fabric offers for this transport, with everything that it can do.
+    /// The fabric's info for this transport, with all capabilities.
     pub(crate) info: Info,
     queues: Arc<Queues>,
     drivers: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 pub(crate) struct Vacancy {
     pub(crate) address: Address,
-    /// Has the port without listening, so that nobody else gets it.
+    /// Binds the port without listening, so that no other process gets it.
     _held: Option<Socket>,
 }
 
-/// The queues of all parties, so that whoever waits for one can drive the others too.
+/// The queues of all parties, so that a test that waits for one can drive the others.
 #[derive(Default)]
 pub(crate) struct Queues {
     all: Mutex<Vec<Driven>>,
@@ -141,7 +142,7 @@ pub(crate) struct Queues {
 #[derive(Clone)]
 enum Driven {
     Here(CompletionQueue),
-    /// That of a process, which ends when nothing else asks anything of it.
+    /// The queue of a party in another process, which ends when nothing else refers to it.
     There(Weak<Worker>),
 }
 
@@ -165,7 +166,7 @@ impl Net {
         }
         let mut hints = Info::default();
         hints.domain.name = Some(domain.into());
-        hints.domain.data_progress = (turns == Turns::Nobody).then_some(Progress::Auto);
+        hints.domain.data_progress = (turns == Turns::Automatic).then_some(Progress::Auto);
         let flags = InfoFlags::SOURCE | InfoFlags::NUMERIC_HOST;
         let infos = fabric
             .getinfo(Some(&node.to_string()), None, flags, Some(&hints))
@@ -184,7 +185,7 @@ impl Net {
         }
     }
 
-    /// A choppy network inside the process.
+    /// A loopback network with faults.
     pub(crate) fn choppy(seed: u64, turns: Turns) -> Net {
         Net::new(&Transport::Loopback { seed, faults: Faults::choppy() }, turns)
     }
@@ -198,7 +199,7 @@ impl Net {
         self.queues.progress();
     }
 
-    /// Another domain than that of the parties.
+    /// A domain other than that of the parties.
     pub(crate) fn domain(&self) -> Domain {
         self.fabric.domain(&self.info).expect("the domain was offered")
     }
@@ -209,17 +210,17 @@ impl Net {
         reaches.then(|| Net::new(&self.transport, Turns::Processes))
     }
 
-    /// Whether its endpoints can be slept on. Others are polled by whoever waits.
+    /// Whether its endpoints can be slept on. Others are polled by a waiting application.
     pub(crate) fn can_sleep(&self) -> bool {
         Transport::BETWEEN_PROCESSES.contains(&self.transport)
     }
 
-    /// A party with everything as usual.
+    /// A party with the default setup.
     pub(crate) fn party(&self) -> Party {
         self.open(Setup::default())
     }
 
-    /// Two parties that know each other, and nobody else.
+    /// Two parties with the addresses of each other only.
     pub(crate) fn pair(&self) -> (Party, Party) {
         self.pair_of(Setup::default(), Setup::default())
     }
@@ -253,8 +254,8 @@ impl Net {
         party
     }
 
-    /// Whether an endpoint can be opened at an address that another one had. Whoever asks for any port gets one that is free,
-    /// and other tests do all the time.
+    /// Whether an endpoint can be opened at an address that another one had. An endpoint without a requested
+    /// port may have got it: other tests open such endpoints all the time.
     pub(crate) fn is_free(&self, address: Address) -> bool {
         if !Transport::BETWEEN_PROCESSES.contains(&self.transport) {
             return true;
@@ -264,7 +265,7 @@ impl Net {
         self.domain.endpoint(&info).expect("an endpoint").name().is_ok()
     }
 
-    /// Has a party driven together with the others.
+    /// Starts driving a party together with the others.
     pub(crate) fn wake(&self, party: &Party) {
         self.add(&party.cq);
         if let Some(receive_cq) = &party.receive_cq {
@@ -272,10 +273,10 @@ impl Net {
         }
     }
 
-    /// An address where nobody listens, and nobody else will while this is held.
+    /// An address without a listener, which stays so while this is held.
     pub(crate) fn vacancy(&self) -> Vacancy {
         if self.network.is_some() || self.transport == Transport::Backend {
-            // Ports are given out from the dynamic range only.
+            // Ports are assigned from the dynamic range only.
             let address = self.info.src_addr.expect("the transport has an address").with_port(9);
             return Vacancy { address, _held: None };
         }
@@ -285,21 +286,21 @@ impl Net {
         let bound = held.local_addr().expect("it is bound").as_socket().expect("an IP address");
         let mut address = Address::from(bound);
         if let Transport::Shm4 | Transport::Shm6 = self.transport {
-            // Its names are its own, so the socket keeps nobody away from the port that it has. It gives a number that
-            // no other vacancy has; and nobody gives itself a port below the dynamic range.
+            // The transport has its own port numbers, which the socket does not reserve. The socket gives a
+            // number that no other vacancy has, and endpoints get no port below the dynamic range.
             address = address.with_port(1024 + address.port() % 32_768);
         }
         Vacancy { address, _held: Some(held) }
     }
 
     fn add(&self, queue: &Queue) {
-        if self.turns == Turns::Nobody {
+        if self.turns == Turns::Automatic {
             return;
         }
         let cq = match queue {
             Queue::Here(cq) => cq.clone(),
             Queue::There { worker, .. } => {
-                worker.ask_done(&Call::Wake).expect("nobody is refused to wake");
+                worker.ask_done(&Call::Wake).expect("a wake call is not refused");
                 return self.queues.all().push(Driven::There(Arc::downgrade(worker)));
             }
         };

@@ -1,4 +1,4 @@
-//! An endpoint with what belongs to it, as most tests need it.
+//! An endpoint with its queue and address vector, as most tests need it.
 
 use std::sync::Arc;
 use std::thread;
@@ -21,80 +21,80 @@ use super::payload::{payload, received, room};
 use super::regions::{Memory, Region, Registered};
 use super::worker::Worker;
 
-/// How long a test waits for something that must happen before it fails. Nothing is concluded from how soon it does.
+/// The time-out of a test's wait for an event. No test depends on how soon the event comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many rounds without an event count as silence, where silence is what is expected.
+/// The number of rounds without an event that count as silence.
 const SILENT_ROUNDS: usize = 50;
 
-/// What a party's endpoint and queues are opened with.
+/// The setup of a party's endpoint and queues.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// Empty for everything that there is.
+    /// Empty for all capabilities.
     #[serde(with = "form::bits")]
     pub(crate) caps: Caps,
     /// The depth of the queue; 0 for the default.
     pub(crate) cq_depth_entries: usize,
     #[serde(with = "form::optional_format")]
     pub(crate) cq_format: Option<CqFormat>,
-    /// Reports receives to a queue of their own.
+    /// Whether receives have their own queue.
     pub(crate) separate_queues: bool,
-    /// Shares the queue of another party of this process instead of opening one.
+    /// The queue of another party of this process, to share instead of opening one.
     #[serde(skip)]
     pub(crate) shares_cq: Option<CompletionQueue>,
-    /// Binds the queue with selective completion.
+    /// Whether the queue is bound with selective completion.
     pub(crate) selective: bool,
-    /// Binds a counter for each kind of event.
+    /// Whether a counter is bound for each kind of event.
     pub(crate) counts: bool,
-    /// How many sends may be outstanding; 0 for the default.
+    /// The largest number of outstanding sends; 0 for the default.
     pub(crate) tx_depth_ops: usize,
-    /// How many receives may be outstanding; 0 for the default.
+    /// The largest number of outstanding receives; 0 for the default.
     pub(crate) rx_depth_ops: usize,
-    /// How much memory unexpected messages may take; 0 for the default.
+    /// The budget for unexpected messages; 0 for the default.
     pub(crate) unexpected_bytes: usize,
-    /// The message order that is asked for, in both directions.
+    /// The requested message order, in both directions.
     #[serde(with = "form::bits")]
     pub(crate) order: Order,
-    /// Asks for sends to complete in order.
+    /// Whether sends are requested to complete in order.
     pub(crate) completes_in_order: bool,
     /// The default flags of sends.
     #[serde(with = "form::bits")]
     pub(crate) tx_op_flags: OpFlags,
-    /// Where the endpoint is bound; `None` for a port that is free, where the transport usually is.
+    /// The endpoint's address; `None` for a free port at the transport's usual address.
     #[serde(with = "form::optional_address")]
     pub(crate) at: Option<Address>,
-    /// The user that the party's process, which must be another, belongs to; `None` for that of the test.
+    /// The user of the party's process, which must be another; `None` for the test's user.
     pub(crate) user: Option<u32>,
-    /// Whether its queues are protected from overruns. If it says, the party has a domain of its own.
+    /// Resource management of its queues. If set, the party gets its own domain.
     #[serde(with = "form::optional_resource_mgmt")]
     pub(crate) resource_mgmt: Option<ResourceManagement>,
-    /// Leaves the party undriven until somebody reads its queue, or [`Net::wake`](super::Net::wake)s it.
+    /// Whether the party stays undriven until a test reads its queue, or [`Net::wake`](super::Net::wake)s it.
     pub(crate) asleep: bool,
-    /// What its queues and counters are waited on by; that of a party in this process only.
+    /// The wait object of its queues and counters, for a party in this process only.
     #[serde(skip)]
     pub(crate) wait: WaitObject,
-    /// The wait set that its queues and counters are members of, if that is what they are waited on by.
+    /// The wait set of its queues and counters, if that is their wait object.
     #[serde(skip)]
     pub(crate) wait_set: Option<WaitSet>,
 }
 
-/// An endpoint in service, its queue and its address vector.
+/// An enabled endpoint, its queue and its address vector.
 pub(crate) struct Party {
     pub(crate) endpoint: Endpoint,
-    /// Reports sends, and receives too unless they have a queue of their own.
+    /// Reports sends, and also receives unless they have their own queue.
     pub(crate) cq: Queue,
     pub(crate) receive_cq: Option<Queue>,
     pub(crate) av: Vector,
     pub(super) counters: Option<Counters>,
-    /// That of a party in this process.
+    /// The domain of a party in this process.
     pub(super) domain: Option<Domain>,
     queues: Arc<Queues>,
 }
 
-/// How an operation ended, and who sent what was received.
+/// The end of an operation, with the source of a received message.
 pub(crate) type Ended = Result<(Completion, FabricAddress), CompletionError>;
 
-/// The moment when a test stops waiting.
+/// The time at which a test stops waiting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline(Instant);
 
@@ -103,13 +103,13 @@ impl Deadline {
         Deadline(Instant::now() + PATIENCE)
     }
 
-    /// Lets other threads run, and fails the test if the time is over.
+    /// Yields to other threads, and fails the test after the deadline.
     #[track_caller]
     pub(crate) fn pause(self, what: &str) {
         self.pause_for(|| what.to_owned());
     }
 
-    /// As [`pause`](Self::pause), with a description that costs something.
+    /// Like [`pause`](Self::pause), with a description that is made only on failure.
     #[track_caller]
     pub(crate) fn pause_for(self, what: impl FnOnce() -> String) {
         if Instant::now() >= self.0 {
@@ -120,7 +120,7 @@ impl Deadline {
 }
 
 impl Setup {
-    /// What the endpoint is opened with, of all that is offered.
+    /// The info to open the endpoint with, from the offered one.
     fn info(&self, offered: &Info) -> Info {
         let mut info = offered.clone();
         if !self.caps.is_empty() {
@@ -174,12 +174,12 @@ impl Party {
         }
         endpoint.bind_av(&av).expect("the first address vector");
         let counters = setup.counts.then(|| Counters::bind(domain, &endpoint, setup.wait, setup.wait_set));
-        // An address that another endpoint had may be somebody else's for a moment: whoever asks for any port gets one
-        // that is free, and other tests do all the time.
+        // Another test's endpoint may hold the address for a moment: an endpoint without a requested port
+        // gets any free one.
         let deadline = Deadline::new();
         while let Err(error) = endpoint.enable() {
             let is_taken = setup.at.is_some() && error.errno() == Errno::EADDRINUSE;
-            assert!(is_taken, "an endpoint with all that it needs is refused: {error}");
+            assert!(is_taken, "an endpoint with all required objects is refused: {error}");
             deadline.pause("an address to be free");
         }
         Party {
@@ -193,7 +193,7 @@ impl Party {
         }
     }
 
-    /// Opens a party in a process of its own, which drives it unless it is asleep.
+    /// Opens a party in its own process, which drives it unless it is asleep.
     pub(crate) fn open_elsewhere(
         transport: &Transport,
         domain: &Domain,
@@ -203,7 +203,7 @@ impl Party {
     ) -> Party {
         assert!(setup.shares_cq.is_none(), "processes do not share queues");
         let (has_two_queues, counts) = (setup.separate_queues, setup.counts);
-        // What an endpoint is granted is the same in every process.
+        // An endpoint is granted the same attributes in every process.
         let granted = domain.endpoint(&setup.info(info)).expect("an endpoint").info().clone();
         let worker = Arc::new(Worker::spawn());
         let opened = worker.ask(&Call::Open { transport: transport.clone(), setup });
@@ -223,7 +223,7 @@ impl Party {
         }
     }
 
-    /// The number of the process in which the party lives.
+    /// The process id of the party's process.
     pub(crate) fn process_id(&self) -> u32 {
         match &self.cq {
             Queue::Here(_) => std::process::id(),
@@ -231,23 +231,25 @@ impl Party {
         }
     }
 
-    /// Ends the party's process, which must be another, at once.
+    /// Kills the party's process, which must be another.
     pub(crate) fn kill(&self) {
         self.worker().kill();
     }
 
-    /// Has the system refuse the party's process, which must be another, to copy memory across, with this error.
+    /// Makes the system refuse copies between processes with this error, in the party's process, which must
+    /// be another.
     pub(crate) fn refuse_copies(&self, errno: i32) {
         self.worker().ask_done(&Call::RefuseCopies { errno }).expect("a process may confine itself");
     }
 
-    /// Has the party's process, which must be another, fork a child that does nothing, and ends at once or lingers.
+    /// Forks the party's process, which must be another. The child does nothing, and ends at once or lingers.
     pub(crate) fn fork(&self, lingers: bool) {
         self.worker().ask_done(&Call::Fork { lingers }).expect("a process may fork");
     }
 
-    /// Has the party's process, which must be another, fork a child that tries to use the party, in vain, also to write to a
-    /// region of the peer, closes the party's regions, and then opens one of its own and sends a message from there. Returns when the child has ended.
+    /// Forks the party's process, which must be another. The child tries operations on the inherited party,
+    /// including a write to the peer's region, which all fail; closes the party's regions; and sends a
+    /// message from a new endpoint. Returns when the child has ended.
     #[track_caller]
     pub(crate) fn fork_caller(&self, peer: &Party, region: &Region, message: &[u8]) {
         let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
@@ -255,12 +257,12 @@ impl Party {
         self.worker().ask_done(&call).expect("a process may fork");
     }
 
-    /// Has the party's process, which must be another, stand still. Nothing may be asked of it until it goes on.
+    /// Stops the party's process, which must be another. Until it is resumed it cannot be called.
     pub(crate) fn stop(&self) {
         self.worker().stop();
     }
 
-    /// Has it go on.
+    /// Resumes the party's process.
     pub(crate) fn resume(&self) {
         self.worker().resume();
     }
@@ -288,7 +290,7 @@ impl Party {
         }
     }
 
-    /// Registers the memory of a raw region of this process once more.
+    /// Registers the memory of a raw region of this process again.
     pub(crate) fn register_again(
         &self,
         region: &Region,
@@ -307,18 +309,18 @@ impl Party {
         self.av.insert(&[name]).remove(0).expect("an endpoint's name can be inserted")
     }
 
-    /// What this party calls the other.
+    /// The fabric address of another party.
     pub(crate) fn address_of(&self, other: &Party) -> FabricAddress {
         let name = other.endpoint.name().expect("an endpoint in service has a name");
         self.av.reverse_lookup(&name).expect("the other was met")
     }
 
-    /// The first that this party met: its peer, in tests of two.
+    /// The first inserted address: the peer, in tests with two parties.
     pub(crate) fn peer(&self) -> FabricAddress {
         FabricAddress(0)
     }
 
-    /// The queue that receives report to alone, of a party in this process.
+    /// The queue of receives alone, for a party in this process.
     #[track_caller]
     pub(crate) fn receive_queue_here(&self) -> &CompletionQueue {
         match &self.receive_cq {
@@ -328,7 +330,7 @@ impl Party {
         }
     }
 
-    /// The queue, of a party in this process.
+    /// The queue, for a party in this process.
     #[track_caller]
     pub(crate) fn cq_here(&self) -> &CompletionQueue {
         match &self.cq {
@@ -337,13 +339,13 @@ impl Party {
         }
     }
 
-    /// The domain, of a party in this process.
+    /// The domain, for a party in this process.
     #[track_caller]
     pub(crate) fn domain_here(&self) -> &Domain {
         self.domain.as_ref().expect("the party lives in another process")
     }
 
-    /// Reads what is there, without driving anybody else.
+    /// Reads the end of an operation, if there is one, without driving other parties.
     pub(crate) fn poll(&self) -> Option<Ended> {
         match &self.cq {
             Queue::Here(cq) => poll(cq),
@@ -351,7 +353,8 @@ impl Party {
         }
     }
 
-    /// One message each way between parties that know each other, too long for any shortcut.
+    /// Exchanges a message each way between parties with the addresses of each other, too long for the inline
+    /// path.
     #[track_caller]
     pub(crate) fn exchange(&self, other: &Party) {
         const LEN_BYTES: usize = 100_000;
@@ -364,13 +367,13 @@ impl Party {
         }
     }
 
-    /// The next operation to end.
+    /// Waits for the next operation to end.
     #[track_caller]
     pub(crate) fn next(&self) -> Ended {
         self.next_of(&self.cq)
     }
 
-    /// The next operation to end that reports to this queue.
+    /// Waits for the next operation to end that reports to this queue.
     #[track_caller]
     pub(crate) fn next_of(&self, queue: &Queue) -> Ended {
         let deadline = Deadline::new();
@@ -389,7 +392,7 @@ impl Party {
         }
     }
 
-    /// The next operation to end, which must succeed.
+    /// Waits for the next operation to end, which must succeed.
     #[track_caller]
     pub(crate) fn completion(&self) -> Completion {
         self.completion_from().0
@@ -403,7 +406,7 @@ impl Party {
         }
     }
 
-    /// The next operation to end, which must fail.
+    /// Waits for the next operation to end, which must fail.
     #[track_caller]
     pub(crate) fn failure(&self) -> CompletionError {
         match self.next() {
@@ -412,30 +415,31 @@ impl Party {
         }
     }
 
-    /// The next `count` operations to end, which must succeed, by the direction that they went.
+    /// Waits for the next `count` operations to end, which must succeed. Returns the sends, and the other
+    /// operations.
     #[track_caller]
     pub(crate) fn completions(&self, count: usize) -> (Vec<Completion>, Vec<Completion>) {
         let all: Vec<Completion> = (0..count).map(|_| self.completion()).collect();
         all.into_iter().partition(|completion| completion.flags.contains(CompletionFlags::SEND))
     }
 
-    /// Drives everybody once, without reading anything.
+    /// Drives all parties once, without reading a completion.
     pub(crate) fn progress_all(&self) {
         self.queues.progress();
     }
 
-    /// Makes sure that nothing ends, as far as that can be seen by driving everybody.
+    /// Checks that no operation ends while all parties are driven for some rounds.
     #[track_caller]
     pub(crate) fn silence(&self) {
         for _ in 0..SILENT_ROUNDS {
             self.queues.progress();
             if let Some(ended) = self.poll() {
-                panic!("nothing was to end, but {ended:?} did");
+                panic!("no operation was to end, but this one did: {ended:?}");
             }
         }
     }
 
-    /// Sends a message and waits until the peer holds all of it, so that it was there before anything that follows.
+    /// Sends a message, and waits until the peer has received all of it, before any later message.
     #[track_caller]
     pub(crate) fn send_and_wait(&self, send: homespun::endpoint::SendMsg) {
         let context = send.context;
@@ -447,7 +451,7 @@ impl Party {
     }
 }
 
-/// Reads what is there; an error is read as such, and must be there if it was announced.
+/// Reads the end of an operation, if there is one. An announced error entry must be there.
 pub(crate) fn poll(cq: &CompletionQueue) -> Option<Ended> {
     match cq.read_from() {
         Ok(completed) => Some(Ok(completed)),
@@ -461,7 +465,7 @@ pub(crate) fn poll(cq: &CompletionQueue) -> Option<Ended> {
     }
 }
 
-/// What another process answers to being asked what has ended.
+/// The end of an operation in a process's answer.
 fn ended(answer: Answer) -> Option<Ended> {
     match answer {
         Answer::Ended(ended) => ended.map(Ended::from),

@@ -1,12 +1,13 @@
-//! The contents of messages: reproducible from a number, so that a byte in the wrong place is noticed.
+//! The contents of messages: reproducible from a number, so that a misplaced byte is found.
 
 use homespun::{Buffer, Bytes, BytesMut};
 
-/// After how many bytes the text of a message begins again. It has a large prime factor, so whatever is misplaced by the
-/// size of a buffer, a page or a ring, or a few of them, is noticed.
+/// The period of a message's content. It has a large prime factor, so that bytes misplaced by the size of a
+/// buffer, a page or a ring, or a few of them, are found.
 const PERIOD_BYTES: usize = 8 * 1009;
 
-/// The first `len_bytes` bytes of an endless text, another one for each `identity`. It starts with the identity itself.
+/// The first `len_bytes` bytes of an endless text, distinct for each `identity`. It starts with the identity
+/// itself.
 pub(crate) fn payload(identity: u64, len_bytes: usize) -> Bytes {
     let mut bytes = Vec::with_capacity(len_bytes + PERIOD_BYTES);
     bytes.extend_from_slice(&identity.to_le_bytes());
@@ -22,7 +23,7 @@ pub(crate) fn payload(identity: u64, len_bytes: usize) -> Bytes {
     Bytes::from(bytes)
 }
 
-/// The same in `count` pieces of uneven length, the first of them the shortest.
+/// The message in `count` pieces of uneven length, the shortest first.
 pub(crate) fn pieces(message: &Bytes, count: usize) -> Vec<Bytes> {
     let mut rest = message.clone();
     let mut pieces = Vec::new();
@@ -33,20 +34,20 @@ pub(crate) fn pieces(message: &Bytes, count: usize) -> Vec<Bytes> {
     pieces
 }
 
-/// Room for `len_bytes` bytes, filled with what no test sends.
+/// A buffer of `len_bytes` bytes, filled with a byte that no test sends.
 pub(crate) fn room(len_bytes: usize) -> BytesMut {
     let mut room = BytesMut::zeroed(len_bytes);
     room.fill(0xee);
     room
 }
 
-/// Room for `len_bytes` bytes in `count` pieces of uneven length.
+/// A buffer of `len_bytes` bytes in `count` pieces of uneven length.
 pub(crate) fn room_in_pieces(len_bytes: usize, count: usize) -> Vec<BytesMut> {
     let lens = pieces(&Bytes::from(vec![0; len_bytes]), count);
     lens.iter().rev().map(|piece| room(piece.len())).collect()
 }
 
-/// What was received, from whichever kind of buffer.
+/// The received bytes, from any kind of buffer.
 pub(crate) fn received(buffer: &Buffer) -> Vec<u8> {
     match buffer {
         Buffer::Received(bytes) => bytes.to_vec(),

@@ -1,4 +1,4 @@
-//! What a test asks of the system that no safe interface has, such as what concerns all threads of the process.
+//! System calls of tests without a safe interface, such as those that affect all threads of the process.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,19 +8,19 @@ use homespun::cq::MutexCond;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal, waitpid};
 
-/// Makes this process one of another user, for good.
+/// Changes the user of this process, permanently.
 pub(crate) fn become_user(uid: u32) {
     // SAFETY: these calls take numbers and no memory.
     let results = unsafe { [libc::setresgid(uid, uid, uid), libc::setresuid(uid, uid, uid)] };
     assert_eq!(results, [0; 2], "only the superuser may become another: {}", io::Error::last_os_error());
-    // The system has forgotten it together with the rights.
+    // The change of the user has reset the death signal.
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux knows this");
 }
 
-/// Forks this process. The child does nothing: it ends at once, or lingers until standard input is closed at its other
-/// end.
+/// Forks this process. The child does nothing: it ends at once, or lingers until the other end of standard
+/// input is closed.
 pub(crate) fn fork_idle_child(lingers: bool) {
-    // SAFETY: the child makes system calls, on the stack alone, and exits without running anything that was registered.
+    // SAFETY: the child makes system calls, on the stack alone, and exits without running exit handlers.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no child: {}", io::Error::last_os_error());
     if child > 0 {
@@ -35,12 +35,12 @@ pub(crate) fn fork_idle_child(lingers: bool) {
     unsafe { libc::_exit(0) };
 }
 
-/// Forks this process, has the child do some work, and waits until it has ended. Fails if the work did.
+/// Forks this process, runs `work` in the child, and waits for its end. Fails if the work fails.
 ///
-/// The child has the calling thread alone, so no other may be in the middle of something that the work needs.
+/// The child has only the calling thread, so no other thread may hold a lock that the work needs.
 pub(crate) fn in_forked_child(work: impl FnOnce()) {
-    // SAFETY: the C library keeps its heap in order over a fork, and the caller answers for everything else that another
-    // thread might have locked.
+    // SAFETY: the C library keeps its heap consistent over a fork, and the caller promises that no other
+    // thread holds a lock that the work needs.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no child: {}", io::Error::last_os_error());
     if child == 0 {
@@ -53,7 +53,7 @@ pub(crate) fn in_forked_child(work: impl FnOnce()) {
     assert_eq!(status.exit_status(), Some(0), "the child has failed: {status:?}");
 }
 
-/// Has a child of this process stop where it is. Returns when it has.
+/// Stops a child of this process. Returns when it has stopped.
 pub(crate) fn stop(child: Pid) {
     kill_process(child, Signal::STOP).expect("it was not waited for");
     let stopped = waitpid(Some(child), WaitOptions::UNTRACED).expect("a child");
@@ -61,12 +61,12 @@ pub(crate) fn stop(child: Pid) {
     assert!(status.stopped(), "the child did something else: {status:?}");
 }
 
-/// Has a child that was stopped go on.
+/// Resumes a stopped child.
 pub(crate) fn resume(child: Pid) {
     kill_process(child, Signal::CONT).expect("it was not waited for");
 }
 
-/// How much of the heap is in use, in bytes, where the C library counts it.
+/// The used bytes of the heap, if the C library counts them.
 pub(crate) fn heap_bytes() -> Option<u64> {
     #[cfg(target_env = "gnu")]
     {
@@ -78,7 +78,7 @@ pub(crate) fn heap_bytes() -> Option<u64> {
     None
 }
 
-/// Returns to the system what is free of the heap, where the C library knows how.
+/// Returns free memory of the heap to the system, if the C library can.
 pub(crate) fn give_free_memory_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes a number, and changes nothing that is in use.
@@ -87,22 +87,22 @@ pub(crate) fn give_free_memory_back() {
     }
 }
 
-/// Waits for the condition, if it is still to be waited for once the mutex is held. Whether it was signalled, or was not to
-/// be waited for.
+/// Waits for the condition, if `needs_wait` once the mutex is held. Returns false only if the time
+/// ran out.
 pub(crate) fn wait_for_condition(
     of: MutexCond,
     at_most: Duration,
-    is_to_be_waited_for: impl FnOnce() -> bool,
+    needs_wait: impl FnOnce() -> bool,
 ) -> bool {
     let then = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set") + at_most;
     let deadline = libc::timespec {
         tv_sec: libc::time_t::try_from(then.as_secs()).expect("not so long"),
         tv_nsec: then.subsec_nanos().into(),
     };
-    // SAFETY: the queue that these belong to is open, says the caller.
+    // SAFETY: the queue of the mutex and the condition is open, says the caller.
     unsafe {
         assert_eq!(libc::pthread_mutex_lock(of.mutex), 0);
-        let waited = if is_to_be_waited_for() {
+        let waited = if needs_wait() {
             libc::pthread_cond_timedwait(of.cond, of.mutex, &raw const deadline)
         } else {
             0
@@ -112,7 +112,7 @@ pub(crate) fn wait_for_condition(
     }
 }
 
-/// How much processor time this thread, or this process, has used.
+/// The processor time that this thread, or this process, has used.
 pub(crate) fn processor_time(of: libc::c_int) -> Duration {
     // SAFETY: all zeroes are a valid value of it, which the call overwrites.
     let usage = unsafe {

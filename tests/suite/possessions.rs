@@ -1,38 +1,38 @@
-//! What a process has of the system, to be counted before and after.
+//! The system resources of a process, to compare before and after.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use super::posix::{give_free_memory_back, heap_bytes};
 
-/// Everything of a process that could be left over: equal before and after where nothing is.
+/// All resources of a process that could leak: equal before and after if none does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Possessions {
     descriptors: BTreeSet<String>,
-    /// Mappings of files that are shared and have no place in the file system.
+    /// Shared mappings of files that have no name in the file system.
     mappings: usize,
-    /// The names in /dev/shm that could be the library's.
+    /// The names in /dev/shm that may be the library's.
     shared_files: BTreeSet<String>,
 }
 
-/// How much memory a process has.
+/// The memory of a process.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Memory {
-    /// What it has for itself alone, apart from what is free of its heap, in bytes. The C library keeps some more.
+    /// Its private memory in bytes, without free memory of its heap. The C library keeps some more.
     pub(crate) resident_bytes: u64,
-    /// What is in use of its heap, in bytes; 0 where nobody counts.
+    /// The used bytes of its heap; 0 if the C library does not count them.
     pub(crate) heap_bytes: u64,
 }
 
 impl Possessions {
-    /// Those of this process.
+    /// The resources of this process.
     pub(crate) fn now() -> Possessions {
         Possessions { descriptors: descriptors(), mappings: mappings(), shared_files: shared_files() }
     }
 }
 
 impl Memory {
-    /// That of this process.
+    /// The memory of this process.
     pub(crate) fn now() -> Memory {
         give_free_memory_back();
         Memory { resident_bytes: resident_bytes(), heap_bytes: heap_bytes().unwrap_or(0) }
@@ -46,7 +46,7 @@ impl Memory {
     }
 }
 
-/// The descriptors that are open, apart from the one that finds this out.
+/// The open descriptors, except the one that lists them.
 fn descriptors() -> BTreeSet<String> {
     let listed = fs::read_dir("/proc/self/fd").expect("Linux lists them");
     let entries = listed.map(|entry| entry.expect("an entry").path());

@@ -1,8 +1,8 @@
-//! Other processes that a test starts: the test's own program, run again to do one thing.
+//! Other processes of a test: the test's own program, started again for one purpose.
 //!
-//! What such a process does is written as an ignored test, its entry. The two talk through a pair of sockets, one of
-//! which is the process's standard input. It ends when the test closes its end, and it is killed when the thread that
-//! started it ends, however that comes about.
+//! The work of such a process is an ignored test, its entry. The two processes are connected by a pair of
+//! sockets, one of which is the standard input of the started one. The process ends when the test closes its
+//! end, and is killed when the thread that started it ends, for any reason.
 
 use std::env;
 use std::fmt;
@@ -21,10 +21,10 @@ use serde::de::DeserializeOwned;
 
 use super::posix;
 
-/// Says that a process was started by [`Process::spawn`].
+/// Marks a process that [`Process::spawn`] has started.
 const VARIABLE: &str = "HOMESPUN_TEST_PROCESS";
 
-/// How long a process may take for an answer, or to end. Longer than anything that it waits for itself.
+/// The time that a process may take for an answer, or to end: longer than its own waits.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A process that a test has started.
@@ -35,7 +35,7 @@ pub(crate) struct Process {
     has_ended: bool,
 }
 
-/// One end of what connects two processes.
+/// One end of the connection between two processes.
 pub(crate) struct Channel(UnixStream);
 
 impl Process {
@@ -58,7 +58,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether it was seen to die, or to end.
+    /// Whether this process has observed its end.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -68,7 +68,7 @@ impl Process {
         self.channel.tell(message).expect("the process listens");
     }
 
-    /// The next thing that it says. Fails the test if it ends instead.
+    /// Waits for the next message of the process. Fails the test if the process ends instead.
     #[track_caller]
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> T {
         match self.channel.hear() {
@@ -78,7 +78,7 @@ impl Process {
         }
     }
 
-    /// As [`hear`](Self::hear), or `None` if it ends, or has died.
+    /// Like [`hear`](Self::hear), but returns `None` if the process ends.
     pub(crate) fn hear_if_alive<T: DeserializeOwned>(&mut self) -> Option<T> {
         self.channel.hear().unwrap_or_else(|error| match error.kind() {
             io::ErrorKind::ConnectionReset => None,
@@ -86,35 +86,35 @@ impl Process {
         })
     }
 
-    /// Whether it has closed its end of the channel, as it does when it dies. It must have nothing more to say.
+    /// Whether it has closed its end of the channel, as it does when it dies. It must have no more messages.
     pub(crate) fn is_silent(&self) -> bool {
         self.channel.has_news(Duration::ZERO)
     }
 
-    /// Kills it, if it has not died yet, and waits until nothing is left of it.
+    /// Kills the process, unless it has ended, and waits for its end.
     pub(crate) fn kill(&mut self) -> ExitStatus {
         self.child.kill().expect("it was not waited for");
         self.ended()
     }
 
-    /// Has it stand still. Returns when it does.
+    /// Stops the process. Returns when it has stopped.
     pub(crate) fn stop(&self) {
         posix::stop(Pid::from_child(&self.child));
     }
 
-    /// Has it go on.
+    /// Resumes the process.
     pub(crate) fn resume(&self) {
         posix::resume(Pid::from_child(&self.child));
     }
 
-    /// Waits until it has died by itself.
+    /// Waits until the process has ended by itself.
     #[track_caller]
     pub(crate) fn died(&mut self) -> ExitStatus {
         self.wait_for_silence();
         self.ended()
     }
 
-    /// Has it end in order, and waits until it has.
+    /// Lets the process end regularly, and waits for its end.
     #[track_caller]
     fn end(&mut self) {
         self.channel.0.shutdown(std::net::Shutdown::Write).expect("the channel is open");
@@ -123,7 +123,7 @@ impl Process {
         assert!(status.success(), "a process ended badly: {status}, signal {:?}", status.signal());
     }
 
-    /// Waits until it has closed its end of the channel, which it does last of all.
+    /// Waits until the process has closed its end of the channel, which is its last act.
     #[track_caller]
     fn wait_for_silence(&mut self) {
         let mut rest = Vec::new();
@@ -157,8 +157,8 @@ impl Drop for Process {
 }
 
 impl Channel {
-    /// The channel to the test that has started this process, or `None` in a process that nobody has started for
-    /// this. From now on the process dies with the test.
+    /// The channel to the test that has started this process, or `None` in a process that [`Process::spawn`]
+    /// has not started. From now on the process dies with the test.
     pub(crate) fn inherited() -> Option<Channel> {
         env::var_os(VARIABLE)?;
         set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux knows this");
@@ -173,7 +173,7 @@ impl Channel {
         self.0.write_all(&bytes)
     }
 
-    /// The next message, or `None` when the other side has closed.
+    /// Waits for the next message. `None` when the other side has closed.
     pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let mut len_bytes = [0; size_of::<u64>()];
         match self.0.read_exact(&mut len_bytes) {
@@ -186,7 +186,7 @@ impl Channel {
         Ok(Some(postcard::from_bytes(&bytes).expect("both ends are the same program")))
     }
 
-    /// Whether the other side has said something, or has closed. Waits for it for a moment if there is one to wait.
+    /// Whether a message has arrived, or the other side has closed. Waits at most for `moment`.
     pub(crate) fn has_news(&self, moment: Duration) -> bool {
         let timeout = Timespec::try_from(moment).expect("a short time");
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];

@@ -1,4 +1,4 @@
-//! The raw tier of posting, from memory that lives for ever: what makes it safe to call from a test.
+//! The raw tier of posting, made safe for tests by memory that is never freed.
 
 use std::fs::File;
 use std::ptr;
@@ -14,10 +14,10 @@ use super::atomics::AtomicCall;
 use super::form;
 use super::payload::room;
 
-/// How much memory behind a room must stay as it is.
+/// The length of the guard behind each buffer, which must stay unchanged.
 const GUARD_BYTES: usize = 64;
 
-/// What a send or receive is posted with, apart from its memory.
+/// The arguments of a send or receive, apart from its memory.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Post {
     #[serde(with = "form::fabric_address")]
@@ -29,7 +29,7 @@ pub(crate) struct Post {
     pub(crate) flags: Option<OpFlags>,
 }
 
-/// Copies that nothing else uses.
+/// Leaked copies.
 fn leaked(pieces: &[Bytes]) -> Vec<Segment> {
     let leak = |piece: &Bytes| {
         let memory: &'static [u8] = Box::leak(piece.to_vec().into_boxed_slice());
@@ -38,7 +38,7 @@ fn leaked(pieces: &[Bytes]) -> Vec<Segment> {
     pieces.iter().map(leak).collect()
 }
 
-/// Writes to a region, by its address and key, from memory that nothing else uses.
+/// Writes to a region, by its address and key, from leaked memory.
 pub(crate) fn write_raw(
     endpoint: &Endpoint,
     pieces: &[Bytes],
@@ -49,7 +49,8 @@ pub(crate) fn write_raw(
     flags: OpFlags,
 ) -> Result<(), Error> {
     let buffers = &leaked(pieces)[..];
-    // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and unchanged.
+    // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and
+    // unchanged.
     unsafe { endpoint.post_write(&WriteMsg { buffers, to, address, key, data, context, flags }) }
 }
 
@@ -69,36 +70,37 @@ impl RawMemory {
             let memory = Box::leak(room(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
             SegmentMut { address: memory.as_mut_ptr(), len_bytes }
         });
-        // SAFETY: the memory is initialised, never freed, and nothing looks at it before the region was dropped, see
+        // SAFETY: the memory is initialised, never freed, and not read before the region is dropped, see
         // `content`.
         let region = unsafe { domain.register_raw(&segments, attr)? };
         Ok((region, RawMemory { segments }))
     }
 
-    /// The same memory once more, in another domain, or by another key.
+    /// Registers the same memory again, in another domain, or with another key.
     pub(crate) fn register_again(
         &self,
         domain: &Domain,
         attr: &MrAttr,
     ) -> Result<(MemoryRegion, RawMemory), Error> {
         let segments = self.segments;
-        // SAFETY: as in `register`; nothing looks at it before both regions were dropped, says the caller of `content`.
+        // SAFETY: as in `register`; it is not read before both regions are dropped, says the caller of
+        // `content`.
         let region = unsafe { domain.register_raw(&segments, attr)? };
         Ok((region, RawMemory { segments }))
     }
 
-    /// Where it starts.
+    /// Its first address.
     pub(crate) fn address(&self) -> u64 {
         self.segments[0].address as u64
     }
 
-    /// What it holds, after the region was dropped. Fails if memory beyond it was touched.
+    /// Its content, after the region was dropped. Fails if memory beyond it was written.
     #[track_caller]
     pub(crate) fn content(&self) -> Vec<u8> {
         let mut content = Vec::new();
         for segment in self.segments {
-            // SAFETY: the segment and its guard are one allocation, leaked by `register`; the region was dropped, so
-            // nothing writes there any more.
+            // SAFETY: the segment and its guard are one allocation, leaked by `register`; the region was
+            // dropped, so nothing writes there any more.
             let memory =
                 unsafe { std::slice::from_raw_parts(segment.address, segment.len_bytes + GUARD_BYTES) };
             let (inside, guard) = memory.split_at(segment.len_bytes);
@@ -109,7 +111,7 @@ impl RawMemory {
     }
 }
 
-/// Registers a file that is mapped for ever, in two segments, as persistent memory.
+/// Maps a file for ever, and registers it in two segments as persistent memory.
 pub(crate) fn register_mapped(
     domain: &Domain,
     file: &File,
@@ -117,7 +119,7 @@ pub(crate) fn register_mapped(
     attr: &MrAttr,
 ) -> Result<MemoryRegion, Error> {
     let flags = attr.flags | MrFlags::RMA_PMEM;
-    // SAFETY: the system chooses the place, where nothing was before.
+    // SAFETY: the system chooses an unused address.
     let mapped = unsafe {
         mmap(ptr::null_mut(), len_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)
     };
@@ -127,11 +129,11 @@ pub(crate) fn register_mapped(
         SegmentMut { address: first, len_bytes: len_bytes / 3 },
         SegmentMut { address: second, len_bytes: len_bytes - len_bytes / 3 },
     ];
-    // SAFETY: the memory is a file's, never unmapped, and nothing else looks at it.
+    // SAFETY: the memory is a file's, never unmapped, and not accessed otherwise.
     unsafe { domain.register_raw(&segments, &MrAttr { flags, ..*attr }) }
 }
 
-/// Registers memory that lives for ever and that nothing else uses.
+/// Registers leaked memory.
 pub(crate) fn register_leaked(
     domain: &Domain,
     memory: &'static mut [u8],
@@ -142,16 +144,17 @@ pub(crate) fn register_leaked(
     unsafe { domain.register_raw(&[segment], attr) }
 }
 
-/// Sends from memory that nothing else uses.
+/// Sends from leaked memory.
 pub(crate) fn send_raw(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
     let buffers = &leaked(pieces)[..];
     let Post { peer: to, tag, data, context, flags } = post;
     let flags = flags.unwrap_or(endpoint.tx_op_flags());
-    // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and unchanged.
+    // SAFETY: the memory is never freed and nothing else has a reference to it, so it stays readable and
+    // unchanged.
     unsafe { endpoint.post_send(&SendMsg { buffers, to, tag, data, context, flags }) }
 }
 
-/// Memory that a posted receive fills.
+/// The memory of a posted receive.
 #[derive(Debug)]
 pub(crate) struct RawRoom {
     /// Each with [`GUARD_BYTES`] behind it.
@@ -160,7 +163,7 @@ pub(crate) struct RawRoom {
 }
 
 impl RawRoom {
-    /// Posts a receive into pieces of these lengths. The context must be one that the endpoint uses once.
+    /// Posts a receive into pieces of these lengths. The endpoint must use the context only once.
     pub(crate) fn post(
         endpoint: &Endpoint,
         lens_bytes: &[usize],
@@ -177,13 +180,13 @@ impl RawRoom {
         let Post { peer: from, tag, context, flags, .. } = post;
         let (buffers, tagged) = (&pieces[..], tag.map(|tag| (tag, ignore)));
         let flags = flags.unwrap_or(endpoint.rx_op_flags());
-        // SAFETY: the memory is initialised, never freed, and nothing reads it before the completion was read, see
+        // SAFETY: the memory is initialised, never freed, and not read before the completion was read, see
         // `taken`.
         unsafe { endpoint.post_receive(&RecvMsg { buffers, from, tagged, context, flags })? };
         Ok(RawRoom { pieces, context })
     }
 
-    /// Posts an atomic operation from memory that nothing else uses, into pieces of such memory if it fetches.
+    /// Posts an atomic operation from leaked memory, and into leaked memory if it fetches.
     pub(crate) fn fetch(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawRoom>, Error> {
         let AtomicCall { kind, operands, compares, results_bytes, target, context, flags, .. } = call;
         let (operands, compares) = (&leaked(operands)[..], &leaked(compares)[..]);
@@ -195,8 +198,8 @@ impl RawRoom {
             })
             .collect();
         let (results, target, context, flags) = (&pieces[..], *target, *context, *flags);
-        // SAFETY: the memory is initialised and never freed. Nothing has a reference to that of the operands, and nothing reads
-        // that of the results before the completion was read, see `taken`.
+        // SAFETY: the memory is initialised and never freed. Nothing refers to that of the operands, and that
+        // of the results is not read before the completion was read, see `taken`.
         unsafe {
             match kind {
                 AtomicKind::Base => {
@@ -216,36 +219,37 @@ impl RawRoom {
         Ok(Some(RawRoom { pieces, context }))
     }
 
-    /// A message in a multi-receive buffer, of which the completion was read. Fails if it lies elsewhere.
+    /// A message in a multi-receive buffer, after its completion was read. Fails if it lies elsewhere.
     #[track_caller]
     pub(crate) fn within(&self, place: SegmentMut) -> Vec<u8> {
         let [piece] = self.pieces[..] else { panic!("a multi-receive buffer has one piece") };
         let offset = place.address.addr().wrapping_sub(piece.address.addr());
         let is_inside = offset.checked_add(place.len_bytes).is_some_and(|end| end <= piece.len_bytes);
         assert!(is_inside, "{place:?} is not in {piece:?}");
-        // SAFETY: it lies in the piece, which was leaked by `post`. The message has been completed, says the caller, and
-        // no other uses these bytes.
+        // SAFETY: it lies in the piece, which was leaked by `post`. The message has been completed, says
+        // the caller, and no other uses these bytes.
         unsafe { std::slice::from_raw_parts(piece.address.add(offset), place.len_bytes) }.to_vec()
     }
 
-    /// All of the memory, after the endpoint was closed.
+    /// The whole memory, after the endpoint was closed.
     pub(crate) fn contents(&self) -> Vec<u8> {
         let whole = self.pieces.iter().map(|piece| {
-            // SAFETY: the piece and its guard are one allocation, leaked by `post`; the endpoint is closed, says the
-            // caller, so nothing writes there any more.
+            // SAFETY: the piece and its guard are one allocation, leaked by `post`; the endpoint is closed,
+            // says the caller, so nothing writes there any more.
             unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) }
         });
         whole.collect::<Vec<_>>().concat()
     }
 
-    /// What was received, after its completion, with this context and length, was read. Fails if memory beyond the room was touched.
+    /// The received bytes, after the completion with this context and length was read. Fails if memory beyond
+    /// the buffer was written.
     #[track_caller]
     pub(crate) fn taken(self, context: u64, len_bytes: usize) -> Vec<u8> {
         assert_eq!(context, self.context, "the completion of another operation");
         let mut message = Vec::new();
         for piece in self.pieces {
-            // SAFETY: the piece and its guard are one allocation, leaked by `post`; the operation has ended, for this
-            // is the completion of its context, so nothing writes there any more.
+            // SAFETY: the piece and its guard are one allocation, leaked by `post`; the operation has
+            // ended, for this is the completion of its context, so nothing writes there any more.
             let memory = unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) };
             let (inside, guard) = memory.split_at(piece.len_bytes);
             assert_eq!(guard, &room(GUARD_BYTES)[..], "memory beyond the room was written to");

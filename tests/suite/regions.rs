@@ -1,4 +1,4 @@
-//! The memory regions of a party, and access to those of others, wherever the party lives.
+//! The memory regions of a party, and accesses to those of peers, for a party in this process or in another.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,7 +16,7 @@ use super::payload::room;
 use super::raw::{RawMemory, register_mapped, write_raw};
 use super::worker::Worker;
 
-/// What is to be registered.
+/// Memory to register.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Memory {
     pub(crate) len_bytes: usize,
@@ -24,29 +24,29 @@ pub(crate) struct Memory {
     #[serde(with = "form::bits")]
     pub(crate) access: MrAccess,
     pub(crate) key: u64,
-    /// Whether what peers do with it is counted.
+    /// Whether accesses of peers are counted.
     pub(crate) is_counted: bool,
 }
 
-/// Whose memory it is.
+/// The owner of the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// The region's.
+    /// The region.
     Owned,
-    /// The party's own, in two segments.
+    /// The party, in two segments.
     Raw,
-    /// The region's, and peers may map it where that is possible.
+    /// The region; peers may map it if possible.
     Shareable,
-    /// A file's, which is persistent.
+    /// A file, which is persistent.
     File(FileKind),
 }
 
-/// Which file, and who has mapped it.
+/// The file, and the owner of its mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileKind {
-    /// The party, not the region.
+    /// Mapped by the party, not by the region.
     pub(crate) is_raw: bool,
-    /// That of its [name](super::files::Named), if it has one.
+    /// The number of its [name](super::files::Named), if it has one.
     pub(crate) number: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Kind {
 
 /// A region of a party.
 pub(crate) enum Region {
-    /// `None` when it was closed.
+    /// `None` once it is closed.
     Here(Option<Registered>),
     There {
         worker: Arc<Worker>,
@@ -67,7 +67,7 @@ pub(crate) enum Region {
     },
 }
 
-/// A region of this process, and its memory if it has none of its own.
+/// A region of this process, and its memory if that is raw.
 pub(crate) struct Registered {
     region: MemoryRegion,
     raw: Option<RawMemory>,
@@ -114,7 +114,7 @@ impl Registered {
         self.counters.as_ref().expect("a region that is counted").of(event)
     }
 
-    /// The same memory, which is raw, in another domain, or by another key.
+    /// Registers the same raw memory in another domain, or with another key.
     pub(super) fn again(&self, domain: &Domain, access: MrAccess, key: u64) -> Result<Registered, Error> {
         let attr = MrAttr { access, requested_key: key, ..MrAttr::default() };
         let (region, raw) = self.raw.as_ref().expect("raw memory").register_again(domain, &attr)?;
@@ -141,7 +141,7 @@ impl Registered {
         self.region.write_at(offset_bytes, bytes).expect("it is long enough");
     }
 
-    /// Closes it. What raw memory holds then, and for ever, is returned.
+    /// Closes the region. Returns its raw memory, which is never freed.
     pub(super) fn close(self) -> Option<RawMemory> {
         let Registered { region, raw, .. } = self;
         drop(region);
@@ -157,7 +157,7 @@ impl Region {
         }
     }
 
-    /// Where a place in it is, as peers name it.
+    /// The address of an offset, as peers use it.
     pub(crate) fn at(&self, offset_bytes: usize) -> u64 {
         let address = match self {
             Region::Here(registered) => open(registered).named().1,
@@ -166,7 +166,7 @@ impl Region {
         address + offset_bytes as u64
     }
 
-    /// All of it.
+    /// The whole content.
     pub(crate) fn content(&self) -> Vec<u8> {
         match self {
             Region::Here(registered) => open(registered).content(),
@@ -177,17 +177,17 @@ impl Region {
         }
     }
 
-    /// Has accesses to it counted from now on.
+    /// Starts counting accesses to it.
     pub(crate) fn count(&mut self) {
         match self {
             Region::Here(registered) => registered.as_mut().expect("it is open").count(),
             Region::There { worker, number, .. } => {
-                worker.ask_done(&Call::RegionCount(*number)).expect("nobody is refused");
+                worker.ask_done(&Call::RegionCount(*number)).expect("counting is not refused");
             }
         }
     }
 
-    /// What was counted of this kind.
+    /// The counted accesses of this kind.
     pub(crate) fn counted(&self, event: CounterEvents) -> Counted {
         match self {
             Region::Here(registered) => open(registered).counted(event),
@@ -197,7 +197,7 @@ impl Region {
         }
     }
 
-    /// So many bytes of it, from a place on.
+    /// The content from an offset on.
     pub(crate) fn part(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
         match self {
             Region::Here(registered) => open(registered).part(offset_bytes, len_bytes),
@@ -215,12 +215,12 @@ impl Region {
             Region::Here(registered) => open(registered).put(offset_bytes, bytes),
             Region::There { worker, number, .. } => {
                 let put = Call::RegionPut(*number, offset_bytes, bytes.to_vec());
-                worker.ask_done(&put).expect("nobody is refused");
+                worker.ask_done(&put).expect("a copy into the region is not refused");
             }
         }
     }
 
-    /// Closes a raw region. Returns what its memory holds at that moment, and what can look at it later.
+    /// Closes a raw region. Returns the content of its memory at that moment, and a handle to read it later.
     pub(crate) fn close_raw(mut self) -> (Vec<u8>, Closed) {
         let closed = match &mut self {
             Region::Here(registered) => {
@@ -228,7 +228,7 @@ impl Region {
                 Closed::Here(registered.close().expect("a raw region"))
             }
             Region::There { worker, number, .. } => {
-                worker.ask_done(&Call::RegionClose(*number)).expect("nobody is refused");
+                worker.ask_done(&Call::RegionClose(*number)).expect("closing is not refused");
                 Closed::There { worker: worker.clone(), number: *number }
             }
         };
@@ -250,7 +250,7 @@ fn open(registered: &Option<Registered>) -> &Registered {
     registered.as_ref().expect("it is open")
 }
 
-/// The memory of a region that was closed.
+/// The memory of a closed region.
 pub(crate) enum Closed {
     Here(RawMemory),
     There { worker: Arc<Worker>, number: usize },
@@ -277,7 +277,7 @@ pub(crate) enum RmaBy {
     Writev,
     /// `fi_writemsg`.
     Writemsg,
-    /// The same from raw memory.
+    /// `fi_writemsg` from raw memory.
     WriteRaw,
     /// `fi_inject_write`, `fi_inject_writedata`.
     InjectWrite,
@@ -293,7 +293,7 @@ pub(crate) enum RmaBy {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RmaCall {
     pub(crate) by: RmaBy,
-    /// What is written; of a read the lengths count.
+    /// The source of a write; of a read only the lengths count.
     pub(crate) buffers: Vec<Bytes>,
     #[serde(with = "form::fabric_address")]
     pub(crate) peer: FabricAddress,
@@ -306,7 +306,7 @@ pub(crate) struct RmaCall {
 }
 
 impl RmaCall {
-    /// A write or read, at the beginning of a region.
+    /// A write or read at the beginning of a region.
     pub(crate) fn new(
         by: RmaBy,
         bytes: Bytes,

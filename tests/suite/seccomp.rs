@@ -1,33 +1,33 @@
-//! System calls that a process takes from itself.
+//! Seccomp filters by which a process gives up system calls.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter, apply_filter_all_threads};
 
-/// The copies from process to process.
+/// The copies between processes.
 pub(crate) const COPIES_ACROSS: [i64; 2] = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
 
-/// Has these system calls answered with an error from now on, in all threads of this process.
+/// Makes these system calls fail with an error from now on, in all threads of this process.
 pub(crate) fn refuse(system_calls: &[i64], errno: i32) {
     let filter = filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
-/// The same for this thread alone, and those that it starts, and processes that it starts.
+/// The same for this thread only, and for threads and processes that it starts.
 pub(crate) fn refuse_in_this_thread(system_calls: &[i64], errno: i32) {
     let filter = filter(system_calls, SeccompAction::Errno(errno.unsigned_abs()));
     apply_filter(&filter).expect("a thread may confine itself");
 }
 
-/// Has the first of these system calls that is made from now on kill this process on the spot.
+/// Makes the first of these system calls kill this process.
 pub(crate) fn die_at(system_calls: &[i64]) {
     let filter = filter(system_calls, SeccompAction::KillProcess);
     apply_filter_all_threads(&filter).expect("a process may confine itself");
 }
 
 fn filter(system_calls: &[i64], action: SeccompAction) -> BpfProgram {
-    // A call without rules is matched whatever its arguments are.
+    // A call without rules matches with any arguments.
     let rules: BTreeMap<i64, _> = system_calls.iter().map(|&number| (number, Vec::new())).collect();
     let architecture = ARCH.try_into().expect("an architecture that filters are made for");
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, architecture).expect("a filter");

@@ -1,4 +1,4 @@
-//! A party in a process of its own.
+//! A party in its own process.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,21 +20,21 @@ use super::raw::{RawMemory, RawRoom};
 use super::regions::Registered;
 use super::seccomp::{COPIES_ACROSS, refuse};
 
-/// How many times a party is driven without a call before its process sleeps between the rounds.
+/// The number of rounds without a call after which the process sleeps between rounds.
 const BUSY_ROUNDS: usize = 100;
 
-/// How long it sleeps then, unless it is called.
+/// The time of that sleep, unless a call comes.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// How many rounds a party waits for a completion before it says that there is none yet.
+/// The number of rounds that a party waits for a completion before it answers that there is none.
 const WAITING_ROUNDS: usize = 1000;
 
-/// The party as the test sees it. Its process ends with this.
+/// The party's process, from the test's side. The process ends when this is dropped.
 pub(crate) struct Worker(Mutex<Process>);
 
 impl Worker {
     pub(super) fn spawn() -> Worker {
-        Worker(Mutex::new(Process::spawn(concat!(module_path!(), "::a_party_in_a_process_of_its_own"))))
+        Worker(Mutex::new(Process::spawn(concat!(module_path!(), "::party_process_entry"))))
     }
 
     #[track_caller]
@@ -44,7 +44,7 @@ impl Worker {
         process.hear()
     }
 
-    /// Asks for something that is done or refused.
+    /// Makes a call that is answered by done or refused.
     #[track_caller]
     pub(super) fn ask_done(&self, call: &Call) -> Result<(), Error> {
         match self.ask(call) {
@@ -59,7 +59,7 @@ impl Worker {
         self.ask_done(&Call::Progress).expect("driving is not refused");
     }
 
-    /// Asks a party that may have been killed.
+    /// Makes a call to a party that may have been killed.
     pub(super) fn ask_if_alive(&self, call: &Call) {
         let mut process = self.process();
         if !process.has_ended() {
@@ -72,17 +72,17 @@ impl Worker {
         self.process().id()
     }
 
-    /// Kills the party's process, and waits until nothing is left of it.
+    /// Kills the party's process, and waits for its end.
     pub(super) fn kill(&self) {
         self.process().kill();
     }
 
-    /// Has the party's process stand still.
+    /// Stops the party's process.
     pub(super) fn stop(&self) {
         self.process().stop();
     }
 
-    /// Has it go on.
+    /// Resumes the party's process.
     pub(super) fn resume(&self) {
         self.process().resume();
     }
@@ -92,23 +92,23 @@ impl Worker {
     }
 }
 
-/// The party in its process.
+/// The party inside its process.
 struct Host {
     transport: Transport,
-    /// `None` once it was closed: what has ended can still be read.
+    /// `None` once it is closed; its completions can still be read.
     endpoint: Option<Endpoint>,
     cq: CompletionQueue,
     receive_cq: Option<CompletionQueue>,
     av: AddressVector,
     counters: Option<Counters>,
     is_awake: bool,
-    /// The memory of raw receives, by their contexts.
+    /// The memory of raw receives, by context.
     rooms: BTreeMap<u64, RawRoom>,
     domain: Domain,
-    /// By their numbers.
+    /// The regions by number.
     regions: BTreeMap<usize, Registered>,
     next_region: usize,
-    /// The memory of raw regions that were closed.
+    /// The memory of closed raw regions.
     closed: BTreeMap<usize, RawMemory>,
 }
 
@@ -168,7 +168,7 @@ impl Host {
             Call::RefuseCopies { errno } => refuse(&COPIES_ACROSS, errno),
             Call::Fork { lingers } => fork_idle_child(lingers),
             Call::ForkCaller { peer: AddressForm(peer), region, message } => {
-                // Besides this thread there is at most the one that waits for its end.
+                // Besides this thread there is at most the one that waits for the test's end.
                 in_forked_child(|| {
                     let endpoint = self.endpoint.take().expect("the party has an endpoint");
                     child::fail_with(endpoint, &self.cq, &self.av, peer, region);
@@ -289,7 +289,7 @@ impl Host {
         Answer::Done
     }
 
-    /// What ends next, if that is soon.
+    /// Waits for some rounds for the next operation to end.
     fn next(&self, name: QueueName) -> Option<Ended> {
         for _ in 0..WAITING_ROUNDS {
             if let Some(ended) = poll(self.queue(name)) {
@@ -336,7 +336,7 @@ fn done(result: Result<(), Error>) -> Answer {
 
 #[test]
 #[ignore = "an entry: other tests run it, in processes of their own"]
-fn a_party_in_a_process_of_its_own() {
+fn party_process_entry() {
     let Some(mut channel) = Channel::inherited() else { return };
     let Some(Call::Open { transport, setup }) = channel.hear().expect("a test that asks") else { return };
     if let Some(uid) = setup.user {
