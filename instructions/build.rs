@@ -1,4 +1,4 @@
-//! Notes which compiler builds the benchmark, and with which flags: both change instruction counts.
+//! Passes the compiler's version and flags to the benchmark: both affect instruction counts.
 
 use std::env;
 use std::process::Command;

@@ -1,16 +1,16 @@
-//! What has changed since the counts were recorded.
+//! The differences between the record and the current counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Count, Record};
 
-/// What is not worth a word: a change by this part of the recorded count.
+/// The largest change that counts as none, as a fraction of the recorded count.
 pub const TOLERANCE: f64 = 0.05;
 
-/// How many of the functions that rose are named.
+/// The largest number of functions that a finding lists.
 const RISES_MAX: usize = 5;
 
-/// What is different about one of the tools that change counts.
+/// A tool that affects counts and has another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherTool {
     /// Which tool.
@@ -21,7 +21,7 @@ pub struct OtherTool {
     pub now: Option<String>,
 }
 
-/// The tools that are not as recorded. With any of them counts cannot be compared.
+/// The tools with another version than recorded. Any of them makes counts incomparable.
 pub fn other_tools(recorded: &Record, now: &Record) -> Vec<OtherTool> {
     let names: BTreeSet<&String> = recorded.tools.keys().chain(now.tools.keys()).collect();
     let tools = names.into_iter().map(|name| OtherTool {
@@ -32,40 +32,40 @@ pub fn other_tools(recorded: &Record, now: &Record) -> Vec<OtherTool> {
     tools.filter(|tool| tool.recorded != tool.now).collect()
 }
 
-/// How a path's count changed.
+/// The change of a path's count.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// Within [`TOLERANCE`].
     Steady,
-    /// More instructions, and the functions that took them, those with the largest rise first.
+    /// More instructions; with the functions whose counts rose, the largest rise first.
     Risen(Vec<Rise>),
     /// Fewer instructions.
     Fallen,
-    /// It is not recorded.
+    /// Counted, but not recorded.
     New,
-    /// It is recorded, but was not counted.
+    /// Recorded, but not counted.
     Vanished,
 }
 
-/// One function that takes more instructions than before.
+/// A function that takes more instructions than recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rise {
-    /// Which function.
+    /// The function's name.
     pub function: String,
-    /// Its recorded count; `None` if it took too few to be recorded.
+    /// Its recorded count; `None` if it was below the limit of the record.
     pub before: Option<f64>,
-    /// Its present count.
+    /// Its current count.
     pub now: f64,
 }
 
-/// A path, before and now.
+/// A path's recorded and current counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathChange {
     /// The recorded count per operation.
     pub before: Option<f64>,
-    /// The present count per operation.
+    /// The current count per operation.
     pub now: Option<f64>,
-    /// What that means.
+    /// The kind of change.
     pub change: Change,
 }
 
@@ -83,7 +83,7 @@ impl PathChange {
         PathChange { before: before.map(|count| count.total), now: now.map(|count| count.total), change }
     }
 
-    /// The change as a part of the recorded count: 0.1 is 10 % more.
+    /// The change as a fraction of the recorded count: 0.1 is 10 % more.
     pub fn fraction(&self) -> Option<f64> {
         let (before, now) = (self.before?, self.now?);
         Some(if now == before { 0.0 } else { now / before - 1.0 })
@@ -97,9 +97,9 @@ pub fn compare(recorded: &Record, now: &Record) -> BTreeMap<String, PathChange> 
     names.into_iter().map(|name| (name.clone(), change(name))).collect()
 }
 
-/// The functions that rose, the largest rise first.
+/// The functions whose counts rose, the largest rise first.
 fn rises(before: &Count, now: &Count) -> Vec<Rise> {
-    // A function that is not recorded took less than this, so it has risen by the rest at least.
+    // An unrecorded function took less than this, so it has risen by at least the rest.
     let unrecorded_max = before.function_min();
     let rise = |rise: &Rise| rise.now - rise.before.unwrap_or(unrecorded_max);
     let functions = now.functions.iter().map(|(function, count)| Rise {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn rise_names_the_functions_that_rose_most_first() {
+    fn rise_lists_functions_by_descending_rise() {
         let before = count(200.0, &[("send", 100.0), ("post", 60.0), ("read", 40.0)]);
         let now =
             count(250.0, &[("send", 105.0), ("post", 90.0), ("read", 35.0), ("check", 19.0), ("tiny", 1.0)]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn rise_names_five_functions_at_most() {
+    fn rise_lists_at_most_five_functions() {
         let functions: Vec<(String, f64)> = (0..9_u8).map(|number| (number.to_string(), 10.0)).collect();
         let now = Count { total: 90.0, functions: functions.into_iter().collect() };
         let Change::Risen(rises) = change(count(0.0, &[]), now).change else { panic!("from nothing to 90") };
@@ -162,25 +162,25 @@ mod tests {
     }
 
     #[test]
-    fn fall_is_a_change() {
+    fn fall_beyond_five_percent_is_a_change() {
         assert_eq!(change(count(100.0, &[]), count(94.9, &[])).change, Change::Fallen);
     }
 
     #[test]
-    fn path_that_is_not_recorded_is_new() {
+    fn unrecorded_path_is_new() {
         let changes = compare(&record(&[]), &record(&[("path", count(9.0, &[]))]));
         assert_eq!(changes["path"], PathChange { before: None, now: Some(9.0), change: Change::New });
         assert_eq!(changes["path"].fraction(), None);
     }
 
     #[test]
-    fn path_that_was_not_counted_has_vanished() {
+    fn uncounted_path_has_vanished() {
         let changes = compare(&record(&[("path", count(9.0, &[]))]), &record(&[]));
         assert_eq!(changes["path"], PathChange { before: Some(9.0), now: None, change: Change::Vanished });
     }
 
     #[test]
-    fn only_tools_with_another_version_are_others() {
+    fn other_tools_are_those_with_another_version() {
         let tools = |tools: &[(&str, &str)]| Record {
             tools: tools.iter().map(|(name, version)| ((*name).into(), (*version).into())).collect(),
             paths: BTreeMap::new(),

@@ -1,13 +1,12 @@
-//! How many instructions an operation of homespun takes, counted by callgrind and compared with what is
-//! recorded.
+//! The number of instructions of homespun's operations, counted by callgrind and compared with a record.
 //!
 //! ```text
-//! cargo bench --bench instructions                 # counts, and fails where the record says something else
-//! cargo bench --bench instructions -- shm/plugin   # only the paths whose name contains this
+//! cargo bench --bench instructions                 # counts, and fails if the record differs
+//! cargo bench --bench instructions -- shm/plugin   # counts only paths whose name contains this
 //! cargo bench --bench instructions -- --write      # counts, and records
 //! ```
 //!
-//! This library reads profiles, keeps the record and compares; the benchmark in `benches/instructions` has
+//! This library parses profiles, keeps the record and compares; the benchmark in `benches/instructions` has
 //! the paths.
 
 #![deny(unsafe_code)]

@@ -1,38 +1,38 @@
-//! Profiles as callgrind writes them with `--compress-strings=no --compress-pos=no`: valgrind's manual,
+//! Callgrind's profiles, written with `--compress-strings=no --compress-pos=no`: valgrind's manual,
 //! "Callgrind Format Specification".
 
 use std::collections::BTreeMap;
 
-/// How many instructions were executed, and by which functions.
+/// The numbers of executed instructions, in all and by function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// All of them.
+    /// All instructions.
     pub total: u64,
-    /// Those of each function itself, without the functions that it calls. Names are demangled and have no
-    /// hashes, so that they are the same in every build.
+    /// The instructions of each function itself, without those of its callees. Names are demangled and have
+    /// no hashes, so they are the same in every build.
     pub by_function: BTreeMap<String, u64>,
 }
 
 /// A profile that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// A line that the format does not have, or not there.
-    #[error("line {number} of the profile makes no sense: {text:?}")]
+    /// A line that violates the format.
+    #[error("malformed line {number} of the profile: {text:?}")]
     Line {
-        /// Counted from 1.
+        /// The line's number, from 1.
         number: usize,
-        /// What it says.
+        /// The line.
         text: String,
     },
-    /// The profile does not say how many instructions it has in all, so its end is missing.
+    /// The profile has no total, so its end is missing.
     #[error("the profile has no totals")]
     NoTotals,
     /// The functions' counts do not add up.
     #[error("the profile has {total} instructions, but its functions have {of_functions}")]
     Sum {
-        /// What the profile says.
+        /// The profile's total.
         total: u64,
-        /// What its functions add up to.
+        /// The sum over its functions.
         of_functions: u64,
     },
 }
@@ -59,7 +59,7 @@ impl Profile {
                     _ => return Err(senseless()),
                 }
             } else if line.starts_with(|first: char| first.is_ascii_digit()) {
-                // The line after a call has what the callee took, which the callee's own lines have too.
+                // The line after a call has the callee's cost, which the callee's own lines repeat.
                 if !std::mem::take(&mut follows_call) {
                     let function = function.as_ref().ok_or_else(senseless)?;
                     let cost = cost(line).ok_or_else(senseless)?;
@@ -91,10 +91,10 @@ fn cost(line: &str) -> Option<u64> {
     numbers.next().is_none().then_some(cost)
 }
 
-/// What a function is called in every build, from its symbol.
+/// The function's name, the same in every build, from its symbol.
 fn name(symbol: &str, object: &str) -> String {
     if symbol.starts_with("0x") || symbol == "???" {
-        // Where a function without a symbol lies differs from run to run.
+        // The address of a function without a symbol differs from run to run.
         let object = object.rsplit('/').next().unwrap_or(object);
         return format!("functions of {object} without symbols");
     }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_without_symbols_are_told_by_their_object() {
+    fn functions_without_symbols_are_grouped_by_object() {
         let body = "ob=/lib/libc.so.6\nfn=0x00000000000a1230\n0 4\nfn=0x00000000000b1230\n0 5\nob=/a/b.so\n\
             fn=???\n0 1\ntotals: 10\n";
         let expected =
@@ -151,23 +151,23 @@ mod tests {
     }
 
     #[test]
-    fn profile_that_counted_nothing_is_empty() {
+    fn profile_without_costs_is_empty() {
         assert_eq!(parse("totals: 0\n"), Ok(Profile::default()));
     }
 
     #[test]
-    fn profile_without_totals_is_an_error() {
+    fn profile_without_totals_is_refused() {
         assert_eq!(parse("fn=a\n1 2\n"), Err(ProfileError::NoTotals));
     }
 
     #[test]
-    fn counts_that_do_not_add_up_are_an_error() {
+    fn counts_that_do_not_add_up_are_refused() {
         let sum = ProfileError::Sum { total: 3, of_functions: 2 };
         assert_eq!(parse("fn=a\n1 2\ntotals: 3\n"), Err(sum));
     }
 
     #[test]
-    fn lines_of_another_format_are_errors() {
+    fn malformed_line_is_refused() {
         for line in
             ["1 2", "fn=a\n+1 2 3", "fn=a\n1 two", "fn=a\n1 2 3", "jump=3", "nonsense", "events: Ir Dr"]
         {

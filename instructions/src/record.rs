@@ -1,4 +1,4 @@
-//! What is recorded in the repository: the counts, and the tools that they were made with.
+//! The record in the repository: the counts, and the versions of the tools.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::Profile;
 
-/// A function is recorded if at least one instruction in so many is its own.
+/// The smallest share of a path's instructions with which a function is recorded.
 pub const FUNCTION_MIN_FRACTION: f64 = 0.01;
 
-/// The counts of all paths, and what they were counted with. Kept as JSON with sorted keys, so that a change
-/// shows as few lines.
+/// The counts of all paths, and the versions of the tools. Written as JSON with sorted keys, so that changes
+/// have small diffs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// The version of everything that changes counts, by its name.
+    /// The versions of the tools that affect counts, by name.
     pub tools: BTreeMap<String, String>,
-    /// By the path's name: domain, interface, operation.
+    /// The counts by path name: domain, interface, operation.
     pub paths: BTreeMap<String, Count>,
 }
 
@@ -26,26 +26,26 @@ pub struct Record {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {
-    /// All of them.
+    /// All instructions.
     pub total: f64,
-    /// Those of each function itself, without the functions that it calls.
+    /// The instructions of each function itself, without those of its callees.
     pub functions: BTreeMap<String, f64>,
 }
 
 impl Count {
-    /// The mean of so many operations.
+    /// The mean over `operations` operations.
     pub fn of(profile: &Profile, operations: u32) -> Count {
         let mean = |instructions| (instructions as f64 / f64::from(operations) * 10.0).round() / 10.0;
         let functions = profile.by_function.iter().map(|(name, count)| (name.clone(), mean(*count)));
         Count { total: mean(profile.total), functions: functions.collect() }
     }
 
-    /// What one percent is, below which functions are not recorded.
+    /// The smallest count with which a function is recorded.
     pub fn function_min(&self) -> f64 {
         self.total * FUNCTION_MIN_FRACTION
     }
 
-    /// Without the functions that take next to nothing.
+    /// The count without functions below the limit.
     pub fn without_small_functions(&self) -> Count {
         let is_large = |(_, count): &(&String, &f64)| **count >= self.function_min();
         let functions = self.functions.iter().filter(is_large).map(|(name, count)| (name.clone(), *count));
@@ -58,7 +58,7 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// What the system says, and [`InvalidData`](io::ErrorKind::InvalidData) for what is no record.
+    /// Errors of the system, and [`InvalidData`](io::ErrorKind::InvalidData) if the file is not a record.
     pub fn read(path: &Path) -> io::Result<Option<Record>> {
         match fs::read(path) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
@@ -67,11 +67,11 @@ impl Record {
         }
     }
 
-    /// Writes a record, without functions that take next to nothing.
+    /// Writes a record, without functions below the limit.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Errors of the system.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let paths = self.paths.iter().map(|(name, count)| (name.clone(), count.without_small_functions()));
         let written = Record { tools: self.tools.clone(), paths: paths.collect() };
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn record_survives_being_written_except_for_small_functions() {
+    fn written_record_reads_back_without_small_functions() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("counts.json");
         assert_eq!(Record::read(&path).expect("a missing record is none"), None);

@@ -1,4 +1,4 @@
-//! The comparison for a person to read.
+//! The comparison as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::comparison::{Change, OtherTool, PathChange, TOLERANCE};
 
-/// The names of the interfaces, in the order of the table's columns.
+/// The interfaces, in the order of the table's columns.
 const INTERFACES: [&str; 2] = ["native", "plugin"];
 
 /// One row for each operation of each domain, with the interfaces side by side.
@@ -49,7 +49,7 @@ fn cells(change: &PathChange) -> [String; 3] {
     [count(change.before), count(change.now), difference]
 }
 
-/// A paragraph for each path that is not as it is recorded; nothing if all of them are.
+/// A paragraph for each path that differs from the record; empty if none does.
 pub fn findings(changes: &BTreeMap<String, PathChange>) -> Vec<String> {
     changes.iter().filter_map(|(path, change)| finding(path, change)).collect()
 }
@@ -80,7 +80,7 @@ fn finding(path: &str, change: &PathChange) -> Option<String> {
     Some(text)
 }
 
-/// Says why nothing can be compared.
+/// Explains why nothing can be compared.
 pub fn other_tools(others: &[OtherTool]) -> String {
     let mut text = "The recorded counts were made with other tools, so nothing is compared:".to_owned();
     let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "not known".into());

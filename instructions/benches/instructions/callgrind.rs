@@ -1,4 +1,4 @@
-//! Runs each path in a process of its own under callgrind.
+//! Runs each path in its own process under callgrind.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -15,16 +15,16 @@ use crate::collection::COLLECTED_FUNCTION;
 use crate::path::Path;
 use crate::perform::COUNTED_OPERATIONS;
 
-/// Has the C library choose its functions for memory and text as on a processor without extensions, so that
+/// Makes the C library choose its memory and string functions as on a processor without extensions, so that
 /// counts do not depend on the processor.
 const WITHOUT_EXTENSIONS: &str = "glibc.cpu.hwcaps=-AVX_Fast_Unaligned_Load,-AVX512F,-AVX512VL,-AVX2,-AVX,\
                                   -ERMS,-FSRM,-SSSE3,-SSE4_1,-SSE4_2";
 
-/// This program beside the profiles. Its own path would lie on its stack, in a length that depends on the
-/// checkout's place.
+/// A link to this program, beside the profiles. The path of a program is on its stack, and must not have a
+/// length that depends on the checkout.
 const PROGRAM: &str = "instructions";
 
-/// The counts of these paths, by name. Several are counted at a time, which changes none of them.
+/// The counts of these paths, by name. Paths are counted concurrently, which does not affect the counts.
 pub(crate) fn count(paths: Vec<Path>) -> Result<BTreeMap<String, Count>> {
     let directory = tempfile::tempdir()?;
     symlink(env::current_exe()?, directory.path().join(PROGRAM))?;
@@ -56,7 +56,7 @@ fn next(waiting: &Mutex<Vec<Path>>) -> Option<Path> {
 fn count_one(path: Path, directory: &FilePath) -> Result<Count> {
     let output = directory.join(path.to_string().replace('/', "-"));
     let mut command = Command::new("valgrind");
-    // The environment lies on the stack, and its length moves what lies below.
+    // The environment is on the stack, and its length would move everything below.
     command
         .env_clear()
         .env("PATH", env::var_os("PATH").unwrap_or_default())

@@ -1,13 +1,11 @@
-//! Which instructions callgrind collects: those inside one function.
+//! Limits the collection of callgrind to one function.
 
 use std::hint::black_box;
 
-/// The function's name, as callgrind's `--toggle-collect` wants it. The compiler may add something to both
-/// ends.
+/// The function's name for callgrind's `--toggle-collect`. The compiler may add a prefix and a suffix.
 pub(crate) const COLLECTED_FUNCTION: &str = "*part_that_is_collected*";
 
-/// Whether the operations that are performed are collected, or bring everything to the size that it then
-/// keeps.
+/// Whether operations are collected, or only warm up caches and allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     WarmUp,
@@ -15,7 +13,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// Does a part of an operation that is to be counted.
+    /// Runs a part of an operation that is counted.
     pub(crate) fn count<R>(self, part: impl FnOnce() -> R) -> R {
         match self {
             Phase::WarmUp => part(),
@@ -24,10 +22,9 @@ impl Phase {
     }
 }
 
-/// Callgrind begins to collect where this is entered and ends where it is left.
+/// Callgrind starts to collect at the entry of this function, and stops at its exit.
 #[inline(never)]
 fn part_that_is_collected<R>(part: impl FnOnce() -> R) -> R {
-    // Without the detour the call could become a jump, and this function would be left before the part
-    // begins.
+    // `black_box` prevents a tail call, which would leave this function before the part begins.
     black_box(part())
 }

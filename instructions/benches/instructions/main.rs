@@ -1,6 +1,5 @@
-//! Counts the instructions of operations, natively and by the plugin, and compares them with those that are
-//! recorded in `counts.json`. CONTRIBUTING.md says how to use it, docs/decisions/instruction-counts.md why it
-//! is as it is.
+//! Counts the instructions of operations, natively and through the plugin, and compares them with the record
+//! in `counts.json`. CONTRIBUTING.md explains its use, docs/decisions/instruction-counts.md its design.
 
 #![deny(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
@@ -29,10 +28,10 @@ use homespun_instructions::report;
 
 use crate::path::Path;
 
-/// Where the counts are recorded.
+/// The file of the record.
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/counts.json");
 
-/// How to record the present counts.
+/// The command that records the current counts.
 const HOW_TO_WRITE: &str = "cargo bench --bench instructions -- --write";
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -48,7 +47,7 @@ struct Arguments {
     /// Performs a path's operations, under callgrind.
     #[arg(long, hide = true, conflicts_with = "write")]
     perform: Option<Path>,
-    /// What Cargo adds.
+    /// Passed by Cargo.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -71,7 +70,7 @@ fn write() -> Result<ExitCode> {
     let before = Record::read(FilePath::new(RECORD))?.unwrap_or_default();
     now.write(FilePath::new(RECORD))?;
     println!("{}", report::table(&compare(&before, &now)));
-    println!("The counts of now are recorded in {RECORD}.");
+    println!("The current counts are recorded in {RECORD}.");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -82,12 +81,15 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     let tools = tools::versions()?;
     let others = other_tools(&recorded, &Record { tools: tools.clone(), ..Record::default() });
     if !others.is_empty() {
-        eprintln!("{}\nTo record counts with the tools of now: {HOW_TO_WRITE}", report::other_tools(&others));
-        // Only where the tools are chosen for this is their change a failure.
+        eprintln!(
+            "{}\nTo record counts with the current tools: {HOW_TO_WRITE}",
+            report::other_tools(&others)
+        );
+        // CI installs the recorded versions, so another version is a failure there.
         if env::var_os("CI").is_some_and(|value| !value.is_empty()) {
             return Ok(ExitCode::FAILURE);
         }
-        eprintln!("SKIPPED: the recorded counts are those of other tools");
+        eprintln!("SKIPPED: the record was made with other tools");
         return Ok(ExitCode::SUCCESS);
     }
     let paths: Vec<Path> = Path::all().into_iter().filter(|path| is_meant(&path.to_string())).collect();
@@ -97,6 +99,6 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     if findings.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("\n{}\n\nIf that is meant, record it: {HOW_TO_WRITE}", findings.join("\n\n"));
+    eprintln!("\n{}\n\nIf this is intended, record it: {HOW_TO_WRITE}", findings.join("\n\n"));
     Ok(ExitCode::FAILURE)
 }

@@ -1,4 +1,4 @@
-//! The native interface: Rust, with buffers that are handed over.
+//! The native interface: Rust, with owned buffers.
 
 use homespun::atomic::{AtomicOp, Datatype};
 use homespun::endpoint::AtomicTarget;
@@ -13,7 +13,7 @@ use crate::node::{LEN_BYTES, Node};
 
 const MESSAGE: &[u8; LEN_BYTES] = b"homespun";
 
-/// One, as a number of the peer's processor, which is this one.
+/// The number 1 in the byte order of the peer, which runs on this processor.
 const ONE: &[u8; LEN_BYTES] = &1_u64.to_le_bytes();
 
 pub(crate) struct NativeNode {
@@ -22,9 +22,9 @@ pub(crate) struct NativeNode {
     av: AddressVector,
     region: MemoryRegion,
     peer: FabricAddress,
-    /// Where the peer's memory begins, and its key.
+    /// The address and the key of the peer's memory.
     target: (u64, u64),
-    /// What receives and reads put bytes into, while none of them has it.
+    /// The buffer of receives and reads, while none of them owns it.
     room: BytesMut,
 }
 
@@ -37,7 +37,7 @@ impl Node for NativeNode {
         let hints = Hints::new().node("127.0.0.1").source().domain(domain).ep_type(EndpointType::Rdm);
         let hints = hints.threading(Threading::Domain).progress(Progress::Manual);
         let info = fabric.info(&hints).expect("a domain of this name");
-        // SAFETY: the process has this thread alone.
+        // SAFETY: the process has only this thread.
         let domain = unsafe { fabric.domain_unsynchronised(&info) }.expect("a domain");
         let cq = domain.open_cq(&CqAttr::default()).expect("a completion queue");
         let av = domain.open_av(&AvAttr::default()).expect("an address vector");
@@ -58,7 +58,7 @@ impl Node for NativeNode {
         (address, self.region.address(), self.region.key())
     }
 
-    fn meet(&mut self, (address, region, key): Self::Name) {
+    fn set_peer(&mut self, (address, region, key): Self::Name) {
         self.peer = self.av.insert_one(address).expect("an address");
         self.target = (region, key);
     }

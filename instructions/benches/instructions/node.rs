@@ -1,21 +1,21 @@
-//! What both interfaces have in common: one endpoint with its queue and its memory.
+//! The common operations of both interfaces: an endpoint with its queue and its memory.
 
-/// The length of a message, and of what is written, read and updated.
+/// The length of messages, writes, reads and atomic operands.
 pub(crate) const LEN_BYTES: usize = 8;
 
-/// An endpoint without locks that makes progress in calls alone, its completion queue, one peer, and memory
-/// that the peer may access. A call that fails ends the process.
+/// An endpoint without locks and with manual progress, its completion queue, one peer, and memory that the
+/// peer may access. A call that fails ends the process.
 pub(crate) trait Node: Sized {
-    /// What a node is called by its peer, and what its memory is.
+    /// The address of a node, and the key and address of its memory.
     type Name: Copy;
 
-    /// Opens a node on the loopback interface, whose memory peers may map or not.
+    /// Opens a node on the loopback interface. `is_shareable` lets peers map its memory.
     fn open(domain: &str, is_shareable: bool) -> Self;
 
     fn name(&self) -> Self::Name;
 
-    /// Makes a node the peer of this one.
-    fn meet(&mut self, peer: Self::Name);
+    /// Makes another node the peer of this one.
+    fn set_peer(&mut self, peer: Self::Name);
 
     fn post_receive(&mut self, tag: Option<u64>);
 
@@ -29,6 +29,6 @@ pub(crate) trait Node: Sized {
 
     fn fetch_add(&mut self);
 
-    /// Reads one completion and tells whether there was one.
+    /// Reads one completion. Returns whether there was one.
     fn poll_cq(&mut self) -> bool;
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What is done once for each count.
+/// The counted operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Posts a send and reads its completion.
     Send,
-    /// Posts a receive and, when a message is there, reads its completion.
+    /// Posts a receive and, once a message has arrived, reads its completion.
     Receive,
     /// The same as [`Send`](Self::Send) with a tag.
     TaggedSend,
@@ -16,13 +16,13 @@ pub(crate) enum Operation {
     TaggedReceive,
     /// Injects a message.
     Inject,
-    /// Writes to the peer's memory: posting, the target's look at its queue, reading the completion.
+    /// Writes to the peer's memory: the post, a read of the target's queue, and a read of the completion.
     Write,
     /// Reads the peer's memory, in the same way.
     Read,
     /// Adds to a number in the peer's memory, in the same way.
     FetchAdd,
-    /// Writes to memory that both have mapped, and reads the completion.
+    /// Writes to mapped memory of the peer, and reads the completion.
     WriteShareable,
     /// Reads a completion queue that is empty.
     ReadEmptyQueue,
@@ -38,10 +38,10 @@ pub(crate) struct Path {
     pub(crate) operation: Operation,
 }
 
-/// How an application calls homespun.
+/// The interface of the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interface {
-    /// The Rust API, with buffers that are handed over.
+    /// The Rust API, with owned buffers.
     Native,
     /// The C interface of the plugin.
     Plugin,
@@ -77,7 +77,7 @@ impl Path {
         paths
     }
 
-    /// Shareable memory is the native interface's, over shared memory.
+    /// Whether the path exists: only the native interface over shared memory counts shareable memory.
     fn exists(&self) -> bool {
         let has_shareable = self.domain == "shm" && self.interface == Interface::Native;
         self.operation != Operation::WriteShareable || has_shareable

@@ -1,4 +1,4 @@
-//! What is done under callgrind: one operation again and again, between two endpoints of one thread.
+//! The work under callgrind: one operation in a loop, between two endpoints of one thread.
 
 use std::process;
 
@@ -9,19 +9,19 @@ use crate::path::{Interface, Operation, Path};
 use crate::plugin::PluginNode;
 use crate::sockets::Sockets;
 
-/// How many operations bring everything to the size that it then keeps.
+/// The number of operations that warm up caches and allocations.
 const WARM_UP_OPERATIONS: u32 = 200;
 
-/// How many operations are counted.
+/// The number of counted operations.
 pub(crate) const COUNTED_OPERATIONS: u32 = 1000;
 
-/// What a tagged message has.
+/// The tag of tagged messages.
 const TAG: Option<u64> = Some(7);
 
-/// How often both endpoints are driven before they count as stuck.
+/// The number of polls after which the endpoints count as stuck.
 const PASSES_MAX: u32 = 100_000;
 
-/// Performs a path's operations and ends the process, without closing anything, so that no endpoint lingers.
+/// Performs a path's operations, and exits without closing the endpoints, which would linger.
 pub(crate) fn perform(path: Path) -> ! {
     match path.interface {
         Interface::Native => Pair::<NativeNode>::open(path).perform(path.operation),
@@ -30,11 +30,11 @@ pub(crate) fn perform(path: Path) -> ! {
     process::exit(0)
 }
 
-/// Two endpoints that know each other. The left one begins.
+/// Two endpoints with the addresses of each other. The left one initiates operations.
 struct Pair<N> {
     left: N,
     right: N,
-    /// What the kernel moves in its own time, if the domain uses any.
+    /// The sockets of a domain that uses any: the kernel delivers asynchronously.
     sockets: Option<Sockets>,
 }
 
@@ -43,8 +43,8 @@ impl<N: Node> Pair<N> {
         let is_shareable = path.operation == Operation::WriteShareable;
         let mut left = N::open(path.domain, is_shareable);
         let mut right = N::open(path.domain, is_shareable);
-        left.meet(right.name());
-        right.meet(left.name());
+        left.set_peer(right.name());
+        right.set_peer(left.name());
         let mut pair = Pair { left, right, sockets: None };
         pair.connect();
         pair.sockets = (path.domain == "tcp").then(Sockets::of_process);
@@ -71,8 +71,8 @@ impl<N: Node> Pair<N> {
                 self.right.post_receive(None);
                 phase.count(|| self.left.inject());
                 self.take_message();
-                // Credit for further messages comes back.
-                assert!(!self.left.poll_cq(), "nothing is reported of what is injected");
+                // This read also processes returned credit.
+                assert!(!self.left.poll_cq(), "an injected message has no completion");
             }
             Operation::Write => self.access(N::write, phase),
             Operation::Read => self.access(N::read, phase),
@@ -83,7 +83,7 @@ impl<N: Node> Pair<N> {
                     self.left.write();
                     self.left.poll_cq()
                 });
-                assert!(is_done, "shareable memory is written when the call returns");
+                assert!(is_done, "a write to shareable memory completes before the call returns");
             }
             Operation::ReadEmptyQueue => {
                 let has_read = phase.count(|| self.left.poll_cq());
@@ -93,7 +93,7 @@ impl<N: Node> Pair<N> {
                 self.right.post_receive(None);
                 self.left.send(None);
                 let has_read = phase.count(|| self.left.poll_cq());
-                assert!(has_read, "a short message has left when the call returns");
+                assert!(has_read, "a short message has left before the call returns");
                 self.take_message();
             }
         }
@@ -117,16 +117,16 @@ impl<N: Node> Pair<N> {
         drive(|| self.left.poll_cq());
         self.wait();
         let has_message = phase.count(|| self.right.poll_cq());
-        assert!(has_message, "the message is there");
+        assert!(has_message, "the message has arrived");
     }
 
-    /// Reads the completion of a receive for a message that is on its way.
+    /// Reads the completion of a receive for a message in flight.
     fn take_message(&mut self) {
         self.wait();
         drive(|| self.right.poll_cq());
     }
 
-    /// Posts an access to the right one's memory, and does for it what both have to do.
+    /// Posts an access to the right endpoint's memory, and makes the progress of both.
     fn access(&mut self, post: impl FnOnce(&mut N), phase: Phase) {
         phase.count(|| post(&mut self.left));
         if phase == Phase::WarmUp && self.sockets.is_none() && self.left.poll_cq() {
@@ -134,20 +134,20 @@ impl<N: Node> Pair<N> {
         }
         self.wait();
         let has_read = phase.count(|| self.right.poll_cq());
-        assert!(!has_read, "the target is told of nothing");
+        assert!(!has_read, "the target gets no completion");
         self.wait();
         let is_done = phase.count(|| self.left.poll_cq());
-        assert!(is_done, "the answer is there");
+        assert!(is_done, "the answer has arrived");
     }
 
-    /// Waits until the kernel has moved what was written.
+    /// Waits until the kernel has delivered the written bytes.
     fn wait(&self) {
         if let Some(sockets) = &self.sockets {
             sockets.wait_until_readable();
         }
     }
 
-    /// Has both read what is not part of an operation, such as credit.
+    /// Lets both process messages that belong to no operation, such as credit.
     fn settle(&mut self) {
         let Some(sockets) = &self.sockets else { return };
         while sockets.has_readable() {
@@ -156,7 +156,7 @@ impl<N: Node> Pair<N> {
         }
     }
 
-    /// Moves a message in each direction, before which there is no link.
+    /// Transfers a message in each direction, which sets up the link.
     fn connect(&mut self) {
         for _ in 0..2 {
             self.right.post_receive(None);
@@ -178,5 +178,5 @@ fn drive(mut is_done: impl FnMut() -> bool) {
             return;
         }
     }
-    panic!("nothing happens any more");
+    panic!("no progress");
 }

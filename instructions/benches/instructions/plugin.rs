@@ -1,4 +1,4 @@
-//! The C interface: the plugin, loaded as libfabric does and called by the functions of its objects.
+//! The C interface: the plugin, loaded like libfabric does, and called through the vtables of its objects.
 
 use std::ffi::CString;
 use std::mem::ManuallyDrop;
@@ -23,7 +23,7 @@ use crate::node::{LEN_BYTES, Node};
 
 const API_VERSION: u32 = fi_version(1, 17);
 
-/// What no entry says, and a call that would have to wait returns.
+/// Returned by a read of an empty queue, and by a call that would have to wait.
 const EAGAIN: isize = -(libc::EAGAIN as isize);
 
 /// The key of each node's memory.
@@ -34,12 +34,12 @@ const NONE: *mut c_void = ptr::null_mut();
 /// The bytes that operations send, write, or add.
 static MESSAGE: u64 = 1;
 
-/// All objects stay open until the process ends.
+/// An endpoint of the plugin. All objects stay open until the process ends.
 pub(crate) struct PluginNode {
     ep: *mut FidEp,
     cq: *mut FidCq,
     av: *mut FidAv,
-    /// What receives and reads put bytes into.
+    /// The buffer of receives and reads.
     room: *mut u64,
     peer: u64,
     target: u64,
@@ -52,8 +52,8 @@ impl Node for PluginNode {
         assert!(!is_shareable, "the C interface to shareable memory is not counted");
         let provider = provider();
         let info = info(provider, domain);
-        // SAFETY: each call gets objects that are open, attributes that are valid, and a place for what it
-        // opens. The memory is never freed.
+        // SAFETY: each call gets open objects, valid attributes, and a place for the new object. The memory
+        // is never freed.
         unsafe {
             let fabric = opened(|fabric| (provider.fabric)((*info).fabric_attr, fabric, NONE));
             let domain = opened(|domain| ((*(*fabric).ops).domain)(fabric, info, domain, NONE));
@@ -78,7 +78,7 @@ impl Node for PluginNode {
     fn name(&self) -> Self::Name {
         let mut name = [0; 16];
         let mut len_bytes = name.len();
-        // SAFETY: the endpoint is open, and there is as much room as is said.
+        // SAFETY: the endpoint is open, and the buffer has the stated length.
         let result = unsafe {
             ((*(*self.ep).cm).getname)(self.ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes)
         };
@@ -87,7 +87,7 @@ impl Node for PluginNode {
         (name, 0)
     }
 
-    fn meet(&mut self, (name, target): Self::Name) {
+    fn set_peer(&mut self, (name, target): Self::Name) {
         let (av, address) = (self.av, &raw mut self.peer);
         // SAFETY: the vector is open and holds addresses of this size, and there is a place for one fabric
         // address.
@@ -171,11 +171,11 @@ fn message() -> *const c_void {
 /// Loads the plugin, which Cargo puts beside this program, and never unloads it.
 fn provider() -> &'static FiProvider {
     let path = env::current_exe().expect("this program's path").with_file_name("libhomespun_fi.so");
-    // SAFETY: loading the plugin runs no code of it.
+    // SAFETY: loading the plugin runs none of its code.
     let library = unsafe { Library::new(&path) };
     let library = library.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let library = ManuallyDrop::new(library);
-    // SAFETY: this is the type that the plugin gives its entry point, and what that returns is never freed.
+    // SAFETY: this is the type of the plugin's entry point, and its result is never freed.
     unsafe {
         let ini: Symbol<'_, extern "C" fn() -> *const FiProvider> =
             library.get(c"fi_prov_ini").expect("the plugin's entry point");

@@ -1,14 +1,14 @@
-//! Waiting for the kernel where it is not counted: loopback delivers in its own time.
+//! Waits, outside the counted part, for the kernel: loopback delivers asynchronously.
 
 use std::fs;
 use std::os::fd::{BorrowedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long delivery over loopback may take before it counts as failed.
+/// The time after which delivery over loopback counts as failed.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
-/// The sockets that the process has.
+/// The sockets of the process.
 #[derive(Debug)]
 pub(crate) struct Sockets(Vec<RawFd>);
 
@@ -24,20 +24,20 @@ impl Sockets {
         Sockets(sockets.collect())
     }
 
-    /// Waits until one of them has something to read.
+    /// Waits until a socket is readable.
     pub(crate) fn wait_until_readable(&self) {
         assert!(self.has_readable_within(&PATIENCE), "nothing arrives");
     }
 
-    /// Tells whether one of them has something to read now.
+    /// Whether a socket is readable now.
     pub(crate) fn has_readable(&self) -> bool {
         self.has_readable_within(&Timespec { tv_sec: 0, tv_nsec: 0 })
     }
 
     fn has_readable_within(&self, timeout: &Timespec) -> bool {
         let borrowed = |fd: &RawFd| {
-            // SAFETY: the endpoints own the sockets and keep them open until the process ends; what is done
-            // with one here only asks for its state.
+            // SAFETY: the endpoints own the sockets and keep them open until the process ends; `poll` only
+            // asks for their state.
             PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(*fd) }, PollFlags::IN)
         };
         let mut polled: Vec<PollFd<'_>> = self.0.iter().map(borrowed).collect();
