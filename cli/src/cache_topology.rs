@@ -1,4 +1,4 @@
-//! Which cores share a cache, as the kernel shows it below `/sys/devices/system/cpu`.
+//! The caches that cores share, as the kernel shows them below `/sys/devices/system/cpu`.
 
 use std::fmt;
 use std::fs;
@@ -10,23 +10,23 @@ use serde::Serialize;
 /// The level of the caches that only the threads of one physical core share.
 const CORE_CACHE_LEVEL: u32 = 1;
 
-/// Where the kernel describes the cores of a host.
+/// The kernel's description of the cores of a host.
 #[derive(Debug)]
 pub(crate) struct CacheTopology {
     root: PathBuf,
 }
 
-/// The nearest thing that two cores have in common.
+/// The closest component that two cores share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Sharing {
-    /// They are threads of one physical core.
+    /// Both are threads of one physical core.
     Core,
     /// A cache of this level.
     Cache(u32),
     /// No cache.
     Nothing,
-    /// The kernel does not say.
+    /// The kernel does not tell.
     Unknown,
 }
 
@@ -67,7 +67,7 @@ struct Cache {
     cores: CoreList,
 }
 
-/// The caches of a core that hold data. Those that are not described as they should be are left out.
+/// The data caches of a core. A cache with an incomplete description is left out.
 fn data_caches(directory: &Path) -> Vec<Cache> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let read = |path: PathBuf| -> Option<Cache> {
@@ -80,7 +80,7 @@ fn data_caches(directory: &Path) -> Vec<Cache> {
     entries.filter_map(|entry| read(entry.ok()?.path())).collect()
 }
 
-/// Cores as the kernel lists them: `0-3,8`.
+/// Cores in the kernel's notation: `0-3,8`.
 #[derive(Debug, PartialEq, Eq)]
 struct CoreList(Vec<(usize, usize)>);
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn core_without_description_shares_what_is_unknown() {
+    fn core_without_description_has_unknown_sharing() {
         let (_root, topology) = fabricated();
         assert_eq!(topology.sharing(7, 0), Sharing::Unknown);
     }

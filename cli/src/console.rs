@@ -1,4 +1,4 @@
-//! Where the command speaks: results on standard output, complaints and progress on standard error.
+//! The output of the command: results on standard output, messages and progress on standard error.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -19,11 +19,11 @@ impl Console {
         Console { bar: ProgressBar::hidden() }
     }
 
-    /// Writes a line of results. It is out when this returns, also where it goes to a pipe.
+    /// Writes a line of results, and flushes it even into a pipe.
     ///
     /// # Errors
     ///
-    /// [`Failure::Output`], also if nobody reads the pipe any more, which the standard macros would panic at.
+    /// [`Failure::Output`], also for a closed pipe, at which the standard macros would panic.
     pub(crate) fn line(&self, text: impl Display) -> Result<(), Failure> {
         let line = format!("{text}\n");
         let write = || {
@@ -43,34 +43,34 @@ impl Console {
         self.line(text)
     }
 
-    /// Writes a complaint.
-    pub(crate) fn complain(&self, text: impl Display) {
-        // In one piece, so that two processes that complain at once can both be read.
+    /// Writes a warning or an error message.
+    pub(crate) fn warn(&self, text: impl Display) {
+        // One write, so that messages of two processes at once stay readable.
         let line = format!("homespun: {text}\n");
-        // Where standard error is closed there is nobody left to tell.
+        // Standard error may be closed, and then there is no other place for the message.
         let _ = self.bar.suspend(|| io::stderr().write_all(line.as_bytes()));
     }
 
-    /// Shows a progress bar of so many steps, where standard error is a terminal.
+    /// Shows a progress bar of so many steps if standard error is a terminal.
     pub(crate) fn start_progress(&mut self, steps: usize) {
         let style = ProgressStyle::with_template("{bar:32} {pos}/{len}  {msg}");
         self.bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr())
             .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     }
 
-    /// Says what the next step is. The bar is drawn now and not again before the next call, so that drawing does not
-    /// disturb what is measured.
+    /// Names the next step. The bar is drawn now and not before the next call, so that drawing does not
+    /// disturb the measurement.
     pub(crate) fn step(&self, message: String) {
         self.bar.set_message(message);
         self.bar.tick();
     }
 
-    /// A step is done.
+    /// Counts a step as done.
     pub(crate) fn step_done(&self) {
         self.bar.inc(1);
     }
 
-    /// Takes the progress bar away.
+    /// Removes the progress bar.
     pub(crate) fn end_progress(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! The cores of this host, and staying on one.
+//! The cores of this host, and pinning to one.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Asks the system; none are known if it does not say.
+    /// Asks the system; the list is empty if the system does not tell.
     pub(crate) fn of_this_process() -> Cores {
         let allowed = match sched_getaffinity(None) {
             Ok(set) => (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect(),
@@ -24,7 +24,7 @@ impl Cores {
         Cores { allowed }
     }
 
-    /// How many there are, in words.
+    /// The number of cores, for people.
     pub(crate) fn count(&self) -> String {
         match self.allowed.len() {
             1 => "1 core".into(),
@@ -32,7 +32,8 @@ impl Cores {
         }
     }
 
-    /// Two to measure between: not two halves of one physical core, if there is a choice. None if there is only one.
+    /// Two cores to measure between, if possible not threads of one physical core. `None` if there is only
+    /// one core.
     pub(crate) fn pair(&self) -> Option<(usize, usize)> {
         self.pair_by(physical_core)
     }
@@ -78,11 +79,11 @@ impl Cores {
 pub(crate) struct CorePair {
     pub(crate) first: usize,
     pub(crate) second: usize,
-    /// What they have in common.
+    /// The component that they share.
     pub(crate) sharing: Sharing,
 }
 
-/// Keeps the calling thread, and those that it starts, on one core.
+/// Pins the calling thread, and the threads that it starts, to one core.
 pub(crate) fn pin(core: usize) -> Result<(), Failure> {
     let failure = |error| Failure::Pin { core, error };
     if core >= CpuSet::MAX_CPU {
@@ -93,7 +94,7 @@ pub(crate) fn pin(core: usize) -> Result<(), Failure> {
     sched_setaffinity(None, &set).map_err(|errno| failure(errno.into()))
 }
 
-/// What tells physical cores apart: package and number, as the kernel has them.
+/// The identity of a physical core: package and number, as the kernel has them.
 fn physical_core(core: usize) -> Option<(String, String)> {
     let topology = format!("/sys/devices/system/cpu/cpu{core}/topology");
     let package = fs::read_to_string(format!("{topology}/physical_package_id")).ok()?;
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_of_different_physical_cores_where_there_are_such() {
+    fn pair_has_two_physical_cores_if_there_are_two() {
         let halves = |core| Some(core / 2);
         assert_eq!(pair(&[0, 1, 2, 3], halves), Some((0, 2)));
         assert_eq!(pair(&[4, 5], halves), Some((4, 5)));
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn one_core_is_no_pair() {
+    fn single_core_has_no_pair() {
         assert_eq!(pair(&[3], Some), None);
         assert_eq!(pair(&[], Some), None);
     }

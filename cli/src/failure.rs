@@ -1,4 +1,4 @@
-//! Why the command failed, in the words that its user reads.
+//! The failures of the command, with their messages for the user.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use homespun::transport::LinkError;
 use homespun::{Address, Errno, Error, Misuse, OperationError, Rejected};
 
-/// Why the command failed.
+/// The reason why the command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// Nothing meets the request, for this reason (ENODATA).
+    /// Nothing meets the request (ENODATA).
     #[error("nothing meets the request: it needs {0} (ENODATA)")]
     NoData(&'static str),
-    /// A domain was asked for that does not exist (ENODATA).
+    /// The requested domain does not exist (ENODATA).
     #[error("there is no domain {asked}, only {} (ENODATA)", .there.join(" and "))]
     NoDomain {
-        /// Its name.
+        /// The requested name.
         asked: String,
-        /// Those that there are.
+        /// The existing domains.
         there: Vec<String>,
     },
     /// A call of the fabric failed.
@@ -29,36 +29,36 @@ pub(crate) enum Failure {
     /// An endpoint could not be opened.
     #[error("cannot listen at {at}: {error}")]
     Bind {
-        /// Where.
+        /// Its address.
         at: String,
-        /// What was answered.
+        /// The error.
         error: Errno,
     },
-    /// The peer could not be reached to begin with.
-    #[error("nobody answers at {address}: {error}")]
+    /// The peer could not be reached.
+    #[error("no answer from {address}: {error}")]
     NoAnswer {
-        /// Where it should be.
+        /// The peer's address.
         address: Address,
-        /// What happened.
+        /// The failure of the operation.
         error: OperationError,
     },
-    /// One of the two may not talk to the other.
-    #[error("may not talk to {address}: {reason}")]
+    /// One of the two processes may not connect to the other.
+    #[error("not allowed to connect to {address}: {reason}")]
     Denied {
         /// The peer.
         address: Address,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// Something answers that is not homespun.
-    #[error("what answers at {address} is not homespun: {reason}")]
-    Stranger {
-        /// Where.
+    /// A process listens at the address, but it is not homespun.
+    #[error("the process that listens at {address} is not homespun: {reason}")]
+    NotHomespun {
+        /// The address.
         address: Address,
-        /// What it did.
+        /// How it broke the protocol.
         reason: &'static str,
     },
-    /// The peer is there and does not want to.
+    /// The peer refuses the request.
     #[error("{address} refuses: {reason}")]
     Refused {
         /// The peer.
@@ -66,59 +66,59 @@ pub(crate) enum Failure {
         /// Its reason.
         reason: String,
     },
-    /// The peer was there and is no more.
+    /// The peer was connected and is gone.
     #[error("lost the peer at {address}: {error}")]
     Lost {
         /// The peer.
         address: Address,
-        /// What happened.
+        /// The failure of the operation.
         error: OperationError,
     },
-    /// The peer does nothing any more.
+    /// The peer has been silent for too long.
     #[error("nothing came from {address} for {} s", .timeout.as_secs_f64())]
     Stalled {
         /// The peer.
         address: Address,
-        /// How long was waited.
+        /// The time-out.
         timeout: Duration,
     },
-    /// A message is not as long as agreed.
-    #[error("message {sequence} from {address} has {actual_bytes} bytes and should have {expected_bytes}")]
+    /// A message has a wrong length.
+    #[error("message {sequence} from {address} has {actual_bytes} bytes instead of {expected_bytes}")]
     Length {
         /// The peer.
         address: Address,
-        /// Which message.
+        /// The message's number.
         sequence: u64,
-        /// How long it is.
+        /// Its length.
         actual_bytes: usize,
-        /// How long it should be.
+        /// Its expected length.
         expected_bytes: usize,
     },
-    /// A message is longer than agreed.
+    /// A message is longer than its receive buffer.
     #[error(
-        "message {sequence} from {address} has {overflow_bytes} bytes more than the {expected_bytes} agreed"
+        "message {sequence} from {address} exceeds the expected {expected_bytes} bytes by {overflow_bytes}"
     )]
     TooLong {
         /// The peer.
         address: Address,
-        /// Which message.
+        /// The message's number.
         sequence: u64,
-        /// How long it should be.
+        /// Its expected length.
         expected_bytes: usize,
-        /// How many more bytes it has.
+        /// The number of excess bytes.
         overflow_bytes: u64,
     },
-    /// A message has another tag than it was sent with.
-    #[error("message {sequence} from {address} has tag {tag}")]
+    /// A message has a wrong tag.
+    #[error("message {sequence} from {address} has the wrong tag {tag}")]
     Tag {
         /// The peer.
         address: Address,
-        /// Which message, and the tag that it should have.
+        /// The message's number, which is its expected tag.
         sequence: u64,
-        /// The tag that it has.
+        /// Its tag.
         tag: u64,
     },
-    /// A message does not hold what was sent.
+    /// A message has wrong content.
     #[error(
         "wrong data: byte {offset} of message {sequence} ({size_bytes} bytes) from {address} \
          is {actual:#04x} and should be {expected:#04x}"
@@ -126,110 +126,111 @@ pub(crate) enum Failure {
     Corrupt {
         /// The peer.
         address: Address,
-        /// Which message.
+        /// The message's number.
         sequence: u64,
         /// Its length.
         size_bytes: usize,
-        /// Where the first wrong byte is.
+        /// The offset of the first wrong byte.
         offset: usize,
-        /// What it is.
+        /// The wrong byte.
         actual: u8,
-        /// What it should be.
+        /// The expected byte.
         expected: u8,
     },
     /// The peer process could not be started.
     #[error("cannot start a peer process: {0}")]
     Start(io::Error),
-    /// The peer process did not say what it was asked.
+    /// The peer process did not answer in time.
     #[error("the peer process said nothing for {} s", .timeout.as_secs_f64())]
     PeerSilent {
-        /// How long was waited.
+        /// The time-out.
         timeout: Duration,
     },
-    /// The peer process said something else than it was asked.
-    #[error("the peer process is of another version")]
-    PeerTalk,
-    /// The peer process is there no more.
-    #[error("it is gone")]
+    /// The peer process gave an unexpected answer.
+    #[error("the peer process gave an unexpected answer; is it of another version?")]
+    PeerProtocol,
+    /// The peer process has ended.
+    #[error("the peer process has ended")]
     PeerGone,
-    /// The peer process ended before its time.
+    /// The peer process ended early.
     #[error("the peer process ended too early ({status}): {cause}")]
     PeerEnded {
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// How that was noticed.
+        /// The failure that this process noticed.
         cause: Box<Failure>,
     },
-    /// This is the peer process, and it failed.
+    /// This process is the peer process, and it failed.
     #[error("in the peer process: {0}")]
     InPeer(Box<Failure>),
-    /// This process could not be kept on a core.
-    #[error("cannot pin to core {core}: {error}; --no-pin goes without")]
+    /// This process could not be pinned to a core.
+    #[error("cannot pin to core {core}: {error}; try --no-pin")]
     Pin {
         /// The core.
         core: usize,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// Something that a bare loop needs is not to be had.
+    /// A resource of a bare loop is not available.
     #[error("cannot set up the bare loop: {doing}: {error}")]
     Bare {
-        /// What was tried.
+        /// The step that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// The library of libfabric cannot be used.
     #[error(
-        "cannot load libfabric: {reason} (to install it: libfabric1 in Debian and Ubuntu, libfabric in Fedora)"
+        "cannot load libfabric: {reason} (to install it: libfabric1 in Debian and Ubuntu, \
+         libfabric in Fedora)"
     )]
     Load {
-        /// What the loader said.
+        /// The loader's message.
         reason: String,
     },
-    /// The plugin for libfabric is not there.
+    /// The plugin for libfabric was not found.
     #[error(
-        "there is no {plugin} in {}: build it with `cargo build --release -p homespun-libfabric`, without --release if \
-         this program was built so, or say where it is with --provider-dir",
+        "there is no {plugin} in {}: build it with `cargo build --release -p homespun-libfabric` (without \
+         --release if this program was built without it), or name its directory with --provider-dir",
         .looked_in.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     NoPlugin {
         /// The name of its file.
         plugin: &'static str,
-        /// Where it was looked for.
+        /// The directories that were searched.
         looked_in: Vec<PathBuf>,
     },
-    /// The command to be run is not there, and starts the ranks of MPI programs.
+    /// The command, a launcher of MPI programs, was not found.
     #[error("there is no command {}: install {mpi}", .command.display())]
     NoMpi {
         /// Its name.
         command: OsString,
-        /// The implementation of MPI that contains it, and its packages.
+        /// The MPI implementation that contains it, and its packages.
         mpi: &'static str,
     },
-    /// The command to be run is not there.
+    /// The command was not found.
     #[error("there is no command {}", .command.display())]
     NoCommand {
         /// Its name.
         command: OsString,
     },
-    /// The command to be run could not be.
+    /// The command could not be executed.
     #[error("cannot run {}: {error}", .command.display())]
     NotExecuted {
         /// Its name.
         command: OsString,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// A libfabric to compare with is not installed.
+    /// No libfabric to compare with is installed.
     #[error(
-        "there is no {missing} ({looked_in}): install libfabric's programs (libfabric-bin in Debian and Ubuntu, \
-         libfabric in Fedora), or name the prefix of an installation with --libfabric"
+        "there is no {missing} ({looked_in}): install libfabric's programs (libfabric-bin in Debian and \
+         Ubuntu, libfabric in Fedora), or name the prefix of an installation with --libfabric"
     )]
     NoLibfabric {
-        /// What is missing.
+        /// The missing file.
         missing: &'static str,
-        /// Where it was looked for.
+        /// The directories that were searched.
         looked_in: String,
     },
     /// The libfabric to compare with lacks a provider.
@@ -246,35 +247,35 @@ pub(crate) enum Failure {
         there: Vec<String>,
     },
     /// A comparison needs two cores.
-    #[error("the two processes need a core each, and there is {there}; --no-pin goes without")]
+    #[error("the two processes need a core each, but there is only {there}; try --no-pin")]
     OneCore {
-        /// How many cores this process may run on, in words.
+        /// The number of cores that this process may run on, for people.
         there: String,
     },
-    /// A program of libfabric measured nothing.
-    #[error("{program} over {contender} measured nothing: {reason}")]
+    /// A program of libfabric gave no result.
+    #[error("{program} over {contender} gave no result: {reason}")]
     NotMeasured {
         /// Its name.
         program: String,
         /// The provider.
         contender: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Some measurements failed, each of which was complained about.
+    /// Some measurements failed; a warning was printed for each.
     #[error("{missing} of {all} sizes could not be measured for every contender")]
     Incomplete {
-        /// How many rows lack a measurement.
+        /// The number of rows without a measurement.
         missing: usize,
-        /// How many rows there are.
+        /// The number of rows.
         all: usize,
     },
-    /// Some contenders could not do all that they offer; the results have the reasons.
+    /// Some contenders failed at something that they offer; the results contain the reasons.
     #[error("{failed} of {all} contenders failed; the results say why")]
-    Contenders {
-        /// How many failed.
+    ContendersFailed {
+        /// The number of contenders that failed.
         failed: usize,
-        /// How many there are.
+        /// The number of contenders.
         all: usize,
     },
     /// A file of results could not be written.
@@ -282,7 +283,7 @@ pub(crate) enum Failure {
     Write {
         /// Its name.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// Results could not be drawn.
@@ -290,7 +291,7 @@ pub(crate) enum Failure {
     Draw {
         /// The name of the drawing.
         name: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// Results could not be written.
@@ -299,13 +300,13 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether whoever read the results has stopped doing so.
+    /// Whether the reader of the results has closed the pipe.
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 
-    /// The status that this command ends with: as `env(1)` has it for a command that could not be run, so that nobody
-    /// takes it for one of the command's own.
+    /// The exit status of this command. For a command that could not be run it is that of `env(1)`, distinct
+    /// from the statuses that the command itself usually has.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::NoMpi { .. } | Failure::NoCommand { .. } => ExitCode::from(127),
@@ -314,10 +315,10 @@ impl Failure {
         }
     }
 
-    /// A failure to reach a peer that has not answered yet.
+    /// A failure to reach a peer for the first time.
     pub(crate) fn unreachable(address: Address, error: OperationError) -> Failure {
         match error {
-            OperationError::Link(LinkError::Protocol(reason)) => Failure::Stranger { address, reason },
+            OperationError::Link(LinkError::Protocol(reason)) => Failure::NotHomespun { address, reason },
             OperationError::Link(LinkError::Denied(reason)) => Failure::Denied { address, reason },
             error => Failure::NoAnswer { address, error },
         }
@@ -346,17 +347,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_does_not_answer_is_told_from_who_may_not_and_who_is_a_stranger() {
+    fn refused_denied_and_foreign_peers_have_distinct_messages() {
         let address: Address = SocketAddr::from(([127, 0, 0, 1], 7471)).into();
         let said = |error| Failure::unreachable(address, OperationError::Link(error)).to_string();
         assert_eq!(
             said(LinkError::System(Errno::ECONNREFUSED)),
-            "nobody answers at 127.0.0.1:7471: Connection refused"
+            "no answer from 127.0.0.1:7471: Connection refused"
         );
-        assert_eq!(said(LinkError::Denied("another user")), "may not talk to 127.0.0.1:7471: another user");
+        assert_eq!(
+            said(LinkError::Denied("another user")),
+            "not allowed to connect to 127.0.0.1:7471: another user"
+        );
         assert_eq!(
             said(LinkError::Protocol("unknown frame kind")),
-            "what answers at 127.0.0.1:7471 is not homespun: unknown frame kind"
+            "the process that listens at 127.0.0.1:7471 is not homespun: unknown frame kind"
         );
     }
 }

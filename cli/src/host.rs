@@ -1,4 +1,4 @@
-//! What this host is: its kernel and its processor.
+//! The kernel and the processor of this host.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) struct Host {
     /// Name and release of the kernel, as `uname(2)` has them.
     pub(crate) kernel: String,
-    /// The model of the processor, or its architecture where the kernel does not name the model.
+    /// The model of the processor, or its architecture if the kernel does not name the model.
     pub(crate) processor: String,
 }
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn model_name_is_that_of_the_first_processor() {
+    fn model_name_is_the_first_in_cpuinfo() {
         let cpuinfo = "processor\t: 0\nmodel\t\t: 207\nmodel name\t: Some Processor\n\nmodel name\t: Other\n";
         assert_eq!(model_name(cpuinfo), Some("Some Processor"));
         assert_eq!(model_name("processor\t: 0\n"), None);

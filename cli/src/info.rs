@@ -1,4 +1,4 @@
-//! `homespun info`: what `getinfo` answers, for people.
+//! `homespun info`: the answers of `getinfo`, for people.
 
 mod env;
 mod render;
@@ -10,12 +10,13 @@ use crate::console::Console;
 use crate::exchange::port;
 use crate::failure::Failure;
 
-/// Show what there is to communicate with.
+/// Show the domains and endpoints that this host offers.
 ///
-/// Asks getinfo, as fi_getinfo(3) describes it, and shows each answer: the domain and the kind of endpoint, the
-/// addresses at both ends, what an endpoint can do, and how much of it. Without NODE and SERVICE, each address format
-/// of each domain is shown once, without addresses. Last comes what was found on this host that makes a domain faster or
-/// slower: for shm, whether large messages can be copied straight from process to process.
+/// Calls getinfo, which fi_getinfo(3) describes, and shows each answer: the domain and the type of endpoint,
+/// the addresses at both ends, and the capabilities and limits of an endpoint. Without NODE and SERVICE, each
+/// address format of each domain is shown once, without addresses. A last section names settings of this host
+/// that make a domain faster or slower: for shm, whether large messages can be copied directly from process
+/// to process.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -23,38 +24,38 @@ pub(crate) struct Arguments {
     node: Option<String>,
     /// The peer's port, or the name of a service.
     service: Option<String>,
-    /// Only this domain: shm or tcp.
+    /// Show only this domain: shm or tcp.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
-    /// NODE and SERVICE are the local end, where an endpoint would listen.
+    /// NODE and SERVICE name the local address, at which an endpoint would listen.
     #[arg(long, requires = "node")]
     source: bool,
-    /// NODE is a numeric address; no name is looked up.
+    /// NODE is a numeric address; do not look up a name.
     #[arg(long, requires = "node")]
     numeric: bool,
     /// Show every attribute.
     #[arg(short, long)]
     verbose: bool,
-    /// Print the answers, with every attribute, as a JSON array for programs.
+    /// Print the answers, with every attribute, as a JSON array.
     #[arg(long, conflicts_with = "verbose")]
     json: bool,
-    /// Show instead the parameters that are set in the environment, FI_HOMESPUN_*: the value in force of each, whether it
-    /// was set or is the default, and what it does.
+    /// Show the parameters in the environment (FI_HOMESPUN_*) instead: the value in force, the default and
+    /// the purpose of each.
     #[arg(long, conflicts_with_all = ["node", "domain", "verbose"])]
     env: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  homespun info                      everything that there is
-  homespun info localhost 7471       how a peer on this host is reached
-  homespun info --source 0.0.0.0 -v  what an endpoint on every interface would be
-  homespun info --json --domain shm  what a program wants to know about shared memory
-  homespun info --env                what can be set, and how it is set
+  homespun info                      all domains, endpoint types and address formats
+  homespun info localhost 7471       how to reach a peer on this host
+  homespun info --source 0.0.0.0 -v  every attribute of an endpoint that listens on every interface
+  homespun info --json --domain shm  shared memory, for a program to read
+  homespun info --env                the parameters and their values
 
-Exit status: 0 if something was found, 1 if nothing meets the request, 2 if the command was not understood.";
+Exit status: 0 if something was found, 1 if not, 2 if the command line was wrong.";
 
-/// What is asked for.
+/// The hints that the arguments stand for.
 fn hints(arguments: &Arguments) -> Hints {
     let mut hints = Hints::new();
     if let Some(node) = &arguments.node {
@@ -72,7 +73,7 @@ fn hints(arguments: &Arguments) -> Hints {
     if arguments.numeric { hints.numeric_host() } else { hints }
 }
 
-/// Asks and shows.
+/// Asks, and shows the answers.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
     if arguments.env {
         return env::show(arguments.json, console);

@@ -21,11 +21,11 @@ use clap::{Parser, Subcommand};
 
 use crate::console::Console;
 
-/// The software fabric homespun, from the command line.
+/// The command line of homespun, a software fabric.
 ///
-/// homespun has the object model of libfabric (endpoints, completion queues, address vectors) over shared memory
-/// (domain shm) and TCP (domain tcp). This command shows what there is to communicate with, measures it,
-/// and runs programs over it.
+/// homespun offers the object model of libfabric (endpoints, completion queues, address vectors) over shared
+/// memory (domain shm) and TCP (domain tcp). This command shows what this host offers, measures it, and runs
+/// programs over it.
 #[derive(Debug, Parser)]
 #[command(name = "homespun", version, after_help = EXIT_STATUS, after_long_help = EXIT_STATUS)]
 struct Arguments {
@@ -35,10 +35,10 @@ struct Arguments {
 
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  what was asked for was done
-  1  it could not be: nothing offers what was asked for, nobody answers, the peer was lost, data was wrong
-  2  the command was not understood
-With run it is that of the command which is run.";
+  0  success
+  1  failure: nothing meets the request, no answer, the peer was lost, wrong data, and others
+  2  the command line was wrong
+The exit status of homespun run is that of the command it runs.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -72,9 +72,9 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Who closes the pipe early has seen enough.
+            // A reader that closes the pipe early needs no error message.
             if !failure.is_closed_pipe() {
-                console.complain(&failure);
+                console.warn(&failure);
             }
             failure.exit_code()
         }

@@ -1,7 +1,7 @@
-//! The other end of a measurement on one host: this program once more, in a process of its own.
+//! The peer of a measurement on one host: this program again, in another process.
 //!
-//! The two processes have two pipes between them. What the peer process says are lines on its standard output; what it is
-//! told are lines on its standard input, whose end means that nobody needs it any more.
+//! Two pipes connect the processes. The peer process writes lines to its standard output, and reads lines
+//! from its standard input; when that closes, the peer process ends.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,17 +18,18 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::Failure;
 
-/// How long the end of a peer process may lag behind the end of its connections.
+/// The time that may pass between the end of a peer process's connections and its own.
 const END_LAG: Duration = Duration::from_millis(500);
 
-/// How often it is looked for.
+/// The interval between checks for the end.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
-/// This program in a process of its own, which ends with this value at the latest, or with this process.
+/// This program in another process. The process ends at the latest when this value is dropped, or with this
+/// process.
 #[derive(Debug)]
 pub(crate) struct PeerProcess {
     child: Child,
-    /// The process ends when this is closed, however this process ends.
+    /// The peer process ends when this closes, however this process ends.
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     gone: Arc<AtomicBool>,
@@ -36,8 +37,8 @@ pub(crate) struct PeerProcess {
 }
 
 impl PeerProcess {
-    /// Starts this program with these arguments, and with a core to stay on if one is given. The process may be silent
-    /// for as long as `timeout` when it is asked something.
+    /// Starts this program with these arguments, pinned to a core if one is given. The process may be silent
+    /// for as long as `timeout` before it answers.
     pub(crate) fn start(
         arguments: &[&str],
         core: Option<usize>,
@@ -66,12 +67,12 @@ impl PeerProcess {
         let (sender, lines) = mpsc::channel();
         let gone = Arc::new(AtomicBool::new(false));
         let flag = gone.clone();
-        // A read cannot be given up, a thread can: it ends with the process that it listens to.
+        // A thread reads, because a read cannot be cancelled; the thread ends with the peer process.
         thread::spawn(move || {
             for line in
                 stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()).map_while(Result::ok)
             {
-                // What is said when nobody asks any more is not needed.
+                // A line that comes after the receiver is gone is not needed.
                 let _ = sender.send(line);
             }
             flag.store(true, Ordering::Relaxed);
@@ -79,35 +80,35 @@ impl PeerProcess {
         Ok(PeerProcess { child, stdin, lines, gone, timeout })
     }
 
-    /// The next line that the process says.
+    /// The next line of the process.
     ///
     /// # Errors
     ///
-    /// [`Failure::PeerSilent`] if there is none in time, [`Failure::PeerEnded`] if the process has ended.
+    /// [`Failure::PeerSilent`] after the time-out, [`Failure::PeerEnded`] if the process has ended.
     pub(crate) fn next_line(&mut self) -> Result<String, Failure> {
         let line = self.lines.recv_timeout(self.timeout);
-        line.map_err(|_| self.blamed_for(Failure::PeerSilent { timeout: self.timeout }))
+        line.map_err(|_| self.attribute_failure(Failure::PeerSilent { timeout: self.timeout }))
     }
 
-    /// The next line of those that the process has said already.
-    pub(crate) fn waiting_line(&mut self) -> Option<String> {
+    /// A line that the process has already written.
+    pub(crate) fn try_next_line(&mut self) -> Option<String> {
         self.lines.try_recv().ok()
     }
 
-    /// Waits until the process has ended by itself. If it has not after `limit`, it is told to by SIGTERM, at
-    /// which libraries clean up, and killed in the end.
-    pub(crate) fn end_within(mut self, limit: Duration) {
-        if self.has_ended_within(limit) {
+    /// Waits until the process has ended by itself. After `limit` it is sent SIGTERM, on which libraries
+    /// clean up, and killed in the end.
+    pub(crate) fn wait_or_terminate(mut self, limit: Duration) {
+        if self.wait_for_exit(limit) {
             return;
         }
         if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
-            // It fails only if the process has ended meanwhile.
+            // This fails only if the process has ended meanwhile.
             let _ = kill_process(pid, Signal::TERM);
         }
-        self.has_ended_within(END_LAG);
+        self.wait_for_exit(END_LAG);
     }
 
-    fn has_ended_within(&mut self, limit: Duration) -> bool {
+    fn wait_for_exit(&mut self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         loop {
             match self.child.try_wait() {
@@ -117,7 +118,7 @@ impl PeerProcess {
         }
     }
 
-    /// Says a line to the process.
+    /// Writes a line to the process.
     ///
     /// # Errors
     ///
@@ -127,21 +128,21 @@ impl PeerProcess {
         let told = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {
             stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush())
         });
-        told.map_err(|_| self.blamed_for(Failure::PeerGone))
+        told.map_err(|_| self.attribute_failure(Failure::PeerGone))
     }
 
-    /// The number of the process.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Becomes true when the process has ended.
+    /// A flag that becomes true when the process has ended.
     pub(crate) fn gone(&self) -> Arc<AtomicBool> {
         self.gone.clone()
     }
 
-    /// A failure of this side, with the end of the process if that is what caused it.
-    pub(crate) fn blamed_for(&mut self, cause: Failure) -> Failure {
+    /// Adds the exit status of the process to a failure of this side, if that is what caused it.
+    pub(crate) fn attribute_failure(&mut self, cause: Failure) -> Failure {
         if matches!(cause, Failure::Output(_) | Failure::PeerEnded { .. }) {
             return cause;
         }
@@ -158,19 +159,19 @@ impl PeerProcess {
 
 impl Drop for PeerProcess {
     fn drop(&mut self) {
-        // Neither fails unless the process has ended and was waited for.
+        // These fail only if the process has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What this process, which is a peer process, is told line by line. Ends the process as soon as the one that started it
-/// is gone, whatever it does at that moment.
+/// The lines that a peer process is sent. Ends the peer process as soon as its parent has ended, even in the
+/// middle of a measurement.
 pub(crate) fn lines_from_parent() -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in io::stdin().lines().map_while(Result::ok) {
-            // Whoever is not interested in what is told is still interested in the end.
+            // A caller that needs no lines may drop the receiver; the loop still sees the end.
             let _ = sender.send(line);
         }
         process::exit(1);

@@ -1,13 +1,13 @@
-//! Sizes as people write them: in powers of 1024, with a letter.
+//! Sizes as users write them: in powers of 1024, with a letter.
 
-/// The letters of the powers of 1024, from the first on.
+/// The letters of the powers of 1024, starting with the first power.
 const LETTERS: [char; 4] = ['K', 'M', 'G', 'T'];
 
 /// Reads a number of bytes: `64`, `4K`, `1M`.
 ///
 /// # Errors
 ///
-/// A sentence, if it is no such number or one that 64 bits do not hold.
+/// A message for the user if the text is no such number, or does not fit into 64 bits.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let (digits, power) = match text.chars().last().map(|last| last.to_ascii_uppercase()) {
         Some(last) => match LETTERS.iter().position(|letter| *letter == last) {
@@ -27,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "the size is too large".into())
 }
 
-/// Writes a number of bytes as [`parse`] reads it, as short as it can be without rounding.
+/// Writes a number of bytes for [`parse`], as short as possible without rounding.
 pub(crate) fn format(bytes: u64) -> String {
     let (number, power) = reduced(bytes);
     match power.checked_sub(1) {
@@ -45,7 +45,8 @@ pub(crate) fn with_unit(bytes: u64) -> String {
     }
 }
 
-/// The number without its factors of 1024, and how many there were, as far as there are letters.
+/// Divides by 1024 as long as there is no remainder and a letter. Returns the quotient and the number of
+/// divisions.
 fn reduced(mut bytes: u64) -> (u64, usize) {
     let mut power = 0;
     while bytes != 0 && bytes.is_multiple_of(1024) && power < LETTERS.len() {
@@ -60,13 +61,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_letters_of_either_case() {
+    fn letters_of_either_case_are_accepted() {
         let read = ["0", "64", "4K", "4k", "1M", "3g", "1T"].map(|text| parse(text).unwrap());
         assert_eq!(read, [0, 64, 4096, 4096, 1 << 20, 3 << 30, 1 << 40]);
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn malformed_size_is_refused() {
         for text in ["", "K", "-1", "+1", "1.5K", "4KB", "4 K", "0x10", "K4", "4é", "é"] {
             assert!(parse(text).is_err(), "{text:?}");
         }
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_size_reads_the_same() {
+    fn written_size_parses_to_the_same_size() {
         for bytes in
             [0, 1, 1000, 1023, 1024, 1536, 1 << 20, (1 << 20) + 1, 5 << 30, 1 << 40, 1 << 50, u64::MAX]
         {

@@ -6,7 +6,7 @@ use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxA
 
 use crate::library::Libfabric;
 
-/// Hints, or the answer of [`getinfo`](Libfabric::getinfo). It is never empty, and freed when dropped.
+/// Hints, or the answer of [`getinfo`](Libfabric::getinfo). A list is never empty, and is freed when dropped.
 #[derive(Debug)]
 pub struct InfoList {
     library: Libfabric,
@@ -14,7 +14,7 @@ pub struct InfoList {
 }
 
 impl InfoList {
-    /// Takes over a list, if it is not empty.
+    /// Takes ownership of a list; `None` if it is empty.
     ///
     /// # Safety
     ///
@@ -34,7 +34,7 @@ impl InfoList {
         unsafe { &*self.first }
     }
 
-    /// The first info, to be changed.
+    /// The first info, mutable.
     pub fn first_mut(&mut self) -> &mut FiInfo {
         // SAFETY: the list is not empty, valid as long as `self`, and `self` is borrowed alone.
         unsafe { &mut *self.first }
@@ -46,7 +46,7 @@ impl InfoList {
         std::iter::successors(Some(self.first()), |info| unsafe { info.next.as_ref() })
     }
 
-    /// Takes the first info of which this is true, as a list of its own.
+    /// A list with a copy of the first info for which `is_it` is true.
     pub fn find(&self, is_it: impl FnMut(&&FiInfo) -> bool) -> Option<InfoList> {
         let found = self.iter().find(is_it)?;
         // SAFETY: the info is valid as long as `self`.
@@ -60,7 +60,7 @@ impl InfoList {
         name.and_then(|name| name.to_str().ok())
     }
 
-    /// Names the provider that is to answer, in hints.
+    /// Sets the provider's name, in hints.
     pub fn set_provider(&mut self, name: &CStr) {
         // SAFETY: a name is null or comes from `malloc`; the copy does too, and the list takes it over.
         unsafe {
@@ -70,7 +70,7 @@ impl InfoList {
         }
     }
 
-    /// Names the domain that is wanted, in hints.
+    /// Sets the domain's name, in hints.
     pub fn set_domain(&mut self, name: &CStr) {
         // SAFETY: as for the provider's name.
         unsafe {
@@ -80,13 +80,13 @@ impl InfoList {
         }
     }
 
-    /// The attributes of transmitting of the first info.
+    /// The transmit attributes of the first info.
     pub fn tx_attr_mut(&mut self) -> &mut FiTxAttr {
         // SAFETY: every info has them, and `self` is borrowed alone.
         unsafe { &mut *self.first().tx_attr }
     }
 
-    /// The attributes of receiving of the first info.
+    /// The receive attributes of the first info.
     pub fn rx_attr_mut(&mut self) -> &mut FiRxAttr {
         // SAFETY: as above.
         unsafe { &mut *self.first().rx_attr }

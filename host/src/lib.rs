@@ -1,11 +1,12 @@
 //! An installed libfabric, used from Rust as a C application uses it.
 //!
 //! [`Libfabric`] loads `libfabric.so.1` at run time and resolves the functions that a C program links.
-//! [`Object`] owns any object that libfabric opens, and closes it. The inline functions of the C headers are
-//! calls through the vtables of [`homespun_fi::abi`]: [`Object::as_ptr`] leads there. The layouts are those
-//! of libfabric 1.17, also when a newer libfabric is loaded, which keeps its old interfaces.
+//! [`Object`] owns an object that libfabric has opened, and closes it. The inline functions of the C headers
+//! call through vtables; here callers do so with [`Object::as_ptr`] and the types of [`homespun_fi::abi`].
+//! The layouts are those of libfabric 1.17, even if a newer libfabric is loaded, because it keeps the old
+//! interfaces.
 //!
-//! This crate tests: it compares homespun with other providers, and runs one suite over all of them.
+//! This crate is for tests: it compares homespun with other providers, and runs one suite over all of them.
 
 #![deny(unreachable_pub)]
 

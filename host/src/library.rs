@@ -1,4 +1,4 @@
-//! The library itself: loading it, and the functions that it exports.
+//! Loads the library, and calls the functions that it exports.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -14,14 +14,14 @@ use thiserror::Error;
 use crate::info::InfoList;
 use crate::object::Object;
 
-/// The version of the interface that this crate asks for: its structures are laid out as 1.17 has them.
+/// The version of the interface that this crate requests: its structures have the layout of 1.17.
 pub const API_VERSION: u32 = fi_version(1, 17);
 
-/// The symbol version of the functions that take a `struct fi_info` as 1.17 has it. A newer libfabric
-/// exports it beside newer ones.
+/// The symbol version of functions that take the `struct fi_info` of 1.17. A newer libfabric exports it
+/// beside newer ones.
 const INFO_SYMBOLS: &CStr = c"FABRIC_1.3";
 
-/// Why a library cannot be used.
+/// The reason why a library cannot be used.
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// The dynamic loader cannot load it.
@@ -111,15 +111,15 @@ impl Libfabric {
         unsafe { CStr::from_ptr((self.strerror)(errno)) }.to_string_lossy().into_owned()
     }
 
-    /// `fi_allocinfo(3)`: an info with all its attributes and nothing in them, to be filled as hints.
+    /// `fi_allocinfo(3)`: an empty info with empty attributes, to be filled as hints.
     pub fn hints(&self) -> InfoList {
-        // SAFETY: a null pointer asks for an empty info.
+        // SAFETY: for a null pointer the function returns an empty info.
         let info = unsafe { (self.dupinfo)(ptr::null()) };
-        // SAFETY: it is the caller's to free.
+        // SAFETY: the caller of `fi_dupinfo` has to free the info.
         unsafe { InfoList::owned(*self, info) }.expect("memory for hints")
     }
 
-    /// `fi_dupinfo(3)`: a copy of one info, without those after it in a list.
+    /// `fi_dupinfo(3)`: a copy of one info, without the rest of its list.
     ///
     /// # Safety
     ///
@@ -127,7 +127,7 @@ impl Libfabric {
     pub unsafe fn duplicate(&self, info: *const FiInfo) -> InfoList {
         // SAFETY: the caller promises a valid info.
         let copy = unsafe { (self.dupinfo)(info) };
-        // SAFETY: it is the caller's to free.
+        // SAFETY: the caller of `fi_dupinfo` has to free the info.
         unsafe { InfoList::owned(*self, copy) }.expect("memory for an info")
     }
 
@@ -142,15 +142,15 @@ impl Libfabric {
         let text = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
         let hints = hints.map_or(ptr::null(), |hints| hints.as_ptr().cast_const());
         let mut list = ptr::null_mut();
-        // SAFETY: strings and hints are null or valid, and there is a place for the result.
+        // SAFETY: strings and hints are null or valid, and the result has a place.
         let result =
             unsafe { (self.getinfo)(API_VERSION, text(node), text(service), flags, hints, &raw mut list) };
         check(result)?;
-        // SAFETY: the list is the caller's to free.
+        // SAFETY: the caller of `fi_getinfo` has to free the list.
         unsafe { InfoList::owned(*self, list) }.ok_or(Errno::ENODATA)
     }
 
-    /// `fi_getinfo(3)` with any arguments, also wrong ones. Returns what the function returns.
+    /// `fi_getinfo(3)` with any arguments, even invalid ones. Returns the function's result.
     ///
     /// # Safety
     ///
@@ -174,7 +174,7 @@ impl Libfabric {
         unsafe { Object::open([], |fabric| (self.fabric)(attr, fabric, ptr::null_mut())) }
     }
 
-    /// `fi_fabric(3)` with any arguments, also wrong ones. Returns what the function returns.
+    /// `fi_fabric(3)` with any arguments, even invalid ones. Returns the function's result.
     ///
     /// # Safety
     ///
@@ -193,14 +193,14 @@ impl Libfabric {
     ///
     /// # Safety
     ///
-    /// The list comes from this libfabric and nothing uses it any more.
+    /// The list comes from this libfabric and is no longer used.
     pub(crate) unsafe fn free(&self, list: *mut FiInfo) {
         // SAFETY: the caller promises it.
         unsafe { (self.freeinfo)(list) };
     }
 }
 
-/// Turns what a C function returned into an error, unless it is 0.
+/// Converts the result of a C function.
 pub(crate) fn check(result: c_int) -> Result<(), Errno> {
     if result == 0 { Ok(()) } else { Err(Errno::new(result.wrapping_neg())) }
 }

@@ -26,11 +26,11 @@ use crate::open::{av_attr, cq_attr};
 /// How the application waits for completions: the wait object of `fi_cq_open(3)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitObject {
-    /// `FI_WAIT_NONE`: it reads the queue again and again.
+    /// `FI_WAIT_NONE`: it polls the queue.
     None,
     /// `FI_WAIT_FD`: it sleeps on a file descriptor.
     Descriptor,
-    /// `FI_WAIT_UNSPEC`: it sleeps in `fi_cq_sread(3)`, in a way that the provider chooses.
+    /// `FI_WAIT_UNSPEC`: it sleeps in `fi_cq_sread(3)`; the provider chooses how.
     Unspecified,
 }
 
@@ -44,7 +44,7 @@ pub struct CallError {
     pub errno: Errno,
 }
 
-/// What has completed.
+/// A completed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completion {
     /// The send.
@@ -61,26 +61,26 @@ pub enum Completion {
 /// How a send was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// There is no completion: the message was injected (`fi_tinject(3)`).
+    /// Injected (`fi_tinject(3)`), so there is no completion.
     Injected,
     /// [`Completion::Sent`] follows.
     Posted,
 }
 
-/// An enabled reliable endpoint with one partner, which owns the buffers of its messages.
+/// An enabled reliable endpoint with one peer, which owns the buffers of its messages.
 ///
-/// To post a message while one of the same direction is in flight fails with `EBUSY`. The buffers are
-/// released when the endpoint was closed, and leaked if libfabric refuses to close it.
+/// Posting a message while another one of the same direction is in flight fails with `EBUSY`. The buffers are
+/// freed after the endpoint was closed, and leaked if libfabric refuses to close it.
 #[derive(Debug)]
 pub struct Lockstep {
-    /// None only while it is dropped.
+    /// `None` only during drop.
     ep: Option<Object<FidEp>>,
     cq: Object<FidCq>,
     av: Object<FidAv>,
     fabric: Object<FidFabric>,
-    partner: u64,
+    peer: u64,
     inject_max_bytes: usize,
-    /// That of the queue, if it has one.
+    /// The queue's descriptor, if it has one.
     descriptor: Option<RawFd>,
     outgoing: Buffer,
     incoming: Buffer,
@@ -90,7 +90,7 @@ pub struct Lockstep {
 #[derive(Debug, Clone)]
 pub struct Signal(Object<FidCq>);
 
-/// Where a message goes.
+/// The direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
     In,
@@ -101,14 +101,14 @@ enum Direction {
 #[derive(Debug)]
 struct Buffer {
     bytes: Vec<u8>,
-    /// What `FI_CONTEXT2` asks for. Its address tells completions apart.
+    /// The memory that `FI_CONTEXT2` requires. Its address identifies the operation of a completion.
     context: Box<[u64; 8]>,
     is_in_flight: bool,
 }
 
 impl Libfabric {
-    /// The first info for tagged messages between reliable endpoints that a provider offers, on the loopback
-    /// interface if its addresses are of the Internet. None if it offers no such thing.
+    /// The first info of a provider for tagged messages between reliable endpoints, on the loopback interface
+    /// if its addresses are IP addresses. `None` if the provider offers no such endpoint.
     pub fn tagged_info(&self, provider: &str) -> Result<Option<InfoList>, CallError> {
         const FI_EP_RDM: u32 = 3;
         let name = std::ffi::CString::new(provider);
@@ -119,7 +119,7 @@ impl Libfabric {
         hints.first_mut().mode = (Mode::CONTEXT | Mode::CONTEXT2).bits();
         hints.ep_attr_mut().r#type = FI_EP_RDM;
         let source = InfoFlags::SOURCE.bits();
-        // Providers whose addresses are names of their own refuse an Internet address, or take it for a name.
+        // A provider with its own address format refuses an IP address, or takes it for a name.
         let places = [(Some(c"127.0.0.1"), source), (None, 0)];
         let places = if provider == "shm" { &places[1..] } else { &places[..] };
         for (node, flags) in places {
@@ -165,7 +165,7 @@ impl Lockstep {
             cq,
             av,
             fabric,
-            partner: FI_ADDR_UNSPEC,
+            peer: FI_ADDR_UNSPEC,
             inject_max_bytes,
             descriptor,
             outgoing: Buffer::new(message_max_bytes),
@@ -178,14 +178,14 @@ impl Lockstep {
         self.ep().name().map_err(failed("fi_getname"))
     }
 
-    /// Makes the endpoint of this address the partner, to be called once.
-    pub fn meet(&mut self, address: &[u8]) -> Result<(), CallError> {
-        self.partner = self.av.insert(address).map_err(failed("fi_av_insert"))?;
+    /// Makes the endpoint at this address the peer. To be called once.
+    pub fn set_peer(&mut self, address: &[u8]) -> Result<(), CallError> {
+        self.peer = self.av.insert(address).map_err(failed("fi_av_insert"))?;
         Ok(())
     }
 
-    /// Posts a receive of a message with this tag: `fi_trecv(3)`. False if that has to be tried again after a
-    /// look at the queue (`EAGAIN`).
+    /// Posts a receive for a message with this tag: `fi_trecv(3)`. Returns false if the caller has to read
+    /// the queue and try again (`EAGAIN`).
     pub fn post_receive(&mut self, tag: u64) -> Result<bool, CallError> {
         let call = "fi_trecv";
         self.incoming.require_idle(call)?;
@@ -199,12 +199,12 @@ impl Lockstep {
         Ok(self.incoming.is_in_flight)
     }
 
-    /// Sends a message of this length, which is cut to the largest, with this tag: `fi_tinject(3)` if the
-    /// provider injects as much, else `fi_tsend(3)`. None if that has to be tried again after a look at the
-    /// queue (`EAGAIN`). Fails with `ENOTCONN` before [`meet`](Self::meet).
+    /// Sends a message with this tag: `fi_tinject(3)` if the provider injects this length, else
+    /// `fi_tsend(3)`. A length beyond the buffer is reduced to it. Returns `None` if the caller has to read
+    /// the queue and try again (`EAGAIN`). Fails with `ENOTCONN` before [`set_peer`](Self::set_peer).
     pub fn send(&mut self, len_bytes: usize, tag: u64) -> Result<Option<Accepted>, CallError> {
         self.outgoing.require_idle("fi_tsend")?;
-        if self.partner == FI_ADDR_UNSPEC {
+        if self.peer == FI_ADDR_UNSPEC {
             return Err(CallError { call: "fi_tsend", errno: Errno::ENOTCONN });
         }
         let (buf, max_bytes, context) = self.outgoing.parts();
@@ -212,25 +212,26 @@ impl Lockstep {
         let ep = self.ep().as_ptr();
         if len <= self.inject_max_bytes {
             // SAFETY: the endpoint is open, and the buffer is copied before the call returns.
-            let result = unsafe { ((*(*ep).tagged).inject)(ep, buf, len, self.partner, tag) };
+            let result = unsafe { ((*(*ep).tagged).inject)(ep, buf, len, self.peer, tag) };
             return Ok(is_accepted("fi_tinject", result)?.then_some(Accepted::Injected));
         }
         // SAFETY: as for a receive.
         let result =
-            unsafe { ((*(*ep).tagged).send)(ep, buf, len, ptr::null_mut(), self.partner, tag, context) };
+            unsafe { ((*(*ep).tagged).send)(ep, buf, len, ptr::null_mut(), self.peer, tag, context) };
         self.outgoing.is_in_flight = is_accepted("fi_tsend", result)?;
         Ok(self.outgoing.is_in_flight.then_some(Accepted::Posted))
     }
 
-    /// Reads one completion, if there is one: `fi_cq_read(3)`. An operation that failed is an error, and not in
-    /// flight any more.
+    /// Reads one completion, if there is one: `fi_cq_read(3)`. A failed operation is returned as an error,
+    /// and is no longer in flight.
     pub fn read(&mut self) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
         // SAFETY: the queue is open and has this format; there is room for one entry.
         self.read_by("fi_cq_read", |entry| unsafe { ((*(*cq).ops).read)(cq, entry, 1) })
     }
 
-    /// Sleeps until there is a completion, and reads it: `fi_cq_sread(3)`. None after `timeout`, or earlier.
+    /// Sleeps until there is a completion, and reads it: `fi_cq_sread(3)`. `None` after `timeout`, or
+    /// earlier.
     pub fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
         let cq = self.cq.as_ptr();
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
@@ -240,13 +241,13 @@ impl Lockstep {
         })
     }
 
-    /// What ends a sleep in [`read_blocking`](Self::read_blocking) from another thread.
+    /// A handle that ends a sleep in [`read_blocking`](Self::read_blocking) from another thread.
     pub fn signal(&self) -> Signal {
         Signal(self.cq.clone())
     }
 
-    /// Whether it is safe to sleep on the descriptor now: `fi_trywait(3)`. If not, the queue has to be read
-    /// first.
+    /// Whether it is safe to sleep on the descriptor now: `fi_trywait(3)`. If not, the caller has to read the
+    /// queue first.
     pub fn try_wait(&self) -> Result<bool, CallError> {
         let fabric = self.fabric.as_ptr();
         let mut fids = [self.cq.fid()];
@@ -255,8 +256,8 @@ impl Lockstep {
         is_accepted("fi_trywait", result as isize)
     }
 
-    /// The descriptor of the queue, readable when there is something to read or to do. None unless the
-    /// endpoint was opened with [`WaitObject::Descriptor`].
+    /// The queue's descriptor, readable when there is a completion to read or progress to make. `None` unless
+    /// the endpoint was opened with [`WaitObject::Descriptor`].
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: it belongs to the queue, and stays open as long.
         self.descriptor.map(|descriptor| unsafe { BorrowedFd::borrow_raw(descriptor) })
@@ -293,7 +294,7 @@ impl Lockstep {
         }
     }
 
-    /// Marks the message with this context as not in flight any more. None if neither has it.
+    /// Marks the message with this context as no longer in flight. `None` if neither has it.
     fn landed(&mut self, context: *mut c_void) -> Option<Direction> {
         for (direction, buffer) in [(Direction::In, &mut self.incoming), (Direction::Out, &mut self.outgoing)]
         {
@@ -305,7 +306,7 @@ impl Lockstep {
         None
     }
 
-    /// The error entry that waits in the queue.
+    /// Reads the error entry of the queue.
     fn read_error(&mut self) -> CallError {
         let cq = self.cq.as_ptr();
         let mut entry = MaybeUninit::<FiCqErrEntry>::zeroed();
@@ -340,7 +341,7 @@ impl Signal {
 impl Drop for Lockstep {
     fn drop(&mut self) {
         if let Some(Err(_)) = self.ep.take().map(Object::close) {
-            // What is open may still use them.
+            // The open endpoint may still use the buffers.
             mem::forget(mem::replace(&mut self.outgoing, Buffer::new(0)));
             mem::forget(mem::replace(&mut self.incoming, Buffer::new(0)));
         }
@@ -361,7 +362,7 @@ impl Buffer {
     }
 }
 
-/// What `fi_control(3)` has for a queue with `FI_WAIT_FD`.
+/// The descriptor of a queue with `FI_WAIT_FD`, from `fi_control(3)`.
 fn descriptor_of(cq: &Object<FidCq>) -> Result<RawFd, CallError> {
     let mut descriptor = -1;
     // SAFETY: this command of a queue with such a wait object wants a place for a descriptor.
@@ -381,7 +382,7 @@ fn errno(result: isize) -> Errno {
     Errno::new(i32::try_from(result.wrapping_neg()).unwrap_or(0))
 }
 
-/// Whether a call did its work. False if it has to be tried again.
+/// Converts the result of a call: false if the caller has to try again.
 fn is_accepted(call: &'static str, result: isize) -> Result<bool, CallError> {
     match errno(result) {
         errno if errno.raw() == 0 => Ok(true),

@@ -1,4 +1,4 @@
-//! Objects of any class: what begins with a `struct fid`.
+//! Objects of any class: structures that begin with a `struct fid`.
 
 use std::any::Any;
 use std::fmt;
@@ -12,10 +12,9 @@ use libc::{c_int, c_void};
 
 use crate::library::check;
 
-/// An open object, `struct fid_ep` and its like. Clones are the same object.
+/// An open object, such as `struct fid_ep`. Clones share the object.
 ///
-/// It keeps open what it was opened in and what was bound to it, and is closed when its last clone is
-/// dropped.
+/// It keeps its parent and everything bound to it open, and is closed when its last clone is dropped.
 pub struct Object<T>(Arc<Open<T>>);
 
 struct Open<T> {
@@ -25,8 +24,8 @@ struct Open<T> {
 }
 
 // SAFETY: an object of libfabric belongs to no thread. The safe calls open, bind, enable and close, which
-// every threading model but FI_THREAD_DOMAIN allows at any time from any thread, and nothing in this crate asks
-// for that one. The raw pointer is for unsafe code, which has to know the model.
+// every threading model but FI_THREAD_DOMAIN allows at any time from any thread, and this crate never
+// requests that one. The raw pointer is for unsafe code, which has to know the model.
 unsafe impl<T> Send for Open<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Open<T> {}
@@ -51,17 +50,17 @@ impl<T: 'static> Object<T> {
         self.0.object
     }
 
-    /// What all classes begin with.
+    /// The object as the base of all classes.
     pub fn fid(&self) -> *mut Fid {
         self.0.object.cast()
     }
 
-    /// What keeps the object open, for [`open`](Object::open) of others.
+    /// A handle that keeps the object open, for [`open`](Object::open) of its children.
     pub fn keep(&self) -> Arc<dyn Any + Send + Sync> {
         self.0.clone()
     }
 
-    /// `fi_ep_bind(3)` and its like. What was bound stays open as long as this object.
+    /// `fi_ep_bind(3)` and similar. The bound object stays open as long as this one.
     pub fn bind<O: 'static>(&self, other: &Object<O>, flags: u64) -> Result<(), Errno> {
         // SAFETY: both objects are open.
         check(unsafe { ((*(*self.fid()).ops).bind)(self.fid(), other.fid(), flags) })?;
@@ -75,18 +74,18 @@ impl<T: 'static> Object<T> {
         check(unsafe { ((*(*self.fid()).ops).control)(self.fid(), FI_ENABLE, ptr::null_mut()) })
     }
 
-    /// `fi_control(3)`: what it returns.
+    /// `fi_control(3)`. Returns its result.
     ///
     /// # Safety
     ///
-    /// The argument is what the command wants for this class of object.
+    /// The argument is of the type that the command requires for this class of object.
     pub unsafe fn control(&self, command: c_int, arg: *mut c_void) -> c_int {
         // SAFETY: the object is open; the caller promises the rest.
         unsafe { ((*(*self.fid()).ops).control)(self.fid(), command, arg) }
     }
 
-    /// `fi_close(3)`, which drops the object only if libfabric closed it. Fails with `EBUSY` while there are
-    /// other clones or objects that need it.
+    /// `fi_close(3)`, which consumes the object only if libfabric closes it. Fails with `EBUSY` while there
+    /// are other clones or objects that need it.
     pub fn close(self) -> Result<(), (Object<T>, Errno)> {
         let mut open = Arc::try_unwrap(self.0).map_err(|shared| (Object(shared), Errno::EBUSY))?;
         // SAFETY: the object is open.
@@ -123,7 +122,7 @@ impl<T> Drop for Open<T> {
 
 /// # Safety
 ///
-/// The object is open, and used no more if this returns 0.
+/// The object is open, and no longer used if this returns 0.
 unsafe fn close(fid: *mut Fid) -> c_int {
     // SAFETY: the caller promises it.
     unsafe { ((*(*fid).ops).close)(fid) }

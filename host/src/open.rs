@@ -1,4 +1,4 @@
-//! How objects are opened in others, and attributes to open them with.
+//! Opens objects in others, with default attributes.
 
 use std::ptr;
 
@@ -14,7 +14,8 @@ use crate::info::InfoList;
 use crate::library::check;
 use crate::object::Object;
 
-/// Attributes of a completion queue of this format without a wait object, its size left to the provider.
+/// Attributes of a completion queue of this format, without a wait object, and with the provider's default
+/// size.
 pub fn cq_attr(format: u32) -> FiCqAttr {
     FiCqAttr {
         size: 0,
@@ -32,7 +33,7 @@ pub fn counter_attr() -> FiCntrAttr {
     FiCntrAttr { events: FI_CNTR_EVENTS_COMP, wait_obj: FI_WAIT_NONE, wait_set: ptr::null_mut(), flags: 0 }
 }
 
-/// Attributes of an address vector whose type and size are left to the provider.
+/// Attributes of an address vector with the provider's default type and size.
 pub fn av_attr() -> FiAvAttr {
     FiAvAttr {
         r#type: 0,

@@ -1,5 +1,5 @@
-//! A layer over the plugin in the installed libfabric: `ofi_rxm` makes unconnected endpoints out of homespun's connected
-//! ones. Debian's `libfabric-bin` has the library; `LD_LIBRARY_PATH` chooses another one.
+//! A layer over the plugin in the installed libfabric: `ofi_rxm` builds unconnected endpoints from homespun's
+//! connected ones. Debian's `libfabric-bin` has the library; `LD_LIBRARY_PATH` selects another one.
 
 use std::env;
 use std::ffi::CStr;
@@ -21,10 +21,11 @@ const FI_EP_RDM: u32 = 3;
 const EAGAIN: isize = -11;
 const LAYERED: &CStr = c"homespun;ofi_rxm";
 
-/// Longer than anything takes that works.
+/// Longer than any successful operation takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lengths that the layer treats differently: injected, eager, and read by the receiver from the sender's memory.
+/// Lengths that the layer treats differently: injected, eager, and read by the receiver from the sender's
+/// memory.
 const MESSAGE_LENS_BYTES: [usize; 3] = [8, 10_000, 1_000_000];
 
 /// The installed libfabric, which finds the plugin and no other provider in its path.
@@ -45,7 +46,7 @@ fn libfabric() -> Libfabric {
     })
 }
 
-/// The names of the providers that answer, in their order.
+/// The names of the matching providers, in order.
 fn provider_names(name: Option<&CStr>) -> Vec<String> {
     let mut hints = libfabric().hints();
     if let Some(name) = name {
@@ -68,29 +69,29 @@ fn provider_names(name: Option<&CStr>) -> Vec<String> {
 }
 
 #[test]
-fn getinfo_that_names_homespun_alone_offers_no_layer() {
+fn getinfo_of_homespun_excludes_layers() {
     let names = provider_names(Some(c"homespun"));
     assert!(!names.is_empty() && names.iter().all(|name| name == "homespun"), "{names:?}");
 }
 
 #[test]
-fn getinfo_that_names_no_provider_offers_no_layer_over_homespun() {
+fn getinfo_without_homespun_excludes_layers_over_it() {
     for name in [None, Some(c"ofi_rxm")] {
         let names = provider_names(name);
-        assert!(!names.is_empty(), "the installed libfabric has providers of its own");
+        assert!(!names.is_empty(), "the installed libfabric has other providers");
         assert!(!names.iter().any(|name| name.starts_with("homespun;")), "{names:?}");
     }
 }
 
 #[test]
-fn getinfo_that_names_a_layer_over_homespun_offers_nothing_else() {
+fn getinfo_of_a_layer_over_homespun_returns_only_it() {
     for name in [LAYERED, c"ofi_rxm;homespun"] {
         let names = provider_names(Some(name));
         assert!(!names.is_empty() && names.iter().all(|name| name == "homespun;ofi_rxm"), "{names:?}");
     }
 }
 
-/// An endpoint of the layer. Fields are closed in the order in which they stand here.
+/// An endpoint of the layer. Fields are closed in order of declaration.
 struct Node {
     ep: Object<FidEp>,
     cq: Object<FidCq>,
@@ -100,7 +101,7 @@ struct Node {
 
 /// One operation of an endpoint.
 struct Operation {
-    /// What `FI_CONTEXT2` asks for. Its address tells completions apart.
+    /// The memory that `FI_CONTEXT2` requires. Its address identifies the operation of a completion.
     context: Box<[u64; 8]>,
     is_posted: bool,
     is_complete: bool,
@@ -126,11 +127,11 @@ impl Node {
         let ep = domain.endpoint(infos).expect("an endpoint");
         ep.bind(&av, 0).expect("a vector is bound");
         ep.bind(&cq, FI_TRANSMIT | FI_RECV).expect("a queue is bound");
-        ep.enable().expect("all that is needed is bound");
+        ep.enable().expect("all required objects are bound");
         Node { ep, cq, av, domain }
     }
 
-    /// Reads a completion, which drives the endpoint, and notes which of the operations it is of.
+    /// Reads a completion, which drives the endpoint, and marks its operation as complete.
     fn read(&self, operations: &mut [&mut Operation]) {
         let mut entry = std::mem::MaybeUninit::<FiCqTaggedEntry>::zeroed();
         let cq = self.cq.as_ptr();
@@ -157,7 +158,7 @@ impl Operation {
         ptr::from_ref(&*self.context).cast_mut().cast()
     }
 
-    /// Posts it, unless it is posted.
+    /// Posts the operation, unless it is already posted.
     fn post(&mut self, call: impl FnOnce(*mut c_void) -> isize) {
         if !self.is_posted {
             match call(self.at()) {
@@ -171,7 +172,7 @@ impl Operation {
     }
 }
 
-/// Has a message with this tag cross, and compares its bytes.
+/// Transfers a message with this tag, and compares its bytes.
 fn exchange(from: &Node, to: &Node, address: u64, len_bytes: usize, tag: u64) {
     let sent: Vec<u8> = (0..len_bytes).map(|at| (at * 7 + tag as usize) as u8).collect();
     let mut received = vec![0_u8; len_bytes];
@@ -179,7 +180,8 @@ fn exchange(from: &Node, to: &Node, address: u64, len_bytes: usize, tag: u64) {
     let (sender, receiver) = (from.ep.as_ptr(), to.ep.as_ptr());
     let deadline = Instant::now() + PATIENCE;
     while !send.is_complete || !receive.is_complete {
-        // SAFETY: the endpoints are open; buffers and contexts stay where they are until both operations have completed.
+        // SAFETY: the endpoints are open; buffers and contexts stay where they are until both operations
+        // have completed.
         unsafe {
             let (buf, none) = (received.as_mut_ptr().cast(), ptr::null_mut());
             let recv = (*(*receiver).tagged).recv;
@@ -194,14 +196,14 @@ fn exchange(from: &Node, to: &Node, address: u64, len_bytes: usize, tag: u64) {
     assert_eq!(received, sent);
 }
 
-/// Has an endpoint write to memory of its peer, and compares its bytes.
+/// Writes to memory of the peer, and compares the bytes.
 fn write(from: &Node, to: &Node, address: u64) {
     const KEY: u64 = 7;
     const LEN_BYTES: usize = 100_000;
     let sent: Vec<u8> = (0..LEN_BYTES).map(|at| (at * 13) as u8).collect();
     let mut memory = vec![0_u8; LEN_BYTES];
     let at = memory.as_mut_ptr();
-    // SAFETY: the region is closed before the memory is looked at.
+    // SAFETY: the region is closed before the memory is read.
     let region = unsafe { to.domain.memory(at.cast(), LEN_BYTES, MrAccess::REMOTE_WRITE.bits(), KEY) };
     let region = region.expect("a memory region");
     let initiator = from.ep.as_ptr();

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use homespun::Errno;
 use homespun_host::{Accepted, CallError, Completion, Libfabric, Lockstep, WaitObject};
 
-/// Longer than a message that was posted for takes.
+/// Longer than a message takes to a posted receive.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Larger than what is injected.
+/// Larger than the injected messages.
 const MESSAGE_BYTES: usize = 100_000;
 
-/// Drives both until one of them has a completion that is wanted.
+/// Drives both endpoints until the message has arrived at `to`.
 fn await_received(from: &mut Lockstep, to: &mut Lockstep) -> (usize, u64) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -39,7 +39,7 @@ fn send(from: &mut Lockstep, to: &mut Lockstep, len_bytes: usize, tag: u64) -> A
 }
 
 #[test]
-fn lockstep_endpoints_of_the_installed_libfabric_exchange_messages_and_sleep() {
+fn lockstep_endpoints_exchange_messages_and_sleep() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     // Cargo builds the plugin before its tests, and puts both into one directory.
     let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
@@ -54,10 +54,10 @@ fn lockstep_endpoints_of_the_installed_libfabric_exchange_messages_and_sleep() {
     let mut left = open(WaitObject::Descriptor).expect("an endpoint");
     let mut right = open(WaitObject::Unspecified).expect("an endpoint");
     assert!(left.descriptor().is_some() && right.descriptor().is_none());
-    let no_partner = CallError { call: "fi_tsend", errno: Errno::ENOTCONN };
-    assert_eq!(left.send(8, 7), Err(no_partner), "before it has met its partner");
-    left.meet(&right.address().expect("a name")).expect("an address");
-    right.meet(&left.address().expect("a name")).expect("an address");
+    let no_peer = CallError { call: "fi_tsend", errno: Errno::ENOTCONN };
+    assert_eq!(left.send(8, 7), Err(no_peer), "before set_peer");
+    left.set_peer(&right.address().expect("a name")).expect("an address");
+    right.set_peer(&left.address().expect("a name")).expect("an address");
 
     assert_eq!(right.post_receive(7), Ok(true));
     let busy = CallError { call: "fi_trecv", errno: Errno::EBUSY };
@@ -66,7 +66,7 @@ fn lockstep_endpoints_of_the_installed_libfabric_exchange_messages_and_sleep() {
     assert_eq!(await_received(&mut left, &mut right), (8, 7));
 
     assert_eq!(left.post_receive(9), Ok(true));
-    // Cut to the size of the buffer.
+    // The length is reduced to the size of the buffer.
     assert_eq!(send(&mut right, &mut left, MESSAGE_BYTES + 1, 9), Accepted::Posted);
     assert_eq!(await_received(&mut right, &mut left), (MESSAGE_BYTES, 9));
 

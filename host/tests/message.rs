@@ -1,8 +1,7 @@
-//! The types of this crate over the plugin in the installed libfabric: a message goes from one endpoint to
-//! another.
+//! The types of this crate over the plugin in the installed libfabric: a message between two endpoints.
 //!
-//! Without a libfabric (Debian: `libfabric-bin`) the test says so and passes; where `CI` is set it fails.
-//! `LD_LIBRARY_PATH` chooses another one.
+//! Without a libfabric (Debian: `libfabric-bin`) the test prints that it is skipped, and passes; if `CI` is
+//! set it fails. `LD_LIBRARY_PATH` selects another libfabric.
 
 use std::env;
 use std::os::unix::fs::symlink;
@@ -36,7 +35,7 @@ fn node(libfabric: Libfabric, info: &InfoList) -> Node {
     ep.bind(&av, 0).expect("a vector is bound");
     ep.bind(&cq, FI_TRANSMIT | FI_RECV).expect("a queue is bound");
     ep.bind(&counter, 1 << 10).expect("a counter is bound");
-    ep.enable().expect("all that is needed is bound");
+    ep.enable().expect("all required objects are bound");
     Node { ep, cq, av }
 }
 

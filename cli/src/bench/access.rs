@@ -1,42 +1,42 @@
-//! Access through the fabric to memory of the process that follows.
+//! The follower's region, accessed through the fabric.
 //!
-//! That process has a region, which the leading one maps where the domain has such memory. While it is
-//! accessed, its owner drives its endpoint, so that it does its part where the target has one. An empty
-//! message says that this is over.
+//! The follower registers a region, and the leader maps it where the domain offers mapped memory. While the
+//! leader accesses the region, the follower drives its endpoint, because some accesses need work of the
+//! target. The leader ends the measurement with an empty message.
 
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use homespun::flags::Caps;
 
-use crate::exchange::channel::{Channel, Ended, Local};
+use crate::exchange::channel::{AccessBuffers, Channel, Completed};
 use crate::exchange::measure::{self, Metric};
-use crate::exchange::place::Place;
+use crate::exchange::remote_region::RemoteRegion;
 use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
-/// What is done to the region.
+/// An operation on the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// Bytes are written.
+    /// Write bytes.
     Write,
-    /// Bytes are read.
+    /// Read bytes.
     Read,
-    /// A number is added to an integer of 64 bits, and what it was before comes back.
+    /// Add a number to a 64-bit integer, and fetch its previous value.
     FetchAdd,
 }
 
-/// What both endpoints need for that, besides what messages need.
+/// The capabilities that both endpoints need for accesses, extra those for messages.
 pub(super) const CAPS: Caps = Caps::RMA.union(Caps::ATOMIC);
 
-/// The length of an integer that is added to.
+/// The length of the integer that fetch-add operates on.
 const INTEGER_BYTES: usize = size_of::<u64>();
 
 impl Operation {
     pub(super) const ALL: [Operation; 3] = [Operation::Write, Operation::Read, Operation::FetchAdd];
 
-    /// Its name, as results have it.
+    /// The operation's name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Operation::Write => "write",
@@ -45,7 +45,7 @@ impl Operation {
         }
     }
 
-    /// The sizes in which it is measured, where these are asked for.
+    /// The sizes in which to measure the operation, given the requested ones.
     pub(super) fn sizes(self, asked: &[usize]) -> &[usize] {
         match self {
             Operation::Write | Operation::Read => asked,
@@ -53,29 +53,31 @@ impl Operation {
         }
     }
 
-    /// What so many accesses at once need in this process.
-    fn locals(self, size_bytes: usize, count: u32) -> Vec<Local> {
+    /// The local buffers of `count` accesses in flight.
+    fn buffers(self, size_bytes: usize, count: u32) -> Vec<AccessBuffers> {
         match self {
             Operation::Write => {
                 let source = Bytes::from(vec![1; size_bytes]);
-                (0..count).map(|_| Local::Write(source.clone())).collect()
+                (0..count).map(|_| AccessBuffers::Write(source.clone())).collect()
             }
-            Operation::Read => (0..count).map(|_| Local::Read(measure::zeroed(size_bytes))).collect(),
+            Operation::Read => (0..count).map(|_| AccessBuffers::Read(measure::zeroed(size_bytes))).collect(),
             Operation::FetchAdd => {
-                // To add nothing is as much work as to add something, and memory stays as it was written.
+                // Adding zero costs as much as adding another number, and leaves memory as it was written.
                 let nothing = Bytes::from_static(&[0; INTEGER_BYTES]);
-                let fetch_add =
-                    |_| Local::FetchAdd { operand: nothing.clone(), result: measure::zeroed(INTEGER_BYTES) };
+                let fetch_add = |_| AccessBuffers::FetchAdd {
+                    operand: nothing.clone(),
+                    result: measure::zeroed(INTEGER_BYTES),
+                };
                 (0..count).map(fetch_add).collect()
             }
         }
     }
 }
 
-/// Makes the accesses of a run: one by one from post to completion, or many at once.
+/// Makes the accesses of a run: one at a time from post to completion, or a window of them at once.
 pub(super) fn lead(
     channel: &mut Channel<'_>,
-    place: Place,
+    place: RemoteRegion,
     operation: Operation,
     metric: Metric,
     run: &Run,
@@ -84,8 +86,8 @@ pub(super) fn lead(
         Metric::Latency => 1,
         Metric::Bandwidth => run.window,
     };
-    let mut accesses = Accesses { channel, place, free: operation.locals(run.size_bytes, window), window };
-    // Memory that can be mapped is so from its first access on.
+    let mut accesses = Accesses { channel, place, free: operation.buffers(run.size_bytes, window), window };
+    // The first access maps the region where the domain can map it.
     accesses.one()?;
     let timing = match metric {
         Metric::Latency => measure::round_trips_of(run, || accesses.one())?,
@@ -102,19 +104,19 @@ pub(super) fn lead(
         }
     };
     channel.send(Bytes::new())?;
-    while !matches!(channel.wait()?, Ended::Sent(_)) {}
+    while !matches!(channel.wait()?, Completed::Sent(_)) {}
     Ok(timing)
 }
 
-/// Does the part of the region's owner, who may have a core of their own.
+/// Serves the accesses as the owner of the region. `has_own_core` says that no other process needs its core.
 pub(super) fn follow(channel: &mut Channel<'_>, has_own_core: bool) -> Result<(), Failure> {
     channel.receive(BytesMut::new())?;
     loop {
         match channel.wait_as_target(has_own_core) {
-            Ok(Ended::Received(..)) => return Ok(()),
-            // Nothing comes to this side while its memory is accessed, however long that takes. The other
-            // process minds the time, and this one ends with it.
-            Ok(Ended::Sent(_)) | Err(Failure::Stalled { .. }) => {}
+            Ok(Completed::Received(..)) => return Ok(()),
+            // An owner receives nothing while its memory is accessed, however long that takes. The leader has
+            // the time-out, and this process ends with the leader.
+            Ok(Completed::Sent(_)) | Err(Failure::Stalled { .. }) => {}
             Err(failure) => return Err(failure),
         }
     }
@@ -123,21 +125,21 @@ pub(super) fn follow(channel: &mut Channel<'_>, has_own_core: bool) -> Result<()
 /// Accesses of one kind.
 struct Accesses<'c, 'p> {
     channel: &'c mut Channel<'p>,
-    place: Place,
-    /// What is not in use.
-    free: Vec<Local>,
-    /// How many are in flight at most.
+    place: RemoteRegion,
+    /// The buffers of accesses that are not in flight.
+    free: Vec<AccessBuffers>,
+    /// The largest number of accesses in flight.
     window: u32,
 }
 
 impl Accesses<'_, '_> {
-    /// Makes one access, and waits for its end.
+    /// Makes one access, and waits for its completion.
     fn one(&mut self) -> Result<(), Failure> {
         self.post()?;
         self.settle()
     }
 
-    /// Posts the next access, when there is room for it.
+    /// Posts the next access, once fewer than `window` are in flight.
     fn post(&mut self) -> Result<(), Failure> {
         let local = match self.free.pop() {
             Some(local) => local,
@@ -146,7 +148,7 @@ impl Accesses<'_, '_> {
         self.channel.access(local, self.place)
     }
 
-    /// Waits until all have ended.
+    /// Waits for the completions of all accesses.
     fn settle(&mut self) -> Result<(), Failure> {
         while self.free.len() < self.window as usize {
             self.free.push(self.channel.wait_for_access()?);
@@ -175,7 +177,8 @@ mod tests {
         Settings { direction, tagged: true, check: false, timeout }
     }
 
-    /// Every operation, size and metric between two endpoints of this process, each in a thread of its own.
+    /// Measures every operation, size and metric between two endpoints of this process, each in its own
+    /// thread.
     fn measure_in(domain: &str, sizes: &[usize], owner_timeout: Duration) {
         let (steps, told) = mpsc::channel::<()>();
         let (say, said) = mpsc::channel();
@@ -186,7 +189,8 @@ mod tests {
             let any = Target { host: "127.0.0.1".into(), port: 0 };
             let port = Port::listening(&any, Some(&name), CAPS).unwrap();
             let region = port.share(largest).unwrap();
-            say.send((port.address(), Place { key: region.key(), address: region.address() })).unwrap();
+            say.send((port.address(), RemoteRegion { key: region.key(), address: region.address() }))
+                .unwrap();
             let settings = settings(Direction::ToClient, owner_timeout);
             let mut channel = Channel::open(&port, answered.recv().unwrap(), settings).unwrap();
             for () in told {
@@ -197,7 +201,7 @@ mod tests {
             written
         });
         let (address, place) = said.recv().unwrap();
-        let (port, address) = Port::towards(&Target::from(address), Some(domain), CAPS).unwrap();
+        let (port, address) = Port::to_peer(&Target::from(address), Some(domain), CAPS).unwrap();
         answer.send(port.address()).unwrap();
         let mut channel = Channel::open(&port, address, settings(Direction::ToServer, TIMEOUT)).unwrap();
         for operation in Operation::ALL {
@@ -214,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_every_domain_is_accessed_in_every_way_and_size() {
+    fn accesses_in_every_domain_operation_and_size_are_measured() {
         for domain in port::domains().unwrap() {
             measure_in(&domain, &[0, 1, 8, 1000, 100_000], TIMEOUT);
         }
     }
 
     #[test]
-    fn the_owner_of_the_memory_does_not_mind_the_time() {
+    fn region_owner_ignores_the_timeout() {
         for domain in port::domains().unwrap() {
             measure_in(&domain, &[8], Duration::ZERO);
         }

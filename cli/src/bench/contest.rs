@@ -1,4 +1,4 @@
-//! One contest: the fabric and what it is measured against, in turns.
+//! One contest: the fabric and its bare loops, measured in turns.
 
 use super::access::Operation;
 use super::bare::{self, Copies, Copying};
@@ -13,20 +13,20 @@ use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
-/// How long the answer to an access is, without the bytes that are read.
+/// The length of the answer to an access, without the payload.
 const ANSWER_BYTES: usize = 8;
 
-/// What access to memory is measured against.
+/// The bare loop that an access is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BareAccess {
     /// Copies to or from shared memory.
     Copies(Copying),
-    /// Messages: one with the bytes and one without, in opposite directions.
+    /// Messages: one with the payload, and one without in the opposite direction.
     Messages(Way),
 }
 
 impl BareAccess {
-    /// Its name, as results have it.
+    /// The bare loop's name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             BareAccess::Copies(_) => "memcpy",
@@ -39,26 +39,25 @@ impl BareAccess {
 pub(super) struct Contest {
     /// Latency and then bandwidth, each through the fabric and then without it.
     parts: [Part; 4],
-    /// What the bare parts are: of latency and of bandwidth.
+    /// The names of the bare loops: of latency and of bandwidth.
     bare_names: [&'static str; 2],
-    /// Copies within this process, to compare with; where a message is large enough for that to mean
-    /// something.
+    /// Copies within this process, for comparison; `None` for messages too small to compare.
     memcpy: Option<Run>,
 }
 
-/// What the rounds of one contest have measured so far.
+/// The measurements of a contest so far.
 pub(super) struct Rounds {
     parts: [PartRounds; 4],
     memcpy_us: Vec<f64>,
 }
 
-/// What the rounds of one part have measured so far.
+/// The measurements of one part so far.
 struct PartRounds {
     medians_us: Vec<f64>,
     singles: Times,
 }
 
-/// What takes its turn in each round.
+/// A part of a contest, measured once in each round.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     /// A step of both processes.
@@ -69,16 +68,16 @@ enum Part {
     Copies(Copies),
 }
 
-/// Two processes, and how long they measure.
+/// The two processes, and the time of a measurement.
 pub(super) struct Measuring<'a, 'p> {
     pub(super) pair: &'a mut Pair,
     pub(super) channel: &'a mut Channel<'p>,
-    /// How long each part takes in each round, roughly.
+    /// The approximate time of each part in a round.
     pub(super) round_ms: u32,
 }
 
 impl Contest {
-    /// Finds out how many messages there are in a round, and which of the bare ways is the fastest.
+    /// Chooses the number of messages in a round, and the fastest of the bare ways.
     pub(super) fn of_messages(
         measuring: &mut Measuring<'_, '_>,
         bare: &[Way],
@@ -101,7 +100,7 @@ impl Contest {
         Ok(Contest { parts, bare_names: [latency.way.name(), bandwidth.way.name()], memcpy })
     }
 
-    /// Finds out how many accesses there are in a round.
+    /// Chooses the number of accesses in a round.
     pub(super) fn of_accesses(
         measuring: &mut Measuring<'_, '_>,
         operation: Operation,
@@ -132,8 +131,8 @@ impl Contest {
         self.bare_names
     }
 
-    /// Measures all of them once, so that what else the host does hits them alike.
-    pub(super) fn hold_round(
+    /// Measures every part once, so that other load of the host slows all alike.
+    pub(super) fn run_round(
         &self,
         measuring: &mut Measuring<'_, '_>,
         rounds: &mut Rounds,
@@ -151,7 +150,7 @@ impl Contest {
 }
 
 impl Measuring<'_, '_> {
-    /// A part of about as many operations as fit into a round.
+    /// A part with as many operations as fit into a round.
     fn sized(
         &mut self,
         size_bytes: usize,
@@ -187,7 +186,7 @@ impl Measuring<'_, '_> {
 }
 
 impl Part {
-    /// How many times what it measures each of its operations takes.
+    /// How many of the measured times one operation takes.
     fn halves(&self) -> f64 {
         match self {
             Part::ThereAndBack(..) => 2.0,

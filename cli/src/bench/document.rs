@@ -1,5 +1,5 @@
-//! The document of a comparison, in Markdown: how it was made, the tables in short, every figure, and the
-//! same providers asleep.
+//! The Markdown document of a comparison: the method, the summary tables, every figure, and the same
+//! providers asleep.
 
 use super::figure::{Quantity, Row};
 use super::figure_report::FigureReport;
@@ -8,7 +8,7 @@ use super::{figure_table, sleep};
 /// The directory of the drawings, beside the document.
 pub(super) const DRAWINGS: &str = "plots";
 
-/// The sizes of the tables in short.
+/// The sizes in the summary tables.
 const BRIEF_SIZES_BYTES: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
 
 /// The whole document.
@@ -31,7 +31,7 @@ pub(super) fn document(report: &FigureReport) -> String {
     text
 }
 
-/// The tables in short, which another file may have too.
+/// The summary tables, which another file may include.
 pub(super) fn brief(report: &FigureReport) -> String {
     let places = places(report);
     let mut text = format!(
@@ -56,11 +56,11 @@ pub(super) fn brief(report: &FigureReport) -> String {
     text
 }
 
-/// What is compared, on which host, and by which command.
+/// The subject of the comparison, the host, and the command.
 fn origin(report: &FigureReport) -> String {
     format!(
-        "homespun beside libfabric's own providers for the same medium, and beside a bare loop that\n\
-         does nothing but move the bytes. All of it was measured in one run, on one host, by\n\n\
+        "The tables compare homespun with libfabric's own providers for the same medium, and with a bare\n\
+         loop that only moves the bytes. Everything was measured in one run, on one host, by\n\n\
          ```sh\n\
          {}\n\
          ```\n\n\
@@ -76,29 +76,29 @@ fn origin(report: &FigureReport) -> String {
     )
 }
 
-/// How the figures come about.
+/// The method of measurement.
 fn method(report: &FigureReport) -> String {
     let rounds =
         if report.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", report.rounds) };
     format!(
         "- **The same program for all.** Each figure is one unmodified program of libfabric\n  \
          (`fi_pingpong`) or of its test suite fabtests (the others). Only the name of the provider on\n  \
-         its command line differs. homespun is loaded into the same libfabric as a plugin. Every pair\n  \
-         is two processes; the place behind a title says where they run.\n\
+         its command line differs. libfabric loads homespun as a plugin. Every pair is two processes;\n  \
+         the title says where they run.\n\
          - **In turns.** In each of {rounds}, for each size, the bare loop, homespun and each provider\n  \
-         take one turn. So whatever else the host does hits all of them alike. A time is the median\n  \
-         over the rounds.\n\
-         - **The bare loop** has no fabric in it, and runs on the same cores. Of several it is the\n  \
-         fastest in each size, and the last column names it. Messages in shared memory: a ring of\n  \
-         cache lines (`ring`); the same ring with each message in chunks, so that one process copies\n  \
-         in while the other copies out (`pipelined-4K` to `pipelined-64K`); from 16 KiB on, one\n  \
+         take one turn, so other load of the host slows all alike. A time is the median over the\n  \
+         rounds.\n\
+         - **The bare loop** has no fabric in it, and runs on the same cores. For each size it is the\n  \
+         fastest of several, and the last column names it. Messages in shared memory: a ring of cache\n  \
+         lines (`ring`); the same ring with each message in chunks, so that one process copies in\n  \
+         while the other copies out (`pipelined-4K` to `pipelined-64K`); from 16 KiB on, one\n  \
          `process_vm_readv(2)` by the receiver. Access to shared memory: a copy within one process\n  \
-         and a fence (`memcpy`). TCP: a socket that is polled without sleeping (`socket`), written to\n  \
-         in large pieces where many messages go one way.\n\
+         and a fence (`memcpy`). TCP: a polled, non-blocking socket (`socket`); small messages one way\n  \
+         are written to it in large pieces.\n\
          - **In flight.** Programs that measure many transfers keep up to 64 of them in flight, and up\n  \
-         to 64 MiB. `fi_rma_bw` accesses memory both ways at once; its bare loop goes one way.\n  \
-         Over TCP it has no bare loop: a read takes a request and an answer, and a write an\n  \
-         acknowledgement, where a stream of bytes has neither.\n\
+         to 64 MiB. `fi_rma_bw` accesses memory both ways at once; its bare loop goes one way. Over\n  \
+         TCP it has no bare loop: a read takes a request and an answer, and a write an\n  \
+         acknowledgement; a stream of bytes has neither.\n\
          - **Only ratios** can be compared between hosts.\n"
     )
 }
@@ -106,17 +106,17 @@ fn method(report: &FigureReport) -> String {
 const COLUMNS: &str = "\
 - **size**: the bytes of a message, a write or a read.
 - **bare loop**, **homespun**, and the name of a provider: its time in µs, the median over
-  rounds. What a time is stands above the table: half of a round trip, or the time of each of
-  many transfers in flight, which is the whole duration by their number.
-- **p99**, right of each time: how far it is spread. These programs print one mean for each
-  round, so theirs is that of the slowest round. That of the bare loop is the 99th percentile
-  of single round trips; where transfers go one way there is none. Percentiles of single round
-  trips of every provider stand under \"Asleep and idle\".
-- **/bare**, **/shm**, **/tcp** and so on, in short \"homespun / bare loop\" and so on:
-  homespun's time by that of the other. Below 1 homespun is faster; at 1.25 it takes a quarter
-  more time.
-- **bare loop is**: which bare loop was the fastest.
-- **-**: it was not measured, or failed.
+  rounds. The line above the table names the time: half of a round trip, or the time of each of
+  many transfers in flight, which is the whole duration divided by their number.
+- **p99**, right of each time: its spread. These programs print one mean for each round, so
+  their p99 is that of the slowest round. The p99 of the bare loop is the 99th percentile of
+  single round trips; there is none for transfers one way. The section \"Asleep and idle\" has
+  percentiles of single round trips of every provider.
+- **/bare**, **/shm**, **/tcp** and so on, or \"homespun / bare loop\" and so on: homespun's time
+  divided by that of the other. Below 1 homespun is faster; at 1.25 it takes a quarter more
+  time.
+- **bare loop is**: the name of the fastest bare loop.
+- **-**: not measured, or failed.
 ";
 
 /// The libfabric, and how it was built.
@@ -142,7 +142,7 @@ fn command(report: &FigureReport) -> String {
     let prefix = if report.has_prefix { " --libfabric <prefix>" } else { "" };
     let built = report.libfabric.built.as_ref();
     let built = built.map(|built| format!(" --libfabric-built {built:?}")).unwrap_or_default();
-    // A name may hold a semicolon, which ends a command.
+    // A shell would take a semicolon in a name for the end of the command.
     let providers = report.providers.join(",");
     let quote = if providers.contains(';') { "'" } else { "" };
     format!("{fabtests}homespun bench --against {quote}{providers}{quote}{prefix}{built} --record benches")
@@ -176,7 +176,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn document_says_how_it_was_made_and_links_every_drawing() {
+    fn document_names_its_command_and_links_every_drawing() {
         let text = document(&report());
         for part in [
             "FABTESTS=<directory> homespun bench --against 'shm,tcp;ofi_rxm' --libfabric <prefix> \
@@ -193,7 +193,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn document_contains_the_brief_as_it_is() {
+    fn document_contains_the_brief_unchanged() {
         let (text, brief) = (document(&report()), brief(&report()));
         assert!(text.contains(&format!("## In short\n\n{brief}\n## ")), "{text}");
         let tables = brief.matches("\n| ---: |").count();
@@ -202,7 +202,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn document_without_sleep_has_no_section_of_it() {
+    fn document_without_sleep_lacks_its_section() {
         let text = document(&FigureReport { sleep: None, ..report() });
         assert!(!text.contains("## Asleep and idle"), "{text}");
     }

@@ -1,7 +1,7 @@
-//! A comparison, and nothing of how it was measured: contenders, and a row for each case.
+//! A comparison, independent of how it was measured: contenders, and a row for each case.
 //!
-//! Everything compared is such that less is better: bandwidth is compared by the time of a transfer. So every
-//! ratio points the same way: homespun by another contender, below 1 where homespun is better.
+//! Every quantity is a time, so less is better; bandwidth is compared by the time of a transfer. A ratio is
+//! homespun's time divided by that of another contender: below 1 homespun is faster.
 
 use serde::Serialize;
 
@@ -12,32 +12,32 @@ use crate::cache_topology::Sharing;
 /// One comparison.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure {
-    /// Letters, digits, `-` and `_`; tells it from all others of a document.
+    /// Letters, digits, `-` and `_`; unique within a document.
     pub(super) name: String,
-    /// What is measured, in words.
+    /// A description for people.
     pub(super) title: String,
-    /// Where the processes ran, in words.
+    /// The cores of the processes, described for people.
     pub(super) place: String,
-    /// Where they stayed; null where the system chose.
+    /// The cores of the processes; null if the system chose.
     pub(super) cores: Option<Cores>,
     pub(super) quantity: Quantity,
-    /// Whether it stands among those that sum a comparison up.
+    /// Whether the summary tables include it.
     #[serde(skip)]
     pub(super) is_in_brief: bool,
-    /// How it is drawn.
+    /// The drawings to make of it.
     #[serde(skip)]
     pub(super) drawings: &'static [Drawing],
     pub(super) contenders: Vec<Contender>,
     pub(super) rows: Vec<Row>,
 }
 
-/// What the numbers of a figure are.
+/// The unit of a figure's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Quantity {
     /// Half the time of a round trip, in microseconds.
     HalfRoundTrip,
-    /// The time that each of many transfers takes, in microseconds.
+    /// The time of each of many transfers, in microseconds.
     Transfer,
 }
 
@@ -46,24 +46,24 @@ pub(super) enum Quantity {
 pub(super) enum Drawing {
     /// Time over size.
     Latency,
-    /// Size by time over size.
+    /// Bandwidth over size.
     Bandwidth,
 }
 
-/// What is compared.
+/// A loop or provider that is compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Contender {
     pub(super) name: String,
     pub(super) role: Role,
 }
 
-/// The part that a contender plays.
+/// A contender's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Role {
-    /// The least that physics asks.
+    /// The bare loop, a lower bound.
     Floor,
-    /// The subject of every ratio.
+    /// homespun, the dividend of every ratio.
     Homespun,
     Other,
 }
@@ -74,26 +74,26 @@ pub(super) struct Row {
     pub(super) case: Case,
     /// In the order of the contenders; null where a contender could not be measured.
     pub(super) cells: Vec<Option<Cell>>,
-    /// Homespun by each contender, in their order; null for homespun itself and where either was not
-    /// measured.
+    /// homespun's median divided by that of each contender, in their order; null for homespun itself, and
+    /// where either was not measured.
     pub(super) ratios: Vec<Option<f64>>,
-    /// What the floor is in this case.
+    /// The name of the bare loop in this case.
     pub(super) floor: Option<String>,
-    /// Which contender is homespun.
+    /// The index of homespun among the contenders.
     #[serde(skip)]
     own_index: Option<usize>,
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Case {
-    /// In words.
+    /// A description for people.
     pub(super) label: String,
-    /// Where the case is a size.
+    /// The size, if the case is one.
     pub(super) size_bytes: Option<usize>,
 }
 
-/// What was measured of one contender in one case.
+/// The measurements of one contender in one case.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Cell {
     /// The median over rounds.
@@ -101,7 +101,7 @@ pub(super) struct Cell {
     pub(super) spread: Option<Spread>,
 }
 
-/// How what was measured is spread.
+/// The distribution of the measured times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Spread {
     pub(super) over: Samples,
@@ -109,11 +109,11 @@ pub(super) struct Spread {
     pub(super) percentiles: Percentiles,
 }
 
-/// What percentiles are over.
+/// The samples of percentiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Samples {
-    /// The means of rounds, where a program prints nothing else.
+    /// The means of rounds, for a program that prints nothing else.
     Rounds,
     /// Single operations.
     Operations,
@@ -127,7 +127,7 @@ pub(super) struct Cores {
 }
 
 impl Quantity {
-    /// What the numbers are and their unit, in words.
+    /// The quantity and its unit, for people.
     pub(super) fn about(self) -> &'static str {
         match self {
             Quantity::HalfRoundTrip => "half of a round trip in µs",
@@ -163,7 +163,7 @@ impl Row {
         Row { case, cells, ratios, floor, own_index }
     }
 
-    /// Which contender is homespun.
+    /// The index of homespun among the contenders.
     pub(super) fn own_index(&self) -> Option<usize> {
         self.own_index
     }
@@ -182,13 +182,13 @@ impl Figure {
 }
 
 impl Cores {
-    /// In words.
+    /// A description for people.
     pub(super) fn place(&self) -> String {
         let Cores { numbers: (first, second), sharing } = self;
         format!("cores {first} and {second}, {sharing}")
     }
 
-    /// For names of files.
+    /// A part of a file's name.
     pub(super) fn slug(&self) -> &'static str {
         match self.sharing {
             Sharing::Core => "same-core",
@@ -242,7 +242,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ratios_are_homespun_by_each_other() {
+    fn ratio_is_homespun_divided_by_the_other() {
         let ratios = row(8, [Some(0.5), Some(1.0), Some(2.0)]).ratios;
         assert_eq!(ratios, [Some(2.0), None, Some(0.5)]);
     }
@@ -264,7 +264,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn drawings_have_names_of_their_own() {
+    fn drawings_have_distinct_file_names() {
         let figure = figure();
         let files: Vec<String> =
             figure.drawings.iter().map(|drawing| figure.drawing_file(*drawing)).collect();

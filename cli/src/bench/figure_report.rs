@@ -1,8 +1,7 @@
-//! What a comparison has found out: the document that `--against` with `--json` prints, and what a record is
-//! made of.
+//! The results of a comparison: the document that `--against --json` prints, and the source of a record.
 //!
-//! Fields keep their names and meanings; new ones may come. No field names a directory of this host, save
-//! `libfabric` in `sleep`.
+//! Fields keep their names and meanings; new ones may be added. Only `libfabric` in `sleep` names a directory
+//! of this host.
 
 use serde::Serialize;
 
@@ -23,16 +22,16 @@ pub(super) struct FigureReport {
     /// Whether programs of fabtests took part.
     #[serde(skip)]
     pub(super) has_fabtests: bool,
-    /// Whether the libfabric was asked for by its prefix.
+    /// Whether `--libfabric` gave the prefix of the libfabric.
     #[serde(skip)]
     pub(super) has_prefix: bool,
-    /// Whether the result was wanted soon.
+    /// Whether `--quick` was given.
     #[serde(rename = "quick")]
     pub(super) is_quick: bool,
-    /// Over how many rounds the medians are.
+    /// The number of rounds that the medians are over.
     pub(super) rounds: u32,
     pub(super) figures: Vec<Figure>,
-    /// The same providers polled, asleep and idle; null where that could not be measured at all.
+    /// The same providers polled, asleep and idle; null if that could not be measured at all.
     pub(super) sleep: Option<SleepReport>,
 }
 
@@ -40,6 +39,6 @@ pub(super) struct FigureReport {
 #[derive(Debug, Serialize)]
 pub(super) struct LibfabricReport {
     pub(super) version: String,
-    /// How it was built, in the words of `--libfabric-built`; null if nothing was said.
+    /// The words of `--libfabric-built`, which say how it was built; null without the option.
     pub(super) built: Option<String>,
 }

@@ -1,24 +1,23 @@
-//! A figure's rows as people read them: on a terminal as they come, and in a document.
+//! A figure's rows for people: on a terminal as they are measured, and in a document.
 
 use super::figure::{Cell, Figure, Role, Row};
 use super::table::{line, significant};
 
-/// How wide a column of numbers is at least.
+/// The least width of a column of numbers.
 const NUMBER_WIDTH: usize = 9;
 
-/// How wide the first column is.
+/// The width of the first column.
 const CASE_WIDTH: usize = 8;
 
-/// What ratios mean, wherever they are shown.
+/// Explains ratios, wherever they are shown.
 pub(super) const ABOUT_RATIOS: &str =
-    "every ratio is a time of homespun by that of another: below 1 homespun is faster, whatever is measured";
+    "a ratio is homespun's time divided by that of another contender: below 1 homespun is faster";
 
-/// What percentiles are over, wherever they are shown.
-pub(super) const ABOUT_PERCENTILES: &str = "the p99 of a program, which prints means alone, is over rounds; \
-                                            the p99 of a bare loop is over single round trips, where \
-                                            messages go back and forth";
+/// Explains percentiles, wherever they are shown.
+pub(super) const ABOUT_PERCENTILES: &str = "the p99 of a program is over rounds, because it prints only \
+    means; the p99 of a bare loop is over single round trips, where messages go back and forth";
 
-/// What a figure is about and the heading of its rows, for a terminal.
+/// The figure's title and column names, for a terminal.
 pub(super) fn heading(figure: &Figure) -> String {
     let Figure { title, place, quantity, .. } = figure;
     format!("{title}; {place}; {}\n{}", quantity.about(), line(&column_names(figure), &widths(figure)))
@@ -29,12 +28,12 @@ pub(super) fn row(figure: &Figure, row: &Row) -> String {
     line(&columns(row), &widths(figure))
 }
 
-/// All rows of a figure, as a table of Markdown.
+/// All rows of a figure, as a Markdown table.
 pub(super) fn markdown(figure: &Figure) -> String {
     markdown_table(&column_names(figure), figure.rows.iter().map(columns))
 }
 
-/// Medians and ratios alone, of rows that are chosen and the first other provider, as a table of Markdown.
+/// Medians and ratios of the chosen rows, with the first other provider only, as a Markdown table.
 pub(super) fn brief_markdown(figure: &Figure, is_chosen: impl Fn(&Row) -> bool) -> String {
     let first_other = figure.contenders.iter().position(|contender| contender.role == Role::Other);
     let is_shown = |index: usize| figure.contenders[index].role != Role::Other || Some(index) == first_other;
@@ -53,7 +52,7 @@ pub(super) fn brief_markdown(figure: &Figure, is_chosen: impl Fn(&Row) -> bool) 
     markdown_table(&heading, rows)
 }
 
-/// A table of Markdown, all columns to the right.
+/// A Markdown table, all columns aligned to the right.
 pub(super) fn markdown_table(heading: &[impl AsRef<str>], rows: impl Iterator<Item = Vec<String>>) -> String {
     let heading: Vec<String> = heading.iter().map(|name| name.as_ref().to_owned()).collect();
     let rule = vec!["---:".to_owned(); heading.len()];
@@ -95,7 +94,7 @@ fn columns(row: &Row) -> Vec<String> {
     columns
 }
 
-/// The ratios by every contender but homespun.
+/// The ratios to every contender but homespun.
 fn ratios(row: &Row) -> impl Iterator<Item = String> + '_ {
     let own = row.own_index();
     let others = row.ratios.iter().enumerate().filter(move |(index, _)| Some(*index) != own);
@@ -113,7 +112,7 @@ pub(super) fn number(number: Option<f64>) -> String {
 
 fn widths(figure: &Figure) -> Vec<usize> {
     let names = column_names(figure);
-    // What the bare loop is stands last, to the left.
+    // The name of the bare loop is the last column, aligned to the left.
     let numbers = names.len() - usize::from(has_floor(figure));
     let width = |name: &String| name.chars().count().max(NUMBER_WIDTH);
     [CASE_WIDTH].into_iter().chain(names[1..numbers].iter().map(width)).collect()
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stand_below_their_heading() {
+    fn columns_align_with_their_heading() {
         let figure = figure();
         let rows: Vec<String> = figure.rows.iter().map(|each| row(&figure, each)).collect();
         let expected = "\

@@ -1,4 +1,4 @@
-//! The process that follows: it does its part of each step that it is told.
+//! The process that follows: it takes its part in each step that the leader names.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -11,38 +11,38 @@ use std::time::Duration;
 use clap::Args;
 
 use super::access;
-use super::bare::{self, Medium, Memory, Vigil};
+use super::bare::{self, Medium, Memory, Poller};
 use super::step::{Step, Way};
 use crate::console::Console;
 use crate::cores;
 use crate::exchange::channel::{Channel, Settings};
 use crate::exchange::measure;
 use crate::exchange::pattern::Direction;
-use crate::exchange::place::Place;
 use crate::exchange::port::Port;
+use crate::exchange::remote_region::RemoteRegion;
 use crate::exchange::target::Target;
 use crate::failure::Failure;
 use crate::peer_process;
 
-/// How long the endpoint is left alone between steps. What it has still to send then leaves.
+/// The interval between progress calls while no step is under way. They send what the endpoint still holds.
 const IDLE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What is said first by a process that shares memory; why it cannot read the other's follows, if it cannot.
+/// The first word of a follower that shares memory; then the reason if it cannot read the leader's memory.
 pub(super) const MEMORY: &str = "memory";
 
-/// What is said first by a process that a connection is to be made to; its address follows.
+/// The first word of a follower that listens for a connection; then its address.
 pub(super) const SOCKET: &str = "socket";
 
-/// What is said of the endpoint; its address follows, and the place of the memory that is accessed.
+/// Introduces the follower's endpoint: its address, and the region that the leader may access.
 pub(super) const ENDPOINT: &str = "endpoint";
 
-/// What is told of the other endpoint; its address follows.
+/// Introduces the leader's endpoint: its address.
 pub(super) const PARTNER: &str = "partner";
 
-/// What is said when a step may begin.
+/// Says that a step may begin.
 pub(super) const READY: &str = "ready";
 
-/// What is said when the part of this process in a bare loop is over, so that the memory may be cleared.
+/// Says that the follower's part in a bare loop is over, so that the leader may clear the memory.
 pub(super) const DONE: &str = "done";
 
 /// The other process of `bench` and `bare`.
@@ -54,21 +54,21 @@ pub(crate) struct Arguments {
     /// Send tagged messages.
     #[arg(long)]
     tagged: bool,
-    /// How much memory the other process may access.
+    /// How many bytes of memory the other process may access.
     #[arg(long, default_value_t = 0)]
     region_bytes: usize,
-    /// Where the shared memory is; without it there is a connection.
+    /// The path of the shared memory; without it the processes use a connection.
     #[arg(long)]
     memory: Option<PathBuf>,
     /// The core to stay on.
     #[arg(long)]
     core: Option<usize>,
-    /// How long nothing may happen, in seconds.
+    /// Give up when nothing has happened for this many seconds.
     #[arg(long)]
     timeout: u64,
 }
 
-/// Follows until nobody leads any more.
+/// Follows until the leader closes the pipe.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
     let lines = peer_process::lines_from_parent();
     let follow = || {
@@ -76,11 +76,11 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
             cores::pin(core)?;
         }
         let timeout = Duration::from_secs(arguments.timeout);
-        // If the other process ends, so does this one, at once.
-        let vigil = Vigil::new(Arc::new(AtomicBool::new(false)), timeout, arguments.core.is_some());
+        // This process ends with the leader, so the flag for the leader's end stays unset.
+        let poller = Poller::new(Arc::new(AtomicBool::new(false)), timeout, arguments.core.is_some());
         let medium = open_medium(arguments, console)?;
         let has_own_core = arguments.core.is_some();
-        let follower = Follower { console, lines: &lines, medium: &medium, vigil: &vigil, has_own_core };
+        let follower = Follower { console, lines: &lines, medium: &medium, poller: &poller, has_own_core };
         match &arguments.domain {
             Some(domain) => follower.follow_on_the_fabric(domain, arguments),
             None => follower.follow(None),
@@ -111,7 +111,7 @@ struct Follower<'a> {
     console: &'a Console,
     lines: &'a Receiver<String>,
     medium: &'a Medium,
-    vigil: &'a Vigil,
+    poller: &'a Poller,
     has_own_core: bool,
 }
 
@@ -120,10 +120,10 @@ impl Follower<'_> {
         let any = Target { host: Ipv4Addr::LOCALHOST.to_string(), port: 0 };
         let port = Port::listening(&any, Some(domain), access::CAPS)?;
         let region = port.share(arguments.region_bytes)?;
-        let place = Place { key: region.key(), address: region.address() };
+        let place = RemoteRegion { key: region.key(), address: region.address() };
         self.console.line(format_args!("{ENDPOINT} {} {place}", port.address()))?;
         let line = self.lines.recv().map_err(|_| Failure::PeerGone)?;
-        let partner: SocketAddr = after(&line, PARTNER)?.parse().map_err(|_| Failure::PeerTalk)?;
+        let partner: SocketAddr = after(&line, PARTNER)?.parse().map_err(|_| Failure::PeerProtocol)?;
         let timeout = Duration::from_secs(arguments.timeout);
         let settings =
             Settings { direction: Direction::ToClient, tagged: arguments.tagged, check: false, timeout };
@@ -149,16 +149,16 @@ impl Follower<'_> {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             };
-            let step: Step = line.parse().map_err(|_| Failure::PeerTalk)?;
+            let step: Step = line.parse().map_err(|_| Failure::PeerProtocol)?;
             if let Way::Fabric | Way::Access(_) = step.way {
-                let (_, channel) = fabric.as_mut().ok_or(Failure::PeerTalk)?;
+                let (_, channel) = fabric.as_mut().ok_or(Failure::PeerProtocol)?;
                 self.console.line(READY)?;
                 match step.way {
                     Way::Access(_) => access::follow(channel, self.has_own_core)?,
                     _ => measure::follow(channel, step.metric, &step.run)?,
                 }
             } else {
-                let mut end = self.medium.prepare(&step, self.vigil)?;
+                let mut end = self.medium.prepare(&step, self.poller)?;
                 self.console.line(READY)?;
                 bare::follow(&mut *end, &step)?;
                 self.console.line(DONE)?;
@@ -167,12 +167,12 @@ impl Follower<'_> {
     }
 }
 
-/// What follows a word.
+/// The text after a word.
 pub(super) fn after<'a>(line: &'a str, word: &str) -> Result<&'a str, Failure> {
-    line.strip_prefix(word).map(str::trim_start).ok_or(Failure::PeerTalk)
+    line.strip_prefix(word).map(str::trim_start).ok_or(Failure::PeerProtocol)
 }
 
-/// Reads why the other process cannot read this one's memory. None if it can.
+/// Reads the reason why the other process cannot read this one's memory; `None` if it can.
 pub(super) fn refusal(line: &str) -> Result<Option<io::Error>, Failure> {
     let reason = after(line, MEMORY)?;
     Ok((!reason.is_empty()).then(|| io::Error::other(reason.to_owned())))

@@ -1,4 +1,4 @@
-//! `homespun bench`: how close the fabric comes to what is possible on this host.
+//! `homespun bench`: the speed of the fabric beside bare loops and beside libfabric's own providers.
 
 mod access;
 pub(crate) mod against;
@@ -39,61 +39,61 @@ use crate::exchange::port;
 use crate::exchange::sizes::Sizes;
 use crate::failure::Failure;
 
-/// How many rounds there are, and how long each way takes in a round, roughly.
+/// The number of rounds, and the approximate time of each way in a round.
 const ROUNDS: u32 = 9;
 const ROUND_MS: u32 = 12;
 
-/// The same where the result is wanted soon.
+/// The same with `--quick`.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_QUICK_MS: u32 = 2;
 
-/// How many rounds can be asked for.
+/// The largest number of rounds.
 const ROUNDS_MAX: u32 = 1_000;
 
-/// Compare the fabric with what is possible on this host.
+/// Compare the speed of homespun with bare loops, or with libfabric's own providers.
 ///
-/// Two processes, each on a core of its own, exchange messages through the fabric, and through a bare loop
-/// that does nothing but move the bytes. Then one process writes and reads memory of the other, and adds to
-/// an integer there. The two ways take turns, so that other work of the host slows both alike. Numbers are
-/// medians over all rounds. Only ratios can be compared between hosts.
+/// Two processes, each on its own core, exchange messages: through the fabric, and through a bare loop that
+/// only moves the bytes. Then one process writes and reads memory of the other, and adds to an integer there.
+/// The measurements take turns, so that other load of the host slows all alike. Numbers are medians over all
+/// rounds. Only ratios can be compared between hosts.
 ///
-/// The bare loop of messages over shared memory (shm) is the fastest for the size: a ring of cache lines; the
-/// same ring with each message in chunks of 4 to 64 KiB, so that one process copies in while the other copies
-/// out; or, from 16 KiB on, one process_vm_readv(2) by the receiver. Over TCP it is a socket that is polled
-/// without sleeping. Where many messages go one way they are written to the socket in large pieces.
+/// Over shared memory (shm), messages are compared with the fastest of these bare loops: a ring of cache
+/// lines; the same ring with each message in chunks of 4 to 64 KiB, so that one process copies in while the
+/// other copies out; or, from 16 KiB on, one process_vm_readv(2) by the receiver. Over TCP the bare loop is a
+/// polled, non-blocking socket; small messages one way are written to it in large pieces.
 ///
-/// The bare loop of writes and reads over shared memory is a copy within one process and a fence. Over TCP it
-/// is half of a round trip of the socket with the bytes, and half of one with 8 bytes. Fetch-add is work of
-/// the target, so over shared memory it is compared with the ring.
+/// Writes and reads over shared memory are compared with a copy within one process and a fence. Over TCP they
+/// are compared with two halves of round trips over the socket: one with the payload, one with 8 bytes. The
+/// target takes part in a fetch-add, so over shared memory the ring is its bare loop.
 ///
 /// With --against, homespun is compared with providers of an installed libfabric, which loads homespun as a
-/// plugin. The programs are libfabric's fi_pingpong and, where the variable FABTESTS names a directory with
-/// the programs of fabtests, fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a
-/// core. Where the host has both, cores that share a cache and cores that share none are measured one after
-/// the other. Accesses to memory over TCP (fi_rma_bw) have no bare loop here: a read takes a request and an
-/// answer, a bare stream neither. Then follows what --only sleep measures, for the same providers.
+/// plugin. The programs are libfabric's fi_pingpong and, if the variable FABTESTS names a directory with the
+/// programs of fabtests, fi_rdm_tagged_pingpong, fi_rdm_tagged_bw and fi_rma_bw. Each process stays on a
+/// core. If the host has both, cores that share a cache and cores that share none are measured one after the
+/// other. Over TCP, fi_rma_bw has no bare loop: a read takes a request and an answer, and a bare stream has
+/// neither. The measurement of --only sleep follows, for the same providers.
 ///
-/// With --only sleep, two processes of homespun exchange tagged messages over the C interface of libfabric,
-/// with the same code for homespun and for other providers (by default shm, tcp, sockets and tcp;ofi_rxm).
-/// First both processes poll. Then both sleep on the descriptor of their queue (FI_WAIT_FD). Last, no message
-/// comes, and their processor time is taken. Threads of a provider run on the core of their process.
+/// With --only sleep, two processes exchange tagged messages over the C interface of libfabric, with the same
+/// code for homespun and for other providers (by default shm, tcp, sockets and tcp;ofi_rxm). First both
+/// processes poll. Then both sleep on the descriptor of their queue (FI_WAIT_FD). Last, both sleep without
+/// messages, and their processor time is measured. Threads of a provider run on the core of their process.
 #[derive(Debug, Args)]
 #[command(max_term_width = 110)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{COLUMNS}\n\n{JSON}\n\n{EXAMPLES}"))]
 pub(crate) struct Arguments {
-    /// The domain that is measured [default: all].
+    /// Measure only this domain [default: all].
     #[arg(short, long, value_name = "NAME", value_enum)]
     domain: Option<Choice>,
-    /// Measure this alone.
+    /// Measure only one kind.
     #[arg(long, value_name = "KIND", value_enum)]
     only: Option<Kind>,
     /// The sizes of messages, writes and reads in bytes, separated by commas.
     ///
-    /// K and M are 1024 and 1024 x 1024; at most 64M. The default is 8,64,512,4K,16K,64K,256K,1M,4M; with
-    /// --quick and --against 8,4K,64K,1M; asleep 8,4K,64K.
+    /// K and M stand for 1024 and 1024 x 1024; the largest size is 64M. The default is
+    /// 8,64,512,4K,16K,64K,256K,1M,4M; with --quick and --against 8,4K,64K,1M; with --only sleep 8,4K,64K.
     #[arg(long, value_name = "LIST")]
     sizes: Option<Sizes>,
-    /// How many rounds the medians are over.
+    /// The number of rounds.
     ///
     /// The default is 9; with --against or --only sleep 5; with --quick 3.
     #[arg(
@@ -102,7 +102,7 @@ pub(crate) struct Arguments {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(ROUNDS_MAX))
     )]
     rounds: Option<u32>,
-    /// Be done soon, and less precise: fewer and shorter rounds.
+    /// Measure fewer and shorter rounds: faster, but less precise.
     #[arg(long)]
     quick: bool,
     /// Print one JSON document instead of tables.
@@ -122,15 +122,15 @@ pub(crate) struct Arguments {
     /// Let the system choose the cores.
     #[arg(long)]
     no_pin: bool,
-    /// Compare with these providers, separated by commas: shm, tcp, sockets, tcp;ofi_rxm ...
+    /// Compare with these providers, separated by commas, such as shm, tcp, sockets, tcp;ofi_rxm.
     #[arg(long, value_name = "LIST", help_heading = BESIDE_LIBFABRIC)]
     against: Option<Providers>,
-    /// Where libfabric is installed: the prefix of its bin and lib.
+    /// The prefix below which libfabric is installed, with its bin and lib.
     ///
-    /// By default its programs are found on PATH, and with --only sleep its library by the system's loader.
+    /// By default its programs are found on PATH, and its library, with --only sleep, by the system's loader.
     #[arg(long, value_name = "DIR", help_heading = BESIDE_LIBFABRIC)]
     libfabric: Option<PathBuf>,
-    /// How that libfabric was built, such as "with -O3"; stands with the results.
+    /// How that libfabric was built, such as "with -O3"; the results repeat it.
     #[arg(long, value_name = "WORDS", requires = "against", help_heading = BESIDE_LIBFABRIC)]
     libfabric_built: Option<String>,
     /// Write a drawing (SVG) of each comparison into this directory.
@@ -138,21 +138,21 @@ pub(crate) struct Arguments {
     plots: Option<PathBuf>,
     /// Write RESULTS.md, and its drawings, into this directory; not with --quick.
     ///
-    /// The drawings are in plots there, in place of earlier ones.
+    /// The drawings replace earlier ones in DIR/plots.
     #[arg(long, value_name = "DIR", requires = "against", help_heading = BESIDE_LIBFABRIC)]
     record: Option<PathBuf>,
-    /// Write the tables in short into this file, such as README.md; not with --quick.
+    /// Write the summary tables into this file, such as README.md; not with --quick.
     ///
-    /// They are those of RESULTS.md, and replace what stands between the lines "<!-- speed -->" and
-    /// "<!-- /speed -->".
+    /// They are those of RESULTS.md, and replace the text between the lines "<!-- speed -->" and "<!-- /speed
+    /// -->".
     #[arg(long, value_name = "FILE", requires = "against", help_heading = BESIDE_LIBFABRIC)]
     readme: Option<PathBuf>,
 }
 
-/// What stands above the options for comparisons with libfabric's providers.
+/// The heading of the options for comparisons with libfabric's providers.
 const BESIDE_LIBFABRIC: &str = "Beside libfabric's providers";
 
-/// What is measured where no sizes are asked for.
+/// The default sizes.
 const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 
 const COLUMNS: &str = "\
@@ -160,70 +160,70 @@ The columns:
   latency us   half of a round trip through the fabric
   p50, p99     percentiles of single round trips through the fabric, halved
   bare us      half of a round trip through the bare loop
-  ratio        the first by the last: 1 is as good as the bare loop, more is slower
+  ratio        latency us divided by bare us: 1 is as fast as the bare loop, more is slower
   M msg/s      millions of messages a second one way through the fabric, many of them in flight
   MB/s         the same in 10^6 bytes a second
   bare MB/s    10^6 bytes a second one way through the bare loop
-  ratio        the fabric's time of a message one way by that of the bare loop: 1 is as good, more is slower
+  ratio        the time of a message one way, divided by that of the bare loop: more is slower
   memcpy MB/s  copies from shared to private memory within one process, for comparison
-  bare loop    which one it is; two where another is the fastest one way
+  bare loop    its name; two names if another one is the fastest one way
 
-Where memory is accessed they mean the same, but:
-  operation    what is done to memory of the other process: write, read or fetch-add (8 bytes)
+For accesses the columns mean the same, except:
+  operation    the operation on memory of the other process: write, read or fetch-add (8 bytes)
   latency us   from the post of an access to its completion, one at a time
-  bare us      a copy and a fence (memcpy), or half of a round trip with the bytes and half of one with
-               8 bytes (ring, socket)
+  bare us      a copy and a fence (memcpy), or half of a round trip with the payload and half of
+               one with 8 bytes (ring, socket)
   M op/s       millions of accesses a second, many of them in flight
 
-With --against every number is a time in microseconds: half of a round trip, or of a transfer among many.
-The bare loop, homespun and each provider have a median and p99; then come the ratios, homespun by the bare
-loop and by each provider.";
+With --against every number is a time in microseconds: half of a round trip, or the time of a transfer among \
+many in flight. The bare loop, homespun and each provider have a median and a p99. The ratios follow: \
+homespun's time divided by that of the bare loop and of each provider.";
 
 const JSON: &str = "\
-The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains;
-each of these has domain, cross_memory_copy, cross_memory_copy_refusal, sizes and accesses; each of sizes
-has size_bytes, bare_loop (ring, pipelined-4K to pipelined-64K, process_vm_readv, socket),
-bare_message_loop, latency_us, bare_latency_us, latency_ratio, latency_percentiles and
-bare_latency_percentiles (p50_us, p99_us, samples), messages_per_s, bare_messages_per_s, message_time_ratio,
-bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. Each of accesses has operation (write, read,
-fetch-add) and the same fields, of accesses in place of messages; bare_loop is memcpy, ring or socket, and
-latency is from post to completion. What means nothing for a size or a domain is null; what was not measured
-is an empty list.
+The JSON document: homespun_version, tagged, rounds, cores (two numbers, or null if not pinned), domains; \
+each of these has domain, cross_memory_copy, cross_memory_copy_refusal, sizes and accesses; each of sizes \
+has size_bytes, bare_loop (ring, pipelined-4K to pipelined-64K, process_vm_readv, socket), \
+bare_message_loop, latency_us, bare_latency_us, latency_ratio, latency_percentiles and \
+bare_latency_percentiles (p50_us, p99_us, samples), messages_per_s, bare_messages_per_s, message_time_ratio, \
+bandwidth_mb_per_s, bare_bandwidth_mb_per_s, memcpy_mb_per_s. Each of accesses has operation (write, read, \
+fetch-add) and the same fields, for accesses instead of messages; bare_loop is memcpy, ring or socket, and \
+latency is the time from post to completion. A field that does not apply to a size or a domain is null; a \
+list of results that were not requested is empty.
 
-With --against: homespun_version, kernel, processor, libfabric (version, built), providers, quick, rounds,
-figures; each figure has name, title, place, cores (numbers and sharing; null if not pinned), quantity
-(half_round_trip or transfer), contenders (name, role: floor, homespun or other) and rows; each row has case
-(label, size_bytes), cells and ratios in the order of the contenders, and floor, the name of the bare loop;
-each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples); and
+With --against: homespun_version, kernel, processor, libfabric (version, built), providers, quick, rounds, \
+figures; each figure has name, title, place, cores (numbers and sharing; null if not pinned), quantity \
+(half_round_trip or transfer), contenders (name, role: floor, homespun or other) and rows; each row has case \
+(label, size_bytes), cells and ratios in the order of the contenders, and floor, the name of the bare loop; \
+each cell has median (in microseconds) and spread (over: rounds or operations, p50_us, p99_us, samples); and \
 sleep, which is the document of --only sleep, or null if that could not be measured.
 
-With --only sleep: homespun_version, libfabric, libfabric_version, cores, rounds, idle_ms, contenders; each of
-these has name, provider, rival_of (the name of homespun's contender in the ratios), polled, descriptor and
-idle. These three have not_offered and failure, the reason why there are no figures or null; polled and
-descriptor have sizes, each with size_bytes, p50_us, p99_us, samples, p50_ratio and p99_ratio; idle has
-wait_object, processor_ms_per_s and wake_ups_per_s, each of the two processes.";
+With --only sleep: homespun_version, libfabric, libfabric_version, cores, rounds, idle_ms, contenders; each \
+of these has name, provider, rival_of (the name of homespun's contender in the ratios), polled, descriptor \
+and idle. These three have not_offered and failure: the reason why there are no figures, or null; polled and \
+descriptor have sizes, each with size_bytes, p50_us, p99_us, samples, p50_ratio and p99_ratio; idle has \
+wait_object, processor_ms_per_s and wake_ups_per_s, the last two with a number for each process.";
 
 const EXAMPLES: &str = "\
 Examples:
-  homespun bench --quick                      every domain, roughly
+  homespun bench --quick                      every domain, a first impression
   homespun bench -d shm --sizes 8 --tagged    one size of tagged messages, and of accesses
   homespun bench --only accesses --sizes 8    one size of writes and reads, and fetch-add
-  homespun bench --json > results.json        for a program to read
+  homespun bench --json > results.json        results for a program to read
   homespun bench --against shm,tcp            beside providers of the installed libfabric
-  homespun bench --only sleep                 beside its providers, polled, asleep and idle
+  homespun bench --only sleep                 the same providers: polling, asleep and idle
   FABTESTS=/opt/fabtests/bin homespun bench --against shm,tcp --libfabric /opt/libfabric --record .
                                               with more programs, and tables and drawings in files
 
-Exit status: 0 if everything was measured, 1 if it could not be, 2 if the command was not understood.";
+Exit status: 0 if everything was measured, 1 if not, 2 if the command line was wrong.";
 
-/// Which domains are measured.
+/// The domains to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Choice {
     /// Shared memory.
     Shm,
     /// TCP over the loopback interface.
     Tcp,
-    /// Both, as far as there are both.
+    /// Both, as far as they exist.
     All,
 }
 
@@ -231,7 +231,7 @@ enum Choice {
 pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
     let sizes = arguments.sizes.as_ref().map(|sizes| &sizes.0[..]);
     let timeout = Duration::from_secs(arguments.timeout);
-    arguments.require_sense();
+    arguments.reject_conflicting_options();
     match &arguments.against {
         _ if arguments.only == Some(Kind::Sleep) => {
             let request = sleep::Request {
@@ -269,21 +269,21 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
 }
 
 impl Arguments {
-    /// Ends the process with the status of misuse where options contradict each other by their values.
-    fn require_sense(&self) {
+    /// Ends the process with the exit status of misuse if options conflict by their values.
+    fn reject_conflicting_options(&self) {
         let is_sleep = self.only == Some(Kind::Sleep);
         let has_providers = self.against.is_some();
         let contradiction = if has_providers && !is_sleep && (self.only.is_some() || self.domain.is_some()) {
-            "with '--against', '--domain' and '--only' are for '--only sleep' alone"
+            "with '--against', '--domain' and '--only' are allowed only as part of '--only sleep'"
         } else if is_sleep
             && (self.libfabric_built.is_some()
                 || self.plots.is_some()
                 || self.record.is_some()
                 || self.readme.is_some())
         {
-            "'--only sleep' draws and records nothing"
+            "'--only sleep' makes no drawings and no record"
         } else if self.quick && (self.record.is_some() || self.readme.is_some()) {
-            "'--record' and '--readme' refuse '--quick': what so few and short rounds measure is noise"
+            "'--quick' excludes '--record' and '--readme': so few and short rounds measure noise"
         } else if self.libfabric.is_some() && !has_providers && !is_sleep {
             "'--libfabric' needs '--against' or '--only sleep'"
         } else {
@@ -330,7 +330,7 @@ fn run_alone(
     if arguments.json { console.json(&report) } else { Ok(()) }
 }
 
-/// What all tables have in common.
+/// Prints the lines above all tables.
 fn head(survey: &Survey<'_>, cores: &Cores, console: &Console) -> Result<(), Failure> {
     let kind = if survey.tagged { "tagged" } else { "untagged" };
     console.line(format_args!("{kind} messages; medians over {} rounds", survey.rounds))?;
@@ -338,13 +338,13 @@ fn head(survey: &Survey<'_>, cores: &Cores, console: &Console) -> Result<(), Fai
         Some((own, other)) => format!("{}; the two processes stay on cores {own} and {other}", cores.count()),
         None => format!("{}; the system chooses where the two processes run", cores.count()),
     })?;
-    console.line("latency: half of a round trip, or all of an access; p50 and p99: of single ones")?;
+    console.line("latency: half of a round trip, or all of an access; p50, p99: of single ones")?;
     console.line("M msg/s, M op/s, MB/s: 10^6 messages, accesses and bytes a second one way")?;
-    console.line("ratio: the fabric's time by the bare loop's; above 1 the fabric is slower")
+    console.line("ratio: the fabric's time divided by the bare loop's; above 1 the fabric is slower")
 }
 
 impl Choice {
-    /// The domains that are meant, as far as there are such.
+    /// The chosen domains, as far as they exist.
     fn offered(self) -> Result<Vec<Domain>, Failure> {
         let there = port::domains()?;
         let meant = Domain::ALL.into_iter().filter(|domain| match self {

@@ -5,36 +5,36 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// How many digits of a time are kept.
+/// The number of significant digits of a time.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// Times are counted in picoseconds, so that digits of short ones are kept.
+/// Times are counted in picoseconds, so that short ones keep their digits.
 const UNITS_PER_US: f64 = 1e6;
 
-/// Times, counted.
+/// A histogram of times.
 #[derive(Debug)]
 pub(super) struct Times {
     histogram: Histogram<u64>,
 }
 
-/// Times as one process tells them to another: each with how often it was counted.
+/// Times as one process sends them to another: each with its count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counts(Vec<(u64, u64)>);
 
-/// How times are spread: the middle one, and the one that a hundredth exceeds.
+/// The distribution of times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Percentiles {
     /// The median.
     pub(super) p50_us: f64,
     /// The 99th percentile.
     pub(super) p99_us: f64,
-    /// Over how many times.
+    /// The number of times.
     pub(super) samples: u64,
 }
 
 impl Times {
     pub(super) fn new() -> Times {
-        // It is refused only for more digits than five.
+        // `new` refuses only more than five digits.
         let histogram = Histogram::new(SIGNIFICANT_DIGITS).expect("three digits are not too many");
         Times { histogram }
     }
@@ -42,7 +42,7 @@ impl Times {
     /// Counts times in microseconds.
     pub(super) fn extend(&mut self, times_us: &[f64]) {
         for time_us in times_us {
-            // A float becomes the nearest integer that there is; the histogram grows as far as those go.
+            // The conversion gives the nearest integer; the histogram grows as needed.
             self.histogram += (time_us * UNITS_PER_US) as u64;
         }
     }
@@ -55,18 +55,18 @@ impl Times {
     /// Counts the times of another process.
     pub(super) fn extend_by(&mut self, counts: &Counts) {
         for &(time, count) in &counts.0 {
-            // It grows as far as numbers go, so none is refused.
+            // The histogram grows as needed, so no time is refused.
             let _ = self.histogram.record_n(time, count);
         }
     }
 
-    /// What was counted.
+    /// The counts, to send to another process.
     pub(super) fn counts(&self) -> Counts {
         let recorded = self.histogram.iter_recorded();
         Counts(recorded.map(|step| (step.value_iterated_to(), step.count_at_value())).collect())
     }
 
-    /// None for no times at all.
+    /// The percentiles, or `None` without any times.
     pub(super) fn percentiles(&self) -> Option<Percentiles> {
         let at = |quantile| self.histogram.value_at_quantile(quantile) as f64 / UNITS_PER_US;
         (!self.histogram.is_empty()).then(|| Percentiles {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_stand_where_times_do() {
+    fn percentiles_match_uniform_times() {
         let mut times = Times::new();
         let up_to_hundred: Vec<f64> = (1..=100).map(f64::from).collect();
         times.extend(&up_to_hundred);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn no_times_have_no_percentiles() {
+    fn empty_times_have_no_percentiles() {
         assert_eq!(Times::new().percentiles(), None);
     }
 }

@@ -26,7 +26,7 @@ const POINT_PX: u32 = 3;
 const DASH_PX: u32 = 7;
 const GAP_PX: u32 = 4;
 const LEGEND_LINE_PX: i32 = 26;
-/// Where the first dash in a legend ends, and the second one starts.
+/// The end of the first dash in a legend, and the start of the second.
 const LEGEND_DASH_PX: (i32, i32) = (10, 16);
 
 const TEXT_COLOUR: RGBColor = RGBColor(40, 40, 40);
@@ -43,14 +43,14 @@ const OTHER_COLOURS: [RGBColor; 5] = [
     RGBColor(150, 120, 0),
 ];
 
-/// How far beyond the least and the largest value an axis goes, as a factor.
+/// The factor by which an axis extends beyond the smallest and the largest value.
 const MARGIN: f64 = 1.25;
 
-/// The ticks within a power of ten, and from how many powers of ten on there is one alone.
+/// The ticks within a power of ten; from this many powers of ten on, only the first is used.
 const TICKS: [f64; 3] = [1.0, 2.0, 5.0];
 const SPARSE_TICKS_POWERS: f64 = 3.5;
 
-/// A drawing of a figure, as SVG. None if nothing of it has a size and a time.
+/// Draws a figure as SVG. `None` if no row has both a size and a time.
 ///
 /// # Errors
 ///
@@ -69,11 +69,11 @@ pub(super) fn svg(figure: &Figure, drawing: Drawing) -> Result<Option<String>, F
     Ok(Some(svg))
 }
 
-/// What is drawn of a contender.
+/// The line of one contender.
 struct Line<'a> {
     contender: &'a Contender,
     colour: RGBColor,
-    /// Sizes in bytes and values, by size.
+    /// Pairs of size in bytes and value, sorted by size.
     points: Vec<(f64, f64)>,
 }
 
@@ -137,7 +137,7 @@ fn lines(figure: &Figure, drawing: Drawing) -> Vec<Line<'_>> {
                 Role::Other => others.next().unwrap_or(FLOOR_COLOUR),
             };
             let point = |row: &super::figure::Row| {
-                // A message without a byte has no place on a logarithmic axis.
+                // A size of 0 has no place on a logarithmic axis.
                 let size_bytes = row.case.size_bytes.filter(|size_bytes| *size_bytes > 0)? as f64;
                 let time_us = row.cells[index].map(|cell| cell.median).filter(|time_us| *time_us > 0.0)?;
                 Some((size_bytes, if drawing == Drawing::Latency { time_us } else { size_bytes / time_us }))
@@ -197,7 +197,7 @@ fn draw(
             chart.draw_series(LineSeries::new(points.iter().copied(), style))?
         };
         series.label(&line.contender.name).legend(move |(x, y)| {
-            // Two pieces, with a gap between where the line is dashed.
+            // Two pieces, with a gap between them if the line is dashed.
             let (first_end, second_start) = if is_floor { LEGEND_DASH_PX } else { (0, 0) };
             EmptyElement::at((x, y))
                 + PathElement::new(vec![(0, 0), (first_end, 0)], style)
@@ -222,7 +222,7 @@ fn draw(
     Ok(())
 }
 
-/// A round number without needless digits.
+/// A round number without unnecessary digits.
 fn number(number: f64) -> String {
     let decimals = (-number.log10().floor()).max(0.0) as usize;
     format!("{number:.decimals$}")

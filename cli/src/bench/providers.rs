@@ -1,4 +1,4 @@
-//! The providers of libfabric that the command line names.
+//! The providers of libfabric named on the command line.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use homespun::info::PROVIDER_NAME;
 pub(super) struct Providers(Vec<String>);
 
 impl Providers {
-    /// Each of them once.
+    /// The names, without duplicates.
     pub(super) fn names(&self) -> &[String] {
         &self.0
     }
@@ -23,10 +23,14 @@ impl FromStr for Providers {
         for name in text.split(',') {
             let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-;".contains(letter);
             if name.is_empty() || name.starts_with('-') || !name.chars().all(is_name) {
-                return Err(format!("{name:?} is no provider's name, such as shm, tcp or tcp;ofi_rxm"));
+                return Err(format!(
+                    "{name:?} is not the name of a provider, such as shm, tcp or tcp;ofi_rxm"
+                ));
             }
             if name == PROVIDER_NAME {
-                return Err(format!("{PROVIDER_NAME} is what the others are compared with"));
+                return Err(format!(
+                    "{PROVIDER_NAME} takes part anyway; name the providers to compare it with"
+                ));
             }
             if !names.iter().any(|known| known == name) {
                 names.push(name.to_owned());

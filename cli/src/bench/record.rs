@@ -1,5 +1,5 @@
-//! The files of a comparison: drawings, a document that has them with their tables, and the place of the
-//! tables in short in another file.
+//! The files of a comparison: drawings, a document with the drawings and tables, and the summary tables in
+//! another file.
 
 use std::fs;
 use std::io;
@@ -12,11 +12,11 @@ use crate::failure::Failure;
 
 const DOCUMENT: &str = "RESULTS.md";
 
-/// The lines between which another file has the tables in short.
+/// The lines that enclose the summary tables in another file.
 const PLACE_BEGIN: &str = "<!-- speed -->";
 const PLACE_END: &str = "<!-- /speed -->";
 
-/// Writes the document and its drawings. Drawings that an earlier record has left are removed.
+/// Writes the document and its drawings, and removes the drawings of an earlier record.
 pub(super) fn write(report: &FigureReport, directory: &Path) -> Result<(), Failure> {
     let drawings = directory.join(DRAWINGS);
     remove_drawings(&drawings)?;
@@ -63,11 +63,11 @@ fn remove_drawings(directory: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes sure that a file has a place for the tables in short.
+/// Checks that a file has a place for the summary tables.
 ///
 /// # Errors
 ///
-/// [`Failure::Write`], which names the lines that are missing.
+/// [`Failure::Write`], which names the missing lines.
 pub(super) fn require_place(file: &Path) -> Result<(), Failure> {
     let failed = |error| Failure::Write { path: file.to_owned(), error };
     let text = fs::read_to_string(file).map_err(failed)?;
@@ -75,7 +75,7 @@ pub(super) fn require_place(file: &Path) -> Result<(), Failure> {
     with_brief(&text, "").map(drop).ok_or_else(missing)
 }
 
-/// Replaces the tables in short in a file.
+/// Replaces the summary tables in a file.
 pub(super) fn update(report: &FigureReport, file: &Path) -> Result<(), Failure> {
     require_place(file)?;
     let failed = |error| Failure::Write { path: file.to_owned(), error };
@@ -86,7 +86,7 @@ pub(super) fn update(report: &FigureReport, file: &Path) -> Result<(), Failure> 
     }
 }
 
-/// The text with these tables between the two lines. None if it lacks the lines.
+/// The text with these tables between the two lines; `None` if it lacks the lines.
 fn with_brief(text: &str, brief: &str) -> Option<String> {
     let (before, rest) = text.split_once(PLACE_BEGIN)?;
     let (_, after) = rest.split_once(PLACE_END)?;
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn record_replaces_its_own_drawings_alone() {
+    fn record_replaces_only_its_own_drawings() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let drawings = directory.path().join(DRAWINGS);
         fs::create_dir(&drawings).expect("a temporary directory");
@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn file_in_place_of_a_directory_is_reported_with_its_name() {
+    fn file_in_place_of_a_directory_is_named_in_the_failure() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let error = write_drawings(&report(), file.path()).unwrap_err().to_string();
         assert!(error.contains(&file.path().display().to_string()), "{error}");
     }
 
     #[test]
-    fn update_replaces_the_tables_alone() {
+    fn update_replaces_only_the_tables() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         fs::write(file.path(), "above\n<!-- speed -->\nold\n<!-- /speed -->\nbelow\n").unwrap();
         for _ in 0..2 {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn file_without_a_place_is_refused_and_left_as_it_is() {
+    fn file_without_markers_is_refused_and_unchanged() {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         fs::write(file.path(), "<!-- /speed -->\n<!-- speed -->\n").unwrap();
         let error = update(&report(), file.path()).unwrap_err().to_string();

@@ -1,7 +1,7 @@
-//! What a bench has found out: the document that `--json` prints, and what the tables are made of.
+//! The results of a bench: the document that `--json` prints, and the source of the tables.
 //!
-//! Fields keep their names and meanings; new ones may come. What could not be measured, or means nothing for
-//! a size, is `null`.
+//! Fields keep their names and meanings; new ones may be added. A field is `null` if it was not measured or
+//! does not apply to a size.
 
 use serde::Serialize;
 
@@ -12,52 +12,52 @@ use super::percentiles::Percentiles;
 pub(super) struct Report {
     /// The version of homespun.
     pub(super) homespun_version: &'static str,
-    /// Whether messages of the fabric had tags.
+    /// Whether the fabric's messages had tags.
     pub(super) tagged: bool,
-    /// Over how many rounds the medians are.
+    /// The number of rounds that the medians are over.
     pub(super) rounds: u32,
-    /// The cores that the two processes stayed on; `null` if the system chose.
+    /// The cores of the two processes; `null` if the system chose.
     pub(super) cores: Option<[usize; 2]>,
-    /// The domains that were measured, in this order.
+    /// The measured domains, in order.
     pub(super) domains: Vec<DomainReport>,
 }
 
-/// What was measured of a domain.
+/// The results of a domain.
 #[derive(Debug, Serialize)]
 pub(super) struct DomainReport {
     /// Its name: `shm` or `tcp`.
     pub(super) domain: &'static str,
-    /// Whether each of the two processes may read the memory of the other. `null` where that plays no part.
+    /// Whether each of the two processes can read the memory of the other; `null` if that does not matter.
     pub(super) cross_memory_copy: Option<bool>,
-    /// Why not, in the words of the system.
+    /// The reason why not, in the words of the system.
     pub(super) cross_memory_copy_refusal: Option<String>,
-    /// What was measured of messages of each size, in the order asked for.
+    /// The results of messages, in the requested order of sizes.
     pub(super) sizes: Vec<SizeReport>,
-    /// What was measured of access to memory: each operation in each size.
+    /// The results of accesses: each operation in each size.
     pub(super) accesses: Vec<AccessReport>,
 }
 
-/// What was measured of one operation on the memory of the other process, in one size.
+/// The results of one operation on the memory of the other process, in one size.
 #[derive(Debug, Serialize)]
 pub(super) struct AccessReport {
-    /// Which one: `write`, `read` or `fetch-add`.
+    /// The operation: `write`, `read` or `fetch-add`.
     pub(super) operation: &'static str,
-    /// As of messages. But latency is the time from the post of an access to its completion; bare, that of a
-    /// copy with a fence (`memcpy`), or half of a round trip with the bytes and half of one of 8 bytes
-    /// (`ring`, `socket`). And what is counted by the second are accesses.
+    /// The fields of messages, with two differences. Latency is the time from the post of an access to its
+    /// completion; the bare one is that of a copy with a fence (`memcpy`), or half of a round trip with the
+    /// payload and half of one with 8 bytes (`ring`, `socket`). Rates count accesses.
     #[serde(flatten)]
     pub(super) figures: SizeReport,
 }
 
-/// What was measured of messages of one size. Everything measured is a median over rounds.
+/// The results of messages of one size. All times are medians over rounds.
 #[derive(Debug, Serialize)]
 pub(super) struct SizeReport {
     /// The length of a message.
     pub(super) size_bytes: usize,
-    /// What the bare latency is of: `ring`, `pipelined-` and a chunk such as `16K`, `process_vm_readv` or
-    /// `socket`; of accesses `memcpy`, `ring` or `socket`.
+    /// The bare loop of the bare latency: `ring`, `pipelined-` and a chunk such as `16K`, `process_vm_readv`
+    /// or `socket`; for accesses `memcpy`, `ring` or `socket`.
     pub(super) bare_loop: &'static str,
-    /// What the bare messages one way are of.
+    /// The bare loop of the bare messages one way.
     pub(super) bare_message_loop: &'static str,
     /// Half the time of a round trip through the fabric.
     pub(super) latency_us: f64,
@@ -65,18 +65,17 @@ pub(super) struct SizeReport {
     pub(super) bare_latency_us: f64,
     /// `latency_us / bare_latency_us`: 1 at best.
     pub(super) latency_ratio: f64,
-    /// Of single round trips through the fabric, halved; of accesses, not halved.
+    /// Of single round trips through the fabric, halved; for accesses, not halved.
     pub(super) latency_percentiles: Option<Percentiles>,
-    /// The same through the bare loop; `null` where its latency is put together from two.
+    /// The same through the bare loop; `null` if its latency is the sum of two.
     pub(super) bare_latency_percentiles: Option<Percentiles>,
     /// Messages one way through the fabric.
     pub(super) messages_per_s: f64,
     /// Messages one way through the bare loop.
     pub(super) bare_messages_per_s: f64,
-    /// The time of a message one way through the fabric by that through the bare loop: 1 at best, as of
-    /// latency.
+    /// The fabric's time of a message one way divided by that of the bare loop: 1 at best.
     pub(super) message_time_ratio: f64,
-    /// Payload one way through the fabric, in 10^6 bytes a second; `null` for messages without any.
+    /// Payload one way through the fabric, in 10^6 bytes a second; `null` for empty messages.
     pub(super) bandwidth_mb_per_s: Option<f64>,
     /// The same through the bare loop.
     pub(super) bare_bandwidth_mb_per_s: Option<f64>,
@@ -85,7 +84,7 @@ pub(super) struct SizeReport {
     pub(super) memcpy_mb_per_s: Option<f64>,
 }
 
-/// What was measured of one size: the medians over rounds.
+/// The measurements of one size: medians over rounds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Medians {
     pub(super) latency_us: f64,
@@ -95,16 +94,16 @@ pub(super) struct Medians {
     /// The time that each of many messages one way takes.
     pub(super) message_us: f64,
     pub(super) bare_message_us: f64,
-    /// The time that a copy takes, if that was measured.
+    /// The time of a copy, if it was measured.
     pub(super) memcpy_us: Option<f64>,
 }
 
 impl SizeReport {
-    /// `bare_names` are those of the bare loops, of latency and of messages one way.
+    /// `bare_names` are the names of the bare loops of latency and of messages one way.
     pub(super) fn new(size_bytes: usize, bare_names: [&'static str; 2], medians: Medians) -> SizeReport {
         let [bare_loop, bare_message_loop] = bare_names;
         let Medians { latency_us, bare_latency_us, message_us, bare_message_us, memcpy_us, .. } = medians;
-        // As many megabytes a second as bytes a microsecond.
+        // A byte a microsecond is a megabyte a second.
         let mb_per_s = |each_us: f64| (size_bytes > 0).then(|| quotient(size_bytes as f64, each_us));
         SizeReport {
             size_bytes,
@@ -125,7 +124,7 @@ impl SizeReport {
     }
 }
 
-/// A quotient of times. The least that a clock shows is taken for a time that it does not show.
+/// A quotient of times. A time below the resolution of the clock counts as that resolution.
 pub(super) fn quotient(dividend: f64, divisor_us: f64) -> f64 {
     dividend / divisor_us.max(1e-6)
 }
@@ -163,7 +162,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_null() {
+    fn field_that_does_not_apply_is_null() {
         let report = serde_json::to_value(size_report(0, Way::Ring)).unwrap();
         assert_eq!(report["bandwidth_mb_per_s"], serde_json::Value::Null);
         assert_eq!(report["memcpy_mb_per_s"], serde_json::Value::Null);
@@ -171,7 +170,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_access_has_the_fields_of_a_size() {
+    fn access_has_the_fields_of_a_size() {
         let access = serde_json::to_value(access_report("read", 64, Way::Socket)).unwrap();
         let size = serde_json::to_value(size_report(64, Way::Socket)).unwrap();
         assert_eq!(access["operation"], "read");

@@ -1,4 +1,4 @@
-//! `homespun bare`: one bare loop and one number, for programs that compare it with something else.
+//! `homespun bare`: prints one number of one bare loop, for programs that compare it with another.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,20 +17,19 @@ use crate::failure::Failure;
 /// Measure half of a round trip between two processes without the fabric, and print it in microseconds.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What messages go through.
+    /// The medium of the messages.
     way: Choice,
-    /// The length of a message in bytes; K and M are 1024 and 1024 x 1024.
+    /// The length of a message in bytes; K and M stand for 1024 and 1024 x 1024.
     #[arg(long, value_name = "SIZE", value_parser = message_size)]
     size: usize,
-    /// How many round trips are measured.
+    /// The number of round trips.
     #[arg(
         long,
         value_name = "COUNT",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(ITERATIONS_MAX))
     )]
     iterations: u32,
-    /// The cores that the two processes stay on; by default two that are not halves of one, if there are
-    /// such.
+    /// The cores of the two processes; by default two that are not threads of one physical core, if possible.
     #[arg(long, value_name = "NUMBER,NUMBER")]
     cores: Option<CorePair>,
     /// Give up when nothing has happened for this long.
@@ -82,7 +81,7 @@ impl FromStr for CorePair {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let number = |text: &str| text.parse().map_err(|_| "two cores are two numbers with a comma between");
+        let number = |text: &str| text.parse().map_err(|_| "cores are two numbers separated by a comma");
         let (own, other) = text.split_once(',').unwrap_or((text, ""));
         Ok(CorePair(number(own)?, number(other)?))
     }

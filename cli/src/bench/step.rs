@@ -1,4 +1,4 @@
-//! One step of a bench: what the process that leads tells the other.
+//! One step of a bench, as the leader announces it to the follower.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use super::access::Operation;
 use crate::exchange::measure::Metric;
 use crate::exchange::run::Run;
 
-/// What messages go through, or what there is in their place.
+/// The way of messages, or the operation in place of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// The fabric.
     Fabric,
-    /// The fabric, with access to the memory of the process that follows in place of messages.
+    /// The fabric, with accesses to the follower's memory in place of messages.
     Access(Operation),
     /// A bare ring in shared memory, each message in one slot if it fits.
     Ring,
@@ -25,16 +25,16 @@ pub(super) enum Way {
     Socket,
 }
 
-/// How many bytes of a message each slot of a pipelined ring takes.
+/// The payload of each slot of a pipelined ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
     bytes: usize,
-    /// The name of the way that uses it.
+    /// The name of the way with this chunk.
     way_name: &'static str,
 }
 
 impl Chunk {
-    /// All chunks that are tried, the smallest first.
+    /// All chunks, the smallest first.
     pub(super) const ALL: [Chunk; 5] = [
         Chunk { bytes: 4 << 10, way_name: "pipelined-4K" },
         Chunk { bytes: 8 << 10, way_name: "pipelined-8K" },
@@ -48,7 +48,7 @@ impl Chunk {
     }
 }
 
-/// Messages of one size, once.
+/// One measurement of messages of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) way: Way,
@@ -57,14 +57,14 @@ pub(super) struct Step {
 }
 
 impl Way {
-    /// All of them: those of messages, then each operation on memory.
+    /// All ways: those of messages, then each operation on memory.
     fn all() -> impl Iterator<Item = Way> {
         let messages = [Way::Fabric, Way::Ring, Way::Readv, Way::Socket];
         let pipelined = Chunk::ALL.map(Way::Pipelined);
         messages.into_iter().chain(pipelined).chain(Operation::ALL.map(Way::Access))
     }
 
-    /// Its name, as results have it.
+    /// The way's name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Way::Fabric => "fabric",
@@ -98,13 +98,13 @@ impl FromStr for Step {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let [way, metric, run] = text.split(' ').collect::<Vec<_>>()[..] else {
-            return Err("a step has three words");
+            return Err("a step needs three words");
         };
         let way = Way::all().find(|known| known.name() == way);
         let metric = METRICS.into_iter().find(|known| name_of(*known) == metric);
         Ok(Step {
-            way: way.ok_or("there is no such way")?,
-            metric: metric.ok_or("that is not measured")?,
+            way: way.ok_or("unknown way")?,
+            metric: metric.ok_or("unknown metric")?,
             run: run.parse()?,
         })
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_arrives_as_it_was_told() {
+    fn written_step_parses_to_the_same_step() {
         for way in Way::all() {
             for metric in METRICS {
                 let step = Step { way, metric, run: Run::new(64, Some(10)) };
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_step_is_refused() {
+    fn malformed_step_is_refused() {
         for text in
             ["", "ring", "ring latency", "ring latency 1", "ring latency 1:1:1:1:1 more", "x y 1:1:1:1:1"]
         {

@@ -1,4 +1,4 @@
-//! Everything of one domain, measured through the fabric and without it, in turns.
+//! All measurements of one domain, through the fabric and through bare loops, in turns.
 
 use clap::ValueEnum;
 
@@ -14,17 +14,17 @@ use crate::exchange::channel::Channel;
 use crate::failure::Failure;
 use crate::size;
 
-/// From which size on one cross-memory copy may be the least that physics asks; below, a ring is faster.
+/// The smallest size in which a cross-memory copy may be the fastest bare loop; below it a ring is faster.
 const READV_MIN_BYTES: usize = 16 * 1024;
 
-/// A domain that a bare loop is known for.
+/// A domain that has a bare loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Domain {
     Shm,
     Tcp,
 }
 
-/// What can be measured alone.
+/// A measurement that can be requested alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kind {
     /// Messages.
@@ -35,14 +35,14 @@ pub(super) enum Kind {
     Sleep,
 }
 
-/// What is measured of each domain.
+/// The measurements of each domain.
 #[derive(Debug)]
 pub(super) struct Survey<'a> {
     pub(super) sizes: &'a [usize],
-    /// Without it, everything.
+    /// `None` measures everything.
     pub(super) only: Option<Kind>,
     pub(super) rounds: u32,
-    /// How long each way takes in each round, roughly.
+    /// The approximate time of each way in a round.
     pub(super) round_ms: u32,
     pub(super) tagged: bool,
     pub(super) placement: Placement,
@@ -53,15 +53,15 @@ pub(super) struct Survey<'a> {
 impl Domain {
     pub(super) const ALL: [Domain; 2] = [Domain::Shm, Domain::Tcp];
 
-    /// The domain that a provider of libfabric is compared with: the one over the same medium.
-    pub(super) fn beside(provider: &str) -> Domain {
+    /// The domain to compare with a provider of libfabric: the one over the same medium.
+    pub(super) fn of_provider(provider: &str) -> Domain {
         match provider.split(';').next() {
             Some("shm" | "sm2") => Domain::Shm,
             _ => Domain::Tcp,
         }
     }
 
-    /// The name that `getinfo` has for it.
+    /// The domain's name in `getinfo`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Domain::Shm => "shm",
@@ -90,12 +90,12 @@ impl Domain {
         }
     }
 
-    /// What access to memory is measured against.
+    /// The bare loop to compare accesses with.
     fn bare_access(self, operation: Operation) -> BareAccess {
         match (self, operation) {
             (Domain::Shm, Operation::Write) => BareAccess::Copies(Copying::To),
             (Domain::Shm, Operation::Read) => BareAccess::Copies(Copying::From),
-            // The target has its part in it, so what it takes is to tell it and to be answered.
+            // The target carries out the operation, so it costs a request and an answer.
             (Domain::Shm, Operation::FetchAdd) => BareAccess::Messages(Way::Ring),
             (Domain::Tcp, _) => BareAccess::Messages(Way::Socket),
         }
@@ -103,7 +103,7 @@ impl Domain {
 }
 
 impl Survey<'_> {
-    /// How many steps of progress a domain has.
+    /// The number of progress steps of a domain.
     pub(super) fn progress_steps(&self) -> usize {
         (self.messages().count() + self.accesses().count()) * self.rounds as usize
     }
@@ -113,15 +113,15 @@ impl Survey<'_> {
         let region_bytes = self.accesses().map(|(_, size_bytes)| size_bytes).max().unwrap_or_default();
         let fabric = Fabric { domain: domain.name(), tagged: self.tagged, region_bytes };
         let mut pair = Pair::start(domain.medium(), Some(fabric), self.placement)?;
-        self.measured_by(&mut pair, domain, console).map_err(|failure| pair.blamed_for(failure))
+        self.measured_by(&mut pair, domain, console).map_err(|failure| pair.attribute_failure(failure))
     }
 
-    /// The sizes of the messages that are measured.
+    /// The sizes of messages to measure.
     fn messages(&self) -> impl Iterator<Item = usize> {
         self.sizes.iter().copied().filter(|_| self.only != Some(Kind::Accesses))
     }
 
-    /// The operations on memory that are measured, with their sizes.
+    /// The operations on memory to measure, with their sizes.
     fn accesses(&self) -> impl Iterator<Item = (Operation, usize)> {
         let operations = Operation::ALL.into_iter().filter(|_| self.only != Some(Kind::Messages));
         operations.flat_map(|operation| {
@@ -157,7 +157,7 @@ impl Survey<'_> {
             sizes.push(report);
         }
         if let Some(refusal) = refusal.as_ref().filter(|_| !sizes.is_empty()) {
-            show(table::copies_barred(refusal))?;
+            show(table::readv_unavailable(refusal))?;
         }
         if self.accesses().next().is_some() {
             show(format!("\n{}", table::access_heading(domain.name())))?;
@@ -182,7 +182,7 @@ impl Survey<'_> {
         })
     }
 
-    /// Holds all rounds of a contest of this name.
+    /// Measures all rounds of a contest of this name.
     fn rounds_of(
         &self,
         contest: &Contest,
@@ -194,7 +194,7 @@ impl Survey<'_> {
         let mut rounds = Rounds::new();
         for round in 1..=self.rounds {
             console.step(format!("{}, {name}, round {round} of {}", domain.name(), self.rounds));
-            contest.hold_round(measuring, &mut rounds)?;
+            contest.run_round(measuring, &mut rounds)?;
             console.step_done();
         }
         Ok(rounds.medians())
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_ways_are_those_that_may_win() {
+    fn bare_ways_are_the_possible_winners_for_a_size() {
         let ways = |size_bytes, can_readv| -> Vec<&str> {
             let ways = Domain::Shm.bare_ways(size_bytes, can_readv);
             ways.into_iter().map(Way::name).collect()
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_counts_each_round_of_all_that_is_measured() {
+    fn progress_counts_every_round_of_every_measurement() {
         let placement = Placement { cores: None, timeout: Duration::from_secs(1) };
         let steps = |only| {
             let survey = Survey {
@@ -239,14 +239,17 @@ mod tests {
             survey.progress_steps()
         };
         assert_eq!(steps(Some(Kind::Messages)), 15);
-        // To write and to read in three sizes, and to fetch and add in one.
+        // Writes and reads in three sizes, and fetch-add in one.
         assert_eq!(steps(Some(Kind::Accesses)), 35);
         assert_eq!(steps(None), 15 + 35);
     }
 
     #[test]
     fn provider_is_compared_in_the_domain_of_its_medium() {
-        assert_eq!(["shm", "sm2"].map(Domain::beside), [Domain::Shm; 2]);
-        assert_eq!(["tcp", "sockets", "tcp;ofi_rxm", "udp;ofi_rxd"].map(Domain::beside), [Domain::Tcp; 4]);
+        assert_eq!(["shm", "sm2"].map(Domain::of_provider), [Domain::Shm; 2]);
+        assert_eq!(
+            ["tcp", "sockets", "tcp;ofi_rxm", "udp;ofi_rxd"].map(Domain::of_provider),
+            [Domain::Tcp; 4]
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A domain's results, as people read them: a heading, and a row for each size as soon as it is measured.
+//! A domain's results for people: a heading, and a row for each size as soon as it is measured.
 
 use super::report::{AccessReport, SizeReport};
 use crate::size;
@@ -39,23 +39,23 @@ const ACCESS_HEADING: [&str; COLUMNS] = [
 
 const ACCESS_WIDTHS: [usize; COLUMNS - 1] = [9, 5, 10, 8, 8, 9, 6, 8, 9, 9, 6];
 
-/// What stands above the rows of messages.
+/// The heading of the rows of messages.
 pub(super) fn message_heading(domain: &str) -> String {
     format!("domain {domain}\n{}", line(&HEADING.map(str::to_owned), &WIDTHS))
 }
 
-/// What was measured of messages of one size.
+/// The results of messages of one size.
 pub(super) fn message_row(report: &SizeReport) -> String {
     line(&columns(report), &WIDTHS)
 }
 
-/// What stands above the rows of accesses.
+/// The heading of the rows of accesses.
 pub(super) fn access_heading(domain: &str) -> String {
     let heading = line(&ACCESS_HEADING.map(str::to_owned), &ACCESS_WIDTHS);
     format!("domain {domain}, access to memory\n{heading}")
 }
 
-/// What was measured of one operation in one size: as of messages, without a comparison with copies.
+/// The results of one operation in one size: the columns of messages without the comparison with copies.
 pub(super) fn access_row(report: &AccessReport) -> String {
     let [measured @ .., _, bare_loop] = columns(&report.figures);
     let mut words = vec![report.operation.to_owned()];
@@ -64,9 +64,9 @@ pub(super) fn access_row(report: &AccessReport) -> String {
     line(&words, &ACCESS_WIDTHS)
 }
 
-/// What has to be said where processes may not read the memory of each other.
-pub(super) fn copies_barred(refusal: &str) -> String {
-    format!("process_vm_readv is barred here ({refusal}): large messages are compared with rings")
+/// A note for hosts where processes may not read the memory of each other.
+pub(super) fn readv_unavailable(refusal: &str) -> String {
+    format!("process_vm_readv is not allowed here ({refusal}): large messages are compared with rings")
 }
 
 fn columns(report: &SizeReport) -> [String; COLUMNS] {
@@ -94,15 +94,15 @@ fn columns(report: &SizeReport) -> [String; COLUMNS] {
     ]
 }
 
-/// A number with three significant digits, or all that stand before the point.
+/// A number with three significant digits, or all digits before the point.
 pub(super) fn significant(number: f64) -> String {
     let magnitude = number.abs().max(1e-6).log10().floor();
-    // From -6 to 308: a number of digits.
+    // The magnitude is between -6 and 308, so this is a small number of digits.
     let decimals = (2.0 - magnitude).max(0.0) as usize;
     format!("{number:.decimals$}")
 }
 
-/// Columns of at least these widths, never without a space between, and the last one to the left.
+/// Columns of at least these widths, separated by a space; the last one is aligned to the left.
 pub(super) fn line(columns: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (column, width) in columns.iter().zip(widths) {
@@ -147,7 +147,7 @@ operation  size latency us      p50      p99   bare us  ratio   M op/s      MB/s
     }
 
     #[test]
-    fn columns_that_are_too_wide_stay_apart() {
+    fn overlong_columns_stay_separated() {
         let mut size = size_report(1, Way::Ring);
         size.latency_us = 123_456_789.0;
         size.bare_latency_us = 123_456_789.0;

@@ -1,5 +1,5 @@
-//! What is found out before a size is measured: how many operations fit into a round, and which bare loop is
-//! the fastest.
+//! Trial runs before a size is measured: they find the number of operations in a round, and the fastest bare
+//! loop.
 
 use super::step::{Step, Way};
 use crate::exchange::measure::Metric;
@@ -7,23 +7,22 @@ use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
-/// How many round trips, and how many windows full of messages, a trial has.
+/// The number of round trips, and of windows full of messages, in a trial.
 const TRIAL_ROUND_TRIPS: u32 = 32;
 const TRIAL_WINDOWS: u32 = 8;
 
-/// How many of them a round has at least.
+/// The least number of them in a round.
 const ROUND_TRIPS_MIN: u32 = 16;
 const WINDOWS_MIN: u32 = 8;
 
-/// How many operations a round has at most.
+/// The largest number of operations in a round.
 const COUNT_MAX: u32 = 1 << 22;
 
-/// How often each way is tried before the fastest is chosen by its best time: one disturbance decides
-/// nothing.
+/// The number of trials of each way. The best time of a way counts, so that one disturbance decides nothing.
 const TRIES: u32 = 2;
 
-/// A run of about as many operations as fit into a round. `time_us` makes a run and returns what each of its
-/// operations took, all of a round trip where those are counted.
+/// A run with as many operations as fit into a round. `time_us` makes a trial run and returns the time of
+/// each operation; for latency, of a whole round trip.
 pub(super) fn fitting_run(
     size_bytes: usize,
     metric: Metric,
@@ -37,16 +36,17 @@ pub(super) fn fitting_run(
     };
     let each_us = time_us(Run::new(size_bytes, Some(trial)))?;
     let fitting = f64::from(round_ms) * 1e3 / each_us.max(f64::MIN_POSITIVE);
-    // A number that is too large becomes the largest that there is.
+    // A conversion of a float that is too large gives the largest integer.
     let count = (fitting as u32).clamp(least, COUNT_MAX);
     Ok(Run::new(size_bytes, Some(count)))
 }
 
-/// The fastest of these ways for messages of a size, with a run that fits into a round. `lead` makes a step.
+/// The fastest of these ways for messages of a size, with a run that fits into a round. `lead` measures a
+/// step.
 ///
 /// # Errors
 ///
-/// Those of the steps; [`Failure::PeerTalk`] for no way at all.
+/// Failures of the steps; [`Failure::PeerProtocol`] if `ways` is empty.
 pub(super) fn fastest(
     ways: &[Way],
     size_bytes: usize,
@@ -71,7 +71,7 @@ pub(super) fn fastest(
             }
         }
     }
-    best.map(|(_, step)| step).ok_or(Failure::PeerTalk)
+    best.map(|(_, step)| step).ok_or(Failure::PeerProtocol)
 }
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn single_way_needs_no_comparison() {
+    fn single_way_is_chosen_without_comparison() {
         let mut calls = 0;
         let chosen = fastest(&[Way::Ring], 8, Metric::Latency, 1, |_| {
             calls += 1;

@@ -10,42 +10,42 @@ use homespun::flags::OpFlags;
 use homespun::{Address, CompletionError, Error, FabricAddress, Misuse, OperationError, Rejected};
 
 use super::pattern::{Direction, Pattern};
-use super::place::Place;
 use super::port::{Event, PROBE_TAG, Port};
+use super::remote_region::RemoteRegion;
 use crate::failure::Failure;
 
-/// How often in vain a queue is read before other threads are let run between reads. Where both sides share a core,
-/// nothing would happen otherwise until the kernel takes the core away.
+/// How many empty reads of the queue pass before each further one yields. On a shared core the peer would
+/// otherwise not run until the kernel takes the core away.
 const SPINS_BEFORE_YIELD: u32 = 256;
 
-/// How often in vain a queue is read between looks at the clock.
+/// How many empty reads of the queue pass between looks at the clock.
 const SPINS_PER_CLOCK: u32 = 64;
 
-/// How long nothing happens before the peer is asked whether it is there. A receive does not fail when its sender dies,
-/// a probe does.
+/// The time without an event after which the peer is probed. A receive does not fail when its sender dies,
+/// but a probe does.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The largest message that is not counted: a greeting, or the answer to it.
+/// The largest control message: a greeting, or the answer to it. Control messages are not numbered.
 pub(crate) const CONTROL_MAX_BYTES: usize = 8 * 1024;
 
 /// A port's conversation with one peer.
 ///
-/// The messages of each direction are numbered from 0. In a tagged conversation the number is the tag, and each receive
-/// takes its own number only.
+/// The messages of each direction are numbered from 0. In a tagged conversation the number is the tag, and
+/// each receive accepts only its own number.
 #[derive(Debug)]
 pub(crate) struct Channel<'a> {
     port: &'a Port,
     peer: FabricAddress,
     address: Address,
     settings: Settings,
-    /// The contexts of this conversation, which no other of the port has: what an earlier one left behind may end
-    /// during this one.
+    /// The contexts of this conversation, distinct from those of all others on the port: operations of an
+    /// earlier one may still complete during this one.
     contexts: Contexts,
-    /// How many messages were sent.
+    /// The number of messages sent.
     sent: u64,
-    /// How many receives were posted.
+    /// The number of receives posted.
     posted: u64,
-    /// How many messages have come.
+    /// The number of messages received.
     received: u64,
 }
 
@@ -55,16 +55,16 @@ struct Contexts {
     conversation: u64,
 }
 
-/// How many bits of a context are for the number of a message: more than plans can ask for.
+/// The bits of a context for the number of a message, enough for every plan.
 const SEQUENCE_BITS: u32 = 48;
 
-/// In place of a message's number, for probes.
+/// The sequence of probes.
 const PROBE: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// In place of a message's number, for messages that are not counted.
+/// The sequence of control messages.
 const CONTROL: u64 = PROBE - 1;
 
-/// In place of a message's number, for access to the memory of the peer.
+/// The sequence of accesses to the memory of the peer.
 const ACCESS: u64 = CONTROL - 1;
 
 impl Contexts {
@@ -72,47 +72,47 @@ impl Contexts {
         self.conversation << SEQUENCE_BITS | sequence
     }
 
-    /// What this context stands for, if it is one of these.
+    /// The sequence in this context, if it belongs to this conversation.
     fn sequence(self, context: u64) -> Option<u64> {
         let sequence = context & PROBE;
         (context == self.of(sequence)).then_some(sequence)
     }
 }
 
-/// How a conversation is held.
+/// The settings of a conversation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
-    /// Which way this side sends.
+    /// The direction in which this side sends.
     pub(crate) direction: Direction,
     /// Whether messages have tags.
     pub(crate) tagged: bool,
-    /// Whether every byte is looked at.
+    /// Whether every byte is checked.
     pub(crate) check: bool,
-    /// How long nothing may happen.
+    /// The longest time without an event.
     pub(crate) timeout: Duration,
 }
 
-/// Something that was posted has ended well.
+/// A successful completion.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum Completed {
     /// The message was sent.
     Sent(Bytes),
-    /// A message has come, with its number.
+    /// A message has arrived, with its number.
     Received(u64, BytesMut),
 }
 
-/// What an access to the memory of the peer needs at this side, which comes back when it has ended.
+/// The local buffers of an access to the memory of the peer; its completion returns them.
 #[derive(Debug)]
-pub(crate) enum Local {
-    /// What is written.
+pub(crate) enum AccessBuffers {
+    /// The source of a write.
     Write(Bytes),
-    /// Where what is read goes.
+    /// The destination of a read.
     Read(BytesMut),
-    /// What is added to an integer of 64 bits, and where goes what it was.
+    /// The operand and the result of a fetch-add on a 64-bit integer.
     FetchAdd { operand: Bytes, result: BytesMut },
 }
 
-/// What messages are like, in words.
+/// A description of the messages.
 pub(crate) fn kind(tagged: bool, check: bool) -> String {
     let tagged = if tagged { "tagged" } else { "untagged" };
     let check = if check { ", every byte checked" } else { "" };
@@ -132,7 +132,7 @@ impl<'a> Channel<'a> {
         self.address
     }
 
-    /// Whether every byte is looked at.
+    /// Whether every byte is checked.
     pub(crate) fn is_checked(&self) -> bool {
         self.settings.check
     }
@@ -142,23 +142,23 @@ impl<'a> Channel<'a> {
         self.port.endpoint.info().tx.inject_size_bytes
     }
 
-    /// Whether sends are followed by more of them at once, so that several may travel together (`FI_MORE`). What is held
-    /// back leaves with the next [`wait`](Self::wait).
+    /// Announces whether more sends follow each send at once, so that several may travel together
+    /// (`FI_MORE`). The next [`wait`](Self::wait) sends what is held back.
     pub(crate) fn expect_more(&self, more: bool) -> Result<(), Failure> {
         let flags = if more { OpFlags::MORE } else { OpFlags::empty() };
         Ok(self.port.endpoint.set_tx_op_flags(flags)?)
     }
 
-    /// The content of the message that is sent next.
+    /// The content of the next message to send.
     pub(crate) fn next_pattern(&self, size_bytes: usize) -> Pattern {
         Pattern::new(self.settings.direction, self.sent, size_bytes)
     }
 
-    /// Sends a message, which comes back as [`Ended::Sent`].
+    /// Sends a message, which its completion returns in [`Completed::Sent`].
     pub(crate) fn send(&mut self, message: Bytes) -> Result<(), Failure> {
         let Channel { port, peer, sent, .. } = *self;
         let context = self.contexts.of(sent);
-        // The port has room for more than is ever in flight, so this need not be tried again.
+        // The port has room for more than is ever in flight, so this send is never refused.
         if self.settings.tagged {
             port.endpoint.tsend(message, peer, sent, context)?;
         } else {
@@ -168,7 +168,7 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Sends a small message; there is nothing to come back.
+    /// Sends a small message without a completion.
     pub(crate) fn inject(&mut self, message: &[u8]) -> Result<(), Failure> {
         let Channel { port, peer, sent, .. } = *self;
         let tag = self.settings.tagged.then_some(sent);
@@ -177,15 +177,16 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Accesses the memory of the peer; [`wait_for_access`](Self::wait_for_access) tells of the end.
-    pub(crate) fn access(&mut self, local: Local, at: Place) -> Result<(), Failure> {
+    /// Posts an access to the memory of the peer; [`wait_for_access`](Self::wait_for_access) returns its
+    /// completion.
+    pub(crate) fn access(&mut self, local: AccessBuffers, at: RemoteRegion) -> Result<(), Failure> {
         let Channel { port, peer, .. } = *self;
-        let (context, Place { key, address }) = (self.contexts.of(ACCESS), at);
-        // As with messages, there is room.
+        let (context, RemoteRegion { key, address }) = (self.contexts.of(ACCESS), at);
+        // The port has room, as in `send`.
         match local {
-            Local::Write(source) => port.endpoint.write(source, peer, address, key, context)?,
-            Local::Read(buffer) => port.endpoint.read(buffer, peer, address, key, context)?,
-            Local::FetchAdd { operand, result } => {
+            AccessBuffers::Write(source) => port.endpoint.write(source, peer, address, key, context)?,
+            AccessBuffers::Read(buffer) => port.endpoint.read(buffer, peer, address, key, context)?,
+            AccessBuffers::FetchAdd { operand, result } => {
                 let (datatype, op) = (Datatype::Uint64, AtomicOp::Sum);
                 let target = AtomicTarget { peer, address, key, datatype, op };
                 port.endpoint.fetch_atomic(operand, result, target, context)?;
@@ -194,7 +195,7 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Posts a buffer for the next message that is not waited for yet.
+    /// Posts a buffer for the next message without a receive.
     pub(crate) fn receive(&mut self, buffer: BytesMut) -> Result<(), Failure> {
         let Channel { port, peer, posted, .. } = *self;
         let context = self.contexts.of(posted);
@@ -207,12 +208,12 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Sends a message that is not counted and waits for the answer, which is not counted either.
+    /// Sends a control message, and waits for the control message that answers it.
     pub(crate) fn ask(&self, question: Bytes) -> Result<BytesMut, Failure> {
         let endpoint = &self.port.endpoint;
         let context = self.contexts.of(CONTROL);
         endpoint.recv(BytesMut::zeroed(CONTROL_MAX_BYTES), self.peer, context)?;
-        // Fails if there is nobody, other than a send that is done as soon as it is on its way.
+        // With transmit completion the send fails if no process listens there.
         let flags = OpFlags::TRANSMIT_COMPLETE;
         endpoint.sendmsg(SendMsg {
             buffers: vec![question],
@@ -230,67 +231,67 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Sends an answer, which is not counted.
+    /// Sends a control message as an answer.
     pub(crate) fn answer(&self, text: &str) -> Result<(), Failure> {
         self.post(|| self.port.endpoint.inject(text.as_bytes(), self.peer, None, None))
     }
 
-    /// Waits until something has ended.
-    pub(crate) fn wait(&mut self) -> Result<Ended, Failure> {
+    /// Waits for a completion.
+    pub(crate) fn wait(&mut self) -> Result<Completed, Failure> {
         self.wait_with(true)
     }
 
-    /// The same while the peer accesses memory of this side, which does its part all the time without being told.
-    /// Other threads are let run meanwhile, unless this one `has_own_core`.
-    pub(crate) fn wait_as_target(&mut self, has_own_core: bool) -> Result<Ended, Failure> {
+    /// Waits for a completion, as the target of accesses that the peer makes. Yields to other threads
+    /// meanwhile, unless this one `has_own_core`.
+    pub(crate) fn wait_as_target(&mut self, has_own_core: bool) -> Result<Completed, Failure> {
         self.wait_with(!has_own_core)
     }
 
-    fn wait_with(&mut self, yields: bool) -> Result<Ended, Failure> {
+    fn wait_with(&mut self, yields: bool) -> Result<Completed, Failure> {
         loop {
             return match self.next_with(yields)? {
-                Event::Sent { message, .. } => Ok(Ended::Sent(message)),
+                Event::Sent { message, .. } => Ok(Completed::Sent(message)),
                 Event::Received { context, tag, message } => {
                     let sequence = self.contexts.sequence(context).unwrap_or_default();
                     if self.settings.tagged && tag != sequence {
                         return Err(Failure::Tag { address: self.address, sequence, tag });
                     }
                     self.received += 1;
-                    Ok(Ended::Received(sequence, message))
+                    Ok(Completed::Received(sequence, message))
                 }
-                // Nobody waits for it any more.
+                // A completion of an access that the caller no longer needs.
                 Event::Fetched { .. } => continue,
                 Event::Failed(failed) => Err(self.failure(*failed)),
             };
         }
     }
 
-    /// Waits until an access has ended, while no messages are under way.
-    pub(crate) fn wait_for_access(&mut self) -> Result<Local, Failure> {
+    /// Waits for the completion of an access, while no messages are in flight.
+    pub(crate) fn wait_for_access(&mut self) -> Result<AccessBuffers, Failure> {
         loop {
             let event = self.next()?;
             if self.contexts.of(ACCESS) != event.context() {
                 continue;
             }
             return match event {
-                Event::Sent { message, .. } => Ok(Local::Write(message)),
-                Event::Received { message, .. } => Ok(Local::Read(message)),
-                Event::Fetched { operand, result, .. } => Ok(Local::FetchAdd { operand, result }),
+                Event::Sent { message, .. } => Ok(AccessBuffers::Write(message)),
+                Event::Received { message, .. } => Ok(AccessBuffers::Read(message)),
+                Event::Fetched { operand, result, .. } => Ok(AccessBuffers::FetchAdd { operand, result }),
                 Event::Failed(failed) => Err(self.failure(*failed)),
             };
         }
     }
 
-    /// Waits until something of this conversation has ended.
+    /// Waits for an event of this conversation.
     fn next(&self) -> Result<Event, Failure> {
         self.next_with(true)
     }
 
     fn next_with(&self, yields: bool) -> Result<Event, Failure> {
-        let mut patience = Patience { yields, ..Patience::new(self) };
+        let mut timer = IdleTimer { yields, ..IdleTimer::new(self) };
         loop {
             let Some(event) = self.port.poll()? else {
-                patience.spin()?;
+                timer.spin()?;
                 continue;
             };
             if self.contexts.sequence(event.context()).is_some() {
@@ -299,7 +300,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Sees that a received message is the one that was sent.
+    /// Checks that a received message is the one that was sent.
     pub(crate) fn verify(&self, sequence: u64, message: &[u8], size_bytes: usize) -> Result<(), Failure> {
         let address = self.address;
         let actual_bytes = message.len();
@@ -320,7 +321,7 @@ impl<'a> Channel<'a> {
         })
     }
 
-    /// What the failure of an operation means.
+    /// Converts the failure of an operation.
     fn failure(&self, failed: CompletionError) -> Failure {
         let CompletionError { completion, error, .. } = failed;
         let address = self.address;
@@ -335,27 +336,27 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Posts, as soon as there is room.
+    /// Posts as soon as there is room.
     fn post(&self, mut attempt: impl FnMut() -> Result<(), Error>) -> Result<(), Failure> {
-        let mut patience = Patience::new(self);
+        let mut timer = IdleTimer::new(self);
         loop {
             match attempt() {
                 Err(Error::Again(_)) => {
                     self.port.cq.progress();
-                    patience.spin()?;
+                    timer.spin()?;
                 }
                 result => return Ok(result?),
             }
         }
     }
 
-    /// Asks whether the peer is there: if it is not, an operation fails.
+    /// Sends a probe, which fails if the peer is gone.
     fn probe(&self) -> Result<(), Failure> {
-        // A send that is done as soon as it is on its way would not tell.
+        // Without transmit completion a probe would succeed as soon as it is posted.
         let (flags, context) = (OpFlags::TRANSMIT_COMPLETE, self.contexts.of(PROBE));
         let probe = SendMsg { to: self.peer, tag: Some(PROBE_TAG), context, flags, ..SendMsg::default() };
         match self.port.endpoint.sendmsg(probe) {
-            // So much is on its way to the peer that its absence will show without this.
+            // With so many operations in flight, those will fail if the peer is gone.
             Ok(()) | Err(Rejected { error: Error::Again(_), .. }) => Ok(()),
             Err(rejected) => Err(rejected.into()),
         }
@@ -364,8 +365,8 @@ impl<'a> Channel<'a> {
 
 impl Drop for Channel<'_> {
     fn drop(&mut self) {
-        // Receives that are left over must not take what another peer at this address will send. What cannot be
-        // taken back is ending by itself.
+        // Leftover receives must not take messages of another peer at this address. A receive that cannot be
+        // cancelled is about to complete.
         for sequence in self.received..self.posted {
             let _ = self.port.endpoint.cancel(self.contexts.of(sequence));
         }
@@ -374,22 +375,22 @@ impl Drop for Channel<'_> {
     }
 }
 
-/// Waits without end only while something happens.
-struct Patience<'a> {
+/// Limits the time without an event.
+struct IdleTimer<'a> {
     channel: &'a Channel<'a>,
-    /// Whether other threads are let run at last.
+    /// Whether to yield to other threads.
     yields: bool,
     spins: u32,
     since: Option<Instant>,
     probes: u32,
 }
 
-impl<'a> Patience<'a> {
-    fn new(channel: &'a Channel<'a>) -> Patience<'a> {
-        Patience { channel, yields: true, spins: 0, since: None, probes: 0 }
+impl<'a> IdleTimer<'a> {
+    fn new(channel: &'a Channel<'a>) -> IdleTimer<'a> {
+        IdleTimer { channel, yields: true, spins: 0, since: None, probes: 0 }
     }
 
-    /// Nothing has happened once more.
+    /// Counts an empty read of the queue. Probes the peer now and then, and fails after the time-out.
     fn spin(&mut self) -> Result<(), Failure> {
         self.spins = self.spins.wrapping_add(1);
         if self.yields && self.spins > SPINS_BEFORE_YIELD {

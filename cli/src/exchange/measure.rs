@@ -1,34 +1,34 @@
-//! What client and server do with each size, and how the time that it takes is read.
+//! The measurement of one size by client and server, and how its times are computed.
 //!
-//! First the messages of the round trips: the client sends, the server answers each message with one of the same
-//! length. Then those that measure bandwidth, in a few rounds: the server says that its receives are posted, the client
-//! sends with a window of messages in flight, saying of each that more follow, and the server answers once it has all
-//! of the round.
+//! Round trips come first: the client sends, and the server answers each message with one of the same length.
+//! The bandwidth follows, in a few rounds: the server says that its receives are posted, the client sends
+//! with a window of messages in flight, each flagged as followed by more, and the server answers once it has
+//! all messages of the round.
 
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-use super::channel::{Channel, Ended};
+use super::channel::{Channel, Completed};
 use super::run::Run;
 use super::timing::Timing;
 use crate::failure::Failure;
 
-/// How many batches round trips are divided into. The median over batches is what is reported, so that the few that
-/// something else of the host disturbed do not count.
+/// The largest number of batches of round trips. The result is the median over batches, so that disturbances
+/// by other load do not count.
 const BATCHES_MAX: u32 = 32;
 
-/// One in this many round trips is timed alone, at the end of a run.
+/// One in this many round trips is timed individually, at the end of a run.
 const SINGLES_DIVISOR: u32 = 4;
 
-/// How many round trips of a run are timed alone at most.
+/// The largest number of individually timed round trips in a run.
 const SINGLES_MAX: u32 = 4096;
 
-/// How many receives are kept posted while messages go back and forth: the next message finds one although the last
-/// was answered before its buffer was posted again.
+/// The number of posted receives during round trips: the next message finds one even if the buffer of the
+/// last has not been posted again.
 const ROUND_TRIP_DEPTH: u32 = 2;
 
-/// What is measured.
+/// A measured quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Metric {
     /// Half the time of a round trip.
@@ -53,7 +53,7 @@ pub(crate) fn follow(channel: &mut Channel<'_>, metric: Metric, run: &Run) -> Re
     }
 }
 
-/// How many receives are posted, and so how many buffers are used in turn.
+/// The number of posted receives, which is the number of buffers used in turn.
 pub(crate) fn depth(metric: Metric, run: &Run) -> u32 {
     match metric {
         Metric::Latency => ROUND_TRIP_DEPTH,
@@ -61,7 +61,7 @@ pub(crate) fn depth(metric: Metric, run: &Run) -> u32 {
     }
 }
 
-/// The client's part of the round trips, of which each counts half.
+/// The client's part of the round trips. Returns halves of their times.
 fn round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
     let mut phase = Phase::round_trips(channel, run)?;
     let timing = round_trips_of(run, || phase.round_trip())?;
@@ -79,7 +79,7 @@ fn answer_round_trips(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failur
     phase.settle()
 }
 
-/// The client's part of what measures bandwidth.
+/// The client's part of the bandwidth.
 fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure> {
     channel.expect_more(true)?;
     let timing = messages_of(run, |count| send_round(channel, run, count))?;
@@ -87,7 +87,7 @@ fn send_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<Timing, Failure>
     Ok(timing)
 }
 
-/// The server's part of what measures bandwidth.
+/// The server's part of the bandwidth.
 fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> {
     for count in rounds(run) {
         let mut phase = Phase::new(
@@ -105,8 +105,8 @@ fn receive_one_way(channel: &mut Channel<'_>, run: &Run) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Makes the round trips of a run, whatever they go through. The median is over batches; the last round trips
-/// are timed one by one, since to read the clock for each costs as much as a good part of a short one.
+/// Makes the round trips of a run over any medium. The median is over batches; only the last round trips are
+/// timed individually, since reading the clock takes a good part of a short one.
 pub(crate) fn round_trips_of(
     run: &Run,
     mut round_trip: impl FnMut() -> Result<(), Failure>,
@@ -137,8 +137,8 @@ pub(crate) fn round_trips_of(
     Ok(Timing { each_us: median(times_us), singles_us })
 }
 
-/// Has the messages of a run sent in rounds, whatever they go through: `send` takes how many a round has and returns how
-/// long it took. The time of each message is the median over rounds.
+/// Sends the messages of a run in rounds over any medium: `send` takes the number of messages in a round and
+/// returns its duration. The time of each message is the median over rounds.
 pub(crate) fn messages_of(
     run: &Run,
     mut send: impl FnMut(u32) -> Result<Duration, Failure>,
@@ -150,19 +150,19 @@ pub(crate) fn messages_of(
     Ok(Timing { each_us: median(times_us), singles_us: Vec::new() })
 }
 
-/// How many messages each round of a run has that measures bandwidth.
+/// The number of messages in each round of the bandwidth.
 pub(crate) fn rounds(run: &Run) -> impl Iterator<Item = u32> + use<> {
     let (messages, rounds) = (run.messages, run.rounds());
     (0..rounds).map(move |round| share(messages, round, rounds))
 }
 
-/// The one in the middle.
+/// The median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// How long it takes until the server has this many messages and has said so.
+/// The time until the server has received this many messages and has said so.
 fn send_round(channel: &mut Channel<'_>, run: &Run, count: u32) -> Result<Duration, Failure> {
     await_signal(channel)?;
     let outgoing = Outgoing::windowed(run, channel.is_checked());
@@ -208,7 +208,7 @@ impl<'c, 'p> Phase<'c, 'p> {
         self.await_message()
     }
 
-    /// Sends the next message, when a buffer for it is free, and then posts the receives that are due.
+    /// Sends the next message once a buffer is free, and then posts the receives that are due.
     fn send(&mut self) -> Result<(), Failure> {
         let message = loop {
             match self.outgoing.free.pop() {
@@ -233,7 +233,7 @@ impl<'c, 'p> Phase<'c, 'p> {
         self.incoming.post(self.channel)
     }
 
-    /// Waits until one message more has come.
+    /// Waits for one more message.
     fn await_message(&mut self) -> Result<(), Failure> {
         let before = self.incoming.arrived;
         while self.incoming.arrived == before {
@@ -242,7 +242,7 @@ impl<'c, 'p> Phase<'c, 'p> {
         Ok(())
     }
 
-    /// Waits until every buffer is back.
+    /// Waits until all buffers have been returned.
     fn settle(&mut self) -> Result<(), Failure> {
         while self.outgoing.free.len() < self.outgoing.window {
             self.advance()?;
@@ -252,8 +252,8 @@ impl<'c, 'p> Phase<'c, 'p> {
 
     fn advance(&mut self) -> Result<(), Failure> {
         match self.channel.wait()? {
-            Ended::Sent(message) => self.outgoing.free.push(message),
-            Ended::Received(sequence, message) => {
+            Completed::Sent(message) => self.outgoing.free.push(message),
+            Completed::Received(sequence, message) => {
                 self.channel.verify(sequence, &message, self.incoming.size_bytes)?;
                 self.incoming.arrived += 1;
                 self.incoming.spare.push(message);
@@ -263,13 +263,13 @@ impl<'c, 'p> Phase<'c, 'p> {
     }
 }
 
-/// What one side sends.
+/// The outgoing messages of one side.
 struct Outgoing {
     size_bytes: usize,
     window: usize,
-    /// Buffers that are not being sent from.
+    /// Buffers that no send uses.
     free: Vec<Bytes>,
-    /// Messages are small enough to be copied, which is faster and needs no completion.
+    /// Whether messages are small enough for inject, which copies them: faster, and without a completion.
     inject: bool,
 }
 
@@ -291,14 +291,14 @@ impl Outgoing {
     }
 }
 
-/// What one side receives.
+/// The incoming messages of one side.
 struct Incoming {
     size_bytes: usize,
-    /// For how many messages a receive is still to be posted.
+    /// The number of messages without a posted receive.
     unposted: u32,
-    /// How many messages have come.
+    /// The number of messages received.
     arrived: u32,
-    /// Buffers that are not posted.
+    /// Buffers that no receive uses.
     spare: Vec<BytesMut>,
 }
 
@@ -308,7 +308,7 @@ impl Incoming {
         Incoming { size_bytes, unposted: messages, arrived: 0, spare }
     }
 
-    /// Posts what is spare, as far as messages are still to come.
+    /// Posts spare buffers for the messages still to come.
     fn post(&mut self, channel: &mut Channel<'_>) -> Result<(), Failure> {
         while self.unposted > 0
             && let Some(buffer) = self.spare.pop()
@@ -320,21 +320,21 @@ impl Incoming {
     }
 }
 
-/// A buffer whose pages are there, so that it is not part of what is measured how the kernel provides them.
+/// A buffer whose pages are allocated, so that page faults do not count in the measurement.
 pub(crate) fn zeroed(size_bytes: usize) -> BytesMut {
     let mut buffer = BytesMut::with_capacity(size_bytes);
     buffer.resize(size_bytes, 0);
     buffer
 }
 
-/// How many of `total` belong to one of `parts` parts of almost equal size.
+/// The size of one of `parts` almost equal parts of `total`.
 fn share(total: u32, part: u32, parts: u32) -> u32 {
     let before = |part: u32| u64::from(total) * u64::from(part) / u64::from(parts);
     // A part is no larger than the whole.
     (before(part + 1) - before(part)) as u32
 }
 
-/// What each of so many took of this time, in microseconds.
+/// The time of each of `count` operations, in microseconds.
 fn each_us(time: Duration, count: u32) -> f64 {
     time.as_secs_f64() * 1e6 / f64::from(count.max(1))
 }
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_the_middle_value() {
         assert_eq!(median(vec![9.0, 1.0, 5.0]), 5.0);
         assert_eq!(median(Vec::new()), 0.0);
     }

@@ -3,8 +3,8 @@
 pub(crate) mod channel;
 pub(crate) mod measure;
 pub(crate) mod pattern;
-pub(crate) mod place;
 pub(crate) mod port;
+pub(crate) mod remote_region;
 pub(crate) mod run;
 pub(crate) mod sizes;
 pub(crate) mod target;

@@ -1,19 +1,19 @@
-//! What messages hold when every byte is checked.
+//! The content of messages when every byte is checked.
 //!
-//! The content depends on a message's direction, its number and its length, so that neither another message nor the
-//! leftovers of the one before pass for it.
+//! The content depends on a message's direction, number and length, so that neither another message nor
+//! remains of the previous one pass the check.
 
-/// The content is made in words of this many bytes.
+/// The length of the words that make up the content.
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     ToServer,
     ToClient,
 }
 
-/// The first byte that is not as it should be.
+/// The first wrong byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mismatch {
     pub(crate) offset: usize,
@@ -56,7 +56,7 @@ impl Pattern {
         rest.copy_from_slice(&last[..rest.len()]);
     }
 
-    /// Compares all of a message with what it should hold.
+    /// Compares a whole message with its expected content.
     pub(crate) fn verify(self, message: &[u8]) -> Result<(), Mismatch> {
         let (words, rest) = message.as_chunks();
         let wrong = words.iter().enumerate().find(|(index, word)| **word != self.word(*index));
@@ -73,7 +73,7 @@ impl Pattern {
     }
 }
 
-/// Spreads every bit of a number over all of them.
+/// Spreads every bit of a number over all bits of the result.
 fn mixed(number: u64) -> u64 {
     let product = (number ^ (number >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ (product >> 29)
@@ -81,7 +81,7 @@ fn mixed(number: u64) -> u64 {
 
 fn mismatch(start: usize, actual: &[u8], expected: &[u8]) -> Mismatch {
     let pairs = actual.iter().zip(expected);
-    // The caller has seen that they differ.
+    // The caller has found that they differ.
     let place = pairs.clone().take_while(|(actual, expected)| actual == expected).count();
     let (actual, expected) =
         pairs.clone().nth(place).map_or((0, 0), |(actual, expected)| (*actual, *expected));
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_filled_is_verified_and_any_other_byte_is_found() {
+    fn filled_message_passes_and_any_changed_byte_is_found() {
         for size in [0, 1, 7, 8, 9, 64, 1001] {
             let pattern = Pattern::new(Direction::ToServer, 5, size);
             let mut message = vec![0; size];
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_has_content_of_its_own() {
+    fn messages_have_distinct_contents() {
         let own = Pattern::new(Direction::ToServer, 5, 64);
         let mut message = [0; 64];
         own.fill(&mut message);

@@ -1,4 +1,4 @@
-//! An endpoint with what it needs: the way of both sides into the fabric.
+//! An endpoint with its queue and address vector.
 
 use std::cell::Cell;
 
@@ -12,19 +12,19 @@ use homespun::{
 use super::target::Target;
 use crate::failure::Failure;
 
-/// How many operations fit in each direction: more than the window of any [`Run`](super::run::Run), with the probes
-/// that may go out meanwhile.
+/// The depth of each direction: more than the window of any [`Run`](super::run::Run), with the probes in
+/// between.
 const DEPTH_OPS: usize = 512;
 
-/// The tag of empty messages that only show whether their receiver is there. No counted message has it.
+/// The tag of probes: empty messages that show whether their receiver is alive. No numbered message has it.
 pub(crate) const PROBE_TAG: u64 = u64::MAX;
 
-/// The context of the receive for such messages.
+/// The context of the receive for probes.
 const PROBE_CONTEXT: u64 = u64::MAX;
 
 /// An enabled endpoint, its completion queue and its address vector.
 ///
-/// It takes probes in at any time, whoever sends them; they are no [`Event`].
+/// It receives probes from any peer at any time; they are no [`Event`].
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) endpoint: Endpoint,
@@ -35,38 +35,38 @@ pub(crate) struct Port {
     conversations: Cell<u64>,
 }
 
-/// The key of memory that is shared, where it can be chosen.
+/// The key of the shared region, if the domain lets the application choose keys.
 const REGION_KEY: u64 = 1;
 
-/// How many conversations have numbers of their own; then the numbers begin again.
+/// The number of distinct conversation numbers; after that they repeat.
 const CONVERSATIONS: u64 = 0xfff0;
 
-/// Something that a port's owner posted has ended.
+/// A completion of an operation.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The message was sent, or written to the memory of a peer.
+    /// A message was sent, or written to the memory of a peer.
     Sent {
         /// The context of the send.
         context: u64,
-        /// The message, on its way back.
+        /// The message's buffer.
         message: Bytes,
     },
-    /// A message has come, or was read from the memory of a peer.
+    /// A message has arrived, or was read from the memory of a peer.
     Received {
         /// The context of the receive.
         context: u64,
         /// The message's tag; 0 without one.
         tag: u64,
-        /// The buffer of the receive, cut to the message.
+        /// The buffer of the receive, truncated to the message.
         message: BytesMut,
     },
-    /// What an element of the memory of a peer was before it was changed has come.
+    /// A fetching atomic operation on the memory of a peer has completed.
     Fetched {
         /// The context of the operation.
         context: u64,
-        /// What it was changed by, on its way back.
+        /// The operand's buffer.
         operand: Bytes,
-        /// What it was.
+        /// The previous value.
         result: BytesMut,
     },
     /// The operation failed.
@@ -74,7 +74,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// The context of the operation that has ended.
+    /// The context of the completed operation.
     pub(crate) fn context(&self) -> u64 {
         match self {
             Event::Sent { context, .. }
@@ -86,19 +86,20 @@ impl Event {
 }
 
 impl Port {
-    /// Opens an endpoint where peers are waited for, with these capabilities besides those that messages need.
-    pub(crate) fn listening(at: &Target, domain: Option<&str>, besides: Caps) -> Result<Port, Failure> {
-        let info = Fabric::new().info(&hints(at, domain, besides).source())?;
+    /// Opens an endpoint that listens at `at`, with these capabilities besides those for messages.
+    pub(crate) fn listening(at: &Target, domain: Option<&str>, extra: Caps) -> Result<Port, Failure> {
+        let info = Fabric::new().info(&hints(at, domain, extra).source())?;
         Port::open(&info, &at.to_string())
     }
 
-    /// Opens an endpoint that can reach a peer, as [`listening`](Self::listening), and says what the peer's address is.
-    pub(crate) fn towards(
+    /// Opens an endpoint that can reach a peer, as [`listening`](Self::listening), and returns it with the
+    /// peer's address.
+    pub(crate) fn to_peer(
         peer: &Target,
         domain: Option<&str>,
-        besides: Caps,
+        extra: Caps,
     ) -> Result<(Port, Address), Failure> {
-        let info = Fabric::new().info(&hints(peer, domain, besides))?;
+        let info = Fabric::new().info(&hints(peer, domain, extra))?;
         let address = info.dest_addr.ok_or(Failure::NoData("an address of the peer"))?;
         let at = info.src_addr.map_or_else(|| "any address".into(), |address| address.to_string());
         Ok((Port::open(&info, &at)?, address))
@@ -121,31 +122,32 @@ impl Port {
         Ok(port)
     }
 
-    /// The address that peers reach the endpoint under.
+    /// The endpoint's address.
     pub(crate) fn address(&self) -> Address {
         self.address
     }
 
-    /// The domain that the endpoint is in.
+    /// The endpoint's domain.
     pub(crate) fn domain(&self) -> &str {
         self.endpoint.info().domain.name.as_deref().unwrap_or("unnamed")
     }
 
-    /// Registers memory that peers may read and write, and map where there is such memory. It has at least one byte.
+    /// Registers at least one byte of memory that peers may read and write, and map where the domain allows
+    /// it.
     pub(crate) fn share(&self, len_bytes: usize) -> Result<MemoryRegion, Failure> {
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
         let attr = MrAttr { access, requested_key: REGION_KEY, shareable: true, ..MrAttr::default() };
         Ok(self.domain.register(len_bytes.max(1), &attr)?)
     }
 
-    /// A number from 1 on, to tell the operations of one conversation from those of others.
+    /// A number from 1 on that distinguishes the operations of one conversation from those of others.
     pub(crate) fn next_conversation(&self) -> u64 {
         let number = self.conversations.get() % CONVERSATIONS + 1;
         self.conversations.set(number);
         number
     }
 
-    /// Drives the endpoint, and returns what has ended, if anything has.
+    /// Drives the endpoint, and returns a completion if there is one.
     pub(crate) fn poll(&self) -> Result<Option<Event>, Failure> {
         let completion = match self.cq.read() {
             Ok(completion) => completion,
@@ -167,14 +169,14 @@ impl Port {
                 }
                 _ => unreachable!("each was handed over in one piece"),
             },
-            // Sends of a channel that are probes, or questions of which nothing is needed any more.
+            // Probes of a channel, or questions that the caller no longer needs.
             _ => Ok(None),
         }
     }
 
     fn poll_error(&self) -> Result<Option<Event>, Failure> {
         let Ok(error) = self.cq.read_error() else { return Ok(None) };
-        // Anybody may send a probe that is not empty, and it is as good as any.
+        // A peer may send a probe that is not empty; it counts as a probe nevertheless.
         if matches!(error.error, OperationError::Truncated { .. })
             && error.completion.context == PROBE_CONTEXT
         {
@@ -185,12 +187,12 @@ impl Port {
     }
 
     fn expect_probe(&self) -> Result<(), Failure> {
-        let (anybody, nothing) = (FabricAddress::UNSPECIFIED, BytesMut::new());
-        Ok(self.endpoint.trecv(nothing, anybody, PROBE_TAG, 0, PROBE_CONTEXT)?)
+        let nothing = BytesMut::new();
+        Ok(self.endpoint.trecv(nothing, FabricAddress::UNSPECIFIED, PROBE_TAG, 0, PROBE_CONTEXT)?)
     }
 }
 
-/// The names of the domains that there are: shared memory first, then as `getinfo` has them.
+/// The names of the available domains: shared memory first, then in the order of `getinfo`.
 pub(crate) fn domains() -> Result<Vec<String>, Failure> {
     domains_of(&Fabric::new())
 }
@@ -205,11 +207,11 @@ fn domains_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Makes sure that there is a domain of this name, if one is asked for.
+/// Checks that there is a domain of this name, if `asked` names one.
 ///
 /// # Errors
 ///
-/// [`Failure::NoDomain`], which names those that there are.
+/// [`Failure::NoDomain`], which lists the available domains.
 pub(crate) fn require_domain(asked: Option<&str>) -> Result<(), Failure> {
     require_domain_of(&Fabric::new(), asked)
 }
@@ -218,7 +220,7 @@ pub(crate) fn require_domain(asked: Option<&str>) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// [`Failure::NoDomain`], which names those that there are.
+/// [`Failure::NoDomain`], which lists the available domains.
 pub(crate) fn require_domain_of(fabric: &Fabric, asked: Option<&str>) -> Result<(), Failure> {
     let there = domains_of(fabric)?;
     match asked.filter(|asked| !there.iter().any(|name| name == asked)) {
@@ -227,11 +229,11 @@ pub(crate) fn require_domain_of(fabric: &Fabric, asked: Option<&str>) -> Result<
     }
 }
 
-fn hints(target: &Target, domain: Option<&str>, besides: Caps) -> Hints {
+fn hints(target: &Target, domain: Option<&str>, extra: Caps) -> Hints {
     let hints = Hints::new()
         .node(&target.host)
         .service(target.port)
-        .caps(Caps::MSG | Caps::TAGGED | Caps::DIRECTED_RECV | besides)
+        .caps(Caps::MSG | Caps::TAGGED | Caps::DIRECTED_RECV | extra)
         .tx_size_ops(DEPTH_OPS)
         .rx_size_ops(DEPTH_OPS);
     if let Some(domain) = domain { hints.domain(domain) } else { hints }

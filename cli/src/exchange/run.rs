@@ -1,68 +1,67 @@
-//! What is done with messages of one size.
+//! The numbers of a measurement of one size.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The largest message that is measured.
+/// The largest measured message.
 pub(crate) const SIZE_MAX_BYTES: u64 = 64 << 20;
 
-/// How often one size is tried at most.
+/// The largest number of iterations of one size.
 pub(crate) const ITERATIONS_MAX: u32 = 1 << 30;
 
-/// How many messages are in flight when bandwidth is measured.
+/// The number of messages in flight during the bandwidth measurement.
 pub(crate) const WINDOW_MAX_MESSAGES: u32 = 64;
 
-/// How many bytes are in flight at most when bandwidth is measured, unless two messages have more.
+/// The largest number of bytes in flight during the bandwidth measurement, unless two messages have more.
 pub(crate) const WINDOW_MAX_BYTES: u64 = 4 << 20;
 
-/// The fewest messages in flight with which one can be sent while another is.
+/// The least number of messages in flight with which sends overlap.
 const WINDOW_MIN_MESSAGES: u32 = 2;
 
-/// How long the round trips of one size should take by default, all together.
+/// The default time for all round trips of one size.
 const LATENCY_BUDGET_NS: u64 = 150_000_000;
 
-/// How long the messages of one size should take by default when bandwidth is measured.
+/// The default time for all messages one way of one size.
 const BANDWIDTH_BUDGET_NS: u64 = 100_000_000;
 
-/// What a round trip takes, roughly, without its bytes.
+/// The estimated time of an empty round trip.
 const ROUND_TRIP_NS: u64 = 24_000;
 
-/// What a message takes among many, roughly, without its bytes.
+/// The estimated time of an empty message among many in flight.
 const MESSAGE_NS: u64 = 1_000;
 
-/// How many bytes travel in a nanosecond, roughly.
+/// The estimated transfer rate.
 const BYTES_PER_NS: u64 = 2;
 
-/// How often a size is tried at least by default.
+/// The default least number of iterations of one size.
 const ITERATIONS_MIN: u64 = 16;
 
-/// How many rounds the messages that measure bandwidth are divided into at most. The median over rounds is what is
-/// reported.
+/// The largest number of rounds of the bandwidth measurement. Its result is the median over rounds.
 const ROUNDS_MAX: u32 = 9;
 
-/// How many windows full of messages a round has at least: its beginning and its end are not to count for much.
+/// The least number of windows in a round, so that its beginning and end do not matter much.
 const ROUND_MIN_WINDOWS: u32 = 4;
 
-/// How many round trips go by, at most, before measuring begins.
+/// The largest number of round trips before the measurement begins.
 const WARMUP_MAX: u32 = 1_000;
 
-/// What is done with one size.
+/// The numbers of a measurement of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     /// The length of every message.
     pub(crate) size_bytes: usize,
-    /// How many round trips are made before those that are measured.
+    /// The number of round trips before the measured ones.
     pub(crate) warmup: u32,
-    /// How many round trips are measured.
+    /// The number of measured round trips.
     pub(crate) round_trips: u32,
-    /// How many messages go one way when bandwidth is measured.
+    /// The number of messages one way that measure bandwidth.
     pub(crate) messages: u32,
-    /// How many of these are in flight at once.
+    /// The number of them in flight at once.
     pub(crate) window: u32,
 }
 
 impl Run {
-    /// What to do with messages of this size; without `iterations`, as often as is done in a good part of a second.
+    /// The run for messages of this size; without `iterations`, as many as take about a quarter of a second.
     pub(crate) fn new(size_bytes: usize, iterations: Option<u32>) -> Run {
         let size = size_bytes as u64;
         let scaled = |budget_ns: u64, each_ns: u64| {
@@ -83,12 +82,12 @@ impl Run {
         }
     }
 
-    /// How many rounds the messages that measure bandwidth are divided into.
+    /// The number of rounds of the bandwidth measurement.
     pub(crate) fn rounds(&self) -> u32 {
         (self.messages / (self.window * ROUND_MIN_WINDOWS)).clamp(1, ROUNDS_MAX)
     }
 
-    /// Whether a server goes along with this.
+    /// Whether a server accepts this run.
     fn is_acceptable(&self) -> bool {
         let Run { size_bytes, warmup, round_trips, messages, window } = *self;
         size_bytes as u64 <= SIZE_MAX_BYTES
@@ -111,7 +110,7 @@ impl FromStr for Run {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const BAD: &str = "a size is not described as it should be";
+        const BAD: &str = "malformed description of a size";
         let mut numbers = text.split(':').map(|number| number.parse::<u32>().map_err(|_| BAD));
         let mut next = || numbers.next().unwrap_or(Err(BAD));
         let run = Run {
@@ -125,7 +124,7 @@ impl FromStr for Run {
             return Err(BAD);
         }
         if !run.is_acceptable() {
-            return Err("a size, a number of iterations or a window is beyond what is served");
+            return Err("a size, a number of iterations or a window is too large for this server");
         }
         Ok(run)
     }
@@ -136,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_run_that_is_made_is_served() {
+    fn every_run_that_a_client_makes_is_accepted() {
         for power in 0..=26 {
             for iterations in [None, Some(1), Some(20), Some(ITERATIONS_MAX)] {
                 let run = Run::new(1 << power, iterations);

@@ -1,14 +1,14 @@
-//! The sizes that are measured, as people list them.
+//! A list of sizes to measure, as users write it.
 
 use std::str::FromStr;
 
 use super::run::SIZE_MAX_BYTES;
 use crate::size;
 
-/// How many sizes are measured at most.
+/// The largest number of sizes.
 pub(crate) const SIZES_MAX: usize = 64;
 
-/// Sizes of messages, in the order in which they are measured.
+/// Sizes of messages, in the order of measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sizes(pub(crate) Vec<usize>);
 
@@ -29,7 +29,7 @@ impl FromStr for Sizes {
 ///
 /// # Errors
 ///
-/// A sentence, if it is no size or too large to be measured.
+/// A message for the user if the text is no size, or too large a size.
 pub(crate) fn message_size(text: &str) -> Result<usize, String> {
     match size::parse(text)? {
         size if size <= SIZE_MAX_BYTES => Ok(size as usize),
@@ -42,12 +42,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_come_in_their_order() {
+    fn sizes_keep_their_order() {
         assert_eq!("1M,8,0,64M".parse(), Ok(Sizes(vec![1 << 20, 8, 0, 64 << 20])));
     }
 
     #[test]
-    fn sizes_that_are_none_too_large_or_too_many_are_refused() {
+    fn malformed_too_large_or_too_many_sizes_are_refused() {
         for text in ["", "1,", ",1", "1 2", "65M", "x"] {
             assert!(text.parse::<Sizes>().is_err(), "{text:?}");
         }

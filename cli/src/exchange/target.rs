@@ -1,4 +1,4 @@
-//! Where a server is: a host and a port, as people write them.
+//! The location of a server, as users write it: a host and a port.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use homespun::Address;
 
-/// The port of a server, unless somebody says otherwise.
+/// The default port of a server.
 pub(crate) const PORT_DEFAULT: u16 = 7471;
 
 /// A host, by name or number, and a port.
@@ -19,7 +19,8 @@ pub(crate) struct Target {
 impl FromStr for Target {
     type Err = &'static str;
 
-    /// Reads `HOST`, `HOST:PORT`, `[IPV6]` and `[IPV6]:PORT`; more than one colon without brackets is an IPv6 address.
+    /// Reads `HOST`, `HOST:PORT`, `[IPV6]` and `[IPV6]:PORT`; more than one colon without brackets is an
+    /// IPv6 address.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const BAD: &str = "an address is HOST, HOST:PORT or [IPV6]:PORT";
         let (host, port) = match text.strip_prefix('[') {
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_come_with_and_without_a_port() {
+    fn host_parses_with_and_without_a_port() {
         assert_eq!("localhost".parse(), target("localhost", PORT_DEFAULT));
         assert_eq!("10.0.0.1:80".parse(), target("10.0.0.1", 80));
         assert_eq!("[::1]:0".parse(), target("::1", 0));
@@ -79,14 +80,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn malformed_address_is_refused() {
         for text in ["", ":80", "host:", "host:port", "host:65536", "[::1", "[::1]80", "[]:80"] {
             assert!(text.parse::<Target>().is_err(), "{text:?}");
         }
     }
 
     #[test]
-    fn a_written_target_reads_the_same() {
+    fn written_target_parses_to_the_same_target() {
         for text in ["localhost:1", "127.0.0.1:7471", "[::1]:7471"] {
             assert_eq!(text.parse::<Target>().unwrap().to_string(), text);
         }

@@ -1,16 +1,16 @@
-//! How long the operations of a run took.
+//! The times of the operations of a run.
 
-/// How long the operations of a run took, in microseconds.
+/// The times of the operations of a run, in microseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Timing {
-    /// What one takes: the median over batches of many.
+    /// The time of one operation: the median over batches of many.
     pub(crate) each_us: f64,
-    /// Those that were timed alone; empty where operations overlap.
+    /// The times of individually timed operations; empty if operations overlap.
     pub(crate) singles_us: Vec<f64>,
 }
 
 impl Timing {
-    /// Half of every time: what a round trip says of one direction.
+    /// Halves every time: a round trip has two directions.
     pub(crate) fn halved(self) -> Timing {
         let singles_us = self.singles_us.into_iter().map(|time_us| time_us / 2.0).collect();
         Timing { each_us: self.each_us / 2.0, singles_us }

@@ -1,4 +1,4 @@
-//! `homespun info --env`: the parameters, as they are set.
+//! `homespun info --env`: the parameters and their values.
 
 use std::env;
 use std::fmt::Write;
@@ -9,20 +9,20 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// How wide a line of explanation is, in characters.
+/// The width of an explanation, in characters.
 const WIDTH: usize = 100;
 
-/// How far an explanation is indented.
+/// The indentation of an explanation.
 const INDENT: &str = "    ";
 
-/// A parameter as it is set.
+/// A parameter with its value.
 #[derive(Debug, Serialize)]
 struct Setting {
     variable: String,
-    /// The value in force, or words if it is not one.
+    /// The value in force, or a description of it.
     value: String,
     default: &'static str,
-    /// Whether the environment has the variable; its value may have made no sense, or have been out of range.
+    /// Whether the environment has the variable, even with an invalid value.
     is_set: bool,
     purpose: &'static str,
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_says_its_value_and_its_default() {
+    fn setting_shows_its_value_and_its_default() {
         let params = Params { tx_size_ops: 7, ..Params::default() };
         let mut setting = setting(&homespun::params::TX_SIZE, &params);
         setting.is_set = true;

@@ -11,13 +11,13 @@ use homespun::{Address, AddressFormat};
 
 use crate::size;
 
-/// How wide the names of lines are, in characters.
+/// The width of line names, in characters.
 const SHORT_NAME_WIDTH: usize = 14;
 
-/// How wide the names of attributes are, in characters.
+/// The width of attribute names, in characters.
 const FULL_NAME_WIDTH: usize = 22;
 
-/// A heading and what one chooses by: addresses, capabilities, limits.
+/// The attributes by which users choose: addresses, capabilities, limits.
 pub(super) fn in_short(info: &Info) -> String {
     let mut text = Text::new(SHORT_NAME_WIDTH);
     text.heading(&heading(info));
@@ -36,7 +36,7 @@ pub(super) fn in_short(info: &Info) -> String {
     text.written
 }
 
-/// What was found on this host, with the domain that it is about.
+/// The findings about this host, each with its domain.
 pub(super) fn found(findings: &[(&str, String)]) -> String {
     let mut text = Text::new(SHORT_NAME_WIDTH);
     text.heading("\nfound on this host");
@@ -46,7 +46,7 @@ pub(super) fn found(findings: &[(&str, String)]) -> String {
     text.written
 }
 
-/// Everything that an info says.
+/// Every attribute of an info.
 pub(super) fn in_full(info: &Info) -> String {
     let Info { caps, mode, addr_format, src_addr, dest_addr, tx, rx, ep, domain, fabric } = info;
     let mut text = Text::new(FULL_NAME_WIDTH);
@@ -291,12 +291,12 @@ fn bytes(count: usize) -> String {
     size::with_unit(count as u64)
 }
 
-/// The flags that are set, as the header has them.
+/// The names of the set flags, as the header spells them.
 fn names(flags: &impl Flags) -> String {
     names_after("FI_", flags)
 }
 
-/// The same of an order.
+/// The same for an order.
 fn orders(flags: &impl Flags) -> String {
     names_after("FI_ORDER_", flags)
 }
@@ -313,7 +313,7 @@ fn optional(value: Option<impl Display>) -> String {
     value.map_or_else(|| "unspecified".into(), |value| value.to_string())
 }
 
-/// A choice by its name in the documentation of the library.
+/// The name of an enum's variant, in lower case.
 fn choice(value: Option<impl Debug>) -> String {
     value.map_or_else(|| "unspecified".into(), |value| format!("{value:?}").to_lowercase())
 }
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_form_names_what_one_chooses_by() {
+    fn short_form_has_addresses_capabilities_and_limits() {
         let text = in_short(&info());
         assert!(
             text.starts_with("tcp: reliable messages (FI_EP_RDM) over IPv4 (provider homespun "),
@@ -359,20 +359,20 @@ mod tests {
     }
 
     #[test]
-    fn orders_have_their_own_names() {
+    fn order_flags_have_their_own_prefix() {
         let mut info = info();
         info.tx.msg_order = homespun::flags::Order::SAS;
         assert!(in_full(&info).contains("    msg_order             FI_ORDER_SAS\n"));
     }
 
     #[test]
-    fn what_was_found_names_its_domain() {
+    fn finding_is_shown_with_its_domain() {
         let text = found(&[("shm", "a sentence".into())]);
         assert_eq!(text, "\nfound on this host\n    shm           a sentence\n");
     }
 
     #[test]
-    fn the_full_form_has_every_part_and_what_is_unspecified() {
+    fn full_form_has_every_part_and_unspecified_attributes() {
         let text = in_full(&info());
         for part in ["\n  transmit\n", "\n  receive\n", "\n  endpoint\n", "\n  domain\n", "\n  fabric\n"] {
             assert!(text.contains(part), "{part:?} is not in:\n{text}");

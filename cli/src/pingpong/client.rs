@@ -17,23 +17,23 @@ use crate::exchange::target::Target;
 use crate::failure::Failure;
 use crate::size;
 
-/// A client that has not been started.
+/// A client before its start.
 #[derive(Debug)]
 pub(super) struct Client<'a> {
     pub(super) server: Target,
     pub(super) domain: Option<&'a str>,
     pub(super) timeout: Duration,
     pub(super) plan: &'a Plan,
-    /// What is said of the server, after its address.
+    /// A remark on the server, printed after its address.
     pub(super) about_server: &'a str,
-    /// What is said of this host's cores.
+    /// A remark on this host's cores.
     pub(super) about_cores: &'a str,
 }
 
 impl Client<'_> {
     /// Measures, and shows the table.
     pub(super) fn run(&self, console: &mut Console) -> Result<(), Failure> {
-        let (port, address) = Port::towards(&self.server, self.domain, Caps::empty())?;
+        let (port, address) = Port::to_peer(&self.server, self.domain, Caps::empty())?;
         let Plan { tagged, check, ref runs } = *self.plan;
         let settings = Settings { direction: Direction::ToServer, tagged, check, timeout: self.timeout };
         let mut channel = Channel::open(&port, address, settings)?;
@@ -50,7 +50,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// What the table is about.
+    /// Prints the lines above the table.
     fn head(&self, port: &Port, channel: &Channel<'_>, console: &Console) -> Result<(), Failure> {
         let Plan { tagged, check, .. } = *self.plan;
         let domain = port.domain();
@@ -62,7 +62,8 @@ impl Client<'_> {
         console.line(self.about_cores)?;
         console.line("latency: half of a round trip, the median over batches")?;
         console.line(format_args!(
-            "MB/s: 10^6 bytes one way, up to {window} messages or {window_size} in flight, the median over rounds"
+            "MB/s: 10^6 bytes one way, up to {window} messages or {window_size} in flight, \
+             the median over rounds"
         ))?;
         console.line("")?;
         console.line(Heading)
@@ -76,13 +77,13 @@ fn measure(channel: &mut Channel<'_>, run: &Run) -> Result<Row, Failure> {
     Ok(Row { size_bytes, round_trips, latency_us, messages, message_us })
 }
 
-/// Tells the server what is to be done, and waits until it is ready for that.
+/// Sends the plan to the server, and waits until it is ready.
 fn greet(channel: &Channel<'_>, greeting: String) -> Result<(), Failure> {
     let answer = channel.ask(greeting.into())?;
     if answer == READY.as_bytes() {
         return Ok(());
     }
-    // What a stranger says must not steer the terminal.
+    // Escape sequences in the answer must not reach the terminal.
     let reason = String::from_utf8_lossy(&answer).escape_debug().to_string();
     Err(Failure::Refused { address: channel.address(), reason })
 }

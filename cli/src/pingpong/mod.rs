@@ -1,4 +1,4 @@
-//! `homespun pingpong`: how long a message takes, and how many bytes go through.
+//! `homespun pingpong`: latency and bandwidth between two processes.
 
 mod client;
 mod plan;
@@ -23,32 +23,36 @@ use crate::peer_process::{self, PeerProcess};
 
 /// Measure latency and bandwidth between two processes.
 ///
-/// Without SERVER and --listen, the command starts its own peer process on this host, each of the two on a core of its
-/// own, and measures every domain that there is: shared memory (shm) and TCP (tcp). With --listen it is a server that
-/// waits for a client, here or on another host; with SERVER it is that client. Both need the same --domain. The client
-/// says what is done, and prints the table.
+/// Without SERVER and --listen, the command starts its own peer process on this host, pins each of the two to
+/// a core, and measures every domain: shared memory (shm) and TCP (tcp). With --listen it is a server, which
+/// waits for a client on this or another host. With SERVER it is that client. Both need the same --domain.
+/// The client decides what to measure, and prints the table.
 ///
-/// For each size there are round trips, which give the latency (half of a round trip, the median over batches), and then
-/// messages one way with many in flight, flagged FI_MORE, which give the bandwidth (10^6 bytes a second, until the
-/// server has said that it has all of them).
+/// Each size is measured twice. Round trips give the latency: half of a round trip, the median over batches.
+/// Messages one way, with many in flight and flagged FI_MORE, give the bandwidth in 10^6 bytes a second;
+/// their time ends when the server has confirmed all of them.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("by_address").args(["server", "listen"]))]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Be the client of the server at HOST, HOST:PORT or [IPV6]:PORT; the port is 7471 if none is given.
+    /// Be the client of the server at HOST, HOST:PORT or [IPV6]:PORT; the default port is 7471.
     server: Option<Target>,
-    /// Be a server at this address; port 0 lets the system choose one. The first line printed says where it is.
+    /// Be a server at this address; with port 0 the system chooses the port. The first line printed has the
+    /// address.
     ///
-    /// Whoever can reach the address can be its client, and have it receive and send up to 64 MiB at a time.
+    /// Every client that reaches the address is served. It can make the server receive and send up to 64 MiB
+    /// at a time.
     #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "0.0.0.0:7471")]
     listen: Option<Target>,
-    /// As a server, go on after the first client.
+    /// As a server, keep serving after the first client.
     #[arg(long, requires = "listen")]
     keep: bool,
-    /// Only this domain: shm or tcp. By default each in turn, shm first. A server or a client has one, by default tcp.
+    /// Measure only this domain: shm or tcp. The default is each in turn, shm first; for a server or a
+    /// client, tcp.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
-    /// The sizes of messages in bytes, separated by commas; K and M are 1024 and 1024 x 1024, at most 64M.
+    /// The sizes of messages in bytes, separated by commas; K and M stand for 1024 and 1024 x 1024, at most
+    /// 64M.
     #[arg(
         long,
         value_name = "LIST",
@@ -56,8 +60,8 @@ pub(crate) struct Arguments {
         conflicts_with = "listen"
     )]
     sizes: Sizes,
-    /// How many round trips, and how many messages one way, are made with each size. By default as many as take a
-    /// quarter of a second together, more or less.
+    /// The number of round trips, and of messages one way, of each size. By default they take about a quarter
+    /// of a second together.
     #[arg(
         long,
         value_name = "COUNT",
@@ -68,7 +72,7 @@ pub(crate) struct Arguments {
     /// Send tagged messages; each receive takes only the tag of its own message.
     #[arg(long, conflicts_with = "listen")]
     tagged: bool,
-    /// Fill every message differently and look at every byte that arrives. The times then include that.
+    /// Fill every message differently, and check every byte that arrives. The times include this work.
     #[arg(long, conflicts_with = "listen")]
     check: bool,
     /// Give up when nothing has happened for this long. A server waits for its client without limit.
@@ -93,14 +97,14 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   homespun pingpong                              shared memory, then TCP, on this host
-  homespun pingpong --sizes 8,1M --tagged        two sizes, tagged messages
+  homespun pingpong --sizes 8,1M --tagged        tagged messages of two sizes
   homespun pingpong --listen                     a server on every interface, port 7471, over TCP
   homespun pingpong server.example --check       its client
   homespun pingpong -d shm --listen              a server for processes of this user on this host
   homespun pingpong -d shm localhost             its client
 
-Exit status: 0 if everything was measured (or served), 1 if nobody answers, the peer is lost, nothing happens any more or
-checked data is wrong, 2 if the command was not understood.";
+Exit status: 0 if everything was measured (or served); 1 if there is no answer, the peer is lost or silent, \
+or checked data is wrong; 2 if the command line was wrong.";
 
 /// Measures, or serves.
 pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Failure> {
@@ -115,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments, console: &mut Console) -> Result<(), Fa
 fn serve(arguments: &Arguments, at: &Target, console: &Console) -> Result<(), Failure> {
     let Arguments { keep, domain, core, peer_process, .. } = arguments;
     if *peer_process {
-        // It is told nothing, and ends with its parent.
+        // It receives no lines, and ends with its parent.
         drop(peer_process::lines_from_parent());
     }
     let server = Server {
@@ -181,15 +185,15 @@ fn measure_this_host(arguments: &Arguments, console: &mut Console) -> Result<(),
             about_server: ", a process that was started for this",
             about_cores: &about_cores,
         };
-        client.run(console).map_err(|failure| peer.blamed_for(failure))?;
+        client.run(console).map_err(|failure| peer.attribute_failure(failure))?;
     }
     Ok(())
 }
 
-/// Reads where a server says it listens.
+/// Reads the address from a server's first line.
 fn listening_address(line: &str) -> Result<Target, Failure> {
     let address = line.strip_prefix(LISTENING).and_then(|rest| rest.split(' ').next()?.parse().ok());
-    address.ok_or(Failure::PeerTalk)
+    address.ok_or(Failure::PeerProtocol)
 }
 
 impl Arguments {

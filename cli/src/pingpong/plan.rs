@@ -1,4 +1,4 @@
-//! What is run: decided by the client, told to the server.
+//! The plan of a measurement: the client decides, and sends it to the server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,28 +9,28 @@ use homespun::Address;
 use crate::exchange::run::Run;
 use crate::exchange::sizes::SIZES_MAX;
 
-/// What is done with one server.
+/// The measurements that a client requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Whether messages have tags.
     pub(super) tagged: bool,
-    /// Whether every byte is looked at.
+    /// Whether every byte is checked.
     pub(super) check: bool,
     pub(super) runs: Vec<Run>,
 }
 
-/// The first message of a client: where it is to be answered, and what it wants.
+/// The first message of a client: its address, and its plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Greeting {
     pub(super) from: Address,
-    /// The plan, or why there is none that can be followed.
+    /// The plan, or the reason why it cannot be followed.
     pub(super) plan: Result<Plan, &'static str>,
 }
 
 /// The first word of every greeting.
 const MAGIC: &str = "homespun-pingpong";
 
-/// The version of what client and server do with each other.
+/// The version of the protocol between client and server.
 const VERSION: &str = "1";
 
 impl fmt::Display for Plan {
@@ -55,7 +55,7 @@ impl FromStr for Plan {
         let check = flag(value("check=")).ok_or("the plan does not say whether data is checked")?;
         let runs = value("runs=").ok_or("the plan has no sizes")?;
         if words.next().is_some() {
-            return Err("the plan goes on after its end");
+            return Err("the plan has extra words");
         }
         if runs.split(',').count() > SIZES_MAX {
             return Err("the plan has too many sizes");
@@ -71,7 +71,7 @@ impl Greeting {
         format!("{MAGIC} {VERSION} {from} {plan}")
     }
 
-    /// Reads what came as the first message; `None` if it is no greeting.
+    /// Parses a client's first message; `None` if it is no greeting.
     pub(super) fn parse(message: &[u8]) -> Option<Greeting> {
         let text = std::str::from_utf8(message).ok()?;
         let mut words = text.splitn(4, ' ');
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_arrives_as_it_was_sent() {
+    fn written_greeting_parses_to_the_same_greeting() {
         for from in ["127.0.0.1:7471", "[::1]:7471", "[fe80::1%2]:1"].map(address) {
             let text = Greeting::text(from, &plan());
             assert_eq!(Greeting::parse(text.as_bytes()), Some(Greeting { from, plan: Ok(plan()) }));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_of_a_greeting_is_one() {
+    fn truncated_greeting_has_no_complete_plan() {
         let text = Greeting::text(address("127.0.0.1:1"), &plan());
         let last = text.rfind(':').unwrap() + 1;
         for end in 0..last {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_should_not_do_is_refused() {
+    fn malformed_or_excessive_plan_is_refused() {
         let refused = [
             "",
             "tagged=true check=true",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_of_another_version_can_still_be_answered() {
+    fn greeting_of_another_version_has_an_address_and_no_plan() {
         let greeting = Greeting::parse(b"homespun-pingpong 2 127.0.0.1:9 whatever").unwrap();
         assert_eq!(greeting.from, address("127.0.0.1:9"));
         assert!(greeting.plan.is_err());

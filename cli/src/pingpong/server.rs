@@ -16,39 +16,39 @@ use crate::exchange::port::{Event, Port};
 use crate::exchange::target::Target;
 use crate::failure::Failure;
 
-/// How long a server sleeps between looks for a client.
+/// The interval between checks for a client.
 const IDLE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The context of the receive for greetings.
 const GREETING_CONTEXT: u64 = u64::MAX - 1;
 
-/// What a client is told that is served; anything else is the reason why it is not.
+/// The answer to an accepted client; any other answer is the reason for a refusal.
 pub(super) const READY: &str = "ready";
 
-/// A server that has not been started.
+/// A server before its start.
 #[derive(Debug)]
 pub(super) struct Server<'a> {
     pub(super) at: Target,
     pub(super) domain: Option<&'a str>,
     pub(super) timeout: Duration,
-    /// Serves client after client.
+    /// Whether to serve further clients after the first.
     pub(super) keep: bool,
-    /// Says nothing beyond where it listens.
+    /// Whether to print nothing but the address.
     pub(super) quiet: bool,
 }
 
 impl Server<'_> {
-    /// Says where it listens, and serves.
+    /// Prints its address, and serves.
     pub(super) fn run(self, console: &Console) -> Result<(), Failure> {
         let port = Port::listening(&self.at, self.domain, Caps::empty())?;
-        // The rest of the line may grow; what comes before the first space after "at" is what programs read.
+        // Programs read the line up to the first space after "at"; the rest may grow.
         console.line(format_args!("{LISTENING}{} (domain {})", port.address(), port.domain()))?;
         loop {
             match self.serve_one(&port, console) {
                 Ok(()) if !self.keep => return Ok(()),
                 Ok(()) => {}
                 Err(failure) if !self.keep || failure.is_closed_pipe() => return Err(failure),
-                Err(failure) => console.complain(&failure),
+                Err(failure) => console.warn(&failure),
             }
         }
     }
@@ -75,24 +75,24 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Waits for a client whose plan can be followed.
+    /// Waits for a client with an acceptable plan.
     fn accept(&self, port: &Port, console: &Console) -> Result<(homespun::Address, Plan), Failure> {
         loop {
             let message = await_greeting(port)?;
             let Some(Greeting { from, plan }) = Greeting::parse(&message) else {
-                console.complain("a message that came is no greeting; it is ignored");
+                console.warn("ignored a message that is no greeting");
                 continue;
             };
             let reason = match plan {
                 Ok(plan) => return Ok((from, plan)),
                 Err(reason) => reason,
             };
-            console.complain(format_args!("the client at {from} is refused: {reason}"));
-            // It may have named an address that means nothing here, and then it cannot be told.
+            console.warn(format_args!("refused the client at {from}: {reason}"));
+            // The client may have named an address that cannot be reached from here.
             let told = Channel::open(port, from, self.settings(false, false))
                 .and_then(|channel| channel.answer(reason));
             if let Err(failure) = told {
-                console.complain(failure);
+                console.warn(failure);
             }
         }
     }
@@ -102,7 +102,7 @@ impl Server<'_> {
     }
 }
 
-/// What the first line that a server writes begins with; an address follows, and a space.
+/// The start of the first line that a server prints; an address and a space follow.
 pub(super) const LISTENING: &str = "listening at ";
 
 fn await_greeting(port: &Port) -> Result<BytesMut, Failure> {

@@ -1,32 +1,32 @@
-//! The table that is the result.
+//! The table of results.
 
 use std::fmt;
 
 use crate::size;
 
-/// What was measured of one size.
+/// The results of one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Row {
     /// The length of a message.
     pub(super) size_bytes: usize,
-    /// How many round trips were measured.
+    /// The number of measured round trips.
     pub(super) round_trips: u32,
     /// Half the time of a round trip: the median over batches.
     pub(super) latency_us: f64,
-    /// How many messages went one way.
+    /// The number of messages one way.
     pub(super) messages: u32,
-    /// The time that each of these took: the median over rounds.
+    /// The time of each of them: the median over rounds.
     pub(super) message_us: f64,
 }
 
-/// The names of the columns, to stand above rows.
+/// The names of the columns.
 #[derive(Debug)]
 pub(super) struct Heading;
 
 impl Row {
-    /// Megabytes in a second. None if there was nothing to carry.
+    /// Megabytes a second; `None` for empty messages.
     fn bandwidth(&self) -> Option<f64> {
-        // As many megabytes a second as bytes a microsecond.
+        // A byte a microsecond is a megabyte a second.
         (self.size_bytes > 0 && self.message_us > 0.0).then(|| self.size_bytes as f64 / self.message_us)
     }
 }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_bandwidth() {
+    fn empty_message_has_no_bandwidth() {
         let row = Row { size_bytes: 0, round_trips: 1, latency_us: 10.0, messages: 7, message_us: 1.0 };
         assert_eq!(row.to_string(), "       0             1         10.00           7           -");
     }

@@ -8,25 +8,25 @@ use std::process::Command;
 use homespun::info::PROVIDER_NAME;
 use homespun::params;
 
-/// The directories in which libfabric looks for providers that it does not contain, separated by colons.
+/// The directories, separated by colons, that libfabric searches for external providers.
 pub(crate) const FI_PROVIDER_PATH: &str = "FI_PROVIDER_PATH";
 
 /// The only provider that libfabric uses: `fi_getinfo(3)`.
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
-/// What sends Open MPI's messages through libfabric to homespun. With each of these named there is nothing that it
-/// could fall back to: where homespun cannot be used, `MPI_Init` fails.
+/// Sends Open MPI's messages through libfabric to homespun. Each component is named, so there is no fallback:
+/// where homespun cannot be used, `MPI_Init` fails.
 const OPEN_MPI: [(&str, &str); 5] = [
     ("OMPI_MCA_pml", "cm"),
     ("OMPI_MCA_mtl", "ofi"),
     ("OMPI_MCA_mtl_ofi_provider_include", PROVIDER_NAME),
     ("OMPI_MCA_btl", "self"),
-    // One-sided communication: made of messages; but where the ranks share the memory itself nothing is sent.
+    // One-sided communication uses messages; in memory that the ranks share it uses loads and stores.
     ("OMPI_MCA_osc", "pt2pt,sm"),
 ];
 
-/// What sends MPICH's messages through libfabric: its other network stays unused, and ranks of one host are treated as
-/// if they were on several. Where libfabric has no other provider there is nothing to fall back to here either.
+/// Sends MPICH's messages through libfabric: its UCX network stays unused, and ranks of one host are treated
+/// like ranks of several hosts. There is no fallback either, since libfabric has no other provider.
 const MPICH: [(&str, &str); 2] = [("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")];
 
 /// Sends Intel MPI's messages through libfabric to homespun. Without this provider `MPI_Init` fails.
@@ -39,48 +39,48 @@ const INTEL_MPI: [(&str, &str); 4] = [
     ("I_MPI_OFI_LIBRARY_INTERNAL", "0"),
 ];
 
-/// What would contradict it: lists of what to leave out, and other names of the same lists.
-const CONTRADICTIONS: [&str; 3] = [
+/// Variables that conflict with those above: exclusion lists, and other names of the same lists.
+const CONFLICTING: [&str; 3] = [
     "OMPI_MCA_mtl_ofi_provider_exclude",
     "OMPI_MCA_opal_common_ofi_provider_exclude",
     "OMPI_MCA_opal_common_ofi_provider_include",
 ];
 
-/// Set only where the user has not decided.
-const WISHES: [(&str, &str); 2] = [
+/// Set only if the user has not set them.
+const DEFAULTS: [(&str, &str); 2] = [
     // Lets Open MPI's `mpirun` start more ranks than there are cores.
     ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-    // Intel MPI 2021.19 writes to standard output that it knows I_MPI_OFI_LIBRARY_INTERNAL no more.
+    // Intel MPI 2021.19 would warn on standard output that I_MPI_OFI_LIBRARY_INTERNAL was removed.
     ("I_MPI_REMOVED_VAR_WARNING", "0"),
 ];
 
-/// What is changed in the environment of a command.
+/// The changes to the environment of a command.
 #[derive(Debug)]
 pub(super) struct Environment {
     set: Vec<(String, OsString)>,
 }
 
 impl Environment {
-    /// For a plugin in this directory, and for this domain or for all.
+    /// The environment for a plugin in this directory, and for this domain or for all.
     pub(super) fn new(plugin: &Path, domain: Option<&str>) -> Environment {
-        Environment::beside(plugin, domain, |name| env::var_os(name).is_some())
+        Environment::with_lookup(plugin, domain, |name| env::var_os(name).is_some())
     }
 
-    fn beside(plugin: &Path, domain: Option<&str>, is_set: impl Fn(&OsStr) -> bool) -> Environment {
+    fn with_lookup(plugin: &Path, domain: Option<&str>, is_set: impl Fn(&OsStr) -> bool) -> Environment {
         let mut set = vec![
             (FI_PROVIDER_PATH.to_owned(), plugin.as_os_str().to_owned()),
             (FI_PROVIDER.to_owned(), PROVIDER_NAME.into()),
         ];
         set.extend(domain.map(|domain| (params::DOMAIN.variable(), domain.into())));
-        let wishes = WISHES.into_iter().filter(|(name, _)| !is_set(name.as_ref()));
-        let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(INTEL_MPI).chain(wishes);
+        let defaults = DEFAULTS.into_iter().filter(|(name, _)| !is_set(name.as_ref()));
+        let mpi = OPEN_MPI.into_iter().chain(MPICH).chain(INTEL_MPI).chain(defaults);
         set.extend(mpi.map(|(name, value)| (name.to_owned(), value.into())));
         Environment { set }
     }
 
     /// Changes the environment of this command.
-    pub(super) fn give_to(self, command: &mut Command) {
-        for name in CONTRADICTIONS {
+    pub(super) fn set_environment(self, command: &mut Command) {
+        for name in CONFLICTING {
             command.env_remove(name);
         }
         command.envs(self.set);
@@ -96,19 +96,19 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_is_named_only_if_one_is_asked_for() {
-        let of = |domain| Environment::beside(Path::new("/here"), domain, |_| false);
+    fn domain_variable_is_set_only_if_a_domain_is_requested() {
+        let of = |domain| Environment::with_lookup(Path::new("/here"), domain, |_| false);
         assert_eq!(value(&of(Some("shm")), "FI_HOMESPUN_DOMAIN"), Some("shm".as_ref()));
         assert_eq!(value(&of(None), "FI_HOMESPUN_DOMAIN"), None);
         assert_eq!(value(&of(None), "FI_PROVIDER_PATH"), Some("/here".as_ref()));
     }
 
     #[test]
-    fn variables_of_the_user_replace_wishes_alone() {
-        let of = |is_set: bool| Environment::beside(Path::new("/here"), None, move |_| is_set);
-        for (name, wish) in WISHES {
+    fn user_variables_replace_only_the_defaults() {
+        let of = |is_set: bool| Environment::with_lookup(Path::new("/here"), None, move |_| is_set);
+        for (name, default) in DEFAULTS {
             assert_eq!(value(&of(true), name), None);
-            assert_eq!(value(&of(false), name), Some(wish.as_ref()));
+            assert_eq!(value(&of(false), name), Some(default.as_ref()));
         }
         assert_eq!(value(&of(true), "OMPI_MCA_pml"), Some("cm".as_ref()));
         assert_eq!(value(&of(true), "MPIR_CVAR_NOLOCAL"), Some("1".as_ref()));

@@ -1,14 +1,15 @@
-//! Whether the system's loader finds libfabric.
+//! Asks the system's loader for libfabric.
 
 use std::env;
 use std::process::{Command, Stdio};
 
 const LIBFABRIC: &str = "libfabric.so.1";
 
-/// Whether a program that wants libfabric would be given one.
+/// Whether the loader finds libfabric for a program that needs it.
 ///
-/// The loader itself is asked, since its answer depends on `LD_LIBRARY_PATH`, a cache and the system: it is to load
-/// libfabric into this very program, and complains where it cannot (`ld.so(8)`). True also where it does not say.
+/// The answer depends on `LD_LIBRARY_PATH`, a cache and the system, so the loader itself is asked: it has to
+/// preload libfabric into this program, and complains if it cannot (`ld.so(8)`). True if the loader cannot be
+/// asked.
 pub(super) fn finds_libfabric() -> bool {
     let Ok(program) = env::current_exe() else { return true };
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! `homespun run`: a command whose libfabric, and whose Open MPI, MPICH or Intel MPI, use homespun.
+//! `homespun run`: a command whose libfabric, Open MPI, MPICH or Intel MPI uses homespun.
 
 mod environment;
 mod loader;
@@ -19,27 +19,33 @@ use crate::console::Console;
 use crate::exchange::port;
 use crate::failure::Failure;
 
-/// Run a command over homespun: any that uses libfabric, and mpirun of Open MPI, MPICH or Intel MPI.
+/// Run a command over homespun: a program that uses libfabric, or mpirun of Open MPI, MPICH or Intel MPI.
 ///
-/// Sets FI_PROVIDER_PATH and FI_PROVIDER, so that libfabric loads homespun and nothing else, and for Open MPI
-/// the variables that have its messages go through libfabric (OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include,
-/// _btl and _osc) and let there be more ranks than cores (OMPI_MCA_rmaps_base_oversubscribe, unless it is set
-/// already), for MPICH those that have all messages go through libfabric (MPIR_CVAR_CH4_NETMOD,
-/// MPIR_CVAR_NOLOCAL), and for Intel MPI those that do the same (I_MPI_FABRICS, I_MPI_OFI_PROVIDER,
-/// I_MPI_COLL_INTRANODE) and keep its scripts from replacing FI_PROVIDER_PATH (I_MPI_OFI_LIBRARY_INTERNAL; and,
-/// unless it is set already, I_MPI_REMOVED_VAR_WARNING, since versions without such scripts would warn of it).
-/// The command then takes the place of this one, so its exit status and what signals do to it are its own.
+/// Sets environment variables and executes the command in place of this process, so exit status and signals
+/// are the command's own.
 ///
-/// Open MPI's mpirun gives its environment to the ranks on this host. To those on other hosts it gives what its option -x names.
+/// For libfabric, FI_PROVIDER_PATH and FI_PROVIDER make it load homespun and nothing else.
+///
+/// For Open MPI, OMPI_MCA_pml, _mtl, _mtl_ofi_provider_include, _btl and _osc send its messages through
+/// libfabric. OMPI_MCA_rmaps_base_oversubscribe, unless it is already set, allows more ranks than cores.
+///
+/// For MPICH, MPIR_CVAR_CH4_NETMOD and MPIR_CVAR_NOLOCAL send all messages through libfabric.
+///
+/// For Intel MPI, I_MPI_FABRICS, I_MPI_OFI_PROVIDER and I_MPI_COLL_INTRANODE do the same.
+/// I_MPI_OFI_LIBRARY_INTERNAL keeps its scripts from replacing FI_PROVIDER_PATH. I_MPI_REMOVED_VAR_WARNING,
+/// unless it is already set, silences the warning of versions that no longer know that variable.
+///
+/// Open MPI's mpirun passes its environment to the ranks on this host. Ranks on other hosts get only the
+/// variables that its option -x names.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Offer only this domain: shm or tcp. By default an application has the choice; Open MPI and Intel MPI
-    /// take tcp.
+    /// Offer only this domain: shm or tcp. By default the application chooses; Open MPI and Intel MPI choose
+    /// tcp.
     #[arg(short, long, value_name = "NAME")]
     domain: Option<String>,
-    /// The directory that holds libhomespun_fi.so. By default it is looked for beside this program, where cargo
-    /// puts it; in ../lib/homespun and ../lib as seen from there; and in FI_PROVIDER_PATH.
+    /// The directory of libhomespun_fi.so. By default these are searched: the directory of this program,
+    /// where cargo puts it; ../lib/homespun and ../lib from there; and FI_PROVIDER_PATH.
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
     /// The command and its arguments.
@@ -49,48 +55,48 @@ pub(crate) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  homespun run -- mpirun -np 4 ./app                two ranks or more of an MPI program, over TCP
+  homespun run -- mpirun -np 4 ./app                an MPI program with four ranks, over TCP
   homespun run --domain shm -- mpirun -np 2 ./app   over shared memory
-  homespun run -- fi_info                           what libfabric sees of homespun
+  homespun run -- fi_info                           libfabric's view of homespun
 
-Exit status: that of the command; 127 if there is no such command, 126 if it cannot be run, 1 if homespun itself lacks
-something, 2 if the command line was not understood.";
+Exit status: that of the command; 127 if there is no such command, 126 if it cannot be executed, \
+1 if the plugin or the domain is missing, 2 if the command line was wrong.";
 
-/// The programs that start the ranks of an MPI program, and what contains them.
+/// The launchers of MPI programs, and the implementations that contain them.
 const MPI_LAUNCHERS: [(&str, &str); 4] =
     [("mpirun", OPEN_MPI), ("mpiexec", OPEN_MPI), ("orterun", OPEN_MPI), ("mpiexec.hydra", WITH_HYDRA)];
 
 const OPEN_MPI: &str = "Open MPI (openmpi-bin in Debian and Ubuntu, openmpi in Fedora)";
 const WITH_HYDRA: &str = "MPICH or Intel MPI (mpich and impi-rt in the Python package index)";
 
-/// Becomes the command.
+/// Executes the command in place of this process.
 ///
 /// # Errors
 ///
-/// Whatever kept it from that; it does not return otherwise.
+/// The reason why it cannot; on success this function does not return.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
-    // Whatever the environment leaves of them, the command gets the one that is asked for.
+    // Default parameters, since FI_HOMESPUN_DOMAIN may hide the requested domain from this process.
     port::require_domain_of(&Fabric::with_params(Params::default()), arguments.domain.as_deref())?;
     let directory = plugin::directory(arguments.provider_dir.as_deref())?;
     let (program, rest) = arguments.command.split_first().ok_or(Failure::NoData("a command"))?;
     if !loader::finds_libfabric() {
-        // No reason to stop: the command may bring a libfabric of its own.
-        console.complain(
-            "the system finds no libfabric.so.1, so this works only for a command that brings its own \
+        // Only a warning: the command may have its own libfabric.
+        console.warn(
+            "the system has no libfabric.so.1, so only commands with their own libfabric will work \
              (to install it: libfabric1 in Debian and Ubuntu, libfabric in Fedora)",
         );
     }
     let environment = Environment::new(&directory, arguments.domain.as_deref());
     let mut command = Command::new(program);
     command.args(rest);
-    environment.give_to(&mut command);
-    Err(why_not(program, command.exec()))
+    environment.set_environment(&mut command);
+    Err(execution_failure(program, command.exec()))
 }
 
-/// Why a program could not be executed.
-fn why_not(program: &OsString, error: io::Error) -> Failure {
+/// The reason why a program could not be executed.
+fn execution_failure(program: &OsString, error: io::Error) -> Failure {
     let name = Path::new(program);
-    // What is there and is not found all the same wants an interpreter that is not there.
+    // An existing script whose interpreter is missing gives the same error.
     if error.kind() != io::ErrorKind::NotFound || (name.components().count() > 1 && name.exists()) {
         return Failure::NotExecuted { command: program.clone(), error };
     }
@@ -105,8 +111,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_launcher_is_told_from_a_missing_command() {
-        let said = |name: &str, kind: io::ErrorKind| why_not(&name.into(), kind.into()).to_string();
+    fn missing_launcher_and_missing_command_have_distinct_messages() {
+        let said = |name: &str, kind: io::ErrorKind| execution_failure(&name.into(), kind.into()).to_string();
         assert!(said("mpirun", io::ErrorKind::NotFound).contains("openmpi-bin"));
         assert!(said("mpiexec.hydra", io::ErrorKind::NotFound).contains("impi-rt"));
         assert_eq!(said("no-such", io::ErrorKind::NotFound), "there is no command no-such");

@@ -1,4 +1,4 @@
-//! Where the plugin is.
+//! Finds the plugin.
 
 use std::env;
 use std::path::{Path, PathBuf, absolute};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf, absolute};
 pub(crate) use super::environment::FI_PROVIDER_PATH;
 use crate::failure::Failure;
 
-/// The plugin, as `cargo build` names it and as libfabric looks for it.
+/// The plugin's file name for both `cargo build` and libfabric.
 const PLUGIN: &str = "libhomespun_fi.so";
 
-/// Where it may be, as seen from this program's directory: where cargo leaves it (a build of the plugin puts it beside
-/// the program, a build of tests in `deps`), and where an installation may have put it.
+/// The directories to search, relative to this program's: where cargo puts the plugin (beside the program, or
+/// in `deps` for tests), and where an installation may put it.
 const PLACES: [&str; 4] = [".", "deps", "../lib/homespun", "../lib"];
 
-/// The directory of the plugin, absolute: the one asked for, else the first of those where it may be.
+/// The absolute path of the plugin's directory: the requested one, else the first with a plugin.
 ///
 /// # Errors
 ///
-/// [`Failure::NoPlugin`], which names all that were looked at.
+/// [`Failure::NoPlugin`], which names the searched directories.
 pub(crate) fn directory(asked: Option<&Path>) -> Result<PathBuf, Failure> {
     first_with_plugin(asked.map_or_else(places, |asked| vec![asked.to_owned()]))
 }
@@ -27,13 +27,13 @@ fn places() -> Vec<PathBuf> {
     let beside = program.as_deref().and_then(Path::parent);
     let mut places: Vec<PathBuf> =
         beside.into_iter().flat_map(|beside| PLACES.map(|place| beside.join(place))).collect();
-    // A plugin that was built with this program is the best, but one that the user names is one too.
+    // A plugin built with this program is preferred to one that the user names.
     places.extend(env::var_os(FI_PROVIDER_PATH).iter().flat_map(env::split_paths));
     places
 }
 
 fn first_with_plugin(places: Vec<PathBuf>) -> Result<PathBuf, Failure> {
-    // The command may change its directory before anybody looks for the plugin.
+    // The command may change its directory before libfabric looks for the plugin.
     let places: Vec<PathBuf> = places.into_iter().filter_map(|place| absolute(place).ok()).collect();
     match places.iter().find(|place| place.join(PLUGIN).is_file()) {
         Some(place) => Ok(place.clone()),
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_directory_that_holds_the_plugin_is_taken() {
+    fn first_directory_with_the_plugin_is_taken() {
         let root = tempfile::tempdir().expect("a temporary directory");
         let [empty, first, second] = ["empty", "first", "second"].map(|name| root.path().join(name));
         for directory in [&empty, &first, &second] {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_absolute() {
+    fn plugin_directory_is_absolute() {
         // The tests run in the directory of their package.
         let missing = directory(Some(Path::new("src"))).expect_err("it is not there");
         let Failure::NoPlugin { looked_in, .. } = missing else { panic!("{missing}") };

@@ -1,4 +1,4 @@
-//! `homespun bench --against`, with the installed libfabric and with fabricated ones.
+//! `homespun bench --against`, with the installed libfabric and with fake ones.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,18 +12,18 @@ use tempfile::TempDir;
 
 use crate::command::{Outcome, PATIENCE, run_in, start_in};
 
-/// Programs of fabtests play no part, unless a test says so.
+/// Excludes programs of fabtests, unless a test says otherwise.
 const WITHOUT_FABTESTS: [(&str, &str); 1] = [("FABTESTS", "")];
 
 const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "1", "--sizes", "8,16K"];
 
-/// A record is refused where rounds are short.
+/// Without `--quick`, which refuses to write a record.
 const FOR_A_RECORD: [&str; 5] = ["bench", "--rounds", "1", "--sizes", "8,16K"];
 
-/// What a fabricated `fi_info` prints.
+/// The script of a fake `fi_info`.
 const INFO: &str = "echo 'libfabric: 9.9.9'";
 
-/// Whether two processes can have a core each.
+/// Whether each of two processes can have a core.
 fn has_two_cores() -> bool {
     sched_getaffinity(None).expect("an affinity").count() > 1
 }
@@ -32,7 +32,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a name in UTF-8")
 }
 
-/// A prefix with programs of these contents, and a library that is none.
+/// A prefix with these scripts as programs, and an empty file as the library.
 fn fabricated_libfabric(pingpong: &str, info: &str) -> TempDir {
     let prefix = tempfile::tempdir().expect("a temporary directory");
     for directory in ["bin", "lib"] {
@@ -47,7 +47,7 @@ fn fabricated_libfabric(pingpong: &str, info: &str) -> TempDir {
     prefix
 }
 
-/// The only line of complaint.
+/// The only line on standard error.
 fn complaint(outcome: &Outcome) -> &str {
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let mut lines = outcome.stderr.lines();
@@ -67,7 +67,7 @@ fn tcp_contenders_have_rows_lines_and_a_record() {
     record_against("tcp", "TCP", &["--no-pin"]);
 }
 
-/// Runs a comparison with a record, and finds every contender in all that comes of it.
+/// Runs a comparison with a record, and checks that every output has every contender.
 fn record_against(provider: &str, medium: &str, more: &[&str]) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let page = directory.path().join("PAGE.md");
@@ -102,7 +102,7 @@ fn record_against(provider: &str, medium: &str, more: &[&str]) {
         for size in [" | 8 B | ", " | 16 KiB | "] {
             assert_eq!(rows_of(&contender, "polling", size), 1, "{record}");
         }
-        // Asleep, and idle.
+        // Asleep and idle.
         assert!(rows_of(&contender, "FI_WAIT_", "") >= 2, "{record}");
     }
     let (_, brief) = record.split_once("\n## In short\n").expect("a section");
@@ -123,7 +123,7 @@ fn record_against(provider: &str, medium: &str, more: &[&str]) {
     }
 }
 
-/// That every element that begins also ends, in order.
+/// Checks that elements nest correctly.
 fn assert_well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     for rest in svg.split('<').skip(1) {
@@ -204,7 +204,7 @@ fn missing_fi_pingpong_is_reported_with_its_package() {
 }
 
 #[test]
-fn missing_provider_is_reported_with_those_there_are() {
+fn missing_provider_is_reported_with_the_available_ones() {
     let arguments = ["bench", "--quick", "--against", "shm,token-ring"];
     let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
     let line = complaint(&outcome);
@@ -216,7 +216,7 @@ fn missing_provider_is_reported_with_those_there_are() {
 }
 
 #[test]
-fn single_core_is_refused_unless_the_system_chooses() {
+fn single_core_is_refused_without_no_pin() {
     let confined = thread::spawn(|| {
         let mut cores = sched_getaffinity(None).expect("an affinity");
         let first = (0..CpuSet::MAX_CPU).find(|core| cores.is_set(*core)).expect("a core");
@@ -226,12 +226,12 @@ fn single_core_is_refused_unless_the_system_chooses() {
         run_in(&WITHOUT_FABTESTS, &[&QUICK[..], &["--against", "shm"]].concat())
     });
     let outcome = confined.join().expect("the command runs");
-    let expected = "homespun: the two processes need a core each, and there is 1 core; --no-pin goes without";
+    let expected = "homespun: the two processes need a core each, but there is only 1 core; try --no-pin";
     assert_eq!(complaint(&outcome), expected);
 }
 
 #[test]
-fn failing_program_leaves_a_gap_and_a_failure_at_the_end() {
+fn failing_program_leaves_a_gap_and_fails_at_the_end() {
     let libfabric = fabricated_libfabric("echo out of luck >&2; exit 3", INFO);
     let arguments = ["bench", "--quick", "--sizes", "8,64", "--against", "tcp", "--no-pin", "--libfabric"];
     let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
@@ -244,11 +244,11 @@ fn failing_program_leaves_a_gap_and_a_failure_at_the_end() {
     }
     let complaints: Vec<&str> = outcome.stderr.lines().collect();
     // A contender that has failed is not tried in other sizes.
-    let reason = "measured nothing: the server ended early (exit status: 3): out of luck";
+    let reason = "gave no result: the server ended early (exit status: 3): out of luck";
     let expected = [
         format!("homespun: fi_pingpong, 8 B, over homespun (tcp) {reason}"),
         format!("homespun: fi_pingpong, 8 B, over tcp {reason}"),
-        // The part that sleeps uses the library itself, which is none here.
+        // The part that sleeps loads the library itself, which is an empty file here.
         complaints.get(2).copied().unwrap_or_default().to_owned(),
         "homespun: 2 of 2 sizes could not be measured for every contender".to_owned(),
     ];
@@ -257,8 +257,8 @@ fn failing_program_leaves_a_gap_and_a_failure_at_the_end() {
 }
 
 #[test]
-fn client_that_is_refused_is_started_again() {
-    // The server listens, but as far as the first client can see it does not.
+fn refused_client_is_started_again() {
+    // The server listens, but the first client behaves as if it did not.
     let homespun = env!("CARGO_BIN_EXE_homespun");
     let pingpong = format!(
         r#"case "$*" in
@@ -279,7 +279,7 @@ fn client_that_is_refused_is_started_again() {
     let row = outcome.stdout.lines().last().expect("a row");
     let words: Vec<&str> = row.split_whitespace().collect();
     assert_eq!((words[4], words[6]), ("461", "461"), "{outcome:?}");
-    assert!(!outcome.stderr.contains("measured nothing"), "{outcome:?}");
+    assert!(!outcome.stderr.contains("gave no result"), "{outcome:?}");
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn server_that_fails_after_its_client_is_reported() {
     let arguments = [&arguments[..], &["--libfabric", text(libfabric.path())]].concat();
     let outcome = run_in(&WITHOUT_FABTESTS, &arguments);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let reason = "measured nothing: the server failed at its end (exit status: 4): data corrupted";
+    let reason = "gave no result: the server failed at its end (exit status: 4): data corrupted";
     let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
     assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
 }
@@ -320,15 +320,15 @@ fn record_of_quick_rounds_is_refused() {
         let own = ["--against", "tcp", option, text(directory.path())];
         let outcome = run_in(&WITHOUT_FABTESTS, &[&QUICK[..], &own].concat());
         assert_eq!(outcome.status.code(), Some(2), "{outcome:?}");
-        let expected = "error: '--record' and '--readme' refuse '--quick': what so few and short rounds \
-                        measure is noise";
+        let expected =
+            "error: '--quick' excludes '--record' and '--readme': so few and short rounds measure noise";
         assert_eq!((outcome.stdout.as_str(), outcome.stderr.trim_end()), ("", expected));
     }
     assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
 }
 
 #[test]
-fn page_without_a_place_is_refused_before_anything_is_measured() {
+fn page_without_markers_is_refused_before_the_measurement() {
     let page = tempfile::NamedTempFile::new().expect("a temporary file");
     let outcome = run_in(
         &WITHOUT_FABTESTS,
@@ -352,12 +352,12 @@ fn fabtests_without_its_programs_is_reported() {
         ("fi_rma_bw", "writes to memory of the peer"),
         ("fi_rma_bw", "reads of memory of the peer"),
     ] {
-        let expected = format!("homespun: FABTESTS has no {program}: goes without {about}");
+        let expected = format!("homespun: FABTESTS has no {program}, so there is no figure of: {about}");
         assert!(outcome.stderr.lines().any(|line| line == expected), "{expected}: {outcome:?}");
     }
 }
 
-/// Waits until something is there.
+/// Polls until `look` returns a value.
 fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -369,17 +369,17 @@ fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process runs: one that has ended and was not waited for has no command line.
+/// Whether a process runs: a zombie has no command line.
 fn is_running(pid: &str) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|command_line| !command_line.is_empty())
 }
 
 #[test]
-fn programs_end_with_a_command_that_is_killed() {
+fn programs_end_when_the_command_is_killed() {
     let libfabric = fabricated_libfabric("exec sleep 1000", INFO);
     let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
     let mut command = start_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
-    // The one that follows in the bare loop, and the server.
+    // The follower of the bare loop, and the server.
     let children = eventually("two processes", || {
         let children = command.children();
         (children.split_whitespace().count() == 2).then_some(children)
@@ -389,20 +389,20 @@ fn programs_end_with_a_command_that_is_killed() {
 }
 
 #[test]
-fn silent_program_is_given_up() {
+fn silent_program_times_out() {
     // It neither listens nor ends.
     let libfabric = fabricated_libfabric("exec sleep 1000", INFO);
     let arguments =
         ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--timeout", "1", "--libfabric"];
     let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let reason = "measured nothing: the server does not listen";
+    let reason = "gave no result: the server does not listen";
     let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
     assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
 }
 
 #[test]
-fn program_that_is_given_up_can_clean_up() {
+fn program_that_times_out_gets_sigterm() {
     let pingpong = r#"trap ': >"${0%/*}/cleaned-up"; exit 0' TERM; while :; do sleep 0.02; done"#;
     let libfabric = fabricated_libfabric(pingpong, INFO);
     let arguments =
@@ -413,7 +413,7 @@ fn program_that_is_given_up_can_clean_up() {
 }
 
 #[test]
-fn client_that_closes_its_output_and_stays_is_given_up() {
+fn client_that_closes_its_output_but_runs_on_times_out() {
     let homespun = env!("CARGO_BIN_EXE_homespun");
     let pingpong = format!(
         r#"case "$*" in
@@ -426,7 +426,7 @@ fn client_that_closes_its_output_and_stays_is_given_up() {
     let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
     let outcome = run_in(&WITHOUT_FABTESTS, &[&arguments[..], &[text(libfabric.path())]].concat());
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let reason = "measured nothing: the client closed its output but did not end";
+    let reason = "gave no result: the client closed its output but did not end";
     let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
     assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
 }

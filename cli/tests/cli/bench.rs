@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use crate::command::{Outcome, domains_there, kill, run, start};
 
-/// More round trips than any test waits for.
+/// More round trips than a test waits for.
 const ENDLESS: &str = "1000000000";
 
 const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "2", "--sizes", "0,8,1000,64K"];
 
-/// What stands behind the name of a domain where its memory is accessed.
+/// Follows the name of a domain in the heading of accesses.
 const ACCESS: &str = ", access to memory";
 
 /// The rows of each table: the words of a line.
@@ -47,7 +47,7 @@ fn every_domain_has_tables_with_every_size() {
                 assert_eq!(what, [&writes[..], &reads, &[["fetch-add", "8"]]].concat(), "{outcome:?}");
                 for row in &mut rows {
                     row.remove(0);
-                    // Only messages are compared with copies besides.
+                    // Only messages have a column of copies.
                     row.insert(10, "-".into());
                 }
             } else {
@@ -66,7 +66,7 @@ fn every_domain_has_tables_with_every_size() {
 }
 
 #[test]
-fn the_json_document_is_all_that_is_printed() {
+fn json_document_is_the_only_output() {
     let outcome = run(&[&QUICK[..], &["--json"]].concat());
     assert!(outcome.status.success(), "{outcome:?}");
     assert_eq!(outcome.stderr, "");
@@ -122,7 +122,7 @@ fn the_json_document_is_all_that_is_printed() {
 }
 
 #[test]
-fn one_domain_is_measured_alone() {
+fn domain_option_measures_only_that_domain() {
     let outcome = run(&["bench", "--quick", "--rounds", "1", "--sizes", "8", "--domain", "tcp"]);
     assert!(outcome.status.success(), "{outcome:?}");
     let names: Vec<String> = tables(&outcome).into_iter().map(|(name, _)| name).collect();
@@ -130,7 +130,7 @@ fn one_domain_is_measured_alone() {
 }
 
 #[test]
-fn messages_and_accesses_are_measured_alone() {
+fn only_option_measures_messages_or_accesses() {
     for (kind, more) in [("messages", ""), ("accesses", ACCESS)] {
         let outcome = run(&["bench", "--quick", "--rounds", "1", "--sizes", "8,1M", "--only", kind]);
         assert!(outcome.status.success(), "{outcome:?}");
@@ -141,7 +141,7 @@ fn messages_and_accesses_are_measured_alone() {
 }
 
 #[test]
-fn commands_that_make_no_sense_are_refused() {
+fn bench_with_wrong_options_is_refused() {
     for arguments in [
         ["--domain", "token-ring"].as_slice(),
         &["--only", "gossip"],
@@ -169,15 +169,15 @@ fn commands_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_follower_that_dies_in_the_middle_is_noticed() {
+fn killed_follower_is_reported() {
     for domain in domains_there() {
-        // So many rounds that they do not end before the follower does.
+        // So many rounds that the follower is killed before they end.
         let parent = start(&["bench", "--domain", domain, "--sizes", "8", "--rounds", "1000"]);
         let follower = parent.await_busy_peer_process();
         kill(follower);
         let outcome = parent.finish();
         assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-        // The heading stands there, and no row.
+        // The heading is printed, but no row.
         assert!(outcome.stdout.trim_end().ends_with("bare loop"), "{outcome:?}");
         let complaint = "homespun: the peer process ended too early (signal: 9 (SIGKILL)";
         assert!(outcome.stderr.starts_with(complaint), "{outcome:?}");
@@ -185,17 +185,17 @@ fn a_follower_that_dies_in_the_middle_is_noticed() {
 }
 
 #[test]
-fn a_leader_that_dies_takes_its_follower_along() {
+fn follower_ends_with_a_killed_leader() {
     let mut parent = start(&["bench", "--domain", "tcp", "--sizes", "8", "--rounds", "1000"]);
     parent.await_busy_peer_process();
     parent.child.kill().expect("it runs");
-    // Ends with the last process that has the standard error of the first.
+    // This returns when the last process with the leader's standard error has ended.
     let outcome = parent.finish();
     assert_eq!(outcome.status.code(), None, "{outcome:?}");
 }
 
 #[test]
-fn a_bare_loop_prints_one_number() {
+fn bare_loop_prints_one_number() {
     for way in ["ring-pingpong", "vm-pingpong", "tcp-pingpong"] {
         for size in ["0", "8", "100K", "1M"] {
             let outcome = run(&["bare", way, "--size", size, "--iterations", "20"]);
@@ -210,7 +210,7 @@ fn a_bare_loop_prints_one_number() {
 }
 
 #[test]
-fn a_bare_loop_stays_on_the_cores_that_it_is_given() {
+fn bare_loop_pins_to_the_given_cores() {
     let outcome =
         run(&["bare", "ring-pingpong", "--size", "8", "--iterations", "20", "--cores", "100000,100000"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
@@ -222,7 +222,7 @@ fn a_bare_loop_stays_on_the_cores_that_it_is_given() {
 }
 
 #[test]
-fn a_bare_loop_ends_with_its_follower() {
+fn bare_loop_ends_with_its_follower() {
     for way in ["ring-pingpong", "tcp-pingpong"] {
         let parent = start(&["bare", way, "--size", "8", "--iterations", ENDLESS]);
         kill(parent.await_busy_peer_process());

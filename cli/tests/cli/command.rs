@@ -1,4 +1,4 @@
-//! Runs the command, and does not wait for ever.
+//! Runs the command with a time limit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -6,13 +6,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long any test waits for anything, at most.
+/// The longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How much of a core a process has used that is past its beginnings: a few hundredths of a second.
+/// The processor time of a process that has begun to work: a few hundredths of a second.
 const BUSY_TICKS: u64 = 5;
 
-/// What the command did.
+/// The result of the command.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
@@ -20,7 +20,7 @@ pub(crate) struct Outcome {
     pub(crate) stderr: String,
 }
 
-/// The command, while it runs. Killed when dropped.
+/// A running command. Dropping it kills the command.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) child: Child,
@@ -59,7 +59,7 @@ pub(crate) fn run_in(variables: &[(&str, &str)], arguments: &[&str]) -> Outcome 
     start_in(variables, arguments).finish()
 }
 
-/// The domains that there are, as the command itself says: in the order in which it measures them.
+/// The available domains in the order of measurement, from the command's own output.
 pub(crate) fn domains_there() -> Vec<&'static str> {
     let info = run(&["info"]).stdout;
     let is_there = |name: &&str| info.lines().any(|line| line.starts_with(&format!("{name}: reliable")));
@@ -67,7 +67,7 @@ pub(crate) fn domains_there() -> Vec<&'static str> {
 }
 
 impl Running {
-    /// Waits for a line of results that begins like this, and returns what follows.
+    /// Waits for a line of results with this beginning, and returns the rest of the line.
     pub(crate) fn await_line(&mut self, beginning: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -86,7 +86,7 @@ impl Running {
         }
     }
 
-    /// Waits until the command has ended, and every process that it has started: these share its standard
+    /// Waits until the command and all processes that it has started have ended: they share its standard
     /// error.
     pub(crate) fn finish(mut self) -> Outcome {
         let deadline = Instant::now() + PATIENCE;
@@ -102,13 +102,13 @@ impl Running {
         }
     }
 
-    /// The number of the only process that the command has started.
+    /// The process id of the only process that the command has started.
     pub(crate) fn peer_process(&self) -> i32 {
         let children = self.children();
         children.trim().parse().unwrap_or_else(|_| panic!("not one child: {children:?}"))
     }
 
-    /// Waits until the command has started a process, and returns its number.
+    /// Waits until the command has started a process, and returns its process id.
     fn await_peer_process(&self) -> i32 {
         let deadline = Instant::now() + PATIENCE;
         while self.children().trim().is_empty() {
@@ -118,7 +118,7 @@ impl Running {
         self.peer_process()
     }
 
-    /// Waits until the process that the command has started is at work, and returns its number.
+    /// Waits until the process that the command has started is working, and returns its process id.
     pub(crate) fn await_busy_peer_process(&self) -> i32 {
         let pid = self.await_peer_process();
         let deadline = Instant::now() + PATIENCE;
@@ -129,7 +129,7 @@ impl Running {
         pid
     }
 
-    /// Waits until the command has started so many processes, and returns their numbers.
+    /// Waits until the command has started this many processes, and returns their process ids.
     pub(crate) fn await_peer_processes(&self, count: usize) -> Vec<i32> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -143,7 +143,7 @@ impl Running {
         }
     }
 
-    /// The numbers of the processes that the command has started, separated by spaces.
+    /// The process ids of the command's children, separated by spaces.
     pub(crate) fn children(&self) -> String {
         let pid = self.child.id();
         std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("a list of children")
@@ -152,21 +152,21 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Neither fails unless it was waited for.
+        // These fail only if the command was already waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How long a process has used a core of its own, in the kernel's ticks.
+/// The time that a process has run in user mode, in the kernel's ticks.
 fn user_ticks(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name in parentheses may hold anything; utime is the twelfth field after it, as proc(5) has it.
+    // The name in parentheses may contain any characters; utime is the twelfth field after it (`proc(5)`).
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields.split_whitespace().nth(11).and_then(|ticks| ticks.parse().ok()).unwrap_or_default()
 }
 
-/// Ends a process at once.
+/// Kills a process.
 pub(crate) fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).expect("a process number");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("the process is there");
@@ -186,7 +186,7 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// Everything until the pipe is closed; what there is, if that takes too long.
+/// Everything until the pipe is closed; after the deadline, an error with the text so far.
 fn rest(lines: &Receiver<String>, deadline: Instant) -> Result<String, String> {
     let mut text = String::new();
     loop {

@@ -9,7 +9,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 use crate::command::{Outcome, run};
 
-/// Runs `homespun info` in a thread, and so in a process, that gets this error for every copy across.
+/// Runs `homespun info` in a thread whose seccomp filter refuses copies between processes with this error.
 fn info_where_copies_are_refused(errno: i32) -> Outcome {
     let confined = thread::spawn(move || {
         let copies = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
@@ -25,7 +25,7 @@ fn info_where_copies_are_refused(errno: i32) -> Outcome {
 }
 
 #[test]
-fn what_is_barred_is_said_with_its_reason() {
+fn info_reports_barred_copies_with_the_reason() {
     let refusals = [(libc::EPERM, "Operation not permitted"), (libc::ENOSYS, "Function not implemented")];
     for (errno, reason) in refusals {
         let outcome = info_where_copies_are_refused(errno);
@@ -37,7 +37,7 @@ fn what_is_barred_is_said_with_its_reason() {
 }
 
 #[test]
-fn what_is_found_here_is_said() {
+fn info_reports_whether_copies_are_possible() {
     let outcome = run(&["info", "--domain", "shm"]);
     assert!(outcome.status.success(), "{outcome:?}");
     assert!(outcome.stdout.contains("cross-memory copies"), "{outcome:?}");

@@ -3,7 +3,7 @@
 use crate::command::{run, run_in};
 
 #[test]
-fn without_arguments_every_address_format_is_shown() {
+fn info_without_arguments_shows_every_address_format() {
     let outcome = run(&["info"]);
     assert!(outcome.status.success(), "{outcome:?}");
     for part in [
@@ -17,7 +17,7 @@ fn without_arguments_every_address_format_is_shown() {
 }
 
 #[test]
-fn a_peer_is_shown_with_both_ends() {
+fn info_of_a_peer_shows_both_addresses() {
     let outcome = run(&["info", "127.0.0.1", "7471", "--numeric", "--domain", "tcp"]);
     assert!(outcome.status.success(), "{outcome:?}");
     assert!(
@@ -28,14 +28,14 @@ fn a_peer_is_shown_with_both_ends() {
 }
 
 #[test]
-fn a_source_is_shown_as_the_near_end() {
+fn info_of_a_source_shows_the_local_address() {
     let outcome = run(&["info", "127.0.0.1", "7471", "--source"]);
     assert!(outcome.status.success(), "{outcome:?}");
     assert!(outcome.stdout.contains("    from          127.0.0.1, port 7471\n"), "{outcome:?}");
 }
 
 #[test]
-fn the_long_form_shows_every_attribute() {
+fn verbose_info_shows_every_attribute() {
     let outcome = run(&["info", "-v"]);
     assert!(outcome.status.success(), "{outcome:?}");
     for name in ["mem_tag_format", "msg_order", "cq_data_size", "threading", "prov_version"] {
@@ -45,7 +45,7 @@ fn the_long_form_shows_every_attribute() {
 }
 
 #[test]
-fn programs_get_json() {
+fn json_info_parses_to_the_same_infos() {
     let outcome = run(&["info", "127.0.0.1", "7471", "--numeric", "--json"]);
     assert!(outcome.status.success(), "{outcome:?}");
     let infos: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
@@ -61,7 +61,7 @@ fn programs_get_json() {
 }
 
 #[test]
-fn parameters_are_shown_as_they_are_set() {
+fn env_info_shows_parameters_and_their_values() {
     let variables = [("FI_HOMESPUN_PORTS", "7000-7099"), ("FI_HOMESPUN_TX_SIZE", "many")];
     let outcome = run_in(&variables, &["info", "--env"]);
     assert!(outcome.status.success(), "{outcome:?}");
@@ -86,7 +86,7 @@ fn parameters_are_shown_as_they_are_set() {
 }
 
 #[test]
-fn what_nothing_offers_is_said() {
+fn info_without_a_match_names_the_reason() {
     let outcome = run(&["info", "--domain", "token-ring"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert_eq!(outcome.stdout, "");
@@ -98,7 +98,7 @@ fn what_nothing_offers_is_said() {
 }
 
 #[test]
-fn a_command_that_is_not_understood_has_a_status_of_its_own() {
+fn info_with_wrong_options_exits_with_2() {
     assert_eq!(run(&["info", "--no-such-option"]).status.code(), Some(2));
     assert_eq!(run(&["info", "--source"]).status.code(), Some(2));
 }

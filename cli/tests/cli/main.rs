@@ -1,4 +1,4 @@
-//! The command, as its user sees it: what it prints, what it complains about, how it ends.
+//! The command from its user's view: results, error messages, exit status.
 
 mod against;
 mod bench;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use crate::command::{Outcome, domains_there, kill, run, start};
 
-/// More round trips than any test waits for.
+/// More round trips than a test waits for.
 const ENDLESS: &str = "1000000000";
 
 /// The first column of the table.
@@ -33,22 +33,22 @@ fn every_domain_is_measured_in_turn() {
 }
 
 #[test]
-fn untagged_messages_between_two_processes() {
+fn untagged_messages_are_measured_between_two_processes() {
     measure_with_own_peer(&[]);
 }
 
 #[test]
-fn tagged_messages_between_two_processes() {
+fn tagged_messages_are_measured_between_two_processes() {
     measure_with_own_peer(&["--tagged"]);
 }
 
 #[test]
-fn processes_that_are_not_pinned() {
+fn processes_without_pinning_are_measured() {
     measure_with_own_peer(&["--no-pin"]);
 }
 
 #[test]
-fn a_server_serves_one_client_and_ends() {
+fn server_serves_one_client_and_ends() {
     let mut server = start(&["pingpong", "--listen", "127.0.0.1:0"]);
     let address = server.await_line("listening at ");
     let address = address.split(' ').next().expect("an address");
@@ -62,7 +62,7 @@ fn a_server_serves_one_client_and_ends() {
 }
 
 #[test]
-fn a_server_goes_on_if_told_so_also_after_a_client_that_dies() {
+fn keep_option_serves_further_clients_after_one_dies() {
     let mut server = start(&["pingpong", "--listen", "127.0.0.1:0", "--keep", "--timeout", "5"]);
     let address = server.await_line("listening at ");
     let address = address.split(' ').next().expect("an address");
@@ -75,24 +75,24 @@ fn a_server_goes_on_if_told_so_also_after_a_client_that_dies() {
     let client = start(&["pingpong", address, "--sizes", "8", "--iterations", ENDLESS]);
     server.await_line("serving ");
     drop(client);
-    // The server may still be with the client that died; the next one waits its turn.
+    // The server may still be busy with the dead client; the next client waits.
     let client = run(&measure);
     assert!(client.status.success(), "{client:?}");
     assert_eq!(sizes(&client), ["8", "64K"]);
 }
 
 #[test]
-fn nobody_answers_where_nobody_listens() {
+fn client_without_a_server_fails_with_econnrefused() {
     // A port that was free a moment ago.
     let address = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port");
     let outcome = run(&["pingpong", &address.to_string()]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let complaint = format!("homespun: nobody answers at {address}: Connection refused\n");
+    let complaint = format!("homespun: no answer from {address}: Connection refused\n");
     assert_eq!((outcome.stdout.as_str(), outcome.stderr), ("", complaint));
 }
 
 #[test]
-fn who_answers_but_never_speaks_is_given_up() {
+fn client_of_a_silent_server_times_out() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("its address").to_string();
     let outcome = run(&["pingpong", &address, "--timeout", "1"]);
@@ -101,7 +101,7 @@ fn who_answers_but_never_speaks_is_given_up() {
 }
 
 #[test]
-fn an_address_that_is_taken_cannot_be_listened_at() {
+fn server_at_a_taken_address_fails_with_eaddrinuse() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("its address").to_string();
     let outcome = run(&["pingpong", "--listen", &address]);
@@ -110,7 +110,7 @@ fn an_address_that_is_taken_cannot_be_listened_at() {
 }
 
 #[test]
-fn a_domain_that_is_not_there_cannot_be_measured() {
+fn pingpong_of_an_unknown_domain_is_refused() {
     let outcome = run(&["pingpong", "--domain", "token-ring"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let complaint = "homespun: there is no domain token-ring, only shm and tcp (ENODATA)\n";
@@ -118,7 +118,7 @@ fn a_domain_that_is_not_there_cannot_be_measured() {
 }
 
 #[test]
-fn a_killed_peer_process_is_noticed() {
+fn killed_peer_process_is_reported() {
     let mut parent = start(&["pingpong", "--sizes", "64", "--iterations", ENDLESS, "--domain", "tcp"]);
     parent.await_line("    size");
     kill(parent.peer_process());
@@ -128,17 +128,17 @@ fn a_killed_peer_process_is_noticed() {
 }
 
 #[test]
-fn a_killed_parent_takes_its_peer_process_along() {
+fn peer_process_ends_with_a_killed_parent() {
     let mut parent = start(&["pingpong", "--sizes", "64", "--iterations", ENDLESS, "--domain", "tcp"]);
     parent.await_line("    size");
     parent.child.kill().expect("it runs");
-    // Ends with the last process that has the standard error of the first.
+    // This returns when the last process with the parent's standard error has ended.
     let outcome = parent.finish();
     assert_eq!(outcome.status.code(), None, "{outcome:?}");
 }
 
 #[test]
-fn a_killed_server_is_noticed() {
+fn killed_server_is_reported() {
     let mut server = start(&["pingpong", "--listen", "127.0.0.1:0"]);
     let address = server.await_line("listening at ");
     let address = address.split(' ').next().expect("an address").to_owned();
@@ -151,7 +151,7 @@ fn a_killed_server_is_noticed() {
 }
 
 #[test]
-fn commands_that_make_no_sense_are_refused() {
+fn pingpong_with_wrong_options_is_refused() {
     for arguments in [
         ["--sizes", "1X"].as_slice(),
         &["--sizes", "65M"],

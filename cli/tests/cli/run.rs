@@ -11,13 +11,13 @@ fn variable<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a str> {
     outcome.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// Whether some output of the command is missing only because there is no libfabric here, which it says.
+/// The lines on standard error, except the warning of a host without libfabric.
 fn complaints(outcome: &Outcome) -> Vec<&str> {
-    outcome.stderr.lines().filter(|line| !line.contains("the system finds no libfabric.so.1")).collect()
+    outcome.stderr.lines().filter(|line| !line.contains("the system has no libfabric.so.1")).collect()
 }
 
 #[test]
-fn the_command_gets_an_environment_for_libfabric_and_mpi() {
+fn command_gets_the_environment_for_libfabric_and_mpi() {
     let outcome = run(&["run", "--domain", "shm", "--", "env"]);
     assert!(outcome.status.success(), "{outcome:?}");
     assert!(complaints(&outcome).is_empty(), "{outcome:?}");
@@ -45,7 +45,7 @@ fn the_command_gets_an_environment_for_libfabric_and_mpi() {
 }
 
 #[test]
-fn what_the_environment_has_already_stays_unless_it_contradicts() {
+fn user_variables_are_kept_unless_they_conflict() {
     let has = [
         ("FI_PROVIDER", "tcp"),
         ("FI_HOMESPUN_DOMAIN", "tcp"),
@@ -76,7 +76,7 @@ fn what_the_environment_has_already_stays_unless_it_contradicts() {
 }
 
 #[test]
-fn the_command_takes_this_ones_place() {
+fn command_replaces_the_process() {
     let mut running = start(&["run", "--", "sh", "-c", "echo $$; exit 42"]);
     let pid = running.await_line("");
     assert_eq!(pid, running.child.id().to_string());
@@ -84,13 +84,14 @@ fn the_command_takes_this_ones_place() {
     assert_eq!(outcome.status.code(), Some(42), "{outcome:?}");
     let outcome = run(&["run", "--", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGTERM), "{outcome:?}");
-    // SIGPIPE ends programs that write to nobody. Rust's own ignore it, and must not pass that on.
+    // SIGPIPE ends a program that writes to a closed pipe. Rust programs ignore the signal, and the command
+    // must not inherit that.
     let outcome = run(&["run", "--", "sh", "-c", "kill -PIPE $$"]);
     assert_eq!(outcome.status.signal(), Some(libc::SIGPIPE), "{outcome:?}");
 }
 
 #[test]
-fn what_follows_two_dashes_is_the_commands() {
+fn arguments_after_two_dashes_go_to_the_command() {
     let outcome = run(&["run", "--", "printf", "%s,", "--domain", "--", "-np", "a b", "--help"]);
     assert_eq!(outcome.stdout, "--domain,--,-np,a b,--help,", "{outcome:?}");
     for arguments in
@@ -103,7 +104,7 @@ fn what_follows_two_dashes_is_the_commands() {
 }
 
 #[test]
-fn a_command_that_cannot_be_run_is_said_with_a_status_of_its_own() {
+fn command_that_cannot_be_run_is_reported_with_its_own_exit_status() {
     let nowhere = tempfile::tempdir().expect("a temporary directory");
     let path = [("PATH", nowhere.path().to_str().expect("a name in UTF-8"))];
     let open_mpi = "Open MPI (openmpi-bin in Debian and Ubuntu, openmpi in Fedora)";
@@ -133,7 +134,7 @@ fn a_command_that_cannot_be_run_is_said_with_a_status_of_its_own() {
 }
 
 #[test]
-fn a_plugin_that_is_not_there_is_said() {
+fn missing_plugin_is_reported_with_its_directory() {
     let nowhere = tempfile::tempdir().expect("a temporary directory");
     let directory = nowhere.path().to_str().expect("a name in UTF-8");
     let outcome = run(&["run", "--provider-dir", directory, "--", "env"]);
@@ -141,7 +142,8 @@ fn a_plugin_that_is_not_there_is_said() {
     assert_eq!(outcome.stdout, "");
     let complaint = format!(
         "homespun: there is no libhomespun_fi.so in {directory}: build it with `cargo build --release -p \
-         homespun-libfabric`, without --release if this program was built so, or say where it is with --provider-dir\n"
+         homespun-libfabric` (without --release if this program was built without it), or name its directory \
+         with --provider-dir\n"
     );
     assert_eq!(outcome.stderr, complaint);
 
@@ -151,7 +153,7 @@ fn a_plugin_that_is_not_there_is_said() {
 }
 
 #[test]
-fn a_domain_that_is_not_there_is_said() {
+fn run_of_an_unknown_domain_is_refused() {
     let complaint = "homespun: there is no domain token-ring, only shm and tcp (ENODATA)\n";
     let outcome = run(&["run", "--domain", "token-ring", "--", "env"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
@@ -159,14 +161,14 @@ fn a_domain_that_is_not_there_is_said() {
 }
 
 #[test]
-fn a_libfabric_that_cannot_be_loaded_is_said_and_the_command_runs_all_the_same() {
-    // The loader looks here first, and goes no further when it finds something that is no library.
+fn missing_libfabric_is_a_warning_and_the_command_runs() {
+    // The loader searches here first, and stops at a file that is not a library.
     let directory = tempfile::tempdir().expect("a temporary directory");
     fs::write(directory.path().join("libfabric.so.1"), "").expect("a temporary file");
     let variables = [("LD_LIBRARY_PATH", directory.path().to_str().expect("a name in UTF-8"))];
     let outcome = run_in(&variables, &["run", "--", "echo", "done"]);
     assert!(outcome.status.success(), "{outcome:?}");
     assert_eq!(outcome.stdout, "done\n");
-    assert!(outcome.stderr.starts_with("homespun: the system finds no libfabric.so.1, "), "{outcome:?}");
+    assert!(outcome.stderr.starts_with("homespun: the system has no libfabric.so.1, "), "{outcome:?}");
     assert!(outcome.stderr.contains("libfabric1 in Debian"), "{outcome:?}");
 }

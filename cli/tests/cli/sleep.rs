@@ -7,7 +7,7 @@ use crate::command::{Outcome, domains_there, kill, run, start};
 
 const QUICK: [&str; 7] = ["bench", "--only", "sleep", "--quick", "--rounds", "1", "--sizes"];
 
-/// The contenders that are named, each where homespun has the domain that it is compared with.
+/// The named contenders whose domain of homespun is available.
 fn contenders(named: &[(&str, &'static str)]) -> Vec<&'static str> {
     let there = domains_there();
     named.iter().filter(|(domain, _)| there.contains(domain)).map(|(_, name)| *name).collect()
@@ -17,7 +17,7 @@ fn document(outcome: &Outcome) -> Value {
     serde_json::from_str(&outcome.stdout).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
 }
 
-/// Asserts that there is what is measured of single round trips of these sizes.
+/// Asserts that single round trips of these sizes have figures.
 fn require_latencies(part: &Value, sizes: &[u64], has_ratio: bool) {
     assert_eq!((&part["not_offered"], &part["failure"]), (&Value::Null, &Value::Null), "{part}");
     let measured = part["sizes"].as_array().expect("a list");
@@ -63,7 +63,7 @@ fn every_provider_is_measured_polled_asleep_and_idle() {
                 "FI_WAIT_FD"
             }
         };
-        // There are numbers only where the two exchanged a message after they had slept.
+        // Numbers show that the two processes exchanged a message after they had slept.
         let idle = &contender["idle"];
         assert_eq!((&idle["failure"], &idle["wait_object"]), (&Value::Null, &wait_object.into()), "{idle}");
         for field in ["processor_ms_per_s", "wake_ups_per_s"] {
@@ -75,7 +75,7 @@ fn every_provider_is_measured_polled_asleep_and_idle() {
 }
 
 #[test]
-fn table_has_a_row_for_what_is_not_offered() {
+fn table_has_rows_for_a_provider_that_is_not_offered() {
     let outcome = run(&[&QUICK[..], &["8", "--domain", "tcp", "--against", "no-such"]].concat());
     assert!(outcome.status.success(), "{outcome:?}");
     let rows: Vec<Vec<&str>> = outcome.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -88,7 +88,7 @@ fn table_has_a_row_for_what_is_not_offered() {
 }
 
 #[test]
-fn death_of_a_process_is_reported_in_its_row() {
+fn killed_process_is_reported_in_its_row() {
     let parent = start(&[&QUICK[..], &["8", "--domain", "tcp", "--against", "no-such"]].concat());
     let pids = parent.await_peer_processes(2);
     kill(pids[0]);
@@ -100,7 +100,7 @@ fn death_of_a_process_is_reported_in_its_row() {
 }
 
 #[test]
-fn missing_library_is_reported_with_its_place() {
+fn missing_library_is_reported_with_its_path() {
     let nowhere = tempfile::tempdir().expect("a temporary directory");
     let prefix = nowhere.path().to_str().expect("a name in UTF-8");
     let outcome = run(&[&QUICK[..], &["8", "--libfabric", prefix]].concat());

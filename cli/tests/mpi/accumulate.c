@@ -1,17 +1,17 @@
 /*
- * Accumulates of every operation and datatype, fetched values, counters and compare-and-swap, while every rank does the
+* Accumulates of every operation and datatype, fetched values, counters and compare-and-swap, while every rank does the
  * same to the same memory; every result is exact.
  *
- * Runs with two ranks or more. Rank 0 ends with a line that begins "every element checked"; whatever is wrong is said on
- * standard error, and ends all ranks. Arguments name what is left out, where an MPI has faults of its own: operations
- * ("MPI_LAND"), datatypes ("MPI_C_BOOL"), "order", and comparing and swapping what is one's own ("own").
+* Runs with two ranks or more. Rank 0 ends with a line that begins "every element checked". An error is printed to
+ * standard error, and ends all ranks. Arguments name what to skip where an MPI has faults of its own: operations
+ * ("MPI_LAND"), datatypes ("MPI_C_BOOL"), "order", and compare-and-swap of a rank's own memory ("own").
  */
 
 #include <complex.h>
 
 #include "windows.h"
 
-/* The program's arguments. */
+/* The program's arguments: the parts to skip. */
 static char **left_out;
 
 static int is_left_out(const char *name) {
@@ -20,9 +20,9 @@ static int is_left_out(const char *name) {
     return 0;
 }
 
-/* What an operation makes of two elements is asked of MPI too, but without any communication (MPI_Reduce_local). */
+/* The expected result of an operation comes from MPI too, but without communication (MPI_Reduce_local). */
 
-/* The elements of a datatype. Numbers are small, so that all that is computed of them is exact. */
+/* The elements of a datatype. Numbers are small, so that all results are exact. */
 struct elements {
     MPI_Datatype type;
     const char *name;
@@ -62,9 +62,9 @@ ELEMENT(c64, double complex)
 ELEMENT(long_complex, long double complex)
 ELEMENT(logical, _Bool)
 
-/* A number and where it was found, for MPI_MAXLOC and MPI_MINLOC. */
+/* A number and its index, for MPI_MAXLOC and MPI_MINLOC. */
 struct pair {
-    int number, place;
+    int number, index;
 };
 
 static void set_pair(void *at, int number) {
@@ -99,7 +99,7 @@ static struct elements TYPES[] = {
 };
 #define TYPE_COUNT (sizeof TYPES / sizeof *TYPES)
 
-/* An operation, and the kinds of elements that it is for. */
+/* An operation, and the kinds of elements that it accepts. */
 static const struct operation {
     MPI_Op op;
     const char *name;
@@ -122,8 +122,8 @@ static const struct operation {
 };
 #define OPERATION_COUNT (sizeof OPERATIONS / sizeof *OPERATIONS)
 
-/* What a rank brings to one element: 0 or 1 to logical operations, few factors above 1, and else seven bits. */
-static int brought(const struct operation *operation, int by, size_t i) {
+/* A rank's operand for one element: 0 or 1 in logical operations, small factors and summands, and else seven bits. */
+static int operand(const struct operation *operation, int by, size_t i) {
     unsigned any = scramble((unsigned) i * 31u + (unsigned) by);
     if (operation->op == MPI_PROD) return 1 + (int) (any % 2);
     if (operation->op == MPI_SUM) return 1 + (int) (any % 7);
@@ -132,24 +132,24 @@ static int brought(const struct operation *operation, int by, size_t i) {
     return (int) (any % 128);
 }
 
-static void bring(void *to, const struct elements *type, const struct operation *operation, int by, size_t count) {
-    for (size_t i = 0; i < count; i++) type->set((char *) to + i * type->bytes, brought(operation, by, i));
+static void fill_operands(void *to, const struct elements *type, const struct operation *operation, int by, size_t count) {
+    for (size_t i = 0; i < count; i++) type->set((char *) to + i * type->bytes, operand(operation, by, i));
 }
 
-/* What elements are before anybody brings anything. */
+/* The initial value of elements. */
 static void start(void *to, const struct elements *type, size_t count) {
     for (size_t i = 0; i < count; i++) type->set((char *) to + i * type->bytes, 1);
 }
 
-static void apply(const void *brought, void *to, const struct elements *type, const struct operation *operation,
+static void apply(const void *operand, void *to, const struct elements *type, const struct operation *operation,
                   size_t count) {
     if (operation->op == MPI_REPLACE)
-        memcpy(to, brought, count * type->bytes);
+        memcpy(to, operand, count * type->bytes);
     else if (operation->op != MPI_NO_OP)
-        MPI_Reduce_local(brought, to, (int) count, type->type, operation->op);
+        MPI_Reduce_local(operand, to, (int) count, type->type, operation->op);
 }
 
-/* Checks elements against what they are to be. */
+/* Compares elements with their expected values. */
 static void check_elements(const void *elements, const void *expected, const struct elements *type, size_t count,
                            const char *how, const struct operation *operation) {
     for (size_t i = 0; i < count; i++)
@@ -159,29 +159,29 @@ static void check_elements(const void *elements, const void *expected, const str
     checked_bytes += count * type->bytes;
 }
 
-/* Checks that each element is what one of the ranks has brought. */
+/* Checks that each element is the operand of one of the ranks. */
 static void check_replaced(const void *elements, const struct elements *type, const struct operation *operation,
                            size_t count) {
     _Alignas(16) unsigned char one[sizeof(long double complex)];
     for (size_t i = 0; i < count; i++) {
-        int is_somebodys = 0;
+        int is_an_operand = 0;
         for (int by = 0; by < ranks; by++) {
-            type->set(one, brought(operation, by, i));
-            is_somebodys |= type->same((const char *) elements + i * type->bytes, one);
+            type->set(one, operand(operation, by, i));
+            is_an_operand |= type->same((const char *) elements + i * type->bytes, one);
         }
-        if (!is_somebodys) fail("%s of %s: nobody's element at %zu of %zu", operation->name, type->name, i, count);
+        if (!is_an_operand) fail("%s of %s: no rank's operand at %zu of %zu", operation->name, type->name, i, count);
     }
     checked_messages++;
     checked_bytes += count * type->bytes;
 }
 
-/* All ranks accumulate to all of the same elements of all ranks, their own among them. */
-static void by_everybody(const struct elements *type, const struct operation *operation, size_t count, int is_fenced) {
+/* All ranks accumulate to the same elements of all ranks, including their own. */
+static void accumulate_from_all(const struct elements *type, const struct operation *operation, size_t count, int is_fenced) {
     size_t bytes = count * type->bytes;
     struct window window = open_window(is_fenced ? OWN : ALLOCATED, bytes);
     unsigned char *own = allocate(bytes), *expected = allocate(bytes), *theirs = allocate(bytes);
     start(window.memory, type, count);
-    bring(own, type, operation, rank, count);
+    fill_operands(own, type, operation, rank, count);
     MPI_Barrier(MPI_COMM_WORLD);
     if (is_fenced)
         MPI_Win_fence(MPI_MODE_NOPRECEDE, window.win);
@@ -203,24 +203,24 @@ static void by_everybody(const struct elements *type, const struct operation *op
     } else {
         start(expected, type, count);
         for (int by = 0; by < ranks; by++) {
-            bring(theirs, type, operation, by, count);
+            fill_operands(theirs, type, operation, by, count);
             apply(theirs, expected, type, operation, count);
         }
         check_elements(window.memory, expected, type, count, "Accumulate", operation);
     }
     MPI_Win_unlock(rank, window.win);
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     free(own), free(expected), free(theirs);
 }
 
-/* Two Get_accumulates in a row: each brings what was there before it. */
+/* Two Get_accumulates in a row: each fetches the values before it. */
 static void fetched(const struct elements *type, const struct operation *operation, size_t count, enum epoch how) {
     size_t bytes = count * type->bytes;
     struct window window = open_window(OWN, bytes);
     unsigned char *own = allocate(bytes), *expected = allocate(bytes), *first = allocate(bytes), *second = allocate(bytes);
     start(window.memory, type, count);
-    bring(own, type, operation, rank, count);
+    fill_operands(own, type, operation, rank, count);
     begin(how, &window);
     MPI_Aint there = at(&window, next_rank(), 0);
     MPI_Get_accumulate(own, (int) count, type->type, first, (int) count, type->type, next_rank(), there, (int) count,
@@ -234,19 +234,19 @@ static void fetched(const struct elements *type, const struct operation *operati
     apply(own, expected, type, operation, count);
     check_elements(second, expected, type, count, "the second Get_accumulate", operation);
     apply(own, expected, type, operation, count);
-    /* And what the neighbour has done here. */
-    bring(own, type, operation, previous_rank(), count);
+    /* The previous rank has done the same to this rank's elements. */
+    fill_operands(own, type, operation, previous_rank(), count);
     start(expected, type, count);
     for (int turn = 0; turn < 2; turn++) apply(own, expected, type, operation, count);
     check_elements(window.memory, expected, type, count, "after Get_accumulate", operation);
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     free(own), free(expected), free(first), free(second);
 }
 
 #define TURNS 200
 
-/* Everybody draws numbers from one counter after another: each number is drawn once. */
+/* All ranks draw numbers from the counter of one rank after another: each number is drawn once. */
 static void tickets(MPI_Datatype type, size_t bytes) {
     struct window window = open_window(ALLOCATED, 16);
     int *drawn = calloc((size_t) ranks * TURNS, sizeof *drawn), own[TURNS];
@@ -258,11 +258,11 @@ static void tickets(MPI_Datatype type, size_t bytes) {
         for (int turn = 0; turn < TURNS; turn++) {
             int64_t one = 1, number = 0;
             int32_t one_32 = 1, number_32 = 0;
-            void *brought = bytes == 8 ? (void *) &one : &one_32, *fetched = bytes == 8 ? (void *) &number : &number_32;
+            void *operand = bytes == 8 ? (void *) &one : &one_32, *fetched = bytes == 8 ? (void *) &number : &number_32;
             if (turn % 2 == 0)
-                MPI_Fetch_and_op(brought, fetched, type, target, at(&window, target, 8), MPI_SUM, window.win);
+                MPI_Fetch_and_op(operand, fetched, type, target, at(&window, target, 8), MPI_SUM, window.win);
             else
-                MPI_Get_accumulate(brought, 1, type, fetched, 1, type, target, at(&window, target, 8), 1, type, MPI_SUM,
+                MPI_Get_accumulate(operand, 1, type, fetched, 1, type, target, at(&window, target, 8), 1, type, MPI_SUM,
                                    window.win);
             MPI_Win_flush(target, window.win);
             own[turn] = bytes == 8 ? (int) number : number_32;
@@ -280,12 +280,12 @@ static void tickets(MPI_Datatype type, size_t bytes) {
         checked_messages += TURNS;
         checked_bytes += TURNS * bytes;
     }
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     free(drawn);
 }
 
-/* Everybody counts on, by comparing and swapping until it succeeds. */
+/* All ranks increment one counter, by compare-and-swap in a loop. */
 static void compare_and_swap(const struct elements *type, int turns) {
     struct window window = open_window(OWN, 32);
     _Alignas(8) unsigned char expected[8], wanted[8], found[8];
@@ -302,13 +302,13 @@ static void compare_and_swap(const struct elements *type, int turns) {
             MPI_Compare_and_swap(wanted, expected, found, type->type, 0, at(&window, 0, 16), window.win);
             MPI_Win_flush(0, window.win);
             if (type->same(found, expected)) break;
-            /* What was found is further on. */
+            /* Another rank has incremented the counter: catch up with it. */
             int before = number;
             while (number < all) {
                 type->set(expected, ++number);
                 if (type->same(found, expected)) break;
             }
-            if (!type->same(found, expected)) fail("Compare_and_swap of %s: nothing like it after %d", type->name, before);
+                if (!type->same(found, expected)) fail("Compare_and_swap of %s: unknown value after %d", type->name, before);
         }
         number++;
     }
@@ -324,11 +324,11 @@ static void compare_and_swap(const struct elements *type, int turns) {
     }
     checked_messages += (uint64_t) turns;
     checked_bytes += (uint64_t) turns * type->bytes;
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
 }
 
-/* What one rank does to one element happens in the order in which it does it. */
+/* The accesses of one rank to one element happen in the order of their calls. */
 static void in_order(void) {
     struct window window = open_window(OWN, 8);
     memset(window.memory, 0, 8);
@@ -352,11 +352,11 @@ static void in_order(void) {
     if (last != 1000 * previous_rank() + TURNS - 1) fail("in order: %lld at the end", (long long) last);
     checked_messages += 2 * TURNS;
     checked_bytes += 16 * TURNS;
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
 }
 
-/* Sums of what everybody scatters over everybody's elements, with and without requests, fetched or not. */
+/* Sums that all ranks scatter over the elements of all ranks, with and without requests, fetched or not. */
 static void scattered_sums(void) {
     enum { PLACES = 64 };
     struct window window = open_window(ALLOCATED, PLACES * sizeof(int64_t));
@@ -399,12 +399,12 @@ static void scattered_sums(void) {
     MPI_Win_unlock(rank, window.win);
     checked_messages += TURNS * 2;
     checked_bytes += TURNS * 2 * sizeof(int64_t);
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     free(sums), free(all);
 }
 
-/* Elements that lie in pieces at both ends. */
+/* Elements that are strided at both ends. */
 static void in_pieces(void) {
     enum { BLOCKS = 500, EACH = 3, STRIDE = 5 };
     MPI_Datatype here, there;
@@ -427,12 +427,12 @@ static void in_pieces(void) {
     for (size_t i = 0; i < BLOCKS * STRIDE; i++) {
         size_t nth = i / STRIDE * EACH + i % STRIDE;
         double expected = i % STRIDE < EACH ? -1 + (double) (nth + 1) * ranks * (ranks + 1) / 2 : -1;
-        if (memory[i] != expected) fail("in pieces: %g at %zu, and not %g", memory[i], i, expected);
+        if (memory[i] != expected) fail("in pieces: %g at %zu instead of %g", memory[i], i, expected);
     }
     MPI_Win_unlock(rank, window.win);
     checked_messages += (uint64_t) ranks;
     checked_bytes += (uint64_t) ranks * BLOCKS * EACH * sizeof(double);
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     MPI_Type_free(&here);
     MPI_Type_free(&there);
@@ -450,11 +450,11 @@ int main(int count, char **arguments) {
         for (size_t o = 0; o < OPERATION_COUNT; o++) {
             if (!(OPERATIONS[o].kinds & 1u << TYPES[t].kind)) continue;
             if (is_left_out(OPERATIONS[o].name) || is_left_out(TYPES[t].name)) continue;
-            if (OPERATIONS[o].op != MPI_NO_OP) by_everybody(&TYPES[t], &OPERATIONS[o], 1 + o * 7, (t + o) % 2 == 0);
+            if (OPERATIONS[o].op != MPI_NO_OP) accumulate_from_all(&TYPES[t], &OPERATIONS[o], 1 + o * 7, (t + o) % 2 == 0);
             fetched(&TYPES[t], &OPERATIONS[o], 1 + t, (t + o) % 2 == 0 ? FENCE : LOCK_ALL);
         }
-    by_everybody(&TYPES[3], &OPERATIONS[0], 100000, 1);
-    by_everybody(&TYPES[12], &OPERATIONS[0], 100000, 0);
+    accumulate_from_all(&TYPES[3], &OPERATIONS[0], 100000, 1);
+    accumulate_from_all(&TYPES[12], &OPERATIONS[0], 100000, 0);
     fetched(&TYPES[3], &OPERATIONS[0], 50000, LOCK_SHARED);
     fetched(&TYPES[12], &OPERATIONS[3], 50000, PSCW);
     tickets(MPI_INT64_T, 8);

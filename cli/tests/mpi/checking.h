@@ -1,5 +1,5 @@
 /*
- * What the programs have in common that check MPI: bytes that are known at both ends, and a way out when they are wrong.
+* Shared by the programs that check MPI: bytes that both ends can compute, and a way to fail when they are wrong.
  */
 
 #ifndef HOMESPUN_CHECKING_H
@@ -16,14 +16,14 @@
 #define KIB ((size_t) 1024)
 #define MIB (1024 * KIB)
 
-/* Behind each buffer of a receive, for what must not be written. */
+/* Guard bytes after each receive buffer, which must not be written. */
 #define GUARD_BYTES ((size_t) 64)
 #define GUARD 0xA5
 
 static int rank, ranks;
 static uint64_t checked_messages, checked_bytes;
 
-/* Says what is wrong, and ends every rank. */
+/* Prints an error, and ends every rank. */
 static inline void fail(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -37,10 +37,10 @@ static inline void fail(const char *format, ...) {
 
 #define REQUIRE(condition) \
     do { \
-        if (!(condition)) fail("line %d: not so: %s", __LINE__, #condition); \
+        if (!(condition)) fail("line %d: failed: %s", __LINE__, #condition); \
     } while (0)
 
-/* Eight bytes of a message: those from byte 8 * `index` on. Every message has a seed of its own. */
+/* The bytes of a message from byte 8 * `index` on. Every message has its own seed. */
 static inline uint64_t word(uint64_t seed, size_t index) {
     uint64_t mixed = (seed + index + 1) * 0x9E3779B97F4A7C15u;
     mixed ^= mixed >> 29;
@@ -76,14 +76,14 @@ static inline unsigned char *allocate(size_t bytes) {
     return buffer;
 }
 
-/* A buffer for a receive of up to so many bytes, none of which has the value that it will get. */
+/* A buffer for a receive of at most `bytes` bytes. Its initial bytes differ from the message. */
 static inline unsigned char *room(size_t bytes) {
     unsigned char *buffer = allocate(bytes + GUARD_BYTES);
     memset(buffer, GUARD, bytes + GUARD_BYTES);
     return buffer;
 }
 
-/* Readies a buffer from `room` for another receive. */
+/* Prepares a buffer from `room` for another receive. */
 static inline void clear(unsigned char *buffer, size_t bytes) {
     memset(buffer, GUARD, bytes + GUARD_BYTES);
 }
@@ -97,7 +97,7 @@ static inline unsigned char *message(int dest, int tag, size_t bytes) {
 static inline int next_rank(void) { return (rank + 1) % ranks; }
 static inline int previous_rank(void) { return (rank + ranks - 1) % ranks; }
 
-/* A small number that looks random, and is the same in every run. */
+/* A small pseudorandom number, the same in every run. */
 static inline unsigned scramble(unsigned number) { return (unsigned) (word(0x5CA4B1E, number) >> 40); }
 
 #endif

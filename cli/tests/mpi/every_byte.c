@@ -1,8 +1,8 @@
 /*
  * Messages of every kind and size between the ranks of an MPI program, with every byte checked.
  *
- * Runs with two ranks or more. Rank 0 ends with a line that begins "every byte checked"; whatever is wrong is said on
- * standard error, and ends all ranks.
+* Runs with two ranks or more. Rank 0 ends with a line that begins "every byte checked". An error is printed to standard
+ * error, and ends all ranks.
  */
 
 #include "checking.h"
@@ -10,7 +10,7 @@
 /* The longest message. */
 #define MESSAGE_MAX_BYTES (8 * MIB)
 
-/* Sizes around everything that could be a limit: of a line, a frame, a ring, a protocol, a socket's buffer. */
+/* Sizes around every possible limit: of a line, a frame, a ring, a protocol, a socket's buffer. */
 static const size_t SIZES_BYTES[] = {
     0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 55, 56, 57, 63, 64, 65, 127, 128, 129, 255, 256, 257,
     511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 8191, 8192, 8193, 16383, 16384, 16385,
@@ -20,25 +20,25 @@ static const size_t SIZES_BYTES[] = {
 };
 #define SIZES (sizeof SIZES_BYTES / sizeof *SIZES_BYTES)
 
-/* Those of them that are at most 16385 bytes, which many can be under way of at once. */
+/* The number of sizes up to 16385 bytes, of which many messages can be in flight at once. */
 #define SMALL_SIZES ((size_t) 45)
 
-/* Checks what a receive says about its message, the message itself, and that nothing was written behind it. */
+/* Checks the status of a receive, its message, and that nothing was written after the message. */
 static void check_received(const unsigned char *buffer, const MPI_Status *status, int source, int tag, size_t bytes,
                            const char *what) {
     int count;
     MPI_Get_count(status, MPI_BYTE, &count);
     if (status->MPI_SOURCE != source || status->MPI_TAG != tag || (size_t) count != bytes)
-        fail("%s: %d bytes with tag %d from %d, and not %zu bytes with tag %d from %d", what, count, status->MPI_TAG,
+        fail("%s: %d bytes with tag %d from %d instead of %zu bytes with tag %d from %d", what, count, status->MPI_TAG,
              status->MPI_SOURCE, bytes, tag, source);
     check(buffer, bytes, seed_of(source, rank, tag), what);
     for (size_t at = bytes; at < bytes + GUARD_BYTES; at++)
-        if (buffer[at] != GUARD) fail("%s: byte %zu behind the message was written", what, at - bytes);
+        if (buffer[at] != GUARD) fail("%s: byte %zu after the message was written", what, at - bytes);
 }
 
 typedef int send_function(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 
-/* Messages of every size around the ring of ranks; one rank begins, so that no send needs a buffer to end. */
+/* Messages of every size around the ring of ranks; one rank begins, so that no send needs a buffer to complete. */
 static void one_by_one(send_function *send, const char *what) {
     unsigned char *in = room(MESSAGE_MAX_BYTES);
     for (size_t i = 0; i < SIZES; i++) {
@@ -56,9 +56,9 @@ static void one_by_one(send_function *send, const char *what) {
     free(in);
 }
 
-/* Every rank sends every size to every rank, itself included, all at once; whoever receives asks for no one in
- * particular. What comes from one rank comes in the order in which it was sent. */
-static void from_anyone(void) {
+/* Every rank sends every size to every rank, including itself, all at once, and receives from any source. Messages from
+* one rank arrive in the order in which they were sent. */
+static void from_any_source(void) {
     int total = ranks * (int) SMALL_SIZES;
     size_t max_bytes = SIZES_BYTES[SMALL_SIZES - 1];
     MPI_Request *receives = calloc((size_t) total, sizeof *receives), *sends = calloc((size_t) total, sizeof *sends);
@@ -80,7 +80,7 @@ static void from_anyone(void) {
         int source = statuses[i].MPI_SOURCE;
         REQUIRE(source >= 0 && source < ranks && next[source] < (int) SMALL_SIZES);
         int tag = next[source]++;
-        check_received(in[i], &statuses[i], source, tag, SIZES_BYTES[tag], "from anyone");
+        check_received(in[i], &statuses[i], source, tag, SIZES_BYTES[tag], "from any source");
     }
     MPI_Waitall(total, sends, MPI_STATUSES_IGNORE);
     for (int i = 0; i < total; i++) {
@@ -88,14 +88,14 @@ static void from_anyone(void) {
         free(out[i]);
     }
     free(receives), free(sends), free(statuses), free(in), free(out), free(next);
-    /* Nobody's next messages may meet receives that take anything. */
+    /* Messages of the next test must not match these receives, which accept any. */
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* As many receives as this are posted at once. */
+/* The number of receives posted at once. */
 #define POSTED 150
 
-/* Many receives that are posted before anything is sent, and completed in another order. */
+/* Many receives that are posted before any send, and completed in another order. */
 static void preposted(void) {
     MPI_Request receives[POSTED], sends[POSTED];
     unsigned char *in[POSTED], *out[POSTED];
@@ -130,7 +130,7 @@ static void preposted(void) {
     for (int i = 0; i < POSTED; i++) free(out[i]);
 }
 
-/* Messages that are there before anybody asks for them, and are asked for from the last to the first. */
+/* Messages that arrive before their receives, which are posted in reverse order. */
 static void unexpected(void) {
     MPI_Request sends[SMALL_SIZES];
     unsigned char *out[SMALL_SIZES];
@@ -150,7 +150,7 @@ static void unexpected(void) {
     for (size_t i = 0; i < SMALL_SIZES; i++) free(out[i]);
 }
 
-/* A synchronous send ends when its receive is there, and not before. */
+/* A synchronous send completes only after its receive was posted. */
 static void synchronous(void) {
     const int tag = 1, go = 2;
     unsigned char *out = message(next_rank(), tag, 100), *in = room(100);
@@ -171,7 +171,7 @@ static void synchronous(void) {
     free(out), free(in);
 }
 
-/* A receive that nobody sends to ends when it is cancelled, and what comes later goes to the next one. */
+/* A receive without a sender completes when it is cancelled, and the next receive gets the later message. */
 static void cancelled(void) {
     unsigned char *never = room(100), *in = room(100), *out = message(next_rank(), 5, 100);
     MPI_Request receive;
@@ -206,7 +206,7 @@ static void exchanged(void) {
     free(in);
 }
 
-/* How a message is found out about before it is received. */
+/* The call that finds a message before it is received. */
 enum probe { PROBE, IPROBE, MPROBE, IMPROBE, PROBES };
 
 static void probed(enum probe how) {
@@ -252,7 +252,7 @@ static void probed(enum probe how) {
         free(in);
     }
     MPI_Waitall(total, sends, MPI_STATUSES_IGNORE);
-    /* A rank that is late must not find messages that belong to what comes next. */
+    /* A late rank must not find messages of the next test. */
     MPI_Barrier(MPI_COMM_WORLD);
     int is_there;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &is_there, MPI_STATUS_IGNORE);
@@ -262,7 +262,7 @@ static void probed(enum probe how) {
     free(sends), free(out), free(next);
 }
 
-/* The sizes of collective operations: of the whole, or of what one rank has for another. */
+/* The sizes of collective operations: of the whole, or of one rank's share for another. */
 static const size_t SHARES_BYTES[] = { 1, 8, 57, 1024, 4097, 16384, 65537, 256 * KIB, MIB };
 #define SHARES (sizeof SHARES_BYTES / sizeof *SHARES_BYTES)
 
@@ -316,8 +316,8 @@ static void all_to_all(void) {
 #define DEEP_TAG 7000
 
 /*
- * Very many at once in both directions, and nobody receives before all of them were started: more than completion queues
- * of a usual size have entries for.
+* A great many sends in both directions, all started before the first receive: more than the entries of a completion queue
+ * of the usual size.
  */
 static void deep(void) {
     for (size_t bytes = 8; bytes <= 8 * KIB; bytes *= 1024) {
@@ -344,7 +344,7 @@ static void deep(void) {
     }
 }
 
-/* What is put into the memory of other ranks, and taken out of it, without their help. */
+/* Put into and Get from the memory of other ranks, without their help. */
 static void one_sided(void) {
     const int tag = 7000;
     for (size_t i = 0; i < SHARES; i++) {
@@ -374,7 +374,7 @@ int main(int count, char **arguments) {
     one_by_one(MPI_Send, "Send");
     one_by_one(MPI_Ssend, "Ssend");
     exchanged();
-    from_anyone();
+    from_any_source();
     preposted();
     unexpected();
     synchronous();

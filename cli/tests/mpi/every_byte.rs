@@ -4,31 +4,31 @@ use crate::mpi::Mpi;
 use crate::programs::EVERY_BYTE;
 
 #[test]
-fn two_ranks_of_open_mpi() {
+fn messages_between_two_open_mpi_ranks_are_intact() {
     EVERY_BYTE.check(Mpi::Open, 2, &[], &[]);
 }
 
 #[test]
-fn four_ranks_of_open_mpi() {
+fn messages_between_four_open_mpi_ranks_are_intact() {
     EVERY_BYTE.check(Mpi::Open, 4, &[], &[]);
 }
 
 #[test]
-fn two_ranks_of_mpich() {
+fn messages_between_two_mpich_ranks_are_intact() {
     EVERY_BYTE.check(Mpi::Mpich, 2, &[], &[]);
 }
 
 #[test]
-fn four_ranks_of_mpich() {
+fn messages_between_four_mpich_ranks_are_intact() {
     EVERY_BYTE.check(Mpi::Mpich, 4, &[], &[]);
 }
 
 #[test]
-fn two_ranks_of_intel_mpi() {
+fn messages_between_two_intel_mpi_ranks_are_intact() {
     EVERY_BYTE.check(Mpi::Intel, 2, &[], &[]);
 }
 
 #[test]
-fn four_ranks_of_intel_mpi() {
+fn messages_between_four_intel_mpi_ranks_are_intact() {
     EVERY_BYTE.check(Mpi::Intel, 4, &[], &[]);
 }

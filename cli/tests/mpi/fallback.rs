@@ -1,4 +1,4 @@
-//! Where homespun cannot be used, nothing else is: messages that arrive have come over homespun.
+//! Without homespun MPI has no fallback: messages that arrive have come over homespun.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use crate::launch::Launch;
 use crate::mpi::Mpi;
 use crate::programs::EVERY_BYTE;
 
-/// `mpirun` itself may hang at the end of ranks that failed at once, which is no matter here.
+/// `mpirun` itself may hang when its ranks fail early; that does not matter here.
 const FAILURE_MAX: Duration = Duration::from_secs(30);
 
 #[test]
-fn without_homespun_no_message_is_sent() {
+fn mpi_without_homespun_fails() {
     for (mpi, complaint) in [
         (Mpi::Open, "PML cm cannot be selected"),
         (Mpi::Mpich, "OFI call getinfo failed"),
@@ -25,14 +25,14 @@ fn without_homespun_no_message_is_sent() {
 }
 
 #[test]
-fn without_a_domain_asked_for_open_mpi_takes_tcp() {
+fn open_mpi_without_a_domain_uses_tcp() {
     let Some(program) = EVERY_BYTE.compiled(Mpi::Open) else { return };
     let outcome = Launch::with(Mpi::Open, ("OMPI_MCA_pml", "ob1"), 2).run(&program, &[]);
     outcome.require_over(Mpi::Open, "tcp", 2);
 }
 
 #[test]
-fn without_a_domain_asked_for_intel_mpi_takes_tcp() {
+fn intel_mpi_without_a_domain_uses_tcp() {
     let Some(program) = EVERY_BYTE.compiled(Mpi::Intel) else { return };
     let outcome = Launch::with(Mpi::Intel, ("I_MPI_OFI_PROVIDER", "sockets"), 2).run(&program, &[]);
     outcome.require_over(Mpi::Intel, "tcp", 2);

@@ -1,16 +1,16 @@
 /*
- * Creates a distributed graph many times, and counts how often its neighbours are wrong.
+* Creates a distributed graph many times, and counts how many times its neighbours are wrong.
  *
- * Each rank makes an edge to itself and more than one to the next rank. MPICH sends these edges as messages
- * of two lengths, to itself and to the other, which it probes for and receives from any source.
+* Each rank makes an edge to itself and several to the next rank. MPICH sends these edges as messages of two lengths,
+ * to itself and to the next rank, which it probes for and receives from any source.
  */
 
 #include "checking.h"
 
 #define EDGES_TO_NEXT 2
 
-/* Whether this rank has other neighbours than it should have in a graph that it creates. */
-static int is_wrong(void) {
+/* Creates a graph. Returns 1 if this rank has a wrong number of neighbours, else 0. */
+static int create_and_check(void) {
     int destinations[1 + EDGES_TO_NEXT] = {rank};
     for (int edge = 1; edge <= EDGES_TO_NEXT; edge++) destinations[edge] = next_rank();
     int degree = 1 + EDGES_TO_NEXT, in, out, is_weighted;
@@ -29,8 +29,8 @@ int main(int argc, char **argv) {
     int calls = argc > 1 ? atoi(argv[1]) : 0;
     REQUIRE(calls > 0);
     unsigned char *wrong = allocate((size_t) calls);
-    for (int call = 0; call < calls; call++) wrong[call] = (unsigned char) is_wrong();
-    /* A call is wrong if it is in any rank. */
+    for (int call = 0; call < calls; call++) wrong[call] = (unsigned char) create_and_check();
+    /* A call is wrong if it is wrong in any rank. */
     MPI_Allreduce(MPI_IN_PLACE, wrong, calls, MPI_UNSIGNED_CHAR, MPI_MAX, MPI_COMM_WORLD);
     int count = 0;
     for (int call = 0; call < calls; call++) count += wrong[call];

@@ -1,5 +1,5 @@
-//! Distributed graphs, which MPICH makes of probes: `docs/decisions/peek.md` tells of its fault, and what
-//! keeps it rare.
+//! Distributed graphs, which MPICH builds with probes: `docs/decisions/peek.md` describes its fault, and how
+//! homespun keeps it rare.
 
 use std::thread;
 
@@ -10,17 +10,18 @@ use crate::programs::{GRAPH, Program};
 
 const CALLS: u32 = 1000;
 
-/// How many calls may have wrong neighbours. If a peek received messages before it answered, most would.
+/// The largest accepted number of wrong calls. If a peek received messages before it answered, most would be
+/// wrong.
 const WRONG_MAX: u32 = CALLS * 12 / 100;
 
-/// The median of so many runs counts, so a busy machine may spoil one. A rank that waits for a processor often
-/// finds two messages of its peer afterwards, where a rank that runs finds one: then the fault shows.
+/// The median of this many runs counts, so a busy machine may spoil one. A rank that waits for a processor
+/// often finds two messages of its peer afterwards, where a running rank finds one: then the fault shows.
 const RUNS: usize = 3;
 
-/// Ranks that take turns on one processor always find two messages where ranks that run find one.
+/// Ranks that share a processor always find two messages where ranks on their own processors find one.
 const EACH_ON_A_CORE: &[&str] = &["-bind-to", "core"];
 
-/// How many calls had wrong neighbours.
+/// The number of calls with wrong neighbours.
 #[track_caller]
 fn wrong_calls(program: Program, outcome: &Outcome) -> u32 {
     let line = outcome.line(program.verdict()).unwrap_or_else(|| panic!("{outcome}"));

@@ -1,4 +1,4 @@
-//! Runs `homespun run -- mpirun …` of each MPI, and leaves nothing behind, whatever comes of it.
+//! Runs `homespun run -- mpirun …` of each MPI, and cleans up even after a failure.
 
 use std::env;
 use std::fs;
@@ -16,22 +16,22 @@ use tempfile::TempDir;
 
 use crate::mpi::Mpi;
 
-/// How long one run may take. Those that pass take seconds, and minutes where much else runs: ranks that wait only yield.
+/// The time limit of a run. A run takes seconds, or minutes on a busy host, because waiting ranks only yield.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// How long `mpirun` may take to end its ranks when it is told to end.
+/// The time that `mpirun` may take to end its ranks after SIGTERM.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// How often the end of a process is looked for.
+/// The interval between checks for the end of a process.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Ranks look for messages all the time, so two runs at once would only take each other's cores.
+/// Ranks poll for messages, so two runs at once would only compete for cores.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What a run did.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// How it ended, or `None` if it had to be killed because it took too long.
+    /// Its exit status, or `None` if it was killed after the time limit.
     pub(crate) status: Option<ExitStatus>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -49,32 +49,32 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// So many ranks, with this domain asked for.
+    /// A launch of this many ranks with `--domain`.
     pub(crate) fn over(mpi: Mpi, domain: &'static str, ranks: usize) -> Launch {
         Launch { mpi, domain: Some(domain), variables: Vec::new(), options: &[], ranks, run_max: RUN_MAX }
     }
 
-    /// So many ranks, in whatever domain the MPI takes, with this variable in the environment.
+    /// A launch of this many ranks without `--domain`, and with this variable in the environment.
     pub(crate) fn with(mpi: Mpi, variable: (&'static str, &'static str), ranks: usize) -> Launch {
         Launch { mpi, domain: None, variables: vec![variable], options: &[], ranks, run_max: RUN_MAX }
     }
 
-    /// With these options of `mpirun`.
+    /// Adds these options of `mpirun`.
     pub(crate) fn options(self, options: &'static [&'static str]) -> Launch {
         Launch { options, ..self }
     }
 
-    /// Killed after this time.
+    /// Sets the time limit of the run.
     pub(crate) fn at_most(self, run_max: Duration) -> Launch {
         Launch { run_max, ..self }
     }
 
     /// Runs a program in each rank, to its end.
     pub(crate) fn run(&self, program: &Path, arguments: &[&str]) -> Outcome {
-        // A test that failed holds nobody else up.
+        // A failed test poisons the lock, and must not fail the next one.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let mut running = Running::start(self.command().arg(program).args(arguments), turn);
-        let status = running.end_within(self.run_max);
+        let status = running.wait_at_most(self.run_max);
         if status.is_none() {
             running.kill();
         }
@@ -98,7 +98,7 @@ impl Launch {
 }
 
 impl Outcome {
-    /// Fails the test unless the run succeeded, and all ranks had this domain of homespun.
+    /// Fails the test unless the run succeeded, and all ranks used this domain of homespun.
     #[track_caller]
     pub(crate) fn require_over(&self, mpi: Mpi, domain: &str, ranks: usize) {
         assert!(self.status.is_some_and(|status| status.success()), "{self}");
@@ -109,7 +109,7 @@ impl Outcome {
                     assert_eq!(self.stderr.matches(&chosen).count(), ranks, "{chosen:?}: {self}");
                 }
             }
-            // One rank speaks for all, and knows no more than the provider; it was offered this domain alone.
+            // One rank reports for all, and only the provider; `--domain` leaves it this domain alone.
             Mpi::Mpich => {
                 let chosen = "libfabric provider: homespun - homespun";
                 assert!(self.stdout.lines().any(|line| line == chosen), "{self}");
@@ -129,7 +129,7 @@ impl Outcome {
         }
     }
 
-    /// The line that begins like this, of what was written to standard output.
+    /// The line of standard output with this beginning.
     pub(crate) fn line(&self, beginning: &str) -> Option<&str> {
         self.stdout.lines().find(|line| line.starts_with(beginning))
     }
@@ -137,7 +137,7 @@ impl Outcome {
 
 impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(f, "{:?}, where none means killed", self.status)?;
+        writeln!(f, "{:?} (None: killed)", self.status)?;
         writeln!(f, "standard output:\n{}\nstandard error:\n{}", self.stdout, self.stderr)
     }
 }
@@ -148,7 +148,7 @@ struct Running {
     stdout: Receiver<String>,
     stderr: Receiver<String>,
     has_ended: bool,
-    /// Holds what it leaves behind if it is killed.
+    /// Holds the files that a killed run leaves behind.
     _directory: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
@@ -164,7 +164,7 @@ impl Running {
         Running { child, stdout, stderr, has_ended: false, _directory: directory, _turn: turn }
     }
 
-    fn end_within(&mut self, limit: Duration) -> Option<ExitStatus> {
+    fn wait_at_most(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + limit;
         loop {
             let status = self.child.try_wait().expect("a child can be waited for");
@@ -176,16 +176,16 @@ impl Running {
         }
     }
 
-    /// Ends `mpirun` and its ranks: it is told to, and what is left of them then is killed.
+    /// Ends `mpirun` and its ranks: by SIGTERM, and then by SIGKILL.
     fn kill(&mut self) {
         let pid = Pid::from_child(&self.child);
-        // Each rank is a process group of its own, and would outlive the one that started it.
+        // Each rank is in its own process group, and would outlive `mpirun`.
         let ranks = descendants(pid);
         let _ = kill_process_group(pid, Signal::TERM);
-        if self.end_within(END_MAX).is_none() {
+        if self.wait_at_most(END_MAX).is_none() {
             let _ = kill_process_group(pid, Signal::KILL);
             for rank in ranks {
-                // Fails for those that have ended.
+                // This fails for a rank that has ended.
                 let _ = kill_process(rank, Signal::KILL);
             }
             let _ = self.child.wait();
@@ -202,7 +202,7 @@ impl Drop for Running {
     }
 }
 
-/// The processes that a process has started, and those that they have started.
+/// The children of a process, and all their descendants.
 fn descendants(pid: Pid) -> Vec<Pid> {
     let number = pid.as_raw_nonzero();
     let threads = fs::read_dir(format!("/proc/{number}/task")).into_iter().flatten().flatten();
@@ -213,12 +213,12 @@ fn descendants(pid: Pid) -> Vec<Pid> {
     children.flat_map(|child| [vec![child], descendants(child)].concat()).collect()
 }
 
-/// Everything that comes out of a pipe, once it is closed.
+/// Reads a pipe until it is closed.
 fn text(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, text) = channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is shown all the same, and nobody may be there to see it.
+        // Bytes before an error are shown all the same; the receiver may be gone.
         let _ = pipe.read_to_end(&mut bytes);
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
@@ -226,15 +226,15 @@ fn text(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 #[test]
-fn ranks_that_take_too_long_are_ended() {
+fn ranks_beyond_the_time_limit_are_killed() {
     for mpi in Mpi::ALL {
         if mpi.launcher().is_some() {
-            end_of_ranks_that_take_too_long(mpi);
+            kill_sleeping_ranks(mpi);
         }
     }
 }
 
-fn end_of_ranks_that_take_too_long(mpi: Mpi) {
+fn kill_sleeping_ranks(mpi: Mpi) {
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut running = Running::start(Launch::over(mpi, "shm", 2).command().args(["sleep", LONG]), turn);
     let deadline = Instant::now() + RUN_MAX;
@@ -247,14 +247,14 @@ fn end_of_ranks_that_take_too_long(mpi: Mpi) {
         assert!(Instant::now() < deadline, "only {} ranks have started", ranks.len());
         thread::sleep(INTERVAL);
     };
-    assert!(running.end_within(Duration::ZERO).is_none(), "it has ended by itself");
+    assert!(running.wait_at_most(Duration::ZERO).is_none(), "it has ended by itself");
     running.kill();
     for rank in ranks {
         assert!(!sleeps_long(rank), "rank {rank:?} still runs");
     }
 }
 
-/// How many seconds a rank sleeps that is not to end by itself: longer than any test.
+/// The seconds for which a rank sleeps: longer than any test.
 const LONG: &str = "98765";
 
 /// Whether a process is such a rank.

@@ -1,8 +1,9 @@
 //! Open MPI, MPICH and Intel MPI over homespun, started by `homespun run`: programs of our own that check
 //! every byte, and NetPIPE.
 //!
-//! Without Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH and Intel MPI (both of
-//! the Python package index, see `mpi.rs`) the tests say so and pass; where `CI` is set they fail.
+//! Without Open MPI (Debian: `openmpi-bin`, `libopenmpi-dev`, `netpipe-openmpi`), MPICH or Intel MPI (both in
+//! the Python package index, see `mpi.rs`) the tests print that they are skipped, and pass; if `CI` is set
+//! they fail.
 
 mod every_byte;
 mod fallback;
@@ -13,5 +14,5 @@ mod netpipe;
 mod one_sided;
 mod programs;
 
-/// The domains that messages are sent over.
+/// The domains of the runs.
 const DOMAINS: [&str; 2] = ["shm", "tcp"];

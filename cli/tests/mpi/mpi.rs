@@ -1,14 +1,14 @@
-//! The implementations of MPI that programs run over, and where they are.
+//! The implementations of MPI, and where they are installed.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Names the directory into which MPICH was installed (`bin/mpicc`, `bin/mpirun`). The wheel that the Python package
-/// index has under the name `mpich` is one, once installed into a virtual environment; it brings a libfabric of its own.
+/// Names the directory of MPICH (`bin/mpicc`, `bin/mpirun`), such as a virtual environment with the wheel
+/// `mpich` of the Python package index, which contains its own libfabric.
 const MPICH_DIRECTORY: &str = "HOMESPUN_MPICH";
 
-/// The same for Intel MPI (`bin/mpicc`, `bin/mpiexec.hydra`), the wheels being `impi-rt` and `impi-devel`.
+/// The same for Intel MPI (`bin/mpicc`, `bin/mpiexec.hydra`), whose wheels are `impi-rt` and `impi-devel`.
 const INTEL_MPI_DIRECTORY: &str = "HOMESPUN_INTEL_MPI";
 
 /// An implementation of MPI.
@@ -16,9 +16,9 @@ const INTEL_MPI_DIRECTORY: &str = "HOMESPUN_INTEL_MPI";
 pub(crate) enum Mpi {
     /// Open MPI, with the system's libfabric.
     Open,
-    /// MPICH, with one of its own.
+    /// MPICH, with its own libfabric.
     Mpich,
-    /// Intel MPI, for x86-64 only, with one of its own.
+    /// Intel MPI, for x86-64 only, with its own libfabric.
     Intel,
 }
 
@@ -29,7 +29,7 @@ impl Mpi {
     pub(crate) fn launcher(self) -> Option<PathBuf> {
         self.command(match self {
             Mpi::Open | Mpi::Mpich => "mpirun",
-            // Its `mpirun` is a script that finds this only by way of PATH.
+            // Its `mpirun` is a script that finds this command only through PATH.
             Mpi::Intel => "mpiexec.hydra",
         })
     }
@@ -53,14 +53,14 @@ impl Mpi {
         found(command, &format!("{title}, whose directory {variable} names"))
     }
 
-    /// What else its compiler and its ranks find in their environment, beside what `homespun run` puts there.
+    /// Environment variables for its compiler and its ranks, in addition to those of `homespun run`.
     pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
         let set: &[(&str, &str)] = match self {
             Mpi::Open => &[
-                // Each rank says which provider it has, and which domain.
+                // Each rank reports its provider and its domain.
                 ("OMPI_MCA_mtl_ofi_verbose", "1"),
                 ("OMPI_MCA_mtl_base_verbose", "1"),
-                // Ranks that never yield, each kept on a core, wait long for each other where something else runs too.
+                // Pinned ranks that never yield wait long for each other on a busy host.
                 ("OMPI_MCA_mpi_yield_when_idle", "1"),
                 ("OMPI_MCA_hwloc_base_binding_policy", "none"),
                 // Tests may run as root, in a container.
@@ -73,7 +73,7 @@ impl Mpi {
         };
         let mut variables: Vec<_> = set.iter().map(|&(name, value)| (name, value.into())).collect();
         if self == Mpi::Intel {
-            // Its compiler looks for headers and libraries there.
+            // Its compiler searches this directory for headers and libraries.
             variables.extend(env::var_os(INTEL_MPI_DIRECTORY).map(|directory| ("I_MPI_ROOT", directory)));
         }
         variables
@@ -96,7 +96,7 @@ fn found(command: Option<PathBuf>, what: &str) -> Option<PathBuf> {
     command
 }
 
-/// Reports what a test cannot do without. In CI the test fails.
+/// Reports a missing prerequisite of a test. In CI the test fails.
 #[track_caller]
 pub(crate) fn missing(what: &str) {
     assert!(env::var_os("CI").is_none(), "in CI there must be {what}");

@@ -1,31 +1,31 @@
 /*
- * Puts and gets in windows of every kind, with every way to synchronise, and with every byte checked.
+* Puts and gets in windows of every kind, with every kind of synchronisation, and with every byte checked.
  *
- * Runs with two ranks or more. Rank 0 ends with a line that begins "every access checked"; whatever is wrong is said on
+* Runs with two ranks or more. Rank 0 ends with a line that begins "every access checked". An error is printed to
  * standard error, and ends all ranks.
  */
 
 #include "windows.h"
 
-/* Sizes around everything that could be a limit: of an element, a line, an injected write, a ring, a protocol. */
+/* Sizes around every possible limit: of an element, a line, an injected write, a ring, a protocol. */
 static const size_t SIZES_BYTES[] = {
     1, 3, 8, 57, 64, 1024, 4095, 4096, 4097, 16384, 16385, 65537, 256 * KIB + 1, 1 * MIB,
 };
 #define SIZES (sizeof SIZES_BYTES / sizeof *SIZES_BYTES)
 
-/* Longer than what any MPI moves in one piece. */
+/* Longer than an MPI moves in one piece. */
 #define LONGEST_BYTES (20 * MIB + 3)
 
-/* What precedes an access in a window, so that little of it is aligned. */
+/* The number of different offsets of accesses in a window, so that few are aligned. */
 #define OFFSETS ((size_t) 9)
 
-/* Checks that a part of the own window was not written. */
+/* Checks that a part of this rank's window was not written. */
 static void check_untouched(const struct window *window, size_t from, size_t to) {
     for (size_t byte = from; byte < to; byte++)
         if (window->memory[byte] != GUARD) fail("byte %zu of a window was written, from %zu on", byte, from);
 }
 
-/* One Put and one Get of so many bytes between neighbours. */
+/* One Put and one Get of `bytes` bytes between neighbours. */
 static void put_and_get(const struct window *window, enum epoch how, size_t bytes, size_t offset, int tag) {
     unsigned char *out = message(next_rank(), tag, bytes), *in = room(bytes);
     memset(window->memory, GUARD, offset + bytes + GUARD_BYTES);
@@ -40,7 +40,7 @@ static void put_and_get(const struct window *window, enum epoch how, size_t byte
     end(how, window);
     check(in, bytes, seed_of(rank, next_rank(), tag), "Get");
     for (size_t byte = bytes; byte < bytes + GUARD_BYTES; byte++) REQUIRE(in[byte] == GUARD);
-    seen_by_all();
+    wait_for_checks();
     free(out), free(in);
 }
 
@@ -50,7 +50,7 @@ static void every_size(enum memory of, enum epoch how) {
     close_window(&window);
 }
 
-static void the_longest(void) {
+static void longest_message(void) {
     struct window window = open_window(OWN, LONGEST_BYTES + OFFSETS + GUARD_BYTES);
     put_and_get(&window, FENCE, LONGEST_BYTES, 1, 100);
     put_and_get(&window, LOCK_ALL, LONGEST_BYTES, 8, 101);
@@ -59,7 +59,7 @@ static void the_longest(void) {
 
 #define MANY 400
 
-/* Very many accesses in one epoch, of changing sizes, whose parts of the window touch each other. */
+/* A great many accesses of different sizes in one epoch, to adjacent parts of the window. */
 static void many_at_once(enum epoch how) {
     size_t offsets[MANY + 1] = { 0 };
     for (unsigned i = 0; i < MANY; i++) offsets[i + 1] = offsets[i] + 1 + scramble(i) % (i % 50 == 49 ? 40000 : 300);
@@ -67,7 +67,7 @@ static void many_at_once(enum epoch how) {
     struct window window = open_window(ALLOCATED, bytes);
     unsigned char *out = message(next_rank(), 200, bytes), *in = room(bytes);
     begin(how, &window);
-    /* The last first. */
+    /* In reverse order. */
     for (int i = MANY - 1; i >= 0; i--) {
         int here_bytes = (int) (offsets[i + 1] - offsets[i]);
         MPI_Put(out + offsets[i], here_bytes, MPI_BYTE, next_rank(), at(&window, next_rank(), offsets[i]), here_bytes,
@@ -83,14 +83,14 @@ static void many_at_once(enum epoch how) {
     }
     end(how, &window);
     check(in, bytes, seed_of(rank, next_rank(), 200), "many Gets");
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     free(out), free(in);
 }
 
 #define TURNS 60
 
-/* What was flushed is there when a message says so; what was flushed locally may be overwritten at once. */
+/* Flushed data is visible once a message says so; a locally flushed source may be overwritten at once. */
 static void flushes(void) {
     size_t slot = 700, bytes = TURNS * slot;
     struct window window = open_window(OWN, bytes);
@@ -126,7 +126,7 @@ static void flushes(void) {
     MPI_Barrier(MPI_COMM_WORLD);
     for (int turn = 0; turn < TURNS; turn++)
         check(window.memory + slot * (size_t) turn, slot, seed_of(previous_rank(), rank, 400 + turn), "flushed locally");
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     free(out), free(in);
 }
@@ -147,7 +147,7 @@ static void requests(void) {
         int done;
         MPI_Waitany(TURNS, puts, &done, MPI_STATUS_IGNORE);
         REQUIRE(done != MPI_UNDEFINED);
-        /* The source may be overwritten; that what was put has arrived is not said by this. */
+        /* The source may be overwritten, but the target may not have the data yet. */
         memset(out + slot * (size_t) done, GUARD, slot);
     }
     MPI_Win_flush(next_rank(), window.win);
@@ -159,12 +159,12 @@ static void requests(void) {
     MPI_Waitall(TURNS, gets, MPI_STATUSES_IGNORE);
     check(in, bytes, seed_of(rank, next_rank(), 500), "Rput and Rget");
     MPI_Win_unlock_all(window.win);
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     free(out), free(in);
 }
 
-/* Integers that lie in pieces: where each of them is, counted in integers, and the datatype that says so. */
+/* Integers in pieces: the index of each in memory, and the datatype that describes it. */
 struct layout {
     MPI_Datatype type;
     size_t *places, span;
@@ -172,7 +172,7 @@ struct layout {
 
 enum layouts { CONTIGUOUS, STRIDED, IRREGULAR, BACKWARDS, LAYOUTS };
 
-static struct layout lay_out(enum layouts which, size_t count) {
+static struct layout make_layout(enum layouts which, size_t count) {
     struct layout layout = { .places = calloc(count, sizeof(size_t)) };
     int blocks = (int) count / 4, *lengths = calloc(count, sizeof(int)), *places = calloc(count, sizeof(int));
     REQUIRE(layout.places && lengths && places && count % 4 == 0);
@@ -210,14 +210,14 @@ static struct layout lay_out(enum layouts which, size_t count) {
     return layout;
 }
 
-static void forget(struct layout *layout) {
+static void free_layout(struct layout *layout) {
     MPI_Type_free(&layout->type);
     free(layout->places);
 }
 
 static int number(int from, size_t i) { return (int) (word(seed_of(from, 0, 600), i) >> 33); }
 
-/* Checks integers that lie in pieces, and that nothing between them was written. */
+/* Checks integers in pieces, and that the gaps were not written. */
 static void check_laid_out(const int *memory, const struct layout *layout, size_t count, int from, const char *what) {
     unsigned char *is_one = calloc(layout->span, 1);
     REQUIRE(is_one);
@@ -235,7 +235,7 @@ static void check_laid_out(const int *memory, const struct layout *layout, size_
 
 /* From one layout to another, both ways. */
 static void laid_out(enum layouts here, enum layouts there, size_t count, enum epoch how) {
-    struct layout own = lay_out(here, count), other = lay_out(there, count);
+    struct layout own = make_layout(here, count), other = make_layout(there, count);
     struct window window = open_window(OWN, other.span * sizeof(int));
     int *out = malloc(own.span * sizeof(int)), *in = malloc(own.span * sizeof(int));
     REQUIRE(out && in);
@@ -250,13 +250,13 @@ static void laid_out(enum layouts here, enum layouts there, size_t count, enum e
     MPI_Get(in, 1, own.type, next_rank(), at(&window, next_rank(), 0), 1, other.type, window.win);
     end(how, &window);
     check_laid_out(in, &own, count, rank, "Get in pieces");
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     free(out), free(in);
-    forget(&own), forget(&other);
+    free_layout(&own), free_layout(&other);
 }
 
-/* A structure of elements that differ, several of them. */
+/* Structures with elements of different types. */
 static void structures(void) {
     struct record {
         double first;
@@ -291,13 +291,13 @@ static void structures(void) {
     }
     checked_messages += 2;
     checked_bytes += 2 * sizeof out;
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
     MPI_Type_free(&bare);
     MPI_Type_free(&type);
 }
 
-/* Under a lock that excludes others, reading and writing back loses nothing. */
+/* Read-modify-write under an exclusive lock loses no update. */
 static void critical_sections(void) {
     struct window window = open_window(ALLOCATED, sizeof(uint64_t));
     uint64_t value = 0;
@@ -318,15 +318,15 @@ static void critical_sections(void) {
     MPI_Win_unlock(rank, window.win);
     uint64_t turns = (uint64_t) (TURNS / ranks + (rank < TURNS % ranks)), each = (uint64_t) ranks * (uint64_t) (ranks + 1) / 2;
     if (value != turns * each)
-        fail("critical sections: %llu, and not %llu", (unsigned long long) value, (unsigned long long) (turns * each));
+        fail("critical sections: %llu instead of %llu", (unsigned long long) value, (unsigned long long) (turns * each));
     checked_messages += TURNS;
     checked_bytes += TURNS * sizeof value;
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
 }
 
-/* Everybody writes to one rank at once, and reads from it at once, as it exposes its window to a group of them. */
-static void everybody_at_one(void) {
+/* All ranks write to rank 0 at once, and read from it at once, while it exposes its window to their group. */
+static void all_to_one(void) {
     size_t share = 30000;
     struct window window = open_window(OWN, share * (size_t) ranks);
     MPI_Group world, root, others;
@@ -341,7 +341,7 @@ static void everybody_at_one(void) {
             MPI_Win_post(others, 0, window.win);
             while (!done) MPI_Win_test(window.win, &done);
             for (int from = 1; from < ranks; from++)
-                check(window.memory + share * (size_t) from, share, seed_of(from, 0, 700), "everybody's Put");
+                check(window.memory + share * (size_t) from, share, seed_of(from, 0, 700), "Put of all ranks");
             check_untouched(&window, 0, share);
         } else {
             MPI_Aint there = at(&window, 0, share * (size_t) rank);
@@ -351,17 +351,17 @@ static void everybody_at_one(void) {
             else
                 MPI_Get(in, (int) share, MPI_BYTE, 0, there, (int) share, MPI_BYTE, window.win);
             MPI_Win_complete(window.win);
-            if (turn == 1) check(in, share, seed_of(rank, 0, 700), "everybody's Get");
+            if (turn == 1) check(in, share, seed_of(rank, 0, 700), "Get of all ranks");
         }
     }
-    seen_by_all();
+    wait_for_checks();
     MPI_Group_free(&root);
     MPI_Group_free(&others);
     close_window(&window);
     free(out), free(in);
 }
 
-/* Accesses to nothing, and to nobody. */
+/* Accesses of no bytes, and to MPI_PROC_NULL. */
 static void nothing(void) {
     struct window window = open_window(OWN, 8);
     begin(FENCE, &window);
@@ -370,11 +370,11 @@ static void nothing(void) {
     MPI_Put(&rank, 1, MPI_INT, MPI_PROC_NULL, 0, 1, MPI_INT, window.win);
     end(FENCE, &window);
     check_untouched(&window, 0, 8);
-    seen_by_all();
+    wait_for_checks();
     close_window(&window);
 }
 
-/* Windows of which each has an epoch of its own at the same time. */
+/* Two windows with epochs at the same time. */
 static void two_windows(void) {
     struct window first = open_window(OWN, 1000), second = open_window(ALLOCATED, 1000);
     unsigned char *out = message(next_rank(), 800, 1000), *more = message(next_rank(), 801, 1000);
@@ -388,7 +388,7 @@ static void two_windows(void) {
     MPI_Win_unlock_all(first.win);
     MPI_Barrier(MPI_COMM_WORLD);
     check(first.memory, 1000, seed_of(previous_rank(), rank, 800), "the first window");
-    seen_by_all();
+    wait_for_checks();
     close_window(&first), close_window(&second);
     free(out), free(more);
 }
@@ -401,7 +401,7 @@ int main(int count, char **arguments) {
 
     for (enum memory of = OWN; of < MEMORIES; of++)
         for (enum epoch how = FENCE; how < EPOCHS; how++) every_size(of, how);
-    the_longest();
+    longest_message();
     for (enum epoch how = FENCE; how < EPOCHS; how++) many_at_once(how);
     flushes();
     requests();
@@ -412,7 +412,7 @@ int main(int count, char **arguments) {
         }
     structures();
     critical_sections();
-    everybody_at_one();
+    all_to_one();
     nothing();
     two_windows();
 

@@ -1,29 +1,30 @@
-//! What is done to the memory of other ranks without their help.
+//! One-sided communication between ranks.
 
 use crate::mpi::Mpi;
 use crate::programs::{ACCUMULATE, ONE_SIDED};
 
-/// Open MPI makes one-sided communication of messages, over homespun, also where ranks could share the memory.
+/// Open MPI implements one-sided communication with messages over homespun, even if ranks could share the
+/// memory.
 const OF_MESSAGES: &[&str] = &["--mca", "osc", "pt2pt"];
 
-/// Open MPI makes it of reads, writes and atomic operations, those of libfabric and no others.
+/// Open MPI implements it with libfabric's reads, writes and atomic operations.
 const OF_ACCESSES: &[&str] = &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi"];
 
-/// The same, but no more than its locks are made of atomic operations.
+/// The same, but only the locks use atomic operations.
 const WITH_LOCKS: &[&str] =
     &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi", "--mca", "osc_rdma_acc_use_amo", "0"];
 
-/// Open MPI 4.1 does not keep the order of accumulates that it makes of messages by way of its libfabric module, whatever the
-/// provider: one that it has put off while it sent what another had fetched is overtaken by those of the next message.
+/// Open MPI 4.1 does not keep the order of accumulates that its libfabric module sends as messages, with any
+/// provider: a postponed accumulate is overtaken by those of the next message.
 const WITHOUT_ORDER: &[&str] = &["order"];
 
-/// Open MPI 4.1 crashes where a rank compares and swaps eight bytes of its own by way of its libfabric module, which looks at
-/// what only memory of other ranks has (`mca_btl_ofi_acswap`).
+/// Open MPI 4.1 crashes when a rank compares and swaps eight of its own bytes through its libfabric module,
+/// which dereferences a handle that only memory of other ranks has (`mca_btl_ofi_acswap`).
 const WITHOUT_OWN: &[&str] = &["own"];
 
-/// What Open MPI 4.1 has its libfabric module do although that can do no more than add and swap integers: it ends the
-/// program ("Unknown or unsupported atomic op."), or adds complex numbers as if they were integers. And what it crashes at
-/// in any case.
+/// Operations that Open MPI 4.1 passes to its libfabric module, which can only add and swap integers: it ends
+/// the program ("Unknown or unsupported atomic op."), or adds complex numbers as if they were integers. "own"
+/// crashes as above.
 const ADDED_AND_SWAPPED: &[&str] = &[
     "MPI_MIN",
     "MPI_MAX",
@@ -38,22 +39,22 @@ const ADDED_AND_SWAPPED: &[&str] = &[
 ];
 
 #[test]
-fn open_mpi_puts_and_gets_by_messages() {
+fn open_mpi_puts_and_gets_with_messages() {
     ONE_SIDED.check(Mpi::Open, 3, OF_MESSAGES, &[]);
 }
 
 #[test]
-fn open_mpi_accumulates_by_messages() {
+fn open_mpi_accumulates_with_messages() {
     ACCUMULATE.check(Mpi::Open, 3, OF_MESSAGES, WITHOUT_ORDER);
 }
 
 #[test]
-fn open_mpi_puts_and_gets_by_accesses() {
+fn open_mpi_puts_and_gets_with_rma() {
     ONE_SIDED.check(Mpi::Open, 3, OF_ACCESSES, &[]);
 }
 
 #[test]
-fn open_mpi_accumulates_by_atomic_operations() {
+fn open_mpi_accumulates_with_atomic_operations() {
     ACCUMULATE.check(Mpi::Open, 3, OF_ACCESSES, ADDED_AND_SWAPPED);
 }
 

@@ -1,4 +1,4 @@
-//! Our own programs, and what they say when all is well.
+//! Our own MPI programs, and the output of a successful run.
 
 use std::collections::HashMap;
 use std::env;
@@ -10,12 +10,12 @@ use crate::DOMAINS;
 use crate::launch::Launch;
 use crate::mpi::Mpi;
 
-/// A program of our own.
+/// An MPI program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Program {
-    /// Its source's name, without the ending.
+    /// The name of its source, without the extension.
     name: &'static str,
-    /// How the line begins that it writes when all is well.
+    /// The beginning of the line that it prints on success.
     verdict: &'static str,
 }
 
@@ -31,16 +31,16 @@ pub(crate) const ACCUMULATE: Program = Program { name: "accumulate", verdict: "e
 /// Distributed graphs, whose neighbours are counted.
 pub(crate) const GRAPH: Program = Program { name: "graph", verdict: "graphs counted" };
 
-/// Where programs are that could be compiled.
+/// The paths of compiled programs; `None` if the MPI is not installed.
 type Compiled = HashMap<(&'static str, Mpi), Option<PathBuf>>;
 
 impl Program {
-    /// How the line begins that it writes when all is well.
+    /// The beginning of the line that it prints on success.
     pub(crate) fn verdict(self) -> &'static str {
         self.verdict
     }
 
-    /// Where it is, compiled once for each MPI; `None` if that is not installed.
+    /// The path of the program, compiled once for each MPI; `None` if that MPI is not installed.
     pub(crate) fn compiled(self, mpi: Mpi) -> Option<PathBuf> {
         static PROGRAMS: LazyLock<Mutex<Compiled>> = LazyLock::new(Mutex::default);
         let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ impl Program {
         let compiler = mpi.command("mpicc")?;
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi");
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{mpi:?}", self.name));
-        // Another run of the tests may be using it.
+        // Another run of the tests may be using the old file.
         let new = program.with_extension(process::id().to_string());
         let mut command = Command::new(compiler);
         command.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&new);
@@ -63,7 +63,7 @@ impl Program {
         Some(program)
     }
 
-    /// Runs it over each domain, with these arguments and with these options of `mpirun`, and looks at what it says.
+    /// Runs the program over each domain with these arguments and `mpirun` options, and checks its output.
     #[track_caller]
     pub(crate) fn check(self, mpi: Mpi, ranks: usize, options: &'static [&'static str], arguments: &[&str]) {
         let Some(program) = self.compiled(mpi) else { return };
@@ -74,7 +74,7 @@ impl Program {
         }
     }
 
-    /// Fails the test if the program has come to its end, or even only one of its ranks.
+    /// Fails the test if the program, or even one rank, has succeeded.
     #[track_caller]
     pub(crate) fn require_failure(self, outcome: &crate::launch::Outcome) {
         assert!(!outcome.status.is_some_and(|status| status.success()), "{outcome}");

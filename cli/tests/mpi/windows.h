@@ -1,5 +1,5 @@
 /*
- * Windows of every kind, and every way to bracket accesses to them.
+* Windows of every kind, and every kind of epoch.
  */
 
 #ifndef HOMESPUN_WINDOWS_H
@@ -7,7 +7,7 @@
 
 #include "checking.h"
 
-/* Whose memory a window has. */
+/* The origin of a window's memory. */
 enum memory { OWN, ALLOCATED, ATTACHED, MEMORIES };
 
 struct window {
@@ -15,11 +15,11 @@ struct window {
     enum memory of;
     unsigned char *memory;
     size_t bytes;
-    /* What comes before an offset to say where it is, for each rank: an address, if memory was attached. */
+    /* The base of offsets in each rank's window: an address for attached memory, else 0. */
     MPI_Aint *base;
 };
 
-/* Opens a window of bytes in all ranks, and fills it with what no message has. */
+/* Opens a window of `bytes` bytes in all ranks, and fills it with bytes that no message has. */
 static inline struct window open_window(enum memory of, size_t bytes) {
     struct window window = { .of = of, .bytes = bytes, .base = calloc((size_t) ranks, sizeof *window.base) };
     MPI_Aint own = 0;
@@ -46,7 +46,7 @@ static inline struct window open_window(enum memory of, size_t bytes) {
 
 static inline void close_window(struct window *window) {
     if (window->of == ATTACHED) {
-        /* Nobody may still be about to access it. */
+        /* Another rank may still be accessing the memory. */
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Win_detach(window->win, window->memory);
     }
@@ -55,12 +55,12 @@ static inline void close_window(struct window *window) {
     free(window->base);
 }
 
-/* Where an offset in the window of a rank is. */
+/* The displacement of an offset in a rank's window. */
 static inline MPI_Aint at(const struct window *window, int target, size_t offset) {
     return MPI_Aint_add(window->base[target], (MPI_Aint) offset);
 }
 
-/* How accesses are bracketed. */
+/* The kind of an epoch. */
 enum epoch { FENCE, PSCW, LOCK_EXCLUSIVE, LOCK_SHARED, LOCK_ALL, EPOCHS };
 
 static inline MPI_Group group_of(int member) {
@@ -71,7 +71,7 @@ static inline MPI_Group group_of(int member) {
     return group;
 }
 
-/* From here on every rank accesses the next rank's window. What it has stored in its own is there before. */
+/* Begins an epoch of accesses to the next rank's window. Earlier stores to this rank's own window are visible in it. */
 static inline void begin(enum epoch how, const struct window *window) {
     MPI_Group group;
     switch (how) {
@@ -96,7 +96,7 @@ static inline void begin(enum epoch how, const struct window *window) {
         MPI_Win_lock(how == LOCK_SHARED ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, next_rank(), 0, window->win);
 }
 
-/* All accesses that every rank has begun are done, here and there, and the own window shows it. */
+/* Ends the epoch: the accesses of all ranks are complete, and visible in this rank's window. */
 static inline void end(enum epoch how, const struct window *window) {
     switch (how) {
     case FENCE:
@@ -119,7 +119,7 @@ static inline void end(enum epoch how, const struct window *window) {
     MPI_Win_unlock(rank, window->win);
 }
 
-/* Lets nobody's next accesses come before everybody has looked at what is in the windows. */
-static inline void seen_by_all(void) { MPI_Barrier(MPI_COMM_WORLD); }
+/* Waits until all ranks have checked their windows, before the next accesses change them. */
+static inline void wait_for_checks(void) { MPI_Barrier(MPI_COMM_WORLD); }
 
 #endif

@@ -1,6 +1,6 @@
-//! The bits that the headers of 1.17 name, and one or two that they do not, to be tried one by one.
+//! The bits that the headers of 1.17 name, and a few that they do not, for probes of single bits.
 
-/// Bits of operations, of binding, of registration and of capabilities: they share one word.
+/// Flags of operations, binding, registration and capabilities: they share one 64-bit word.
 pub(crate) const FLAGS: &[(u32, &str)] = &[
     (0, "bit 0"),
     (1, "FI_MSG"),
@@ -52,7 +52,7 @@ pub(crate) const FLAGS: &[(u32, &str)] = &[
     (63, "bit 63"),
 ];
 
-/// `FI_CONTEXT` and its like.
+/// `FI_CONTEXT` and other modes.
 pub(crate) const MODES: &[(u32, &str)] = &[
     (0, "bit 0"),
     (51, "FI_BUFFERED_RECV"),
@@ -91,7 +91,7 @@ pub(crate) const ORDERS: &[(u32, &str)] = &[
     (63, "bit 63"),
 ];
 
-/// `FI_MR_*` of a domain, the first two being the modes of old that are numbers.
+/// `FI_MR_*` of a domain; the first two are the old modes, which are numbers.
 pub(crate) const MR_MODES: &[(u32, &str)] = &[
     (0, "FI_MR_BASIC"),
     (1, "FI_MR_SCALABLE"),

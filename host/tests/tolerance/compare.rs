@@ -1,4 +1,4 @@
-//! Where homespun does otherwise than the others.
+//! Finds the differences between homespun and the other providers.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ pub(crate) type Table = BTreeMap<String, BTreeMap<&'static str, String>>;
 
 const OURS: [&str; 2] = ["homespun shm", "homespun tcp"];
 
-/// How many of the others have to agree.
+/// The number of other providers that have to agree.
 const QUORUM: usize = 2;
 
-/// In which way homespun differs. Other ways are no difference here: what homespun accepts beyond the others
-/// breaks no program that runs over them, and no more does another error number where all refuse.
+/// The kind of a difference. Two other kinds do not count: homespun may accept what the others refuse, which
+/// breaks no program that runs over them; and the error numbers may differ if all refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// Two others accept what homespun refuses, or does not survive.
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Otherwise,
 }
 
-/// A probe by which homespun differs.
+/// A probe with a difference.
 #[derive(Debug, Clone)]
 pub(crate) struct Difference {
     pub(crate) kind: Kind,
@@ -30,7 +30,7 @@ pub(crate) struct Difference {
     pub(crate) outcomes: BTreeMap<&'static str, String>,
 }
 
-/// All differences, the graver kinds first.
+/// All differences, the most severe kind first.
 pub(crate) fn differences(table: &Table) -> Vec<Difference> {
     let mut found: Vec<_> = table
         .iter()

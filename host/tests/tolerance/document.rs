@@ -1,4 +1,4 @@
-//! `docs/tolerance.md`: its rows, and whether they say what there is.
+//! `docs/tolerance.md`: prints its rows, and checks that they match the outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,8 +20,8 @@ pub(crate) fn all(table: &Table) -> String {
     text
 }
 
-/// Differences as rows of the document: those of one kind with the same outcomes that differ in their last
-/// words alone are one row.
+/// Differences as rows of the document. Differences of one kind with the same outcomes, whose names differ
+/// only in the last words, share a row.
 pub(crate) fn rows(differences: &[Difference]) -> String {
     let mut groups: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for difference in differences {
@@ -39,14 +39,14 @@ pub(crate) fn rows(differences: &[Difference]) -> String {
     text
 }
 
-/// The name of a probe in two: the call and the argument that varies, and its value.
+/// Splits the name of a probe: the call with the varying argument, and its value.
 fn split(probe: &str) -> (&str, &str) {
     let call = probe.find(": ").map_or(0, |colon| colon + 2);
     let argument = probe[call..].find(' ').map_or(call, |space| call + space + 1);
     probe.split_at(argument)
 }
 
-/// The probes that a row names: `{MSG; RDM} call: argument {value; value}` is one for each choice.
+/// The probes of a row: `{MSG; RDM} call: argument {value; value}` stands for all combinations.
 fn expand(name: &str) -> Vec<String> {
     let Some((before, rest)) = name.split_once('{') else { return vec![name.to_owned()] };
     let (values, after) = rest.split_once('}').expect("a brace that is closed");
@@ -60,7 +60,7 @@ fn cells(outcomes: &BTreeMap<&'static str, String>) -> Vec<String> {
     COLUMNS.iter().map(|column| outcomes.get(column).map_or("-", String::as_str).to_owned()).collect()
 }
 
-/// What is not as the document says, by probe.
+/// The mismatches between the document and the outcomes, by probe.
 pub(crate) fn complaints(table: &Table, filters: &[String]) -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tolerance.md");
     let document = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -83,7 +83,7 @@ pub(crate) fn complaints(table: &Table, filters: &[String]) -> BTreeMap<String, 
     for probe in listed {
         let is_run = filters.is_empty() || table.contains_key(&probe);
         if is_run && !found.contains_key(probe.as_str()) {
-            let complaint = format!("listed, and no difference any more: `{probe}`");
+            let complaint = format!("listed, but no longer a difference: `{probe}`");
             complaints.insert(probe, complaint);
         }
     }

@@ -1,4 +1,4 @@
-//! Each probe in a process of its own, since providers crash and hang: a worker loads one provider, and forks
+//! Runs each probe in its own process, since providers crash and hang: a worker loads one provider, and forks
 //! for each probe.
 
 use std::fs;
@@ -14,27 +14,27 @@ use crate::patience;
 use crate::probes::Probe;
 use crate::setup::Context;
 
-/// What came of a probe.
+/// The result of a probe.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) outcome: String,
-    /// Whether it waited in vain for something, which a busy machine may have been late with.
+    /// Whether a wait of the probe timed out, which may be the fault of a busy machine.
     pub(crate) is_late: bool,
 }
 
-/// What a probe's process puts before its outcome if it has waited in vain.
+/// Precedes the outcome of a probe in which a wait timed out.
 const LATE: char = '~';
 
-/// Runs a probe in a forked process and says what came of it.
+/// Runs a probe in a forked process, and returns its result.
 pub(crate) fn answer(probe: &Probe, context: &Context) -> Answer {
     let mut ends = [0; 2];
     // SAFETY: there is room for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "a pipe");
     // SAFETY: the descriptors are new, and nothing else owns them.
     let [reader, writer] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-    // The clock of files is a tick behind.
+    // The clock of files lags by up to a tick.
     let forked_at = SystemTime::now() - Duration::from_millis(20);
-    // SAFETY: a worker has one thread, so the child may do all that the worker may.
+    // SAFETY: a worker has one thread, so the child may call any function.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "a process");
     if child == 0 {
@@ -71,11 +71,11 @@ pub(crate) fn answer(probe: &Probe, context: &Context) -> Answer {
     Answer { outcome, is_late }
 }
 
-/// The forked process: runs the probe, tells its outcome, and ends without closing anything.
+/// The forked process: runs the probe, writes its outcome, and exits without closing anything.
 fn run(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
     // SAFETY: closing and opening descriptors of the standard streams is allowed in a process of one thread.
     unsafe {
-        // A crash writes no core; a provider that complains is not heard.
+        // A crash writes no core dump, and output of a provider is discarded.
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         // Providers that handle signals would catch their own crash.
@@ -116,7 +116,7 @@ fn wait_readable(pipe: &OwnedFd, limit: Duration) -> bool {
     }
 }
 
-/// Removes the memory of the shm provider that a process left behind. The provider names it
+/// Removes the shared memory that a process of the shm provider left behind. The provider names it
 /// `PROCESS:USER:ENDPOINT`.
 fn remove_shared_memory(process: pid_t, forked_at: SystemTime) {
     let Ok(entries) = fs::read_dir("/dev/shm") else { return };

@@ -1,9 +1,11 @@
-//! homespun beside other providers of an installed libfabric, call by call: where two of them accept what
-//! homespun refuses, or do otherwise, `docs/tolerance.md` says so, and why.
+//! Compares homespun with other providers of an installed libfabric, call by call. `docs/tolerance.md` lists
+//! the calls in which two of them accept what homespun refuses, or agree on another result, and gives the
+//! reasons.
 //!
-//! Without arguments this is a test: it fails when there is a difference that the document does not list, and
-//! when the document lists one that there is not. Without a libfabric (Debian: `libfabric-bin`), or of another
-//! version than the document is about, or without one of its providers, it says so and passes; where `CI` is set it fails.
+//! Without arguments this is a test: it fails if there is a difference that the document does not list, or if
+//! the document lists one that does not exist. It needs the libfabric version of the document (Debian:
+//! `libfabric-bin`) with all its providers; without them it prints that it is skipped, and passes, or fails
+//! if `CI` is set.
 //!
 //! ```sh
 //! cargo test -p homespun-host --test tolerance -- --list             # differences, as rows of the document
@@ -39,20 +41,20 @@ use workers::{IN_TIME, LATE, Results};
 /// The libfabric whose providers `docs/tolerance.md` lists: major and minor.
 const DOCUMENTED_VERSION: (u16, u16) = (1, 17);
 
-/// What the command line asks for.
+/// The command line.
 #[derive(Debug, Default)]
 struct Arguments {
     libfabric: String,
-    /// The plugin, if not the one that cargo built with this test.
+    /// The plugin; `None` for the one that cargo built with this test.
     plugin: Option<PathBuf>,
     filters: Vec<String>,
     lists_differences: bool,
     lists_all: bool,
     /// Set in workers: the provider.
     case: Option<String>,
-    /// Set in workers: which of the probes, and of how many workers.
+    /// Set in workers: the share of the probes, as an index and the number of workers.
     share: (usize, usize),
-    /// Set in workers: the probes to run with generous limits, and no others.
+    /// Set in workers: the only probes to run, with long time-outs.
     again: Vec<String>,
 }
 
@@ -74,7 +76,7 @@ impl Arguments {
                     let (index, count) = share.split_once('/').expect("an index and a count");
                     parsed.share = (index.parse().expect("an index"), count.parse().expect("a count"));
                 }
-                // What `cargo test` passes to every test.
+                // Options that `cargo test` passes to every test.
                 option if option.starts_with('-') => {}
                 filter => parsed.filters.push(filter.to_owned()),
             }
@@ -121,20 +123,20 @@ fn main() -> ExitCode {
     verdict(&arguments, results)
 }
 
-/// Says why nothing is compared, which passes only where a machine may lack what the test needs.
+/// Prints the reason why nothing is compared. In CI that is a failure.
 fn skipped(why: &str) -> ExitCode {
     eprintln!("SKIPPED: {why}");
     if env::var_os("CI").is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Compares with the document. What is not as it says runs again before it counts.
+/// Compares with the document. A mismatch counts only if a second run confirms it.
 fn verdict(arguments: &Arguments, mut results: Results) -> ExitCode {
     let missing = results.missing();
     if !missing.is_empty() {
         return skipped(&format!("this libfabric has no provider {}", missing.join(", ")));
     }
     let complaints = |results: &Results| document::complaints(&results.table, &arguments.filters);
-    // A rival that was late may hide a difference as well as feign one.
+    // A time-out of another provider may hide a difference as well as cause one.
     let mut doubtful = results.late.clone();
     doubtful.extend(complaints(&results).into_keys().filter(|probe| results.table.contains_key(probe)));
     let doubtful: Vec<String> = doubtful.into_iter().collect();
@@ -152,7 +154,7 @@ fn verdict(arguments: &Arguments, mut results: Results) -> ExitCode {
     if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A worker: all probes over one provider, a line for each.
+/// A worker: runs the probes of one provider, and prints a line for each.
 fn work(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
     let libfabric = Libfabric::load(&arguments.libfabric).expect("what the test has loaded");
     // SAFETY: the call has no precondition. The processes of probes do not inherit the alarm.
@@ -163,7 +165,7 @@ fn work(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
     };
     let context = Context { libfabric, case: *case, info };
     if !arguments.again.is_empty() {
-        patience::be_generous();
+        patience::extend_timeouts();
     }
     std::panic::set_hook(Box::new(|_| ()));
     let (share, shares) = arguments.share;

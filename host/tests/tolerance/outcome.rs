@@ -1,8 +1,8 @@
-//! What came of a probe, as words.
+//! The outcome of a probe, in words.
 
 use homespun::Errno;
 
-/// What a call returned: `0`, a count, or the name of the error number.
+/// The result of a call: `0`, a count, or the name of the error number.
 pub(crate) fn errno(result: impl Into<i64>) -> String {
     let result: i64 = result.into();
     if result >= 0 {
@@ -12,12 +12,12 @@ pub(crate) fn errno(result: impl Into<i64>) -> String {
     name.map_or_else(|| result.to_string(), str::to_owned)
 }
 
-/// Whether the provider did what it was asked, whatever came of it.
+/// Whether the provider accepted the call, with any result.
 pub(crate) fn is_accepted(outcome: &str) -> bool {
     outcome.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Whether the probe came as far as the call that it is about.
+/// Whether the probe reached the call under test.
 pub(crate) fn is_known(outcome: &str) -> bool {
     !outcome.starts_with("not tried")
 }

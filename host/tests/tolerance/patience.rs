@@ -1,42 +1,42 @@
-//! How long probes wait for what may never come. At first they wait as long as a machine needs that has
-//! little else to do, and take note when that was too short; an outcome that matters is confirmed by a second
-//! run that waits much longer, so that no outcome depends on what else the machine does.
+//! The time-outs of probes. In the first run they suit an idle machine, and a time-out is recorded; an
+//! outcome that matters is confirmed by a second run with much longer time-outs, so that no outcome depends
+//! on the load of the machine.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How much longer the second run waits.
+/// The factor of the second run's time-outs.
 const GENEROUS: u32 = 8;
 
 static FACTOR: AtomicU32 = AtomicU32::new(1);
 static HAS_RUN_OUT: AtomicBool = AtomicBool::new(false);
 
-/// Makes all limits of this process those of the second run.
-pub(crate) fn be_generous() {
+/// Sets the time-outs of this process to those of the second run.
+pub(crate) fn extend_timeouts() {
     FACTOR.store(GENEROUS, Ordering::Relaxed);
 }
 
-/// For what comes if nothing is wrong, as a connection does.
+/// The time-out of an expected event, such as a connection.
 pub(crate) fn step() -> Duration {
     Duration::from_millis(800) * FACTOR.load(Ordering::Relaxed)
 }
 
-/// For what may well not come.
+/// The time-out of an event that may not come.
 pub(crate) fn short_limit() -> Duration {
     Duration::from_millis(150) * FACTOR.load(Ordering::Relaxed)
 }
 
-/// For a whole probe, which hangs if it takes longer.
+/// The time-out of a whole probe; after it the probe counts as hanging.
 pub(crate) fn probe() -> Duration {
     Duration::from_millis(2000) * FACTOR.load(Ordering::Relaxed)
 }
 
-/// Whether a limit was reached in this process.
+/// Whether a wait of this process has timed out.
 pub(crate) fn has_run_out() -> bool {
     HAS_RUN_OUT.load(Ordering::Relaxed)
 }
 
-/// The end of a limit.
+/// The end of a time-out.
 #[derive(Debug)]
 pub(crate) struct Deadline(Instant);
 
@@ -45,8 +45,8 @@ impl Deadline {
         Deadline(Instant::now() + limit)
     }
 
-    /// Whether the limit is reached, which is noted.
-    pub(crate) fn is_over(&self) -> bool {
+    /// Checks whether the time is over, and records it.
+    pub(crate) fn check_expired(&self) -> bool {
         let is_over = Instant::now() >= self.0;
         if is_over {
             HAS_RUN_OUT.store(true, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Deadline {
     }
 }
 
-/// Gives other probes the processor, longer each time: these wait for the kernel, and many of them at once.
+/// Sleeps between polls, longer each time: many probes wait at once, and they wait for the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(u32);
 

@@ -1,6 +1,6 @@
-//! The providers that are compared: columns of the table.
+//! The compared providers, which are the columns of the table.
 
-/// A provider, and the kind of endpoint that probes open of it.
+/// A provider, and the type of its endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProviderCase {
     /// The column's name.
@@ -42,7 +42,7 @@ const fn case(
     ProviderCase { name, provider, domain, endpoint }
 }
 
-/// All of them. A provider need not offer every kind of endpoint in every version of libfabric.
+/// All cases. A version of libfabric may lack some types of endpoints.
 pub(crate) const PROVIDER_CASES: &[ProviderCase] = &[
     case("homespun shm", "homespun", Some("shm"), Endpoint::Rdm),
     case("homespun tcp", "homespun", Some("tcp"), Endpoint::Rdm),
@@ -65,7 +65,7 @@ impl ProviderCase {
         self.provider == "homespun"
     }
 
-    /// What a worker is told on its command line.
+    /// The case's name on a worker's command line.
     pub(crate) fn id(&self) -> String {
         format!("{}/{}", self.name, self.endpoint.name())
     }

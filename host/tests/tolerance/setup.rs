@@ -1,7 +1,7 @@
-//! What probes begin with: objects of one provider, and two endpoints that reach each other.
+//! The setup of probes: objects of one provider, and two connected endpoints.
 //!
-//! Each probe runs in a process of its own that ends with it, so nothing here is closed. A step that fails
-//! panics, and the probe has no outcome for this provider.
+//! Each probe runs in its own process and ends with it, so nothing here is closed. A step that fails panics,
+//! and then the probe has no outcome for this provider.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "see `probes`")]
 
@@ -34,12 +34,12 @@ pub(crate) struct Context {
     pub(crate) info: InfoList,
 }
 
-/// The arguments of `fi_getinfo` that choose the loopback interface, where that has a meaning.
+/// The arguments of `fi_getinfo` that select the loopback interface, if the provider has IP addresses.
 pub(crate) fn source(case: &ProviderCase) -> (Option<&'static CStr>, u64) {
     if case.provider == "shm" { (None, 0) } else { (Some(c"127.0.0.1"), 1 << 57) }
 }
 
-/// Hints that ask for this provider and nothing more.
+/// Hints that request this provider and nothing more.
 pub(crate) fn hints(libfabric: Libfabric, case: &ProviderCase) -> InfoList {
     let mut hints = libfabric.hints();
     let name = std::ffi::CString::new(case.provider).expect("a name");
@@ -48,18 +48,18 @@ pub(crate) fn hints(libfabric: Libfabric, case: &ProviderCase) -> InfoList {
         hints.set_domain(&std::ffi::CString::new(domain).expect("a name"));
     }
     hints.ep_attr_mut().r#type = case.endpoint.raw();
-    // FI_MR_LOCAL is not among them, which sends would have to meet; the others are met by `region`.
+    // Without FI_MR_LOCAL, which sends would have to satisfy; `region` satisfies the others.
     hints.domain_attr_mut().mr_mode = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 9;
     hints.first_mut().mode = 1 << 59;
     hints
 }
 
-/// The info that probes of this provider open their objects with.
+/// The info with which probes of this provider open their objects.
 pub(crate) fn find(libfabric: Libfabric, case: &ProviderCase) -> Result<InfoList, c_int> {
     let (node, flags) = source(case);
     let list = libfabric.getinfo(node, None, flags, Some(&hints(libfabric, case)));
     let list = list.map_err(homespun::Errno::raw)?;
-    // A provider's name in hints also selects what is layered over it.
+    // A provider's name in hints also selects the layers over it.
     let is_it = |info: &&FiInfo| unsafe {
         CStr::from_ptr((*info.fabric_attr).prov_name).to_bytes() == case.provider.as_bytes()
     };
@@ -71,14 +71,14 @@ fn check(what: &str, result: impl Into<i64>) {
     assert!(result == 0, "{what}: {}", errno(result));
 }
 
-/// Calls something that writes an object to its argument.
+/// Calls a function that writes an object to its argument.
 pub(crate) fn opened<T>(what: &str, call: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
     let mut object = ptr::null_mut();
     check(what, call(&raw mut object));
     object
 }
 
-/// An endpoint and what it needs.
+/// An endpoint and its required objects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node {
     pub(crate) fabric: *mut FidFabric,
@@ -89,7 +89,7 @@ pub(crate) struct Node {
     pub(crate) ep: *mut FidEp,
 }
 
-/// A completion, or an error in its place.
+/// A completion, or an error entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Completion {
     pub(crate) context: *mut c_void,
@@ -99,7 +99,7 @@ pub(crate) struct Completion {
     pub(crate) len: usize,
 }
 
-/// Two endpoints that reach each other, with what their queues reported so far.
+/// Two endpoints that reach each other, with the completions of their queues so far.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) left: Node,
@@ -115,7 +115,7 @@ pub(crate) fn memory(len_bytes: usize) -> *mut u8 {
     Box::leak(vec![0_u8; len_bytes].into_boxed_slice()).as_mut_ptr()
 }
 
-/// A context of an operation, with the room that `FI_CONTEXT2` wants.
+/// A context of an operation, with the memory that `FI_CONTEXT2` requires.
 pub(crate) fn context() -> *mut c_void {
     memory(64).cast()
 }
@@ -191,7 +191,7 @@ impl Context {
         opened("fi_endpoint", |ep| unsafe { ((*(*domain).ops).endpoint)(domain, info, ep, ptr::null_mut()) })
     }
 
-    /// All objects, nothing bound.
+    /// All objects, none of them bound.
     pub(crate) fn parts(&self) -> Node {
         let (fabric, domain) = self.domain();
         self.parts_in(fabric, domain, self.info.as_ptr())
@@ -204,7 +204,7 @@ impl Context {
         Node { fabric, domain, eq, av, cq, ep: self.endpoint(domain, info) }
     }
 
-    /// Binds what an endpoint needs.
+    /// Binds the required objects of an endpoint.
     pub(crate) fn bound(&self, node: Node) -> Node {
         unsafe {
             if self.is_connected() {
@@ -217,7 +217,7 @@ impl Context {
         node
     }
 
-    /// An endpoint that is enabled, of `FI_EP_MSG` without a connection.
+    /// An enabled endpoint; an `FI_EP_MSG` endpoint has no connection.
     pub(crate) fn node(&self) -> Node {
         self.enabled(self.bound(self.parts()))
     }
@@ -234,7 +234,7 @@ impl Context {
         pair
     }
 
-    /// Two endpoints that reach each other. Before they are enabled they are shown to the probe.
+    /// Two endpoints that reach each other. `prepare` gets each before it is enabled.
     pub(crate) fn pair_with(&self, mut prepare: impl FnMut(&Node, bool)) -> Pair {
         let (fabric, domain) = self.domain();
         if self.is_connected() {
@@ -250,7 +250,7 @@ impl Context {
         Pair { left, right, to_right, to_left, at_left: Vec::new(), at_right: Vec::new() }
     }
 
-    /// A passive endpoint that listens, and where.
+    /// A listening passive endpoint, its event queue and its address.
     pub(crate) fn listening(&self, fabric: *mut FidFabric) -> (*mut FidPep, *mut FidEq, Vec<u8>) {
         let eq = self.eq(fabric);
         let pep: *mut FidPep = opened("fi_passive_ep", |pep| unsafe {
@@ -276,7 +276,7 @@ impl Context {
         prepare: &mut dyn FnMut(&Node, bool),
     ) -> Pair {
         let (_, listener, name) = self.listening(fabric);
-        // All share one event queue: some providers connect only while that of the endpoint is read.
+        // All share one event queue: some providers connect only while the endpoint's queue is read.
         let sharing = |info| {
             let mut node = self.parts_in(fabric, domain, info);
             node.eq = listener;
@@ -300,7 +300,7 @@ impl Context {
         Pair { left, right, to_right: unspec, to_left: unspec, at_left: Vec::new(), at_right: Vec::new() }
     }
 
-    /// Registers memory for all accesses: what peers call its address, and its key.
+    /// Registers memory for all accesses. The region has the address by which peers access it, and its key.
     pub(crate) fn region(&self, node: &Node, buf: *mut u8, len_bytes: usize, key: u64) -> Region {
         let access = 0x3f00;
         let domain = node.domain;
@@ -336,7 +336,7 @@ pub(crate) struct Region {
     pub(crate) address: u64,
 }
 
-/// `fi_getname` of one, `fi_av_insert` into the vector of the other.
+/// Inserts the address of one endpoint into the vector of the other.
 unsafe fn insert(into: &Node, node: &Node) -> u64 {
     let mut name = [0_u8; 256];
     let mut len_bytes = name.len();
@@ -370,12 +370,12 @@ pub(crate) fn event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry
             let mut none = Vec::new();
             drain(node.cq, &mut none);
         }
-        assert!(!deadline.is_over(), "no event {wanted}");
+        assert!(!deadline.check_expired(), "no event {wanted}");
         pauses.rest();
     }
 }
 
-/// Reads what a queue has, which also makes progress.
+/// Reads all completions of a queue, which also makes progress.
 pub(crate) fn drain(cq: *mut FidCq, into: &mut Vec<Completion>) {
     loop {
         let mut entry = FiCqTaggedEntry {
@@ -419,7 +419,7 @@ impl Pair {
         drain(self.right.cq, &mut self.at_right);
     }
 
-    /// Drives both until something is so, but not longer than it takes to see that it will not be.
+    /// Drives both until the condition holds, or until the time limit. Returns whether it holds.
     pub(crate) fn until(&mut self, limit: Duration, mut is_so: impl FnMut(&Pair) -> bool) -> bool {
         let deadline = Deadline::after(limit);
         let mut pauses = Pauses::default();
@@ -428,7 +428,7 @@ impl Pair {
             if is_so(self) {
                 return true;
             }
-            if deadline.is_over() {
+            if deadline.check_expired() {
                 return false;
             }
             pauses.rest();
@@ -441,7 +441,7 @@ impl Pair {
         let mut pauses = Pauses::default();
         loop {
             let result = call();
-            if result != EAGAIN || deadline.is_over() {
+            if result != EAGAIN || deadline.check_expired() {
                 return result;
             }
             self.drive();
@@ -449,7 +449,7 @@ impl Pair {
         }
     }
 
-    /// A message each way, so that no probe is the first to use a link.
+    /// Transfers a message each way, so that no probe is the first to use a link.
     fn greet(&mut self) {
         for is_forth in [true, false] {
             let (from, to, addr) = if is_forth {
@@ -468,7 +468,7 @@ impl Pair {
             } == EAGAIN
             {
                 self.drive();
-                assert!(!deadline.is_over(), "fi_send: EAGAIN");
+                assert!(!deadline.check_expired(), "fi_send: EAGAIN");
             }
             let is_done = self.until(patience::step(), |pair| {
                 let all = || pair.at_left.iter().chain(&pair.at_right);

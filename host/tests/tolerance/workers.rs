@@ -1,4 +1,4 @@
-//! Processes that run the probes: each runs a part of them over one provider.
+//! Worker processes: each runs a share of the probes over one provider.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -12,25 +12,25 @@ use crate::Arguments;
 use crate::compare::Table;
 use crate::provider_case::{COLUMNS, PROVIDER_CASES, ProviderCase};
 
-/// Into how many parts the probes are divided.
+/// The number of shares.
 const SHARES: usize = 4;
-/// How many parts run at a time: more than there are processors, since much of the time is spent waiting.
+/// The number of concurrent workers: more than processors, since probes mostly wait.
 const WORKERS: usize = 8;
-/// The same of probes that run again, which do little else.
+/// The same for the second run, whose probes do little else than wait.
 const WAITING: usize = 4 * WORKERS;
 
-/// How many seconds a worker may take: ten times what the slowest takes on a busy machine. Probes have limits
-/// of their own; this one is for a provider that hangs before the first.
+/// The time limit of a worker in seconds: ten times what the slowest takes on a busy machine. Probes have
+/// their own limits; this one is for a provider that hangs before the first probe.
 pub(crate) const WORKER_MAX_S: u32 = 600;
 
-/// How a worker says whether a probe waited in vain for something.
+/// A worker's mark of a probe whose wait timed out.
 pub(crate) const LATE: &str = "late";
-/// The opposite.
+/// The mark of a probe without a time-out.
 pub(crate) const IN_TIME: &str = "in time";
 
-/// What rxm is told, so that a pair connects in a few milliseconds in place of a hundred: how often it looks
-/// for connections, in microseconds, and how many buffers of which size it clears for each. Outcomes are the
-/// same without.
+/// Parameters of rxm that let a pair connect in a few milliseconds instead of a hundred: the interval of its
+/// connection progress in microseconds, and the number and size of the buffers that it allocates for each.
+/// They do not change outcomes.
 const RXM: [(&str, &str); 4] = [
     ("FI_OFI_RXM_CM_PROGRESS_INTERVAL", "100"),
     ("FI_OFI_RXM_MSG_TX_SIZE", "16"),
@@ -38,21 +38,21 @@ const RXM: [(&str, &str); 4] = [
     ("FI_OFI_RXM_BUFFER_SIZE", "1024"),
 ];
 
-/// What came of the probes.
+/// The results of the probes.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) table: Table,
-    /// The probes that waited in vain for something at some provider.
+    /// The probes with a time-out at some provider.
     pub(crate) late: BTreeSet<String>,
 }
 
 impl Results {
-    /// Takes the results of probes that ran again.
+    /// Replaces results by those of the second run.
     pub(crate) fn replace(&mut self, again: Results) {
         self.table.extend(again.table);
     }
 
-    /// Providers of which there is no outcome.
+    /// The providers without any outcome.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let is_missing = |column: &&str| !self.table.values().any(|row| row.contains_key(column));
         COLUMNS.into_iter().filter(is_missing).collect()
@@ -66,14 +66,13 @@ impl Results {
         if time == LATE {
             self.late.insert(name.to_owned());
         }
-        // A provider with both kinds of endpoint answers for its other objects once.
+        // A provider with both types of endpoints gives outcomes of other objects once.
         let row = self.table.entry(name.to_owned()).or_default();
         row.entry(case.name).or_insert_with(|| outcome.to_owned());
     }
 }
 
-/// Runs the probes that the arguments want over all providers; or, with generous limits, those that are to
-/// run again.
+/// Runs the selected probes over all providers; or, with long time-outs, the probes in `again`.
 pub(crate) fn run(arguments: &Arguments, again: Option<&[String]>) -> Results {
     if again.is_some_and(<[String]>::is_empty) {
         return Results::default();
@@ -120,7 +119,7 @@ fn work(
     command.args(["--provider-case", &case.id(), "--libfabric", &arguments.libfabric]);
     command.args(["--share", &format!("{share}/{SHARES}")]);
     command.args(again.iter().flat_map(|probe| ["--again", probe]));
-    // Outcomes do not depend on how the caller has set up libfabric, beyond what it logs.
+    // Outcomes must not depend on the caller's settings of libfabric, except for logging.
     let is_setting = |name: &str| name.starts_with("FI_") && !name.starts_with("FI_LOG_");
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_setting)) {
         command.env_remove(name);
@@ -129,7 +128,7 @@ fn work(
     command.stdout(Stdio::piped());
     let output = command.output().expect("a worker");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // What a worker has not written would be missing in the table without a word.
+    // Output missing from a failed worker would leave silent gaps in the table.
     assert!(output.status.success(), "the worker of {} ends with {}: {text}", case.id(), output.status);
     text
 }

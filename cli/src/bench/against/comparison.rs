@@ -21,26 +21,26 @@ use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 use crate::size;
 
-/// What the bare loop is called among contenders.
+/// The name of the bare loop among the contenders.
 const FLOOR_NAME: &str = "bare loop";
 
-/// How often a program is tried that measures nothing.
+/// How many times a program is started before a failure counts.
 const TRIES: u32 = 3;
 
-/// How many operations a program makes to find out how many fit into a round, and how many it makes in a
-/// round: more than it keeps in flight.
+/// The operations of the trial run, which finds out how many fit into a round, and the bounds of that number.
+/// A round has more operations than a program keeps in flight.
 const TRIAL_ITERATIONS: usize = 100;
 const ITERATIONS_MIN: usize = 100;
 const ITERATIONS_MAX: usize = 200_000;
 
-/// How many round trips a round has at least: with threads that share a core each may take milliseconds.
+/// The smallest number of round trips in a round: threads that share a core may need milliseconds for each.
 const ROUND_TRIPS_MIN: usize = 20;
 
 /// What is compared, and how.
 #[derive(Debug)]
 pub(super) struct Comparison<'a> {
     pub(super) libfabric: &'a Libfabric,
-    /// Where the programs of fabtests are.
+    /// The directory of fabtests' programs.
     pub(super) fabtests: Option<&'a Path>,
     /// The providers that homespun is compared with.
     pub(super) providers: &'a [String],
@@ -48,23 +48,23 @@ pub(super) struct Comparison<'a> {
     pub(super) rounds: u32,
     /// How long each contender takes in each round, roughly.
     pub(super) round_ms: u32,
-    /// Where the processes run; a single None where the system chooses.
+    /// The cores that the processes run on; a single `None` if the system chooses them.
     pub(super) places: &'a [Option<Cores>],
     pub(super) timeout: Duration,
     /// Whether rows are printed as they are measured.
     pub(super) shows_rows: bool,
 }
 
-/// A contender that takes its turns in a row.
+/// A contender's part in each round of a row.
 enum Turn<'a> {
     Bare(BareLoop),
-    /// A provider, and how many operations a round has.
+    /// A provider, and its number of operations in a round.
     Provider(&'a Provider, usize),
-    /// It has failed before.
-    Out,
+    /// The contender has failed in this figure.
+    Failed,
 }
 
-/// What the turns of one contender have measured in a row.
+/// The measurements of one contender in one row.
 struct Measured {
     medians_us: Vec<f64>,
     times: Times,
@@ -109,12 +109,12 @@ impl Comparison<'_> {
     /// The providers that take part in a domain, homespun first.
     fn contestants(&self, domain: Domain) -> Vec<Provider> {
         let homespun = Provider { name: PROVIDER_NAME.into(), domain: Some(domain.name()) };
-        let others = self.providers.iter().filter(|name| Domain::beside(name) == domain);
+        let others = self.providers.iter().filter(|name| Domain::of_provider(name) == domain);
         let others = others.map(|name| Provider { name: name.clone(), domain: None });
         [homespun].into_iter().chain(others).collect()
     }
 
-    /// The programs that are there.
+    /// The programs that are installed.
     fn programs(&self, console: &Console) -> Vec<(Program, PathBuf)> {
         let pingpong = self.libfabric.pingpong();
         let mut programs = vec![(Program::Pingpong, pingpong.clone())];
@@ -123,8 +123,10 @@ impl Comparison<'_> {
                 Some(path) => programs.push((program, path)),
                 None if self.fabtests.is_some() => {
                     let name = program.file_name();
-                    console
-                        .complain(format_args!("FABTESTS has no {name}: goes without {}", program.about()));
+                    console.warn(format_args!(
+                        "FABTESTS has no {name}, so there is no figure of: {}",
+                        program.about()
+                    ));
                 }
                 None => {}
             }
@@ -145,7 +147,7 @@ impl Comparison<'_> {
         if self.shows_rows {
             console.line(format_args!("\n{}", figure_table::heading(figure)))?;
         }
-        let mut is_out = vec![false; contestants.len()];
+        let mut has_failed = vec![false; contestants.len()];
         for &size_bytes in self.sizes {
             let bare_loop = floor.choose(program, size_bytes)?;
             let name = size::with_unit(size_bytes as u64);
@@ -156,10 +158,10 @@ impl Comparison<'_> {
             };
             let mut turns: Vec<Turn<'_>> = bare_loop.map(Turn::Bare).into_iter().collect();
             let providers_from = turns.len();
-            for (provider, is_out) in contestants.iter().zip(&is_out) {
-                let trial_us = if *is_out { None } else { run(provider, TRIAL_ITERATIONS)? };
+            for (provider, has_failed) in contestants.iter().zip(&has_failed) {
+                let trial_us = if *has_failed { None } else { run(provider, TRIAL_ITERATIONS)? };
                 let turn = |trial_us| Turn::Provider(provider, self.iterations(program, trial_us));
-                turns.push(trial_us.map_or(Turn::Out, turn));
+                turns.push(trial_us.map_or(Turn::Failed, turn));
             }
             let mut measured: Vec<Measured> = turns.iter().map(Measured::of).collect();
             for round in 1..=self.rounds {
@@ -169,15 +171,15 @@ impl Comparison<'_> {
                         Turn::Bare(bare_loop) => measured.add(&floor.time(bare_loop)?),
                         Turn::Provider(provider, iterations) => match run(provider, *iterations)? {
                             Some(time_us) => measured.add_mean(time_us),
-                            None => *turn = Turn::Out,
+                            None => *turn = Turn::Failed,
                         },
-                        Turn::Out => {}
+                        Turn::Failed => {}
                     }
                 }
                 console.step_done();
             }
-            for (is_out, turn) in is_out.iter_mut().zip(&turns[providers_from..]) {
-                *is_out = matches!(turn, Turn::Out);
+            for (has_failed, turn) in has_failed.iter_mut().zip(&turns[providers_from..]) {
+                *has_failed = matches!(turn, Turn::Failed);
             }
             let cells = turns.iter().zip(measured).map(|(turn, measured)| measured.cell(turn)).collect();
             let case = Case { label: name, size_bytes: Some(size_bytes) };
@@ -195,17 +197,17 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// About as many operations as fit into a round, after a trial in which each took so long.
+    /// The number of operations that fit into a round, given the time of each in a trial.
     fn iterations(&self, program: Program, trial_us: f64) -> usize {
         let each_us = if program.metric() == Metric::Latency { 2.0 * trial_us } else { trial_us };
-        // A number that is too large becomes the largest that there is.
+        // A conversion of a float that is too large gives the largest integer.
         let fitting = (f64::from(self.round_ms) * 1e3 / each_us.max(f64::MIN_POSITIVE)) as usize;
         let min = if program.metric() == Metric::Latency { ROUND_TRIPS_MIN } else { ITERATIONS_MIN };
         fitting.clamp(min, ITERATIONS_MAX)
     }
 
-    /// Runs a pair of processes, again if they fail. Returns what a transfer took in microseconds; none after
-    /// a complaint.
+    /// Runs a pair of processes, and again if they fail. Returns the time of a transfer in microseconds, or
+    /// `None` after a warning.
     fn run(
         &self,
         pair: impl Fn(u16) -> ProgramPair,
@@ -233,7 +235,7 @@ impl Comparison<'_> {
             None => provider.name.clone(),
         };
         let program = format!("{}, {},", program.name(), size::with_unit(size_bytes as u64));
-        console.complain(Failure::NotMeasured { program, contender, reason });
+        console.warn(Failure::NotMeasured { program, contender, reason });
         Ok(None)
     }
 }
@@ -254,9 +256,9 @@ impl Measured {
         self.times.extend(&[time_us]);
     }
 
-    /// What there is to show. None of a contender that has failed in any round.
+    /// The cell to show. `None` if the contender has failed in any round.
     fn cell(self, turn: &Turn<'_>) -> Option<Cell> {
-        let has_failed = matches!(turn, Turn::Out) || self.medians_us.is_empty();
+        let has_failed = matches!(turn, Turn::Failed) || self.medians_us.is_empty();
         let spread = self.times.percentiles().map(|percentiles| Spread { over: self.samples, percentiles });
         (!has_failed).then(|| Cell { median: measure::median(self.medians_us), spread })
     }
@@ -303,7 +305,7 @@ mod tests {
         let cell = measured(&[1.0, 9.0, 3.0]).cell(&turn).expect("three rounds");
         let spread = cell.spread.expect("three rounds");
         assert_eq!((cell.median, spread.over, spread.percentiles.samples), (3.0, Samples::Rounds, 3));
-        assert_eq!(measured(&[1.0]).cell(&Turn::Out), None);
+        assert_eq!(measured(&[1.0]).cell(&Turn::Failed), None);
         assert_eq!(measured(&[]).cell(&turn), None);
     }
 }

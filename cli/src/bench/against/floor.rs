@@ -9,10 +9,10 @@ use super::program::Program;
 use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
-/// What a bare loop of a copy within one process is called.
+/// The name of the bare loop that copies within one process.
 const COPY_NAME: &str = "memcpy";
 
-/// Two processes with a medium between them, and no fabric.
+/// Two processes connected by a medium, without a fabric.
 #[derive(Debug)]
 pub(super) struct Floor {
     domain: Domain,
@@ -28,8 +28,8 @@ pub(super) enum BareLoop {
     Copies(Copies),
 }
 
-/// Whether a bare loop does as much as a program. Over TCP a read takes a request and an answer, and a write
-/// an acknowledgement, where a bare stream of bytes has neither.
+/// Whether a bare loop does as much work as the program. Over TCP a read takes a request and an answer, and a
+/// write an acknowledgement; a bare stream of bytes has neither.
 pub(super) fn has_floor(domain: Domain, program: Program) -> bool {
     domain == Domain::Shm || !matches!(program, Program::RmaWrite | Program::RmaRead)
 }
@@ -41,7 +41,7 @@ impl Floor {
         Ok(Floor { domain, pair, can_readv, round_ms })
     }
 
-    /// The fastest bare loop that does what the program does; none where [`has_floor`] says so.
+    /// The fastest bare loop that does the program's work; `None` without a floor (see [`has_floor`]).
     pub(super) fn choose(
         &mut self,
         program: Program,
@@ -68,7 +68,7 @@ impl Floor {
         Ok(Some(BareLoop::Step(step)))
     }
 
-    /// Measures it once.
+    /// Measures the bare loop once.
     pub(super) fn time(&mut self, bare_loop: &BareLoop) -> Result<Timing, Failure> {
         match bare_loop {
             BareLoop::Step(step) => self.pair.lead(step, None),
@@ -78,7 +78,7 @@ impl Floor {
 }
 
 impl BareLoop {
-    /// Its name, as results have it.
+    /// The bare loop's name in results.
     pub(super) fn name(&self) -> &'static str {
         match self {
             BareLoop::Step(step) => step.way.name(),
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accesses_over_tcp_alone_have_no_floor() {
+    fn rma_over_tcp_has_no_floor() {
         for program in [Program::Pingpong].into_iter().chain(Program::FABTESTS) {
             let is_access = program.file_name() == "fi_rma_bw";
             assert!(has_floor(Domain::Shm, program), "{program:?}");

@@ -18,25 +18,25 @@ pub(in crate::bench) const LIBRARY: &str = "libfabric.so.1";
 /// Where an installation keeps its libraries, below its prefix.
 const LIBRARY_DIRECTORIES: [&str; 4] = ["lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu"];
 
-/// What would change which provider a program uses.
-const CONTRADICTIONS: [&str; 2] = ["FI_PROVIDER", "FI_HOMESPUN_DOMAIN"];
+/// Variables that would make a program use another provider or domain than its command line names.
+const CONFLICTING: [&str; 2] = ["FI_PROVIDER", "FI_HOMESPUN_DOMAIN"];
 
 /// An installed libfabric, with homespun's plugin.
 #[derive(Debug)]
 pub(super) struct Libfabric {
     programs: PathBuf,
-    /// Where its library is; without it, the loader finds one.
+    /// The directory of its library; `None` if the loader finds it.
     libraries: Option<PathBuf>,
     plugin: PathBuf,
     version: String,
 }
 
 impl Libfabric {
-    /// The one that is installed below `prefix`; without it, the one whose programs are on `PATH`.
+    /// Finds the installation below `prefix`, or, if there is no prefix, that of the programs on `PATH`.
     ///
     /// # Errors
     ///
-    /// [`Failure::NoLibfabric`], which says what is missing; [`Failure::NoPlugin`].
+    /// [`Failure::NoLibfabric`], which names the missing file; [`Failure::NoPlugin`].
     pub(super) fn find(prefix: Option<&Path>) -> Result<Libfabric, Failure> {
         let (programs, libraries) = match prefix {
             Some(prefix) => {
@@ -63,7 +63,7 @@ impl Libfabric {
         &self.version
     }
 
-    /// Where its library is, in words.
+    /// The path of its library, or a phrase for the loader's choice.
     pub(super) fn library_place(&self) -> String {
         match &self.libraries {
             Some(directory) => directory.join(LIBRARY).display().to_string(),
@@ -76,24 +76,24 @@ impl Libfabric {
         self.programs.join(PINGPONG)
     }
 
-    /// Makes sure that it has a provider for reliable unconnected endpoints of this name.
+    /// Checks that this libfabric has a provider of this name with reliable unconnected endpoints.
     ///
     /// # Errors
     ///
-    /// [`Failure::NoProvider`], which names those that it has.
+    /// [`Failure::NoProvider`], which lists the providers that it has.
     pub(super) fn require_provider(&self, asked: &str) -> Result<(), Failure> {
         if self.info(&["-p", asked, "-t", "FI_EP_RDM"])?.is_some() {
             return Ok(());
         }
         let mut there = output::provider_names(&self.info(&["-l"])?.unwrap_or_default());
-        // It is no contender of its own.
+        // homespun takes part anyway, so it is not offered as a choice.
         there.retain(|name| name != PROVIDER_NAME || name == asked);
         Err(Failure::NoProvider { asked: asked.to_owned(), version: self.version.clone(), there })
     }
 
-    /// What a program needs in its environment to be given this libfabric, and homespun in it.
-    pub(super) fn give_to(&self, command: &mut Command) {
-        for name in CONTRADICTIONS {
+    /// Sets the environment in which a program loads this libfabric with homespun's plugin.
+    pub(super) fn set_environment(&self, command: &mut Command) {
+        for name in CONFLICTING {
             command.env_remove(name);
         }
         command.env(plugin::FI_PROVIDER_PATH, &self.plugin);
@@ -102,19 +102,19 @@ impl Libfabric {
         }
     }
 
-    /// What `fi_info` prints. None if it fails.
+    /// The output of `fi_info`, or `None` if it fails.
     fn info(&self, arguments: &[&str]) -> Result<Option<String>, Failure> {
         let program = self.programs.join(INFO);
         let mut command = Command::new(&program);
         command.args(arguments).stdin(Stdio::null());
-        self.give_to(&mut command);
+        self.set_environment(&mut command);
         let failed = |error| Failure::NotExecuted { command: program.clone().into(), error };
         let output = command.output().map_err(failed)?;
         Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 }
 
-/// Where the library of an installation is.
+/// Finds the directory of an installation's library.
 ///
 /// # Errors
 ///

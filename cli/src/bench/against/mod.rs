@@ -32,25 +32,25 @@ use crate::host::Host;
 /// The variable that names the directory of fabtests' programs.
 const FABTESTS: &str = "FABTESTS";
 
-/// How many rounds there are, and how long each contender takes in a round, roughly.
+/// The number of rounds, and the approximate time of each contender in a round.
 const ROUNDS: u32 = 5;
 const ROUND_MS: u32 = 60;
 
-/// The same where the result is wanted soon.
+/// The same with `--quick`.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_QUICK_MS: u32 = 10;
 
-/// The sizes of messages, where none are asked for.
+/// The default sizes of messages.
 const SIZES: [usize; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 const SIZES_QUICK: [usize; 4] = [8, 4 << 10, 64 << 10, 1 << 20];
 
-/// What is asked for.
+/// The options of the command.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) providers: &'a Providers,
     /// Where libfabric is installed.
     pub(super) prefix: Option<&'a PathBuf>,
-    /// How it was built, in the user's words.
+    /// How libfabric was built, in the user's words.
     pub(super) built: Option<&'a str>,
     pub(super) sizes: Option<&'a [usize]>,
     pub(super) rounds: Option<u32>,
@@ -58,17 +58,17 @@ pub(super) struct Request<'a> {
     pub(super) json: bool,
     pub(super) plots: Option<&'a PathBuf>,
     pub(super) record: Option<&'a PathBuf>,
-    /// The file whose tables in short are replaced.
+    /// The file in which the summary tables are replaced.
     pub(super) readme: Option<&'a PathBuf>,
     pub(super) pinned: bool,
     pub(super) timeout: Duration,
 }
 
-/// Measures, shows the results, and writes those files that are asked for.
+/// Measures, shows the results, and writes the requested files.
 ///
 /// # Errors
 ///
-/// Those of setting up; [`Failure::Incomplete`], at the end, if a contender could not be measured everywhere.
+/// Any failure of the setup; at the end [`Failure::Incomplete`] if a contender lacks a measurement.
 pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
     if let Some(file) = request.readme {
         record::require_place(file)?;
@@ -120,7 +120,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
             report.sleep = Some(sleep);
             slept
         }
-        // What was measured before is shown nevertheless.
+        // The results so far are shown nevertheless.
         Err(failure) => Err(failure),
     };
     if request.json {
@@ -140,14 +140,14 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
         0 => slept,
         missing => {
             if let Err(failure) = slept {
-                console.complain(failure);
+                console.warn(failure);
             }
             Err(Failure::Incomplete { missing, all: rows().count() })
         }
     }
 }
 
-/// Measures the same providers polled, asleep and idle, and shows the tables.
+/// Measures the same providers while they poll, sleep and idle, and shows the tables.
 fn measure_asleep(
     request: &Request<'_>,
     rounds: u32,
@@ -155,7 +155,7 @@ fn measure_asleep(
     console: &mut Console,
 ) -> Result<SleepReport, Failure> {
     let has_rival =
-        |domain: &Domain| request.providers.names().iter().any(|name| Domain::beside(name) == *domain);
+        |domain: &Domain| request.providers.names().iter().any(|name| Domain::of_provider(name) == *domain);
     let domains: Vec<Domain> = Domain::ALL.into_iter().filter(has_rival).collect();
     let report = sleep::measure(
         &sleep::Request {
@@ -177,7 +177,7 @@ fn measure_asleep(
     Ok(report)
 }
 
-/// Where the processes run, one after another.
+/// The pairs of cores to measure on, one after the other.
 fn places(pinned: bool) -> Result<Vec<Option<figure::Cores>>, Failure> {
     if !pinned {
         return Ok(vec![None]);
@@ -193,7 +193,7 @@ fn places(pinned: bool) -> Result<Vec<Option<figure::Cores>>, Failure> {
     Ok(pairs.into_iter().map(place).collect())
 }
 
-/// What all tables have in common.
+/// Prints the lines above all tables.
 fn head(report: &FigureReport, libfabric: &Libfabric, console: &Console) -> Result<(), Failure> {
     let built = report.libfabric.built.as_ref().map(|built| format!(", built {built}")).unwrap_or_default();
     let (version, place) = (libfabric.version(), libfabric.library_place());

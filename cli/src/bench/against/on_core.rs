@@ -1,5 +1,5 @@
-//! `homespun bench-program`: becomes a program that stays on one core and ends with the process that started
-//! it.
+//! `homespun bench-program`: pins itself to a core, ties itself to the life of its parent, and executes a
+//! program.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -14,13 +14,13 @@ use crate::failure::Failure;
 /// The hidden command.
 pub(super) const COMMAND: &str = "bench-program";
 
-/// Become a program that is measured.
+/// Execute a program that is measured.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The core to stay on.
     #[arg(long)]
     core: Option<usize>,
-    /// The process whose end is the program's end.
+    /// The process that ends this program when it ends.
     #[arg(long)]
     parent: i32,
     /// The program and its arguments.
@@ -28,22 +28,22 @@ pub(crate) struct Arguments {
     program: Vec<OsString>,
 }
 
-/// Becomes the program.
+/// Pins this process, and executes the program in its place.
 ///
 /// # Errors
 ///
-/// The reason why it could not; it does not return otherwise.
+/// The reason why the program could not be executed; on success this function does not return.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let failed = |error| Failure::NotExecuted { command: arguments.program[0].clone(), error };
-    // The signal stays set for the program that this process becomes.
+    // The death signal stays set across the execution.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| failed(errno.into()))?;
-    // The parent may have ended before.
+    // The parent may have ended before the death signal was set.
     if getppid().map(Pid::as_raw_pid) != Some(arguments.parent) {
         return Err(Failure::PeerGone);
     }
     if let Some(core) = arguments.core {
         cores::pin(core)?;
     }
-    let (program, rest) = arguments.program.split_first().ok_or(Failure::PeerTalk)?;
+    let (program, rest) = arguments.program.split_first().ok_or(Failure::PeerProtocol)?;
     Err(failed(Command::new(program).args(rest).exec()))
 }

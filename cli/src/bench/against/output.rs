@@ -1,6 +1,6 @@
-//! What the programs of libfabric print.
+//! The output of libfabric's programs.
 
-/// What each transfer took, in microseconds, as the table says that `fi_pingpong` and the benchmarks of
+/// The time of each transfer in microseconds, read from the table that `fi_pingpong` and the benchmarks of
 /// fabtests print:
 ///
 /// ```text
@@ -8,8 +8,8 @@
 /// 4k      100     800k        0.01s    512.00       8.00       0.12
 /// ```
 ///
-/// Both rates have two decimals, so the larger number has more digits; 10^6 bytes a second are bytes a
-/// microsecond. None where there is no such table.
+/// Both rates have two decimals, so the larger number has more significant digits; 10^6 bytes a second are
+/// one byte a microsecond. `None` if there is no such table.
 pub(super) fn transfer_us(output: &str, size_bytes: usize) -> Option<f64> {
     let mut lines = output.lines().skip_while(|line| !is_heading(line));
     lines.next()?;
@@ -24,13 +24,13 @@ fn is_heading(line: &str) -> bool {
     line.starts_with("bytes") && line.trim_end().ends_with("MB/sec    usec/xfer   Mxfers/sec")
 }
 
-/// The names of the providers that `fi_info -l` lists.
+/// The providers that `fi_info -l` lists.
 pub(super) fn provider_names(output: &str) -> Vec<String> {
     let names = output.lines().filter(|line| !line.starts_with(char::is_whitespace));
     names.filter_map(|line| line.strip_suffix(':')).map(str::to_owned).collect()
 }
 
-/// The version of the library that `fi_info --version` names, which may differ from the program's own.
+/// The library's version in the output of `fi_info --version`; the program's own may differ.
 pub(super) fn library_version(output: &str) -> Option<&str> {
     output.lines().find_map(|line| line.strip_prefix("libfabric: ")).map(str::trim)
 }
@@ -50,7 +50,7 @@ bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
 ";
 
     #[test]
-    fn fi_pingpong_table_gives_the_time() {
+    fn fi_pingpong_table_has_the_time() {
         assert_eq!(transfer_us(PINGPONG, 64), Some(460.58));
     }
 
@@ -69,18 +69,18 @@ bytes   iters   total       time     MB/sec    usec/xfer   Mxfers/sec
         for output in ["", "fi_getinfo: -61 (No data available)", heading_alone, &no_time] {
             assert_eq!(transfer_us(output, 4096), None, "{output:?}");
         }
-        // What is not a number is not larger than one.
+        // A rate that is not a number leaves the time in microseconds.
         assert_eq!(transfer_us(&no_number, 4096), Some(0.80));
     }
 
     #[test]
-    fn providers_are_the_names_that_are_not_indented() {
+    fn provider_names_are_the_unindented_lines() {
         let list = "ofi_rxm:\n    version: 206.0\nshm:\n    version: 206.0\n";
         assert_eq!(provider_names(list), ["ofi_rxm", "shm"]);
     }
 
     #[test]
-    fn version_is_that_of_the_library() {
+    fn library_version_differs_from_the_program_version() {
         let told = "fi_info: 1.17.0\nlibfabric: 2.7.0a1\nlibfabric api: 2.6\n";
         assert_eq!(library_version(told), Some("2.7.0a1"));
         assert_eq!(library_version("fi_info: 1.17.0\n"), None);

@@ -1,4 +1,4 @@
-//! The programs of libfabric that contenders run, and their command lines.
+//! The programs of libfabric that measure contenders, and their command lines.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use super::super::figure::{Drawing, Quantity};
 use super::program_pair::ProgramPair;
 use crate::exchange::measure::Metric;
 
-/// Where both processes are.
+/// The address of both processes.
 const LOOPBACK: &str = "127.0.0.1";
 
-/// How many transfers are in flight where a program keeps several, and how many bytes at most unless four
-/// have more.
+/// The largest number of transfers in flight, and of their bytes; large transfers have at least `WINDOW_MIN`
+/// in flight.
 pub(super) const WINDOW_MAX: usize = 64;
 pub(super) const WINDOW_MAX_BYTES: usize = 64 << 20;
 const WINDOW_MIN: usize = 4;
 
-/// A program that measures one thing, in the words of its command line.
+/// A program with the options that select one measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Program {
     /// `fi_pingpong`, which comes with libfabric: messages back and forth.
@@ -25,26 +25,26 @@ pub(super) enum Program {
     TaggedPingpong,
     /// Tagged messages one way.
     TaggedBandwidth,
-    /// Writes to memory of the peer, both ways at once.
+    /// Writes to memory of the peer, in both directions at once.
     RmaWrite,
-    /// Reads of it, both ways at once.
+    /// Reads of memory of the peer, in both directions at once.
     RmaRead,
 }
 
-/// A provider of libfabric, as programs name it.
+/// A provider, as the command line names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Provider {
     pub(super) name: String,
-    /// Where the provider has several.
+    /// The domain, for a provider that has several.
     pub(super) domain: Option<&'static str>,
 }
 
 impl Program {
-    /// Those of fabtests.
+    /// The programs of fabtests.
     pub(super) const FABTESTS: [Program; 4] =
         [Program::TaggedPingpong, Program::TaggedBandwidth, Program::RmaWrite, Program::RmaRead];
 
-    /// Its file's name.
+    /// The name of the program's file.
     pub(super) fn file_name(self) -> &'static str {
         match self {
             Program::Pingpong => "fi_pingpong",
@@ -54,7 +54,7 @@ impl Program {
         }
     }
 
-    /// Its name, which tells it from the others.
+    /// The name of the measurement, unique among the programs.
     pub(super) fn name(self) -> &'static str {
         match self {
             Program::RmaWrite => "fi_rma_bw-write",
@@ -63,7 +63,7 @@ impl Program {
         }
     }
 
-    /// What it does, in words.
+    /// A description for people.
     pub(super) fn about(self) -> &'static str {
         match self {
             Program::Pingpong => "messages back and forth",
@@ -88,7 +88,7 @@ impl Program {
         }
     }
 
-    /// Whether its figures sum a comparison up.
+    /// Whether the summary tables include this program.
     pub(super) fn is_in_brief(self) -> bool {
         matches!(self, Program::Pingpong | Program::TaggedBandwidth)
     }
@@ -101,7 +101,7 @@ impl Program {
         }
     }
 
-    /// A pair of its processes. `path` is the program, `port` a free one.
+    /// A server and a client of the program at `path`, which meet at the free TCP port `port`.
     pub(super) fn pair(
         self,
         path: PathBuf,
@@ -128,7 +128,7 @@ impl Program {
                 Program::RmaRead => option("-o", "read".into()),
                 _ => {}
             }
-            // Addresses are exchanged over TCP, so that it can be seen when the server is ready.
+            // The programs exchange addresses over TCP, which shows when the server is ready.
             both.push(format!("-E={port}").into());
         }
         client.push(LOOPBACK.into());
@@ -137,7 +137,7 @@ impl Program {
         ProgramPair { program: path, server, client, port }
     }
 
-    /// Where it is, given the directories of libfabric's own programs and of fabtests'.
+    /// The program's path, given `fi_pingpong` and the directory of fabtests.
     pub(super) fn path(self, pingpong: &Path, fabtests: Option<&Path>) -> Option<PathBuf> {
         match self {
             Program::Pingpong => Some(pingpong.to_owned()),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn window_has_few_large_transfers() {
+    fn window_of_large_transfers_is_small() {
         assert_eq!([0, 8, 1 << 20, 4 << 20, 64 << 20].map(window), [64, 64, 64, 16, 4]);
     }
 

@@ -1,4 +1,4 @@
-//! A server and a client of one program, each on a core of its own.
+//! A server and a client of one program, each pinned to a core.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,51 +18,51 @@ use super::libfabric::Libfabric;
 use super::on_core;
 use crate::failure::Failure;
 
-/// How often a server is looked at that does not listen yet.
+/// The interval between checks for a listening server.
 const LISTEN_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How long a process may take to end: a client once its output is complete, a server after its client, and
-/// each after SIGTERM.
+/// The time that a process may take to end: a client after its complete output, a server after its client,
+/// and either after SIGTERM.
 const END_LAG: Duration = Duration::from_secs(2);
 
-/// How often the end is looked for.
+/// The interval between checks for the end of a process.
 const END_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What a client says that found no server at the port.
+/// Printed by a client that finds no server at the port.
 const REFUSAL: &str = "Connection refused";
 
-/// How long it takes until a client that was refused is started again.
+/// The pause before a refused client is started again.
 const REFUSAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How much of what a program says about its failure is repeated.
+/// The largest length of a program's error message in a failure.
 const COMPLAINT_MAX_CHARS: usize = 200;
 
-/// A program, and what its two processes are told.
+/// A program, and the arguments of its two processes.
 #[derive(Debug)]
 pub(super) struct ProgramPair {
     pub(super) program: PathBuf,
     pub(super) server: Vec<OsString>,
     pub(super) client: Vec<OsString>,
-    /// The TCP port at which the server waits for the client before they measure.
+    /// The TCP port at which the server waits for the client.
     pub(super) port: u16,
 }
 
-/// How both processes run.
+/// The conditions under which both processes run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Conditions<'a> {
     pub(super) libfabric: &'a Libfabric,
-    /// The cores of the client and of the server; without them the system chooses.
+    /// The cores of the client and of the server; `None` if the system chooses.
     pub(super) cores: Option<(usize, usize)>,
     pub(super) timeout: Duration,
 }
 
-/// A port that is free now.
+/// Finds a free port.
 ///
 /// # Errors
 ///
-/// Those of the system.
+/// Errors of the system.
 pub(super) fn free_port() -> io::Result<u16> {
-    // A socket that listened for a moment could be taken for another pair's server.
+    // The socket must not listen: another pair would take it for its server.
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let bound = SocketAddr::try_from(getsockname(&socket)?).map_err(io::Error::from)?;
@@ -70,12 +70,11 @@ pub(super) fn free_port() -> io::Result<u16> {
 }
 
 impl ProgramPair {
-    /// Runs both to their ends. Returns what the client printed, or in words why that is not the whole
-    /// result.
+    /// Runs both processes to their ends. Returns the client's output, or the reason why it is incomplete.
     ///
     /// # Errors
     ///
-    /// [`Failure::Start`] if a process cannot even be started.
+    /// [`Failure::Start`] if a process cannot be started.
     pub(super) fn run(&self, conditions: Conditions<'_>) -> Result<Result<String, String>, Failure> {
         let (client_core, server_core) = conditions.cores.unzip();
         let deadline = Instant::now() + conditions.timeout;
@@ -106,12 +105,12 @@ impl ProgramPair {
                             server.said(&server.output_until(Instant::now() + END_LAG).unwrap_or_default());
                         Err(format!("the server failed at its end ({status}): {}", complaint(&said)))
                     }
-                    // The client's result is whole, also where its server has to be told to end.
+                    // The client's result is complete, even if its server has to be terminated.
                     _ => Ok(output),
                 });
             }
             let said = client.said(&output);
-            // A process that is no part of the pair may have listened at the port before the server does.
+            // Another process may have listened at the port before this server did.
             let may_try_again = said.contains(REFUSAL) && Instant::now() < deadline;
             if !may_try_again || server.ended()?.is_some() {
                 return Ok(Err(format!("the client ended early ({status}): {}", complaint(&said))));
@@ -121,7 +120,7 @@ impl ProgramPair {
     }
 }
 
-/// A process of a program, told to end by SIGTERM when dropped, and killed if it does not.
+/// A running program. Dropping it sends SIGTERM, and kills the process if it does not end.
 struct Process {
     child: Child,
     stdout: Receiver<String>,
@@ -139,10 +138,10 @@ impl Process {
         command.args([on_core::COMMAND, "--parent", &std::process::id().to_string()]);
         command.args(core.map(|core| format!("--core={core}")));
         command.arg("--").arg(program).args(arguments);
-        libfabric.give_to(&mut command);
+        libfabric.set_environment(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(Failure::Start)?;
-        let (stdout, stderr) = (all_of(child.stdout.take()), all_of(child.stderr.take()));
+        let (stdout, stderr) = (read_in_thread(child.stdout.take()), read_in_thread(child.stderr.take()));
         Ok(Process { child, stdout, stderr })
     }
 
@@ -150,7 +149,7 @@ impl Process {
         self.child.try_wait().map_err(Failure::Start)
     }
 
-    /// All that it prints, or none if it has not ended by then.
+    /// The complete output, or `None` if the process has not ended by the deadline.
     fn output_until(&self, deadline: Instant) -> Option<String> {
         match self.stdout.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(text) => Some(text),
@@ -159,7 +158,7 @@ impl Process {
         }
     }
 
-    /// How it ended, or none if it still runs after `limit`.
+    /// The exit status, or `None` if the process still runs after `limit`.
     fn ended_within(&mut self, limit: Duration) -> Result<Option<ExitStatus>, Failure> {
         let deadline = Instant::now() + limit;
         loop {
@@ -171,17 +170,17 @@ impl Process {
         }
     }
 
-    /// What it has printed, and then what it has said on standard error. It has ended.
+    /// Its output, followed by its standard error. The process must have ended.
     fn said(&self, output: &str) -> String {
         let complaints = self.stderr.recv_timeout(END_LAG).unwrap_or_default();
         format!("{output}\n{complaints}")
     }
 }
 
-/// The last line of what a program has said.
+/// The last line of a program's output.
 fn complaint(said: &str) -> String {
     let mut lines = said.lines().rev().filter(|line| !line.trim().is_empty());
-    // A program's words must not steer the terminal.
+    // Escape sequences of a program must not reach the terminal.
     let line = lines.next().unwrap_or("it says nothing").escape_debug().to_string();
     line.chars().take(COMPLAINT_MAX_CHARS).collect()
 }
@@ -189,26 +188,28 @@ fn complaint(said: &str) -> String {
 impl Drop for Process {
     fn drop(&mut self) {
         if matches!(self.ended(), Ok(None)) {
-            // libfabric's shm removes its segment from /dev/shm at SIGTERM. This fails only once it has ended.
+            // libfabric's shm removes its segment from /dev/shm at SIGTERM. This fails only once it has
+            // ended.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             let _ = self.ended_within(END_LAG);
         }
-        // Neither fails unless the process has ended and was waited for.
+        // These fail only if the process has ended and was waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// All of a pipe, once it is closed. A read cannot be given up, a thread can: it ends with the process.
-fn all_of(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+/// Reads a pipe until it is closed. A thread does it, because a read cannot be cancelled; the thread ends
+/// with the process.
+fn read_in_thread(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, text) = mpsc::channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What came before an error counts.
+            // Keep the bytes that came before an error.
             let _ = pipe.read_to_end(&mut bytes);
         }
-        // Without a receiver the text is not needed any more.
+        // A receiver that is gone no longer needs the text.
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
     text
@@ -245,21 +246,21 @@ mod tests {
 ";
 
     #[test]
-    fn listener_is_told_from_a_connection() {
+    fn listening_socket_differs_from_a_connection() {
         assert!(lists_listener(TABLE, 0x23a4));
         assert!(!lists_listener(TABLE, 0x50));
         assert!(!lists_listener(TABLE, 0x23a5));
     }
 
     #[test]
-    fn complaint_is_the_last_line_and_steers_no_terminal() {
+    fn complaint_is_the_last_line_without_escape_sequences() {
         assert_eq!(complaint("a table\nfirst\nlast \u{1b}[2J\n\n"), "last \\u{1b}[2J");
         assert_eq!(complaint("\n"), "it says nothing");
         assert_eq!(complaint(&"x".repeat(1000)).len(), COMPLAINT_MAX_CHARS);
     }
 
     #[test]
-    fn listener_of_this_process_is_seen() {
+    fn listener_of_this_process_is_found() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         assert!(is_listening(listener.local_addr().expect("an address").port()));
     }

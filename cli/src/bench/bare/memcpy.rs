@@ -1,5 +1,5 @@
-//! Copying within one process: the least that a message from shared memory costs, and access to memory of
-//! another process where it is mapped.
+//! Copies within one process: the lower bound of a message through shared memory, and of access to mapped
+//! memory of another process.
 
 use std::hint;
 use std::sync::atomic::{Ordering, fence};
@@ -12,7 +12,7 @@ use crate::exchange::run::Run;
 use crate::exchange::timing::Timing;
 use crate::failure::Failure;
 
-/// Copies from shared to private memory, as often as the run has messages.
+/// Copies from shared to private memory, once for each message of the run.
 pub(in crate::bench) fn time_memcpy(run: &Run) -> Result<Timing, Failure> {
     let segment = segment(run.size_bytes)?;
     let mut buffers = Buffers::new(run.size_bytes, run.window);
@@ -27,7 +27,7 @@ pub(in crate::bench) fn time_memcpy(run: &Run) -> Result<Timing, Failure> {
     })
 }
 
-/// Which way is copied.
+/// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bench) enum Copying {
     /// To shared memory.
@@ -36,7 +36,7 @@ pub(in crate::bench) enum Copying {
     From,
 }
 
-/// Copies to or from shared memory, each of which has been carried out for all to see before the next begins.
+/// Copies to or from shared memory. A fence follows each copy, so that it completes before the next begins.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::bench) struct Copies {
     pub(in crate::bench) copying: Copying,
@@ -78,7 +78,7 @@ pub(in crate::bench) fn time_copies(copies: &Copies) -> Result<Timing, Failure> 
     }
 }
 
-/// Shared memory whose pages are there: those that nobody has written to are all the same one.
+/// Shared memory whose pages are allocated: unwritten pages would all be the same zero page.
 fn segment(size_bytes: usize) -> Result<Segment, Failure> {
     let making = |error| Failure::Bare { doing: "making shared memory", error };
     let segment = Segment::create(size_bytes.max(1)).map_err(making)?;

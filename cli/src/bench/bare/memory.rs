@@ -1,4 +1,4 @@
-//! The shared memory of the two processes: what lies where.
+//! The layout of the memory that the two processes share.
 
 use std::io;
 use std::path::Path;
@@ -10,35 +10,35 @@ use crate::failure::Failure;
 /// A cache line.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// How far numbers that different processes write are apart: processors fetch lines in pairs.
+/// The distance between numbers that different processes write: processors fetch cache lines in pairs.
 const SPACING_BYTES: usize = 2 * LINE_BYTES;
 
-/// How long the ring of one direction is: it stays in the cache of a core.
+/// The length of the ring in one direction. It fits into the cache of a core.
 pub(super) const RING_BYTES: usize = 256 * 1024;
 
 /// The numbers that one process writes and the other reads.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Number {
-    /// How many messages wait to be fetched.
+    /// How many messages the sender has offered.
     Offered,
-    /// How many messages, or slots of the ring, were taken.
+    /// How many messages, or slots of the ring, the receiver has taken.
     Taken,
-    /// How many signals were given.
+    /// How many signals the process has sent.
     Signals,
-    /// Where the message lies in the memory of its sender.
+    /// The address of the message in the sender's memory.
     Address,
-    /// Where [`PROBE`] lies in the memory of a process.
+    /// The address of [`PROBE`] in the memory of a process.
     Probe,
 }
 
 const NUMBERS: usize = 5;
 
-/// What belongs to one process.
+/// The length of one process's part.
 const SIDE_BYTES: usize = NUMBERS * SPACING_BYTES + RING_BYTES;
 
 const SEGMENT_BYTES: usize = 2 * SIDE_BYTES;
 
-/// What a process finds if it can read the memory of the other.
+/// The bytes that a process finds if it can read the memory of the other.
 static PROBE: [u8; 8] = *b"homespun";
 
 /// Which of the two processes this is.
@@ -56,42 +56,41 @@ pub(in crate::bench) struct Memory {
 }
 
 impl Memory {
-    /// Makes it, in the process that leads.
+    /// Creates it in the leader.
     pub(in crate::bench) fn create() -> Result<Memory, Failure> {
         let segment = Segment::create(SEGMENT_BYTES).map_err(failure("making shared memory"))?;
         Ok(Memory { segment, side: Side::Leader }.with_probe())
     }
 
-    /// Opens it, in the process that follows.
+    /// Opens it in the follower.
     pub(in crate::bench) fn open(path: &Path) -> Result<Memory, Failure> {
         let segment = Segment::open(path, SEGMENT_BYTES).map_err(failure("opening the shared memory"))?;
         Ok(Memory { segment, side: Side::Follower }.with_probe())
     }
 
-    /// Lets the other process find [`PROBE`].
+    /// Publishes the address of [`PROBE`] to the other process.
     fn with_probe(self) -> Memory {
         self.own(Number::Probe).store((&raw const PROBE) as u64, Ordering::Release);
         self
     }
 
-    /// Where another process of this user finds it.
+    /// The path by which another process of this user opens it.
     pub(in crate::bench) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.segment.descriptor())
     }
 
-    /// Whether this process may read the memory of the other, which has this number.
+    /// Checks that this process can read the memory of process `pid`, the other one.
     ///
     /// # Errors
     ///
-    /// Why it may not.
+    /// The reason why it cannot.
     pub(in crate::bench) fn probe(&self, pid: i32) -> io::Result<()> {
         let mut found = [0; PROBE.len()];
         sys::read_memory(pid, self.other(Number::Probe).load(Ordering::Acquire), &mut found)?;
         if found == PROBE { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    /// Makes it as it was in the beginning. Only the process that leads may do that, while the other waits to
-    /// be told something.
+    /// Zeroes it. Only the leader does, while the follower waits for its next step.
     pub(super) fn clear(&self) {
         if self.side == Side::Leader {
             self.segment.clear();
@@ -110,17 +109,17 @@ impl Memory {
         self.number(self.side.opposite(), number)
     }
 
-    /// Where the ring begins that this process writes.
+    /// The offset of the ring that this process writes.
     pub(super) fn outgoing_offset(&self) -> usize {
         self.side.offset() + NUMBERS * SPACING_BYTES
     }
 
-    /// Where the ring begins that the other process writes.
+    /// The offset of the ring that the other process writes.
     pub(super) fn incoming_offset(&self) -> usize {
         self.side.opposite().offset() + NUMBERS * SPACING_BYTES
     }
 
-    /// All of it.
+    /// The whole segment.
     #[inline]
     pub(super) fn segment(&self) -> &Segment {
         &self.segment

@@ -1,17 +1,17 @@
-//! Loops that do only what physics asks, to measure the fabric against.
+//! Loops that do only the necessary work, as a lower bound for the fabric.
 //!
 //! Each moves messages between the same two processes in one way, without headers, matching, completions or
 //! flow control beyond what keeps one process from overrunning the other.
 
 mod memcpy;
 mod memory;
+mod poller;
 mod readv;
 mod ring;
 mod signal;
 mod socket;
 #[expect(unsafe_code, reason = "shares memory with another process and reads from its memory")]
 mod sys;
-mod vigil;
 
 use std::io;
 use std::net::TcpStream;
@@ -19,11 +19,11 @@ use std::time::Instant;
 
 pub(super) use self::memcpy::{Copies, Copying, time_copies, time_memcpy};
 pub(super) use self::memory::Memory;
+pub(super) use self::poller::Poller;
 use self::readv::Readv;
 use self::ring::Ring;
 pub(super) use self::ring::SLOT_MAX_BYTES;
 use self::socket::Socket;
-pub(super) use self::vigil::Vigil;
 use super::step::{Step, Way};
 use crate::exchange::measure::{self, Metric};
 use crate::exchange::timing::Timing;
@@ -31,13 +31,13 @@ use crate::failure::Failure;
 
 /// One process's end of a bare loop.
 pub(super) trait Loop {
-    /// Puts one message on its way.
+    /// Sends one message.
     fn send(&mut self) -> Result<(), Failure>;
 
     /// Waits for one message and takes it.
     fn receive(&mut self) -> Result<(), Failure>;
 
-    /// Puts many messages on their way.
+    /// Sends many messages.
     fn send_all(&mut self, count: u32) -> Result<(), Failure> {
         (0..count).try_for_each(|_| self.send())
     }
@@ -47,26 +47,26 @@ pub(super) trait Loop {
         (0..count).try_for_each(|_| self.receive())
     }
 
-    /// Waits until the other process needs nothing of this end any more.
+    /// Waits until the other process no longer needs this end.
     fn settle(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Tells the other process that this one is ready, or done.
+    /// Signals to the other process that this one is ready, or done.
     fn signal(&mut self) -> Result<(), Failure>;
 
-    /// Waits until it is told so.
+    /// Waits for the signal of the other process.
     fn await_signal(&mut self) -> Result<(), Failure>;
 }
 
-/// What the two processes have between them.
+/// The medium between the two processes.
 #[derive(Debug)]
 pub(super) enum Medium {
-    /// Shared memory, with the number of the other process.
+    /// Shared memory.
     Memory {
-        /// What is shared.
+        /// The shared segment.
         memory: Memory,
-        /// The other process.
+        /// The process id of the other process.
         other_pid: i32,
     },
     /// A connection.
@@ -81,35 +81,34 @@ impl Medium {
             .map_err(|error| Failure::Bare { doing: "connecting", error })
     }
 
-    /// Gets this process's end of a loop ready: first where the measurement is led, then in the other
-    /// process.
+    /// Prepares this process's end of a loop. The leader prepares its end before the follower does.
     ///
     /// # Errors
     ///
-    /// [`Failure::PeerTalk`] for a way that does not go through this.
+    /// [`Failure::PeerProtocol`] if the step's way does not use this medium.
     pub(super) fn prepare<'a>(
         &'a self,
         step: &Step,
-        vigil: &'a Vigil,
+        poller: &'a Poller,
     ) -> Result<Box<dyn Loop + 'a>, Failure> {
         if let Medium::Memory { memory, .. } = self {
             memory.clear();
         }
         match (self, step.way) {
-            (Medium::Memory { memory, .. }, Way::Ring) => Ok(Box::new(Ring::new(memory, vigil, step))),
+            (Medium::Memory { memory, .. }, Way::Ring) => Ok(Box::new(Ring::new(memory, poller, step))),
             (Medium::Memory { memory, .. }, Way::Pipelined(chunk)) => {
-                Ok(Box::new(Ring::in_chunks(memory, vigil, step, chunk.bytes())))
+                Ok(Box::new(Ring::in_chunks(memory, poller, step, chunk.bytes())))
             }
             (Medium::Memory { memory, other_pid }, Way::Readv) => {
-                Ok(Box::new(Readv::new(memory, vigil, *other_pid, step)))
+                Ok(Box::new(Readv::new(memory, poller, *other_pid, step)))
             }
-            (Medium::Socket(stream), Way::Socket) => Ok(Box::new(Socket::new(stream, vigil, step))),
-            _ => Err(Failure::PeerTalk),
+            (Medium::Socket(stream), Way::Socket) => Ok(Box::new(Socket::new(stream, poller, step))),
+            _ => Err(Failure::PeerProtocol),
         }
     }
 }
 
-/// Makes the measurement: half round trips, or messages one way.
+/// Measures as the leader: half round trips, or messages one way.
 pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, Failure> {
     let run = &step.run;
     let timing = match step.metric {
@@ -130,7 +129,7 @@ pub(super) fn lead(end: &mut dyn Loop, step: &Step) -> Result<Timing, Failure> {
     Ok(timing)
 }
 
-/// Does the other process's part of the measurement.
+/// Takes the follower's part of the measurement.
 pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
     let run = &step.run;
     match step.metric {
@@ -147,8 +146,8 @@ pub(super) fn follow(end: &mut dyn Loop, step: &Step) -> Result<(), Failure> {
     end.settle()
 }
 
-/// Where messages are put that come: as many places in turn as the fabric has receives posted, so that both
-/// use as much memory.
+/// Buffers for messages that arrive, used in turn: as many as the fabric has receives posted, so that both
+/// use the same amount of memory.
 #[derive(Debug)]
 struct Buffers {
     buffers: Vec<Vec<u8>>,
@@ -157,7 +156,7 @@ struct Buffers {
 
 impl Buffers {
     fn new(size_bytes: usize, count: u32) -> Buffers {
-        // They are written to, so that their pages are there.
+        // Written to, so that their pages are allocated.
         let buffers = (0..count).map(|_| vec![BLANK; size_bytes]).collect();
         Buffers { buffers, next: 0 }
     }
@@ -170,7 +169,7 @@ impl Buffers {
     }
 }
 
-/// What buffers hold before a message comes.
+/// The content of a buffer before a message arrives.
 const BLANK: u8 = 0xff;
 
 #[cfg(test)]
@@ -188,15 +187,15 @@ mod tests {
 
     const METRICS: [Metric; 2] = [Metric::Latency, Metric::Bandwidth];
 
-    fn vigil() -> Vigil {
-        Vigil::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false)
+    fn poller() -> Poller {
+        Poller::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false)
     }
 
     fn own_pid() -> i32 {
         i32::try_from(std::process::id()).unwrap()
     }
 
-    /// Both ends in this process, each in a thread of its own: every size in both metrics.
+    /// Measures every size in both metrics, with both ends in this process, each in its own thread.
     fn measure_between_threads(
         way: Way,
         sizes: &'static [usize],
@@ -206,19 +205,19 @@ mod tests {
         let (tell, told) = mpsc::channel::<Step>();
         let (say, said) = mpsc::channel();
         let follower = thread::spawn(move || {
-            let (medium, vigil) = (following(), vigil());
+            let (medium, poller) = (following(), poller());
             for step in told {
-                let mut end = medium.prepare(&step, &vigil).unwrap();
+                let mut end = medium.prepare(&step, &poller).unwrap();
                 say.send(()).unwrap();
                 follow(&mut *end, &step).unwrap();
                 say.send(()).unwrap();
             }
         });
-        let vigil = vigil();
+        let poller = poller();
         for &size_bytes in sizes {
             for metric in METRICS {
                 let step = Step { way, metric, run: Run::new(size_bytes, Some(600)) };
-                let mut end = leading.prepare(&step, &vigil).unwrap();
+                let mut end = leading.prepare(&step, &poller).unwrap();
                 tell.send(step).unwrap();
                 said.recv().unwrap();
                 assert!(lead(&mut *end, &step).unwrap().each_us > 0.0);
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_carries_messages_of_every_size() {
+    fn ring_carries_messages_of_every_size() {
         measure_in_memory(Way::Ring, &[0, 8, 56, 57, 1000, 32 * 1024 + 1, 300_000]);
     }
 
@@ -254,14 +253,14 @@ mod tests {
     #[test]
     fn cross_memory_copies_carry_messages_of_every_size() {
         let memory = Memory::create().unwrap();
-        // Reading one's own memory is refused only where nobody may read any.
+        // A process may read its own memory unless the system forbids the call altogether.
         if memory.probe(own_pid()).is_ok() {
             measure_in_memory(Way::Readv, &[1, 1000, 16 * 1024, 1 << 20]);
         }
     }
 
     #[test]
-    fn a_socket_carries_messages_of_every_size() {
+    fn socket_carries_messages_of_every_size() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let leading = Medium::socket(TcpStream::connect(address)).unwrap();
@@ -271,11 +270,11 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_a_way_is_refused() {
+    fn step_that_does_not_use_the_medium_is_refused() {
         let medium = Medium::Memory { memory: Memory::create().unwrap(), other_pid: own_pid() };
-        let vigil = vigil();
+        let poller = poller();
         let step = Step { way: Way::Socket, metric: Metric::Latency, run: Run::new(8, Some(1)) };
-        let refused = medium.prepare(&step, &vigil);
-        assert!(matches!(refused.map(|_| ()), Err(Failure::PeerTalk)));
+        let refused = medium.prepare(&step, &poller);
+        assert!(matches!(refused.map(|_| ()), Err(Failure::PeerProtocol)));
     }
 }

@@ -1,24 +1,24 @@
-//! Messages that their receiver fetches from the memory of the sender, each by one `process_vm_readv(2)`.
+//! Messages that the receiver copies from the sender's memory, each by one `process_vm_readv(2)`.
 
 use std::sync::atomic::Ordering;
 
 use super::memory::{Memory, Number};
+use super::poller::Poller;
 use super::signal::Signals;
 use super::sys;
-use super::vigil::Vigil;
 use super::{Buffers, Loop};
 use crate::bench::step::Step;
 use crate::exchange::measure;
 use crate::failure::Failure;
 
-/// Messages that stay where they are until they are fetched; numbers in shared memory say that they are there
-/// and that they were fetched.
+/// Messages that stay in the sender's memory until they are fetched; counters in shared memory say how many
+/// were offered and fetched.
 #[derive(Debug)]
 pub(super) struct Readv<'a> {
     memory: &'a Memory,
-    vigil: &'a Vigil,
+    poller: &'a Poller,
     other_pid: i32,
-    /// What the other process fetches; it knows the address.
+    /// The message, kept alive for the other process, which knows its address.
     _source: Vec<u8>,
     buffers: Buffers,
     signals: Signals,
@@ -28,13 +28,13 @@ pub(super) struct Readv<'a> {
 }
 
 impl<'a> Readv<'a> {
-    pub(super) fn new(memory: &'a Memory, vigil: &'a Vigil, other_pid: i32, step: &Step) -> Readv<'a> {
+    pub(super) fn new(memory: &'a Memory, poller: &'a Poller, other_pid: i32, step: &Step) -> Readv<'a> {
         let run = &step.run;
         let source = vec![1; run.size_bytes];
         memory.own(Number::Address).store(source.as_ptr() as u64, Ordering::Release);
         Readv {
             memory,
-            vigil,
+            poller,
             other_pid,
             _source: source,
             buffers: Buffers::new(run.size_bytes, measure::depth(step.metric, run)),
@@ -50,7 +50,7 @@ impl Loop for Readv<'_> {
     fn send(&mut self) -> Result<(), Failure> {
         let taken = self.memory.other(Number::Taken);
         let full = self.offered.checked_sub(self.window);
-        self.vigil
+        self.poller
             .until(|| Ok(full.is_none_or(|full| taken.load(Ordering::Acquire) > full).then_some(())))?;
         self.offered += 1;
         self.memory.own(Number::Offered).store(self.offered, Ordering::Release);
@@ -60,7 +60,7 @@ impl Loop for Readv<'_> {
     fn receive(&mut self) -> Result<(), Failure> {
         let offered = self.memory.other(Number::Offered);
         self.fetched += 1;
-        self.vigil.until(|| Ok((offered.load(Ordering::Acquire) >= self.fetched).then_some(())))?;
+        self.poller.until(|| Ok((offered.load(Ordering::Acquire) >= self.fetched).then_some(())))?;
         let address = self.memory.other(Number::Address).load(Ordering::Acquire);
         sys::read_memory(self.other_pid, address, self.buffers.next())
             .map_err(|error| Failure::Bare { doing: "reading the memory of the other process", error })?;
@@ -69,9 +69,9 @@ impl Loop for Readv<'_> {
     }
 
     fn settle(&mut self) -> Result<(), Failure> {
-        // The message is freed with this end; what was offered last may still be on its way.
+        // The message is freed with this end, so wait until the last one has been fetched.
         let (taken, offered) = (self.memory.other(Number::Taken), self.offered);
-        self.vigil.until(|| Ok((taken.load(Ordering::Acquire) >= offered).then_some(())))
+        self.poller.until(|| Ok((taken.load(Ordering::Acquire) >= offered).then_some(())))
     }
 
     fn signal(&mut self) -> Result<(), Failure> {
@@ -80,6 +80,6 @@ impl Loop for Readv<'_> {
     }
 
     fn await_signal(&mut self) -> Result<(), Failure> {
-        self.signals.take(self.memory, self.vigil)
+        self.signals.take(self.memory, self.poller)
     }
 }

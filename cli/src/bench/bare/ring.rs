@@ -4,31 +4,30 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::{LINE_BYTES, Memory, Number, RING_BYTES};
+use super::poller::Poller;
 use super::signal::Signals;
-use super::vigil::Vigil;
 use super::{Buffers, Loop};
 use crate::bench::step::Step;
 use crate::exchange::measure;
 use crate::failure::Failure;
 
-/// What stands before the payload in each slot.
+/// The length of the sequence number before the payload of each slot.
 const SEQUENCE_BYTES: usize = size_of::<u64>();
 
-/// How much of a message one slot takes at most where no other chunk is asked for.
+/// The default limit of the payload in one slot.
 pub(in crate::bench) const SLOT_MAX_BYTES: usize = 32 * 1024;
 
-/// Into how many parts a ring is divided of which the receiver says that it is through: seldom enough to cost
-/// nothing.
+/// The receiver returns credits this many times a lap, seldom enough to cost nothing.
 const CREDITS_PER_LAP: usize = 4;
 
 /// Messages through a ring in each direction, polled.
 ///
-/// Every slot begins with a number: how many slots have been filled up to this one. The receiver sees a slot
-/// by that number alone, in the line that it needs anyway. It says what it has taken a few times a lap only.
+/// Every slot begins with a sequence number: how many slots have been filled up to this one. The receiver
+/// polls that number, in the cache line that it needs anyway. It returns credits a few times a lap only.
 #[derive(Debug)]
 pub(super) struct Ring<'a> {
     memory: &'a Memory,
-    vigil: &'a Vigil,
+    poller: &'a Poller,
     size_bytes: usize,
     chunk_bytes: usize,
     slots: usize,
@@ -36,15 +35,15 @@ pub(super) struct Ring<'a> {
     source: Vec<u8>,
     buffers: Buffers,
     signals: Signals,
-    /// Where the next slot is filled, and how many have been.
+    /// The next slot to fill, and the number of slots filled so far.
     head: Cursor,
-    /// How many slots may have been filled before one has to look what was taken.
+    /// The number of slots that may be filled before the sender reads the receiver's count again.
     limit: u64,
-    /// Where the next slot is taken, and how many have been.
+    /// The next slot to take, and the number of slots taken so far.
     tail: Cursor,
 }
 
-/// A place in a ring.
+/// A position in a ring.
 #[derive(Debug, Default)]
 struct Cursor {
     slot: usize,
@@ -52,16 +51,16 @@ struct Cursor {
 }
 
 impl<'a> Ring<'a> {
-    /// Messages in one slot each, or in as few as they fit into.
-    pub(super) fn new(memory: &'a Memory, vigil: &'a Vigil, step: &Step) -> Ring<'a> {
-        Ring::in_chunks(memory, vigil, step, SLOT_MAX_BYTES)
+    /// Messages in slots of the default limit: one slot each if they fit.
+    pub(super) fn new(memory: &'a Memory, poller: &'a Poller, step: &Step) -> Ring<'a> {
+        Ring::in_chunks(memory, poller, step, SLOT_MAX_BYTES)
     }
 
-    /// Messages in slots that take at most this many bytes: the receiver copies one out while the sender
-    /// fills the next.
+    /// Messages in slots of at most `chunk_max_bytes`: the receiver copies one slot while the sender fills
+    /// the next.
     pub(super) fn in_chunks(
         memory: &'a Memory,
-        vigil: &'a Vigil,
+        poller: &'a Poller,
         step: &Step,
         chunk_max_bytes: usize,
     ) -> Ring<'a> {
@@ -71,7 +70,7 @@ impl<'a> Ring<'a> {
         let slots = RING_BYTES / stride_bytes;
         Ring {
             memory,
-            vigil,
+            poller,
             size_bytes,
             chunk_bytes,
             slots,
@@ -91,7 +90,7 @@ impl<'a> Ring<'a> {
         if self.head.count == self.limit {
             let (taken, slots) = (self.memory.other(Number::Taken), self.slots as u64);
             let full = self.limit;
-            self.limit = self.vigil.until(|| {
+            self.limit = self.poller.until(|| {
                 let limit = taken.load(Ordering::Acquire) + slots;
                 Ok((limit != full).then_some(limit))
             })?;
@@ -101,7 +100,7 @@ impl<'a> Ring<'a> {
 }
 
 impl Cursor {
-    /// Where the slot begins, in a ring that begins at `base`.
+    /// The offset of the slot, in a ring that begins at `base`.
     #[inline]
     fn offset(&self, base: usize, stride_bytes: usize) -> usize {
         base + self.slot * stride_bytes
@@ -143,7 +142,7 @@ impl Loop for Ring<'_> {
             let sequence: &AtomicU64 = segment.number(offset);
             self.tail.advance(self.slots);
             let awaited = self.tail.count;
-            self.vigil.until(|| Ok((sequence.load(Ordering::Acquire) == awaited).then_some(())))?;
+            self.poller.until(|| Ok((sequence.load(Ordering::Acquire) == awaited).then_some(())))?;
             let end = self.size_bytes.min(received_bytes + self.chunk_bytes);
             segment.read(offset + SEQUENCE_BYTES, &mut buffer[received_bytes..end]);
             if self.tail.slot.is_multiple_of((self.slots / CREDITS_PER_LAP).max(1)) {
@@ -162,7 +161,7 @@ impl Loop for Ring<'_> {
     }
 
     fn await_signal(&mut self) -> Result<(), Failure> {
-        self.signals.take(self.memory, self.vigil)
+        self.signals.take(self.memory, self.poller)
     }
 }
 
@@ -183,14 +182,14 @@ mod tests {
 
     #[test]
     fn messages_arrive_whole_and_in_order_over_many_laps() {
-        let vigil = Vigil::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false);
+        let poller = Poller::new(Arc::new(AtomicBool::new(false)), Duration::from_secs(30), false);
         for size_bytes in [1, 8, 56, 57, 1000, 32 * 1024, 32 * 1024 + 1, 100_000] {
             let leading = Memory::create().unwrap();
             let following = Memory::open(leading.path().as_ref()).unwrap();
             let step = one_way(size_bytes);
-            let mut sender = Ring::new(&leading, &vigil, &step);
-            let mut receiver = Ring::new(&following, &vigil, &step);
-            // At the same time as many as a quarter of the ring takes, at least one.
+            let mut sender = Ring::new(&leading, &poller, &step);
+            let mut receiver = Ring::new(&following, &poller, &step);
+            // Send bursts of a quarter of the ring, at least one message.
             let burst = (RING_BYTES / 4 / (size_bytes + LINE_BYTES)).max(1).min(step.run.window as usize);
             for message in 0..3 * RING_BYTES / (size_bytes * burst).max(LINE_BYTES) {
                 let first = message as u8 & 0x7f;
@@ -210,10 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_waits_for_its_receiver() {
-        let vigil = Vigil::new(Arc::new(AtomicBool::new(false)), Duration::ZERO, true);
+    fn full_ring_waits_for_its_receiver() {
+        let poller = Poller::new(Arc::new(AtomicBool::new(false)), Duration::ZERO, true);
         let memory = Memory::create().unwrap();
-        let mut sender = Ring::new(&memory, &vigil, &one_way(8));
+        let mut sender = Ring::new(&memory, &poller, &one_way(8));
         for _ in 0..RING_BYTES / LINE_BYTES {
             sender.send().unwrap();
         }

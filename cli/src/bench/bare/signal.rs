@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use super::memory::{Memory, Number};
-use super::vigil::Vigil;
+use super::poller::Poller;
 use crate::failure::Failure;
 
-/// How many signals one process has given and taken.
+/// How many signals one process has sent and received.
 #[derive(Debug, Default)]
 pub(super) struct Signals {
     given: u64,
@@ -19,9 +19,9 @@ impl Signals {
         memory.own(Number::Signals).store(self.given, Ordering::Release);
     }
 
-    pub(super) fn take(&mut self, memory: &Memory, vigil: &Vigil) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, memory: &Memory, poller: &Poller) -> Result<(), Failure> {
         self.taken += 1;
         let given = memory.other(Number::Signals);
-        vigil.until(|| Ok((given.load(Ordering::Acquire) >= self.taken).then_some(())))
+        poller.until(|| Ok((given.load(Ordering::Acquire) >= self.taken).then_some(())))
     }
 }

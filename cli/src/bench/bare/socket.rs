@@ -1,51 +1,51 @@
-//! A TCP socket, polled without sleeping.
+//! A non-blocking TCP socket, polled.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use super::vigil::Vigil;
+use super::poller::Poller;
 use super::{BLANK, Loop};
 use crate::bench::step::Step;
 use crate::exchange::measure;
 use crate::failure::Failure;
 
-/// How many bytes at least are written in one call where more follow: small messages one way are a stream.
+/// The smallest write when more messages follow: small messages one way are a stream.
 const WRITE_MIN_BYTES: usize = 64 * 1024;
 
 /// Messages over a socket.
 #[derive(Debug)]
 pub(super) struct Socket<'a> {
     stream: &'a TcpStream,
-    vigil: &'a Vigil,
+    poller: &'a Poller,
     size_bytes: usize,
     source: Vec<u8>,
-    /// What comes is read into this, round and round.
+    /// The receive buffer, filled round and round.
     buffer: Vec<u8>,
     at: usize,
 }
 
-/// Makes a connection ready for this: without delay, and without sleeping.
+/// Prepares a connection: no delay, and no blocking.
 pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)
 }
 
 impl<'a> Socket<'a> {
-    pub(super) fn new(stream: &'a TcpStream, vigil: &'a Vigil, step: &Step) -> Socket<'a> {
+    pub(super) fn new(stream: &'a TcpStream, poller: &'a Poller, step: &Step) -> Socket<'a> {
         let run = &step.run;
-        // A message without a byte would be none.
+        // A message without a byte cannot be seen in a stream.
         let size_bytes = run.size_bytes.max(1);
         let source = vec![1; size_bytes.max(WRITE_MIN_BYTES)];
         let window_bytes = size_bytes * measure::depth(step.metric, run) as usize;
         let buffer = vec![BLANK; window_bytes.max(WRITE_MIN_BYTES)];
-        Socket { stream, vigil, size_bytes, source, buffer, at: 0 }
+        Socket { stream, poller, size_bytes, source, buffer, at: 0 }
     }
 
     fn write(&mut self, mut count_bytes: u64) -> Result<(), Failure> {
-        let Socket { mut stream, vigil, ref source, .. } = *self;
+        let Socket { mut stream, poller, ref source, .. } = *self;
         while count_bytes > 0 {
             let piece = &source[..at_most(source.len(), count_bytes)];
-            count_bytes -= vigil.until(|| moved(stream.write(piece)))? as u64;
+            count_bytes -= poller.until(|| moved(stream.write(piece)))? as u64;
         }
         Ok(())
     }
@@ -58,7 +58,7 @@ impl<'a> Socket<'a> {
             let room = &mut self.buffer[self.at..];
             let len_bytes = at_most(room.len(), count_bytes);
             let mut stream = self.stream;
-            let read = self.vigil.until(|| moved(stream.read(&mut room[..len_bytes])))?;
+            let read = self.poller.until(|| moved(stream.read(&mut room[..len_bytes])))?;
             self.at += read;
             count_bytes -= read as u64;
         }
@@ -100,7 +100,7 @@ fn at_most(len_bytes: usize, count_bytes: u64) -> usize {
     usize::try_from(count_bytes).map_or(len_bytes, |count_bytes| count_bytes.min(len_bytes))
 }
 
-/// How many bytes a call has moved, if any.
+/// The number of bytes that a call has moved; `None` if it would block.
 fn moved(result: io::Result<usize>) -> Result<Option<usize>, Failure> {
     match result {
         Ok(0) => Err(Failure::PeerGone),

@@ -1,5 +1,5 @@
-//! What bare loops need and no safe interface offers: memory that two processes share, and reading another's
-//! memory.
+//! System calls without a safe interface that bare loops need: shared memory, and reading the memory of
+//! another process.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -12,13 +12,13 @@ use rustix::fs::{
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// That a segment does not become shorter than its mapping, which would be fatal to whoever reads it.
+/// Prevents a segment from becoming shorter than its mapping, which would be fatal to a reader.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Memory without a name that processes share, mapped.
+/// Mapped memory without a name that processes share.
 ///
-/// Nothing ever refers to it but the atomic numbers that [`number`](Self::number) lends; bytes are copied in
-/// and out. What another process writes at the wrong time can therefore make bytes meaningless, and nothing
+/// The only references to it are the atomic numbers that [`number`](Self::number) lends; bytes are copied in
+/// and out. A write of another process at the wrong time can therefore make bytes meaningless, and nothing
 /// worse.
 #[derive(Debug)]
 pub(super) struct Segment {
@@ -28,7 +28,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Makes a segment that holds zeros.
+    /// Creates a segment of zeros.
     pub(super) fn create(len_bytes: usize) -> io::Result<Segment> {
         let file = memfd_create("homespun-bench", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, len_bytes as u64)?;
@@ -36,11 +36,11 @@ impl Segment {
         Segment::map(file, len_bytes)
     }
 
-    /// Opens the segment of another process, as `/proc` shows its descriptor.
+    /// Opens the segment of another process by the path of its descriptor in `/proc`.
     ///
     /// # Errors
     ///
-    /// Those of the system, and `InvalidData` for what is no segment of this length.
+    /// Errors of the system, and `InvalidData` if the file is not a segment of this length.
     pub(super) fn open(path: &Path, len_bytes: usize) -> io::Result<Segment> {
         let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let is_sealed = fcntl_get_seals(&file)?.contains(SEALS);
@@ -60,7 +60,7 @@ impl Segment {
         Ok(Segment { file, base, len_bytes })
     }
 
-    /// The descriptor, by which another process finds the segment in `/proc`.
+    /// The descriptor, whose path in `/proc` another process opens.
     pub(super) fn descriptor(&self) -> RawFd {
         self.file.as_raw_fd()
     }
@@ -72,7 +72,7 @@ impl Segment {
     /// If the offset is not a multiple of 8, or not within the segment.
     #[inline]
     pub(super) fn number(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(align_of::<AtomicU64>()), "a number stands askew");
+        assert!(offset.is_multiple_of(align_of::<AtomicU64>()), "a number is not aligned");
         let place = self.place(offset, size_of::<AtomicU64>()).cast();
         // SAFETY: it is within the mapping and aligned, as the mapping is to pages; any bytes are a number.
         // The mapping lives as long as `self`, which the reference borrows, and no reference but of this type
@@ -105,13 +105,13 @@ impl Segment {
         unsafe { ptr::copy_nonoverlapping(place, into.as_mut_ptr(), into.len()) }
     }
 
-    /// Fills it with zeros. The other process must not be writing.
+    /// Fills the segment with zeros. The other process must not be writing.
     pub(super) fn clear(&self) {
         // SAFETY: all of it is mapped for writing.
         unsafe { ptr::write_bytes(self.base.as_ptr(), 0, self.len_bytes) }
     }
 
-    /// Where so many bytes are.
+    /// The address of an offset, checked to have `count_bytes` behind it.
     #[inline]
     fn place(&self, offset: usize, count_bytes: usize) -> *mut u8 {
         let fits = offset <= self.len_bytes && count_bytes <= self.len_bytes - offset;
@@ -123,17 +123,17 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and what was borrowed from it is gone with `self`.
+        // SAFETY: it was mapped with this length, and borrows of it ended with `self`.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.len_bytes) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 
-/// Copies from the memory of process `pid`, from an address of that process on: `process_vm_readv(2)`.
+/// Copies from an address in the memory of process `pid`: `process_vm_readv(2)`.
 ///
 /// # Errors
 ///
-/// Those of the system: `EPERM` and `ENOSYS` where it is not allowed. `UnexpectedEof` if not all of it could
+/// Errors of the system: `EPERM` and `ENOSYS` where it is not allowed. `UnexpectedEof` if not all of it could
 /// be read.
 pub(super) fn read_memory(pid: i32, address: u64, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_mapping_holds_the_other_shows() {
+    fn second_mapping_shows_writes_of_the_first() {
         let first = Segment::create(8192).unwrap();
         let path = format!("/proc/self/fd/{}", first.descriptor());
         let second = Segment::open(path.as_ref(), 8192).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_segment_of_that_length_is_refused() {
+    fn file_that_is_no_segment_of_that_length_is_refused() {
         let segment = Segment::create(8192).unwrap();
         let path = format!("/proc/self/fd/{}", segment.descriptor());
         assert_eq!(Segment::open(path.as_ref(), 4096).unwrap_err().kind(), io::ErrorKind::InvalidData);
@@ -180,12 +180,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "beyond the end")]
-    fn nothing_is_written_beyond_the_end() {
+    fn write_beyond_the_end_panics() {
         Segment::create(4096).unwrap().write(4090, b"too long");
     }
 
     #[test]
-    fn own_memory_is_read_as_far_as_there_is_any() {
+    fn own_memory_is_read_and_unmapped_address_fails_with_efault() {
         let pid = i32::try_from(std::process::id()).unwrap();
         let there = *b"hello";
         let mut here = [0; 5];

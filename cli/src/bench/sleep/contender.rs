@@ -9,19 +9,19 @@ use homespun::params;
 use crate::bench::survey::Domain;
 use crate::run::plugin;
 
-/// The only providers that libfabric uses, separated by commas: `fi_getinfo(3)`.
+/// Restricts libfabric to these providers, separated by commas: `fi_getinfo(3)`.
 const FI_PROVIDER: &str = "FI_PROVIDER";
 
 /// A provider of libfabric, homespun or a rival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Contender {
-    /// As results have it: `homespun/tcp`, `sockets`.
+    /// The name in results: `homespun/tcp`, `sockets`.
     pub(super) name: String,
-    /// As libfabric has it.
+    /// libfabric's name of the provider.
     pub(super) provider: String,
-    /// The name of the contender that this one is a rival of. None of homespun's own.
+    /// The name of homespun's contender that this one is compared with; `None` for homespun's own.
     pub(super) rival_of: Option<String>,
-    /// What its processes have in their environment.
+    /// The environment variables of its processes.
     pub(super) environment: Vec<(String, OsString)>,
 }
 
@@ -31,7 +31,7 @@ impl Contender {
         let mut contenders = Vec::new();
         for &domain in domains {
             let own = Contender::homespun(domain, directory);
-            let rivals = providers.iter().filter(|provider| Domain::beside(provider) == domain);
+            let rivals = providers.iter().filter(|provider| Domain::of_provider(provider) == domain);
             let rivals: Vec<Contender> = rivals.map(|provider| Contender::rival(provider, &own)).collect();
             contenders.push(own);
             for rival in rivals {
@@ -57,7 +57,7 @@ impl Contender {
     }
 
     fn rival(provider: &str, of: &Contender) -> Contender {
-        // Other providers are not even initialised. The layers of one are listed one by one.
+        // libfabric then initialises no other provider. The variable lists each layer by itself.
         let layers = provider.replace(';', ",");
         Contender {
             name: provider.to_owned(),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn rival_of_layers_has_each_of_them_in_its_environment() {
+    fn layered_rival_lists_each_layer_in_its_environment() {
         let contenders = Contender::line_up(&[Domain::Tcp], &["tcp;ofi_rxm".into()], Path::new("/plugin"));
         assert_eq!(contenders[1].environment, [("FI_PROVIDER".to_owned(), "tcp,ofi_rxm".into())]);
         assert_eq!(contenders[1].rival_of.as_deref(), Some("homespun/tcp"));

@@ -1,11 +1,11 @@
-//! What was found out of providers polled, asleep and idle, as parts of a document in Markdown.
+//! The results of providers polled, asleep and idle, as parts of a Markdown document.
 
 use super::report::{ContenderReport, IdleReport, LatencyReport, SizeReport, SleepReport};
 use super::table::POLLING;
 use crate::bench::figure_table::{markdown_table, number};
 use crate::size;
 
-/// How a queue with a descriptor is waited for.
+/// The wait object of a queue with a descriptor.
 const DESCRIPTOR: &str = "FI_WAIT_FD";
 
 /// One table: each homespun contender and its first rival, with the shortest message.
@@ -34,9 +34,9 @@ pub(in crate::bench) fn brief(report: &SleepReport) -> Option<String> {
     });
     let table = markdown_table(&heading, rows);
     Some(format!(
-        "Single round trips of {} over the C interface, half of each in µs, while both processes poll\n\
-         and while both sleep on a descriptor (`FI_WAIT_FD`); and the processor time that the two take\n\
-         together, in milliseconds a second, while they sleep and no message comes:\n\n\
+        "Half of single round trips of {} over the C interface in µs: while both processes poll, and while\n\
+         both sleep on a descriptor (`FI_WAIT_FD`). The last column is the processor time of both\n\
+         processes together, in milliseconds a second, while they sleep without messages:\n\n\
          {table}",
         size::with_unit(size_bytes as u64)
     ))
@@ -58,23 +58,23 @@ pub(in crate::bench) fn section(report: &SleepReport) -> String {
          interface of the same libfabric, with the same code for every provider: one sends, the other\n\
          answers. Every round trip is timed. The percentiles are over all single round trips of\n\
          {rounds} together; the times are halves of them.\n\n\
-         - **{POLLING}**: both processes read their completion queue again and again.\n\
+         - **{POLLING}**: both processes poll their completion queue.\n\
          - **{DESCRIPTOR}**: both sleep in `poll(2)` on the descriptor of their queue, so every message\n  \
          wakes a process.\n\n\
          Threads that a provider starts run on the core of their process.\n\n\
          {latencies}\n\
          - **p50**, **p99**: half of a round trip in µs that 50 % and 99 % of all do not exceed.\n\
-         - **ratio**: homespun's percentile, over the same medium, by that of this row: below 1 homespun\n  \
-         takes less time.\n\
-         - **round trips**: how many were timed.\n\n\
-         After that both processes sleep for {} ms in each round while no message comes, and exchange a\n\
+         - **ratio**: homespun's percentile, over the same medium, divided by that of this row: below 1\n  \
+         homespun takes less time.\n\
+         - **round trips**: the number of timed round trips.\n\n\
+         After that both processes sleep for {} ms in each round without messages. They exchange a\n\
          message before and after, which shows that they can still be woken. A provider whose queues\n\
          have no descriptor sleeps in `fi_cq_sread` (`FI_WAIT_UNSPEC`).\n\n\
          {idle}\n\
-         - **leader**, **follower**: the process that sends first and the one that answers.\n\
+         - **leader**, **follower**: the process that sends first, and the one that answers.\n\
          - **ms/s**: milliseconds of processor time in a second, of all threads of the process; medians\n  \
          over rounds.\n\
-         - **wakes/s**: how often in a second the process was woken, or not allowed to sleep.\n\
+         - **wakes/s**: wake-ups of the process in a second, including refused attempts to sleep.\n\
          {notes}",
         report.idle_ms,
         rounds =
@@ -140,7 +140,7 @@ fn shortfall(word: Option<&str>) -> String {
 }
 
 impl ContenderReport {
-    /// The sizes of messages that were measured.
+    /// The measured sizes of messages.
     fn sizes(&self) -> impl Iterator<Item = usize> + '_ {
         self.polled.sizes.iter().chain(&self.descriptor.sizes).map(|size| size.size_bytes)
     }
@@ -164,11 +164,11 @@ mod tests {
                 "| tcp | 20.0 | 20.0 | not offered | - | 3.000 |",
             ]
         );
-        assert!(text.starts_with("Single round trips of 8 B "), "{text}");
+        assert!(text.starts_with("Half of single round trips of 8 B "), "{text}");
     }
 
     #[test]
-    fn section_has_every_size_the_ratios_and_what_is_missing() {
+    fn section_has_every_size_the_ratios_and_the_reasons_for_gaps() {
         let text = section(&report());
         for part in [
             "\n| tcp | polling | 8 B | 20.0 | 0.50 | 20.0 | 0.50 | 1 |\n",

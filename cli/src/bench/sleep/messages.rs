@@ -1,4 +1,4 @@
-//! Messages one at a time, and the two ways to wait for one: to look again and again, and to sleep.
+//! Messages one at a time, and the two ways to wait for one: to poll, and to sleep.
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,39 +11,39 @@ use rustix::io::Errno;
 
 use super::peer::Wait;
 
-/// How many looks at an empty queue there are between two at the clock.
+/// How many reads of an empty queue pass between looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 4096;
 
-/// How late a sleep in a call may end.
+/// The delay with which a sleep in a call may end.
 const TIMEOUT_GRACE: Duration = Duration::from_millis(100);
 
-/// An endpoint with what is known of its messages.
+/// An endpoint with the state of its messages.
 #[derive(Debug)]
 pub(super) struct Messages {
     endpoint: Lockstep,
     wait: Wait,
-    /// How long no message may come.
-    patience: Duration,
+    /// The longest wait for a message.
+    timeout: Duration,
     has_send_in_flight: bool,
-    /// The length and the tag of the message that has come.
+    /// The length and the tag of the message that has arrived.
     received: Option<(usize, u64)>,
 }
 
-/// Why messages stop.
+/// The reason why messages stop.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum ExchangeError {
     /// A call failed.
     #[error("{0}")]
     Call(#[from] CallError),
-    /// Nothing came.
+    /// No message arrived.
     #[error("no message came for {} s", .0.as_secs_f64())]
-    Silence(Duration),
-    /// A completion was in the queue and did not wake the process.
-    #[error("a message came and did not wake the process for {} s", .0.as_secs_f64())]
-    Overslept(Duration),
-    /// Another message came than the one that is due.
-    #[error("a message of {len_bytes} bytes with tag {tag} came that was not due")]
-    NotDue {
+    TimedOut(Duration),
+    /// A completion was in the queue, but the process was not woken.
+    #[error("a message arrived, but the process was not woken for {} s", .0.as_secs_f64())]
+    MissedWakeUp(Duration),
+    /// An unexpected message arrived.
+    #[error("an unexpected message arrived: {len_bytes} bytes with tag {tag}")]
+    Unexpected {
         /// Its length.
         len_bytes: usize,
         /// Its tag.
@@ -56,88 +56,88 @@ pub(super) enum Trouble {
 
 /// The time since the queue was found empty.
 #[derive(Debug)]
-struct Emptiness {
-    patience: Duration,
+struct EmptyTimer {
+    timeout: Duration,
     looks: u32,
     since: Option<Instant>,
 }
 
 impl Messages {
-    pub(super) fn new(endpoint: Lockstep, wait: Wait, patience: Duration) -> Messages {
-        Messages { endpoint, wait, patience, has_send_in_flight: false, received: None }
+    pub(super) fn new(endpoint: Lockstep, wait: Wait, timeout: Duration) -> Messages {
+        Messages { endpoint, wait, timeout, has_send_in_flight: false, received: None }
     }
 
-    /// Makes the endpoint of this address the partner.
-    pub(super) fn meet(&mut self, address: &[u8]) -> Result<(), Trouble> {
-        Ok(self.endpoint.meet(address)?)
+    /// Makes the endpoint at this address the peer.
+    pub(super) fn set_peer(&mut self, address: &[u8]) -> Result<(), ExchangeError> {
+        Ok(self.endpoint.set_peer(address)?)
     }
 
-    /// Posts a receive of the message with this tag.
-    pub(super) fn post_receive(&mut self, tag: u64) -> Result<(), Trouble> {
-        let mut emptiness = Emptiness::new(self.patience);
+    /// Posts a receive for the message with this tag.
+    pub(super) fn post_receive(&mut self, tag: u64) -> Result<(), ExchangeError> {
+        let mut timer = EmptyTimer::new(self.timeout);
         while !self.endpoint.post_receive(tag)? {
-            self.look(&mut emptiness)?;
+            self.look(&mut timer)?;
         }
         Ok(())
     }
 
     /// Sends a message.
-    pub(super) fn send(&mut self, len_bytes: usize, tag: u64) -> Result<(), Trouble> {
-        let mut emptiness = Emptiness::new(self.patience);
+    pub(super) fn send(&mut self, len_bytes: usize, tag: u64) -> Result<(), ExchangeError> {
+        let mut timer = EmptyTimer::new(self.timeout);
         loop {
             match self.endpoint.send(len_bytes, tag)? {
                 Some(accepted) => {
                     self.has_send_in_flight = accepted == Accepted::Posted;
                     return Ok(());
                 }
-                None => self.look(&mut emptiness)?,
+                None => self.look(&mut timer)?,
             }
         }
     }
 
-    /// Waits until the message with this tag has come, and what was sent has gone.
-    pub(super) fn await_message(&mut self, len_bytes: usize, tag: u64) -> Result<(), Trouble> {
-        let mut emptiness = Emptiness::new(self.patience);
+    /// Waits until the message with this tag has arrived, and the last send has completed.
+    pub(super) fn await_message(&mut self, len_bytes: usize, tag: u64) -> Result<(), ExchangeError> {
+        let mut timer = EmptyTimer::new(self.timeout);
         loop {
             if !self.has_send_in_flight
                 && let Some(received) = self.received.take()
             {
-                return if received == (len_bytes, tag) { Ok(()) } else { Err(not_due(received)) };
+                return if received == (len_bytes, tag) { Ok(()) } else { Err(unexpected(received)) };
             }
             if let Some(completion) = self.endpoint.read()? {
-                self.take_in(completion);
+                self.record(completion);
                 continue;
             }
             match self.wait {
-                Wait::Polled => emptiness.require_patience()?,
-                Wait::Descriptor => self.sleep_until_woken(&mut emptiness)?,
-                Wait::Blocking => match self.endpoint.read_blocking(self.patience)? {
-                    Some(completion) => self.take_in(completion),
-                    None => emptiness.require_patience()?,
+                Wait::Polled => timer.check_timeout()?,
+                Wait::Descriptor => self.sleep_until_woken(&mut timer)?,
+                Wait::Blocking => match self.endpoint.read_blocking(self.timeout)? {
+                    Some(completion) => self.record(completion),
+                    None => timer.check_timeout()?,
                 },
             }
         }
     }
 
-    /// Waits until what was sent has gone.
-    pub(super) fn flush(&mut self) -> Result<(), Trouble> {
-        let mut emptiness = Emptiness::new(self.patience);
+    /// Waits until the last send has completed.
+    pub(super) fn flush(&mut self) -> Result<(), ExchangeError> {
+        let mut timer = EmptyTimer::new(self.timeout);
         while self.has_send_in_flight {
-            self.look(&mut emptiness)?;
+            self.look(&mut timer)?;
         }
         Ok(())
     }
 
-    /// Sleeps although nothing comes. Returns how often the process was woken, or was not allowed to sleep.
-    pub(super) fn sleep(&mut self, duration: Duration) -> Result<u64, Trouble> {
+    /// Sleeps while no message comes. Returns how many times the process was woken, or could not sleep.
+    pub(super) fn sleep(&mut self, duration: Duration) -> Result<u64, ExchangeError> {
         let end = Instant::now() + duration;
         let mut wake_ups = 0;
         loop {
             if let Some(completion) = self.endpoint.read()? {
-                self.take_in(completion);
+                self.record(completion);
             }
             if let Some(received) = self.received {
-                return Err(not_due(received));
+                return Err(unexpected(received));
             }
             let left = end.saturating_duration_since(Instant::now());
             let is_over = match self.wait {
@@ -145,7 +145,7 @@ impl Messages {
                 Wait::Descriptor => self.endpoint.try_wait()? && self.sleep_on_descriptor(left)?,
                 Wait::Polled | Wait::Blocking => {
                     if let Some(completion) = self.read_blocking(left)? {
-                        self.take_in(completion);
+                        self.record(completion);
                     }
                     Instant::now() >= end
                 }
@@ -154,14 +154,14 @@ impl Messages {
         }
     }
 
-    /// Sleeps in a call of the provider, and not much longer than `timeout`, which some providers disregard.
+    /// Sleeps in a call of the provider. Some providers ignore `timeout`, so another thread ends the call.
     fn read_blocking(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
         let signal = self.endpoint.signal();
         let (awake, is_awake) = mpsc::channel::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
                 if is_awake.recv_timeout(timeout + TIMEOUT_GRACE) == Err(RecvTimeoutError::Timeout) {
-                    // Where this fails too the process sleeps on, until it is ended for its silence.
+                    // If this fails too, the process sleeps on until the leader gives up and kills it.
                     let _ = signal.send();
                 }
             });
@@ -171,43 +171,43 @@ impl Messages {
         })
     }
 
-    /// Looks for completions while something else cannot go on.
-    fn look(&mut self, emptiness: &mut Emptiness) -> Result<(), Trouble> {
+    /// Reads completions while another operation cannot proceed.
+    fn look(&mut self, timer: &mut EmptyTimer) -> Result<(), ExchangeError> {
         match self.endpoint.read()? {
-            Some(completion) => self.take_in(completion),
-            None => emptiness.require_patience()?,
+            Some(completion) => self.record(completion),
+            None => timer.check_timeout()?,
         }
         Ok(())
     }
 
     /// Sleeps on the descriptor if that is safe.
-    fn sleep_until_woken(&mut self, emptiness: &mut Emptiness) -> Result<(), Trouble> {
+    fn sleep_until_woken(&mut self, timer: &mut EmptyTimer) -> Result<(), ExchangeError> {
         if !self.endpoint.try_wait()? {
-            return emptiness.require_patience();
+            return timer.check_timeout();
         }
-        if self.sleep_on_descriptor(self.patience)? {
+        if self.sleep_on_descriptor(self.timeout)? {
             return Err(match self.endpoint.read()? {
-                Some(_) => Trouble::Overslept(self.patience),
-                None => Trouble::Silence(self.patience),
+                Some(_) => ExchangeError::MissedWakeUp(self.timeout),
+                None => ExchangeError::TimedOut(self.timeout),
             });
         }
         Ok(())
     }
 
-    /// Sleeps until the descriptor is readable. True if that was not so for as long as `timeout`.
-    fn sleep_on_descriptor(&self, timeout: Duration) -> Result<bool, Trouble> {
-        let unsupported = || Trouble::System(io::ErrorKind::Unsupported.into());
+    /// Sleeps until the descriptor is readable. Returns true if the time ran out.
+    fn sleep_on_descriptor(&self, timeout: Duration) -> Result<bool, ExchangeError> {
+        let unsupported = || ExchangeError::System(io::ErrorKind::Unsupported.into());
         let descriptor = self.endpoint.descriptor().ok_or_else(unsupported)?;
         let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
         let timeout = Timespec::try_from(timeout).map_err(|_| unsupported())?;
         match poll(&mut polled, Some(&timeout)) {
             Ok(count) => Ok(count == 0),
             Err(Errno::INTR) => Ok(false),
-            Err(errno) => Err(Trouble::System(errno.into())),
+            Err(errno) => Err(ExchangeError::System(errno.into())),
         }
     }
 
-    fn take_in(&mut self, completion: Completion) {
+    fn record(&mut self, completion: Completion) {
         match completion {
             Completion::Sent => self.has_send_in_flight = false,
             Completion::Received { len_bytes, tag } => self.received = Some((len_bytes, tag)),
@@ -215,24 +215,24 @@ impl Messages {
     }
 }
 
-impl Emptiness {
-    fn new(patience: Duration) -> Emptiness {
-        Emptiness { patience, looks: 0, since: None }
+impl EmptyTimer {
+    fn new(timeout: Duration) -> EmptyTimer {
+        EmptyTimer { timeout, looks: 0, since: None }
     }
 
-    /// Counts a look at the empty queue. Fails if there were some for longer than the patience.
-    fn require_patience(&mut self) -> Result<(), Trouble> {
+    /// Counts a read of the empty queue. Fails once the queue has been empty for too long.
+    fn check_timeout(&mut self) -> Result<(), ExchangeError> {
         self.looks += 1;
         if self.looks.is_multiple_of(LOOKS_PER_CLOCK) {
             let since = *self.since.get_or_insert_with(Instant::now);
-            if since.elapsed() > self.patience {
-                return Err(Trouble::Silence(self.patience));
+            if since.elapsed() > self.timeout {
+                return Err(ExchangeError::TimedOut(self.timeout));
             }
         }
         Ok(())
     }
 }
 
-fn not_due((len_bytes, tag): (usize, u64)) -> Trouble {
-    Trouble::NotDue { len_bytes, tag }
+fn unexpected((len_bytes, tag): (usize, u64)) -> ExchangeError {
+    ExchangeError::Unexpected { len_bytes, tag }
 }

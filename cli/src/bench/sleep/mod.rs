@@ -2,9 +2,9 @@
 //! side, polled and asleep.
 //!
 //! Pairs of our own processes exchange tagged messages over the C interface, with the same code for every
-//! provider. So there are percentiles of single round trips, which programs of others do not show; round
-//! trips in which both sides sleep on the descriptor of their queue; and the processor time that a pair needs
-//! while it sleeps.
+//! provider. They measure what libfabric's programs do not show: percentiles of single round trips; round
+//! trips in which both sides sleep on the descriptor of their queue; and the processor time of a pair while
+//! it sleeps.
 
 mod contender;
 mod markdown;
@@ -26,7 +26,7 @@ pub(super) use self::table::SleepTables;
 
 use self::contender::Contender;
 use self::order::{RoundTrips, Slept};
-use self::pair::{Pair, Setback};
+use self::pair::{MeasureError, Pair};
 use self::peer::Wait;
 use self::report::Shortfall;
 use super::against::libfabric;
@@ -38,38 +38,38 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::run::plugin;
 
-/// How many rounds there are, and in all of them together round trips of each size.
+/// The number of rounds, and of round trips of each size in all of them together.
 const ROUNDS: u32 = 5;
 const ROUND_TRIPS: u32 = 20_000;
 
-/// How long the round trips of one size may take in each round, roughly. Only where hundreds of microseconds
-/// go by for each are there fewer then.
+/// The approximate time of the round trips of one size in a round. It limits their number only if each takes
+/// hundreds of microseconds.
 const TURN_MS: u64 = 1_000;
 
-/// How long a pair sleeps in each round.
+/// The time that a pair sleeps in each round.
 const IDLE_MS: u64 = 2_000;
 
-/// The same where the result is wanted soon.
+/// The same with `--quick`.
 const ROUNDS_QUICK: u32 = 3;
 const ROUND_TRIPS_QUICK: u32 = 1_000;
 const TURN_QUICK_MS: u64 = 200;
 const IDLE_QUICK_MS: u64 = 200;
 
-/// How many round trips find out how many fit into a turn, and how many a turn has at least.
+/// The round trips of the trial run, and the least number in a turn.
 const TRIAL_ROUND_TRIPS: u32 = 8;
 
-/// The lengths of messages, where none are asked for.
+/// The default lengths of messages.
 const SIZES: [usize; 3] = [8, 4 << 10, 64 << 10];
 
-/// libfabric's own providers, where none are asked for.
+/// The default rivals: libfabric's own providers.
 const PROVIDERS: [&str; 4] = ["shm", "tcp", "sockets", "tcp;ofi_rxm"];
 
-/// What is asked for.
+/// The options of the measurement.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     /// The domains of homespun.
     pub(super) domains: &'a [Domain],
-    /// Rivals, as far as there is a domain that they are compared with.
+    /// Rivals; those without a domain among `domains` are left out.
     pub(super) providers: Option<&'a Providers>,
     /// Where libfabric is installed.
     pub(super) prefix: Option<&'a Path>,
@@ -77,47 +77,47 @@ pub(super) struct Request<'a> {
     pub(super) rounds: Option<u32>,
     pub(super) quick: bool,
     pub(super) json: bool,
-    /// The cores of the two processes, chosen before a bare loop has kept this process on one of them; `None`
-    /// pins none.
+    /// The cores of the two processes, chosen before a bare loop has pinned this process to one of them;
+    /// `None` pins neither.
     pub(super) cores: Option<(usize, usize)>,
     pub(super) timeout: Duration,
 }
 
-/// How it is measured.
+/// The parameters of the measurement.
 #[derive(Debug, Clone, Copy)]
 struct Setup<'a> {
     /// The library: a path, or a name that the loader searches for.
     libfabric: &'a OsStr,
     /// The lengths of messages.
     sizes: &'a [usize],
-    /// How often each contender takes its turn.
+    /// The number of turns of each contender.
     rounds: u32,
-    /// How many round trips of each size there are in a turn, unless they take too long.
+    /// The number of round trips of each size in a turn, unless they take too long.
     round_trips: u32,
-    /// How long they may take, roughly.
+    /// The approximate limit of their time.
     turn_ms: u64,
-    /// How long a pair sleeps in a turn.
+    /// The time that a pair sleeps in a turn.
     idle_ms: u64,
-    /// Where the processes run, and how long they may be silent.
+    /// The cores of the processes, and their time-out.
     placement: Placement,
 }
 
-/// What the rounds have shown of one contender so far.
+/// The results of one contender so far.
 #[derive(Debug)]
-struct Gathered {
+struct ContenderResults {
     contender: Contender,
-    /// The name of its provider in full, once it has answered.
+    /// The provider's full name, once it has answered.
     provider: Option<String>,
-    /// Of each size.
+    /// One entry for each size.
     polled: Attempt<Vec<Times>>,
-    /// Of each size.
+    /// One entry for each size.
     descriptor: Attempt<Vec<Times>>,
     idle: Attempt<Vec<[Slept; 2]>>,
-    /// How the pair sleeps when it is idle.
+    /// How an idle pair sleeps.
     idle_wait: Wait,
 }
 
-/// Figures that are gathered until there is a reason why there are none.
+/// Results of one kind, or the reason why there are none.
 #[derive(Debug)]
 struct Attempt<T> {
     gathered: T,
@@ -128,8 +128,8 @@ struct Attempt<T> {
 ///
 /// # Errors
 ///
-/// Those of setting up; [`Failure::Contenders`], at the end, if a contender failed at something that it
-/// offers.
+/// Any failure of the setup; at the end [`Failure::ContendersFailed`] if a contender failed at something
+/// that it offers.
 pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Failure> {
     let report = measure(request, console)?;
     if request.json {
@@ -144,7 +144,7 @@ pub(super) fn run(request: &Request<'_>, console: &mut Console) -> Result<(), Fa
 ///
 /// # Errors
 ///
-/// Those of setting up.
+/// Any failure of the setup.
 pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<SleepReport, Failure> {
     let (rounds, round_trips, turn_ms, idle_ms) = match request.quick {
         true => (ROUNDS_QUICK, ROUND_TRIPS_QUICK, TURN_QUICK_MS, IDLE_QUICK_MS),
@@ -171,27 +171,27 @@ pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<Sl
     setup.measure(line_up, console)
 }
 
-/// A library is loaded by other processes, and a path that begins with no slash is no path to the loader.
+/// Other processes load the library, and the loader takes a name without a slash for a library to search.
 fn absolute(prefix: &Path) -> PathBuf {
     path::absolute(prefix).unwrap_or_else(|_| prefix.to_owned())
 }
 
 impl Setup<'_> {
-    /// Lets all contenders take their turns.
+    /// Runs the turns of all contenders.
     fn measure(&self, line_up: Vec<Contender>, console: &mut Console) -> Result<SleepReport, Failure> {
         console.start_progress(line_up.len() * self.rounds as usize);
-        let mut contenders: Vec<Gathered> =
-            line_up.into_iter().map(|contender| Gathered::new(contender, self.sizes.len())).collect();
+        let mut contenders: Vec<ContenderResults> =
+            line_up.into_iter().map(|contender| ContenderResults::new(contender, self.sizes.len())).collect();
         let mut version = None;
-        let held = self.hold_rounds(&mut contenders, &mut version, console);
+        let held = self.run_rounds(&mut contenders, &mut version, console);
         console.end_progress();
         held?;
         Ok(SleepReport::new(self, version, contenders))
     }
 
-    fn hold_rounds(
+    fn run_rounds(
         &self,
-        contenders: &mut [Gathered],
+        contenders: &mut [ContenderResults],
         version: &mut Option<(u16, u16)>,
         console: &Console,
     ) -> Result<(), Failure> {
@@ -206,10 +206,10 @@ impl Setup<'_> {
     }
 }
 
-impl Gathered {
-    fn new(contender: Contender, sizes: usize) -> Gathered {
+impl ContenderResults {
+    fn new(contender: Contender, sizes: usize) -> ContenderResults {
         let times = || Attempt::new(iter::repeat_with(Times::new).take(sizes).collect());
-        Gathered {
+        ContenderResults {
             contender,
             provider: None,
             polled: times(),
@@ -219,29 +219,29 @@ impl Gathered {
         }
     }
 
-    /// Measures what has not failed yet, each way to wait with a pair of its own.
+    /// Measures what has not failed yet, with a new pair for each way to wait.
     fn take_turn(&mut self, setup: &Setup<'_>, version: &mut Option<(u16, u16)>) -> Result<(), Failure> {
-        if self.polled.goes_on() {
+        if self.polled.is_ok() {
             let measured = self.with_pair(Wait::Polled, setup, version, |pair| latencies(pair, setup));
-            self.polled.take_in(measured, |times, turn| add_up(times, &turn))?;
+            self.polled.record(measured, |times, turn| add_up(times, &turn))?;
         }
-        if self.descriptor.goes_on() {
+        if self.descriptor.is_ok() {
             let measured = self.with_pair(Wait::Descriptor, setup, version, |pair| {
                 Ok((latencies(pair, setup)?, idle(pair, setup)))
             });
             match measured {
                 Ok((latencies, slept)) => {
-                    self.descriptor.take_in(Ok(latencies), |times, turn| add_up(times, &turn))?;
-                    self.idle.take_in(slept, Vec::push)?;
+                    self.descriptor.record(Ok(latencies), |times, turn| add_up(times, &turn))?;
+                    self.idle.record(slept, Vec::push)?;
                 }
-                Err(setback) => self.descriptor.take_in(Err::<(), _>(setback), |_, ()| ())?,
+                Err(error) => self.descriptor.record(Err::<(), _>(error), |_, ()| ())?,
             }
         }
         match &self.descriptor.shortfall {
-            Some(Shortfall::NotOffered(_)) if self.idle.goes_on() => {
+            Some(Shortfall::NotOffered(_)) if self.idle.is_ok() => {
                 self.idle_wait = Wait::Blocking;
                 let slept = self.with_pair(Wait::Blocking, setup, version, |pair| idle(pair, setup));
-                self.idle.take_in(slept, Vec::push)?;
+                self.idle.record(slept, Vec::push)?;
             }
             Some(failure @ Shortfall::Failure(_)) => self.idle.shortfall = Some(failure.clone()),
             _ => {}
@@ -254,8 +254,8 @@ impl Gathered {
         wait: Wait,
         setup: &Setup<'_>,
         version: &mut Option<(u16, u16)>,
-        measure: impl FnOnce(&mut Pair) -> Result<T, Setback>,
-    ) -> Result<T, Setback> {
+        measure: impl FnOnce(&mut Pair) -> Result<T, MeasureError>,
+    ) -> Result<T, MeasureError> {
         let mut pair = Pair::start(&self.contender, wait, setup)?;
         self.provider = Some(pair.provider().to_owned());
         *version = Some(pair.libfabric());
@@ -270,27 +270,31 @@ impl<T> Attempt<T> {
         Attempt { gathered, shortfall: None }
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_ok(&self) -> bool {
         self.shortfall.is_none()
     }
 
-    /// Adds the figures of a round, or remembers why there are none.
+    /// Adds the results of a round, or keeps the reason why there are none.
     ///
     /// # Errors
     ///
-    /// If nothing can be measured at all.
-    fn take_in<U>(&mut self, measured: Result<U, Setback>, add: impl Fn(&mut T, U)) -> Result<(), Failure> {
+    /// [`Failure`] if nothing can be measured at all.
+    fn record<U>(
+        &mut self,
+        measured: Result<U, MeasureError>,
+        add: impl Fn(&mut T, U),
+    ) -> Result<(), Failure> {
         match measured {
             Ok(figures) => add(&mut self.gathered, figures),
-            Err(Setback::NotOffered(reason)) => self.shortfall = Some(Shortfall::NotOffered(reason)),
-            Err(Setback::Failed(reason)) => self.shortfall = Some(Shortfall::Failure(reason)),
-            Err(Setback::Fatal(failure)) => return Err(failure),
+            Err(MeasureError::NotOffered(reason)) => self.shortfall = Some(Shortfall::NotOffered(reason)),
+            Err(MeasureError::Failed(reason)) => self.shortfall = Some(Shortfall::Failure(reason)),
+            Err(MeasureError::Fatal(failure)) => return Err(failure),
         }
         Ok(())
     }
 }
 
-/// Adds the round trips of one turn to those of others, size by size.
+/// Adds the round trips of one turn to those of earlier turns, size by size.
 fn add_up(gathered: &mut [Times], turn: &[Counts]) {
     for (times, counts) in gathered.iter_mut().zip(turn) {
         times.extend_by(counts);
@@ -298,22 +302,22 @@ fn add_up(gathered: &mut [Times], turn: &[Counts]) {
 }
 
 /// Single round trips of every size.
-fn latencies(pair: &mut Pair, setup: &Setup<'_>) -> Result<Vec<Counts>, Setback> {
+fn latencies(pair: &mut Pair, setup: &Setup<'_>) -> Result<Vec<Counts>, MeasureError> {
     let latencies = setup.sizes.iter().map(|&size_bytes| {
         let mut trial = Times::new();
-        // Also the warm-up.
+        // The trial warms up, too.
         trial.extend_by(&pair.round_trips(RoundTrips { size_bytes, count: TRIAL_ROUND_TRIPS })?);
         let half_us = trial.percentiles().map_or(0.0, |percentiles| percentiles.p50_us);
         let fitting = setup.turn_ms as f64 * 1e3 / (2.0 * half_us).max(f64::MIN_POSITIVE);
-        // A number that is too large becomes the largest that there is.
+        // A conversion of a float that is too large gives the largest integer.
         let count = (fitting as u32).clamp(TRIAL_ROUND_TRIPS, setup.round_trips.max(TRIAL_ROUND_TRIPS));
         pair.round_trips(RoundTrips { size_bytes, count })
     });
     latencies.collect()
 }
 
-/// Lets a pair sleep that has exchanged messages before and does so after.
-fn idle(pair: &mut Pair, setup: &Setup<'_>) -> Result<[Slept; 2], Setback> {
+/// Lets a pair sleep, with an exchange of messages before and after.
+fn idle(pair: &mut Pair, setup: &Setup<'_>) -> Result<[Slept; 2], MeasureError> {
     let one = RoundTrips { size_bytes: setup.sizes.first().copied().unwrap_or_default(), count: 1 };
     pair.round_trips(one)?;
     let slept = pair.sleep(setup.idle_ms)?;
@@ -341,7 +345,7 @@ pub(super) mod tests {
         let providers = ["tcp".to_owned(), "sockets".to_owned()];
         let line_up = Contender::line_up(&[Domain::Tcp], &providers, Path::new("/plugin"));
         let gathered = line_up.into_iter().zip([10, 20, 40]).map(|(contender, half_us)| {
-            let mut gathered = Gathered::new(contender, setup.sizes.len());
+            let mut gathered = ContenderResults::new(contender, setup.sizes.len());
             for (polled, descriptor) in
                 gathered.polled.gathered.iter_mut().zip(&mut gathered.descriptor.gathered)
             {

@@ -1,4 +1,4 @@
-//! What `homespun bench` tells the two processes of a pair, and what they answer: lines of JSON.
+//! The protocol between `homespun bench` and the two processes of a pair: lines of JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,18 +6,18 @@ use crate::bench::percentiles::Counts;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// What a process of a pair is to do next.
+/// The next step of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// Make the endpoint of this address the partner: [`Answer::Done`].
-    Meet(Vec<u8>),
+    /// Make the endpoint at this address the peer: [`Answer::Done`].
+    SetPeer(Vec<u8>),
     /// Answer this many messages, each with one of the same length: [`Answer::Ready`] once a receive is
     /// posted, then [`Answer::Done`].
     Follow(RoundTrips),
     /// Send this many messages and wait for the answer to each: [`Answer::Ongoing`] now and then, then
     /// [`Answer::Halves`].
     Lead(RoundTrips),
-    /// Sleep for so many milliseconds: [`Answer::Slept`].
+    /// Sleep for this many milliseconds: [`Answer::Slept`].
     Sleep(u64),
     /// Close the endpoint and end.
     Close,
@@ -28,28 +28,28 @@ pub(super) enum Order {
 pub(super) struct RoundTrips {
     /// The length of each message.
     pub(super) size_bytes: usize,
-    /// How many there are.
+    /// The number of messages.
     pub(super) count: u32,
 }
 
-/// What a process of a pair answers.
+/// The answer of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// Its endpoint is open.
     Open(Opened),
     /// The other process may begin.
     Ready,
-    /// It is still at it.
+    /// The measurement is still under way.
     Ongoing,
-    /// It has done as it was told.
+    /// The step is done.
     Done,
-    /// It has measured round trips; these are halves of them.
+    /// The times of round trips, halved.
     Halves(Counts),
-    /// It has slept.
+    /// The process has slept.
     Slept(Slept),
-    /// There is no libfabric, for this reason.
+    /// libfabric cannot be loaded, for this reason.
     NoLibfabric(String),
-    /// The provider does not offer what it was asked, in its own words.
+    /// The provider does not offer the request; the reason is in its own words.
     NotOffered(String),
     /// Something failed.
     Failed(String),
@@ -58,25 +58,25 @@ pub(super) enum Answer {
 /// An endpoint that is open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Opened {
-    /// Where it is, in the provider's format.
+    /// Its address, in the provider's format.
     pub(super) address: Vec<u8>,
-    /// The name of the provider in full, such as `tcp;ofi_rxm`.
+    /// The provider's full name, such as `tcp;ofi_rxm`.
     pub(super) provider: String,
     /// The version of libfabric, major and minor.
     pub(super) libfabric: (u16, u16),
 }
 
-/// What a process did while it slept.
+/// The activity of a process while it slept.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Slept {
     /// Milliseconds of processor time in each second, of all its threads.
     pub(super) processor_ms_per_s: f64,
-    /// How often in each second its own thread was woken, or was not allowed to sleep.
+    /// Wake-ups of its main thread in each second, including attempts to sleep that were refused.
     pub(super) wake_ups_per_s: f64,
 }
 
 impl Answer {
-    /// Says it, as a line of results.
+    /// Writes the answer to standard output.
     pub(super) fn tell(&self, console: &Console) -> Result<(), Failure> {
         console.line(serde_json::to_string(self).map_err(|error| Failure::Output(error.into()))?)
     }

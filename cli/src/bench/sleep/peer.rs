@@ -1,4 +1,4 @@
-//! One of the two processes of a pair: an endpoint of an installed libfabric, which does as it is told.
+//! One of the two processes of a pair: an endpoint of an installed libfabric that carries out orders.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use homespun::Errno;
 use homespun_host::{CallError, Libfabric, Lockstep, WaitObject};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::messages::{Messages, Trouble};
+use super::messages::{ExchangeError, Messages};
 use super::order::{Answer, Opened, Order, RoundTrips, Slept};
 use crate::bench::percentiles::Times;
 use crate::console::Console;
@@ -18,7 +18,7 @@ use crate::cores;
 use crate::failure::Failure;
 use crate::peer_process;
 
-/// How often the process that leads says that it is still at it.
+/// The interval at which the leader reports that the measurement is still under way.
 const ONGOING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// One of the two processes that `bench --only sleep` measures.
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
     /// The core to stay on.
     #[arg(long)]
     core: Option<usize>,
-    /// How long nothing may happen, in seconds.
+    /// Give up when nothing has happened for this many seconds.
     #[arg(long)]
     timeout: u64,
 }
@@ -47,16 +47,16 @@ pub(crate) struct Arguments {
 /// How a process waits for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Wait {
-    /// It reads the queue again and again (`FI_WAIT_NONE`).
+    /// Polls the queue (`FI_WAIT_NONE`).
     Polled,
-    /// It sleeps on the descriptor of the queue (`FI_WAIT_FD`).
+    /// Sleeps on the descriptor of the queue (`FI_WAIT_FD`).
     Descriptor,
-    /// It sleeps in a call, in a way that the provider chooses (`FI_WAIT_UNSPEC`).
+    /// Sleeps in a blocking call, as the provider chooses (`FI_WAIT_UNSPEC`).
     Blocking,
 }
 
 impl Wait {
-    /// The word for it on a command line.
+    /// Its name on a command line.
     pub(super) fn word(self) -> &'static str {
         match self {
             Wait::Polled => "polled",
@@ -83,7 +83,7 @@ impl Wait {
     }
 }
 
-/// Does as it is told until it is told to close.
+/// Carries out orders until one says to close.
 pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failure> {
     let lines = peer_process::lines_from_parent();
     if let Some(core) = arguments.core {
@@ -96,11 +96,11 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
     match open(libfabric, arguments) {
         Ok((endpoint, opened)) => {
             opened.tell(console)?;
-            // The process that waits for an answer gives up after twice this time, and would not learn why.
-            let patience = Duration::from_secs(arguments.timeout) / 2;
-            let messages = Messages::new(endpoint, arguments.wait, patience);
-            match (Peer { messages, next_tag: 0, console }).obey(&lines) {
-                Err(Stop::Trouble(trouble)) => Answer::Failed(trouble.to_string()).tell(console),
+            // The controlling process waits twice this long, so that the reason still reaches it.
+            let timeout = Duration::from_secs(arguments.timeout) / 2;
+            let messages = Messages::new(endpoint, arguments.wait, timeout);
+            match (Peer { messages, next_tag: 0, console }).carry_out(&lines) {
+                Err(Stop::Exchange(error)) => Answer::Failed(error.to_string()).tell(console),
                 Err(Stop::Failure(failure)) => Err(failure),
                 Ok(()) => Ok(()),
             }
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
     }
 }
 
-/// Opens an endpoint, or says why there is none.
+/// Opens an endpoint, or answers why it cannot.
 fn open(libfabric: Libfabric, arguments: &Arguments) -> Result<(Lockstep, Answer), Answer> {
     let failed = |error: CallError| Answer::Failed(error.to_string());
     let info = libfabric.tagged_info(&arguments.provider).map_err(failed)?;
@@ -129,29 +129,29 @@ fn open(libfabric: Libfabric, arguments: &Arguments) -> Result<(Lockstep, Answer
 /// A process of a pair.
 struct Peer<'a> {
     messages: Messages,
-    /// Each round trip has a tag of its own, the same in both directions.
+    /// Each round trip has its own tag, the same in both directions.
     next_tag: u64,
     console: &'a Console,
 }
 
-/// Why a process stops before it is told to.
+/// The reason why a process stops early.
 #[derive(Debug, thiserror::Error)]
 enum Stop {
     /// It cannot exchange messages.
     #[error("{0}")]
-    Trouble(#[from] Trouble),
-    /// It cannot talk to the process that started it.
+    Exchange(#[from] ExchangeError),
+    /// It cannot reach the controlling process.
     #[error("{0}")]
     Failure(#[from] Failure),
 }
 
 impl Peer<'_> {
-    fn obey(&mut self, lines: &Receiver<String>) -> Result<(), Stop> {
+    fn carry_out(&mut self, lines: &Receiver<String>) -> Result<(), Stop> {
         loop {
             let line = lines.recv().map_err(|_| Failure::PeerGone)?;
-            let answer = match serde_json::from_str(&line).map_err(|_| Failure::PeerTalk)? {
-                Order::Meet(address) => {
-                    self.messages.meet(&address)?;
+            let answer = match serde_json::from_str(&line).map_err(|_| Failure::PeerProtocol)? {
+                Order::SetPeer(address) => {
+                    self.messages.set_peer(&address)?;
                     Answer::Done
                 }
                 Order::Follow(trips) => {
@@ -203,12 +203,12 @@ impl Peer<'_> {
             }
             self.messages.send(trips.size_bytes, tag)?;
         }
-        // The last answer may need this process to leave.
+        // The last answer may need this process's progress to leave.
         Ok(self.messages.flush()?)
     }
 
-    /// Sleeps, as a process does that has nothing to do.
-    fn sleep(&mut self, duration: Duration) -> Result<Slept, Trouble> {
+    /// Sleeps, and measures the processor time meanwhile.
+    fn sleep(&mut self, duration: Duration) -> Result<Slept, ExchangeError> {
         let begin = Instant::now();
         let before = processor_time();
         let wake_ups = self.messages.sleep(duration)?;

@@ -1,12 +1,12 @@
-//! What `bench --only sleep` has found out: the document that `--json` prints, the field `sleep` in that of
-//! `--against`, and what the tables are made of.
+//! The results of `bench --only sleep`: the document that `--json` prints, the field `sleep` in that of
+//! `--against`, and the source of the tables.
 //!
-//! Fields keep their names and meanings; new ones may come. What could not be measured is `null`.
+//! Fields keep their names and meanings; new ones may be added. A field is `null` if it was not measured.
 
 use serde::Serialize;
 
 use super::order::Slept;
-use super::{Attempt, Gathered, Setup};
+use super::{Attempt, ContenderResults, Setup};
 use crate::bench::percentiles::{Percentiles, Times};
 use crate::exchange::measure::median;
 use crate::failure::Failure;
@@ -20,40 +20,40 @@ pub(in crate::bench) struct SleepReport {
     pub(super) libfabric: String,
     /// Its version; `null` if no provider could be opened.
     pub(super) libfabric_version: Option<String>,
-    /// The cores that the two processes stayed on; `null` if the system chose.
+    /// The cores of the two processes; `null` if the system chose.
     pub(super) cores: Option<[usize; 2]>,
-    /// How often each contender took its turn.
+    /// The number of turns of each contender.
     pub(super) rounds: u32,
-    /// How long a pair slept in each round.
+    /// The time that a pair slept in each round.
     pub(super) idle_ms: u64,
     /// homespun's plugin in each domain, followed by its rivals.
     pub(super) contenders: Vec<ContenderReport>,
 }
 
-/// One contender.
+/// The results of one contender.
 #[derive(Debug, Serialize)]
 pub(super) struct ContenderReport {
-    /// `homespun/shm`, `homespun/tcp`, or what libfabric calls the provider.
+    /// `homespun/shm`, `homespun/tcp`, or libfabric's name of the provider.
     pub(super) name: String,
-    /// The provider that answered to this name, with the layers below it; `null` if none did.
+    /// The provider that libfabric opened for this name, with its layers; `null` if it opened none.
     pub(super) provider: Option<String>,
-    /// The contender that its times are compared with; `null` for homespun itself.
+    /// homespun's contender that this one is compared with; `null` for homespun itself.
     pub(super) rival_of: Option<String>,
-    /// Round trips where both processes read their queue again and again (`FI_WAIT_NONE`).
+    /// Round trips while both processes poll their queue (`FI_WAIT_NONE`).
     pub(super) polled: LatencyReport,
-    /// Round trips where both processes sleep on the descriptor of their queue (`FI_WAIT_FD`).
+    /// Round trips while both processes sleep on the descriptor of their queue (`FI_WAIT_FD`).
     pub(super) descriptor: LatencyReport,
-    /// The processes while nothing came.
+    /// The processes while no message came.
     pub(super) idle: IdleReport,
 }
 
 /// Round trips with one way to wait.
 #[derive(Debug, Serialize)]
 pub(super) struct LatencyReport {
-    /// Why there are no figures; `null` if there are.
+    /// The reason why there are no figures; both fields are `null` if there are.
     #[serde(flatten)]
-    pub(super) shortfall: Shortfalls,
-    /// Each size in the order asked for.
+    pub(super) shortfall: ShortfallFields,
+    /// One entry for each size, in the requested order.
     pub(super) sizes: Vec<SizeReport>,
 }
 
@@ -63,7 +63,8 @@ pub(super) struct SizeReport {
     pub(super) size_bytes: usize,
     #[serde(flatten)]
     pub(super) percentiles: Percentiles,
-    /// homespun's median by this contender's: below 1 homespun takes less time. `null` for homespun itself.
+    /// homespun's median divided by this contender's: below 1 homespun takes less time. `null` for homespun
+    /// itself.
     pub(super) p50_ratio: Option<f64>,
     /// The same of the 99th percentiles.
     pub(super) p99_ratio: Option<f64>,
@@ -73,29 +74,28 @@ pub(super) struct SizeReport {
 #[derive(Debug, Serialize)]
 pub(super) struct IdleReport {
     #[serde(flatten)]
-    pub(super) shortfall: Shortfalls,
-    /// How they sleep: `FI_WAIT_FD`, or `FI_WAIT_UNSPEC` in `fi_cq_sread`.
+    pub(super) shortfall: ShortfallFields,
+    /// The wait object: `FI_WAIT_FD`, or `FI_WAIT_UNSPEC` in `fi_cq_sread`.
     pub(super) wait_object: &'static str,
-    /// Milliseconds of processor time in each second, of the process that leads and the one that follows:
-    /// medians over rounds.
+    /// Milliseconds of processor time in each second, of the leader and the follower: medians over rounds.
     pub(super) processor_ms_per_s: Option<[f64; 2]>,
-    /// How often in each second the two were woken, or not allowed to sleep: medians over rounds.
+    /// Wake-ups of the two in each second, including refused attempts to sleep: medians over rounds.
     pub(super) wake_ups_per_s: Option<[f64; 2]>,
 }
 
-/// Why there are no figures.
+/// The reason why there are no figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Shortfall {
     NotOffered(String),
     Failure(String),
 }
 
-/// The same as fields.
+/// The same as two fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Shortfalls {
-    /// What the provider does not offer.
+pub(super) struct ShortfallFields {
+    /// The feature that the provider does not offer.
     pub(super) not_offered: Option<String>,
-    /// What failed.
+    /// The failure.
     pub(super) failure: Option<String>,
 }
 
@@ -103,7 +103,7 @@ impl SleepReport {
     pub(super) fn new(
         setup: &Setup<'_>,
         version: Option<(u16, u16)>,
-        gathered: Vec<Gathered>,
+        gathered: Vec<ContenderResults>,
     ) -> SleepReport {
         let mut contenders: Vec<ContenderReport> = Vec::new();
         for one in gathered {
@@ -126,11 +126,11 @@ impl SleepReport {
 impl SleepReport {
     /// # Errors
     ///
-    /// [`Failure::Contenders`], if a contender failed at something that it offers.
+    /// [`Failure::ContendersFailed`] if a contender failed at something that it offers.
     pub(in crate::bench) fn require_success(&self) -> Result<(), Failure> {
         match self.contenders.iter().filter(|contender| contender.has_failed()).count() {
             0 => Ok(()),
-            failed => Err(Failure::Contenders { failed, all: self.contenders.len() }),
+            failed => Err(Failure::ContendersFailed { failed, all: self.contenders.len() }),
         }
     }
 }
@@ -141,8 +141,8 @@ impl ContenderReport {
         [&polled.shortfall, &descriptor.shortfall, &idle.shortfall].iter().any(|part| part.failure.is_some())
     }
 
-    fn new(gathered: Gathered, rival: Option<&ContenderReport>, sizes: &[usize]) -> ContenderReport {
-        let Gathered { contender, provider, polled, descriptor, idle, idle_wait } = gathered;
+    fn new(gathered: ContenderResults, rival: Option<&ContenderReport>, sizes: &[usize]) -> ContenderReport {
+        let ContenderResults { contender, provider, polled, descriptor, idle, idle_wait } = gathered;
         ContenderReport {
             polled: LatencyReport::new(polled, rival.map(|rival| &rival.polled), sizes),
             descriptor: LatencyReport::new(descriptor, rival.map(|rival| &rival.descriptor), sizes),
@@ -156,8 +156,8 @@ impl ContenderReport {
 
 impl LatencyReport {
     fn new(attempt: Attempt<Vec<Times>>, rival: Option<&LatencyReport>, sizes: &[usize]) -> LatencyReport {
-        // What failed in the end is not shown by what came before.
-        let gathered = if attempt.goes_on() { attempt.gathered } else { Vec::new() };
+        // A contender that failed in the end shows no earlier results.
+        let gathered = if attempt.is_ok() { attempt.gathered } else { Vec::new() };
         let figures = sizes.iter().zip(&gathered).filter_map(|(&size_bytes, times)| {
             let percentiles = times.percentiles()?;
             let own = rival.and_then(|rival| rival.sizes.iter().find(|size| size.size_bytes == size_bytes));
@@ -165,13 +165,13 @@ impl LatencyReport {
             let (p50_ratio, p99_ratio) = (ratio(|of| of.p50_us), ratio(|of| of.p99_us));
             Some(SizeReport { size_bytes, percentiles, p50_ratio, p99_ratio })
         });
-        LatencyReport { sizes: figures.collect(), shortfall: Shortfalls::new(attempt.shortfall) }
+        LatencyReport { sizes: figures.collect(), shortfall: ShortfallFields::new(attempt.shortfall) }
     }
 }
 
 impl IdleReport {
     fn new(attempt: Attempt<Vec<[Slept; 2]>>, wait_object: &'static str) -> IdleReport {
-        let gathered = if attempt.goes_on() { attempt.gathered } else { Vec::new() };
+        let gathered = if attempt.is_ok() { attempt.gathered } else { Vec::new() };
         let medians = |of: fn(&Slept) -> f64| {
             let of_process =
                 |process: usize| median(gathered.iter().map(|both| of(&both[process])).collect());
@@ -181,17 +181,19 @@ impl IdleReport {
             wait_object,
             processor_ms_per_s: medians(|slept| slept.processor_ms_per_s),
             wake_ups_per_s: medians(|slept| slept.wake_ups_per_s),
-            shortfall: Shortfalls::new(attempt.shortfall),
+            shortfall: ShortfallFields::new(attempt.shortfall),
         }
     }
 }
 
-impl Shortfalls {
-    fn new(shortfall: Option<Shortfall>) -> Shortfalls {
+impl ShortfallFields {
+    fn new(shortfall: Option<Shortfall>) -> ShortfallFields {
         match shortfall {
-            None => Shortfalls { not_offered: None, failure: None },
-            Some(Shortfall::NotOffered(reason)) => Shortfalls { not_offered: Some(reason), failure: None },
-            Some(Shortfall::Failure(reason)) => Shortfalls { not_offered: None, failure: Some(reason) },
+            None => ShortfallFields { not_offered: None, failure: None },
+            Some(Shortfall::NotOffered(reason)) => {
+                ShortfallFields { not_offered: Some(reason), failure: None }
+            }
+            Some(Shortfall::Failure(reason)) => ShortfallFields { not_offered: None, failure: Some(reason) },
         }
     }
 }

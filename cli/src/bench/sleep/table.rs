@@ -1,15 +1,15 @@
-//! What `bench --only sleep` has found out, as people read it.
+//! The results of `bench --only sleep`, for people.
 
 use std::fmt;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
-use super::report::{ContenderReport, LatencyReport, Shortfalls, SleepReport};
+use super::report::{ContenderReport, LatencyReport, ShortfallFields, SleepReport};
 use crate::bench::table::significant;
 use crate::size;
 
-/// Two tables, one of round trips and one of idle pairs, and why some figures are missing.
+/// Two tables, one of round trips and one of idle pairs, and the reasons for missing figures.
 #[derive(Debug)]
 pub(in crate::bench) struct SleepTables<'a>(pub(in crate::bench) &'a SleepReport);
 
@@ -18,7 +18,7 @@ const LATENCY_HEADING: [&str; 7] = ["provider", "waits by", "size", "p50 us", "r
 const IDLE_HEADING: [&str; 6] =
     ["provider", "sleeps by", "leader ms/s", "follower ms/s", "leader wakes/s", "follower wakes/s"];
 
-/// How a queue without a wait object is waited for.
+/// The name of waiting without a wait object.
 pub(super) const POLLING: &str = "polling";
 
 impl fmt::Display for SleepTables<'_> {
@@ -90,7 +90,7 @@ fn idle_table(contenders: &[ContenderReport], notes: &mut Vec<String>) -> String
     shown(&table)
 }
 
-/// A table with these headings, the first few of them of words and the others of numbers.
+/// A table with these headings; the first `words` columns are aligned to the left, the others to the right.
 fn table<const N: usize>(heading: [&str; N], words: usize) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(heading);
@@ -100,7 +100,7 @@ fn table<const N: usize>(heading: [&str; N], words: usize) -> Table {
     table
 }
 
-/// The lines of a table, without spaces before and behind them.
+/// The lines of a table, without spaces before and after them.
 fn shown(table: &Table) -> String {
     let lines: Vec<String> =
         table.lines().map(|line| line.trim_end().trim_start_matches(' ').into()).collect();
@@ -108,7 +108,7 @@ fn shown(table: &Table) -> String {
 }
 
 impl ContenderReport {
-    /// The name that was asked for, with that of the provider where another one answered.
+    /// The requested name, with the provider's full name if it differs.
     pub(super) fn shown_name(&self) -> String {
         match &self.provider {
             Some(provider) if self.rival_of.is_some() && *provider != self.name => {
@@ -119,8 +119,8 @@ impl ContenderReport {
     }
 }
 
-impl Shortfalls {
-    /// The word in place of a figure, if there is none; the reason goes into a note.
+impl ShortfallFields {
+    /// The word in place of a missing figure; the reason is added to the notes.
     pub(super) fn word(&self, name: &str, waits_by: &str, notes: &mut Vec<String>) -> Option<&'static str> {
         let (word, reason) = match (&self.not_offered, &self.failure) {
             (Some(reason), _) => ("not offered", reason),

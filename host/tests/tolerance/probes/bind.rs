@@ -1,5 +1,5 @@
-//! Binding and enabling: each object, each flag, before and after `fi_enable(3)`, twice, and without what is
-//! needed.
+//! Binding and enabling: each object, each flag, before and after `fi_enable(3)`, twice, and with required
+//! objects missing.
 
 use std::ptr;
 
@@ -18,12 +18,12 @@ pub(super) fn add(probes: &mut Probes) {
     closing(probes);
 }
 
-/// The endpoint with all that it needs, `fi_enable` not yet called or called.
+/// An endpoint with all required objects, before or after `fi_enable`.
 fn made(context: &Context, is_enabled: bool) -> Node {
     if is_enabled { context.node() } else { context.parts() }
 }
 
-/// Each flag for each object, alone and with those that say for what it is.
+/// Each flag for each object, alone and together with the flags that give the direction.
 fn flags(probes: &mut Probes) {
     for (when, is_enabled) in [("before", false), ("after", true)] {
         for &(bit, name) in FLAGS {
@@ -65,7 +65,7 @@ fn flags(probes: &mut Probes) {
     }
 }
 
-/// Objects that are not for binding, and the same object twice.
+/// Objects that cannot be bound, and the same object twice.
 fn others(probes: &mut Probes) {
     for (when, is_enabled) in [("before", false), ("after", true)] {
         type Bind = fn(&Context, Node) -> i32;
@@ -186,7 +186,7 @@ fn orders(probes: &mut Probes) {
         let mut argument = 1_u64;
         unsafe { errno(crate::setup::control(node.ep, 6, &raw mut argument)) }
     });
-    // The calls of an endpoint that is not enabled yet.
+    // Calls on an endpoint that is not enabled yet.
     probes.endpoint("fi_getname: before fi_enable", |context| {
         let node = context.parts();
         let mut name = [0_u8; 64];
@@ -227,7 +227,7 @@ fn orders(probes: &mut Probes) {
     });
 }
 
-/// Binds all but queues and counters.
+/// Binds the required objects, except queues and counters.
 unsafe fn needed(context: &Context, node: &Node) {
     unsafe {
         if context.is_connected() {
@@ -238,7 +238,7 @@ unsafe fn needed(context: &Context, node: &Node) {
     }
 }
 
-/// `fi_close` in each order, and what is closed while others need it.
+/// `fi_close` in each order, also of objects that others need.
 fn closing(probes: &mut Probes) {
     type Pick = fn(&Context, &Node) -> *mut c_void;
     let parts: [(&str, Pick); 5] = [

@@ -1,4 +1,4 @@
-//! An enabled endpoint: names, options, controls, cancelling.
+//! An enabled endpoint: names, options, control commands, cancellation.
 
 use std::ptr;
 
@@ -57,7 +57,7 @@ fn names(probes: &mut Probes) {
     });
 }
 
-/// The options of 1.17 by their number.
+/// The options of 1.17 by number.
 const OPTIONS: [&str; 10] = [
     "FI_OPT_MIN_MULTI_RECV",
     "FI_OPT_CM_DATA_SIZE",
@@ -127,7 +127,7 @@ fn options(probes: &mut Probes) {
     });
 }
 
-/// The commands of 1.17 by their number.
+/// The commands of 1.17 by number.
 const COMMANDS: [&str; 20] = [
     "FI_GETFIDFLAG",
     "FI_SETFIDFLAG",

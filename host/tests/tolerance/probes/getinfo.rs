@@ -1,4 +1,4 @@
-//! `fi_getinfo(3)`: each bit and value of hints, each flag, and what is null.
+//! `fi_getinfo(3)`: each bit and value of hints, each flag, and null pointers.
 
 use std::ptr;
 
@@ -11,7 +11,7 @@ use crate::bits::{FLAGS, MODES, MR_MODES, ORDERS};
 use crate::outcome::errno;
 use crate::setup::{Context, hints, source};
 
-/// Sizes to ask for, beginning with the least.
+/// Sizes to request, in ascending order.
 const SIZES: [(&str, usize); 5] =
     [("0", 0), ("1", 1), ("64", 64), ("max - 1", usize::MAX - 1), ("max", usize::MAX)];
 
@@ -21,7 +21,8 @@ pub(super) fn add(probes: &mut Probes) {
     arguments(probes);
 }
 
-/// `fi_getinfo` with hints that differ from this provider's by one thing. Says what became of it.
+/// `fi_getinfo` with hints that differ from this provider's in one attribute. The outcome says whether an
+/// answer has the requested value.
 fn ask<T: PartialEq + 'static>(
     probes: &mut Probes,
     name: impl Into<String>,
@@ -51,7 +52,7 @@ fn words(probes: &mut Probes) {
     let mut info = |field: &str, bits: &[(u32, &str)], word: fn(&mut FiInfo) -> &mut u64| {
         for &(bit, name) in bits {
             let change = move |hints: &mut InfoList| *word(hints.first_mut()) |= 1 << bit;
-            // The answer is changed by nothing: a copy of its head is read.
+            // `word` needs a mutable info, so a copy of the answer's head is read.
             let read = move |info: &FiInfo| {
                 let mut copy = unsafe { ptr::read(info) };
                 *word(&mut copy)
@@ -110,7 +111,7 @@ fn words(probes: &mut Probes) {
     ask(probes, "domain_attr.mr_mode 0".to_owned(), none, |_| (), |()| false);
 }
 
-/// Each number, from nothing to the largest, and each value of an enumeration and the next.
+/// Each number from 0 to the largest, and each value of an enumeration and the one after it.
 fn numbers(probes: &mut Probes) {
     type Domain = fn(&mut FiDomainAttr) -> &mut u32;
     let enums: [(&str, u32, Domain); 6] = [
@@ -224,7 +225,7 @@ fn numbers(probes: &mut Probes) {
     }
 }
 
-/// What the function is called with beside hints.
+/// The other arguments of the function.
 fn arguments(probes: &mut Probes) {
     let call = |context: &Context,
                 version: u32,

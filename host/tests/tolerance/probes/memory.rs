@@ -1,4 +1,4 @@
-//! Address vectors and memory registration: each flag, each access, null, zero, too many.
+//! Address vectors and memory registration: each flag, each access, null pointers, zero, too large counts.
 
 use std::ptr;
 
@@ -200,7 +200,7 @@ fn attr(iov: *const iovec, iov_count: usize, access: u64) -> FiMrAttr {
     }
 }
 
-/// All accesses that regions are registered for.
+/// All accesses of a region.
 const ALL: u64 = 0x3f00;
 
 /// `fi_mr_reg`.
@@ -316,7 +316,7 @@ fn regions(probes: &mut Probes) {
     });
 }
 
-/// Regions and what is bound to them.
+/// Regions, and objects bound to them.
 fn bound_regions(probes: &mut Probes) {
     for &(bit, name) in FLAGS {
         probes.endpoint(format!("fi_mr_bind: cntr {name}"), move |context| {
@@ -370,7 +370,7 @@ fn bound_regions(probes: &mut Probes) {
             errno(close(domain))
         }
     });
-    // What counters of regions and endpoints count.
+    // The events that counters of regions and endpoints count.
     for (text, flags, is_atomic) in [
         ("FI_REMOTE_WRITE counts a write", 1_u64 << 13, false),
         ("FI_REMOTE_WRITE counts an atomic", 1 << 13, true),
@@ -426,7 +426,7 @@ fn bound_regions(probes: &mut Probes) {
     }
 }
 
-/// A write or an atomic operation from the left, until it completes.
+/// A write or an atomic operation from the left, up to its completion.
 fn write(pair: &mut Pair, context: &Context, address: u64, key: u64, is_atomic: bool) {
     let buf = memory(64);
     let near = context.region(&pair.left, buf, 64, 11);

@@ -1,7 +1,7 @@
-//! The probes: calls of the C interface, each with one thing out of the ordinary.
+//! The probes: calls of the C interface, each with one unusual argument or state.
 //!
-//! They break the rules of the interface on purpose, each in a process of its own, so no block of unsafe code
-//! here can say why it is safe: that it need not be is the point.
+//! They break the rules of the interface on purpose, each in its own process, so the unsafe blocks here
+//! cannot be justified: being unsafe is their purpose.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "see above")]
 
@@ -15,16 +15,16 @@ mod transfer;
 
 use crate::setup::Context;
 
-/// Whether a probe depends on the kind of endpoint.
+/// Whether a probe depends on the type of endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     /// Run once for each provider.
     Object,
-    /// Run for each kind of endpoint, which its name begins with.
+    /// Run for each type of endpoint, with which its name begins.
     Endpoint,
 }
 
-/// A call with one thing out of the ordinary.
+/// A call with one unusual argument or state.
 pub(crate) struct Probe {
     pub(crate) name: String,
     pub(crate) family: Family,

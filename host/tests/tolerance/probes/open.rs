@@ -1,4 +1,5 @@
-//! Opening fabrics, domains, queues, counters, vectors, sets and endpoints: each attribute, and what is null.
+//! Opening fabrics, domains, queues, counters, vectors, sets and endpoints: each attribute, and null
+//! pointers.
 
 use std::ptr;
 

@@ -1,4 +1,5 @@
-//! Reading completion queues, counters and event queues: no room, null, flags, time-outs of nothing.
+//! Reading completion queues, counters and event queues: without room, with null pointers, with each flag,
+//! with a time-out of 0.
 
 use std::ptr;
 
@@ -17,7 +18,7 @@ pub(super) fn add(probes: &mut Probes) {
     events(probes);
 }
 
-/// What is in the queue when a probe reads it.
+/// The content of the queue when a probe reads it.
 #[derive(Clone, Copy)]
 enum Filled {
     Empty,
@@ -45,11 +46,11 @@ fn filled(context: &Context, filled: Filled) -> Pair {
                 let send = (*(*left).msg).send;
                 let sent = send(left, memory(64).cast(), 64, ptr::null_mut(), to_right, op_context());
                 assert!(sent == 0, "fi_send: {}", errno(sent as i64));
-                // A completion at the right is to be left to the probe: reading nothing makes progress.
-                // It may come a little later than that at the left.
+                // The probe has to read the completion at the right, so this loop makes progress there by
+                // reads of 0 entries. That completion may come a little later than the one at the left.
                 let deadline = Deadline::after(short_limit());
                 let (mut rounds, mut pauses) = (0, Pauses::default());
-                while rounds < 40 && !deadline.is_over() {
+                while rounds < 40 && !deadline.check_expired() {
                     crate::setup::drain(pair.left.cq, &mut pair.at_left);
                     ((*(*pair.right.cq).ops).read)(pair.right.cq, ptr::null_mut(), 0);
                     rounds += u32::from(!pair.at_left.is_empty());
@@ -278,7 +279,7 @@ fn write(context: &Context, open_flags: u64, len_bytes: usize, flags: u64) -> St
     unsafe { errno(((*(*eq).ops).write)(eq, 5, entry.as_ptr().cast(), len_bytes, flags) as i64) }
 }
 
-/// The same with `FI_WRITE`, and what is read then.
+/// `fi_eq_write` into a queue opened with `FI_WRITE`, and a read of the event.
 fn written(context: &Context, event: u32, len_bytes: usize) -> String {
     let fabric = context.fabric();
     let mut attr = homespun_host::eq_attr();

@@ -1,5 +1,5 @@
-//! Data transfer calls: each of them with each flag, and with each argument null, zero or too large. What is
-//! accepted is watched until a message sent after it has come.
+//! Data transfer calls: each with each flag, and with each argument null, zero or too large. An accepted call
+//! is observed until a message sent after it has arrived.
 
 mod call;
 mod changes;
@@ -103,7 +103,7 @@ fn sent(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &Argume
         let has_come = after.is_some_and(|after| end_of(&pair.at_left, after).is_some())
             && landing.iter().any(|buf| unsafe { **buf } == AFTER);
         let is_done = !is_expected || end_of(&pair.at_left, arguments.context).is_some();
-        // The message after it may be matched by the receive before the probe's has completed.
+        // The receive of the message after it may complete before that of the probe.
         let is_received = which.is_one_sided()
             || receives.iter().filter(|context| end_of(&pair.at_right, **context).is_some()).count() == 2;
         has_come && is_done && is_received
@@ -140,7 +140,7 @@ fn sent(scene: &mut Scene, which: Call, name: &str, way: Way, arguments: &Argume
     let completion = if is_expected {
         completed(&scene.pair.at_left, arguments.context)
     } else {
-        // What reports no success may report a failure, of an unknown operation.
+        // A call without a completion may report a failure, of an unknown operation.
         let failed = scene.pair.at_left.iter().find(|done| done.error != 0);
         failed.map_or("silent".to_owned(), |done| format!("fails with {}", errno(-done.error)))
     };
@@ -151,7 +151,7 @@ fn is_filled(buf: *mut u8) -> bool {
     !buf.is_null() && unsafe { *buf } == PROBE
 }
 
-/// A receive at the right, and two ordinary messages: one for it, and one for the receive after it.
+/// A receive at the right, and two ordinary messages: one for it, and one for the next receive.
 fn received(scene: &mut Scene, which: Call, arguments: &Arguments) -> String {
     let ep = scene.pair.right.ep;
     let result = scene.pair.retry(|| unsafe { call(which, ep, arguments) });

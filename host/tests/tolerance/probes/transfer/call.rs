@@ -1,4 +1,4 @@
-//! The calls, and every argument that they take.
+//! The calls, and all their arguments.
 
 use std::ptr;
 
@@ -8,7 +8,7 @@ use homespun_host::abi::rma::{FiMsgRma, FiRmaIov};
 use homespun_host::abi::tagged::FiMsgTagged;
 use libc::{c_void, iovec};
 
-/// Where data goes.
+/// The direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// From the left to a receive.
@@ -21,7 +21,7 @@ pub(super) enum Way {
     Read,
 }
 
-/// The functions of `struct fi_ops_msg` and its like.
+/// The functions of `struct fi_ops_msg` and the other vtables.
 macro_rules! calls {
     ($($name:ident $text:literal $way:ident,)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,11 +100,11 @@ impl Call {
     }
 }
 
-/// Every argument that a call may take.
+/// All arguments of all calls.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arguments {
     pub(super) buf: *mut u8,
-    /// In bytes, of atomics in elements of 8 bytes.
+    /// In bytes; for atomics, in elements of 8 bytes.
     pub(super) len: usize,
     pub(super) desc: *mut c_void,
     pub(super) has_descs: bool,
@@ -128,7 +128,7 @@ pub(super) struct Arguments {
     pub(super) op: u32,
 }
 
-/// A vtable. Without one a C program crashes.
+/// A vtable. A null pointer raises the signal that a C program would get.
 fn table<'a, T>(table: *const T) -> &'a T {
     if table.is_null() {
         unsafe { libc::raise(libc::SIGSEGV) };
@@ -137,7 +137,7 @@ fn table<'a, T>(table: *const T) -> &'a T {
 }
 
 pub(super) unsafe fn call(call: Call, ep: *mut FidEp, a: &Arguments) -> isize {
-    // Vectors are long enough for every count that probes give.
+    // Vectors are long enough for every count of the probes.
     let mut descs = [a.desc; 64];
     let descs = if a.has_descs { descs.as_mut_ptr() } else { ptr::null_mut() };
     let split = a.vector_count.clamp(1, 64);

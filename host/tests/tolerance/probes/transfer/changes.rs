@@ -1,5 +1,5 @@
-//! What is out of the ordinary in the arguments of a call. No count is far beyond a limit: by those some
-//! providers write over their own memory, and what comes of it is chance.
+//! The unusual arguments of calls. No count is far beyond a limit: some providers would overwrite their own
+//! memory, with random outcomes.
 
 use std::ptr;
 
@@ -91,5 +91,5 @@ pub(super) const CHANGES: &[(&str, Applies, Change)] = &[
     ("op FI_CSWAP", |call, _| call.is_atomic(), |_, a| a.op = 12),
 ];
 
-/// Whether a change is about this call.
+/// Whether a change applies to this call.
 pub(super) type Applies = fn(Call, &str) -> bool;

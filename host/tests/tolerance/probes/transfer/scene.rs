@@ -1,4 +1,4 @@
-//! Two endpoints and memory at each, between which the calls transfer.
+//! Two endpoints, and memory at each, for the calls that transfer data.
 
 use std::ptr;
 
@@ -8,28 +8,28 @@ use super::call::Call;
 use crate::outcome::errno;
 use crate::setup::{Context, Pair, Region, context as op_context, memory};
 
-/// What every message and access of a probe is filled with, and what comes after it.
+/// The bytes of a probe's message or access, and of the message after it.
 pub(super) const PROBE: u8 = 0x5a;
 pub(super) const AFTER: u8 = 0xa5;
 
 pub(super) const LEN_BYTES: usize = 64;
 pub(super) const TAG: u64 = 7;
 
-/// What a probe works with.
+/// The endpoints and the memory of a probe.
 pub(super) struct Scene {
     pub(super) pair: Pair,
-    /// Of the left, which reads and sends from it.
+    /// Memory of the left endpoint, the source.
     pub(super) near: *mut u8,
     pub(super) near_region: Option<Region>,
-    /// Of the right, in which data arrives.
+    /// Memory of the right endpoint, the destination.
     pub(super) far: *mut u8,
     pub(super) far_region: Option<Region>,
     pub(super) is_tagged: bool,
 }
 
-/// What is allocated of each, so that a length that is a little too large stays inside.
+/// The allocated length of each, larger than the region, so that a slightly too large length stays inside.
 pub(super) const ROOM_BYTES: usize = 1 << 17;
-/// What is registered of it.
+/// The registered length.
 const REGION_BYTES: usize = 4096;
 
 impl Scene {
@@ -44,7 +44,7 @@ impl Scene {
         Scene { pair, near, near_region, far, far_region, is_tagged: call.is_tagged() }
     }
 
-    /// Posts a receive of the ordinary kind.
+    /// Posts an ordinary receive.
     pub(super) fn receive(&mut self, buf: *mut u8) -> *mut c_void {
         let context = op_context();
         let (ep, none) = (self.pair.right.ep, ptr::null_mut());
@@ -59,7 +59,7 @@ impl Scene {
         context
     }
 
-    /// Sends a message of the ordinary kind. Returns its context, or nothing if that is impossible now.
+    /// Sends an ordinary message. Returns its context, or `None` if it cannot be sent now.
     pub(super) fn send(&mut self, fill: u8) -> Option<*mut c_void> {
         let context = op_context();
         let buf = memory(LEN_BYTES);

@@ -1,4 +1,4 @@
-//! Waiting for the other process without a system call, but not for ever.
+//! Polls for the other process, with a time-out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,37 +7,36 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
-/// How often in vain one looks between looks at the clock.
+/// How many polls pass between looks at the clock.
 const SPINS_PER_CLOCK: u32 = 1024;
 
-/// How often one looks in vain before the other process is let run between looks, where both may share a
-/// core.
+/// How many polls pass before each further one yields, where both processes may share a core.
 const SPINS_BEFORE_YIELD_SHARED: u32 = 256;
 
-/// The same where each has a core of its own: late enough to play no part in what is measured.
+/// The same where each has a core: late enough to have no influence on the measurement.
 const SPINS_BEFORE_YIELD_PINNED: u32 = 1 << 20;
 
-/// How one process waits for the other.
+/// Polls until the other process has done its part.
 #[derive(Debug)]
-pub(in crate::bench) struct Vigil {
+pub(in crate::bench) struct Poller {
     gone: Arc<AtomicBool>,
     timeout: Duration,
     spins_before_yield: u32,
 }
 
-impl Vigil {
-    /// Waits at most so long for a process that is there until `gone` becomes true. `pinned` says that both
-    /// processes have cores of their own.
-    pub(in crate::bench) fn new(gone: Arc<AtomicBool>, timeout: Duration, pinned: bool) -> Vigil {
+impl Poller {
+    /// Waits at most `timeout`, for a process that sets `gone` when it ends. `pinned` says that each process
+    /// has a core.
+    pub(in crate::bench) fn new(gone: Arc<AtomicBool>, timeout: Duration, pinned: bool) -> Poller {
         let spins_before_yield = if pinned { SPINS_BEFORE_YIELD_PINNED } else { SPINS_BEFORE_YIELD_SHARED };
-        Vigil { gone, timeout, spins_before_yield }
+        Poller { gone, timeout, spins_before_yield }
     }
 
-    /// Looks until there is something.
+    /// Polls until `look` returns a value.
     ///
     /// # Errors
     ///
-    /// That of a look; [`Failure::PeerGone`] and [`Failure::PeerSilent`] if there is never anything.
+    /// An error of `look`; [`Failure::PeerGone`] and [`Failure::PeerSilent`] if no value comes.
     #[inline]
     pub(super) fn until<T>(
         &self,
@@ -45,11 +44,11 @@ impl Vigil {
     ) -> Result<T, Failure> {
         match look()? {
             Some(found) => Ok(found),
-            None => self.go_on(look),
+            None => self.keep_polling(look),
         }
     }
 
-    fn go_on<T>(&self, mut look: impl FnMut() -> Result<Option<T>, Failure>) -> Result<T, Failure> {
+    fn keep_polling<T>(&self, mut look: impl FnMut() -> Result<Option<T>, Failure>) -> Result<T, Failure> {
         let mut spins: u32 = 0;
         let mut since = None;
         loop {
@@ -77,15 +76,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_waited_for_who_is_gone_or_silent() {
+    fn wait_fails_for_a_peer_that_is_gone_or_silent() {
         for pinned in [false, true] {
             let gone = Arc::new(AtomicBool::new(true));
-            let vigil = Vigil::new(gone.clone(), Duration::from_secs(60), pinned);
-            assert!(matches!(vigil.until(|| Ok(None::<()>)), Err(Failure::PeerGone)));
+            let poller = Poller::new(gone.clone(), Duration::from_secs(60), pinned);
+            assert!(matches!(poller.until(|| Ok(None::<()>)), Err(Failure::PeerGone)));
             gone.store(false, Ordering::Relaxed);
-            let vigil = Vigil::new(gone, Duration::ZERO, pinned);
-            assert!(matches!(vigil.until(|| Ok(None::<()>)), Err(Failure::PeerSilent { .. })));
-            assert_eq!(vigil.until(|| Ok(Some(7))).unwrap(), 7);
+            let poller = Poller::new(gone, Duration::ZERO, pinned);
+            assert!(matches!(poller.until(|| Ok(None::<()>)), Err(Failure::PeerSilent { .. })));
+            assert_eq!(poller.until(|| Ok(Some(7))).unwrap(), 7);
         }
     }
 }
