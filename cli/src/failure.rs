@@ -16,12 +16,12 @@ pub(crate) enum Failure {
     #[error("nothing meets the request: it needs {0} (ENODATA)")]
     NoData(&'static str),
     /// The requested domain does not exist (ENODATA).
-    #[error("there is no domain {asked}, only {} (ENODATA)", .there.join(" and "))]
+    #[error("there is no domain {requested}, only {} (ENODATA)", .available.join(" and "))]
     NoDomain {
         /// The requested name.
-        asked: String,
+        requested: String,
         /// The existing domains.
-        there: Vec<String>,
+        available: Vec<String>,
     },
     /// A call of the fabric failed.
     #[error("{0}")]
@@ -235,22 +235,22 @@ pub(crate) enum Failure {
     },
     /// The libfabric to compare with lacks a provider.
     #[error(
-        "libfabric {version} has no provider {asked} for reliable unconnected endpoints; it has {}",
-        .there.join(", ")
+        "libfabric {version} has no provider {requested} for reliable unconnected endpoints; it has {}",
+        .available.join(", ")
     )]
     NoProvider {
         /// Its name.
-        asked: String,
+        requested: String,
         /// The version of the libfabric.
         version: String,
         /// The names of the providers that it has.
-        there: Vec<String>,
+        available: Vec<String>,
     },
     /// A comparison needs two cores.
-    #[error("the two processes need a core each, but there is only {there}; try --no-pin")]
+    #[error("the two processes need a core each, but there is only {available}; try --no-pin")]
     OneCore {
         /// The number of cores that this process may run on, for people.
-        there: String,
+        available: String,
     },
     /// A program of libfabric gave no result.
     #[error("{program} over {contender} gave no result: {reason}")]
@@ -349,17 +349,17 @@ mod tests {
     #[test]
     fn refused_denied_and_foreign_peers_have_distinct_messages() {
         let address: Address = SocketAddr::from(([127, 0, 0, 1], 7471)).into();
-        let said = |error| Failure::unreachable(address, OperationError::Link(error)).to_string();
+        let message = |error| Failure::unreachable(address, OperationError::Link(error)).to_string();
         assert_eq!(
-            said(LinkError::System(Errno::ECONNREFUSED)),
+            message(LinkError::System(Errno::ECONNREFUSED)),
             "no answer from 127.0.0.1:7471: Connection refused"
         );
         assert_eq!(
-            said(LinkError::Denied("another user")),
+            message(LinkError::Denied("another user")),
             "not allowed to connect to 127.0.0.1:7471: another user"
         );
         assert_eq!(
-            said(LinkError::Protocol("unknown frame kind")),
+            message(LinkError::Protocol("unknown frame kind")),
             "the process that listens at 127.0.0.1:7471 is not homespun: unknown frame kind"
         );
     }

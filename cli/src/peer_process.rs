@@ -125,10 +125,10 @@ impl PeerProcess {
     /// [`Failure::PeerEnded`] if the process has ended.
     pub(crate) fn tell(&mut self, line: impl Display) -> Result<(), Failure> {
         let line = format!("{line}\n");
-        let told = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {
+        let written = self.stdin.as_mut().map_or(Err(io::ErrorKind::BrokenPipe.into()), |stdin| {
             stdin.write_all(line.as_bytes()).and_then(|()| stdin.flush())
         });
-        told.map_err(|_| self.attribute_failure(Failure::PeerGone))
+        written.map_err(|_| self.attribute_failure(Failure::PeerGone))
     }
 
     /// The process id.

@@ -46,9 +46,9 @@ impl Operation {
     }
 
     /// The sizes in which to measure the operation, given the requested ones.
-    pub(super) fn sizes(self, asked: &[usize]) -> &[usize] {
+    pub(super) fn sizes(self, requested: &[usize]) -> &[usize] {
         match self {
-            Operation::Write | Operation::Read => asked,
+            Operation::Write | Operation::Read => requested,
             Operation::FetchAdd => &[INTEGER_BYTES],
         }
     }
@@ -180,8 +180,8 @@ mod tests {
     /// Measures every operation, size and metric between two endpoints of this process, each in its own
     /// thread.
     fn measure_in(domain: &str, sizes: &[usize], owner_timeout: Duration) {
-        let (steps, told) = mpsc::channel::<()>();
-        let (say, said) = mpsc::channel();
+        let (send_step, steps) = mpsc::channel::<()>();
+        let (send_address, addresses) = mpsc::channel();
         let (answer, answered) = mpsc::channel::<Address>();
         let name = domain.to_owned();
         let largest = sizes.iter().copied().max().unwrap_or_default();
@@ -189,31 +189,32 @@ mod tests {
             let any = Target { host: "127.0.0.1".into(), port: 0 };
             let port = Port::listening(&any, Some(&name), CAPS).unwrap();
             let region = port.share(largest).unwrap();
-            say.send((port.address(), RemoteRegion { key: region.key(), address: region.address() }))
+            send_address
+                .send((port.address(), RemoteRegion { key: region.key(), address: region.address() }))
                 .unwrap();
             let settings = settings(Direction::ToClient, owner_timeout);
             let mut channel = Channel::open(&port, answered.recv().unwrap(), settings).unwrap();
-            for () in told {
+            for () in steps {
                 follow(&mut channel, false).unwrap();
             }
             let mut written = vec![0; largest];
             region.read_at(0, &mut written).unwrap();
             written
         });
-        let (address, place) = said.recv().unwrap();
+        let (address, place) = addresses.recv().unwrap();
         let (port, address) = Port::to_peer(&Target::from(address), Some(domain), CAPS).unwrap();
         answer.send(port.address()).unwrap();
         let mut channel = Channel::open(&port, address, settings(Direction::ToServer, TIMEOUT)).unwrap();
         for operation in Operation::ALL {
             for &size_bytes in operation.sizes(sizes) {
                 for metric in [Metric::Latency, Metric::Bandwidth] {
-                    steps.send(()).unwrap();
+                    send_step.send(()).unwrap();
                     let run = Run::new(size_bytes, Some(70));
                     assert!(lead(&mut channel, place, operation, metric, &run).unwrap().each_us > 0.0);
                 }
             }
         }
-        drop(steps);
+        drop(send_step);
         assert_eq!(owner.join().unwrap(), vec![1; largest]);
     }
 

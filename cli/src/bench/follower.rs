@@ -134,12 +134,12 @@ impl Follower<'_> {
     /// Follows step after step.
     fn follow(&self, mut fabric: Option<(&Port, &mut Channel<'_>)>) -> Result<(), Failure> {
         loop {
-            let told = match &fabric {
+            let received = match &fabric {
                 Some(_) => self.lines.recv_timeout(IDLE_INTERVAL),
                 // Between steps of a bare loop this process leaves its core alone.
                 None => self.lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
-            let line = match told {
+            let line = match received {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout) => {
                     if let Some((port, _)) = &fabric {

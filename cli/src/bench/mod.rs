@@ -346,14 +346,14 @@ fn head(survey: &Survey<'_>, cores: &Cores, console: &Console) -> Result<(), Fai
 impl Choice {
     /// The chosen domains, as far as they exist.
     fn offered(self) -> Result<Vec<Domain>, Failure> {
-        let there = port::domains()?;
+        let available = port::domains()?;
         let meant = Domain::ALL.into_iter().filter(|domain| match self {
             Choice::Shm => *domain == Domain::Shm,
             Choice::Tcp => *domain == Domain::Tcp,
             Choice::All => true,
         });
         let domains: Vec<Domain> =
-            meant.filter(|domain| there.iter().any(|name| name == domain.name())).collect();
+            meant.filter(|domain| available.iter().any(|name| name == domain.name())).collect();
         if domains.is_empty() { Err(Failure::NoData("a domain of that name")) } else { Ok(domains) }
     }
 }

@@ -111,9 +111,9 @@ impl Pair {
     /// Opens this process's endpoint, and returns it with the address of the follower's.
     pub(super) fn open_port(&mut self, domain: &str) -> Result<(Port, homespun::Address), Failure> {
         let line = self.peer.next_line()?;
-        let told = follower::after(&line, ENDPOINT)?.split_once(' ').ok_or(Failure::PeerProtocol)?;
-        let listening: SocketAddr = told.0.parse().map_err(|_| Failure::PeerProtocol)?;
-        self.place = Some(told.1.parse().map_err(|_| Failure::PeerProtocol)?);
+        let endpoint = follower::after(&line, ENDPOINT)?.split_once(' ').ok_or(Failure::PeerProtocol)?;
+        let listening: SocketAddr = endpoint.0.parse().map_err(|_| Failure::PeerProtocol)?;
+        self.place = Some(endpoint.1.parse().map_err(|_| Failure::PeerProtocol)?);
         let target = Target::from(homespun::Address::from(listening));
         let opened = Port::to_peer(&target, Some(domain), access::CAPS)?;
         self.peer.tell(format_args!("{PARTNER} {}", opened.0.address()))?;

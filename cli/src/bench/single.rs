@@ -65,8 +65,8 @@ pub(crate) fn run(arguments: &Arguments, console: &Console) -> Result<(), Failur
         Choice::Vm => (Way::Readv, MediumKind::Memory),
         Choice::Tcp => (Way::Socket, MediumKind::Socket),
     };
-    let asked = arguments.cores.map(|CorePair(own, other)| (own, other));
-    let cores = asked.or_else(|| Cores::of_this_process().pair());
+    let requested = arguments.cores.map(|CorePair(own, other)| (own, other));
+    let cores = requested.or_else(|| Cores::of_this_process().pair());
     let timeout = Duration::from_secs(arguments.timeout);
     let mut pair = Pair::start(medium, None, Placement { cores, timeout })?;
     if way == Way::Readv {

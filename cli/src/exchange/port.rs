@@ -207,13 +207,13 @@ fn domains_of(fabric: &Fabric) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Checks that there is a domain of this name, if `asked` names one.
+/// Checks that there is a domain of this name, if `requested` names one.
 ///
 /// # Errors
 ///
 /// [`Failure::NoDomain`], which lists the available domains.
-pub(crate) fn require_domain(asked: Option<&str>) -> Result<(), Failure> {
-    require_domain_of(&Fabric::new(), asked)
+pub(crate) fn require_domain(requested: Option<&str>) -> Result<(), Failure> {
+    require_domain_of(&Fabric::new(), requested)
 }
 
 /// As [`require_domain`], of this fabric.
@@ -221,10 +221,10 @@ pub(crate) fn require_domain(asked: Option<&str>) -> Result<(), Failure> {
 /// # Errors
 ///
 /// [`Failure::NoDomain`], which lists the available domains.
-pub(crate) fn require_domain_of(fabric: &Fabric, asked: Option<&str>) -> Result<(), Failure> {
-    let there = domains_of(fabric)?;
-    match asked.filter(|asked| !there.iter().any(|name| name == asked)) {
-        Some(asked) => Err(Failure::NoDomain { asked: asked.to_owned(), there }),
+pub(crate) fn require_domain_of(fabric: &Fabric, requested: Option<&str>) -> Result<(), Failure> {
+    let available = domains_of(fabric)?;
+    match requested.filter(|requested| !available.iter().any(|name| name == requested)) {
+        Some(requested) => Err(Failure::NoDomain { requested: requested.to_owned(), available }),
         None => Ok(()),
     }
 }

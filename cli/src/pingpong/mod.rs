@@ -166,8 +166,8 @@ fn measure_this_host(arguments: &Arguments, console: &mut Console) -> Result<(),
         cores::pin(own)?;
     }
     let mut domains = port::domains()?;
-    if let Some(asked) = &arguments.domain {
-        domains.retain(|domain| domain == asked);
+    if let Some(requested) = &arguments.domain {
+        domains.retain(|domain| domain == requested);
     }
     let plan = arguments.plan();
     for (index, domain) in domains.iter().enumerate() {

@@ -89,9 +89,9 @@ impl Server<'_> {
             };
             console.warn(format_args!("refused the client at {from}: {reason}"));
             // The client may have named an address that cannot be reached from here.
-            let told = Channel::open(port, from, self.settings(false, false))
+            let answered = Channel::open(port, from, self.settings(false, false))
                 .and_then(|channel| channel.answer(reason));
-            if let Err(failure) = told {
+            if let Err(failure) = answered {
                 console.warn(failure);
             }
         }

@@ -112,12 +112,13 @@ mod tests {
 
     #[test]
     fn missing_launcher_and_missing_command_have_distinct_messages() {
-        let said = |name: &str, kind: io::ErrorKind| execution_failure(&name.into(), kind.into()).to_string();
-        assert!(said("mpirun", io::ErrorKind::NotFound).contains("openmpi-bin"));
-        assert!(said("mpiexec.hydra", io::ErrorKind::NotFound).contains("impi-rt"));
-        assert_eq!(said("no-such", io::ErrorKind::NotFound), "there is no command no-such");
-        assert_eq!(said("./no-such", io::ErrorKind::NotFound), "there is no command ./no-such");
-        assert!(said("/dev/null", io::ErrorKind::NotFound).starts_with("cannot run /dev/null: "));
-        assert!(said("mpirun", io::ErrorKind::PermissionDenied).starts_with("cannot run mpirun: "));
+        let message =
+            |name: &str, kind: io::ErrorKind| execution_failure(&name.into(), kind.into()).to_string();
+        assert!(message("mpirun", io::ErrorKind::NotFound).contains("openmpi-bin"));
+        assert!(message("mpiexec.hydra", io::ErrorKind::NotFound).contains("impi-rt"));
+        assert_eq!(message("no-such", io::ErrorKind::NotFound), "there is no command no-such");
+        assert_eq!(message("./no-such", io::ErrorKind::NotFound), "there is no command ./no-such");
+        assert!(message("/dev/null", io::ErrorKind::NotFound).starts_with("cannot run /dev/null: "));
+        assert!(message("mpirun", io::ErrorKind::PermissionDenied).starts_with("cannot run mpirun: "));
     }
 }

@@ -18,8 +18,8 @@ const PLACES: [&str; 4] = [".", "deps", "../lib/homespun", "../lib"];
 /// # Errors
 ///
 /// [`Failure::NoPlugin`], which names the searched directories.
-pub(crate) fn directory(asked: Option<&Path>) -> Result<PathBuf, Failure> {
-    first_with_plugin(asked.map_or_else(places, |asked| vec![asked.to_owned()]))
+pub(crate) fn directory(requested: Option<&Path>) -> Result<PathBuf, Failure> {
+    first_with_plugin(requested.map_or_else(places, |requested| vec![requested.to_owned()]))
 }
 
 fn places() -> Vec<PathBuf> {

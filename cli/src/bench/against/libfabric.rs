@@ -52,9 +52,9 @@ impl Libfabric {
         };
         let plugin = plugin::directory(None)?;
         let mut libfabric = Libfabric { programs, libraries, plugin, version: String::new() };
-        let told = libfabric.info(&["--version"])?.unwrap_or_default();
+        let printed = libfabric.info(&["--version"])?.unwrap_or_default();
         let missing = || Failure::NoLibfabric { missing: LIBRARY, looked_in: libfabric.library_place() };
-        libfabric.version = output::library_version(&told).ok_or_else(missing)?.to_owned();
+        libfabric.version = output::library_version(&printed).ok_or_else(missing)?.to_owned();
         Ok(libfabric)
     }
 
@@ -81,14 +81,14 @@ impl Libfabric {
     /// # Errors
     ///
     /// [`Failure::NoProvider`], which lists the providers that it has.
-    pub(super) fn require_provider(&self, asked: &str) -> Result<(), Failure> {
-        if self.info(&["-p", asked, "-t", "FI_EP_RDM"])?.is_some() {
+    pub(super) fn require_provider(&self, requested: &str) -> Result<(), Failure> {
+        if self.info(&["-p", requested, "-t", "FI_EP_RDM"])?.is_some() {
             return Ok(());
         }
-        let mut there = output::provider_names(&self.info(&["-l"])?.unwrap_or_default());
+        let mut available = output::provider_names(&self.info(&["-l"])?.unwrap_or_default());
         // homespun takes part anyway, so it is not offered as a choice.
-        there.retain(|name| name != PROVIDER_NAME || name == asked);
-        Err(Failure::NoProvider { asked: asked.to_owned(), version: self.version.clone(), there })
+        available.retain(|name| name != PROVIDER_NAME || name == requested);
+        Err(Failure::NoProvider { requested: requested.to_owned(), version: self.version.clone(), available })
     }
 
     /// Sets the environment in which a program loads this libfabric with homespun's plugin.
@@ -141,10 +141,10 @@ mod tests {
     #[test]
     fn prefix_without_programs_or_library_is_refused() {
         let prefix = tempfile::tempdir().expect("a temporary directory");
-        let said = || Libfabric::find(Some(prefix.path())).unwrap_err().to_string();
-        assert!(said().contains("no fi_pingpong"), "{}", said());
+        let message = || Libfabric::find(Some(prefix.path())).unwrap_err().to_string();
+        assert!(message().contains("no fi_pingpong"), "{}", message());
         fs::create_dir(prefix.path().join("bin")).expect("a temporary directory");
         fs::write(prefix.path().join("bin/fi_pingpong"), "").expect("a temporary file");
-        assert!(said().contains("no libfabric.so.1"), "{}", said());
+        assert!(message().contains("no libfabric.so.1"), "{}", message());
     }
 }

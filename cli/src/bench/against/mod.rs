@@ -185,7 +185,7 @@ fn places(pinned: bool) -> Result<Vec<Option<figure::Cores>>, Failure> {
     let cores = Cores::of_this_process();
     let pairs = cores.placements(&CacheTopology::of_this_host());
     if pairs.is_empty() {
-        return Err(Failure::OneCore { there: cores.count() });
+        return Err(Failure::OneCore { available: cores.count() });
     }
     let place = |pair: crate::cores::CorePair| {
         Some(figure::Cores { numbers: (pair.first, pair.second), sharing: pair.sharing })

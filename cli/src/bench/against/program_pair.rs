@@ -81,8 +81,9 @@ impl ProgramPair {
         let mut server = Process::start(&self.program, &self.server, server_core, conditions.libfabric)?;
         while !is_listening(self.port) {
             if let Some(status) = server.ended()? {
-                let said = server.said(&server.output_until(Instant::now() + END_LAG).unwrap_or_default());
-                return Ok(Err(format!("the server ended early ({status}): {}", complaint(&said))));
+                let printed =
+                    server.all_output(&server.output_until(Instant::now() + END_LAG).unwrap_or_default());
+                return Ok(Err(format!("the server ended early ({status}): {}", complaint(&printed))));
             }
             if Instant::now() > deadline {
                 return Ok(Err("the server does not listen".into()));
@@ -101,19 +102,19 @@ impl ProgramPair {
             if status.success() {
                 return Ok(match server.ended_within(END_LAG)? {
                     Some(status) if !status.success() => {
-                        let said =
-                            server.said(&server.output_until(Instant::now() + END_LAG).unwrap_or_default());
-                        Err(format!("the server failed at its end ({status}): {}", complaint(&said)))
+                        let printed = server
+                            .all_output(&server.output_until(Instant::now() + END_LAG).unwrap_or_default());
+                        Err(format!("the server failed at its end ({status}): {}", complaint(&printed)))
                     }
                     // The client's result is complete, even if its server has to be terminated.
                     _ => Ok(output),
                 });
             }
-            let said = client.said(&output);
+            let printed = client.all_output(&output);
             // Another process may have listened at the port before this server did.
-            let may_try_again = said.contains(REFUSAL) && Instant::now() < deadline;
+            let may_try_again = printed.contains(REFUSAL) && Instant::now() < deadline;
             if !may_try_again || server.ended()?.is_some() {
-                return Ok(Err(format!("the client ended early ({status}): {}", complaint(&said))));
+                return Ok(Err(format!("the client ended early ({status}): {}", complaint(&printed))));
             }
             thread::sleep(REFUSAL_INTERVAL);
         }
@@ -171,15 +172,15 @@ impl Process {
     }
 
     /// Its output, followed by its standard error. The process must have ended.
-    fn said(&self, output: &str) -> String {
+    fn all_output(&self, output: &str) -> String {
         let complaints = self.stderr.recv_timeout(END_LAG).unwrap_or_default();
         format!("{output}\n{complaints}")
     }
 }
 
 /// The last line of a program's output.
-fn complaint(said: &str) -> String {
-    let mut lines = said.lines().rev().filter(|line| !line.trim().is_empty());
+fn complaint(printed: &str) -> String {
+    let mut lines = printed.lines().rev().filter(|line| !line.trim().is_empty());
     // Escape sequences of a program must not reach the terminal.
     let line = lines.next().unwrap_or("it says nothing").escape_debug().to_string();
     line.chars().take(COMPLAINT_MAX_CHARS).collect()

@@ -202,15 +202,15 @@ mod tests {
         leading: &Medium,
         following: impl FnOnce() -> Medium + Send + 'static,
     ) {
-        let (tell, told) = mpsc::channel::<Step>();
-        let (say, said) = mpsc::channel();
+        let (send_step, steps) = mpsc::channel::<Step>();
+        let (signal, signals) = mpsc::channel();
         let follower = thread::spawn(move || {
             let (medium, poller) = (following(), poller());
-            for step in told {
+            for step in steps {
                 let mut end = medium.prepare(&step, &poller).unwrap();
-                say.send(()).unwrap();
+                signal.send(()).unwrap();
                 follow(&mut *end, &step).unwrap();
-                say.send(()).unwrap();
+                signal.send(()).unwrap();
             }
         });
         let poller = poller();
@@ -218,13 +218,13 @@ mod tests {
             for metric in METRICS {
                 let step = Step { way, metric, run: Run::new(size_bytes, Some(600)) };
                 let mut end = leading.prepare(&step, &poller).unwrap();
-                tell.send(step).unwrap();
-                said.recv().unwrap();
+                send_step.send(step).unwrap();
+                signals.recv().unwrap();
                 assert!(lead(&mut *end, &step).unwrap().each_us > 0.0);
-                said.recv().unwrap();
+                signals.recv().unwrap();
             }
         }
-        drop(tell);
+        drop(send_step);
         follower.join().unwrap();
     }
 

@@ -166,7 +166,7 @@ pub(super) fn measure(request: &Request<'_>, console: &mut Console) -> Result<Sl
     };
     let providers = request
         .providers
-        .map_or_else(|| PROVIDERS.map(str::to_owned).to_vec(), |asked| asked.names().to_vec());
+        .map_or_else(|| PROVIDERS.map(str::to_owned).to_vec(), |requested| requested.names().to_vec());
     let line_up = Contender::line_up(request.domains, &providers, &plugin::directory(None)?);
     setup.measure(line_up, console)
 }

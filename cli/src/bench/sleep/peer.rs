@@ -172,7 +172,7 @@ impl Peer<'_> {
         let tags = self.tags(trips);
         self.messages.post_receive(tags.start)?;
         let mut begin = Instant::now();
-        let mut told = begin;
+        let mut last_report = begin;
         for tag in tags.clone() {
             self.messages.send(trips.size_bytes, tag)?;
             self.messages.await_message(trips.size_bytes, tag)?;
@@ -181,9 +181,9 @@ impl Peer<'_> {
             }
             let mut end = Instant::now();
             halves.add(end.duration_since(begin) / 2);
-            if end.duration_since(told) > ONGOING_INTERVAL {
+            if end.duration_since(last_report) > ONGOING_INTERVAL {
                 Answer::Ongoing.tell(self.console)?;
-                told = end;
+                last_report = end;
                 end = Instant::now();
             }
             begin = end;
