@@ -1,8 +1,8 @@
 /*
-* Accumulates of every operation and datatype, fetched values, counters and compare-and-swap, while every rank does the
+ * Accumulates of every operation and datatype, fetched values, counters and compare-and-swap, while every rank does the
  * same to the same memory; every result is exact.
  *
-* Runs with two ranks or more. Rank 0 ends with a line that begins "every element checked". An error is printed to
+ * Runs with two ranks or more. Rank 0 ends with a line that begins "every element checked". An error is printed to
  * standard error, and ends all ranks. Arguments name what to skip where an MPI has faults of its own: operations
  * ("MPI_LAND"), datatypes ("MPI_C_BOOL"), "order", and compare-and-swap of a rank's own memory ("own").
  */
@@ -176,7 +176,8 @@ static void check_replaced(const void *elements, const struct elements *type, co
 }
 
 /* All ranks accumulate to the same elements of all ranks, including their own. */
-static void accumulate_from_all(const struct elements *type, const struct operation *operation, size_t count, int is_fenced) {
+static void accumulate_from_all(const struct elements *type, const struct operation *operation, size_t count,
+                                int is_fenced) {
     size_t bytes = count * type->bytes;
     struct window window = open_window(is_fenced ? OWN : ALLOCATED, bytes);
     unsigned char *own = allocate(bytes), *expected = allocate(bytes), *theirs = allocate(bytes);
@@ -308,7 +309,8 @@ static void compare_and_swap(const struct elements *type, int turns) {
                 type->set(expected, ++number);
                 if (type->same(found, expected)) break;
             }
-                if (!type->same(found, expected)) fail("Compare_and_swap of %s: unknown value after %d", type->name, before);
+            if (!type->same(found, expected))
+                fail("Compare_and_swap of %s: unknown value after %d", type->name, before);
         }
         number++;
     }

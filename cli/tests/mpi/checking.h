@@ -1,5 +1,5 @@
 /*
-* Shared by the programs that check MPI: bytes that both ends can compute, and a way to fail when they are wrong.
+ * Shared by the programs that check MPI: bytes that both ends can compute, and a way to fail when they are wrong.
  */
 
 #ifndef HOMESPUN_CHECKING_H

@@ -1,7 +1,7 @@
 /*
  * Messages of every kind and size between the ranks of an MPI program, with every byte checked.
  *
-* Runs with two ranks or more. Rank 0 ends with a line that begins "every byte checked". An error is printed to standard
+ * Runs with two ranks or more. Rank 0 ends with a line that begins "every byte checked". An error is printed to standard
  * error, and ends all ranks.
  */
 
@@ -57,7 +57,7 @@ static void one_by_one(send_function *send, const char *what) {
 }
 
 /* Every rank sends every size to every rank, including itself, all at once, and receives from any source. Messages from
-* one rank arrive in the order in which they were sent. */
+ * one rank arrive in the order in which they were sent. */
 static void from_any_source(void) {
     int total = ranks * (int) SMALL_SIZES;
     size_t max_bytes = SIZES_BYTES[SMALL_SIZES - 1];
@@ -316,7 +316,7 @@ static void all_to_all(void) {
 #define DEEP_TAG 7000
 
 /*
-* A great many sends in both directions, all started before the first receive: more than the entries of a completion queue
+ * A great many sends in both directions, all started before the first receive: more than the entries of a completion queue
  * of the usual size.
  */
 static void deep(void) {

@@ -1,7 +1,7 @@
 /*
-* Creates a distributed graph many times, and counts how many times its neighbours are wrong.
+ * Creates a distributed graph many times, and counts how many times its neighbours are wrong.
  *
-* Each rank makes an edge to itself and several to the next rank. MPICH sends these edges as messages of two lengths,
+ * Each rank makes an edge to itself and several to the next rank. MPICH sends these edges as messages of two lengths,
  * to itself and to the next rank, which it probes for and receives from any source.
  */
 

@@ -1,7 +1,7 @@
 /*
-* Puts and gets in windows of every kind, with every kind of synchronisation, and with every byte checked.
+ * Puts and gets in windows of every kind, with every kind of synchronisation, and with every byte checked.
  *
-* Runs with two ranks or more. Rank 0 ends with a line that begins "every access checked". An error is printed to
+ * Runs with two ranks or more. Rank 0 ends with a line that begins "every access checked". An error is printed to
  * standard error, and ends all ranks.
  */
 

@@ -1,5 +1,5 @@
 /*
-* Windows of every kind, and every kind of epoch.
+ * Windows of every kind, and every kind of epoch.
  */
 
 #ifndef HOMESPUN_WINDOWS_H
