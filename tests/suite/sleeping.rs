@@ -73,8 +73,8 @@ pub(crate) fn blocking(cq: &CompletionQueue, at_most: Duration) -> Option<Ended>
     }
 }
 
-/// Sleeps on the descriptor or the condition variable, if `on` says that it is safe. Returns false only if
-/// the time ran out.
+/// Sleeps on the descriptor or the condition variable, if `on` says that it is safe. Returns false after the
+/// time-out or a signal.
 pub(crate) fn sleep(on: &impl Waitable, at_most: Duration) -> bool {
     if let Some(of) = on.wait_mutex_cond().expect("a thread") {
         return posix::wait_for_condition(of, at_most, || try_wait(on));
