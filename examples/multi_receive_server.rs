@@ -2,8 +2,8 @@
 //! the number or the length of the messages in advance.
 //!
 //! ```text
-//! cargo run --example multi_receive_server                             # prints: listening at 127.0.0.1:40123
-//! cargo run --example multi_receive_server -- 127.0.0.1:40123 one two    # in another terminal
+//! cargo run --example multi_receive_server                              # listening at 127.0.0.1:40123
+//! cargo run --example multi_receive_server -- 127.0.0.1:40123 one two   # in another terminal
 //! ```
 //!
 //! Two buffers take turns: while one fills, the other waits, so that there is always room. The message `stop`
