@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::{hint, thread};
 
-use proptest::prelude::*;
-
 use super::*;
 use crate::operation::{Found, PeekRequest};
 use crate::shared_receiver::{MemberId, SharedReceiver};
+
+mod random;
 
 const BUDGET_BYTES: usize = 1 << 20;
 const LINK: LinkId = LinkId(7);
@@ -352,6 +352,77 @@ fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
     assert_eq!(first.ended(), [(1, Err(OperationError::Link(RESET)))]);
 }
 
+/// Posts a receive in the moment in which another is reported, as another thread may.
+struct Posting<'a> {
+    shared: &'a SharedReceiver,
+    next: Option<ReceiveRequest>,
+    told: Recorder,
+}
+
+impl Sink for Posting<'_> {
+    fn complete(&mut self, completion: Completion, peers: &Peers) -> Result<(), Completion> {
+        self.told.complete(completion, peers)?;
+        self.next.take().into_iter().for_each(|next| self.shared.post_receive(next).unwrap());
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure, peers: &Peers) -> Result<(), Failure> {
+        self.told.fail(failure, peers)
+    }
+
+    fn counts(&self) -> bool {
+        true
+    }
+
+    fn count(&mut self, events: CounterEvents) {
+        self.told.count(events);
+    }
+}
+
+#[test]
+fn post_while_mail_is_fetched_is_mail_for_the_next_pass() {
+    let (shared, _, mut second) = two_members();
+    for message in [b"one", b"two"] {
+        second.frame(&awaiting(3, Awaits::Match), message);
+    }
+    shared.post_receive(receive(8, 1)).unwrap();
+    let mut sink = Posting { shared: &shared, next: Some(receive(8, 2)), told: Recorder::default() };
+    for _ in 0..2 {
+        second.engine.deliver_held(&mut sink);
+        second.engine.transmit(&mut second.transport, &mut sink);
+    }
+    assert_eq!(sink.told.contexts(), [1, 2]);
+    assert_eq!(sink.told.counted, [(CounterEvents::RECV, true); 2]);
+    let matched = [1, 2].map(|number| Header::Matched { number });
+    assert_eq!(headers_from(&second.transport, 0), matched);
+}
+
+#[test]
+fn older_messages_of_a_full_member_match_first() {
+    let (shared, _, mut second) = two_members();
+    let other = LinkId(8);
+    second.engine.arrivals(&mut second.sink).link(other, LinkEvent::Up { peer: address(9), instance: 1 });
+    let from_other = |member: &mut Member, message: &[u8]| {
+        member.engine.arrivals(&mut member.sink).frame(other, &untagged(3), message);
+    };
+    second.sink.room = 0;
+    shared.post_receive(receive(8, 1)).unwrap();
+    second.frame(&untagged(3), b"any");
+    // It finds no receive.
+    from_other(&mut second, b"old");
+    let only = Criteria { source: Some(shared.peer(address(2))), ..Criteria::any() };
+    shared.post_multi_receive(ReceiveRequest { criteria: only, ..receive(64, 5) }, 1).unwrap();
+    // The buffer takes nothing while the queue is full, and all that follows waits, too.
+    second.frame(&untagged(3), b"for");
+    from_other(&mut second, b"new");
+    // Here what came before that is found.
+    shared.post_multi_receive(receive(64, 6), 1).unwrap();
+    second.sink.room = usize::MAX;
+    second.pass();
+    let expected = [(1, b"any"), (6, b"old"), (5, b"for"), (6, b"new")];
+    assert_eq!(second.ended(), expected.map(|(context, message)| (context, Ok(message.to_vec()))));
+}
+
 #[test]
 fn mail_of_a_link_ends_with_it() {
     let (shared, _, mut second) = two_members();
@@ -413,165 +484,4 @@ fn receives_of_a_sharing_engine_are_refused() {
     let refused = first.engine.post_receive(receive(8, 1), &mut first.sink).unwrap_err();
     assert_eq!(refused.errno(), Errno::ENOSYS);
     assert!(matches!(first.engine.cancel(1, &mut first.sink), Err(Error::Misuse(Misuse::NotFound(_)))));
-}
-
-#[derive(Debug, Clone)]
-enum Step {
-    Arrive { at: usize, len_bytes: usize },
-    Post,
-    PostBuffer { len_bytes: usize },
-    Cancel { which: u64 },
-    Read { at: usize, count: usize },
-    Pass { at: usize },
-    Leave { at: usize },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        10 => (0..3_usize, 1..40_usize).prop_map(|(at, len_bytes)| Step::Arrive { at, len_bytes }),
-        6 => Just(Step::Post),
-        3 => (1..200_usize).prop_map(|len_bytes| Step::PostBuffer { len_bytes }),
-        1 => any::<u64>().prop_map(|which| Step::Cancel { which }),
-        4 => (0..3_usize, 1..4_usize).prop_map(|(at, count)| Step::Read { at, count }),
-        6 => (0..3_usize).prop_map(|at| Step::Pass { at }),
-        1 => (0..3_usize).prop_map(|at| Step::Leave { at }),
-    ]
-}
-
-/// What a random program knows of one member.
-struct Observed {
-    member: Option<Member>,
-    /// What has been sent to it, and not read.
-    due: VecDeque<Vec<u8>>,
-}
-
-/// Members whose queues have two places, and what was posted for them.
-struct Run {
-    shared: Arc<SharedReceiver>,
-    observed: Vec<Observed>,
-    posted: u64,
-    sent: u64,
-    cancelled: Vec<u64>,
-    /// Of these, what a member has told.
-    told_cancelled: Vec<u64>,
-}
-
-impl Run {
-    fn new() -> Run {
-        let shared = SharedReceiver::new(1000, BUDGET_BYTES);
-        let observe = |_| {
-            let mut member = Member::join(&shared);
-            member.sink.room = 2;
-            Observed { member: Some(member), due: VecDeque::new() }
-        };
-        let observed = (0..3).map(observe).collect();
-        Run { observed, shared, posted: 0, sent: 0, cancelled: Vec::new(), told_cancelled: Vec::new() }
-    }
-
-    fn step(&mut self, step: &Step) {
-        match *step {
-            Step::Arrive { at, len_bytes } => {
-                let Observed { member: Some(member), due } = &mut self.observed[at] else { return };
-                self.sent += 1;
-                let mut message = self.sent.to_le_bytes().to_vec();
-                message.resize(8 + len_bytes, self.sent as u8);
-                member.frame(&untagged(message.len() as u64), &message);
-                due.push_back(message);
-            }
-            Step::Post => {
-                self.posted += 1;
-                let _ = self.shared.post_receive(receive(64, self.posted));
-            }
-            Step::PostBuffer { len_bytes } => {
-                self.posted += 1;
-                let _ = self.shared.post_multi_receive(receive(64 + len_bytes, self.posted), 1);
-            }
-            Step::Cancel { which } => {
-                let context = which % (self.posted + 1);
-                if self.shared.cancel(context) {
-                    self.cancelled.push(context);
-                }
-            }
-            Step::Read { at, count } => (0..count).for_each(|_| self.read(at)),
-            Step::Pass { at } => {
-                if let Some(member) = &mut self.observed[at].member {
-                    member.pass();
-                }
-            }
-            Step::Leave { at } => {
-                self.observed[at].due.clear();
-                if let Some(mut member) = self.observed[at].member.take() {
-                    self.hear_cancelled(&member.sink.take());
-                    member.engine.leave_shared_receiver(&mut member.sink);
-                }
-            }
-        }
-    }
-
-    /// Reads one entry. A message must be the next that was sent to this member.
-    fn read(&mut self, at: usize) {
-        let Observed { member: Some(member), due } = &mut self.observed[at] else { return };
-        if member.sink.ended.is_empty() {
-            return;
-        }
-        match member.sink.ended.remove(0) {
-            Ok(completion) if completion.flags.contains(CompletionFlags::RECV) => {
-                let bytes = match &completion.buffer {
-                    Buffer::Received(bytes) => bytes.to_vec(),
-                    Buffer::ReceivedLast(last) => last.message.to_vec(),
-                    other => panic!("{other:?}"),
-                };
-                assert_eq!(Some(bytes), due.pop_front());
-            }
-            // A buffer that is released without a message.
-            Ok(completion) => assert_eq!(completion.flags, CompletionFlags::MULTI_RECV),
-            failed => self.hear_cancelled(&[failed]),
-        }
-    }
-
-    fn hear_cancelled(&mut self, ended: &[Result<Completion, Failure>]) {
-        for failure in ended.iter().filter_map(|ended| ended.as_ref().err()) {
-            assert_eq!(failure.error, OperationError::Cancelled);
-            self.told_cancelled.push(failure.completion.context);
-        }
-    }
-}
-
-proptest! {
-    /// Every message that a member has received is read there once, in its order, whatever the queues of
-    /// others have room for; every cancelled receive is told once, whatever members leave; nothing stays
-    /// behind.
-    #[test]
-    fn every_message_is_read_once_where_it_came(steps in prop::collection::vec(step(), 1..120)) {
-        let mut run = Run::new();
-        for step in &steps {
-            run.step(step);
-            let (unreported, counted_anew) = run.shared.unreported();
-            prop_assert_eq!(unreported, counted_anew);
-        }
-        // Every member fetches its mail and reads until nothing comes any more.
-        for _ in 0..run.sent + run.posted {
-            run.step(&Step::Post);
-            for at in 0..3 {
-                run.step(&Step::Pass { at });
-                run.step(&Step::Read { at, count: 2 });
-                run.step(&Step::Pass { at });
-            }
-        }
-        for Observed { due, .. } in &run.observed {
-            prop_assert!(due.is_empty(), "{} messages were not received", due.len());
-        }
-        for at in 0..3 {
-            run.step(&Step::Leave { at });
-        }
-        let mut last = Member::join(&run.shared);
-        last.pass();
-        run.hear_cancelled(&last.sink.take());
-        run.cancelled.sort_unstable();
-        run.told_cancelled.sort_unstable();
-        prop_assert_eq!(run.told_cancelled, run.cancelled);
-        prop_assert_eq!(run.shared.unreported(), (0, 0));
-        drop(last);
-        prop_assert!(run.shared.is_budget_free(BUDGET_BYTES as u64));
-    }
 }
