@@ -17,7 +17,7 @@ use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::eq::Reporter;
 use crate::poster::Poster;
-use crate::shared_receive_context::Shared as ReceiveContext;
+use crate::shared_receive_context::ReceiveContext;
 use crate::trigger::WorkQueue;
 
 /// A pump as its endpoint sees it.

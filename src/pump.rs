@@ -41,9 +41,9 @@ use crate::post::{Post, ReceiveKind, ReceivePost};
 use crate::poster::{Poster, Refused};
 use crate::pump::duties::Duties;
 use crate::pump::names::{Sources, Targets};
-use crate::pump::queues::{Aside, Nobody, Queues};
+use crate::pump::queues::{Aside, NullSink, Queues};
 use crate::pump::timekeeper::Timekeeper;
-use crate::shared_receive_context::Shared as ReceiveContext;
+use crate::shared_receive_context::ReceiveContext;
 use crate::trigger::WorkQueue;
 
 /// How many frames a pass receives before it hands completions to the application.
@@ -375,7 +375,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let mut guard = self.state.lock();
         let Some(state) = guard.as_mut() else { return };
         let context = state.receive_context.take();
-        state.engine.leave_shared_receiver(&mut Nobody);
+        state.engine.leave_shared_receiver(&mut NullSink);
         drop(guard);
         // What was left to this endpoint is left to another now.
         context.into_iter().for_each(|context| context.deliver_mail());
@@ -404,20 +404,20 @@ impl<T: Transport> EndpointPump for Pump<T> {
         drop(guard);
         let State { mut engine, mut transport, mut timekeeper, receive_context, .. } = state;
         if let Some(context) = receive_context {
-            engine.leave_shared_receiver(&mut Nobody);
+            engine.leave_shared_receiver(&mut NullSink);
             context.deliver_mail();
         }
         transport.stop_accepting();
         let clock = timekeeper.clock().clone();
         let deadline = clock.now() + linger;
-        let (mut nobody, mut patience) = (Nobody, Patience::default());
+        let (mut sink, mut patience) = (NullSink, Patience::default());
         while engine.has_unsent() && clock.now() < deadline {
             let pass = self.closing.lock();
-            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
+            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
             if engine.awaits_timeout() {
-                timekeeper.pass(&mut engine, &mut nobody);
+                timekeeper.pass(&mut engine, &mut sink);
             }
-            engine.transmit(&mut transport, &mut nobody);
+            engine.transmit(&mut transport, &mut sink);
             transport.flush();
             drop(pass);
             patience.pause(&clock);
@@ -426,7 +426,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         transport.flush();
         while transport.draining() > 0 && clock.now() < deadline {
             let pass = self.closing.lock();
-            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut nobody));
+            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
             transport.flush();
             drop(pass);
             patience.pause(&clock);

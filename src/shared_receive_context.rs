@@ -98,11 +98,11 @@ use crate::receives::ReceivePoster;
 /// ```
 #[derive(Clone)]
 pub struct SharedReceiveContext {
-    shared: Arc<Shared>,
+    shared: Arc<ReceiveContext>,
 }
 
 /// The context as endpoints see it.
-pub(crate) struct Shared {
+pub(crate) struct ReceiveContext {
     domain: DomainId,
     /// Keeps the domain open.
     _open: Arc<dyn Any + Send + Sync>,
@@ -123,7 +123,7 @@ impl SharedReceiveContext {
         attr: RxAttr,
     ) -> SharedReceiveContext {
         SharedReceiveContext {
-            shared: Arc::new(Shared {
+            shared: Arc::new(ReceiveContext {
                 rx_op_flags: AtomicU64::new(attr.op_flags.bits()),
                 min_multi_recv_bytes: AtomicUsize::new(MIN_MULTI_RECV_DEFAULT_BYTES),
                 receiver: SharedReceiver::new(attr.size_ops, attr.total_buffered_recv_bytes),
@@ -201,12 +201,12 @@ impl SharedReceiveContext {
         Ok(())
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<ReceiveContext> {
         &self.shared
     }
 }
 
-impl Shared {
+impl ReceiveContext {
     pub(crate) fn domain(&self) -> DomainId {
         self.domain
     }

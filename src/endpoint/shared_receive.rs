@@ -9,7 +9,7 @@ use super::setup::{ServiceFlags, Setup};
 use super::{Endpoint, Shared};
 use crate::endpoint_pump::EndpointPump;
 use crate::info::SHARED_CONTEXT;
-use crate::shared_receive_context::{self, SharedReceiveContext};
+use crate::shared_receive_context::{ReceiveContext, SharedReceiveContext};
 
 /// The context that an endpoint is bound to.
 pub(super) struct BoundReceiveContext {
@@ -99,7 +99,7 @@ impl Shared {
 }
 
 impl Setup {
-    pub(super) fn receive_context(&self) -> Option<&Arc<shared_receive_context::Shared>> {
+    pub(super) fn receive_context(&self) -> Option<&Arc<ReceiveContext>> {
         self.receive_context.as_ref().map(|bound| bound.context.shared())
     }
 }

@@ -9,7 +9,7 @@ use homespun_engine::error::{Error, Misuse};
 use homespun_engine::region::Regions;
 use homespun_engine::transport::Transport;
 
-use super::queues::Nobody;
+use super::queues::NullSink;
 use super::{NOT_ENABLED, Pump, State, receive_context};
 use crate::endpoint_pump::Connect;
 
@@ -59,7 +59,7 @@ impl<T: Transport> Connect for Pump<T> {
         match &mut *self.in_use().guard {
             Some(State { engine, transport, .. }) => {
                 // Nothing of a passive endpoint ends by it.
-                engine.reject(request, data, transport, &mut Nobody)?;
+                engine.reject(request, data, transport, &mut NullSink)?;
                 transport.flush();
                 Ok(())
             }
@@ -75,7 +75,7 @@ impl<T: Transport> Connect for Pump<T> {
 
     fn settle_request(&self, request: RequestId) {
         if let Some(State { engine, transport, .. }) = &mut *self.in_use().guard {
-            engine.settle(request, transport, &mut Nobody);
+            engine.settle(request, transport, &mut NullSink);
             transport.flush();
         }
     }

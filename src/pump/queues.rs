@@ -243,9 +243,9 @@ impl Sink for Aside<'_> {
 }
 
 /// The sink of an endpoint that is being closed: its operations end unheard.
-pub(super) struct Nobody;
+pub(super) struct NullSink;
 
-impl Sink for Nobody {
+impl Sink for NullSink {
     #[inline(always)]
     fn complete(&mut self, _: completion::Completion, _: &Peers) -> Result<(), completion::Completion> {
         Ok(())

@@ -5,15 +5,15 @@ use homespun::flags::{Caps, OpFlags};
 use homespun::info::RxAttr;
 use homespun::{AvAttr, CqAttr, Errno, Error, FabricAddress, Misuse};
 
-use crate::shared_contexts::{ANY, BOTH, Hall};
+use crate::shared_contexts::{ANY, BOTH, Sharers};
 use crate::suite::Net;
 use crate::suite::payload::room;
 
 pub(crate) fn context_with_endpoints_is_not_closed(net: &Net) {
-    let hall = Hall::empty(net, &RxAttr::default());
-    let endpoint = hall.endpoint();
-    endpoint.bind_shared_receive_context(&hall.context).unwrap();
-    let (context, error) = hall.context.close().unwrap_err();
+    let sharers = Sharers::empty(net, &RxAttr::default());
+    let endpoint = sharers.endpoint();
+    endpoint.bind_shared_receive_context(&sharers.context).unwrap();
+    let (context, error) = sharers.context.close().unwrap_err();
     assert_eq!(error.errno(), Errno::EBUSY);
     drop(endpoint);
     context.recv(room(8), ANY, 1).unwrap();
@@ -21,25 +21,25 @@ pub(crate) fn context_with_endpoints_is_not_closed(net: &Net) {
 }
 
 pub(crate) fn wrong_use_is_refused(net: &Net) {
-    let hall = Hall::new(net, 1);
+    let sharers = Sharers::new(net, 1);
     let other = net.domain();
     let others = other.shared_receive_context(&RxAttr::default()).unwrap();
-    let endpoint = hall.endpoint();
+    let endpoint = sharers.endpoint();
     let errno = |result: Result<(), Error>| result.unwrap_err().errno();
     assert_eq!(errno(endpoint.bind_shared_receive_context(&others)), Errno::EDOMAIN);
     let untagged = RxAttr { caps: Caps::MSG | Caps::RECV, ..RxAttr::default() };
-    let untagged = hall.domain.shared_receive_context(&untagged).unwrap();
+    let untagged = sharers.domain.shared_receive_context(&untagged).unwrap();
     assert_eq!(errno(endpoint.bind_shared_receive_context(&untagged)), Errno::EINVAL, "it is for less");
     let refused = untagged.trecv(room(8), ANY, 0, 0, 1).unwrap_err();
     assert_eq!((refused.errno(), refused.buffer.len()), (Errno::EOPNOTSUPP, 8));
 
-    let cq = hall.domain.open_cq(&CqAttr::default()).unwrap();
+    let cq = sharers.domain.open_cq(&CqAttr::default()).unwrap();
     endpoint.bind_cq(&cq, BOTH).unwrap();
     assert_eq!(errno(endpoint.enable()), Errno::EOPBADSTATE, "it has no context");
-    endpoint.bind_shared_receive_context(&hall.context).unwrap();
-    assert_eq!(errno(endpoint.bind_shared_receive_context(&hall.context)), Errno::EBUSY);
+    endpoint.bind_shared_receive_context(&sharers.context).unwrap();
+    assert_eq!(errno(endpoint.bind_shared_receive_context(&sharers.context)), Errno::EBUSY);
     endpoint.enable().unwrap();
-    assert_eq!(errno(endpoint.bind_shared_receive_context(&hall.context)), Errno::EBUSY);
+    assert_eq!(errno(endpoint.bind_shared_receive_context(&sharers.context)), Errno::EBUSY);
 
     let refused = endpoint.recv(room(8), ANY, 1).unwrap_err();
     assert_eq!((refused.errno(), refused.buffer.len()), (Errno::ENOSYS, 8), "receives are the context's");
@@ -50,28 +50,28 @@ pub(crate) fn wrong_use_is_refused(net: &Net) {
         assert_eq!(refused.errno(), Errno::ENOSYS);
     }
 
-    let alone = hall.domain.endpoint(net.info()).unwrap();
-    assert_eq!(errno(alone.bind_shared_receive_context(&hall.context)), Errno::EINVAL);
+    let alone = sharers.domain.endpoint(net.info()).unwrap();
+    assert_eq!(errno(alone.bind_shared_receive_context(&sharers.context)), Errno::EINVAL);
 
-    let stranger = hall.domain.endpoint(&hall.info).unwrap();
-    stranger.bind_av(&hall.domain.open_av(&AvAttr::default()).unwrap()).unwrap();
+    let stranger = sharers.domain.endpoint(&sharers.info).unwrap();
+    stranger.bind_av(&sharers.domain.open_av(&AvAttr::default()).unwrap()).unwrap();
     stranger.bind_cq(&cq, BOTH).unwrap();
-    stranger.bind_shared_receive_context(&hall.context).unwrap();
+    stranger.bind_shared_receive_context(&sharers.context).unwrap();
     assert_eq!(errno(stranger.enable()), Errno::EINVAL, "it has another address vector");
 
     let trigger = OpFlags::from_bits_retain(1 << 20);
-    let refused = hall.context.recvmsg(RecvMsg { flags: trigger, ..RecvMsg::default() }).unwrap_err();
+    let refused = sharers.context.recvmsg(RecvMsg { flags: trigger, ..RecvMsg::default() }).unwrap_err();
     assert_eq!(refused.errno(), Errno::EBADFLAGS);
     let ordered = RxAttr { comp_order: homespun::flags::Order::STRICT, ..RxAttr::default() };
-    assert_eq!(hall.domain.shared_receive_context(&ordered).unwrap_err().errno(), Errno::ENODATA);
+    assert_eq!(sharers.domain.shared_receive_context(&ordered).unwrap_err().errno(), Errno::ENODATA);
 }
 
 pub(crate) fn directed_receive_without_endpoints_is_refused(net: &Net) {
-    let hall = Hall::new(net, 0);
-    let refused = hall.context.recv(room(8), FabricAddress(0), 1).unwrap_err();
+    let sharers = Sharers::new(net, 0);
+    let refused = sharers.context.recv(room(8), FabricAddress(0), 1).unwrap_err();
     assert_eq!((refused.errno(), refused.buffer.len()), (Errno::ENOAV, 8));
-    hall.context.recv(room(8), ANY, 1).expect("an undirected one waits");
-    let hall = Hall::new(net, 1);
-    let refused = hall.context.trecv(room(8), FabricAddress(17), 0, 0, 1).unwrap_err();
+    sharers.context.recv(room(8), ANY, 1).expect("an undirected one waits");
+    let sharers = Sharers::new(net, 1);
+    let refused = sharers.context.trecv(room(8), FabricAddress(17), 0, 0, 1).unwrap_err();
     assert_eq!(refused.error, Misuse::UnknownAddress(17).into());
 }

@@ -7,7 +7,7 @@ use homespun::endpoint::RecvMsg;
 use homespun::flags::{BindFlags, OpFlags};
 use homespun::{CompletionQueue, CqAttr, FabricAddress, WaitObject};
 
-use crate::shared_contexts::{ANY, BOTH, Hall, LENS_BYTES};
+use crate::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
 use crate::suite::party::poll;
 use crate::suite::payload::{payload, received, room};
 use crate::suite::sleeping::{self, ASLEEP, Over, let_sleep};
@@ -15,25 +15,25 @@ use crate::suite::{Deadline, Net};
 
 pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
     for wait in ASLEEP {
-        let mut hall = Hall::new(net, 1);
-        hall.join_with(&CqAttr { wait, ..CqAttr::default() }, BOTH);
-        let (peer, _) = hall.peer();
+        let mut sharers = Sharers::new(net, 1);
+        sharers.join_with(&CqAttr { wait, ..CqAttr::default() }, BOTH);
+        let (peer, _) = sharers.peer();
         for (context, len_bytes) in LENS_BYTES.into_iter().enumerate() {
             let (context, message) = (context as u64, payload(context as u64, len_bytes));
             if len_bytes < 100_000 {
-                hall.deliver(&peer, 1, message, None);
+                sharers.deliver(&peer, 1, message, None);
             } else {
                 peer.endpoint.send(message, FabricAddress(1), 1).unwrap();
-                hall.settle();
+                sharers.settle();
             }
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
-                let cq = &hall.members[1].cq;
+                let cq = &sharers.members[1].cq;
                 let reader = scope.spawn(move || sleeping::next(cq));
                 let _over = Over(&is_over);
                 let_sleep();
                 // Nothing happens at the endpoint but by this.
-                hall.context.recv(room(len_bytes), ANY, context).unwrap();
+                sharers.context.recv(room(len_bytes), ANY, context).unwrap();
                 while !reader.is_finished() {
                     net.progress();
                     thread::yield_now();
@@ -47,48 +47,48 @@ pub(crate) fn sleeping_reader_wakes_for_a_post(net: &Net) {
 }
 
 pub(crate) fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
-    let mut hall = Hall::new(net, 0);
-    hall.join_with(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
+    let mut sharers = Sharers::new(net, 0);
+    sharers.join_with(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
     for context in 0..10 {
-        hall.context.recv(room(8), ANY, context).unwrap();
+        sharers.context.recv(room(8), ANY, context).unwrap();
         thread::scope(|scope| {
-            let reader = scope.spawn(|| sleeping::next(&hall.members[0].cq));
+            let reader = scope.spawn(|| sleeping::next(&sharers.members[0].cq));
             let_sleep();
-            hall.context.cancel(context).unwrap();
+            sharers.context.cancel(context).unwrap();
             assert_eq!(reader.join().unwrap().unwrap_err().completion.context, context);
         });
     }
 }
 
 pub(crate) fn threads_post_while_others_read(net: &Net) {
-    let hall = Hall::new(net, 2);
-    let cqs: Vec<_> = hall.members.iter().map(|member| member.cq.clone()).collect();
-    post_while_others_read(&hall, &cqs);
+    let sharers = Sharers::new(net, 2);
+    let cqs: Vec<_> = sharers.members.iter().map(|member| member.cq.clone()).collect();
+    post_while_others_read(&sharers, &cqs);
 }
 
 pub(crate) fn threads_post_while_others_read_one_queue(net: &Net) {
-    let mut hall = Hall::new(net, 0);
-    let open = || hall.domain.open_cq(&CqAttr::default()).unwrap();
+    let mut sharers = Sharers::new(net, 0);
+    let open = || sharers.domain.open_cq(&CqAttr::default()).unwrap();
     // Three threads drive the endpoints, which report all that they receive to the last of these queues.
     let cqs = [open(), open(), open()];
     for cq in &cqs[..2] {
-        hall.join_at(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
+        sharers.join_at(cq.clone(), BindFlags::TRANSMIT, Some(&cqs[2]));
     }
-    post_while_others_read(&hall, &cqs);
+    post_while_others_read(&sharers, &cqs);
 }
 
 /// Two threads post to the context, one reads each queue, and two peers send to both endpoints.
-fn post_while_others_read(hall: &Hall<'_>, cqs: &[CompletionQueue]) {
+fn post_while_others_read(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
     const MESSAGES: u64 = 300;
-    let (left, _) = hall.peer();
-    let (right, _) = hall.peer();
+    let (left, _) = sharers.peer();
+    let (right, _) = sharers.peer();
     let (posted, arrived) = (AtomicU64::new(0), AtomicU64::new(0));
     let deadline = Deadline::new();
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while posted.fetch_add(1, Ordering::SeqCst) < 2 * MESSAGES {
-                    while hall.context.recv(room(5000), ANY, 1).is_err() {
+                    while sharers.context.recv(room(5000), ANY, 1).is_err() {
                         deadline.pause("a place for a receive");
                     }
                 }
@@ -129,21 +129,22 @@ fn post_while_others_read(hall: &Hall<'_>, cqs: &[CompletionQueue]) {
 }
 
 pub(crate) fn peeks_alone_make_progress(net: &Net) {
-    let hall = Hall::new(net, 2);
-    let (peer, _) = hall.peer();
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.peer();
     peer.endpoint.tsend(payload(1, 8), FabricAddress(1), 7, 1).unwrap();
     let deadline = Deadline::new();
     let mut misses = 0;
     loop {
-        hall.context
+        sharers
+            .context
             .recvmsg(RecvMsg { tagged: Some((7, 0)), context: 2, flags: OpFlags::PEEK, ..RecvMsg::default() })
             .unwrap();
         // Where nothing was found is said at the first endpoint, which is not the one that has received it.
-        match poll(&hall.members[1].cq) {
+        match poll(&sharers.members[1].cq) {
             Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
             None => misses += 1,
         }
-        while poll(&hall.members[0].cq).is_some() {}
+        while poll(&sharers.members[0].cq).is_some() {}
         net.progress();
         deadline.pause(&format!("a message to be found, after {misses} looks"));
     }

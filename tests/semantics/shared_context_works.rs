@@ -5,30 +5,30 @@ use homespun::flags::{Caps, CounterEvents};
 use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
 use homespun::{Buffer, Counter, CounterAttr, Errno};
 
-use crate::shared_contexts::{ANY, Hall};
+use crate::shared_contexts::{ANY, Sharers};
 use crate::suite::payload::{payload, room};
 use crate::suite::{Deadline, Net};
 
-fn counter(hall: &Hall<'_>) -> Counter {
-    hall.domain.open_counter(&CounterAttr::default()).unwrap()
+fn counter(sharers: &Sharers<'_>) -> Counter {
+    sharers.domain.open_counter(&CounterAttr::default()).unwrap()
 }
 
 pub(crate) fn post_to_the_context_makes_work_of_its_endpoint_due(net: &Net) {
-    let mut hall = Hall::new(net, 2);
-    let (received, done) = (counter(&hall), counter(&hall));
-    hall.members[1].endpoint.bind_counter(&received, CounterEvents::RECV).unwrap();
-    let (peer, _) = hall.peer();
-    hall.deliver(&peer, 1, payload(1, 8), None);
-    hall.settle();
+    let mut sharers = Sharers::new(net, 2);
+    let (received, done) = (counter(&sharers), counter(&sharers));
+    sharers.members[1].endpoint.bind_counter(&received, CounterEvents::RECV).unwrap();
+    let (peer, _) = sharers.peer();
+    sharers.deliver(&peer, 1, payload(1, 8), None);
+    sharers.settle();
     let work = DeferredWork {
         context: 1,
         trigger: Trigger { counter: received.clone(), threshold: 1 },
         action: DeferredAction::Add { counter: done.clone(), value: 3 },
         completion: None,
     };
-    hall.domain.queue_work(work).unwrap();
+    sharers.domain.queue_work(work).unwrap();
     assert!(done.is_in_use(), "nothing was received");
-    hall.context.recv(room(8), ANY, 1).unwrap();
+    sharers.context.recv(room(8), ANY, 1).unwrap();
     // Nothing is driven: the work is done by the thread that has counted.
     let deadline = Deadline::new();
     while done.is_in_use() {
@@ -37,16 +37,16 @@ pub(crate) fn post_to_the_context_makes_work_of_its_endpoint_due(net: &Net) {
     while done.read() != 3 {
         deadline.pause("the change of a counter");
     }
-    hall.members.clear();
+    sharers.members.clear();
 }
 
 pub(crate) fn receive_of_an_endpoint_with_a_shared_context_cannot_wait(net: &Net) {
-    let mut hall = Hall::new(net, 0);
-    for caps in [&mut hall.info.caps, &mut hall.info.tx.caps, &mut hall.info.rx.caps] {
+    let mut sharers = Sharers::new(net, 0);
+    for caps in [&mut sharers.info.caps, &mut sharers.info.tx.caps, &mut sharers.info.rx.caps] {
         *caps |= Caps::TRIGGER;
     }
-    hall.join();
-    let (waited_for, endpoint) = (counter(&hall), hall.members[0].endpoint.clone());
+    sharers.join();
+    let (waited_for, endpoint) = (counter(&sharers), sharers.members[0].endpoint.clone());
     let trigger = Trigger { counter: waited_for.clone(), threshold: 1 };
     let receive = || Operation::Receive(RecvMsg { buffers: vec![room(8)], ..RecvMsg::default() });
     let back = Buffer::ReceivedVector(vec![room(8)]);
@@ -54,7 +54,7 @@ pub(crate) fn receive_of_an_endpoint_with_a_shared_context_cannot_wait(net: &Net
     assert_eq!((rejected.error.errno(), rejected.buffer), (Errno::ENOSYS, back.clone()));
     let action = DeferredAction::Post { endpoint, operation: receive() };
     let work = DeferredWork { context: 1, trigger, action, completion: None };
-    let rejected = hall.domain.queue_work(work).unwrap_err();
+    let rejected = sharers.domain.queue_work(work).unwrap_err();
     assert_eq!((rejected.error.errno(), rejected.buffer), (Errno::ENOSYS, back));
     assert!(!waited_for.is_in_use());
 }

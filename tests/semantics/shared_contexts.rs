@@ -27,8 +27,8 @@ pub(crate) struct Member {
     pub(crate) cq: CompletionQueue,
 }
 
-/// A context and what its endpoints have in common.
-pub(crate) struct Hall<'a> {
+/// A context, the endpoints that share it, and what they have in common.
+pub(crate) struct Sharers<'a> {
     pub(crate) net: &'a Net,
     pub(crate) domain: Domain,
     pub(crate) info: Info,
@@ -37,21 +37,21 @@ pub(crate) struct Hall<'a> {
     pub(crate) members: Vec<Member>,
 }
 
-impl<'a> Hall<'a> {
+impl<'a> Sharers<'a> {
     /// A context for so many endpoints, which are enabled.
-    pub(crate) fn new(net: &'a Net, members: usize) -> Hall<'a> {
-        let mut hall = Hall::empty(net, &RxAttr { caps: net.info().rx.caps, ..RxAttr::default() });
-        (0..members).for_each(|_| hall.join());
-        hall
+    pub(crate) fn new(net: &'a Net, members: usize) -> Sharers<'a> {
+        let mut sharers = Sharers::empty(net, &RxAttr { caps: net.info().rx.caps, ..RxAttr::default() });
+        (0..members).for_each(|_| sharers.join());
+        sharers
     }
 
-    pub(crate) fn empty(net: &'a Net, attr: &RxAttr) -> Hall<'a> {
+    pub(crate) fn empty(net: &'a Net, attr: &RxAttr) -> Sharers<'a> {
         let domain = net.domain();
         let mut info = net.info().clone();
         info.ep.rx_ctx_cnt = SHARED_CONTEXT;
         let av = domain.open_av(&AvAttr::default()).unwrap();
         let context = domain.shared_receive_context(attr).unwrap();
-        Hall { net, domain, info, av, context, members: Vec::new() }
+        Sharers { net, domain, info, av, context, members: Vec::new() }
     }
 
     /// Adds an endpoint.
@@ -166,29 +166,29 @@ impl<'a> Hall<'a> {
 }
 
 /// A party that ends while everybody goes on.
-fn close<T: Send>(hall: &Hall<'_>, closing: T) {
+fn close<T: Send>(sharers: &Sharers<'_>, closing: T) {
     thread::scope(|scope| {
         let closing = scope.spawn(|| drop(closing));
         while !closing.is_finished() {
-            hall.settle();
+            sharers.settle();
             thread::yield_now();
         }
     });
 }
 
 pub(crate) fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
-    let mut hall = Hall::empty(net, &RxAttr::default());
+    let mut sharers = Sharers::empty(net, &RxAttr::default());
     for context in 0..8 {
-        hall.context.recv(room(LENS_BYTES[3]), ANY, context).unwrap();
+        sharers.context.recv(room(LENS_BYTES[3]), ANY, context).unwrap();
     }
-    (0..2).for_each(|_| hall.join());
-    let (peer, _) = hall.peer();
+    (0..2).for_each(|_| sharers.join());
+    let (peer, _) = sharers.peer();
     let (mut contexts, mut identity) = (Vec::new(), 0);
     for len_bytes in LENS_BYTES {
         for to in [1, 0] {
             identity += 1;
             peer.endpoint.send(payload(identity, len_bytes), FabricAddress(to), 99).unwrap();
-            let completion = hall.receipt(to as usize);
+            let completion = sharers.receipt(to as usize);
             assert!(received(&completion.buffer) == payload(identity, len_bytes));
             contexts.push(completion.context);
         }
@@ -198,9 +198,9 @@ pub(crate) fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
 
 pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
     const MESSAGES: u64 = 40;
-    let hall = Hall::new(net, 2);
-    let (left, left_name) = hall.peer();
-    let (right, right_name) = hall.peer();
+    let sharers = Sharers::new(net, 2);
+    let (left, left_name) = sharers.peer();
+    let (right, right_name) = sharers.peer();
     let len_bytes = |number: u64| LENS_BYTES[number as usize % LENS_BYTES.len()];
     // The identity of a message says who has sent it where, and which it is.
     let identity = |from: u64, to: u64, number: u64| from << 32 | to << 16 | number;
@@ -212,7 +212,7 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
                 let message = payload(identity(from as u64, to, number), len_bytes(number));
                 party.endpoint.send(message, FabricAddress(to), 7).unwrap();
                 if number % 2 == 0 {
-                    hall.context.recv(room(LENS_BYTES[3]), ANY, posted).unwrap();
+                    sharers.context.recv(room(LENS_BYTES[3]), ANY, posted).unwrap();
                     posted += 1;
                 }
             }
@@ -220,10 +220,10 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
     }
     for done in 0..4 * MESSAGES {
         if posted < 4 * MESSAGES {
-            hall.context.recv(room(LENS_BYTES[3]), ANY, posted).unwrap();
+            sharers.context.recv(room(LENS_BYTES[3]), ANY, posted).unwrap();
             posted += 1;
         }
-        let (to, ended) = hall.next_anywhere();
+        let (to, ended) = sharers.next_anywhere();
         let (completion, source) = ended.unwrap_or_else(|error| panic!("{done}: {error:?}"));
         let from = usize::from(source == right_name);
         assert!(source == left_name || source == right_name);
@@ -240,20 +240,20 @@ pub(crate) fn messages_of_each_peer_keep_their_order(net: &Net) {
 }
 
 pub(crate) fn receive_takes_message_that_came_before_it(net: &Net) {
-    let hall = Hall::new(net, 3);
-    let (peer, name) = hall.peer();
+    let sharers = Sharers::new(net, 3);
+    let (peer, name) = sharers.peer();
     for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
         for to in 0..3 {
             let identity = (number * 3 + to) as u64;
             let message = payload(identity, len_bytes);
             if len_bytes < 100_000 {
-                hall.deliver(&peer, to, message, None);
+                sharers.deliver(&peer, to, message, None);
             } else {
                 peer.endpoint.send(message, FabricAddress(to as u64), 1).unwrap();
-                hall.settle();
+                sharers.settle();
             }
-            hall.context.recv(room(len_bytes), ANY, identity).unwrap();
-            let (completion, source) = hall.next(to).unwrap();
+            sharers.context.recv(room(len_bytes), ANY, identity).unwrap();
+            let (completion, source) = sharers.next(to).unwrap();
             assert_eq!((completion.context, source), (identity, name));
             assert!(received(&completion.buffer) == payload(identity, len_bytes));
         }
@@ -261,79 +261,80 @@ pub(crate) fn receive_takes_message_that_came_before_it(net: &Net) {
 }
 
 pub(crate) fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net) {
-    let hall = Hall::new(net, 2);
-    let (peer, _) = hall.peer();
-    hall.context.trecv(room(8), ANY, 5, 0, 1).unwrap();
-    hall.context.recv(room(8), ANY, 2).unwrap();
-    hall.context.trecv(room(8), ANY, 4, 3, 3).unwrap();
-    hall.deliver(&peer, 1, payload(10, 8), None);
-    hall.deliver(&peer, 0, payload(11, 8), Some(6));
-    hall.deliver(&peer, 1, payload(12, 8), Some(5));
-    let (first, second) = (hall.receipt(1), hall.receipt(1));
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.peer();
+    sharers.context.trecv(room(8), ANY, 5, 0, 1).unwrap();
+    sharers.context.recv(room(8), ANY, 2).unwrap();
+    sharers.context.trecv(room(8), ANY, 4, 3, 3).unwrap();
+    sharers.deliver(&peer, 1, payload(10, 8), None);
+    sharers.deliver(&peer, 0, payload(11, 8), Some(6));
+    sharers.deliver(&peer, 1, payload(12, 8), Some(5));
+    let (first, second) = (sharers.receipt(1), sharers.receipt(1));
     assert_eq!((first.context, second.context, second.tag), (2, 1, 5));
-    let third = hall.receipt(0);
+    let third = sharers.receipt(0);
     assert_eq!((third.context, third.tag), (3, 6));
     assert!(received(&third.buffer) == payload(11, 8));
 }
 
 pub(crate) fn long_message_is_truncated_at_its_endpoint(net: &Net) {
-    let hall = Hall::new(net, 2);
-    let (peer, _) = hall.peer();
-    hall.context.recv(room(5), ANY, 1).unwrap();
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.peer();
+    sharers.context.recv(room(5), ANY, 1).unwrap();
     peer.endpoint.send(payload(1, 12), FabricAddress(1), 2).unwrap();
-    let failed = hall.next(1).unwrap_err();
+    let failed = sharers.next(1).unwrap_err();
     assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 7 });
     assert_eq!((failed.completion.context, failed.completion.len_bytes), (1, 5));
 }
 
 pub(crate) fn directed_receive_takes_its_source_at_any_endpoint(net: &Net) {
-    let hall = Hall::new(net, 2);
-    let (left, left_name) = hall.peer();
-    let (right, right_name) = hall.peer();
+    let sharers = Sharers::new(net, 2);
+    let (left, left_name) = sharers.peer();
+    let (right, right_name) = sharers.peer();
     for (context, source) in [(1, left_name), (2, right_name), (3, left_name)] {
-        hall.context.recv(room(8), source, context).unwrap();
+        sharers.context.recv(room(8), source, context).unwrap();
     }
-    hall.deliver(&left, 1, payload(10, 8), None);
-    hall.deliver(&left, 0, payload(11, 8), None);
-    hall.deliver(&right, 1, payload(12, 8), None);
-    let contexts = [hall.receipt(1), hall.receipt(1), hall.receipt(0)].map(|receipt| receipt.context);
+    sharers.deliver(&left, 1, payload(10, 8), None);
+    sharers.deliver(&left, 0, payload(11, 8), None);
+    sharers.deliver(&right, 1, payload(12, 8), None);
+    let contexts =
+        [sharers.receipt(1), sharers.receipt(1), sharers.receipt(0)].map(|receipt| receipt.context);
     assert_eq!(contexts, [1, 2, 3]);
 }
 
 pub(crate) fn directed_receive_ends_with_the_last_link_of_its_source(net: &Net) {
-    let mut hall = Hall::new(net, 2);
-    let (peer, name) = hall.peer();
-    hall.context.recv(room(8), name, 1).unwrap();
-    hall.context.trecv(room(8), name, 7, 0, 2).unwrap();
-    hall.context.recv(room(8), ANY, 3).unwrap();
+    let mut sharers = Sharers::new(net, 2);
+    let (peer, name) = sharers.peer();
+    sharers.context.recv(room(8), name, 1).unwrap();
+    sharers.context.trecv(room(8), name, 7, 0, 2).unwrap();
+    sharers.context.recv(room(8), ANY, 3).unwrap();
     // Both endpoints have heard of the peer.
     for to in 0..2 {
-        hall.deliver(&peer, to, payload(1, 8), Some(9));
+        sharers.deliver(&peer, to, payload(1, 8), Some(9));
     }
-    let second = hall.members.remove(1);
-    close(&hall, second);
-    hall.settle();
-    assert!(poll(&hall.members[0].cq).is_none(), "the peer is heard at the other endpoint");
-    close(&hall, peer);
-    let mut ended = [hall.next(0).unwrap_err(), hall.next(0).unwrap_err()].map(|failed| {
+    let second = sharers.members.remove(1);
+    close(&sharers, second);
+    sharers.settle();
+    assert!(poll(&sharers.members[0].cq).is_none(), "the peer is heard at the other endpoint");
+    close(&sharers, peer);
+    let mut ended = [sharers.next(0).unwrap_err(), sharers.next(0).unwrap_err()].map(|failed| {
         assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
         failed.completion.context
     });
     ended.sort_unstable();
     assert_eq!(ended, [1, 2]);
-    hall.context.cancel(3).expect("it accepts messages of others");
+    sharers.context.cancel(3).expect("it accepts messages of others");
 }
 
 pub(crate) fn buffer_takes_messages_of_all_endpoints(net: &Net) {
-    let hall = Hall::new(net, 2);
-    let (peer, _) = hall.peer();
-    hall.deliver(&peer, 1, payload(1, 64), None);
-    hall.context.set_min_multi_recv_bytes(1);
-    hall.context.recv_multi(room(7 * 64), ANY, 5).unwrap();
-    let mut messages = vec![hall.receipt(1)];
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.peer();
+    sharers.deliver(&peer, 1, payload(1, 64), None);
+    sharers.context.set_min_multi_recv_bytes(1);
+    sharers.context.recv_multi(room(7 * 64), ANY, 5).unwrap();
+    let mut messages = vec![sharers.receipt(1)];
     for (to, identity) in [(0, 2), (1, 3), (0, 4), (1, 5), (0, 6), (1, 7)] {
         peer.endpoint.send(payload(identity, 64), FabricAddress(to), 1).unwrap();
-        messages.push(hall.receipt(to as usize));
+        messages.push(sharers.receipt(to as usize));
     }
     for (completion, identity) in messages.iter().zip(1..) {
         assert_eq!(completion.context, 5);
@@ -343,102 +344,102 @@ pub(crate) fn buffer_takes_messages_of_all_endpoints(net: &Net) {
 }
 
 pub(crate) fn cancelled_receive_ends_at_the_first_endpoint(net: &Net) {
-    let hall = Hall::new(net, 2);
-    let (peer, _) = hall.peer();
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.peer();
     for context in [1, 2, 3] {
-        hall.context.recv(room(8), ANY, context).unwrap();
+        sharers.context.recv(room(8), ANY, context).unwrap();
     }
-    hall.context.cancel(2).unwrap();
-    let failed = hall.next(0).unwrap_err();
+    sharers.context.cancel(2).unwrap();
+    let failed = sharers.next(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 2));
     assert!(matches!(failed.completion.buffer, Buffer::Received(_)), "the buffer comes back");
-    assert!(matches!(hall.context.cancel(2), Err(Error::Misuse(Misuse::NotFound(_)))));
-    assert!(matches!(hall.members[1].endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(_)))));
+    assert!(matches!(sharers.context.cancel(2), Err(Error::Misuse(Misuse::NotFound(_)))));
+    assert!(matches!(sharers.members[1].endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(_)))));
     for to in [1, 0] {
-        hall.deliver(&peer, to, payload(1, 8), None);
+        sharers.deliver(&peer, to, payload(1, 8), None);
     }
-    assert_eq!((hall.receipt(1).context, hall.receipt(0).context), (1, 3));
+    assert_eq!((sharers.receipt(1).context, sharers.receipt(0).context), (1, 3));
 }
 
 pub(crate) fn peek_finds_messages_of_any_endpoint(net: &Net) {
-    let hall = Hall::new(net, 2);
-    let (peer, _) = hall.peer();
+    let sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.peer();
     let look = |context, flags| RecvMsg { tagged: Some((7, 0)), context, flags, ..RecvMsg::default() };
-    hall.context.recvmsg(look(1, OpFlags::PEEK)).unwrap();
-    let failed = hall.next(0).unwrap_err();
+    sharers.context.recvmsg(look(1, OpFlags::PEEK)).unwrap();
+    let failed = sharers.next(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::NoMessage, 1));
 
-    hall.deliver(&peer, 1, payload(1, 30), Some(7));
-    hall.deliver(&peer, 1, payload(2, 31), Some(7));
-    hall.deliver(&peer, 0, payload(3, 32), Some(7));
-    hall.context.recvmsg(look(2, OpFlags::PEEK | OpFlags::CLAIM)).unwrap();
-    let found = hall.receipt(1);
+    sharers.deliver(&peer, 1, payload(1, 30), Some(7));
+    sharers.deliver(&peer, 1, payload(2, 31), Some(7));
+    sharers.deliver(&peer, 0, payload(3, 32), Some(7));
+    sharers.context.recvmsg(look(2, OpFlags::PEEK | OpFlags::CLAIM)).unwrap();
+    let found = sharers.receipt(1);
     assert_eq!((found.context, found.len_bytes), (2, 30));
-    hall.context.trecv(room(40), ANY, 7, 0, 3).unwrap();
-    let taken = hall.receipt(1);
+    sharers.context.trecv(room(40), ANY, 7, 0, 3).unwrap();
+    let taken = sharers.receipt(1);
     assert!(taken.context == 3 && received(&taken.buffer) == payload(2, 31), "the claimed one is left alone");
     let buffers = vec![room(40)];
-    hall.context.recvmsg(RecvMsg { buffers, ..look(2, OpFlags::CLAIM) }).unwrap();
-    assert!(received(&hall.receipt(1).buffer) == payload(1, 30));
-    hall.context.recvmsg(look(4, OpFlags::PEEK | OpFlags::DISCARD)).unwrap();
-    assert_eq!(hall.receipt(0).len_bytes, 32);
-    hall.context.recvmsg(look(5, OpFlags::PEEK)).unwrap();
-    assert_eq!(hall.next(0).unwrap_err().error, OperationError::NoMessage);
-    let refused = hall.context.recvmsg(look(6, OpFlags::CLAIM)).unwrap_err();
+    sharers.context.recvmsg(RecvMsg { buffers, ..look(2, OpFlags::CLAIM) }).unwrap();
+    assert!(received(&sharers.receipt(1).buffer) == payload(1, 30));
+    sharers.context.recvmsg(look(4, OpFlags::PEEK | OpFlags::DISCARD)).unwrap();
+    assert_eq!(sharers.receipt(0).len_bytes, 32);
+    sharers.context.recvmsg(look(5, OpFlags::PEEK)).unwrap();
+    assert_eq!(sharers.next(0).unwrap_err().error, OperationError::NoMessage);
+    let refused = sharers.context.recvmsg(look(6, OpFlags::CLAIM)).unwrap_err();
     assert_eq!(refused.errno(), Errno::ENOENT);
 }
 
 pub(crate) fn closed_endpoint_leaves_receives_to_others(net: &Net) {
-    let mut hall = Hall::new(net, 2);
-    let (peer, _) = hall.peer();
-    hall.deliver(&peer, 1, payload(1, 8), Some(1));
-    hall.deliver(&peer, 1, payload(2, 8), None);
-    let second = hall.members.remove(1);
-    close(&hall, second);
-    hall.context.trecv(room(8), ANY, 1, 0, 1).unwrap();
-    hall.context.recv(room(8), ANY, 2).unwrap();
-    hall.settle();
-    assert!(poll(&hall.members[0].cq).is_none(), "the endpoint has taken its messages along");
-    hall.deliver(&peer, 0, payload(3, 8), None);
-    let completion = hall.receipt(0);
+    let mut sharers = Sharers::new(net, 2);
+    let (peer, _) = sharers.peer();
+    sharers.deliver(&peer, 1, payload(1, 8), Some(1));
+    sharers.deliver(&peer, 1, payload(2, 8), None);
+    let second = sharers.members.remove(1);
+    close(&sharers, second);
+    sharers.context.trecv(room(8), ANY, 1, 0, 1).unwrap();
+    sharers.context.recv(room(8), ANY, 2).unwrap();
+    sharers.settle();
+    assert!(poll(&sharers.members[0].cq).is_none(), "the endpoint has taken its messages along");
+    sharers.deliver(&peer, 0, payload(3, 8), None);
+    let completion = sharers.receipt(0);
     assert!(completion.context == 2 && received(&completion.buffer) == payload(3, 8));
-    hall.context.cancel(1).unwrap();
-    assert_eq!(hall.next(0).unwrap_err().completion.context, 1);
+    sharers.context.cancel(1).unwrap();
+    assert_eq!(sharers.next(0).unwrap_err().completion.context, 1);
 }
 
 pub(crate) fn endpoints_come_and_go_while_messages_arrive(net: &Net) {
-    let mut hall = Hall::new(net, 1);
-    let (peer, _) = hall.peer();
+    let mut sharers = Sharers::new(net, 1);
+    let (peer, _) = sharers.peer();
     for round in 0..5_u64 {
-        hall.join();
-        let name = hall.members[1].endpoint.name().unwrap();
+        sharers.join();
+        let name = sharers.members[1].endpoint.name().unwrap();
         let to = peer.av.insert(&[name]).remove(0).unwrap();
         for context in 0..4 {
-            hall.context.recv(room(30_000), ANY, context).unwrap();
+            sharers.context.recv(room(30_000), ANY, context).unwrap();
         }
         peer.endpoint.send(payload(round, 30_000), to, 1).unwrap();
-        let completion = hall.receipt(1);
+        let completion = sharers.receipt(1);
         assert!(completion.context == 0 && received(&completion.buffer) == payload(round, 30_000));
         peer.endpoint.send(payload(round, 12), to, 1).unwrap();
-        let gone = hall.members.remove(1);
-        close(&hall, gone);
+        let gone = sharers.members.remove(1);
+        close(&sharers, gone);
         // Whether the second message has arrived before the end or not, two receives are there at least.
         for identity in 0..2 {
-            hall.deliver_anyhow(&peer, payload(identity, 16));
-            let completion = hall.receipt_of(0, 16);
+            sharers.deliver_anyhow(&peer, payload(identity, 16));
+            let completion = sharers.receipt_of(0, 16);
             assert!(received(&completion.buffer) == payload(identity, 16));
         }
-        while let Ok(()) = (0..4).try_for_each(|context| hall.context.cancel(context)) {}
+        while let Ok(()) = (0..4).try_for_each(|context| sharers.context.cancel(context)) {}
         for context in 0..4 {
-            while hall.context.cancel(context).is_ok() {}
+            while sharers.context.cancel(context).is_ok() {}
         }
-        hall.settle();
-        while poll(&hall.members[0].cq).is_some() {}
+        sharers.settle();
+        while poll(&sharers.members[0].cq).is_some() {}
         while peer.poll().is_some() {}
     }
 }
 
-impl Hall<'_> {
+impl Sharers<'_> {
     /// Sends a message to the first endpoint; what the peer has sent to others may fail.
     fn deliver_anyhow(&self, from: &Party, message: Bytes) {
         from.endpoint.send(message, FabricAddress(0), 3).unwrap();
@@ -457,9 +458,9 @@ impl Hall<'_> {
 }
 
 pub(crate) fn selective_endpoint_reports_asked_receives_alone(net: &Net) {
-    let mut hall = Hall::new(net, 1);
-    hall.join_with(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
-    let (peer, _) = hall.peer();
+    let mut sharers = Sharers::new(net, 1);
+    sharers.join_with(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
+    let (peer, _) = sharers.peer();
     let asked = |context| RecvMsg {
         buffers: vec![room(8)],
         context,
@@ -468,40 +469,40 @@ pub(crate) fn selective_endpoint_reports_asked_receives_alone(net: &Net) {
     };
     let unasked = |context| RecvMsg { flags: OpFlags::empty(), ..asked(context) };
     for context in 0..2 {
-        hall.context.recvmsg(unasked(context)).unwrap();
+        sharers.context.recvmsg(unasked(context)).unwrap();
     }
     for context in 2..4 {
-        hall.context.recvmsg(asked(context)).unwrap();
+        sharers.context.recvmsg(asked(context)).unwrap();
     }
     // Each endpoint takes one that asks for a report, and one that does not.
     for to in [1, 0, 1, 0] {
-        hall.deliver(&peer, to, payload(1, 8), None);
+        sharers.deliver(&peer, to, payload(1, 8), None);
     }
-    assert_eq!(hall.receipt(1).context, 2);
-    assert_eq!((hall.receipt(0).context, hall.receipt(0).context), (1, 3));
-    hall.settle();
-    assert!(poll(&hall.members[1].cq).is_none());
+    assert_eq!(sharers.receipt(1).context, 2);
+    assert_eq!((sharers.receipt(0).context, sharers.receipt(0).context), (1, 3));
+    sharers.settle();
+    assert!(poll(&sharers.members[1].cq).is_none());
 }
 
 pub(crate) fn counters_count_what_their_endpoint_receives(net: &Net) {
-    let mut hall = Hall::new(net, 2);
-    let counters: Vec<_> = hall
+    let mut sharers = Sharers::new(net, 2);
+    let counters: Vec<_> = sharers
         .members
         .iter()
         .map(|member| {
-            let counter = hall.domain.open_counter(&CounterAttr::default()).unwrap();
+            let counter = sharers.domain.open_counter(&CounterAttr::default()).unwrap();
             member.endpoint.bind_counter(&counter, CounterEvents::RECV).unwrap();
             counter
         })
         .collect();
-    let (peer, _) = hall.peer();
-    hall.deliver(&peer, 1, payload(1, 8), None);
+    let (peer, _) = sharers.peer();
+    sharers.deliver(&peer, 1, payload(1, 8), None);
     for context in 0..3 {
-        hall.context.recv(room(8), ANY, context).unwrap();
+        sharers.context.recv(room(8), ANY, context).unwrap();
     }
-    hall.deliver(&peer, 0, payload(1, 8), None);
-    hall.deliver(&peer, 1, payload(1, 8), None);
-    hall.settle();
+    sharers.deliver(&peer, 0, payload(1, 8), None);
+    sharers.deliver(&peer, 1, payload(1, 8), None);
+    sharers.settle();
     assert_eq!((counters[0].read(), counters[1].read()), (1, 2));
-    hall.members.clear();
+    sharers.members.clear();
 }
