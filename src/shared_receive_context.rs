@@ -38,7 +38,7 @@ use crate::receives::ReceivePoster;
 /// - A receive completes in the receive queue, and is counted by the counters, of the endpoint that its
 ///   message came to. What concerns no endpoint goes to the one that was enabled first among those that are:
 ///   cancelled receives, peeks that find nothing, and claims of messages that are lost. While there is none
-///   such reports wait.
+///   such reports wait. An endpoint that is closed leaves those that its queue had no room for to another.
 /// - Messages of one peer to one endpoint keep their order. There is none between endpoints.
 /// - Unconnected endpoints that share a context share an address vector, too. It names the source of a
 ///   directed receive ([`Caps::DIRECTED_RECV`], which the attributes have to ask for). Such a receive ends

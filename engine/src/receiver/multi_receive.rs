@@ -164,7 +164,7 @@ impl Receiver {
             if self.receives.get(id).is_none_or(|receive| receive.role != Role::Buffer) {
                 return self.untagged.take_posted(source, 0);
             }
-            if self.sets_aside() {
+            if self.set_aside_if_full() {
                 break;
             }
             if effects.is_full(member) {
@@ -318,9 +318,9 @@ impl Receiver {
         }
     }
 
-    /// Whether a buffer takes nothing for now, because completions wait for room. Then messages are set aside
-    /// from now on.
-    fn sets_aside(&mut self) -> bool {
+    /// Sets messages aside from now on if completions wait for room. Returns whether they do, so that a buffer
+    /// takes nothing for now.
+    fn set_aside_if_full(&mut self) -> bool {
         let is_full = !self.held.is_empty();
         if is_full {
             self.multi_receives.set_aside(true);
@@ -336,7 +336,7 @@ impl Receiver {
             && let Some(unexpected) = self.unexpected.get(found)
         {
             let (message, member) = (unexpected.message, unexpected.origin.member);
-            if self.sets_aside() {
+            if self.set_aside_if_full() {
                 return;
             }
             if effects.is_full(member) {
