@@ -15,7 +15,7 @@
 //! [`pull`][pull] or [`wake_fd`][wake_fd], is not demanded, so a backend that does have it
 //! should also make sure that it is found: see [`pulls`](transport::pulls) and [`wakes`](transport::wakes).
 //!
-//! What the tests are made of, [`Party`](transport::Party) and [`Recorder`](transport::Recorder), is there for the tests
+//! What the tests are made of, [`TestEndpoint`](transport::TestEndpoint) and [`Recorder`](transport::Recorder), is there for the tests
 //! that a backend has of its own.
 //!
 //! [`Provider`]: homespun_engine::transport::Provider

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use homespun_conformance::transport::{Event, Party, SIZES, drive, linked, payload};
+use homespun_conformance::transport::{Event, SIZES, TestEndpoint, drive, linked, payload};
 use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
 use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, Network};
@@ -24,7 +24,7 @@ fn address(text: &str) -> Address {
 #[test]
 fn what_was_flushed_is_there_at_the_next_receive() {
     let network = flawless();
-    let [mut a, mut b] = [Party::open(&network, 11), Party::open(&network, 22)];
+    let [mut a, mut b] = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
     let link = a.connect(b.transport.address());
     a.post(link, payload(10, 1));
     a.transmit();
@@ -86,37 +86,37 @@ fn a_pipe_gets_full_and_a_frame_goes_on_where_it_stopped() {
 fn every_way_to_hand_payload_over_is_used() {
     let network = Network::new(5, Faults::choppy());
     let ([a, b], link, peer) = linked(&network);
-    let mut parties = [a, b];
+    let mut endpoints = [a, b];
     for size in SIZES {
-        parties[0].post(link, payload(size, 1));
+        endpoints[0].post(link, payload(size, 1));
     }
-    drive(&mut parties, "all arrived", |[_, b]| b.recorder.payloads(peer).len() == SIZES.len());
-    let (placed, chunks) = parties[1].recorder.pieces();
+    drive(&mut endpoints, "all arrived", |[_, b]| b.recorder.payloads(peer).len() == SIZES.len());
+    let (placed, chunks) = endpoints[1].recorder.pieces();
     assert!(placed > 10 && chunks > 10);
-    assert!(parties[0].refusals() > 10);
+    assert!(endpoints[0].refusals() > 10);
 }
 
 /// What two endpoints see while they talk on a network where everything goes wrong.
 fn trace(seed: u64) -> Vec<(usize, LinkId, Event)> {
     let network = Network::new(seed, Faults::nasty());
-    let mut parties = [Party::open(&network, 11), Party::open(&network, 22)];
-    let addresses = [parties[0].transport.address(), parties[1].transport.address()];
+    let mut endpoints = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
+    let addresses = [endpoints[0].transport.address(), endpoints[1].transport.address()];
     let mut seen = [0, 0];
     let mut trace = Vec::new();
     let mut links = [None, None];
     for round in 0..300 {
-        for (who, party) in parties.iter_mut().enumerate() {
-            let link = *links[who].get_or_insert_with(|| party.connect(addresses[1 - who]));
-            party.post(link, payload(round * 7 % 900, seed));
-            party.transmit();
-            party.receive(16);
-            for (id, event) in &party.recorder.log()[seen[who]..] {
+        for (who, endpoint) in endpoints.iter_mut().enumerate() {
+            let link = *links[who].get_or_insert_with(|| endpoint.connect(addresses[1 - who]));
+            endpoint.post(link, payload(round * 7 % 900, seed));
+            endpoint.transmit();
+            endpoint.receive(16);
+            for (id, event) in &endpoint.recorder.log()[seen[who]..] {
                 if *id == link && matches!(event, Event::Down(_)) {
                     links[who] = None;
                 }
                 trace.push((who, *id, event.clone()));
             }
-            seen[who] = party.recorder.log().len();
+            seen[who] = endpoint.recorder.log().len();
         }
     }
     trace
@@ -156,16 +156,16 @@ fn a_nasty_network_breaks_and_refuses_links_and_never_what_arrives() {
 #[test]
 fn a_broken_link_goes_down_on_both_sides_after_what_was_in_flight() {
     let network = flawless();
-    let (mut parties, link, peer) = linked(&network);
-    let addresses = [parties[0].transport.address(), parties[1].transport.address()];
-    parties[0].post(link, payload(40, 1));
-    parties[0].transmit();
+    let (mut endpoints, link, peer) = linked(&network);
+    let addresses = [endpoints[0].transport.address(), endpoints[1].transport.address()];
+    endpoints[0].post(link, payload(40, 1));
+    endpoints[0].transmit();
     assert_eq!(network.break_link(addresses[1], addresses[0]), 1);
     assert_eq!(network.break_link(addresses[0], addresses[1]), 0, "it is broken already");
-    drive(&mut parties, "both know", |[a, b]| {
+    drive(&mut endpoints, "both know", |[a, b]| {
         a.recorder.down(link) == Some(&RESET) && b.recorder.down(peer) == Some(&RESET)
     });
-    assert_eq!(parties[1].recorder.payloads(peer), [payload(40, 1)]);
+    assert_eq!(endpoints[1].recorder.payloads(peer), [payload(40, 1)]);
     assert!(network.is_quiet());
 }
 
@@ -174,14 +174,14 @@ fn an_abrupt_end_loses_what_was_in_flight_where_that_is_asked_for() {
     let mut arrived = Vec::new();
     for seed in 0..40 {
         let network = Network::new(seed, Faults { lose_per_mille: 1000, ..Faults::default() });
-        let (mut parties, link, peer) = linked(&network);
+        let (mut endpoints, link, peer) = linked(&network);
         for _ in 0..3 {
-            parties[0].post(link, payload(100, 1));
+            endpoints[0].post(link, payload(100, 1));
         }
-        parties[0].transmit();
-        parties[0].close(link, Close::Abort);
-        drive(&mut parties, "the peer knows", |[_, b]| b.recorder.down(peer) == Some(&RESET));
-        arrived.push(parties[1].recorder.payloads(peer).len());
+        endpoints[0].transmit();
+        endpoints[0].close(link, Close::Abort);
+        drive(&mut endpoints, "the peer knows", |[_, b]| b.recorder.down(peer) == Some(&RESET));
+        arrived.push(endpoints[1].recorder.payloads(peer).len());
     }
     assert!((0..3).all(|count| arrived.contains(&count)), "{arrived:?}");
 }
@@ -216,7 +216,7 @@ fn a_killed_endpoint_vanishes() {
 #[test]
 fn a_connect_is_refused_at_random() {
     let network = Network::new(2, Faults { refuse_per_mille: 500, ..Faults::default() });
-    let [mut a, b] = [Party::open(&network, 11), Party::open(&network, 22)];
+    let [mut a, b] = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
     let links: Vec<_> = (0..40).map(|_| a.connect(b.transport.address())).collect();
     a.receive(100);
     let refused = links.iter().filter(|&&link| a.recorder.down(link).is_some()).count();
@@ -243,8 +243,8 @@ fn a_delay_is_counted_in_calls_and_ends() {
 #[test]
 fn the_budget_is_kept_and_shared_by_all_links() {
     let network = flawless();
-    let mut b = Party::open(&network, 22);
-    let mut senders: Vec<_> = (0..4).map(|instance| Party::open(&network, instance)).collect();
+    let mut b = TestEndpoint::open(&network, 22);
+    let mut senders: Vec<_> = (0..4).map(|instance| TestEndpoint::open(&network, instance)).collect();
     for sender in &mut senders {
         let link = sender.connect(b.transport.address());
         sender.receive(1);
@@ -268,11 +268,11 @@ fn the_budget_is_kept_and_shared_by_all_links() {
 #[test]
 fn a_peer_that_closes_inside_a_frame_did_not_close_in_order() {
     let network = Network::new(1, Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
-    let (mut parties, link, peer) = linked(&network);
-    parties[0].post(link, payload(1001, 1));
-    parties[0].transmit();
-    parties[0].close(link, Close::Drain);
-    drive(&mut parties, "the peer knows", |[_, b]| b.recorder.down(peer) == Some(&RESET));
+    let (mut endpoints, link, peer) = linked(&network);
+    endpoints[0].post(link, payload(1001, 1));
+    endpoints[0].transmit();
+    endpoints[0].close(link, Close::Drain);
+    drive(&mut endpoints, "the peer knows", |[_, b]| b.recorder.down(peer) == Some(&RESET));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_link_that_ends_inside_its_hello_was_never_there() {
     let mut events = Vec::new();
     for seed in 0..40 {
         let network = Network::new(seed, Faults { lose_per_mille: 500, ..Faults::default() });
-        let [mut a, mut b] = [Party::open(&network, 11), Party::open(&network, 22)];
+        let [mut a, mut b] = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
         let link = a.connect(b.transport.address());
         a.receive(9);
         a.close(link, Close::Abort);
@@ -321,15 +321,15 @@ fn the_name_of_a_link_that_ended_is_used_again() {
     let ([mut a, b], link, _) = linked(&network);
     a.close(link, Close::Drain);
     assert_eq!(a.connect(b.transport.address()), link);
-    let mut parties = [a, b];
-    drive(&mut parties, "the new link is up", |[a, _]| a.recorder.ups().len() == 2);
+    let mut endpoints = [a, b];
+    drive(&mut endpoints, "the new link is up", |[a, _]| a.recorder.ups().len() == 2);
 }
 
 #[test]
 fn a_connect_that_is_given_up_leaves_no_trace() {
     for (how, receives) in [(Close::Drain, 0), (Close::Abort, 0), (Close::Drain, 1), (Close::Abort, 1)] {
         let network = flawless();
-        let [mut a, mut b] = [Party::open(&network, 11), Party::open(&network, 22)];
+        let [mut a, mut b] = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
         let link = a.connect(b.transport.address());
         for _ in 0..receives {
             a.receive(9);

@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use smallvec::SmallVec;
 
-use crate::fork::OwnFd;
+use crate::fork::CloseOnForkFd;
 use crate::hello::{GREETING_BYTES, Greeting};
 use crate::name;
 use crate::sys::{self, Credentials};
@@ -31,7 +31,7 @@ pub(crate) struct Handover {
 const HANDOVER_FDS: usize = 2;
 
 /// What a look at a control socket found.
-pub(crate) enum Heard {
+pub(crate) enum Received {
     /// Nothing yet.
     Nothing,
     /// The peer's greeting.
@@ -41,7 +41,7 @@ pub(crate) enum Heard {
 }
 
 /// Why no connection was made.
-pub(crate) enum DialError {
+pub(crate) enum ConnectError {
     /// As many connections as the peer lets wait are waiting, or as many greetings as the system does. It may be tried again.
     Busy,
     /// It will not get better.
@@ -51,20 +51,20 @@ pub(crate) enum DialError {
 /// One end of a connection between two endpoints.
 #[derive(Debug)]
 pub(crate) struct Control {
-    socket: OwnFd,
+    socket: CloseOnForkFd,
     peer: Credentials,
 }
 
 impl Control {
     /// Connects to the endpoint at an address.
-    pub(crate) fn dial(to: Address) -> Result<Control, DialError> {
-        let mut refused = DialError::Failed(LinkError::System(Errno::ECONNREFUSED));
+    pub(crate) fn connect(to: Address) -> Result<Control, ConnectError> {
+        let mut refused = ConnectError::Failed(LinkError::System(Errno::ECONNREFUSED));
         for candidate in name::candidates(to) {
-            let socket = OwnFd::new(socket()?);
+            let socket = CloseOnForkFd::new(socket()?);
             match connect(&socket, &name::of(candidate)?) {
-                Ok(()) => return Control::identify(socket).map_err(DialError::Failed),
+                Ok(()) => return Control::identify(socket).map_err(ConnectError::Failed),
                 Err(rustix::io::Errno::CONNREFUSED) => {}
-                Err(rustix::io::Errno::AGAIN) => refused = DialError::Busy,
+                Err(rustix::io::Errno::AGAIN) => refused = ConnectError::Busy,
                 Err(error) => return Err(io::Error::from(error).into()),
             }
         }
@@ -73,12 +73,12 @@ impl Control {
 
     /// Takes in a connection that was accepted.
     pub(crate) fn accepted(socket: OwnedFd) -> Result<Control, LinkError> {
-        Control::identify(OwnFd::new(socket))
+        Control::identify(CloseOnForkFd::new(socket))
     }
 
     /// Only processes of this user are talked to: an abstract name has no owner, so anybody may have it, and anybody may
     /// connect to it.
-    fn identify(socket: OwnFd) -> Result<Control, LinkError> {
+    fn identify(socket: CloseOnForkFd) -> Result<Control, LinkError> {
         let peer = sys::credentials(&socket).map_err(|error| LinkError::System(errno(&error)))?;
         let uid = rustix::process::geteuid().as_raw();
         if peer.uid != uid {
@@ -94,16 +94,19 @@ impl Control {
 
     /// A descriptor that becomes readable when the peer's process ends, or `None` where there is no such thing: if the
     /// peer lives in another PID namespace, or has ended already and left the end of the connection to tell of it.
-    pub(crate) fn pidfd(&self) -> Option<OwnFd> {
+    pub(crate) fn pidfd(&self) -> Option<CloseOnForkFd> {
         let opened = sys::peer_pidfd(&self.socket).or_else(|_| {
             let pid = rustix::process::Pid::from_raw(self.peer.pid).ok_or(io::ErrorKind::NotFound)?;
             Ok::<_, io::Error>(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
         });
-        opened.map(OwnFd::new).inspect_err(|error| tracing::debug!(%error, "no pidfd of the peer")).ok()
+        opened
+            .map(CloseOnForkFd::new)
+            .inspect_err(|error| tracing::debug!(%error, "no pidfd of the peer"))
+            .ok()
     }
 
     /// Sends this side's greeting. All of it is sent at once or nothing.
-    pub(crate) fn greet(
+    pub(crate) fn send_greeting(
         &self,
         greeting: &Greeting,
         ring: BorrowedFd<'_>,
@@ -126,7 +129,7 @@ impl Control {
     /// # Errors
     ///
     /// The peer does not behave, or its descriptors could not be taken over for want of room for them.
-    pub(crate) fn listen(&self) -> Result<Heard, LinkError> {
+    pub(crate) fn receive_greeting(&self) -> Result<Received, LinkError> {
         // One byte and one descriptor more than there should be, to see that there are not more.
         let mut bytes = [0; GREETING_BYTES + 1];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDOVER_FDS + 1))];
@@ -138,10 +141,10 @@ impl Control {
             RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT,
         );
         let received = match received {
-            Ok(received) if received.bytes == 0 => return Ok(Heard::HungUp),
+            Ok(received) if received.bytes == 0 => return Ok(Received::HungUp),
             Ok(received) => received,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(Heard::Nothing),
-            Err(rustix::io::Errno::CONNRESET) => return Ok(Heard::HungUp),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(Received::Nothing),
+            Err(rustix::io::Errno::CONNRESET) => return Ok(Received::HungUp),
             Err(error) => return Err(LinkError::System(Errno::new(error.raw_os_error()))),
         };
         let mut descriptors = SmallVec::<[OwnedFd; HANDOVER_FDS + 1]>::new();
@@ -159,7 +162,7 @@ impl Control {
         let mut descriptors = descriptors.into_iter();
         match (descriptors.next(), descriptors.next(), descriptors.next()) {
             (Some(ring), Some(doorbell), None) => {
-                Ok(Heard::Greeting(Box::new(Handover { greeting, ring, doorbell })))
+                Ok(Received::Greeting(Box::new(Handover { greeting, ring, doorbell })))
             }
             _ => Err(LinkError::Protocol("a greeting with other descriptors than it should have")),
         }
@@ -189,8 +192,8 @@ pub(crate) fn errno(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::new)
 }
 
-impl From<io::Error> for DialError {
-    fn from(error: io::Error) -> DialError {
-        DialError::Failed(LinkError::System(errno(&error)))
+impl From<io::Error> for ConnectError {
+    fn from(error: io::Error) -> ConnectError {
+        ConnectError::Failed(LinkError::System(errno(&error)))
     }
 }

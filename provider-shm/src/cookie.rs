@@ -15,13 +15,13 @@ pub(crate) struct Cookie {
 
 /// Where a process has a cookie, and what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CookieAt {
+pub(crate) struct CookieLocation {
     pub(crate) address: u64,
     pub(crate) value: u64,
 }
 
 impl Cookie {
-    pub(crate) fn bake() -> io::Result<Cookie> {
+    pub(crate) fn generate() -> io::Result<Cookie> {
         let no_number = |error: getrandom::Error| {
             error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
         };
@@ -29,8 +29,8 @@ impl Cookie {
         Ok(Cookie { cell: Box::new(AtomicU64::new(value)), value })
     }
 
-    pub(crate) fn at(&self) -> CookieAt {
-        CookieAt { address: self.cell.as_ptr() as u64, value: self.value }
+    pub(crate) fn at(&self) -> CookieLocation {
+        CookieLocation { address: self.cell.as_ptr() as u64, value: self.value }
     }
 }
 

@@ -22,45 +22,45 @@ static REGISTRY: Registry =
 
 /// The process that made something, as its descendants can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Birth(u32);
+pub(crate) struct ForkGeneration(u32);
 
-impl Birth {
-    pub(crate) fn now() -> Birth {
+impl ForkGeneration {
+    pub(crate) fn current() -> ForkGeneration {
         install_handlers();
-        Birth(GENERATION.load(Ordering::Relaxed))
+        ForkGeneration(GENERATION.load(Ordering::Relaxed))
     }
 
     /// Whether this process was forked since.
     #[inline]
-    pub(crate) fn is_elsewhere(self) -> bool {
+    pub(crate) fn is_in_forked_child(self) -> bool {
         GENERATION.load(Ordering::Relaxed) != self.0
     }
 }
 
 /// A descriptor that a forked child loses.
 #[derive(Debug)]
-pub(crate) struct OwnFd {
+pub(crate) struct CloseOnForkFd {
     fd: ManuallyDrop<OwnedFd>,
-    birth: Birth,
+    generation: ForkGeneration,
 }
 
-impl OwnFd {
-    pub(crate) fn new(fd: OwnedFd) -> OwnFd {
-        let birth = Birth::now();
-        REGISTRY.with(|descriptors| descriptors.insert(fd.as_raw_fd(), birth));
-        OwnFd { fd: ManuallyDrop::new(fd), birth }
+impl CloseOnForkFd {
+    pub(crate) fn new(fd: OwnedFd) -> CloseOnForkFd {
+        let generation = ForkGeneration::current();
+        REGISTRY.with(|descriptors| descriptors.insert(fd.as_raw_fd(), generation));
+        CloseOnForkFd { fd: ManuallyDrop::new(fd), generation }
     }
 }
 
-impl AsFd for OwnFd {
+impl AsFd for CloseOnForkFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-impl Drop for OwnFd {
+impl Drop for CloseOnForkFd {
     fn drop(&mut self) {
-        if self.birth.is_elsewhere() {
+        if self.generation.is_in_forked_child() {
             // The handler has closed it, and its number may stand for something else by now.
             return;
         }
@@ -74,14 +74,14 @@ impl Drop for OwnFd {
 /// allows. It is held for an insertion, a removal or a fork only.
 struct Registry {
     is_locked: AtomicBool,
-    descriptors: UnsafeCell<BTreeMap<RawFd, Birth>>,
+    descriptors: UnsafeCell<BTreeMap<RawFd, ForkGeneration>>,
 }
 
 // SAFETY: `descriptors` is used only between `lock` and `unlock`, by one thread at a time.
 unsafe impl Sync for Registry {}
 
 impl Registry {
-    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<RawFd, Birth>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<RawFd, ForkGeneration>) -> T) -> T {
         self.lock();
         // SAFETY: the lock is held, so there is no other reference, and `work` can reach the set in no other way.
         let result = work(unsafe { &mut *self.descriptors.get() });
@@ -124,11 +124,11 @@ extern "C" fn after_fork_in_parent() {
 }
 
 extern "C" fn after_fork_in_child() {
-    let parent = Birth(GENERATION.fetch_add(1, Ordering::Relaxed));
+    let parent = ForkGeneration(GENERATION.fetch_add(1, Ordering::Relaxed));
     // SAFETY: `before_fork` took the lock, and the child has one thread.
-    for (&fd, &birth) in unsafe { &*REGISTRY.descriptors.get() } {
-        if birth == parent {
-            // SAFETY: the child's copy of a descriptor whose owner knows, by its birth, not to use it here.
+    for (&fd, &generation) in unsafe { &*REGISTRY.descriptors.get() } {
+        if generation == parent {
+            // SAFETY: the child's copy of a descriptor whose owner knows, by its generation, not to use it here.
             unsafe { libc::close(fd) };
         }
     }

@@ -84,7 +84,7 @@ fn header(kind: u8, input: &mut Input<'_>) -> Header {
         // The frames without payload share a number; what else a message would have says which it is.
         _ => match kind / 8 % 4 + kind / 128 * 4 {
             0 => Header::Done { op, fault: is_so },
-            1 => one_sided(op, input.byte().unwrap_or(0)),
+            1 => rma_or_connection_header(op, input.byte().unwrap_or(0)),
             2..=4 => Header::Matched { number: op },
             5 => Header::Credit { granted_bytes: op },
             6 => Header::Fence { matched: is_so },
@@ -94,7 +94,7 @@ fn header(kind: u8, input: &mut Input<'_>) -> Header {
 }
 
 /// A frame of an access to a region, or of a connection.
-fn one_sided(op: u64, choice: u8) -> Header {
+fn rma_or_connection_header(op: u64, choice: u8) -> Header {
     let data = (choice & 8 != 0).then_some(7);
     let rma = |kind| {
         Header::Rma(Rma { op, key: !op, address: op << 8, len_bytes: op, kind, durable: Durable::Nothing })
@@ -231,11 +231,11 @@ impl Run {
     /// What surrounds sleeping.
     fn wait(&mut self, what: u8) {
         match what % 8 {
-            0 => self.is_refused |= self.consumer.chill().is_err(),
-            1 => self.consumer.warm(),
-            2 => _ = self.producer.needs_doorbell(),
-            3 => _ = self.producer.want_room(),
-            4 => _ = self.consumer.room_was_wanted(),
+            0 => self.is_refused |= self.consumer.make_cold().is_err(),
+            1 => self.consumer.make_hot(),
+            2 => _ = self.producer.take_wake_request(),
+            3 => _ = self.producer.request_room(),
+            4 => _ = self.consumer.take_room_request(),
             5 => self.consumer.publish_progress(),
             6 => _ = self.consumer.end(),
             _ if !self.producer.is_mid_frame() => {

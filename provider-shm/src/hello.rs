@@ -15,7 +15,7 @@ use std::ops::Range;
 use homespun_engine::wire::WireError;
 use homespun_engine::wire::hello::{self, HELLO_BYTES};
 
-use crate::cookie::CookieAt;
+use crate::cookie::CookieLocation;
 
 /// The size of a greeting in bytes.
 pub(crate) const GREETING_BYTES: usize = field::COOKIE.end;
@@ -23,25 +23,25 @@ pub(crate) const GREETING_BYTES: usize = field::COOKIE.end;
 mod field {
     use super::{HELLO_BYTES, Range};
 
-    pub(super) const WHO: Range<usize> = 0..HELLO_BYTES;
+    pub(super) const HELLO: Range<usize> = 0..HELLO_BYTES;
     pub(super) const COOKIE_ADDRESS: Range<usize> = 48..56;
     pub(super) const COOKIE: Range<usize> = 56..64;
 }
 
-const _: () = assert!(field::WHO.end == field::COOKIE_ADDRESS.start);
+const _: () = assert!(field::HELLO.end == field::COOKIE_ADDRESS.start);
 
 /// A hello over shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Greeting {
-    pub(crate) who: hello::Hello,
+    pub(crate) hello: hello::Hello,
     /// What whoever pulls from the sender's memory has to find there.
-    pub(crate) cookie: CookieAt,
+    pub(crate) cookie: CookieLocation,
 }
 
 impl Greeting {
     pub(crate) fn emit(&self) -> [u8; GREETING_BYTES] {
         let mut bytes = [0; GREETING_BYTES];
-        bytes[field::WHO].copy_from_slice(&self.who.emit());
+        bytes[field::HELLO].copy_from_slice(&self.hello.emit());
         bytes[field::COOKIE_ADDRESS].copy_from_slice(&self.cookie.address.to_le_bytes());
         bytes[field::COOKIE].copy_from_slice(&self.cookie.value.to_le_bytes());
         bytes
@@ -53,12 +53,15 @@ impl Greeting {
     ///
     /// As [`Hello::parse`](hello::Hello::parse) says.
     pub(crate) fn parse(bytes: &[u8; GREETING_BYTES]) -> Result<Greeting, WireError> {
-        let (who, rest) = bytes.split_first_chunk().ok_or(WireError::BadMagic)?;
+        let (hello, rest) = bytes.split_first_chunk().ok_or(WireError::BadMagic)?;
         let (address, rest) = rest.split_first_chunk().ok_or(WireError::BadMagic)?;
         let value = rest.first_chunk().ok_or(WireError::BadMagic)?;
         Ok(Greeting {
-            who: hello::Hello::parse(who)?,
-            cookie: CookieAt { address: u64::from_le_bytes(*address), value: u64::from_le_bytes(*value) },
+            hello: hello::Hello::parse(hello)?,
+            cookie: CookieLocation {
+                address: u64::from_le_bytes(*address),
+                value: u64::from_le_bytes(*value),
+            },
         })
     }
 }
@@ -74,8 +77,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_greeting_comes_back(instance: u64, address: u64, value: u64, port in 1..u16::MAX) {
-            let who = hello::Hello { address: SocketAddr::from(([127, 0, 0, 1], port)).into(), instance };
-            let greeting = Greeting { who, cookie: CookieAt { address, value } };
+            let hello = hello::Hello { address: SocketAddr::from(([127, 0, 0, 1], port)).into(), instance };
+            let greeting = Greeting { hello, cookie: CookieLocation { address, value } };
             prop_assert_eq!(Greeting::parse(&greeting.emit()), Ok(greeting));
         }
 

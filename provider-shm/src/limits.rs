@@ -18,13 +18,13 @@ pub const HALF_OPEN_MAX_LINKS: usize = 256;
 pub const EVENTS_MAX: usize = 64;
 
 /// How many passes in a row find nothing before the kernel is asked what else has happened, and again and again.
-pub const IDLE_PASSES_PER_LOOK: u32 = 16;
+pub const IDLE_PASSES_PER_KERNEL_POLL: u32 = 16;
 
 /// How many passes go by at most before the kernel is asked, however busy the rings are.
-pub const BUSY_PASSES_PER_LOOK: u32 = 2048;
+pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
 
 /// How many times an empty ring is looked at before it goes cold, shared by all rings that are hot.
-pub const COLD_AFTER_LOOKS: u32 = 16 * 1024;
+pub const COLD_AFTER_EMPTY_POLLS: u32 = 16 * 1024;
 
 /// How many frames are taken from one ring before the next one has its turn.
 pub const RING_TURN_FRAMES: u32 = 64;

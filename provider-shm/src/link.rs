@@ -9,8 +9,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::control::{Control, Handover};
 use crate::cookie::Cookie;
-use crate::fork::OwnFd;
-use crate::memory::Owner;
+use crate::fork::CloseOnForkFd;
+use crate::memory::PeerMemory;
 use crate::ring::{Consumer, Producer};
 use crate::segment::{MapError, Segment};
 
@@ -53,7 +53,7 @@ pub(crate) enum Origin {
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) ring: Producer,
-    doorbell: OwnFd,
+    doorbell: CloseOnForkFd,
     pub(crate) cookie: Cookie,
     /// Whether the link is listed as one whose peer may have to be woken.
     pub(crate) in_dirty: bool,
@@ -68,11 +68,11 @@ pub(crate) struct Outgoing {
 pub(crate) struct Incoming {
     pub(crate) ring: Consumer,
     /// What the peer wakes this side with.
-    pub(crate) doorbell: OwnFd,
-    pub(crate) pidfd: Option<OwnFd>,
-    pub(crate) owner: Owner,
+    pub(crate) doorbell: CloseOnForkFd,
+    pub(crate) pidfd: Option<CloseOnForkFd>,
+    pub(crate) peer_memory: PeerMemory,
     /// How often in a row the ring was found empty.
-    pub(crate) empty_looks: u32,
+    pub(crate) empty_polls: u32,
     /// Whether the ring is looked at in every pass.
     pub(crate) is_hot: bool,
 }
@@ -81,16 +81,16 @@ impl Outgoing {
     /// Makes a ring. The descriptor is for the peer; it need not be kept.
     pub(crate) fn open() -> io::Result<(Outgoing, OwnedFd)> {
         let (segment, descriptor) = Segment::create()?;
-        let doorbell = OwnFd::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let doorbell = CloseOnForkFd::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let ring = Producer::new(segment);
-        let cookie = Cookie::bake()?;
+        let cookie = Cookie::generate()?;
         Ok((
             Outgoing { ring, doorbell, cookie, in_dirty: false, has_sent: false, in_full: false },
             descriptor,
         ))
     }
 
-    pub(crate) fn doorbell(&self) -> &OwnFd {
+    pub(crate) fn doorbell(&self) -> &CloseOnForkFd {
         &self.doorbell
     }
 
@@ -113,15 +113,15 @@ impl Incoming {
             MapError::System(error) => LinkError::System(crate::control::errno(&error)),
             MapError::NotARing => LinkError::Protocol("what was handed over is no ring"),
         })?;
-        let owner = Owner { pid: control.peer().pid, cookie: greeting.cookie };
-        let is_own = owner.pid == rustix::process::getpid().as_raw_pid();
+        let peer_memory = PeerMemory { pid: control.peer().pid, cookie: greeting.cookie };
+        let is_own = peer_memory.pid == rustix::process::getpid().as_raw_pid();
         Ok(Incoming {
             ring: Consumer::new(segment),
-            doorbell: OwnFd::new(doorbell),
+            doorbell: CloseOnForkFd::new(doorbell),
             // A process that hears of its own end hears too late.
             pidfd: if is_own { None } else { control.pidfd() },
-            owner,
-            empty_looks: 0,
+            peer_memory,
+            empty_polls: 0,
             is_hot: false,
         })
     }
@@ -140,23 +140,23 @@ impl Link {
 
     /// Looks at the ring no more until the doorbell rings, unless there is something in it, or the end is to be reported of a
     /// link whose ring is spoilt. Whether that is so now.
-    pub(crate) fn cool(&mut self) -> bool {
+    pub(crate) fn make_cold(&mut self) -> bool {
         let Some(incoming) = &mut self.incoming else { return true };
         // Nobody will look for a while, and the peer may wait for room as well.
         incoming.ring.publish_progress();
-        let is_cool = incoming.ring.chill().unwrap_or_else(|reason| {
+        let is_cold = incoming.ring.make_cold().unwrap_or_else(|reason| {
             (self.has_hung_up, self.fault) = (true, Some(reason.reason()));
             false
         });
-        incoming.is_hot = !is_cool;
-        self.tell_of_room();
-        is_cool
+        incoming.is_hot = !is_cold;
+        self.notify_room();
+        is_cold
     }
 
     /// Wakes a peer that sleeps until there is room in its ring, if there is now.
-    pub(crate) fn tell_of_room(&mut self) {
+    pub(crate) fn notify_room(&mut self) {
         if let (Some(incoming), Some(outgoing)) = (&mut self.incoming, &self.outgoing)
-            && incoming.ring.room_was_wanted()
+            && incoming.ring.take_room_request()
         {
             outgoing.ring_doorbell();
         }

@@ -8,14 +8,14 @@ use rustix::net::{SocketFlags, accept_with, bind, listen};
 use smallvec::SmallVec;
 
 use crate::control;
-use crate::fork::OwnFd;
+use crate::fork::CloseOnForkFd;
 use crate::limits::BACKLOG_CONNECTIONS;
 use crate::name;
 
 /// The listening sockets of an endpoint, one for each address that it is bound to.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    sockets: SmallVec<[OwnFd; 2]>,
+    sockets: SmallVec<[CloseOnForkFd; 2]>,
     /// Connections may be waiting: the kernel says so once, and not again before the queue was found empty.
     is_pending: bool,
     /// Descriptors or memory ran out; connections wait until it is time to try again.
@@ -48,7 +48,7 @@ impl Listener {
     }
 
     /// Notes that connections are waiting.
-    pub(crate) fn wake(&mut self) {
+    pub(crate) fn mark_pending(&mut self) {
         self.is_pending = true;
     }
 
@@ -63,7 +63,7 @@ impl Listener {
     }
 
     /// It is time to try again, or something has become free.
-    pub(crate) fn retry(&mut self) {
+    pub(crate) fn clear_starved(&mut self) {
         self.is_starved = false;
     }
 
@@ -93,8 +93,8 @@ impl Listener {
     }
 }
 
-fn bind_one(address: Address) -> io::Result<OwnFd> {
-    let socket = OwnFd::new(control::socket()?);
+fn bind_one(address: Address) -> io::Result<CloseOnForkFd> {
+    let socket = CloseOnForkFd::new(control::socket()?);
     bind(&socket, &name::of(address)?)?;
     listen(&socket, BACKLOG_CONNECTIONS)?;
     Ok(socket)

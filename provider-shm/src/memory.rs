@@ -6,25 +6,25 @@ use homespun_engine::limits::IOV_LIMIT;
 use homespun_engine::transport::{Pull, Remote};
 use smallvec::SmallVec;
 
-use crate::cookie::CookieAt;
-use crate::sys::{self, Piece};
+use crate::cookie::CookieLocation;
+use crate::sys::{self, RemoteSlice};
 
 /// A piece in a [`Remote`]: address and length, little-endian.
-const PIECE_BYTES: usize = 2 * size_of::<u64>();
+const DESCRIBED_SLICE_BYTES: usize = 2 * size_of::<u64>();
 
-type Pieces = SmallVec<[Piece; IOV_LIMIT + 1]>;
+type RemoteSlices = SmallVec<[RemoteSlice; IOV_LIMIT + 1]>;
 
 /// Whose memory is read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Owner {
+pub(crate) struct PeerMemory {
     /// 0 for a process that has no number here, and cannot be reached.
     pub(crate) pid: i32,
-    pub(crate) cookie: CookieAt,
+    pub(crate) cookie: CookieLocation,
 }
 
 /// Says where payload lies.
 pub(crate) fn describe(payload: &[IoSlice<'_>]) -> Option<Remote> {
-    let mut bytes = SmallVec::<[u8; IOV_LIMIT * PIECE_BYTES]>::new();
+    let mut bytes = SmallVec::<[u8; IOV_LIMIT * DESCRIBED_SLICE_BYTES]>::new();
     for slice in payload {
         bytes.extend_from_slice(&(slice.as_ptr() as u64).to_le_bytes());
         bytes.extend_from_slice(&(slice.len() as u64).to_le_bytes());
@@ -32,15 +32,17 @@ pub(crate) fn describe(payload: &[IoSlice<'_>]) -> Option<Remote> {
     Remote::new(&bytes)
 }
 
-impl Owner {
+impl PeerMemory {
     /// Fills `into` with what the owner exposed, from an offset on.
     pub(crate) fn pull(self, from: &Remote, offset_bytes: u64, into: &mut [IoSliceMut<'_>]) -> Pull {
         if self.pid == 0 {
             return Pull::Refused;
         }
         let wanted_bytes: usize = into.iter().map(|slice| slice.len()).sum();
-        let Some(mut pieces) = cut(from, offset_bytes, wanted_bytes as u64) else { return Pull::Fault };
-        pieces.push(Piece { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 });
+        let Some(mut pieces) = described_range(from, offset_bytes, wanted_bytes as u64) else {
+            return Pull::Fault;
+        };
+        pieces.push(RemoteSlice { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 });
 
         let mut cookie = [0; size_of::<u64>()];
         let mut places: SmallVec<[IoSliceMut<'_>; IOV_LIMIT + 2]> =
@@ -69,7 +71,7 @@ impl Owner {
     /// What it means that a piece cannot be read: that it was described wrong, or that the owner is gone.
     fn fault(self) -> Pull {
         let mut cookie = [0; size_of::<u64>()];
-        let at = Piece { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 };
+        let at = RemoteSlice { address: self.cookie.address, len_bytes: size_of::<u64>() as u64 };
         match sys::read_memory(self.pid, &[at], &mut [IoSliceMut::new(&mut cookie)]) {
             Ok(_) if u64::from_le_bytes(cookie) == self.cookie.value => Pull::Fault,
             _ => Pull::Gone,
@@ -81,7 +83,7 @@ impl Owner {
 pub(crate) fn probe() -> io::Result<()> {
     let (there, mut here) = ([7_u8; 1], [0_u8; 1]);
     let pid = rustix::process::getpid().as_raw_pid();
-    let piece = Piece { address: there.as_ptr() as u64, len_bytes: 1 };
+    let piece = RemoteSlice { address: there.as_ptr() as u64, len_bytes: 1 };
     match sys::read_memory(pid, &[piece], &mut [IoSliceMut::new(&mut here)])? {
         1 => Ok(()),
         _ => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -89,13 +91,13 @@ pub(crate) fn probe() -> io::Result<()> {
 }
 
 /// The part of what is described that starts at an offset and has a length, or `None` if it is not all there.
-fn cut(from: &Remote, offset_bytes: u64, mut left_bytes: u64) -> Option<Pieces> {
-    let (described, rest) = from.as_bytes().as_chunks::<PIECE_BYTES>();
+fn described_range(from: &Remote, offset_bytes: u64, mut left_bytes: u64) -> Option<RemoteSlices> {
+    let (described, rest) = from.as_bytes().as_chunks::<DESCRIBED_SLICE_BYTES>();
     if !rest.is_empty() {
         return None;
     }
     let mut skip_bytes = offset_bytes;
-    let mut pieces = Pieces::new();
+    let mut pieces = RemoteSlices::new();
     for bytes in described {
         let (address, len_bytes) = bytes.split_first_chunk()?;
         let address = u64::from_le_bytes(*address);
@@ -105,7 +107,7 @@ fn cut(from: &Remote, offset_bytes: u64, mut left_bytes: u64) -> Option<Pieces> 
         let taken = (len_bytes - skipped).min(left_bytes);
         left_bytes -= taken;
         if taken > 0 {
-            pieces.push(Piece { address: address.checked_add(skipped)?, len_bytes: taken });
+            pieces.push(RemoteSlice { address: address.checked_add(skipped)?, len_bytes: taken });
         }
     }
     (left_bytes == 0).then_some(pieces)
@@ -120,37 +122,37 @@ mod tests {
     use super::*;
     use crate::cookie::Cookie;
 
-    fn own(cookie: CookieAt) -> Owner {
-        Owner { pid: i32::try_from(process::id()).unwrap(), cookie }
+    fn own(cookie: CookieLocation) -> PeerMemory {
+        PeerMemory { pid: i32::try_from(process::id()).unwrap(), cookie }
     }
 
     #[test]
     fn exposed_payload_is_read_while_the_cookie_is_there() {
-        let cookie = Cookie::bake().unwrap();
-        let owner = own(cookie.at());
+        let cookie = Cookie::generate().unwrap();
+        let peer_memory = own(cookie.at());
         let (first, second) = (vec![1_u8; 100], vec![2_u8; 50]);
         let remote = describe(&[IoSlice::new(&first), IoSlice::new(&second)]).unwrap();
-        let pull = |owner: Owner, offset_bytes| {
+        let pull = |peer_memory: PeerMemory, offset_bytes| {
             let (mut left, mut right) = ([0; 30], [0; 40]);
             let into = &mut [IoSliceMut::new(&mut left), IoSliceMut::new(&mut right)];
-            (owner.pull(&remote, offset_bytes, into), [&left[..], &right].concat())
+            (peer_memory.pull(&remote, offset_bytes, into), [&left[..], &right].concat())
         };
-        assert_eq!(pull(owner, 80), (Pull::Done, [[1; 20].as_slice(), &[2; 50]].concat()));
-        assert_eq!(pull(owner, 81).0, Pull::Fault, "one byte less than asked for");
+        assert_eq!(pull(peer_memory, 80), (Pull::Done, [[1; 20].as_slice(), &[2; 50]].concat()));
+        assert_eq!(pull(peer_memory, 81).0, Pull::Fault, "one byte less than asked for");
 
         drop(cookie);
-        assert_eq!(pull(owner, 80).0, Pull::Gone);
-        assert_eq!(pull(Owner { pid: 0, ..owner }, 0).0, Pull::Refused);
+        assert_eq!(pull(peer_memory, 80).0, Pull::Gone);
+        assert_eq!(pull(PeerMemory { pid: 0, ..peer_memory }, 0).0, Pull::Refused);
     }
 
     #[test]
     fn what_is_not_memory_fails_alone() {
-        let cookie = Cookie::bake().unwrap();
+        let cookie = Cookie::generate().unwrap();
         let nowhere = [16_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
         let remote = Remote::new(&nowhere).unwrap();
         let mut into = [0; 8];
         assert_eq!(own(cookie.at()).pull(&remote, 0, &mut [IoSliceMut::new(&mut into)]), Pull::Fault);
-        let elsewhere = CookieAt { address: 8, value: 7 };
+        let elsewhere = CookieLocation { address: 8, value: 7 };
         assert_eq!(own(elsewhere).pull(&remote, 0, &mut [IoSliceMut::new(&mut into)]), Pull::Gone);
     }
 
@@ -167,7 +169,7 @@ mod tests {
             wanted_bytes in prop_oneof![0_u64..100, any::<u64>()],
         ) {
             let remote = Remote::new(&bytes).unwrap();
-            if let Some(pieces) = cut(&remote, offset_bytes, wanted_bytes) {
+            if let Some(pieces) = described_range(&remote, offset_bytes, wanted_bytes) {
                 prop_assert_eq!(pieces.iter().map(|piece| u128::from(piece.len_bytes)).sum::<u128>(), u128::from(wanted_bytes));
             }
         }
@@ -186,7 +188,7 @@ mod tests {
                 bytes.extend(len.to_le_bytes());
                 all.extend(address..address + len);
             }
-            let pieces = cut(&Remote::new(&bytes).unwrap(), offset, wanted);
+            let pieces = described_range(&Remote::new(&bytes).unwrap(), offset, wanted);
             let expected = all.get(offset as usize..(offset + wanted) as usize).map(<[u64]>::to_vec);
             let found = pieces.map(|pieces| {
                 pieces.iter().flat_map(|piece| piece.address..piece.address + piece.len_bytes).collect::<Vec<_>>()

@@ -8,12 +8,12 @@ use homespun_engine::transport::LinkId;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-use crate::fork::OwnFd;
+use crate::fork::CloseOnForkFd;
 use crate::limits::EVENTS_MAX;
 
 /// What something happened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum EventSource {
     /// The listening sockets.
     Listener,
     /// A link's control socket.
@@ -24,7 +24,7 @@ pub(crate) enum Source {
     Process(LinkId),
 }
 
-impl Source {
+impl EventSource {
     const LISTENER: u64 = 0;
     const CONTROL: u64 = 1;
     const DOORBELL: u64 = 2;
@@ -32,21 +32,21 @@ impl Source {
 
     fn token(self) -> EventData {
         let (kind, id) = match self {
-            Source::Listener => (Source::LISTENER, 0),
-            Source::Control(id) => (Source::CONTROL, id.0),
-            Source::Doorbell(id) => (Source::DOORBELL, id.0),
-            Source::Process(id) => (Source::PROCESS, id.0),
+            EventSource::Listener => (EventSource::LISTENER, 0),
+            EventSource::Control(id) => (EventSource::CONTROL, id.0),
+            EventSource::Doorbell(id) => (EventSource::DOORBELL, id.0),
+            EventSource::Process(id) => (EventSource::PROCESS, id.0),
         };
         EventData::new_u64(kind << 32 | u64::from(id))
     }
 
-    fn of(token: EventData) -> Source {
+    fn of(token: EventData) -> EventSource {
         let id = LinkId(token.u64() as u32);
         match token.u64() >> 32 {
-            Source::CONTROL => Source::Control(id),
-            Source::DOORBELL => Source::Doorbell(id),
-            Source::PROCESS => Source::Process(id),
-            _ => Source::Listener,
+            EventSource::CONTROL => EventSource::Control(id),
+            EventSource::DOORBELL => EventSource::Doorbell(id),
+            EventSource::PROCESS => EventSource::Process(id),
+            _ => EventSource::Listener,
         }
     }
 }
@@ -54,18 +54,18 @@ impl Source {
 /// An epoll instance, edge-triggered: each thing that happens is told once.
 #[derive(Debug)]
 pub(crate) struct Poller {
-    epoll: OwnFd,
-    happened: Vec<Source>,
+    epoll: CloseOnForkFd,
+    happened: Vec<EventSource>,
 }
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
-        let epoll = OwnFd::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let epoll = CloseOnForkFd::new(epoll::create(CreateFlags::CLOEXEC)?);
         Ok(Poller { epoll, happened: Vec::new() })
     }
 
     /// Tells of what happens to a descriptor from now on, and of what is there already.
-    pub(crate) fn add(&self, fd: impl AsFd, source: Source) -> io::Result<()> {
+    pub(crate) fn add(&self, fd: impl AsFd, source: EventSource) -> io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         Ok(epoll::add(&self.epoll, fd, source.token(), flags)?)
     }
@@ -78,11 +78,11 @@ impl Poller {
     }
 
     /// What has happened since the last time, as far as [`EVENTS_MAX`] goes.
-    pub(crate) fn poll(&mut self) -> impl Iterator<Item = Source> + '_ {
+    pub(crate) fn poll(&mut self) -> impl Iterator<Item = EventSource> + '_ {
         let mut space = [MaybeUninit::<Event>::uninit(); EVENTS_MAX];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match epoll::wait(&self.epoll, &mut space, Some(&now)) {
-            Ok((events, _)) => self.happened.extend(events.iter().map(|event| Source::of(event.data))),
+            Ok((events, _)) => self.happened.extend(events.iter().map(|event| EventSource::of(event.data))),
             Err(error) => tracing::trace!(%error, "no events in this pass"),
         }
         self.happened.drain(..)

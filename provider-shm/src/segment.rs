@@ -5,7 +5,7 @@
 //! cache line of its own:
 //!
 //! ```text
-//!   finished_at, room_wanted          written by the producer, seldom
+//!   finished_at, room_requested       written by the producer, seldom
 //!   consumed_lines, consumed_bytes    written by the consumer, once in many lines; read when the ring looks full
 //!   cold                              read after every batch of frames, so it is where nothing else changes
 //!   line 0 ... line LINES - 1         8 words each: what a frame is, and its payload if that is small

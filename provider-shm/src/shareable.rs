@@ -32,7 +32,7 @@ use rustix::fs::{
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::system::sysinfo;
 
-use crate::fork::Birth;
+use crate::fork::ForkGeneration;
 
 /// Where what is shared starts in the file.
 const START_BYTES: usize = 4096;
@@ -58,9 +58,9 @@ struct Mapping {
     start: NonNull<FirstPage>,
     /// The number of words that are shared.
     words: usize,
-    birth: Birth,
+    generation: ForkGeneration,
     /// Whether a forked child does not have it.
-    is_of_peer: bool,
+    belongs_to_peer: bool,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and all that is ever referred to in it is atomic.
@@ -70,7 +70,7 @@ unsafe impl Sync for Mapping {}
 
 /// What is allocated: the file, and this process's mapping of it.
 #[derive(Debug)]
-struct Allocated {
+struct Allocation {
     mapping: Mapping,
     file: OwnedFd,
 }
@@ -93,7 +93,7 @@ pub(crate) fn allocate(len_bytes: usize) -> io::Result<Arc<dyn SharedMemory>> {
         error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
     })?;
     mapping.first_page().nonce.store(nonce, Ordering::Relaxed);
-    Ok(Arc::new(Allocated { mapping, file }))
+    Ok(Arc::new(Allocation { mapping, file }))
 }
 
 /// Maps what the process with this number has allocated, or nothing if that is not so, or not allowed.
@@ -133,14 +133,15 @@ fn file_bytes(words: usize) -> Option<usize> {
 
 impl Mapping {
     /// Maps a sealed file of the size for so many words.
-    fn of(file: &OwnedFd, words: usize, is_of_peer: bool) -> io::Result<Mapping> {
+    fn of(file: &OwnedFd, words: usize, belongs_to_peer: bool) -> io::Result<Mapping> {
         let len_bytes = file_bytes(words).ok_or(io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel picks the place, so no other memory is affected.
         let start = unsafe { mmap(ptr::null_mut(), len_bytes, protection, MapFlags::SHARED, file, 0)? };
         let first_page = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mapping = Mapping { start: first_page, words, birth: Birth::now(), is_of_peer };
-        if is_of_peer {
+        let mapping =
+            Mapping { start: first_page, words, generation: ForkGeneration::current(), belongs_to_peer };
+        if belongs_to_peer {
             // SAFETY: it is the mapping just made. A child that has it no more never touches it, see `words`, `is_retired` and
             // `drop`.
             unsafe { madvise(start, len_bytes, Advice::LinuxDontFork)? };
@@ -158,7 +159,7 @@ impl Mapping {
 impl SharedMemory for Mapping {
     fn words(&self) -> &[AtomicU64] {
         // A child would find something else there, or nothing.
-        if self.is_of_peer && self.birth.is_elsewhere() {
+        if self.belongs_to_peer && self.generation.is_in_forked_child() {
             return &[];
         }
         // SAFETY: as in `first_page`; so many words follow the first page, where a word may start.
@@ -175,18 +176,18 @@ impl SharedMemory for Mapping {
 
     fn retire(&self) {
         // What was allocated by the parent of this process is that one's to end.
-        if self.birth.is_elsewhere() {
+        if self.generation.is_in_forked_child() {
             return;
         }
         self.first_page().retired.store(1, Ordering::Release);
     }
 
     fn is_retired(&self) -> bool {
-        self.birth.is_elsewhere() || self.first_page().retired.load(Ordering::Acquire) != 0
+        self.generation.is_in_forked_child() || self.first_page().retired.load(Ordering::Acquire) != 0
     }
 }
 
-impl SharedMemory for Allocated {
+impl SharedMemory for Allocation {
     fn words(&self) -> &[AtomicU64] {
         self.mapping.words()
     }
@@ -212,7 +213,7 @@ impl SharedMemory for Allocated {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // A child has something else there, if anything.
-        if self.is_of_peer && self.birth.is_elsewhere() {
+        if self.belongs_to_peer && self.generation.is_in_forked_child() {
             return;
         }
         let len_bytes = file_bytes(self.words).unwrap_or_default();

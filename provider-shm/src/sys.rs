@@ -16,7 +16,7 @@ pub(crate) struct Credentials {
 
 /// A piece of another process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct RemoteSlice {
     pub(crate) address: u64,
     pub(crate) len_bytes: u64,
 }
@@ -60,7 +60,7 @@ fn option<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int, value: &mut T) -> 
 
 /// Copies from the memory of process `pid`, the pieces one after the other, to `into`. Returns how many bytes were copied:
 /// all of them, or as many as come before the first that cannot be read.
-pub(crate) fn read_memory(pid: i32, from: &[Piece], into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+pub(crate) fn read_memory(pid: i32, from: &[RemoteSlice], into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let remote: SmallVec<[libc::iovec; 8]> = from
         .iter()
         .map(|piece| libc::iovec {
@@ -111,7 +111,7 @@ mod tests {
     fn memory_of_this_process_can_be_read_as_far_as_there_is_any() {
         let pid = i32::try_from(process::id()).unwrap();
         let memory = *b"hello, world";
-        let piece = |range: std::ops::Range<usize>| Piece {
+        let piece = |range: std::ops::Range<usize>| RemoteSlice {
             address: memory[range.clone()].as_ptr() as u64,
             len_bytes: range.len() as u64,
         };
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(read_memory(pid, &[piece(7..12), piece(0..2)], &mut into).unwrap(), 7);
         assert_eq!((&first, &second), (b"wor", b"ldhe"));
 
-        let nowhere = Piece { address: 8, len_bytes: 4 };
+        let nowhere = RemoteSlice { address: 8, len_bytes: 4 };
         let mut into = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
         assert_eq!(read_memory(pid, &[piece(0..3), nowhere], &mut into).unwrap(), 3);
         let mut into = [IoSliceMut::new(&mut second)];

@@ -1,6 +1,6 @@
 //! The transport: all links of one endpoint.
 
-mod meeting;
+mod connecting;
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,14 +19,15 @@ use homespun_engine::transport::{
 use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
 
-use crate::fork::Birth;
+use crate::fork::ForkGeneration;
 use crate::limits::{
-    BUSY_PASSES_PER_LOOK, COLD_AFTER_LOOKS, IDLE_PASSES_PER_LOOK, PULL_MIN_BYTES, RETRY_MS, RING_TURN_FRAMES,
+    BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, IDLE_PASSES_PER_KERNEL_POLL, PULL_MIN_BYTES,
+    RETRY_MS, RING_TURN_FRAMES,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
 use crate::memory;
-use crate::poller::{Poller, Source};
+use crate::poller::{EventSource, Poller};
 use crate::ring::{INLINE_MAX_BYTES, RingEnd};
 use crate::shareable;
 
@@ -37,9 +38,9 @@ use crate::shareable;
 /// In a forked child it is an endpoint whose links have all ended: it neither reads nor changes anything of its parent's.
 #[derive(Debug)]
 pub struct ShmTransport {
-    birth: Birth,
+    generation: ForkGeneration,
     address: Address,
-    who: Hello,
+    hello: Hello,
     poller: Poller,
     listener: Option<Listener>,
     links: LinkTable<Slot>,
@@ -48,7 +49,7 @@ pub struct ShmTransport {
     /// Which of them has the first turn.
     turn: usize,
     /// Links whose control socket has something to say, or whose end is to be reported.
-    attention: Vec<LinkId>,
+    control_ready: Vec<LinkId>,
     /// Links whose peer may have to be told that there is something in its ring.
     dirty: Vec<LinkId>,
     /// Links that had no room for a frame.
@@ -61,35 +62,35 @@ pub struct ShmTransport {
     /// How many passes in a row have found nothing.
     idle_passes: u32,
     /// How many passes there were since the kernel was asked.
-    passes_since_look: u32,
+    passes_since_kernel_poll: u32,
 }
 
 impl ShmTransport {
     pub(crate) fn open(bind: Address, instance: u64) -> io::Result<ShmTransport> {
-        let birth = Birth::now();
+        let generation = ForkGeneration::current();
         let poller = Poller::new()?;
         let (listener, address) = Listener::bind(bind, instance)?;
         for socket in listener.sockets() {
-            poller.add(socket, Source::Listener)?;
+            poller.add(socket, EventSource::Listener)?;
         }
         tracing::debug!(%bind, %address, "listening");
         Ok(ShmTransport {
-            birth,
+            generation,
             address,
-            who: Hello { address, instance },
+            hello: Hello { address, instance },
             poller,
             listener: Some(listener),
             links: LinkTable::default(),
             hot: Vec::new(),
             turn: 0,
-            attention: Vec::new(),
+            control_ready: Vec::new(),
             dirty: Vec::new(),
             full: Vec::new(),
             waiting: Vec::new(),
             half_open: BTreeMap::new(),
             accepted_count: 0,
             idle_passes: 0,
-            passes_since_look: 0,
+            passes_since_kernel_poll: 0,
         })
     }
 }
@@ -113,8 +114,8 @@ impl Transport for ShmTransport {
     }
 
     fn connect(&mut self, to: Address) -> LinkId {
-        let slot = if self.birth.is_elsewhere() {
-            Slot::Failed(IN_A_CHILD)
+        let slot = if self.generation.is_in_forked_child() {
+            Slot::Failed(FORKED_CHILD)
         } else if to.format() != self.address.format() {
             Slot::Failed(LinkError::System(Errno::EAFNOSUPPORT))
         } else {
@@ -122,7 +123,7 @@ impl Transport for ShmTransport {
         };
         let id = self.links.insert(slot);
         tracing::debug!(link = id.0, %to, "connecting");
-        self.dial(id);
+        self.try_connect(id);
         id
     }
 
@@ -150,9 +151,9 @@ impl Transport for ShmTransport {
         let Some(incoming) = self.link(link).and_then(|link| link.incoming.as_ref()) else {
             return Pull::Gone;
         };
-        let pulled = incoming.owner.pull(from, offset_bytes, into);
+        let pulled = incoming.peer_memory.pull(from, offset_bytes, into);
         if pulled == Pull::Gone {
-            self.hang_up(link);
+            self.mark_hung_up(link);
         }
         pulled
     }
@@ -167,7 +168,7 @@ impl Transport for ShmTransport {
             let id = self.dirty[place];
             if let Some(outgoing) = self.link(id).and_then(|link| link.outgoing.as_mut()) {
                 outgoing.in_dirty = false;
-                if outgoing.ring.needs_doorbell() {
+                if outgoing.ring.take_wake_request() {
                     outgoing.ring_doorbell();
                 }
             }
@@ -176,16 +177,16 @@ impl Transport for ShmTransport {
     }
 
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
-        self.passes_since_look += 1;
-        let is_due = self.idle_passes % IDLE_PASSES_PER_LOOK == IDLE_PASSES_PER_LOOK - 1
-            || self.passes_since_look >= BUSY_PASSES_PER_LOOK;
-        if is_due || self.hot.is_empty() || !self.attention.is_empty() {
-            self.passes_since_look = 0;
-            self.look();
+        self.passes_since_kernel_poll += 1;
+        let is_due = self.idle_passes % IDLE_PASSES_PER_KERNEL_POLL == IDLE_PASSES_PER_KERNEL_POLL - 1
+            || self.passes_since_kernel_poll >= BUSY_PASSES_PER_KERNEL_POLL;
+        if is_due || self.hot.is_empty() || !self.control_ready.is_empty() {
+            self.passes_since_kernel_poll = 0;
+            self.poll_kernel();
         }
         let mut reported = 0;
-        if !self.attention.is_empty() {
-            reported += self.attend(receiver);
+        if !self.control_ready.is_empty() {
+            reported += self.serve_control_sockets(receiver);
         }
         reported += self.read_rings(budget_frames, receiver);
         self.idle_passes = if reported == 0 { self.idle_passes.wrapping_add(1) } else { 0 };
@@ -194,11 +195,11 @@ impl Transport for ShmTransport {
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         // A child has nothing to sleep on: its copy is closed.
-        (!self.birth.is_elsewhere()).then(|| self.poller.as_fd())
+        (!self.generation.is_in_forked_child()).then(|| self.poller.as_fd())
     }
 
     fn arm(&mut self) -> Armed {
-        if self.birth.is_elsewhere() || !self.attention.is_empty() {
+        if self.generation.is_in_forked_child() || !self.control_ready.is_empty() {
             return Armed::Ready;
         }
         while let Some(&id) = self.hot.last() {
@@ -206,18 +207,18 @@ impl Transport for ShmTransport {
                 self.hot.pop();
                 continue;
             };
-            if link.has_hung_up || !link.cool() {
+            if link.has_hung_up || !link.make_cold() {
                 return Armed::Ready;
             }
             self.hot.pop();
         }
         // Before links are asked for room, for a connection may be made here that had none.
-        self.look();
+        self.poll_kernel();
         let full = mem::take(&mut self.full);
         let mut may_go_on = false;
         for id in full {
             if let Some(outgoing) = self.link(id).and_then(|link| link.outgoing.as_mut()) {
-                if outgoing.ring.want_room() {
+                if outgoing.ring.request_room() {
                     self.full.push(id);
                 } else {
                     outgoing.in_full = false;
@@ -226,7 +227,7 @@ impl Transport for ShmTransport {
             }
         }
         let is_connecting = self.listener.as_ref().is_some_and(Listener::is_ready);
-        if may_go_on || is_connecting || !self.attention.is_empty() || !self.hot.is_empty() {
+        if may_go_on || is_connecting || !self.control_ready.is_empty() || !self.hot.is_empty() {
             return Armed::Ready;
         }
         let must_retry = !self.waiting.is_empty() || self.listener.as_ref().is_some_and(Listener::is_starved);
@@ -265,7 +266,7 @@ impl ShmTransport {
     /// The connection behind a number; none in a forked child, where the rings are not mapped.
     #[inline]
     fn link(&mut self, id: LinkId) -> Option<&mut Link> {
-        if self.birth.is_elsewhere() {
+        if self.generation.is_in_forked_child() {
             return None;
         }
         match self.links.get_mut(id)? {
@@ -293,7 +294,7 @@ impl ShmTransport {
         let becomes_full = !is_whole(&written) && !mem::replace(&mut outgoing.in_full, true);
         if outgoing.ring.is_broken() {
             link.fault = Some("claims to have read what was not written");
-            self.hang_up(id);
+            self.mark_hung_up(id);
         }
         if becomes_dirty {
             self.dirty.push(id);
@@ -305,33 +306,33 @@ impl ShmTransport {
     }
 
     /// Learns from the kernel what has changed.
-    fn look(&mut self) {
-        if self.birth.is_elsewhere() {
-            self.attention = self.links.ids().collect();
+    fn poll_kernel(&mut self) {
+        if self.generation.is_in_forked_child() {
+            self.control_ready = self.links.ids().collect();
             return;
         }
-        let ShmTransport { poller, links, listener, hot, attention, .. } = self;
+        let ShmTransport { poller, links, listener, hot, control_ready, .. } = self;
         for source in poller.poll() {
             match source {
-                Source::Listener => {
+                EventSource::Listener => {
                     if let Some(listener) = listener {
-                        listener.wake();
+                        listener.mark_pending();
                     }
                 }
-                Source::Control(id) => attention.push(id),
-                Source::Doorbell(id) | Source::Process(id) => {
+                EventSource::Control(id) => control_ready.push(id),
+                EventSource::Doorbell(id) | EventSource::Process(id) => {
                     let Some(Slot::Made(link)) = links.get_mut(id) else { continue };
-                    link.has_hung_up |= matches!(source, Source::Process(_));
-                    heat(hot, id, link);
+                    link.has_hung_up |= matches!(source, EventSource::Process(_));
+                    make_hot(hot, id, link);
                 }
             }
         }
         if let Some(listener) = &mut self.listener {
-            listener.retry();
+            listener.clear_starved();
         }
         self.accept();
         for id in mem::take(&mut self.waiting) {
-            self.dial(id);
+            self.try_connect(id);
             // Whoever wanted to send before was told that there is no room.
             if let Some(Slot::Made(link)) = self.links.get_mut(id)
                 && let Some(outgoing) = &mut link.outgoing
@@ -345,11 +346,11 @@ impl ShmTransport {
     /// Reads the hot rings in turn.
     #[inline]
     fn read_rings(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
-        if self.birth.is_elsewhere() {
+        if self.generation.is_in_forked_child() {
             return 0;
         }
         let count = self.hot.len();
-        let (mut reported, mut has_cooled) = (0_u32, false);
+        let (mut reported, mut has_cold_links) = (0_u32, false);
         if self.turn >= count {
             self.turn = 0;
         }
@@ -357,7 +358,7 @@ impl ShmTransport {
             let at = self.turn + step;
             let id = self.hot[if at < count { at } else { at - count }];
             let Some(Slot::Made(link)) = self.links.get_mut(id) else {
-                has_cooled = true;
+                has_cold_links = true;
                 continue;
             };
             let Some(incoming) = &mut link.incoming else { continue };
@@ -367,11 +368,11 @@ impl ShmTransport {
                 break;
             }
             if count == 1 {
-                incoming.ring.dwell();
+                incoming.ring.spin();
             }
             match incoming.ring.receive(id, left_frames, receiver) {
                 Ok(0) if link.has_hung_up => {
-                    has_cooled = true;
+                    has_cold_links = true;
                     let error = match (link.fault, incoming.ring.end()) {
                         (Some(reason), _) => LinkError::Protocol(reason),
                         (None, RingEnd::Finished) => LinkError::Closed,
@@ -380,29 +381,29 @@ impl ShmTransport {
                     reported += self.end(id, error, receiver);
                 }
                 Ok(0) => {
-                    incoming.empty_looks += 1;
-                    if incoming.empty_looks.saturating_mul(count as u32) >= COLD_AFTER_LOOKS {
-                        has_cooled |= link.cool();
+                    incoming.empty_polls += 1;
+                    if incoming.empty_polls.saturating_mul(count as u32) >= COLD_AFTER_EMPTY_POLLS {
+                        has_cold_links |= link.make_cold();
                     }
                 }
                 Ok(count) => {
-                    incoming.empty_looks = 0;
+                    incoming.empty_polls = 0;
                     reported += count;
-                    link.tell_of_room();
+                    link.notify_room();
                     // Where messages go to and fro, the answer is due next.
                     if let Some(outgoing) = &mut link.outgoing
                         && mem::take(&mut outgoing.has_sent)
                     {
-                        outgoing.ring.prepare();
+                        outgoing.ring.prefetch_line();
                     }
                 }
                 Err(reason) => {
-                    has_cooled = true;
+                    has_cold_links = true;
                     reported += self.end(id, LinkError::Protocol(reason.reason()), receiver);
                 }
             }
         }
-        if has_cooled {
+        if has_cold_links {
             let links = &self.links;
             self.hot.retain(|id| match links.get(*id) {
                 Some(Slot::Made(link)) => link.incoming.as_ref().is_some_and(|incoming| incoming.is_hot),
@@ -435,7 +436,7 @@ impl ShmTransport {
         if let Origin::Accepted(serial) = link.origin {
             self.half_open.remove(&serial);
         }
-        if self.birth.is_elsewhere() {
+        if self.generation.is_in_forked_child() {
             return;
         }
         for descriptor in link.watched() {
@@ -443,14 +444,14 @@ impl ShmTransport {
         }
         link.control.hang_up();
         if let Some(listener) = &mut self.listener {
-            listener.retry();
+            listener.clear_starved();
         }
     }
 }
 
 impl Drop for ShmTransport {
     fn drop(&mut self) {
-        if self.birth.is_elsewhere() {
+        if self.generation.is_in_forked_child() {
             return;
         }
         for id in self.links.ids() {
@@ -462,15 +463,15 @@ impl Drop for ShmTransport {
 }
 
 /// What becomes of links in a forked child.
-const IN_A_CHILD: LinkError =
+const FORKED_CHILD: LinkError =
     LinkError::Denied("the endpoint belongs to the process that this one was forked from");
 
 /// Has a link's ring looked at in every pass.
-fn heat(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
+fn make_hot(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
     if let Some(incoming) = &mut link.incoming {
-        incoming.empty_looks = 0;
+        incoming.empty_polls = 0;
         if !mem::replace(&mut incoming.is_hot, true) {
-            incoming.ring.warm();
+            incoming.ring.make_hot();
             hot.push(id);
         }
     }

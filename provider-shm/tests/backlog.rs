@@ -5,63 +5,63 @@ mod raw;
 
 use std::array;
 
-use homespun_conformance::transport::{BUDGET_FRAMES, Party, drive, payload};
+use homespun_conformance::transport::{BUDGET_FRAMES, TestEndpoint, drive, payload};
 use homespun_engine::transport::{Armed, Close, LinkCaps, Transport};
 use homespun_shm::ShmProvider;
 
-use crate::raw::{Raw, listen_at, vacant};
+use crate::raw::{RawSocket, listen_at, vacant};
 
 /// A connection for which there is no place waits for one. When it has it, that is something to do: whoever could send
 /// nothing before can send now.
 #[test]
 fn a_connection_waits_for_its_turn() {
     let provider = ShmProvider::new();
-    let mut party = Party::open(&provider, 11);
+    let mut endpoint = TestEndpoint::open(&provider, 11);
     let address = vacant();
     let silent = listen_at(address, 0);
-    let first = Raw::connect(address);
+    let first = RawSocket::connect(address);
 
-    let link = party.connect(address);
-    let LinkCaps { inline_max_bytes, .. } = party.transport.caps(link);
-    party.post(link, payload(inline_max_bytes.min(100), 1));
+    let link = endpoint.connect(address);
+    let LinkCaps { inline_max_bytes, .. } = endpoint.transport.caps(link);
+    endpoint.post(link, payload(inline_max_bytes.min(100), 1));
     for _ in 0..100 {
-        party.transmit();
-        assert_eq!(party.receive(BUDGET_FRAMES), 0);
+        endpoint.transmit();
+        assert_eq!(endpoint.receive(BUDGET_FRAMES), 0);
     }
-    assert_eq!(party.waiting_frames(link), 1, "nobody has taken it");
-    let Armed::Asleep { look_again_after: Some(_) } = party.transport.arm() else {
+    assert_eq!(endpoint.waiting_frames(link), 1, "nobody has taken it");
+    let Armed::Asleep { look_again_after: Some(_) } = endpoint.transport.arm() else {
         panic!("nobody tells of a place in a queue");
     };
 
     // One that is closed meanwhile is no longer tried.
-    let given_up = party.connect(address);
-    party.close(given_up, Close::Drain);
+    let given_up = endpoint.connect(address);
+    endpoint.close(given_up, Close::Drain);
 
     drop(raw::accept(&silent).expect("one waits there"));
-    assert_eq!(party.transport.arm(), Armed::Ready, "there is room now");
-    party.transmit();
-    assert!(party.is_posted(), "it was taken");
+    assert_eq!(endpoint.transport.arm(), Armed::Ready, "there is room now");
+    endpoint.transmit();
+    assert!(endpoint.is_posted(), "it was taken");
     drop((first, raw::accept(&silent).expect("the other one waits there")));
     assert!(raw::accept(&silent).is_none());
-    drive(array::from_mut(&mut party), "the end of the link", |[a]| a.recorder.down(link).is_some());
+    drive(array::from_mut(&mut endpoint), "the end of the link", |[a]| a.recorder.down(link).is_some());
 }
 
 /// It may also happen that the peer which let nobody in ends, and another endpoint comes to its address.
 #[test]
 fn a_connection_that_waited_reaches_a_successor() {
     let provider = ShmProvider::new();
-    let mut party = Party::open(&provider, 11);
+    let mut endpoint = TestEndpoint::open(&provider, 11);
     let address = vacant();
     let silent = listen_at(address, 0);
-    let _first = Raw::connect(address);
-    let links = [party.connect(address), party.connect(address)];
+    let _first = RawSocket::connect(address);
+    let links = [endpoint.connect(address), endpoint.connect(address)];
     for link in links {
-        party.post(link, payload(100, 1));
+        endpoint.post(link, payload(100, 1));
     }
     drop(silent);
-    let successor = Party::open_at(&provider, address, 22);
-    let mut parties = [party, successor];
-    drive(&mut parties, "both links", |[a, b]| {
+    let successor = TestEndpoint::open_at(&provider, address, 22);
+    let mut endpoints = [endpoint, successor];
+    drive(&mut endpoints, "both links", |[a, b]| {
         a.recorder.up_count() == 2
             && b.recorder.ups().iter().map(|(peer, ..)| b.recorder.frame_count(*peer)).sum::<usize>() == 2
     });

@@ -5,14 +5,14 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 
-use homespun_conformance::transport::{BUDGET_FRAMES, Event, Party, drive, payload};
+use homespun_conformance::transport::{BUDGET_FRAMES, Event, TestEndpoint, drive, payload};
 use homespun_engine::address::AddressFormat;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider};
 use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-type Parties = [Party<ShmTransport>; 2];
+type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
 /// How many descriptors the process may have: few, so that they are soon used up.
 const LIMIT_FDS: u64 = 128;
@@ -61,9 +61,13 @@ fn open_fds() -> usize {
 }
 
 /// What became of a link that was made while descriptors were short.
-fn link_in_need(parties: &mut Parties, phase: Phase, free: usize) -> (LinkId, Option<LinkError>) {
+fn connect_with_few_descriptors(
+    endpoints: &mut Endpoints,
+    phase: Phase,
+    free: usize,
+) -> (LinkId, Option<LinkError>) {
     let shortage = |at| (phase == at).then(|| Shortage::leaving(free));
-    let [a, b] = parties;
+    let [a, b] = endpoints;
     let (downs, ups) = (count_downs(a), a.recorder.up_count());
 
     let short = shortage(Phase::Connecting);
@@ -83,51 +87,51 @@ fn link_in_need(parties: &mut Parties, phase: Phase, free: usize) -> (LinkId, Op
     }
     drop(short);
 
-    drive(parties, "a link that is up or down", |[a, _]| {
+    drive(endpoints, "a link that is up or down", |[a, _]| {
         count_downs(a) > downs || a.recorder.up_count() > ups
     });
-    (link, parties[0].recorder.down(link).cloned())
+    (link, endpoints[0].recorder.down(link).cloned())
 }
 
-fn count_downs(party: &Party<ShmTransport>) -> usize {
-    party.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count()
+fn count_downs(endpoint: &TestEndpoint<ShmTransport>) -> usize {
+    endpoint.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count()
 }
 
 /// Sends something on a link that is up, and closes it.
-fn use_up(parties: &mut Parties, link: LinkId) {
-    let before = parties[1].recorder.log().len();
+fn use_and_close(endpoints: &mut Endpoints, link: LinkId) {
+    let before = endpoints[1].recorder.log().len();
     for size in [10, 100_000] {
-        parties[0].post(link, payload(size, 1));
+        endpoints[0].post(link, payload(size, 1));
     }
-    drive(parties, "frames", |[a, _]| a.is_posted());
-    parties[0].close(link, Close::Drain);
-    drive(parties, "the end of the link", |[_, b]| b.recorder.up_count() == 0);
-    let news = &parties[1].recorder.log()[before..];
+    drive(endpoints, "frames", |[a, _]| a.is_posted());
+    endpoints[0].close(link, Close::Drain);
+    drive(endpoints, "the end of the link", |[_, b]| b.recorder.up_count() == 0);
+    let news = &endpoints[1].recorder.log()[before..];
     assert_eq!(news.iter().filter(|(_, event)| matches!(event, Event::Frame(..))).count(), 2);
 }
 
 /// Rings that were handed over to somebody who does not look are counted against their user, unless that is root, and there
 /// may be no more of them than a process may have descriptors. Further links wait until somebody has looked.
-fn many_links_that_nobody_looks_at(provider: &ShmProvider) {
-    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
-    let to = parties[1].address();
+fn unread_rings_delay_further_links(provider: &ShmProvider) {
+    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+    let to = endpoints[1].address();
     for _ in 0..LIMIT_FDS {
-        let link = parties[0].connect(to);
-        parties[0].post(link, payload(10, 1));
-        parties[0].transmit();
-        parties[0].receive(BUDGET_FRAMES);
-        if parties[0].waiting_frames(link) == 0 {
-            parties[0].close(link, Close::Drain);
+        let link = endpoints[0].connect(to);
+        endpoints[0].post(link, payload(10, 1));
+        endpoints[0].transmit();
+        endpoints[0].receive(BUDGET_FRAMES);
+        if endpoints[0].waiting_frames(link) == 0 {
+            endpoints[0].close(link, Close::Drain);
         }
-        assert_eq!(count_downs(&parties[0]), 0);
+        assert_eq!(count_downs(&endpoints[0]), 0);
     }
     // Both sides are in this process, which is to have room for all of them at once.
     limit_fds(8 * LIMIT_FDS);
-    drive(&mut parties, "all that was sent", |[_, b]| {
+    drive(&mut endpoints, "all that was sent", |[_, b]| {
         let is_frame = |(_, event): &&(LinkId, Event)| matches!(event, Event::Frame(..));
         b.recorder.log().iter().filter(is_frame).count() as u64 == LIMIT_FDS
     });
-    assert_eq!(count_downs(&parties[0]), 0);
+    assert_eq!(count_downs(&endpoints[0]), 0);
     limit_fds(LIMIT_FDS);
 }
 
@@ -150,7 +154,7 @@ fn running_out_of_descriptors_is_an_error_of_one_link() {
         assert_eq!(open_fds(), before);
     }
 
-    many_links_that_nobody_looks_at(&provider);
+    unread_rings_delay_further_links(&provider);
 
     let emfile = LinkError::System(Errno::EMFILE);
     let reset = LinkError::System(Errno::ECONNRESET);
@@ -162,19 +166,19 @@ fn running_out_of_descriptors_is_an_error_of_one_link() {
         (Phase::Answered, 0..=1, emfile),
     ];
     for (phase, fails_with, expected) in phases {
-        let mut parties = [Party::open(&provider, 11), Party::open(&provider, 22)];
+        let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
         let before = open_fds();
         for free in 0..=PLENTY_FDS {
-            let (link, failure) = link_in_need(&mut parties, phase, free);
+            let (link, failure) = connect_with_few_descriptors(&mut endpoints, phase, free);
             let expected = fails_with.contains(&free).then(|| expected.clone());
             assert_eq!(failure, expected, "{phase:?} with {free} descriptors");
             if failure.is_none() {
-                use_up(&mut parties, link);
+                use_and_close(&mut endpoints, link);
             }
-            let (link, failure) = link_in_need(&mut parties, phase, PLENTY_FDS);
+            let (link, failure) = connect_with_few_descriptors(&mut endpoints, phase, PLENTY_FDS);
             assert_eq!(failure, None, "{phase:?}, after a link with {free} descriptors");
-            use_up(&mut parties, link);
-            drive(&mut parties, "everything to be given back", |_| open_fds() == before);
+            use_and_close(&mut endpoints, link);
+            drive(&mut endpoints, "everything to be given back", |_| open_fds() == before);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use homespun_conformance::transport::{BUDGET_FRAMES, Deadline, Event, Party, drive, payload};
+use homespun_conformance::transport::{BUDGET_FRAMES, Deadline, Event, TestEndpoint, drive, payload};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId};
@@ -18,30 +18,30 @@ use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::event::epoll;
 use rustix::fs::SealFlags;
 
-use crate::raw::{Raw, SEGMENT_BYTES, doorbell, greeting, listen_at, memory, ring, vacant};
+use crate::raw::{RawSocket, SEGMENT_BYTES, doorbell, greeting, listen_at, memory, ring, vacant};
 
-type Parties = [Party<ShmTransport>; 2];
+type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
 fn open_fds() -> usize {
     fs::read_dir("/proc/self/fd").expect("this is Linux").count()
 }
 
 /// What somebody says first who is no endpoint, or a bad one.
-struct Said {
+struct BadGreeting {
     what: &'static str,
     bytes: Vec<u8>,
     descriptors: Vec<OwnedFd>,
 }
 
-impl Said {
-    fn by(&self, raw: &Raw) {
+impl BadGreeting {
+    fn send_on(&self, raw: &RawSocket) {
         let descriptors: Vec<BorrowedFd<'_>> = self.descriptors.iter().map(AsFd::as_fd).collect();
-        raw.say(&self.bytes, &descriptors);
+        raw.send(&self.bytes, &descriptors);
     }
 }
 
 /// Greetings that no endpoint takes for one.
-fn bad_greetings(from: Address) -> Vec<Said> {
+fn bad_greetings(from: Address) -> Vec<BadGreeting> {
     let good = greeting(from, 5);
     let changed = |place: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -50,7 +50,7 @@ fn bad_greetings(from: Address) -> Vec<Said> {
     };
     let mut all = Vec::new();
     let mut add = |what, bytes: &[u8], descriptors| {
-        all.push(Said { what, bytes: bytes.to_vec(), descriptors });
+        all.push(BadGreeting { what, bytes: bytes.to_vec(), descriptors });
     };
     let pair = || vec![ring(), doorbell()];
 
@@ -117,127 +117,127 @@ fn odd_doorbells() -> Vec<OwnedFd> {
 
 /// Lets everybody go on until something is the case.
 #[track_caller]
-fn until(parties: &mut Parties, what: &str, mut done: impl FnMut(&Parties) -> bool) {
-    drive(parties, what, |parties| done(parties));
+fn until(endpoints: &mut Endpoints, what: &str, mut done: impl FnMut(&Endpoints) -> bool) {
+    drive(endpoints, what, |endpoints| done(endpoints));
 }
 
-/// The parties have a link, and what they send on it arrives.
-fn assert_well(parties: &mut Parties, link: LinkId, after: &str) {
-    let peer = parties[1].recorder.ups()[0].0;
-    let before = parties[1].recorder.frame_count(peer);
-    parties[0].post(link, payload(100, 1));
-    until(parties, after, |[_, b]| b.recorder.frame_count(peer) > before);
+/// The endpoints have a link, and what they send on it arrives.
+fn assert_link_works(endpoints: &mut Endpoints, link: LinkId, after: &str) {
+    let peer = endpoints[1].recorder.ups()[0].0;
+    let before = endpoints[1].recorder.frame_count(peer);
+    endpoints[0].post(link, payload(100, 1));
+    until(endpoints, after, |[_, b]| b.recorder.frame_count(peer) > before);
 }
 
 #[test]
 fn whatever_a_stranger_says_ends_its_own_link_only() {
     let provider = ShmProvider::new();
-    let mut parties = [Party::open(&provider, 11), Party::open(&provider, 22)];
-    let link = parties[0].connect(parties[1].address());
-    until(&mut parties, "a link", |[_, b]| b.recorder.up_count() == 1);
-    assert_well(&mut parties, link, "the first link");
+    let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
+    let link = endpoints[0].connect(endpoints[1].address());
+    until(&mut endpoints, "a link", |[_, b]| b.recorder.up_count() == 1);
+    assert_link_works(&mut endpoints, link, "the first link");
     let here = vacant();
     let before = open_fds();
 
     // Those who connect are not mentioned.
     let all = bad_greetings(here);
     let mut expected = open_fds();
-    for said in all {
-        let raw = Raw::connect(parties[1].address());
-        said.by(&raw);
-        expected -= said.descriptors.len();
-        drop(said.descriptors);
-        until(&mut parties, said.what, |_| raw.is_over());
+    for bad in all {
+        let raw = RawSocket::connect(endpoints[1].address());
+        bad.send_on(&raw);
+        expected -= bad.descriptors.len();
+        drop(bad.descriptors);
+        until(&mut endpoints, bad.what, |_| raw.has_hung_up());
         drop(raw);
-        assert_eq!(parties[1].recorder.up_count(), 1, "{}", said.what);
-        assert_well(&mut parties, link, said.what);
-        assert_eq!(open_fds(), expected, "{}", said.what);
+        assert_eq!(endpoints[1].recorder.up_count(), 1, "{}", bad.what);
+        assert_link_works(&mut endpoints, link, bad.what);
+        assert_eq!(open_fds(), expected, "{}", bad.what);
     }
     assert_eq!(open_fds(), before);
 
     // Those who are connected to are reported to be down.
     let listener = listen_at(here, 8);
-    for said in bad_greetings(here) {
-        let heard = parties[0].recorder.log().len();
-        let refused = parties[0].connect(here);
+    for bad in bad_greetings(here) {
+        let heard = endpoints[0].recorder.log().len();
+        let refused = endpoints[0].connect(here);
         let mut raw = None;
-        until(&mut parties, said.what, |[a, _]| {
+        until(&mut endpoints, bad.what, |[a, _]| {
             if raw.is_none() {
                 raw = raw::accept(&listener);
-                raw.iter().for_each(|raw| said.by(raw));
+                raw.iter().for_each(|raw| bad.send_on(raw));
             }
             a.recorder.log().len() > heard
         });
-        drop((raw, said.descriptors));
-        let why = parties[0].recorder.down(refused);
+        drop((raw, bad.descriptors));
+        let why = endpoints[0].recorder.down(refused);
         // An empty message cannot be told from the end of the connection.
         let is_named = match why {
-            Some(LinkError::System(Errno::ECONNRESET)) => said.bytes.is_empty(),
+            Some(LinkError::System(Errno::ECONNRESET)) => bad.bytes.is_empty(),
             why => matches!(why, Some(LinkError::Protocol(_))),
         };
-        assert!(is_named, "{}: {why:?}", said.what);
-        assert_well(&mut parties, link, said.what);
+        assert!(is_named, "{}: {why:?}", bad.what);
+        assert_link_works(&mut endpoints, link, bad.what);
     }
     drop(listener);
     assert_eq!(open_fds(), before);
 
-    odd_doorbells_are_borne(&mut parties, link);
+    odd_doorbells_are_tolerated(&mut endpoints, link);
     assert_eq!(open_fds(), before);
-    those_who_say_more_are_ended(&mut parties, link);
+    second_hello_ends_its_link(&mut endpoints, link);
     assert_eq!(open_fds(), before);
-    those_who_say_nothing_are_borne(&mut parties, link);
+    silent_connections_are_tolerated(&mut endpoints, link);
     assert_eq!(open_fds(), before);
 }
 
-fn odd_doorbells_are_borne(parties: &mut Parties, link: LinkId) {
+fn odd_doorbells_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
     for odd in odd_doorbells() {
-        let raw = Raw::connect(parties[1].address());
-        raw.say(&greeting(vacant(), 5), &[ring().as_fd(), odd.as_fd()]);
-        until(parties, "a link with an odd doorbell", |[_, b]| b.recorder.up_count() == 2);
-        assert_well(parties, link, "an odd doorbell");
+        let raw = RawSocket::connect(endpoints[1].address());
+        raw.send(&greeting(vacant(), 5), &[ring().as_fd(), odd.as_fd()]);
+        until(endpoints, "a link with an odd doorbell", |[_, b]| b.recorder.up_count() == 2);
+        assert_link_works(endpoints, link, "an odd doorbell");
         drop(raw);
-        until(parties, "the end of it", |[_, b]| b.recorder.up_count() == 1);
+        until(endpoints, "the end of it", |[_, b]| b.recorder.up_count() == 1);
     }
 }
 
-fn those_who_say_more_are_ended(parties: &mut Parties, link: LinkId) {
-    let raw = Raw::connect(parties[1].address());
+fn second_hello_ends_its_link(endpoints: &mut Endpoints, link: LinkId) {
+    let raw = RawSocket::connect(endpoints[1].address());
     let greeting = greeting(vacant(), 5);
-    let say = || raw.say(&greeting, &[ring().as_fd(), doorbell().as_fd()]);
+    let say = || raw.send(&greeting, &[ring().as_fd(), doorbell().as_fd()]);
     say();
-    until(parties, "a link", |[_, b]| b.recorder.up_count() == 2);
+    until(endpoints, "a link", |[_, b]| b.recorder.up_count() == 2);
     say();
-    until(parties, "the end of it", |[_, b]| b.recorder.up_count() == 1);
-    let why = parties[1].recorder.log().iter().rev().find_map(|(_, event)| match event {
+    until(endpoints, "the end of it", |[_, b]| b.recorder.up_count() == 1);
+    let why = endpoints[1].recorder.log().iter().rev().find_map(|(_, event)| match event {
         Event::Down(why) => Some(why),
         _ => None,
     });
     assert_eq!(why, Some(&LinkError::Protocol("a second hello")));
-    assert_well(parties, link, "a second hello");
+    assert_link_works(endpoints, link, "a second hello");
 }
 
 /// Hundreds connect and say nothing. Others connect all the same.
-fn those_who_say_nothing_are_borne(parties: &mut Parties, link: LinkId) {
+fn silent_connections_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
     const SILENT: usize = 300;
     let mut silent = Vec::new();
     for _ in 0..SILENT {
-        silent.push(Raw::connect(parties[1].address()));
+        silent.push(RawSocket::connect(endpoints[1].address()));
         // They are taken in now and then, as it happens.
         if silent.len() % 100 == 0 {
-            parties[1].receive(BUDGET_FRAMES);
+            endpoints[1].receive(BUDGET_FRAMES);
         }
     }
-    let another = parties[0].connect(parties[1].address());
-    until(parties, "a link beside those that are not", |[_, b]| b.recorder.up_count() == 2);
-    assert_well(parties, link, "silence");
-    parties[0].close(another, Close::Drain);
+    let another = endpoints[0].connect(endpoints[1].address());
+    until(endpoints, "a link beside those that are not", |[_, b]| b.recorder.up_count() == 2);
+    assert_link_works(endpoints, link, "silence");
+    endpoints[0].close(another, Close::Drain);
     let before = open_fds();
     drop(silent);
     let deadline = Deadline::new();
     // Of those that were accepted, the endpoint bears so many.
     while open_fds() > before - SILENT - SILENT.min(HALF_OPEN_MAX_LINKS) {
-        parties[1].receive(BUDGET_FRAMES);
+        endpoints[1].receive(BUDGET_FRAMES);
         deadline.pause("the silent ones to be forgotten");
     }
-    until(parties, "the end of the other link", |[_, b]| b.recorder.up_count() == 1);
+    until(endpoints, "the end of the other link", |[_, b]| b.recorder.up_count() == 1);
 }

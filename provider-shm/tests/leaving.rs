@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::{env, process};
 
-use homespun_conformance::transport::{Event, Party, SIZES, drive, payload};
+use homespun_conformance::transport::{Event, SIZES, TestEndpoint, drive, payload};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, Transport};
@@ -21,17 +21,17 @@ fn payloads() -> impl Iterator<Item = Vec<u8>> {
     SIZES.into_iter().filter(|&size| size < 32 * 1024).map(|size| payload(size, 1))
 }
 
-fn send_and_leave(to: Address) -> ! {
-    let mut party = Party::open(&ShmProvider::new(), 11);
-    let link = party.connect(to);
+fn send_and_exit(to: Address) -> ! {
+    let mut endpoint = TestEndpoint::open(&ShmProvider::new(), 11);
+    let link = endpoint.connect(to);
     for payload in payloads() {
-        party.post(link, payload);
+        endpoint.post(link, payload);
     }
-    party.transmit();
-    assert!(party.is_posted(), "there is room for all of it");
+    endpoint.transmit();
+    assert!(endpoint.is_posted(), "there is room for all of it");
     if env::var(HOW).is_ok_and(|how| how == "closed") {
-        party.close(link, Close::Drain);
-        party.transport.flush();
+        endpoint.close(link, Close::Drain);
+        endpoint.transport.flush();
     }
     // Nothing is dropped.
     process::exit(0);
@@ -43,23 +43,23 @@ fn send_and_leave(to: Address) -> ! {
 fn what_was_sent_arrives_from_a_process_that_is_no_more() {
     if let Ok(to) = env::var(SEND_TO) {
         let to: SocketAddr = to.parse().expect("an address");
-        send_and_leave(to.into());
+        send_and_exit(to.into());
     }
     for (how, end) in [("closed", LinkError::Closed), ("left", LinkError::System(Errno::ECONNRESET))] {
-        let mut parties = [Party::open(&ShmProvider::new(), 22)];
+        let mut endpoints = [TestEndpoint::open(&ShmProvider::new(), 22)];
         let mut child = Command::new(env::current_exe().expect("it has a path"))
             .args(["--exact", "what_was_sent_arrives_from_a_process_that_is_no_more", "--quiet"])
-            .env(SEND_TO, parties[0].address().socket_addr().to_string())
+            .env(SEND_TO, endpoints[0].address().socket_addr().to_string())
             .env(HOW, how)
             .spawn()
             .expect("a process");
         assert!(child.wait().expect("it ends").success());
-        drive(&mut parties, "everything, and the end", |[party]| {
-            party.recorder.log().iter().any(|(_, event)| matches!(event, Event::Down(_)))
+        drive(&mut endpoints, "everything, and the end", |[endpoint]| {
+            endpoint.recorder.log().iter().any(|(_, event)| matches!(event, Event::Down(_)))
         });
-        let [party] = parties;
-        let (link, ..) = party.recorder.ups()[0];
-        assert!(party.recorder.payloads(link).into_iter().eq(payloads()));
-        assert_eq!(party.recorder.down(link), Some(&end), "{how}");
+        let [endpoint] = endpoints;
+        let (link, ..) = endpoint.recorder.ups()[0];
+        assert!(endpoint.recorder.payloads(link).into_iter().eq(payloads()));
+        assert_eq!(endpoint.recorder.down(link), Some(&end), "{how}");
     }
 }

@@ -7,7 +7,7 @@ mod raw;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 
-use homespun_conformance::transport::{BUDGET_FRAMES, Deadline, Event, Party, drive, payload};
+use homespun_conformance::transport::{BUDGET_FRAMES, Deadline, Event, TestEndpoint, drive, payload};
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Armed, LinkError, LinkId, Transport};
@@ -15,9 +15,9 @@ use homespun_engine::wire::Header;
 use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::io::{pwrite, write};
 
-use crate::raw::{Raw, doorbell, greeting, ring, vacant};
+use crate::raw::{RawSocket, doorbell, greeting, ring, vacant};
 
-type Parties = [Party<ShmTransport>; 2];
+type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
 /// How many peers there are at a time.
 const PEERS: usize = 32;
@@ -79,76 +79,76 @@ mod flag {
 /// What a line says: its kind, its flags, the length of the payload that it announces, and the words of its
 /// header.
 #[derive(Debug, Clone, Copy)]
-struct Said(u8, u8, u16, &'static [u64]);
+struct LineSpec(u8, u8, u16, &'static [u64]);
 
-const ACK: Said = Said(kind::ACK, 0, 0, &[1]);
+const ACK: LineSpec = LineSpec(kind::ACK, 0, 0, &[1]);
 
-fn taken_together(bytes: &[u8]) -> u8 {
+fn xor_of(bytes: &[u8]) -> u8 {
     bytes.iter().fold(0, |all, byte| all ^ byte)
 }
 
-impl Said {
+impl LineSpec {
     /// The line as a correct producer writes it in a position.
     fn at(self, position: u64) -> Vec<u8> {
-        let Said(kind, flags, len_bytes, words) = self;
+        let LineSpec(kind, flags, len_bytes, words) = self;
         let all_words = words.iter().fold(0_u64, |all, word| all.rotate_left(3) ^ word);
-        let words_check = taken_together(&all_words.to_le_bytes()) ^ 0x5a;
+        let words_check = xor_of(&all_words.to_le_bytes()) ^ 0x5a;
         let sequence = (position as u16).wrapping_add(1).to_le_bytes();
         let len = len_bytes.to_le_bytes();
         let mut first = [sequence[0], sequence[1], 0, words_check, kind, flags, len[0], len[1]];
-        first[2] = taken_together(&first) ^ 0xa5;
+        first[2] = xor_of(&first) ^ 0xa5;
         first.into_iter().chain(words.iter().flat_map(|word| word.to_le_bytes())).collect()
     }
 }
 
 /// Lines of every kind, with every flag. What follows a header is zeros, and so is payload.
-fn samples() -> Vec<Said> {
+fn samples() -> Vec<LineSpec> {
     const LONGEST: u64 = 1 << 40;
     const NUMBER: u64 = 0x0123_4567_89ab_cdef;
     vec![
-        Said(kind::MESSAGE, 0, 0, &[]),
-        Said(kind::MESSAGE, flag::TAGGED | flag::ARRIVAL, 8, &[NUMBER]),
-        Said(kind::MESSAGE, flag::DATA, 20, &[1]),
-        Said(kind::MESSAGE, flag::TAGGED | flag::DATA | flag::MATCH, 40, &[0, NUMBER]),
-        Said(kind::MESSAGE, flag::TAGGED | flag::OUTSIDE, 300, &[5]),
-        Said(kind::MESSAGE, flag::OUTSIDE | flag::LONG, 0x8000, &[LONGEST]),
+        LineSpec(kind::MESSAGE, 0, 0, &[]),
+        LineSpec(kind::MESSAGE, flag::TAGGED | flag::ARRIVAL, 8, &[NUMBER]),
+        LineSpec(kind::MESSAGE, flag::DATA, 20, &[1]),
+        LineSpec(kind::MESSAGE, flag::TAGGED | flag::DATA | flag::MATCH, 40, &[0, NUMBER]),
+        LineSpec(kind::MESSAGE, flag::TAGGED | flag::OUTSIDE, 300, &[5]),
+        LineSpec(kind::MESSAGE, flag::OUTSIDE | flag::LONG, 0x8000, &[LONGEST]),
         ACK,
-        Said(kind::REQUEST, 0, 0, &[1, 0]),
-        Said(kind::REQUEST, flag::TAGGED | flag::MATCH, 16, &[2, NUMBER, LONGEST]),
-        Said(kind::REQUEST, flag::TAGGED | flag::DATA | flag::OUTSIDE, 64, &[2, 3, 0, LONGEST]),
-        Said(kind::CLEAR, 0, 0, &[1]),
-        Said(kind::CLEAR, flag::ONLY, 0, &[NUMBER]),
-        Said(kind::DATA, 0, 9, &[1]),
-        Said(kind::DATA, flag::OUTSIDE, 0x8000, &[NUMBER]),
-        Said(kind::DATA, flag::OUTSIDE | flag::LONG, 0x1000, &[NUMBER, 0x1_0000]),
-        Said(kind::DONE, 0, 0, &[1]),
-        Said(kind::DONE, flag::ONLY, 0, &[NUMBER]),
-        Said(kind::MATCHED, 0, 0, &[NUMBER]),
-        Said(kind::CREDIT, 0, 0, &[u64::MAX]),
-        Said(kind::READ, 0, 0, &[1, NUMBER, 0, LONGEST]),
-        Said(kind::WRITE, 0, 32, &[1, 2, NUMBER]),
-        Said(kind::WRITE, flag::WRITTEN_DATA | flag::DURABLE | flag::OUTSIDE, 300, &[1, 2, 3, NUMBER]),
-        Said(kind::WRITE, flag::OUTSIDE | flag::LONG, 0x8000, &[1, 2, 3, LONGEST]),
-        Said(kind::OFFER, 0, 16, &[1, 2, 3, NUMBER >> 24]),
-        Said(
+        LineSpec(kind::REQUEST, 0, 0, &[1, 0]),
+        LineSpec(kind::REQUEST, flag::TAGGED | flag::MATCH, 16, &[2, NUMBER, LONGEST]),
+        LineSpec(kind::REQUEST, flag::TAGGED | flag::DATA | flag::OUTSIDE, 64, &[2, 3, 0, LONGEST]),
+        LineSpec(kind::CLEAR, 0, 0, &[1]),
+        LineSpec(kind::CLEAR, flag::ONLY, 0, &[NUMBER]),
+        LineSpec(kind::DATA, 0, 9, &[1]),
+        LineSpec(kind::DATA, flag::OUTSIDE, 0x8000, &[NUMBER]),
+        LineSpec(kind::DATA, flag::OUTSIDE | flag::LONG, 0x1000, &[NUMBER, 0x1_0000]),
+        LineSpec(kind::DONE, 0, 0, &[1]),
+        LineSpec(kind::DONE, flag::ONLY, 0, &[NUMBER]),
+        LineSpec(kind::MATCHED, 0, 0, &[NUMBER]),
+        LineSpec(kind::CREDIT, 0, 0, &[u64::MAX]),
+        LineSpec(kind::READ, 0, 0, &[1, NUMBER, 0, LONGEST]),
+        LineSpec(kind::WRITE, 0, 32, &[1, 2, NUMBER]),
+        LineSpec(kind::WRITE, flag::WRITTEN_DATA | flag::DURABLE | flag::OUTSIDE, 300, &[1, 2, 3, NUMBER]),
+        LineSpec(kind::WRITE, flag::OUTSIDE | flag::LONG, 0x8000, &[1, 2, 3, LONGEST]),
+        LineSpec(kind::OFFER, 0, 16, &[1, 2, 3, NUMBER >> 24]),
+        LineSpec(
             kind::OFFER,
             flag::WRITTEN_DATA | flag::EVERYTHING | flag::OUTSIDE,
             64,
             &[1, 2, 3, NUMBER, LONGEST],
         ),
-        Said(kind::READ_DATA, 0, 9, &[1]),
-        Said(kind::READ_DATA, flag::OUTSIDE | flag::LONG, 0x1000, &[NUMBER, 0x1_0000]),
-        Said(kind::ANSWER, 0, 0, &[1]),
-        Said(kind::ANSWER, 4, 0, &[NUMBER]),
-        Said(kind::ATOMIC, 0, 8, &[1, 2, 3, 2 << 40 | 7 << 32 | 1]),
-        Said(kind::ATOMIC, flag::OUTSIDE, 1024, &[1, 2, NUMBER, 2 << 40 | 7 << 32 | 128]),
-        Said(kind::SHOWN, 0, 16, &[1, 2, 3, NUMBER >> 24]),
-        Said(kind::CONNECTION, 0, 48, &[NUMBER]),
-        Said(kind::CONNECTION, 1 | flag::OUTSIDE, 256, &[NUMBER]),
-        Said(kind::CONNECTION, 4, 0, &[1]),
-        Said(kind::FENCE, 0, 0, &[]),
-        Said(kind::FENCE, flag::ONLY, 0, &[]),
-        Said(kind::FENCED, 0, 0, &[]),
+        LineSpec(kind::READ_DATA, 0, 9, &[1]),
+        LineSpec(kind::READ_DATA, flag::OUTSIDE | flag::LONG, 0x1000, &[NUMBER, 0x1_0000]),
+        LineSpec(kind::ANSWER, 0, 0, &[1]),
+        LineSpec(kind::ANSWER, 4, 0, &[NUMBER]),
+        LineSpec(kind::ATOMIC, 0, 8, &[1, 2, 3, 2 << 40 | 7 << 32 | 1]),
+        LineSpec(kind::ATOMIC, flag::OUTSIDE, 1024, &[1, 2, NUMBER, 2 << 40 | 7 << 32 | 128]),
+        LineSpec(kind::SHOWN, 0, 16, &[1, 2, 3, NUMBER >> 24]),
+        LineSpec(kind::CONNECTION, 0, 48, &[NUMBER]),
+        LineSpec(kind::CONNECTION, 1 | flag::OUTSIDE, 256, &[NUMBER]),
+        LineSpec(kind::CONNECTION, 4, 0, &[1]),
+        LineSpec(kind::FENCE, 0, 0, &[]),
+        LineSpec(kind::FENCE, flag::ONLY, 0, &[]),
+        LineSpec(kind::FENCED, 0, 0, &[]),
     ]
 }
 
@@ -165,7 +165,7 @@ fn mutations(byte: u8) -> Vec<u8> {
 struct Case {
     what: String,
     /// Sound lines, from the first on.
-    sound: Vec<Said>,
+    sound: Vec<LineSpec>,
     /// What is in the place of the line after them.
     spoilt: Vec<u8>,
     /// How many frames there are in the sound lines.
@@ -173,14 +173,14 @@ struct Case {
 }
 
 /// A line with each of its bytes changed in every way, after these.
-fn spoil(sound: &[Said], said: Said, frames: usize) -> Vec<Case> {
-    let line = said.at(sound.len() as u64);
+fn spoil(sound: &[LineSpec], spec: LineSpec, frames: usize) -> Vec<Case> {
+    let line = spec.at(sound.len() as u64);
     let mut cases = Vec::new();
     for at in 0..line.len() {
         for mutated in mutations(line[at]) {
             let mut spoilt = line.clone();
             spoilt[at] = mutated;
-            let what = format!("byte {at} of {said:x?}, become {mutated:#x}");
+            let what = format!("byte {at} of {spec:x?}, become {mutated:#x}");
             cases.push(Case { what, sound: sound.to_vec(), spoilt, frames });
         }
     }
@@ -189,8 +189,8 @@ fn spoil(sound: &[Said], said: Said, frames: usize) -> Vec<Case> {
 
 /// Peers that share memory with an endpoint, each with a ring that was written before the endpoint gets to
 /// see it.
-struct Stage {
-    parties: Parties,
+struct Fixture {
+    endpoints: Endpoints,
     link: LinkId,
     from: Address,
 }
@@ -198,113 +198,114 @@ struct Stage {
 /// A peer, and what it shares with the endpoint.
 struct Peer {
     #[expect(dead_code, reason = "the link ends with it")]
-    control: Raw,
+    control: RawSocket,
     ring: OwnedFd,
     doorbell: OwnedFd,
 }
 
 /// What was heard of a peer.
 #[derive(Debug, Default)]
-struct Fate {
+struct PeerLog {
     frames: Vec<Header>,
     down: Option<LinkError>,
 }
 
-impl Stage {
-    fn set() -> Stage {
+impl Fixture {
+    fn new() -> Fixture {
         let provider = ShmProvider::new();
-        let mut parties = [Party::open(&provider, 11), Party::open(&provider, 22)];
-        let link = parties[0].connect(parties[1].address());
-        drive(&mut parties, "a link", |[_, b]| b.recorder.up_count() == 1);
-        Stage { parties, link, from: vacant() }
+        let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
+        let link = endpoints[0].connect(endpoints[1].address());
+        drive(&mut endpoints, "a link", |[_, b]| b.recorder.up_count() == 1);
+        Fixture { endpoints, link, from: vacant() }
     }
 
     /// Lets a peer of this instance connect that has written a case's lines. The last one is still to be
     /// written if its place is that of the first.
-    fn peer(&self, instance: u64, case: &Case) -> Peer {
+    fn connect_peer(&self, instance: u64, case: &Case) -> Peer {
         let (ring, doorbell) = (ring(), doorbell());
         let mut lines: Vec<u8> = Vec::new();
-        for (said, position) in case.sound.iter().zip(0..) {
-            lines.extend(said.at(position));
+        for (spec, position) in case.sound.iter().zip(0..) {
+            lines.extend(spec.at(position));
             lines.resize((position as usize + 1) * LINE_BYTES, 0);
         }
         if case.sound.len() < LINES {
             lines.extend(&case.spoilt);
         }
         pwrite(&ring, &lines, LINES_START_BYTES).unwrap();
-        let control = Raw::connect(self.parties[1].address());
-        control.say(&greeting(self.from, instance), &[ring.as_fd(), doorbell.as_fd()]);
+        let control = RawSocket::connect(self.endpoints[1].address());
+        control.send(&greeting(self.from, instance), &[ring.as_fd(), doorbell.as_fd()]);
         Peer { control, ring, doorbell }
     }
 
     /// Goes on until something has been heard of so many peers since `heard`. The endpoint goes to sleep in
     /// between, as one does that has nothing to do.
-    fn fates(
+    fn observe_until(
         &mut self,
         heard: usize,
         what: &str,
-        mut done: impl FnMut(&BTreeMap<u64, Fate>) -> bool,
-    ) -> BTreeMap<u64, Fate> {
+        mut done: impl FnMut(&BTreeMap<u64, PeerLog>) -> bool,
+    ) -> BTreeMap<u64, PeerLog> {
         let deadline = Deadline::new();
         loop {
-            let party = &mut self.parties[1];
-            party.receive(BUDGET_FRAMES);
-            let (Armed::Ready | Armed::Asleep { .. }) = party.transport.arm();
-            let mut fates: BTreeMap<u64, Fate> = BTreeMap::new();
+            let endpoint = &mut self.endpoints[1];
+            endpoint.receive(BUDGET_FRAMES);
+            let (Armed::Ready | Armed::Asleep { .. }) = endpoint.transport.arm();
+            let mut logs: BTreeMap<u64, PeerLog> = BTreeMap::new();
             let mut live = BTreeMap::new();
-            for (link, event) in &party.recorder.log()[heard..] {
+            for (link, event) in &endpoint.recorder.log()[heard..] {
                 match event {
                     Event::Up(_, instance) => {
                         live.insert(*link, *instance);
-                        fates.insert(*instance, Fate::default());
+                        logs.insert(*instance, PeerLog::default());
                     }
                     Event::Frame(header, _) => {
-                        fates.get_mut(&live[link]).expect("it is up").frames.push(*header);
+                        logs.get_mut(&live[link]).expect("it is up").frames.push(*header);
                     }
                     Event::Down(error) => {
-                        fates.get_mut(&live[link]).expect("it is up").down = Some(error.clone());
+                        logs.get_mut(&live[link]).expect("it is up").down = Some(error.clone());
                     }
                 }
             }
-            if done(&fates) {
-                return fates;
+            if done(&logs) {
+                return logs;
             }
             deadline.pause(what);
         }
     }
 
-    /// What the parties send on their link arrives.
-    fn assert_well(&mut self, after: &str) {
-        let heard = self.parties[1].recorder.log().len();
-        self.parties[0].post(self.link, payload(100, 1));
-        drive(&mut self.parties, after, |[_, b]| b.recorder.log().len() > heard);
-        let (_, event) = &self.parties[1].recorder.log()[heard];
+    /// What the endpoints send on their link arrives.
+    fn assert_link_works(&mut self, after: &str) {
+        let heard = self.endpoints[1].recorder.log().len();
+        self.endpoints[0].post(self.link, payload(100, 1));
+        drive(&mut self.endpoints, after, |[_, b]| b.recorder.log().len() > heard);
+        let (_, event) = &self.endpoints[1].recorder.log()[heard];
         assert!(matches!(event, Event::Frame(..)), "{after}: {event:?}");
     }
 }
 
 #[test]
 fn no_byte_of_a_header_changes_unnoticed() {
-    let mut cases: Vec<Case> = samples().into_iter().flat_map(|said| spoil(&[ACK], said, 1)).collect();
+    let mut cases: Vec<Case> = samples().into_iter().flat_map(|spec| spoil(&[ACK], spec, 1)).collect();
     // Inside a frame.
-    let begun = Said(kind::MESSAGE, flag::OUTSIDE | flag::LONG, 0x8000, &[1 << 20]);
-    cases.extend(spoil(&[ACK, begun], Said(kind::PIECE, 0, 0x8000, &[]), 1));
+    let begun = LineSpec(kind::MESSAGE, flag::OUTSIDE | flag::LONG, 0x8000, &[1 << 20]);
+    cases.extend(spoil(&[ACK, begun], LineSpec(kind::PIECE, 0, 0x8000, &[]), 1));
     assert!(cases.len() > 1000);
 
-    let mut stage = Stage::set();
+    let mut fixture = Fixture::new();
     for (batch, first) in cases.chunks(PEERS).zip((100..).step_by(PEERS)) {
-        let heard = stage.parties[1].recorder.log().len();
-        let peers: Vec<_> = (first..).zip(batch).map(|(instance, case)| stage.peer(instance, case)).collect();
+        let heard = fixture.endpoints[1].recorder.log().len();
+        let peers: Vec<_> =
+            (first..).zip(batch).map(|(instance, case)| fixture.connect_peer(instance, case)).collect();
         // They are all still there, and nothing more comes from them.
-        let fates = stage.fates(heard, "the end of each spoilt link", |fates| {
-            fates.len() == batch.len() && fates.values().all(|fate| fate.down.is_some())
+        let logs = fixture.observe_until(heard, "the end of each spoilt link", |logs| {
+            logs.len() == batch.len() && logs.values().all(|log| log.down.is_some())
         });
         drop(peers);
-        for (case, fate) in batch.iter().zip(fates.values()) {
-            assert!(matches!(fate.down, Some(LinkError::Protocol(_))), "{}: {fate:?}", case.what);
-            assert_eq!(fate.frames, vec![FIRST; case.frames], "{}", case.what);
+        for (case, log) in batch.iter().zip(logs.values()) {
+            assert!(matches!(log.down, Some(LinkError::Protocol(_))), "{}: {log:?}", case.what);
+            assert_eq!(log.frames, vec![FIRST; case.frames], "{}", case.what);
         }
-        stage.assert_well("a frame of the sound link");
+        fixture.assert_link_works("a frame of the sound link");
     }
 }
 
@@ -312,52 +313,52 @@ fn no_byte_of_a_header_changes_unnoticed() {
 /// its check.
 #[test]
 fn a_line_that_passes_for_that_of_the_lap_before_is_found_out() {
-    let mut stage = Stage::set();
-    let said = Said(kind::MESSAGE, flag::TAGGED, 8, &[3]);
-    let cases: Vec<Case> = spoil(&[ACK; LINES], said, LINES)
+    let mut fixture = Fixture::new();
+    let spec = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]);
+    let cases: Vec<Case> = spoil(&[ACK; LINES], spec, LINES)
         .into_iter()
-        .filter(|case| case.spoilt[2..] == said.at(LINES as u64)[2..])
+        .filter(|case| case.spoilt[2..] == spec.at(LINES as u64)[2..])
         .collect();
     assert!(cases.iter().any(|case| case.spoilt[..2] == ACK.at(0)[..2]), "that very number");
     for (case, instance) in cases.iter().zip(100..) {
-        let heard = stage.parties[1].recorder.log().len();
-        let peer = stage.peer(instance, case);
-        stage.fates(heard, "a lap of frames", |fates| {
-            fates.get(&instance).is_some_and(|fate| fate.frames.len() == LINES)
+        let heard = fixture.endpoints[1].recorder.log().len();
+        let peer = fixture.connect_peer(instance, case);
+        fixture.observe_until(heard, "a lap of frames", |logs| {
+            logs.get(&instance).is_some_and(|log| log.frames.len() == LINES)
         });
         pwrite(&peer.ring, &case.spoilt, LINES_START_BYTES).unwrap();
         // Asleep, it looks when it is told to.
         write(&peer.doorbell, &ONE).unwrap();
-        let fates = stage.fates(heard, "the end", |fates| fates[&instance].down.is_some());
-        let why = &fates[&instance].down;
+        let logs = fixture.observe_until(heard, "the end", |logs| logs[&instance].down.is_some());
+        let why = &logs[&instance].down;
         assert!(matches!(why, Some(LinkError::Protocol(_))), "{}: {why:?}", case.what);
-        stage.assert_well("a frame of the sound link");
+        fixture.assert_link_works("a frame of the sound link");
     }
 }
 
 /// Who ends before its frame does, or before its line is there, has ended in the middle.
 #[test]
 fn a_frame_that_is_cut_short_is_an_error() {
-    let mut stage = Stage::set();
-    let begun = Said(kind::DATA, flag::OUTSIDE | flag::LONG, 0x8000, &[7, 1 << 20]);
+    let mut fixture = Fixture::new();
+    let begun = LineSpec(kind::DATA, flag::OUTSIDE | flag::LONG, 0x8000, &[7, 1 << 20]);
     // All of a line but the word that says that it is there.
-    let mut unsaid = Said(kind::MESSAGE, flag::TAGGED, 8, &[3]).at(1);
+    let mut unsaid = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]).at(1);
     unsaid[..WORD_BYTES].fill(0);
     let cases = [
         Case { what: "a first piece".into(), sound: vec![ACK, begun], spoilt: vec![], frames: 1 },
         Case { what: "a line without its first word".into(), sound: vec![ACK], spoilt: unsaid, frames: 1 },
     ];
     for (case, instance) in cases.iter().zip(100..) {
-        let heard = stage.parties[1].recorder.log().len();
-        let peer = stage.peer(instance, case);
-        stage.fates(heard, "the sound lines", |fates| {
-            fates.get(&instance).is_some_and(|fate| fate.frames.len() == case.frames)
+        let heard = fixture.endpoints[1].recorder.log().len();
+        let peer = fixture.connect_peer(instance, case);
+        fixture.observe_until(heard, "the sound lines", |logs| {
+            logs.get(&instance).is_some_and(|log| log.frames.len() == case.frames)
         });
         drop(peer);
-        let fates = stage.fates(heard, "the end", |fates| fates[&instance].down.is_some());
-        let fate = &fates[&instance];
-        assert_eq!(fate.down, Some(LinkError::System(Errno::ECONNRESET)), "{}", case.what);
-        assert_eq!(fate.frames.len(), case.frames, "{}", case.what);
-        stage.assert_well("a frame of the sound link");
+        let logs = fixture.observe_until(heard, "the end", |logs| logs[&instance].down.is_some());
+        let log = &logs[&instance];
+        assert_eq!(log.down, Some(LinkError::System(Errno::ECONNRESET)), "{}", case.what);
+        assert_eq!(log.frames.len(), case.frames, "{}", case.what);
+        fixture.assert_link_works("a frame of the sound link");
     }
 }

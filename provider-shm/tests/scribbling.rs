@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fastrand::Rng;
-use homespun_conformance::transport::{BUDGET_FRAMES, Event, Party, SIZES, drive, payload};
+use homespun_conformance::transport::{BUDGET_FRAMES, Event, SIZES, TestEndpoint, drive, payload};
 use homespun_engine::transport::{Armed, Close, LinkId, Transport};
 use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::io::{pread, pwrite};
 
-use crate::raw::{Heard, Raw, SEGMENT_BYTES, accept, listen_at, vacant};
+use crate::raw::{RawMessage, RawSocket, SEGMENT_BYTES, accept, listen_at, vacant};
 
-type Parties = [Party<ShmTransport>; 2];
+type Endpoints = [TestEndpoint<ShmTransport>; 2];
 
 /// How many links are spoilt.
 const LINKS: u64 = 30;
@@ -28,56 +28,56 @@ const COUNTERS_END: u64 = 192;
 const LINES_END: u64 = COUNTERS_END + 512 * 64;
 
 /// Ends the scribbling, also when the test fails.
-struct Ending<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ending<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Somebody who stands between two endpoints: they talk through these sockets, and their rings went through its hands.
-struct Between {
-    sockets: [Raw; 2],
+/// Somebody who stands interceptor two endpoints: they talk through these sockets, and their rings went through its hands.
+struct Interceptor {
+    sockets: [RawSocket; 2],
     rings: Vec<OwnedFd>,
 }
 
-impl Between {
+impl Interceptor {
     /// Hands on what one side says.
-    fn pass_on(&mut self, from: usize) {
+    fn forward(&mut self, from: usize) {
         let [from, to] = [&self.sockets[from], &self.sockets[1 - from]];
-        if let Some(Heard { bytes, descriptors }) = from.hear()
+        if let Some(RawMessage { bytes, descriptors }) = from.receive()
             && !bytes.is_empty()
         {
             let handed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            to.say(&bytes, &handed);
+            to.send(&bytes, &handed);
             self.rings.extend(descriptors.into_iter().next());
         }
     }
 }
 
 /// Gives two endpoints a link that leads through somebody's hands: the connector's number for it, and the acceptor's.
-fn overheard(parties: &mut Parties) -> (LinkId, LinkId, Between) {
+fn intercepted_link(endpoints: &mut Endpoints) -> (LinkId, LinkId, Interceptor) {
     let address = vacant();
     let listener = listen_at(address, 8);
-    let heard = [0, 1].map(|at: usize| parties[at].recorder.log().len());
-    let link = parties[0].connect(address);
-    let mut between = None;
-    drive(parties, "a link that leads through somebody's hands", |[a, b]| {
-        match &mut between {
+    let heard = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
+    let link = endpoints[0].connect(address);
+    let mut interceptor = None;
+    drive(endpoints, "a link that leads through somebody's hands", |[a, b]| {
+        match &mut interceptor {
             None => {
-                between = accept(&listener).map(|left| {
-                    let right = Raw::connect(b.address());
-                    Between { sockets: [left, right], rings: Vec::new() }
+                interceptor = accept(&listener).map(|left| {
+                    let right = RawSocket::connect(b.address());
+                    Interceptor { sockets: [left, right], rings: Vec::new() }
                 });
             }
-            Some(between) => [0, 1].into_iter().for_each(|from| between.pass_on(from)),
+            Some(interceptor) => [0, 1].into_iter().for_each(|from| interceptor.forward(from)),
         }
         a.recorder.log().len() > heard[0] && b.recorder.log().len() > heard[1]
     });
-    let (peer, event) = &parties[1].recorder.log()[heard[1]];
+    let (peer, event) = &endpoints[1].recorder.log()[heard[1]];
     assert!(matches!(event, Event::Up(..)), "{event:?}");
-    (link, *peer, between.expect("the link is up"))
+    (link, *peer, interceptor.expect("the link is up"))
 }
 
 /// Changes a little of a ring, or a lot.
@@ -108,29 +108,29 @@ fn scribble(rng: &mut Rng, ring: &OwnedFd) {
 }
 
 /// Lets both sides send whatever there is, until the link falls on either side.
-fn use_it(rng: &mut Rng, parties: &mut Parties, links: [LinkId; 2]) {
-    let heard = [0, 1].map(|at: usize| parties[at].recorder.log().len());
-    let has_fallen = |party: &Party<ShmTransport>, heard: usize| {
-        party.recorder.log()[heard..].iter().any(|(_, event)| matches!(event, Event::Down(_)))
+fn exchange_frames(rng: &mut Rng, endpoints: &mut Endpoints, links: [LinkId; 2]) {
+    let heard = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
+    let has_fallen = |endpoint: &TestEndpoint<ShmTransport>, heard: usize| {
+        endpoint.recorder.log()[heard..].iter().any(|(_, event)| matches!(event, Event::Down(_)))
     };
     for _ in 0..PASSES {
         for at in [0, 1] {
-            if has_fallen(&parties[at], heard[at]) {
+            if has_fallen(&endpoints[at], heard[at]) {
                 return;
             }
-            let party = &mut parties[at];
-            if party.waiting_frames(links[at]) < 4 {
-                party.post(links[at], payload(*rng.choice(&SIZES).expect("there are some"), 1));
+            let endpoint = &mut endpoints[at];
+            if endpoint.waiting_frames(links[at]) < 4 {
+                endpoint.post(links[at], payload(*rng.choice(&SIZES).expect("there are some"), 1));
             }
-            party.transmit();
+            endpoint.transmit();
             // Step by step, so that as much as possible is changed in between, or all at once.
             let (times, budget_frames) = if rng.bool() { (BUDGET_FRAMES, 1) } else { (1, BUDGET_FRAMES) };
             for _ in 0..times {
-                party.receive(budget_frames);
+                endpoint.receive(budget_frames);
             }
             if rng.u8(..4) == 0 {
                 // Whatever is found there, it is found at once.
-                let (Armed::Ready | Armed::Asleep { .. }) = party.transport.arm();
+                let (Armed::Ready | Armed::Asleep { .. }) = endpoint.transport.arm();
             }
         }
     }
@@ -139,17 +139,17 @@ fn use_it(rng: &mut Rng, parties: &mut Parties, links: [LinkId; 2]) {
 fn spoil_links(seed: u64) {
     let rng = &mut Rng::with_seed(seed);
     let provider = ShmProvider::new();
-    let mut parties = [Party::open(&provider, 11), Party::open(&provider, 22)];
-    let sound = parties[0].connect(parties[1].address());
-    drive(&mut parties, "a link", |[_, b]| b.recorder.up_count() == 1);
-    let sound_peer = parties[1].recorder.ups()[0].0;
+    let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
+    let sound = endpoints[0].connect(endpoints[1].address());
+    drive(&mut endpoints, "a link", |[_, b]| b.recorder.up_count() == 1);
+    let sound_peer = endpoints[1].recorder.ups()[0].0;
 
     for round in 0..LINKS {
-        let (link, peer, between) = overheard(&mut parties);
-        let heard = [0, 1].map(|at: usize| parties[at].recorder.log().len());
+        let (link, peer, interceptor) = intercepted_link(&mut endpoints);
+        let heard = [0, 1].map(|at: usize| endpoints[at].recorder.log().len());
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            let (rings, is_over) = (&between.rings, &is_over);
+            let (rings, is_over) = (&interceptor.rings, &is_over);
             let mut scribbler = rng.fork();
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
@@ -161,19 +161,19 @@ fn spoil_links(seed: u64) {
                     }
                 }
             });
-            let _ending = Ending(is_over);
-            use_it(rng, &mut parties, [link, peer]);
+            let _ending = StopOnDrop(is_over);
+            exchange_frames(rng, &mut endpoints, [link, peer]);
         });
-        drop(between);
+        drop(interceptor);
         for (at, link) in [link, peer].into_iter().enumerate() {
-            let news = &parties[at].recorder.log()[heard[at]..];
+            let news = &endpoints[at].recorder.log()[heard[at]..];
             if !news.iter().any(|(_, event)| matches!(event, Event::Down(_))) {
-                parties[at].close(link, Close::Drain);
+                endpoints[at].close(link, Close::Drain);
             }
         }
-        let before = parties[1].recorder.frame_count(sound_peer);
-        parties[0].post(sound, payload(5000, 1));
-        drive(&mut parties, "a frame of the other link", |[_, b]| {
+        let before = endpoints[1].recorder.frame_count(sound_peer);
+        endpoints[0].post(sound, payload(5000, 1));
+        drive(&mut endpoints, "a frame of the other link", |[_, b]| {
             b.recorder.frame_count(sound_peer) > before
         });
     }

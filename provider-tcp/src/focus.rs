@@ -29,12 +29,12 @@ impl Focus {
     }
 
     /// Notes that the kernel has something else to say that matters, such as that there is room to write.
-    pub(crate) fn disturb(&mut self) {
+    pub(crate) fn reset(&mut self) {
         *self = Focus::default();
     }
 
     /// The link to read in this pass, or `None` if the kernel is to be asked.
-    pub(crate) fn blindly(&mut self) -> Option<LinkId> {
+    pub(crate) fn next_blind_read(&mut self) -> Option<LinkId> {
         if self.reads < FOCUS_READS_MIN || self.blind_passes == BLIND_PASSES_MAX {
             self.blind_passes = 0;
             return None;
@@ -53,9 +53,9 @@ mod tests {
         let (one, other) = (LinkId(1), LinkId(2));
         let mut focus = Focus::default();
         for _ in 0..100 {
-            assert_eq!(focus.blindly(), None);
+            assert_eq!(focus.next_blind_read(), None);
             focus.progress(one);
-            assert_eq!(focus.blindly(), None);
+            assert_eq!(focus.next_blind_read(), None);
             focus.progress(other);
         }
     }
@@ -64,16 +64,16 @@ mod tests {
     fn the_kernel_is_asked_every_few_passes() {
         let mut focus = Focus::default();
         for _ in 0..FOCUS_READS_MIN {
-            assert_eq!(focus.blindly(), None);
+            assert_eq!(focus.next_blind_read(), None);
             focus.progress(LinkId(1));
         }
         for _ in 0..10 {
             for _ in 0..BLIND_PASSES_MAX {
-                assert_eq!(focus.blindly(), Some(LinkId(1)));
+                assert_eq!(focus.next_blind_read(), Some(LinkId(1)));
             }
-            assert_eq!(focus.blindly(), None);
+            assert_eq!(focus.next_blind_read(), None);
         }
-        focus.disturb();
-        assert_eq!(focus.blindly(), None);
+        focus.reset();
+        assert_eq!(focus.next_blind_read(), None);
     }
 }

@@ -8,14 +8,14 @@ use homespun_engine::wire::hello::{self, HELLO_BYTES, Hello};
 
 /// A hello that is arriving.
 #[derive(Debug)]
-pub(crate) struct Greeting {
+pub(crate) struct HelloReader {
     bytes: [u8; HELLO_BYTES],
     len_bytes: usize,
 }
 
-impl Greeting {
-    pub(crate) fn new() -> Greeting {
-        Greeting { bytes: [0; HELLO_BYTES], len_bytes: 0 }
+impl HelloReader {
+    pub(crate) fn new() -> HelloReader {
+        HelloReader { bytes: [0; HELLO_BYTES], len_bytes: 0 }
     }
 
     /// Takes the next bytes of the stream. Returns the hello once it is complete, and what follows it.
@@ -104,7 +104,7 @@ mod tests {
         let mut bytes = hello.emit().to_vec();
         bytes.extend(b"rest");
         for first in 0..HELLO_BYTES {
-            let mut greeting = Greeting::new();
+            let mut greeting = HelloReader::new();
             assert_eq!(greeting.feed(&bytes[..first]), Ok(None));
             let expected = (hello, b"rest".as_slice());
             assert_eq!(greeting.feed(&bytes[first..]), Ok(Some(expected)));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn garbage_is_refused_at_once() {
-        assert_eq!(Greeting::new().feed(b"G"), Err(WireError::BadMagic));
-        assert_eq!(Greeting::new().feed(&[b'x'; 4096]), Err(WireError::BadMagic));
+        assert_eq!(HelloReader::new().feed(b"G"), Err(WireError::BadMagic));
+        assert_eq!(HelloReader::new().feed(&[b'x'; 4096]), Err(WireError::BadMagic));
     }
 }

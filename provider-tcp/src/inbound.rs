@@ -9,7 +9,7 @@ use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::stream::Decoder;
 use mio::net::TcpStream;
 
-use crate::greeting::Greeting;
+use crate::greeting::HelloReader;
 use crate::limits::{LARGE_FRAME_BYTES, PROBE_BYTES};
 use crate::socket;
 
@@ -19,7 +19,7 @@ const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 /// What the peer has said so far, and what may come.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    stage: Stage,
+    state: StreamState,
     /// The kernel reported the end of the stream or an error, so a short read does not mean that there is no more.
     hung_up: bool,
     /// The last frame that did not fit into one read was a large one, so the next may be.
@@ -27,9 +27,9 @@ pub(crate) struct Inbound {
 }
 
 #[derive(Debug)]
-enum Stage {
+enum StreamState {
     /// The hello is still to come, or part of it.
-    Greeting(Greeting),
+    Hello(HelloReader),
     /// Frames follow.
     Frames(Decoder),
     /// The link was closed from this side; what still comes is dropped.
@@ -56,22 +56,22 @@ pub(crate) enum ReadOutcome {
 
 impl Inbound {
     pub(crate) fn new() -> Inbound {
-        Inbound { stage: Stage::Greeting(Greeting::new()), hung_up: false, expects_large: false }
+        Inbound { state: StreamState::Hello(HelloReader::new()), hung_up: false, expects_large: false }
     }
 
     /// Whether the peer has said who it is.
     pub(crate) fn is_greeted(&self) -> bool {
-        !matches!(self.stage, Stage::Greeting(_))
+        !matches!(self.state, StreamState::Hello(_))
     }
 
     /// Notes that there is an end to be found behind what can be read.
-    pub(crate) fn hang_up(&mut self) {
+    pub(crate) fn mark_hung_up(&mut self) {
         self.hung_up = true;
     }
 
     /// Drops whatever comes from now on.
     pub(crate) fn discard(&mut self) {
-        self.stage = Stage::Discard;
+        self.state = StreamState::Discard;
     }
 
     /// Reads once. `greeted` is called with the peer's hello and the receiver, before the first frame.
@@ -84,8 +84,8 @@ impl Inbound {
         greeted: impl FnOnce(&Hello, &mut R),
     ) -> ReadOutcome {
         let probe_bytes = if self.expects_large { PROBE_BYTES.min(buffer.len()) } else { buffer.len() };
-        let read = match &self.stage {
-            Stage::Frames(decoder) if decoder.payload_left() > 0 => {
+        let read = match &self.state {
+            StreamState::Frames(decoder) if decoder.payload_left() > 0 => {
                 read_payload(id, stream, buffer, probe_bytes, receiver)
             }
             _ => read_some(stream, &mut buffer[..probe_bytes]).map(|read_bytes| Filled {
@@ -117,14 +117,14 @@ impl Inbound {
         greeted: impl FnOnce(&Hello, &mut R),
     ) -> Result<u32, WireError> {
         let mut reported = 0;
-        if let Stage::Greeting(greeting) = &mut self.stage {
+        if let StreamState::Hello(greeting) = &mut self.state {
             let Some((hello, rest)) = greeting.feed(bytes)? else { return Ok(0) };
             greeted(&hello, receiver);
             reported += 1;
             bytes = rest;
-            self.stage = Stage::Frames(Decoder::new());
+            self.state = StreamState::Frames(Decoder::new());
         }
-        if let Stage::Frames(decoder) = &mut self.stage {
+        if let StreamState::Frames(decoder) = &mut self.state {
             if placed_bytes > 0 {
                 reported += u32::from(decoder.placed(id, placed_bytes, receiver));
             }
@@ -142,11 +142,11 @@ impl Inbound {
     }
 
     fn end_of_stream(&self) -> ReadOutcome {
-        match &self.stage {
-            Stage::Frames(decoder) if decoder.is_mid_frame() => ReadOutcome::Broken(RESET),
-            Stage::Frames(_) | Stage::Discard => ReadOutcome::Closed,
+        match &self.state {
+            StreamState::Frames(decoder) if decoder.is_mid_frame() => ReadOutcome::Broken(RESET),
+            StreamState::Frames(_) | StreamState::Discard => ReadOutcome::Closed,
             // A peer that ends in order says hello first.
-            Stage::Greeting(_) => ReadOutcome::Broken(RESET),
+            StreamState::Hello(_) => ReadOutcome::Broken(RESET),
         }
     }
 }

@@ -13,7 +13,7 @@ use socket2::SockRef;
 use crate::greeting::believed_address;
 use crate::inbound::{Inbound, ReadOutcome};
 use crate::outbound::Outbound;
-use crate::staging::Spare;
+use crate::staging::SpareBuffers;
 use crate::{socket, sys};
 
 /// Which side made the connection.
@@ -62,7 +62,7 @@ enum Closing {
 
 /// Whether a link goes on.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ReadStep {
     /// There may be more to read.
     Ready(u32),
     /// There is nothing more to read for now.
@@ -100,12 +100,12 @@ impl Link {
     }
 
     /// Notes that behind what can be read there is an end.
-    pub(crate) fn hang_up(&mut self) {
-        self.inbound.hang_up();
+    pub(crate) fn mark_hung_up(&mut self) {
+        self.inbound.mark_hung_up();
     }
 
     /// Writes what is staged, and the end of the stream behind it if the link is being closed.
-    pub(crate) fn flush(&mut self, spare: &mut Spare) {
+    pub(crate) fn flush(&mut self, spare: &mut SpareBuffers) {
         self.outbound.flush(&self.stream, spare);
         if self.closing == Some(Closing::Writing) && !self.outbound.has_staged() {
             if let Err(error) = self.stream.shutdown(Shutdown::Write) {
@@ -114,15 +114,15 @@ impl Link {
             }
             self.closing = Some(Closing::Reading);
         } else if self.outbound.failure().is_some() {
-            self.inbound.hang_up();
+            self.inbound.mark_hung_up();
         }
     }
 
     /// Notes that the kernel reported the socket writable, or broken.
-    pub(crate) fn writable(&mut self) {
+    pub(crate) fn handle_writable(&mut self) {
         match self.origin {
             Origin::Connected(to) if self.outbound.is_connecting() => self.finish_connecting(to),
-            _ => self.outbound.open(),
+            _ => self.outbound.mark_writable(),
         }
     }
 
@@ -137,14 +137,14 @@ impl Link {
             Ok(None) if self.stream.local_addr().is_ok_and(|own| to == own.into()) => {
                 self.fail(Errno::ECONNREFUSED);
             }
-            Ok(None) => self.outbound.open(),
+            Ok(None) => self.outbound.mark_writable(),
         }
         tracing::debug!(%to, failure = ?self.outbound.failure(), "connected");
     }
 
     fn fail(&mut self, errno: Errno) {
         self.outbound.fail(errno);
-        self.inbound.hang_up();
+        self.inbound.mark_hung_up();
     }
 
     /// Reads once and reports what came.
@@ -154,7 +154,7 @@ impl Link {
         buffer: &mut [u8],
         is_local: impl Fn(IpAddr) -> bool,
         receiver: &mut R,
-    ) -> Step {
+    ) -> ReadStep {
         let origin = self.origin;
         let greeted = |hello: &Hello, receiver: &mut R| {
             let peer = match origin {
@@ -166,16 +166,18 @@ impl Link {
         };
         let failure = self.outbound.failure();
         match (self.inbound.read(id, &self.stream, buffer, receiver, greeted), failure) {
-            (ReadOutcome::Progress { reported, drained: true }, None) => Step::Idle(reported),
-            (ReadOutcome::Progress { reported, .. }, _) => Step::Ready(reported),
-            (ReadOutcome::Blocked, None) => Step::Idle(0),
+            (ReadOutcome::Progress { reported, drained: true }, None) => ReadStep::Idle(reported),
+            (ReadOutcome::Progress { reported, .. }, _) => ReadStep::Ready(reported),
+            (ReadOutcome::Blocked, None) => ReadStep::Idle(0),
             // The peer ended in order, and was not there any more for what this side wrote after that.
-            (ReadOutcome::Closed, None | Some(Errno::EPIPE)) => Step::Ended(LinkError::Closed),
-            (ReadOutcome::Broken(error), None | Some(Errno::EPIPE)) => Step::Ended(error),
-            (ReadOutcome::Broken(error @ LinkError::Protocol(_)), _) => Step::Ended(error),
-            (ReadOutcome::Blocked, Some(Errno::EPIPE)) => Step::Ended(LinkError::System(Errno::ECONNRESET)),
+            (ReadOutcome::Closed, None | Some(Errno::EPIPE)) => ReadStep::Ended(LinkError::Closed),
+            (ReadOutcome::Broken(error), None | Some(Errno::EPIPE)) => ReadStep::Ended(error),
+            (ReadOutcome::Broken(error @ LinkError::Protocol(_)), _) => ReadStep::Ended(error),
+            (ReadOutcome::Blocked, Some(Errno::EPIPE)) => {
+                ReadStep::Ended(LinkError::System(Errno::ECONNRESET))
+            }
             // The write has taken the error from the socket, so the read does not see it.
-            (_, Some(errno)) => Step::Ended(LinkError::System(errno)),
+            (_, Some(errno)) => ReadStep::Ended(LinkError::System(errno)),
         }
     }
 

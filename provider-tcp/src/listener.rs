@@ -27,7 +27,7 @@ impl Listener {
     }
 
     /// Notes that connections are waiting.
-    pub(crate) fn wake(&mut self) {
+    pub(crate) fn mark_pending(&mut self) {
         self.is_pending = true;
     }
 
@@ -42,7 +42,7 @@ impl Listener {
     }
 
     /// Whether connections wait for descriptors or memory; if so the next pass tries again, however soon it comes.
-    pub(crate) fn retry_later(&mut self) -> bool {
+    pub(crate) fn resume_accepting(&mut self) -> bool {
         self.is_pending && mem::take(&mut self.pause_passes) > 0
     }
 

@@ -86,12 +86,12 @@ pub(crate) fn tune(socket: &SockRef<'_>) -> io::Result<()> {
 }
 
 /// What a link writes to.
-pub(crate) trait Sink {
+pub(crate) trait SendSocket {
     /// Writes as much of the slices as there is room for, in one system call.
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 }
 
-impl Sink for TcpStream {
+impl SendSocket for TcpStream {
     /// `write_vectored` would be `writev(2)`, which raises SIGPIPE where the peer is gone. A Rust program ignores that
     /// signal, but the C program that loads homespun as a plugin need not, and would die of it.
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -7,7 +7,7 @@ use crate::limits::{STAGING_MAX_BYTES, STAGING_SPARE_BUFFERS};
 
 /// Bytes that were taken from the caller and have not left yet: hello, headers, small frames.
 ///
-/// It holds memory only while it holds bytes: a buffer comes from the [`Spare`] ones and goes back there, so that an
+/// It holds memory only while it holds bytes: a buffer comes from the [`SpareBuffers`] ones and goes back there, so that an
 /// idle link has none and a busy one does not allocate.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
@@ -16,7 +16,7 @@ pub(crate) struct Staging {
 
 /// Emptied buffers, shared by the links of a transport.
 #[derive(Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct SpareBuffers {
     buffers: Vec<VecDeque<u8>>,
 }
 
@@ -34,7 +34,7 @@ impl Staging {
         more_bytes <= STAGING_MAX_BYTES - self.bytes.len().min(STAGING_MAX_BYTES)
     }
 
-    pub(crate) fn append(&mut self, bytes: &[u8], spare: &mut Spare) {
+    pub(crate) fn append(&mut self, bytes: &[u8], spare: &mut SpareBuffers) {
         if self.bytes.capacity() == 0
             && let Some(buffer) = spare.buffers.pop()
         {
@@ -50,7 +50,7 @@ impl Staging {
     }
 
     /// Forgets the first bytes, which have left.
-    pub(crate) fn consume(&mut self, count_bytes: usize, spare: &mut Spare) {
+    pub(crate) fn consume(&mut self, count_bytes: usize, spare: &mut SpareBuffers) {
         self.bytes.drain(..count_bytes);
         if self.bytes.is_empty() && self.bytes.capacity() > 0 {
             let mut buffer = std::mem::take(&mut self.bytes);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn bytes_leave_in_the_order_in_which_they_came() {
-        let (mut staging, mut spare) = (Staging::default(), Spare::default());
+        let (mut staging, mut spare) = (Staging::default(), SpareBuffers::default());
         let mut expected = VecDeque::new();
         let mut next = 0_u8;
         // More is taken than the buffer holds, in pieces of unlike size, so that the buffer wraps.
@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn an_idle_link_holds_no_memory_and_buffers_go_round() {
-        let (mut first, mut second, mut spare) = (Staging::default(), Staging::default(), Spare::default());
+        let (mut first, mut second, mut spare) =
+            (Staging::default(), Staging::default(), SpareBuffers::default());
         first.append(&[1; 5_000], &mut spare);
         first.consume(5_000, &mut spare);
         assert_eq!(first.bytes.capacity(), 0);
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn spare_buffers_are_limited() {
-        let mut spare = Spare::default();
+        let mut spare = SpareBuffers::default();
         let mut links: Vec<Staging> = (0..2 * STAGING_SPARE_BUFFERS).map(|_| Staging::default()).collect();
         for link in &mut links {
             link.append(b"x", &mut spare);
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn room_ends_at_the_limit() {
-        let (mut staging, mut spare) = (Staging::default(), Spare::default());
+        let (mut staging, mut spare) = (Staging::default(), SpareBuffers::default());
         staging.append(&[0; STAGING_MAX_BYTES - 10], &mut spare);
         assert!(staging.has_room(10) && !staging.has_room(11));
         staging.append(&[0; 28], &mut spare);

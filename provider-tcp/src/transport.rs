@@ -21,12 +21,12 @@ use crate::focus::Focus;
 use crate::limits::{
     ACCEPT_BATCH_CONNECTIONS, EVENTS_MAX, HALF_OPEN_MAX_LINKS, INLINE_MAX_BYTES, READ_BUFFER_BYTES, RETRY_MS,
 };
-use crate::link::{Link, Origin, Step};
+use crate::link::{Link, Origin, ReadStep};
 use crate::links::{Links, Slot};
 use crate::listener::Listener;
 use crate::local;
 use crate::socket::{self, KernelBuffers};
-use crate::staging::Spare;
+use crate::staging::SpareBuffers;
 
 /// The links' tokens are their numbers, which are smaller.
 const LISTENER: Token = Token(usize::MAX);
@@ -52,7 +52,7 @@ pub struct TcpTransport {
     /// Links that were closed and are not finished with. The application is waiting for these.
     draining: Vec<LinkId>,
     focus: Focus,
-    spare: Spare,
+    spare: SpareBuffers,
     read_buffer: Box<[u8]>,
     address: Address,
     /// Where outgoing connections come from; `None` leaves it to the routing table.
@@ -86,7 +86,7 @@ impl TcpTransport {
             accepted_count: 0,
             draining: Vec::new(),
             focus: Focus::default(),
-            spare: Spare::default(),
+            spare: SpareBuffers::default(),
             read_buffer: vec![0; READ_BUFFER_BYTES].into(),
             address,
             source: bind.is_specific().then_some(bound),
@@ -108,7 +108,7 @@ impl Transport for TcpTransport {
     fn connect(&mut self, to: Address) -> LinkId {
         let made = if to.format() == self.address.format() {
             socket::connect(to.socket_addr(), self.source, self.buffers)
-                .and_then(|stream| self.enter(stream, Origin::Connected(to)))
+                .and_then(|stream| self.register_link(stream, Origin::Connected(to)))
         } else {
             Err(rustix::io::Errno::AFNOSUPPORT.into())
         };
@@ -153,7 +153,7 @@ impl Transport for TcpTransport {
     /// returned if it brought payload. One read may bring as many frames as fit into
     /// [`READ_BUFFER_BYTES`], and so go beyond the budget.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
-        match self.focus.blindly().and_then(|id| Some((id, self.links.link(id)?))) {
+        match self.focus.next_blind_read().and_then(|id| Some((id, self.links.link(id)?))) {
             Some((id, link)) => enlist_ready(&mut self.ready, id, link),
             None => self.collect_events(),
         }
@@ -167,7 +167,7 @@ impl Transport for TcpTransport {
         while spent < budget_frames
             && let Some(id) = self.ready.pop_front()
         {
-            let count = self.advance(id, receiver);
+            let count = self.read_link(id, receiver);
             spent = spent.saturating_add(count.max(1));
             reported = reported.saturating_add(count);
         }
@@ -186,7 +186,7 @@ impl Transport for TcpTransport {
         if has_connections || has_new_room || !self.ready.is_empty() || !self.dirty.is_empty() {
             return Armed::Ready;
         }
-        let is_paused = self.listener.as_mut().is_some_and(Listener::retry_later);
+        let is_paused = self.listener.as_mut().is_some_and(Listener::resume_accepting);
         let must_look = is_paused || !self.draining.is_empty();
         Armed::Asleep { look_again_after: must_look.then_some(Duration::from_millis(RETRY_MS)) }
     }
@@ -233,7 +233,7 @@ impl TcpTransport {
         for event in &self.events {
             if event.token() == LISTENER {
                 if let Some(listener) = &mut self.listener {
-                    listener.wake();
+                    listener.mark_pending();
                 }
                 continue;
             }
@@ -242,14 +242,14 @@ impl TcpTransport {
             let Some(link) = self.links.link(id) else { continue };
             let has_ended = event.is_read_closed() || event.is_error();
             if has_ended {
-                link.hang_up();
+                link.mark_hung_up();
             }
             if has_ended || event.is_readable() {
                 enlist_ready(&mut self.ready, id, link);
             }
             if has_ended || event.is_writable() {
                 self.has_new_room |= !link.outbound.may_write();
-                link.writable();
+                link.handle_writable();
                 enlist_dirty(&mut self.dirty, id, link);
                 if link.outbound.failure().is_some() {
                     enlist_ready(&mut self.ready, id, link);
@@ -271,7 +271,7 @@ impl TcpTransport {
             let serial = self.accepted_count;
             self.accepted_count += 1;
             let entered = socket::tune(&SockRef::from(&stream))
-                .and_then(|()| self.enter(stream, Origin::Accepted { remote, serial }));
+                .and_then(|()| self.register_link(stream, Origin::Accepted { remote, serial }));
             match entered {
                 Ok(id) => {
                     tracing::debug!(link = id.0, %remote, "accepted");
@@ -287,7 +287,7 @@ impl TcpTransport {
     }
 
     /// Makes a link of a connection.
-    fn enter(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
+    fn register_link(&mut self, stream: TcpStream, origin: Origin) -> io::Result<LinkId> {
         let mut link = Link::new(stream, origin);
         if let Origin::Connected(_) = origin {
             link.outbound.greet(&self.hello, &mut self.spare);
@@ -305,17 +305,17 @@ impl TcpTransport {
     }
 
     /// Lets a link write, and notes what is to be done about it next.
-    fn write<T>(&mut self, id: LinkId, write: impl FnOnce(&mut Link, &mut Spare) -> T) -> Option<T> {
+    fn write<T>(&mut self, id: LinkId, write: impl FnOnce(&mut Link, &mut SpareBuffers) -> T) -> Option<T> {
         let link = self.links.link(id).filter(|link| !link.is_closing())?;
         let result = write(link, &mut self.spare);
         if !link.outbound.may_write() {
             // The sooner there is known to be room again, the better.
-            self.focus.disturb();
+            self.focus.reset();
         }
         enlist_dirty(&mut self.dirty, id, link);
         if link.outbound.failure().is_some() {
             // What the peer has sent before is read first; then the link ends.
-            link.hang_up();
+            link.mark_hung_up();
             enlist_ready(&mut self.ready, id, link);
         }
         Some(result)
@@ -346,7 +346,7 @@ impl TcpTransport {
     }
 
     /// Reads one link once and returns how much was reported.
-    fn advance(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    fn read_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         if let Some(&Slot::Failed(errno)) = self.links.slot(id) {
             self.links.remove(id);
             return report_down(id, LinkError::System(errno), receiver);
@@ -365,16 +365,16 @@ impl TcpTransport {
             link.outbound.greet(&self.hello, &mut self.spare);
             enlist_dirty(&mut self.dirty, id, link);
         }
-        if let Step::Ready(1..) | Step::Idle(1..) = step {
+        if let ReadStep::Ready(1..) | ReadStep::Idle(1..) = step {
             self.focus.progress(id);
         }
         match step {
-            Step::Ready(reported) => {
+            ReadStep::Ready(reported) => {
                 enlist_ready(&mut self.ready, id, link);
                 reported
             }
-            Step::Idle(reported) => reported,
-            Step::Ended(error) => {
+            ReadStep::Idle(reported) => reported,
+            ReadStep::Ended(error) => {
                 let is_known = !link.is_closing() && !link.is_half_open();
                 tracing::debug!(link = id.0, origin = ?link.origin, %error, is_known, "down");
                 self.drop_link(id);

@@ -35,7 +35,7 @@ const FIRST: Header = Header::Ack { received: 1 };
 
 /// What becomes of each peer, by its instance.
 #[derive(Default)]
-struct Fates {
+struct PeerLogs {
     live: BTreeMap<LinkId, u64>,
     frames: BTreeMap<u64, Vec<Header>>,
     down: BTreeMap<u64, LinkError>,
@@ -43,7 +43,7 @@ struct Fates {
     refused: BTreeMap<LinkId, LinkError>,
 }
 
-impl FrameHandler for Fates {
+impl FrameHandler for PeerLogs {
     fn frame(&mut self, link: LinkId, header: &Header, _: &[u8]) {
         self.frames.entry(self.live[&link]).or_default().push(*header);
     }
@@ -73,20 +73,20 @@ impl FrameHandler for Fates {
 
 struct Side {
     transport: TcpTransport,
-    fates: Fates,
+    logs: PeerLogs,
 }
 
 impl Side {
     fn open(instance: u64) -> Side {
         let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let transport = TcpProvider::new().open(loopback.into(), instance).unwrap();
-        Side { transport, fates: Fates::default() }
+        Side { transport, logs: PeerLogs::default() }
     }
 
     fn until(&mut self, what: &str, mut done: impl FnMut(&mut Side) -> bool) {
         let begin = Instant::now();
         while !done(self) {
-            if self.transport.receive(64, &mut self.fates) == 0 {
+            if self.transport.receive(64, &mut self.logs) == 0 {
                 thread::yield_now();
             }
             self.transport.flush();
@@ -212,13 +212,13 @@ fn cases() -> Vec<Case> {
 }
 
 /// A frame goes over the link that is sound.
-fn assert_well(side: &mut Side, friend: &mut Side, link: LinkId, after: &str) {
-    let heard = |side: &Side| side.fates.frames.get(&SOUND).map_or(0, Vec::len);
+fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &str) {
+    let heard = |side: &Side| side.logs.frames.get(&SOUND).map_or(0, Vec::len);
     let before = heard(side);
     friend.until("room", |friend| friend.transport.send_inline(link, &FIRST, &[]).is_ok());
     friend.transport.flush();
     side.until(after, |side| heard(side) > before);
-    assert!(!side.fates.down.contains_key(&SOUND));
+    assert!(!side.logs.down.contains_key(&SOUND));
 }
 
 #[test]
@@ -228,9 +228,9 @@ fn no_byte_of_a_header_changes_unnoticed() {
     let mut friend = Side::open(SOUND);
     let link = friend.transport.connect(address);
     side.until("the sound link", |side| {
-        friend.transport.receive(64, &mut friend.fates);
+        friend.transport.receive(64, &mut friend.logs);
         friend.transport.flush();
-        side.fates.live.values().any(|instance| *instance == SOUND)
+        side.logs.live.values().any(|instance| *instance == SOUND)
     });
 
     let cases = cases();
@@ -248,17 +248,17 @@ fn no_byte_of_a_header_changes_unnoticed() {
             .collect();
         let instances = first..first + batch.len() as u64;
         // They are all still there, and nothing more comes from them: what they have said is enough.
-        side.until("the end of each spoilt link", |side| side.fates.down.len() as u64 == instances.end);
+        side.until("the end of each spoilt link", |side| side.logs.down.len() as u64 == instances.end);
         drop(peers);
         for (instance, case) in instances.zip(batch) {
-            match &side.fates.down[&instance] {
+            match &side.logs.down[&instance] {
                 LinkError::Protocol(_) if !case.is_cut => {}
                 LinkError::System(Errno::ECONNRESET) if case.is_cut => {}
                 error => panic!("{}: {error:?}", case.what),
             }
-            assert_eq!(side.fates.frames[&instance], [FIRST], "{}", case.what);
+            assert_eq!(side.logs.frames[&instance], [FIRST], "{}", case.what);
         }
-        assert_well(&mut side, &mut friend, link, "a frame of the sound link");
+        assert_link_works(&mut side, &mut friend, link, "a frame of the sound link");
     }
 }
 
@@ -284,9 +284,9 @@ fn no_byte_of_a_hello_changes_unnoticed() {
         let link = side.transport.connect(address.into());
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(&hello).unwrap();
-        side.until(&what, |side| side.fates.refused.contains_key(&link));
-        let error = side.fates.refused.remove(&link);
+        side.until(&what, |side| side.logs.refused.contains_key(&link));
+        let error = side.logs.refused.remove(&link);
         assert!(matches!(error, Some(LinkError::Protocol(_))), "{what}: {error:?}");
-        assert!(side.fates.live.is_empty() && side.fates.down.is_empty(), "{what} is up");
+        assert!(side.logs.live.is_empty() && side.logs.down.is_empty(), "{what} is up");
     }
 }

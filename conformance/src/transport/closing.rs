@@ -6,25 +6,25 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
 use crate::transport::room::{fill, stop_inside_a_frame};
-use crate::transport::{BUDGET_FRAMES, Event, Party, SIZES, drive, linked, message, payload};
+use crate::transport::{BUDGET_FRAMES, Event, SIZES, TestEndpoint, drive, linked, message, payload};
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
 /// What was taken before [`Close::Drain`] reaches the peer, which then sees [`LinkError::Closed`]. What the peer sends
 /// meanwhile is dropped, nothing more is reported of the link, and [`draining`](Transport::draining) comes down to 0.
 pub fn a_drained_link_delivers_everything_and_then_is_closed<P: Provider>(provider: &P) {
-    let (mut parties, link, peer) = linked(provider);
+    let (mut endpoints, link, peer) = linked(provider);
     for size in SIZES {
-        parties[0].post(link, payload(size, 1));
-        parties[1].post(peer, payload(size, 2));
+        endpoints[0].post(link, payload(size, 1));
+        endpoints[1].post(peer, payload(size, 2));
     }
-    drive(&mut parties, "everything to be taken", |[a, _]| a.is_posted());
-    parties[0].close(link, Close::Drain);
-    let heard = parties[0].recorder.log().len();
-    drive(&mut parties, "the link to drain and the peer to know", |[a, b]| {
+    drive(&mut endpoints, "everything to be taken", |[a, _]| a.is_posted());
+    endpoints[0].close(link, Close::Drain);
+    let heard = endpoints[0].recorder.log().len();
+    drive(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
         a.transport.draining() == 0 && b.recorder.down(peer).is_some()
     });
-    let [a, b] = parties;
+    let [a, b] = endpoints;
     assert!(b.recorder.payloads(peer) == SIZES.map(|size| payload(size, 1)));
     assert_eq!(b.recorder.down(peer), Some(&LinkError::Closed));
     assert_eq!(a.recorder.log().len(), heard, "reported of a closed link");
@@ -32,45 +32,45 @@ pub fn a_drained_link_delivers_everything_and_then_is_closed<P: Provider>(provid
 
 /// A link that has no room for anything may be drained: all that it has taken arrives, and then its end.
 pub fn a_full_link_may_be_drained<P: Provider>(provider: &P) {
-    let (mut parties, link, peer) = linked(provider);
-    let taken = fill(&mut parties[0], link, 100) - 1;
-    let end = if parties[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
-    parties[0].close(link, Close::Drain);
-    drive(&mut parties, "the link to drain and the peer to know", |[a, b]| {
+    let (mut endpoints, link, peer) = linked(provider);
+    let taken = fill(&mut endpoints[0], link, 100) - 1;
+    let end = if endpoints[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
+    endpoints[0].close(link, Close::Drain);
+    drive(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
         a.transport.draining() == 0 && b.recorder.down(peer).is_some()
     });
-    assert_eq!(parties[1].recorder.down(peer), Some(&end));
-    assert_eq!(parties[1].recorder.frame_count(peer), taken);
+    assert_eq!(endpoints[1].recorder.down(peer), Some(&end));
+    assert_eq!(endpoints[1].recorder.frame_count(peer), taken);
 }
 
 /// Both sides may drain the same link.
 pub fn both_sides_may_drain_at_once<P: Provider>(provider: &P) {
-    let (mut parties, link, peer) = linked(provider);
-    for (party, link) in parties.iter_mut().zip([link, peer]) {
-        party.post(link, payload(400, 1));
-        party.transmit();
-        party.close(link, Close::Drain);
+    let (mut endpoints, link, peer) = linked(provider);
+    for (endpoint, link) in endpoints.iter_mut().zip([link, peer]) {
+        endpoint.post(link, payload(400, 1));
+        endpoint.transmit();
+        endpoint.close(link, Close::Drain);
     }
-    drive(&mut parties, "both sides to drain", |parties| {
-        parties.iter().all(|party| party.transport.draining() == 0)
+    drive(&mut endpoints, "both sides to drain", |endpoints| {
+        endpoints.iter().all(|endpoint| endpoint.transport.draining() == 0)
     });
-    assert!(parties.iter().all(|party| party.recorder.log().len() == 1), "reported of a closed link");
+    assert!(endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 1), "reported of a closed link");
 }
 
 /// Where a frame was taken in part only, the peer sees ECONNRESET after everything that was taken in whole, also if the
 /// link was drained.
 pub fn a_link_drained_inside_a_frame_did_not_end_in_order<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
-        let (mut parties, link, peer) = linked(provider);
-        parties[0].post(link, payload(300, 1));
-        drive(&mut parties, "a frame", |[_, b]| b.recorder.frame_count(peer) == 1);
-        let Some(frames) = stop_inside_a_frame(&mut parties[0], link) else { return };
-        parties[0].close(link, how);
-        drive(&mut parties, "the link to drain and the peer to know", |[a, b]| {
+        let (mut endpoints, link, peer) = linked(provider);
+        endpoints[0].post(link, payload(300, 1));
+        drive(&mut endpoints, "a frame", |[_, b]| b.recorder.frame_count(peer) == 1);
+        let Some(frames) = stop_inside_a_frame(&mut endpoints[0], link) else { return };
+        endpoints[0].close(link, how);
+        drive(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
             a.transport.draining() == 0 && b.recorder.down(peer).is_some()
         });
-        assert_eq!(parties[1].recorder.down(peer), Some(&RESET), "{how:?}");
-        let count = parties[1].recorder.frame_count(peer);
+        assert_eq!(endpoints[1].recorder.down(peer), Some(&RESET), "{how:?}");
+        let count = endpoints[1].recorder.frame_count(peer);
         match how {
             Close::Drain => assert_eq!(count, frames, "the one before, and all but the last"),
             Close::Abort => assert!(count <= frames, "all but the last at most"),
@@ -81,20 +81,20 @@ pub fn a_link_drained_inside_a_frame_did_not_end_in_order<P: Provider>(provider:
 /// A link may be drained while a frame of the peer's has arrived in part only: the rest is dropped, and the peer, which was
 /// about to go on with it, sees [`LinkError::Closed`].
 pub fn a_link_may_be_drained_while_the_peer_is_inside_a_frame<P: Provider>(provider: &P) {
-    let (mut parties, link, peer) = linked(provider);
-    if stop_inside_a_frame(&mut parties[0], link).is_none() {
+    let (mut endpoints, link, peer) = linked(provider);
+    if stop_inside_a_frame(&mut endpoints[0], link).is_none() {
         return;
     }
     // Some of it is read before.
-    parties[1].receive(1);
-    parties[1].post(peer, payload(77, 2));
-    drive(array::from_mut(&mut parties[1]), "the frame to be taken", |[b]| b.is_posted());
-    parties[1].close(peer, Close::Drain);
-    drive(&mut parties, "the link to drain and the peer to know", |[a, b]| {
+    endpoints[1].receive(1);
+    endpoints[1].post(peer, payload(77, 2));
+    drive(array::from_mut(&mut endpoints[1]), "the frame to be taken", |[b]| b.is_posted());
+    endpoints[1].close(peer, Close::Drain);
+    drive(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
         b.transport.draining() == 0 && a.recorder.down(link).is_some()
     });
-    assert_eq!(parties[0].recorder.payloads(link), [payload(77, 2)]);
-    assert_eq!(parties[0].recorder.down(link), Some(&LinkError::Closed));
+    assert_eq!(endpoints[0].recorder.payloads(link), [payload(77, 2)]);
+    assert_eq!(endpoints[0].recorder.down(link), Some(&LinkError::Closed));
 }
 
 /// A link may be closed, in either way, before it is up: nothing is reported of it, [`draining`](Transport::draining) comes
@@ -102,25 +102,25 @@ pub fn a_link_may_be_drained_while_the_peer_is_inside_a_frame<P: Provider>(provi
 pub fn a_link_may_be_closed_while_it_connects<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
         for passes in 0..4 {
-            let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
-            let link = parties[0].connect(parties[1].address());
-            parties[0].post(link, payload(50, 1));
+            let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+            let link = endpoints[0].connect(endpoints[1].address());
+            endpoints[0].post(link, payload(50, 1));
             for _ in 0..passes {
-                parties[0].transmit();
-                parties[0].receive(BUDGET_FRAMES);
+                endpoints[0].transmit();
+                endpoints[0].receive(BUDGET_FRAMES);
             }
-            parties[0].close(link, how);
+            endpoints[0].close(link, how);
             // Behind it comes another link, so that what the peer will hear of the first it has heard then.
-            let next = parties[0].connect(parties[1].address());
-            parties[0].post(next, payload(60, 1));
+            let next = endpoints[0].connect(endpoints[1].address());
+            endpoints[0].post(next, payload(60, 1));
             let is_next = |event: &Event| matches!(event, Event::Frame(_, bytes) if *bytes == payload(60, 1));
-            drive(&mut parties, "the next link, and nothing to drain", |[a, b]| {
+            drive(&mut endpoints, "the next link, and nothing to drain", |[a, b]| {
                 a.transport.draining() == 0
                     && a.recorder.up_count() == 1
                     && b.recorder.up_count() == 1
                     && b.recorder.log().iter().any(|(_, event)| is_next(event))
             });
-            let [a, b] = parties;
+            let [a, b] = endpoints;
             assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
             let ups = b.recorder.ups();
             let downs = b.recorder.log().iter().filter(|(_, event)| matches!(event, Event::Down(_))).count();
@@ -157,20 +157,20 @@ pub fn an_aborted_link_never_claims_to_be_complete<P: Provider>(provider: &P) {
     for passes in 0..4 {
         for accepted in [false, true] {
             let ([a, b], link, peer) = linked(provider);
-            let (mut parties, link, peer) =
+            let (mut endpoints, link, peer) =
                 if accepted { ([b, a], peer, link) } else { ([a, b], link, peer) };
             for size in SIZES {
-                parties[0].post(link, payload(size, 1));
+                endpoints[0].post(link, payload(size, 1));
             }
             for _ in 0..passes {
-                parties[0].transmit();
+                endpoints[0].transmit();
             }
-            let taken = SIZES.len() - parties[0].waiting_frames(link);
-            let was_mid_frame = parties[0].is_mid_frame(link);
-            parties[0].close(link, Close::Abort);
-            assert_eq!(parties[0].transport.draining(), 0);
-            drive(&mut parties, "the peer to know", |[_, b]| b.recorder.down(peer).is_some());
-            let [a, b] = parties;
+            let taken = SIZES.len() - endpoints[0].waiting_frames(link);
+            let was_mid_frame = endpoints[0].is_mid_frame(link);
+            endpoints[0].close(link, Close::Abort);
+            assert_eq!(endpoints[0].transport.draining(), 0);
+            drive(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down(peer).is_some());
+            let [a, b] = endpoints;
             let arrived = b.recorder.payloads(peer);
             assert!(
                 arrived == SIZES.map(|size| payload(size, 1))[..arrived.len()],
@@ -185,19 +185,19 @@ pub fn an_aborted_link_never_claims_to_be_complete<P: Provider>(provider: &P) {
             assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
         }
     }
-    let (mut parties, link, peer) = linked(provider);
-    fill(&mut parties[0], link, 100);
-    parties[0].close(link, Close::Abort);
-    assert_eq!(parties[0].transport.draining(), 0, "a full link is aborted at once too");
-    drive(&mut parties, "the peer to know", |[_, b]| b.recorder.down(peer).is_some());
+    let (mut endpoints, link, peer) = linked(provider);
+    fill(&mut endpoints[0], link, 100);
+    endpoints[0].close(link, Close::Abort);
+    assert_eq!(endpoints[0].transport.draining(), 0, "a full link is aborted at once too");
+    drive(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down(peer).is_some());
 }
 
 /// When a transport is dropped its links end at the peers, those too that it has not accepted, after what has arrived.
 pub fn a_dropped_transport_ends_its_links<P: Provider>(provider: &P) {
-    let (mut parties, link, peer) = linked(provider);
-    parties[1].post(peer, payload(500, 1));
-    drive(&mut parties, "a frame", |[a, _]| a.recorder.frame_count(link) == 1);
-    let [mut a, b] = parties;
+    let (mut endpoints, link, peer) = linked(provider);
+    endpoints[1].post(peer, payload(500, 1));
+    drive(&mut endpoints, "a frame", |[a, _]| a.recorder.frame_count(link) == 1);
+    let [mut a, b] = endpoints;
     let unanswered = a.connect(b.address());
     for _ in 0..10 {
         a.transmit();
@@ -225,31 +225,31 @@ pub fn a_dropped_transport_inside_a_frame_did_not_end_in_order<P: Provider>(prov
 /// before: neither frames, nor who the peer is, nor the end.
 pub fn a_number_that_is_used_again_hears_nothing_of_its_past<P: Provider>(provider: &P) {
     const ROUNDS: usize = 24;
-    let mut parties = [11, 22, 33].map(|instance| Party::open(provider, instance));
+    let mut endpoints = [11, 22, 33].map(|instance| TestEndpoint::open(provider, instance));
     let mut numbers: Vec<LinkId> = Vec::new();
     for round in 0..ROUNDS {
         let (at, instance) = if round % 2 == 0 { (1, 22) } else { (2, 33) };
-        let address = parties[at].address();
-        let link = parties[0].connect(address);
+        let address = endpoints[at].address();
+        let link = endpoints[0].connect(address);
         numbers.push(link);
-        let heard = [0, at].map(|at| parties[at].recorder.log().len());
+        let heard = [0, at].map(|at| endpoints[at].recorder.log().len());
         let mut link_at_peer = None;
-        drive(&mut parties, "the link", |parties| {
-            let mut later = parties[at].recorder.log()[heard[1]..].iter();
+        drive(&mut endpoints, "the link", |endpoints| {
+            let mut later = endpoints[at].recorder.log()[heard[1]..].iter();
             link_at_peer = later.find_map(|(id, event)| matches!(event, Event::Up(..)).then_some(*id));
-            link_at_peer.is_some() && parties[0].recorder.log().len() > heard[0]
+            link_at_peer.is_some() && endpoints[0].recorder.log().len() > heard[0]
         });
         let link_at_peer = link_at_peer.expect("just seen");
-        parties[at].post(link_at_peer, payload(100 + round, instance));
-        drive(&mut parties, "a frame", |[a, ..]| a.recorder.log().len() > heard[0] + 1);
+        endpoints[at].post(link_at_peer, payload(100 + round, instance));
+        drive(&mut endpoints, "a frame", |[a, ..]| a.recorder.log().len() > heard[0] + 1);
         let expected = [
             (link, Event::Up(address, instance)),
             (link, Event::Frame(message(100 + round), payload(100 + round, instance))),
         ];
-        assert_eq!(parties[0].recorder.log()[heard[0]..], expected);
+        assert_eq!(endpoints[0].recorder.log()[heard[0]..], expected);
 
         // Frames are under way in both directions when the link goes, and so is the end of it in every third round.
-        let [a, b, c] = &mut parties;
+        let [a, b, c] = &mut endpoints;
         let peer = if at == 1 { b } else { c };
         peer.post(link_at_peer, payload(7, 0));
         peer.transmit();
@@ -263,7 +263,9 @@ pub fn a_number_that_is_used_again_hears_nothing_of_its_past<P: Provider>(provid
     numbers.sort_unstable();
     numbers.dedup();
     assert!(numbers.len() < ROUNDS, "no number was used again");
-    drive(&mut parties, "the end of all links", |parties| {
-        parties.iter().all(|party| party.transport.draining() == 0 && party.recorder.up_count() == 0)
+    drive(&mut endpoints, "the end of all links", |endpoints| {
+        endpoints
+            .iter()
+            .all(|endpoint| endpoint.transport.draining() == 0 && endpoint.recorder.up_count() == 0)
     });
 }

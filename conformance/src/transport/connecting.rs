@@ -5,7 +5,7 @@ use std::array;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
-use crate::transport::{BUDGET_FRAMES, Event, Party, drive, drive_all, linked, payload};
+use crate::transport::{BUDGET_FRAMES, Event, TestEndpoint, drive, drive_all, linked, payload};
 
 /// [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and its instance, on the side that
 /// connected and on the side that accepted.
@@ -19,52 +19,52 @@ pub fn both_sides_learn_who_the_other_is<P: Provider>(provider: &P) {
 /// wildcard or not.
 pub fn endpoints_of_every_format_reach_each_other<P: Provider>(provider: &P) {
     for format in provider.attr().formats {
-        let a = Party::open_at(provider, format.wildcard(), 11);
-        let b = Party::open_at(provider, a.address().with_port(0), 22);
-        let mut parties = [a, b];
-        let addresses = parties.each_ref().map(Party::address);
+        let a = TestEndpoint::open_at(provider, format.wildcard(), 11);
+        let b = TestEndpoint::open_at(provider, a.address().with_port(0), 22);
+        let mut endpoints = [a, b];
+        let addresses = endpoints.each_ref().map(TestEndpoint::address);
         for (from, to) in [(0, 1), (1, 0)] {
-            let link = parties[from].connect(addresses[to]);
-            parties[from].post(link, payload(77, 1));
+            let link = endpoints[from].connect(addresses[to]);
+            endpoints[from].post(link, payload(77, 1));
         }
-        drive(&mut parties, "a frame each way", |parties| {
-            parties.iter().all(|party| party.recorder.log().len() == 3)
+        drive(&mut endpoints, "a frame each way", |endpoints| {
+            endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 3)
         });
-        for (party, other) in parties.iter().zip([addresses[1], addresses[0]]) {
-            assert!(party.recorder.ups().iter().all(|&(_, peer, _)| peer == other));
+        for (endpoint, other) in endpoints.iter().zip([addresses[1], addresses[0]]) {
+            assert!(endpoint.recorder.ups().iter().all(|&(_, peer, _)| peer == other));
         }
     }
 }
 
 /// When two endpoints connect to each other at the same moment both links come up, and both carry frames.
 pub fn connects_that_cross_make_two_links<P: Provider>(provider: &P) {
-    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
-    let addresses = parties.each_ref().map(Party::address);
-    let links = [parties[0].connect(addresses[1]), parties[1].connect(addresses[0])];
-    for (party, link) in parties.iter_mut().zip(links) {
-        party.post(link, payload(3000, 1));
+    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+    let addresses = endpoints.each_ref().map(TestEndpoint::address);
+    let links = [endpoints[0].connect(addresses[1]), endpoints[1].connect(addresses[0])];
+    for (endpoint, link) in endpoints.iter_mut().zip(links) {
+        endpoint.post(link, payload(3000, 1));
     }
-    drive(&mut parties, "two links on both sides, and a frame each way", |parties| {
-        parties.iter().all(|party| party.recorder.log().len() == 3)
+    drive(&mut endpoints, "two links on both sides, and a frame each way", |endpoints| {
+        endpoints.iter().all(|endpoint| endpoint.recorder.log().len() == 3)
     });
-    for (party, who) in parties.iter().zip([(addresses[1], 22), (addresses[0], 11)]) {
-        let ups = party.recorder.ups();
+    for (endpoint, who) in endpoints.iter().zip([(addresses[1], 22), (addresses[0], 11)]) {
+        let ups = endpoint.recorder.ups();
         assert!(ups.len() == 2 && ups.iter().all(|&(_, peer, instance)| (peer, instance) == who));
     }
 }
 
 /// Every [`connect`](Transport::connect) makes a link of its own.
 pub fn two_connects_to_one_peer_make_two_links<P: Provider>(provider: &P) {
-    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
-    let address = parties[1].address();
-    let links = [parties[0].connect(address), parties[0].connect(address)];
+    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+    let address = endpoints[1].address();
+    let links = [endpoints[0].connect(address), endpoints[0].connect(address)];
     for (len_bytes, link) in [300, 400].into_iter().zip(links) {
-        parties[0].post(link, payload(len_bytes, 1));
+        endpoints[0].post(link, payload(len_bytes, 1));
     }
-    drive(&mut parties, "both links, and a frame on each", |[a, b]| {
+    drive(&mut endpoints, "both links, and a frame on each", |[a, b]| {
         a.recorder.up_count() == 2 && b.recorder.log().len() == 4
     });
-    let [mut a, b] = parties;
+    let [mut a, b] = endpoints;
     let frames = b.recorder.ups().into_iter().map(|(link, ..)| b.recorder.payloads(link));
     let mut frames: Vec<Vec<&[u8]>> = frames.collect();
     frames.sort_by_key(|frames| frames[0].len());
@@ -79,7 +79,7 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(provider: &P) {
 
 /// An endpoint may connect to itself: it has two links then, one for each end.
 pub fn an_endpoint_reaches_itself<P: Provider>(provider: &P) {
-    let mut a = Party::open(provider, 11);
+    let mut a = TestEndpoint::open(provider, 11);
     let address = a.address();
     let link = a.connect(address);
     a.post(link, payload(9000, 1));
@@ -98,8 +98,8 @@ pub fn an_endpoint_reaches_itself<P: Provider>(provider: &P) {
 /// A connect to an address where nobody listens fails with ECONNREFUSED, which [`receive`](Transport::receive) reports, and
 /// nothing before that: until then the link has a number, takes calls, and is never up.
 pub fn nobody_there_is_refused<P: Provider>(provider: &P) {
-    let mut a = Party::open(provider, 11);
-    let nobody = Party::open(provider, 22).address();
+    let mut a = TestEndpoint::open(provider, 11);
+    let nobody = TestEndpoint::open(provider, 22).address();
     let link = a.connect(nobody);
     a.post(link, payload(10, 1));
     a.transmit();
@@ -115,30 +115,30 @@ pub fn a_successor_at_an_address_is_another_instance<P: Provider>(provider: &P) 
     let ([a, b], link, _) = linked(provider);
     let address = b.address();
     drop(b);
-    let mut parties = [a, Party::open_at(provider, address, 33)];
-    drive(&mut parties, "the end of the first link", |[a, _]| a.recorder.down(link).is_some());
-    let link = parties[0].connect(address);
-    drive(&mut parties, "a link to the successor", |[a, b]| {
+    let mut endpoints = [a, TestEndpoint::open_at(provider, address, 33)];
+    drive(&mut endpoints, "the end of the first link", |[a, _]| a.recorder.down(link).is_some());
+    let link = endpoints[0].connect(address);
+    drive(&mut endpoints, "a link to the successor", |[a, b]| {
         a.recorder.up_count() == 1 && b.recorder.up_count() == 1
     });
-    assert_eq!(parties[0].recorder.ups().last(), Some(&(link, address, 33)));
+    assert_eq!(endpoints[0].recorder.ups().last(), Some(&(link, address, 33)));
 }
 
 /// After [`stop_accepting`](Transport::stop_accepting) connects fail, those too that were under way and not accepted, and
 /// the links that there are live on. It may be called twice.
 pub fn an_endpoint_that_stopped_accepting_keeps_its_links<P: Provider>(provider: &P) {
-    let (mut parties, link, peer) = linked(provider);
-    let address = parties[1].address();
-    let waiting = parties[0].connect(address);
-    parties[1].transport.stop_accepting();
-    parties[1].transport.stop_accepting();
-    let late = parties[0].connect(address);
-    parties[0].post(link, payload(5001, 1));
-    drive(&mut parties, "two refusals, and a frame on the old link", |[a, b]| {
+    let (mut endpoints, link, peer) = linked(provider);
+    let address = endpoints[1].address();
+    let waiting = endpoints[0].connect(address);
+    endpoints[1].transport.stop_accepting();
+    endpoints[1].transport.stop_accepting();
+    let late = endpoints[0].connect(address);
+    endpoints[0].post(link, payload(5001, 1));
+    drive(&mut endpoints, "two refusals, and a frame on the old link", |[a, b]| {
         [waiting, late].into_iter().all(|link| a.recorder.down(link).is_some())
             && b.recorder.frame_count(peer) == 1
     });
-    let [a, b] = parties;
+    let [a, b] = endpoints;
     assert_eq!((a.recorder.of(waiting).len(), a.recorder.of(late).len()), (1, 1), "never up");
     assert_eq!((a.recorder.down(link), b.recorder.ups().len()), (None, 1));
     assert_eq!(b.address(), address);
@@ -149,11 +149,11 @@ pub fn an_endpoint_that_stopped_accepting_keeps_its_links<P: Provider>(provider:
 /// which the connector gives up its other links to an endpoint that is about to close them in order.
 pub fn a_link_that_the_acceptor_never_reports_is_never_up<P: Provider>(provider: &P) {
     for passes in 0..4 {
-        let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
-        let address = parties[1].address();
-        let link = parties[0].connect(address);
-        parties[0].post(link, payload(50, 1));
-        let [a, b] = &mut parties;
+        let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+        let address = endpoints[1].address();
+        let link = endpoints[0].connect(address);
+        endpoints[0].post(link, payload(50, 1));
+        let [a, b] = &mut endpoints;
         // The acceptor looks before the connector has said much, and not again when it has.
         for _ in 0..passes {
             b.receive(BUDGET_FRAMES);
@@ -165,8 +165,8 @@ pub fn a_link_that_the_acceptor_never_reports_is_never_up<P: Provider>(provider:
         }
         b.transport.stop_accepting();
         let is_reported = b.recorder.up_count() == 1;
-        drive(&mut parties, "the link to be up, or its end", |[a, _]| !a.recorder.of(link).is_empty());
-        let events = parties[0].recorder.of(link);
+        drive(&mut endpoints, "the link to be up, or its end", |[a, _]| !a.recorder.of(link).is_empty());
+        let events = endpoints[0].recorder.of(link);
         if is_reported {
             assert_eq!(events, [&Event::Up(address, 22)], "after {passes} passes");
         } else {
@@ -178,12 +178,12 @@ pub fn a_link_that_the_acceptor_never_reports_is_never_up<P: Provider>(provider:
 /// After [`stop_accepting`](Transport::stop_accepting) an endpoint can connect to others: one that is closed may still have
 /// something to send to somebody new.
 pub fn an_endpoint_that_stopped_accepting_may_still_connect<P: Provider>(provider: &P) {
-    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
-    parties[0].transport.stop_accepting();
-    let address = parties[1].address();
-    let link = parties[0].connect(address);
-    parties[0].post(link, payload(500, 1));
-    drive(&mut parties, "the frame", |[a, b]| b.recorder.log().len() == 2 && a.recorder.up_count() == 1);
+    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+    endpoints[0].transport.stop_accepting();
+    let address = endpoints[1].address();
+    let link = endpoints[0].connect(address);
+    endpoints[0].post(link, payload(500, 1));
+    drive(&mut endpoints, "the frame", |[a, b]| b.recorder.log().len() == 2 && a.recorder.up_count() == 1);
 }
 
 /// Several endpoints with many links between them exchange frames on every link in both directions, and every link brings
@@ -192,37 +192,38 @@ pub fn many_endpoints_have_many_links<P: Provider>(provider: &P) {
     const CLIENTS: usize = 5;
     const LINKS_EACH: usize = 10;
     const ROUNDS: usize = 4;
-    let mut parties: Vec<_> = (0..=CLIENTS).map(|instance| Party::open(provider, instance as u64)).collect();
-    let address = parties[0].address();
+    let mut endpoints: Vec<_> =
+        (0..=CLIENTS).map(|instance| TestEndpoint::open(provider, instance as u64)).collect();
+    let address = endpoints[0].address();
     let mut links: Vec<(usize, LinkId)> = Vec::new();
-    for (n, client) in parties.iter_mut().enumerate().skip(1) {
+    for (n, client) in endpoints.iter_mut().enumerate().skip(1) {
         links.extend((0..LINKS_EACH).map(|_| (n, client.connect(address))));
     }
-    drive_all(&mut parties, "all links", |parties| {
-        parties[0].recorder.up_count() == links.len()
-            && parties[1..].iter().all(|client| client.recorder.up_count() == LINKS_EACH)
+    drive_all(&mut endpoints, "all links", |endpoints| {
+        endpoints[0].recorder.up_count() == links.len()
+            && endpoints[1..].iter().all(|client| client.recorder.up_count() == LINKS_EACH)
     });
     let accepted: Vec<(LinkId, usize)> =
-        parties[0].recorder.ups().iter().map(|&(link, _, instance)| (link, instance as usize)).collect();
+        endpoints[0].recorder.ups().iter().map(|&(link, _, instance)| (link, instance as usize)).collect();
     for round in 0..ROUNDS {
         for &(n, link) in &links {
-            parties[n].post(link, payload(10 + round * 700 + n, n as u64));
+            endpoints[n].post(link, payload(10 + round * 700 + n, n as u64));
         }
         for &(link, n) in &accepted {
-            parties[0].post(link, payload(11 + round * 500 + n, n as u64));
+            endpoints[0].post(link, payload(11 + round * 500 + n, n as u64));
         }
     }
-    drive_all(&mut parties, "all frames", |parties| {
-        accepted.iter().all(|&(link, _)| parties[0].recorder.frame_count(link) == ROUNDS)
-            && links.iter().all(|&(n, link)| parties[n].recorder.frame_count(link) == ROUNDS)
+    drive_all(&mut endpoints, "all frames", |endpoints| {
+        accepted.iter().all(|&(link, _)| endpoints[0].recorder.frame_count(link) == ROUNDS)
+            && links.iter().all(|&(n, link)| endpoints[n].recorder.frame_count(link) == ROUNDS)
     });
     for round in 0..ROUNDS {
         for &(link, n) in &accepted {
-            let payloads = parties[0].recorder.payloads(link);
+            let payloads = endpoints[0].recorder.payloads(link);
             assert_eq!(payloads[round], payload(10 + round * 700 + n, n as u64));
         }
         for &(n, link) in &links {
-            let payloads = parties[n].recorder.payloads(link);
+            let payloads = endpoints[n].recorder.payloads(link);
             assert_eq!(payloads[round], payload(11 + round * 500 + n, n as u64));
         }
     }

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use homespun_engine::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Close, LinkId, Provider, Pull, Remote, Transport};
 
-use crate::transport::{Party, drive, linked, payload};
+use crate::transport::{TestEndpoint, drive, linked, payload};
 
 /// How much is exposed, if the link does not ask for more.
 const EXPOSED_BYTES: usize = 300_000;
@@ -21,8 +21,8 @@ pub fn pulls<P: Provider>(provider: &P) -> bool {
 
 /// A link, and payload that one side exposes to the other.
 struct Exposure<T> {
-    exposer: Party<T>,
-    puller: Party<T>,
+    exposer: TestEndpoint<T>,
+    puller: TestEndpoint<T>,
     /// The exposing side's number for the link.
     at_exposer: LinkId,
     /// The pulling side's number for the link.
@@ -58,7 +58,7 @@ impl<T: Transport> Exposure<T> {
     }
 
     /// The link works, whatever was pulled.
-    fn assert_sound(self) {
+    fn assert_link_works(self) {
         let Exposure { mut exposer, mut puller, at_exposer, at_puller, .. } = self;
         exposer.post(at_exposer, payload(900, 2));
         puller.post(at_puller, payload(901, 2));
@@ -126,7 +126,7 @@ pub fn exposed_payload_is_pulled_whole_and_in_parts<P: Provider>(provider: &P) {
         exposure.exposer.transport.expose(exposure.at_exposer, &whole).expect("it was exposed in pieces");
     let (pulled, place) = exposure.pull_from(&at, 0, len_bytes);
     assert!(pulled == Pull::Refused || (pulled == Pull::Done && place == exposure.bytes));
-    exposure.assert_sound();
+    exposure.assert_link_works();
 }
 
 /// What goes beyond the end of what is exposed is not pulled, wherever the memory behind it leads, and the link stays sound.
@@ -144,7 +144,7 @@ pub fn a_pull_beyond_what_is_exposed_does_not_succeed<P: Provider>(provider: &P)
         let (pulled, _) = exposure.pull(offset_bytes, count_bytes);
         assert!(matches!(pulled, Pull::Fault | Pull::Refused), "{pulled:?} at {offset_bytes} of {len_bytes}");
     }
-    exposure.assert_sound();
+    exposure.assert_link_works();
 }
 
 /// Descriptions that mean nothing are not pulled, and those that were tampered with do no harm. The link stays sound: they
@@ -175,7 +175,7 @@ pub fn nonsense_is_not_pulled<P: Provider>(provider: &P) {
         let (pulled, _) = exposure.pull_from(&tampered, rng.u64(0..400_000), 5000);
         assert_ne!(pulled, Pull::Gone, "the peer is there");
     }
-    exposure.assert_sound();
+    exposure.assert_link_works();
 }
 
 /// From the moment on when the exposing side has called [`close`](Transport::close), no pull succeeds, though the pulling
@@ -202,8 +202,8 @@ pub fn nothing_is_pulled_once_the_transport_was_dropped<P: Provider>(provider: &
         }
         // In its place comes somebody else, who exposes something too.
         let address = exposure.exposer.address();
-        exposure.exposer = Party::open(provider, 44);
-        let successor = Party::open_at(provider, address, 55);
+        exposure.exposer = TestEndpoint::open(provider, 44);
+        let successor = TestEndpoint::open_at(provider, address, 55);
         exposure.assert_gone();
         drop(successor);
     }

@@ -8,21 +8,23 @@ use homespun_engine::transport::{Provider, Transport};
 use homespun_engine::wire::Header;
 
 use super::headers;
-use crate::transport::{BUDGET_FRAMES, Deadline, Event, Party, SIZES, drive, linked, message, payload};
+use crate::transport::{
+    BUDGET_FRAMES, Deadline, Event, SIZES, TestEndpoint, drive, linked, message, payload,
+};
 
 /// Frames of every size, in both directions at once, arrive whole, in order, and with their headers.
 pub fn frames_arrive_whole_and_in_order<P: Provider>(provider: &P) {
-    let (mut parties, there, back) = linked(provider);
+    let (mut endpoints, there, back) = linked(provider);
     let to: Vec<_> = SIZES.map(|size| payload(size, 1)).into();
     let fro: Vec<_> = SIZES.map(|size| payload(size, 2)).into_iter().rev().collect();
     for (a, b) in to.iter().zip(&fro) {
-        parties[0].post(there, a.clone());
-        parties[1].post(back, b.clone());
+        endpoints[0].post(there, a.clone());
+        endpoints[1].post(back, b.clone());
     }
-    drive(&mut parties, "all frames", |[a, b]| {
+    drive(&mut endpoints, "all frames", |[a, b]| {
         a.recorder.frame_count(there) == SIZES.len() && b.recorder.frame_count(back) == SIZES.len()
     });
-    let [a, b] = parties;
+    let [a, b] = endpoints;
     assert!(b.recorder.payloads(back) == to, "other payloads than were sent");
     assert!(a.recorder.payloads(there) == fro, "other payloads than were sent");
     for event in [a.recorder.of(there), b.recorder.of(back)].concat() {
@@ -34,14 +36,14 @@ pub fn frames_arrive_whole_and_in_order<P: Provider>(provider: &P) {
 
 /// Headers of every form arrive as they were sent, whatever numbers they hold.
 pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
-    let (mut parties, link, peer) = linked(provider);
+    let (mut endpoints, link, peer) = linked(provider);
     let with_payload = |header: Header| (header, payload(header.payload_len_bytes() as usize, 7));
     let frames: Vec<(Header, Vec<u8>)> = headers::samples().into_iter().map(with_payload).collect();
     for (header, payload) in &frames {
-        parties[0].post_frame(link, *header, payload.clone());
+        endpoints[0].post_frame(link, *header, payload.clone());
     }
-    drive(&mut parties, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames.len());
-    let events = parties[1].recorder.of(peer).into_iter().skip(1);
+    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames.len());
+    let events = endpoints[1].recorder.of(peer).into_iter().skip(1);
     for (event, (header, payload)) in events.zip(frames) {
         assert_eq!(*event, Event::Frame(header, payload));
     }
@@ -50,36 +52,36 @@ pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
 /// [`send_inline`](Transport::send_inline) takes any payload up to
 /// [`inline_max_bytes`](homespun_engine::transport::LinkCaps::inline_max_bytes), the longest included, once there is room.
 pub fn frames_up_to_the_inline_limit_are_taken_inline<P: Provider>(provider: &P) {
-    let (mut parties, link, peer) = linked(provider);
-    let limit_bytes = parties[0].transport.caps(link).inline_max_bytes;
+    let (mut endpoints, link, peer) = linked(provider);
+    let limit_bytes = endpoints[0].transport.caps(link).inline_max_bytes;
     let sizes = [0, 1, limit_bytes / 2, limit_bytes.saturating_sub(1), limit_bytes];
     for (count, len_bytes) in sizes.into_iter().enumerate() {
         let bytes = payload(len_bytes, 1);
         let deadline = Deadline::new();
-        while parties[0].transport.send_inline(link, &message(len_bytes), &bytes).is_err() {
-            parties[0].transport.flush();
+        while endpoints[0].transport.send_inline(link, &message(len_bytes), &bytes).is_err() {
+            endpoints[0].transport.flush();
             deadline.pause("room on an idle link");
         }
-        drive(&mut parties, "the frame", |[_, b]| b.recorder.frame_count(peer) == count + 1);
+        drive(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == count + 1);
     }
-    assert!(parties[1].recorder.payloads(peer) == sizes.map(|size| payload(size, 1)));
+    assert!(endpoints[1].recorder.payloads(peer) == sizes.map(|size| payload(size, 1)));
 }
 
 /// However many small frames are sent, all arrive in order.
 pub fn many_small_frames_arrive_in_order<P: Provider>(provider: &P) {
     const FRAMES: usize = 5000;
-    let (mut parties, link, peer) = linked(provider);
+    let (mut endpoints, link, peer) = linked(provider);
     let len_bytes = |n: usize| n * 7 % 61;
     for n in 0..FRAMES {
-        parties[0].post(link, payload(len_bytes(n), n as u64));
-        parties[1].post(peer, payload(len_bytes(n), !(n as u64)));
+        endpoints[0].post(link, payload(len_bytes(n), n as u64));
+        endpoints[1].post(peer, payload(len_bytes(n), !(n as u64)));
     }
-    drive(&mut parties, "all frames", |[a, b]| {
+    drive(&mut endpoints, "all frames", |[a, b]| {
         // Whoever counts all of them after every pass counts for long.
-        [a, b].iter().all(|party| party.recorder.log().len() == 1 + FRAMES)
+        [a, b].iter().all(|endpoint| endpoint.recorder.log().len() == 1 + FRAMES)
     });
-    for (party, link, is_back) in [(&parties[0], link, true), (&parties[1], peer, false)] {
-        for (n, bytes) in party.recorder.payloads(link).into_iter().enumerate() {
+    for (endpoint, link, is_back) in [(&endpoints[0], link, true), (&endpoints[1], peer, false)] {
+        for (n, bytes) in endpoint.recorder.payloads(link).into_iter().enumerate() {
             let salt = if is_back { !(n as u64) } else { n as u64 };
             assert_eq!(bytes, payload(len_bytes(n), salt), "frame {n}");
         }
@@ -89,21 +91,21 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(provider: &P) {
 /// A frame that is larger than any buffer of the transport's arrives.
 pub fn a_large_frame_arrives<P: Provider>(provider: &P) {
     const LEN_BYTES: usize = 5 * 1024 * 1024 + 13;
-    let (mut parties, link, peer) = linked(provider);
-    parties[0].post(link, payload(LEN_BYTES, 1));
-    drive(&mut parties, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
-    assert!(parties[1].recorder.payloads(peer) == [payload(LEN_BYTES, 1)], "other bytes than were sent");
+    let (mut endpoints, link, peer) = linked(provider);
+    endpoints[0].post(link, payload(LEN_BYTES, 1));
+    drive(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
+    assert!(endpoints[1].recorder.payloads(peer) == [payload(LEN_BYTES, 1)], "other bytes than were sent");
 }
 
 /// Sending is possible as soon as [`connect`](Transport::connect) has returned, with patience, and the peer learns who it is
 /// before it gets the first frame.
 pub fn frames_sent_before_the_link_is_up_arrive<P: Provider>(provider: &P) {
-    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
-    let link = parties[0].connect(parties[1].address());
-    parties[0].post(link, payload(5000, 1));
-    parties[0].transmit();
-    drive(&mut parties, "the frame", |[_, b]| b.recorder.log().len() == 2);
-    let [a, b] = parties;
+    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+    let link = endpoints[0].connect(endpoints[1].address());
+    endpoints[0].post(link, payload(5000, 1));
+    endpoints[0].transmit();
+    drive(&mut endpoints, "the frame", |[_, b]| b.recorder.log().len() == 2);
+    let [a, b] = endpoints;
     let events: Vec<&Event> = b.recorder.log().iter().map(|(_, event)| event).collect();
     let frame = Event::Frame(message(5000), payload(5000, 1));
     assert_eq!(events, [&Event::Up(a.address(), 11), &frame]);
@@ -133,13 +135,13 @@ pub fn a_transport_may_move_between_threads<P: Provider>(provider: &P) {
     }
     // Each goes on until both have everything: what one has taken may still need it to get out.
     let finished = AtomicUsize::new(0);
-    let run = |party: &mut Party<P::Transport>| {
+    let run = |endpoint: &mut TestEndpoint<P::Transport>| {
         let deadline = Deadline::new();
         let mut has_all = false;
         while finished.load(Ordering::Relaxed) < 2 {
-            party.transmit();
-            party.receive(BUDGET_FRAMES);
-            if !has_all && party.is_posted() && party.recorder.log().len() == 1 + SIZES.len() {
+            endpoint.transmit();
+            endpoint.receive(BUDGET_FRAMES);
+            if !has_all && endpoint.is_posted() && endpoint.recorder.log().len() == 1 + SIZES.len() {
                 has_all = true;
                 finished.fetch_add(1, Ordering::Relaxed);
             }
@@ -147,8 +149,8 @@ pub fn a_transport_may_move_between_threads<P: Provider>(provider: &P) {
         }
     };
     thread::scope(|scope| {
-        for party in [&mut a, &mut b] {
-            scope.spawn(|| run(party));
+        for endpoint in [&mut a, &mut b] {
+            scope.spawn(|| run(endpoint));
         }
     });
     assert!(a.recorder.payloads(link) == SIZES.map(|size| payload(size, 2)));

@@ -10,19 +10,19 @@ use fastrand::Rng;
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::{LinkId, Provider, Remote, SharedMemory, Transport};
 
-use crate::transport::{Party, drive, linked, payload};
+use crate::transport::{TestEndpoint, drive, linked, payload};
 
 const LEN_BYTES: usize = 10_001;
 
 /// Whether links of this provider map memory of their peers.
 pub fn maps<P: Provider>(provider: &P) -> bool {
-    Shown::new(provider).is_some_and(|mut shown| shown.map(LEN_BYTES as u64).is_some())
+    SharedRegion::new(provider).is_some_and(|mut region| region.map(LEN_BYTES as u64).is_some())
 }
 
 /// A link, and memory of one side that the other is to map.
-struct Shown<T> {
-    owner: Party<T>,
-    other: Party<T>,
+struct SharedRegion<T> {
+    owner: TestEndpoint<T>,
+    other: TestEndpoint<T>,
     /// The owner's number for the link.
     at_owner: LinkId,
     /// The other's.
@@ -31,14 +31,14 @@ struct Shown<T> {
     remote: Remote,
 }
 
-impl<T: Transport> Shown<T> {
+impl<T: Transport> SharedRegion<T> {
     /// `None` if the provider has no such memory.
-    fn new<P: Provider<Transport = T>>(provider: &P) -> Option<Shown<T>> {
+    fn new<P: Provider<Transport = T>>(provider: &P) -> Option<SharedRegion<T>> {
         let memory = provider.allocate_shareable(LEN_BYTES).expect("there is memory")?;
         let ([owner, other], at_owner, at_other) = linked(provider);
         let remote = memory.describe().expect("its owner may show it");
         assert!(remote.as_bytes().len() <= REMOTE_MAX_BYTES);
-        Some(Shown { owner, other, at_owner, at_other, memory, remote })
+        Some(SharedRegion { owner, other, at_owner, at_other, memory, remote })
     }
 
     fn map(&mut self, len_bytes: u64) -> Option<Arc<dyn SharedMemory>> {
@@ -46,8 +46,8 @@ impl<T: Transport> Shown<T> {
     }
 
     /// The link works, whatever was mapped.
-    fn assert_sound(self) {
-        let Shown { mut owner, mut other, at_owner, at_other, .. } = self;
+    fn assert_link_works(self) {
+        let SharedRegion { mut owner, mut other, at_owner, at_other, .. } = self;
         owner.post(at_owner, payload(900, 2));
         other.post(at_other, payload(901, 2));
         drive(&mut [owner, other], "a frame each way", |[owner, other]| {
@@ -58,51 +58,53 @@ impl<T: Transport> Shown<T> {
 
 /// It is zero at first, long enough, and both sides see what either writes. The end is seen as well, and what is mapped stays.
 pub fn both_sides_see_what_is_shared<P: Provider>(provider: &P) {
-    let Some(mut shown) = Shown::new(provider) else { return };
-    let Some(mapped) = shown.map(LEN_BYTES as u64) else { return shown.assert_sound() };
+    let Some(mut region) = SharedRegion::new(provider) else { return };
+    let Some(mapped) = region.map(LEN_BYTES as u64) else { return region.assert_link_works() };
     assert!(mapped.words().len() >= LEN_BYTES.div_ceil(8));
-    assert_eq!(mapped.words().len(), shown.memory.words().len());
+    assert_eq!(mapped.words().len(), region.memory.words().len());
     assert!(mapped.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
-    for (number, (here, there)) in (1..).zip(mapped.words().iter().zip(shown.memory.words())) {
+    for (number, (here, there)) in (1..).zip(mapped.words().iter().zip(region.memory.words())) {
         let (from, to) = if number % 2 == 0 { (here, there) } else { (there, here) };
         from.store(number, Ordering::Relaxed);
         assert_eq!(to.load(Ordering::Relaxed), number);
     }
     assert!(!mapped.is_retired());
-    shown.memory.retire();
+    region.memory.retire();
     assert!(mapped.is_retired());
     let Some(other) = provider.allocate_shareable(LEN_BYTES).expect("there is memory") else {
         panic!("a provider has such memory, or it has not");
     };
-    shown.memory = other;
+    region.memory = other;
     assert_eq!(mapped.words()[1].load(Ordering::Relaxed), 2, "it was taken away from whoever had mapped it");
-    shown.assert_sound();
+    region.assert_link_works();
 }
 
 /// Whoever is told another length than the memory has, or nonsense, maps nothing.
 pub fn what_is_described_wrong_is_not_mapped<P: Provider>(provider: &P) {
-    let Some(mut shown) = Shown::new(provider) else { return };
+    let Some(mut region) = SharedRegion::new(provider) else { return };
     for len_bytes in [0, 1, 8, LEN_BYTES as u64 - 8, LEN_BYTES as u64 + 8, 1 << 40, u64::MAX] {
-        assert!(shown.map(len_bytes).is_none(), "{len_bytes} bytes of {LEN_BYTES}");
+        assert!(region.map(len_bytes).is_none(), "{len_bytes} bytes of {LEN_BYTES}");
     }
     let mut rng = Rng::with_seed(11);
-    let right = shown.remote.as_bytes().to_vec();
+    let right = region.remote.as_bytes().to_vec();
     for len_bytes in 0..=REMOTE_MAX_BYTES {
         let mut bytes = vec![0; len_bytes];
         for _ in 0..10 {
             rng.fill(&mut bytes);
             if bytes != right {
                 let nonsense = Remote::new(&bytes).expect("short enough");
-                assert!(shown.other.transport.map(shown.at_other, &nonsense, LEN_BYTES as u64).is_none());
+                assert!(region.other.transport.map(region.at_other, &nonsense, LEN_BYTES as u64).is_none());
             }
         }
     }
-    shown.assert_sound();
+    region.assert_link_works();
 }
 
 /// Memory that was given back is not mapped, though it was shown before.
 pub fn what_is_gone_is_not_mapped<P: Provider>(provider: &P) {
-    let Some(Shown { owner, mut other, at_owner: _, at_other, memory, remote }) = Shown::new(provider) else {
+    let Some(SharedRegion { owner, mut other, at_owner: _, at_other, memory, remote }) =
+        SharedRegion::new(provider)
+    else {
         return;
     };
     memory.retire();

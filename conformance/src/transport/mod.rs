@@ -13,16 +13,16 @@ pub mod frames;
 mod headers;
 pub mod mapping;
 pub mod opening;
-mod party;
 mod payload;
 mod recorder;
 pub mod room;
+mod test_endpoint;
 pub mod waking;
 
 pub use self::deadline::Deadline;
 pub use self::exposing::pulls;
 pub use self::mapping::maps;
-pub use self::party::{BUDGET_FRAMES, Party, drive, drive_all, linked};
 pub use self::payload::{SIZES, message, payload};
 pub use self::recorder::{Event, Recorder};
+pub use self::test_endpoint::{BUDGET_FRAMES, TestEndpoint, drive, drive_all, linked};
 pub use self::waking::wakes;

@@ -5,7 +5,7 @@ use std::array;
 use homespun_engine::transport::{LinkId, Provider, Transport};
 use homespun_engine::wire::Header;
 
-use crate::transport::{BUDGET_FRAMES, Deadline, Party, drive, linked, payload};
+use crate::transport::{BUDGET_FRAMES, Deadline, TestEndpoint, drive, linked, payload};
 
 /// What a link may take that nobody reads, in bytes, before it is said to be without bounds.
 const UNREAD_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -19,13 +19,13 @@ const LARGE_BYTES: usize = 24 * 1024 * 1024;
 /// A link whose peer does not read takes no more at some point, and goes on once it does: what was taken in part is
 /// resumed, and everything arrives.
 pub fn a_peer_that_does_not_read_holds_the_sender_up<P: Provider>(provider: &P) {
-    let (mut parties, link, peer) = linked(provider);
-    let frames = fill(&mut parties[0], link, 256 * 1024);
-    drive(&mut parties, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
-    let payloads = parties[1].recorder.payloads(peer);
+    let (mut endpoints, link, peer) = linked(provider);
+    let frames = fill(&mut endpoints[0], link, 256 * 1024);
+    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
+    let payloads = endpoints[1].recorder.payloads(peer);
     assert!(payloads.iter().enumerate().all(|(n, bytes)| *bytes == payload(256 * 1024, n as u64)));
-    parties[0].post(link, payload(100, 1));
-    drive(&mut parties, "one more frame", |[_, b]| b.recorder.frame_count(peer) == frames + 1);
+    endpoints[0].post(link, payload(100, 1));
+    drive(&mut endpoints, "one more frame", |[_, b]| b.recorder.frame_count(peer) == frames + 1);
 }
 
 /// [`resume`](Transport::resume) goes on with a frame that was taken in part, from where it stopped, and answers
@@ -33,7 +33,7 @@ pub fn a_peer_that_does_not_read_holds_the_sender_up<P: Provider>(provider: &P) 
 pub fn an_unfinished_frame_leaves_other_links_alone<P: Provider>(provider: &P) {
     let ([mut a, mut b], link, peer) = linked(provider);
     let Some(frames) = stop_inside_a_frame(&mut a, link) else { return };
-    let mut c = Party::open(provider, 33);
+    let mut c = TestEndpoint::open(provider, 33);
     let other = a.connect(c.address());
     a.post(other, payload(100, 1));
     drive_two(&mut a, &mut c, "a frame on another link", |a, c| {
@@ -65,17 +65,17 @@ pub fn a_broken_link_is_full_until_it_is_down<P: Provider>(provider: &P) {
 
 /// [`receive`](Transport::receive) returns 0 where there is nothing to do, again and again.
 pub fn an_idle_transport_has_nothing_to_report<P: Provider>(provider: &P) {
-    let mut lonely = Party::open(provider, 33);
+    let mut lonely = TestEndpoint::open(provider, 33);
     assert_eq!(lonely.receive(BUDGET_FRAMES), 0);
-    let (mut parties, link, peer) = linked(provider);
+    let (mut endpoints, link, peer) = linked(provider);
     for _ in 0..10 {
-        parties[0].post(link, payload(5000, 1));
+        endpoints[0].post(link, payload(5000, 1));
     }
-    drive(&mut parties, "all frames", |[_, b]| b.recorder.frame_count(peer) == 10);
+    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == 10);
     for _ in 0..200 {
-        for party in &mut parties {
-            party.transmit();
-            assert_eq!(party.receive(BUDGET_FRAMES), 0, "there was nothing to report");
+        for endpoint in &mut endpoints {
+            endpoint.transmit();
+            assert_eq!(endpoint.receive(BUDGET_FRAMES), 0, "there was nothing to report");
         }
     }
 }
@@ -85,36 +85,36 @@ pub fn an_idle_transport_has_nothing_to_report<P: Provider>(provider: &P) {
 pub fn a_budget_bounds_what_is_reported<P: Provider>(provider: &P) {
     const LEN_BYTES: usize = 16 * 1024;
     const TAKEN_MIN_FRAMES: usize = 32;
-    let (mut parties, link, peer) = linked(provider);
-    let frames = fill(&mut parties[0], link, LEN_BYTES);
+    let (mut endpoints, link, peer) = linked(provider);
+    let frames = fill(&mut endpoints[0], link, LEN_BYTES);
     if frames > TAKEN_MIN_FRAMES {
-        parties[1].receive(1);
-        let count = parties[1].recorder.frame_count(peer);
+        endpoints[1].receive(1);
+        let count = endpoints[1].recorder.frame_count(peer);
         assert!(count < frames / 2, "{count} of {frames} at once");
     }
-    drive(&mut parties, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
+    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
 /// [`receive`](Transport::receive) is fair: links that always have more to read do not keep another's frame from being
 /// reported, and each of them has its turn.
 pub fn a_flooded_link_does_not_starve_another<P: Provider>(provider: &P) {
     const FLOODERS: usize = 3;
-    let mut server = Party::open(provider, 0);
+    let mut server = TestEndpoint::open(provider, 0);
     let address = server.address();
     let mut clients: Vec<_> =
-        (1..=FLOODERS + 1).map(|instance| Party::open(provider, instance as u64)).collect();
+        (1..=FLOODERS + 1).map(|instance| TestEndpoint::open(provider, instance as u64)).collect();
     let links: Vec<LinkId> = clients.iter_mut().map(|client| client.connect(address)).collect();
     let deadline = Deadline::new();
     while server.recorder.up_count() < clients.len()
         || clients.iter().any(|client| client.recorder.up_count() == 0)
     {
-        for party in clients.iter_mut().chain([&mut server]) {
-            party.transmit();
-            party.receive(BUDGET_FRAMES);
+        for endpoint in clients.iter_mut().chain([&mut server]) {
+            endpoint.transmit();
+            endpoint.receive(BUDGET_FRAMES);
         }
         deadline.pause("all links");
     }
-    let link_of = |server: &Party<P::Transport>, n: usize| {
+    let link_of = |server: &TestEndpoint<P::Transport>, n: usize| {
         let ups = server.recorder.ups();
         ups.iter().find(|&&(_, _, instance)| instance == n as u64 + 1).map(|&(link, ..)| link)
     };
@@ -143,16 +143,16 @@ pub fn a_flooded_link_does_not_starve_another<P: Provider>(provider: &P) {
 }
 
 fn drive_two<T: Transport>(
-    a: &mut Party<T>,
-    b: &mut Party<T>,
+    a: &mut TestEndpoint<T>,
+    b: &mut TestEndpoint<T>,
     what: &str,
-    mut done: impl FnMut(&Party<T>, &Party<T>) -> bool,
+    mut done: impl FnMut(&TestEndpoint<T>, &TestEndpoint<T>) -> bool,
 ) {
     let deadline = Deadline::new();
     while !done(a, b) {
-        for party in [&mut *a, &mut *b] {
-            party.transmit();
-            party.receive(BUDGET_FRAMES);
+        for endpoint in [&mut *a, &mut *b] {
+            endpoint.transmit();
+            endpoint.receive(BUDGET_FRAMES);
         }
         deadline.pause(what);
     }
@@ -160,36 +160,39 @@ fn drive_two<T: Transport>(
 
 /// Posts frames of this size, numbered by their salt, until the link takes no more; returns how many. The peer must not be
 /// receiving.
-pub(super) fn fill<T: Transport>(party: &mut Party<T>, link: LinkId, len_bytes: usize) -> usize {
+pub(super) fn fill<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId, len_bytes: usize) -> usize {
     let mut refusals = 0;
     let mut frames = 0;
     while refusals < REFUSALS_MIN {
-        if party.waiting_frames(link) == 0 {
+        if endpoint.waiting_frames(link) == 0 {
             assert!(frames * len_bytes < UNREAD_MAX_BYTES, "the link takes without end what nobody reads");
-            party.post(link, payload(len_bytes, frames as u64));
+            endpoint.post(link, payload(len_bytes, frames as u64));
             frames += 1;
             refusals = 0;
         }
-        let waiting_frames = party.waiting_frames(link);
-        party.transmit();
-        party.receive(BUDGET_FRAMES);
-        refusals = if party.waiting_frames(link) == waiting_frames { refusals + 1 } else { 0 };
+        let waiting_frames = endpoint.waiting_frames(link);
+        endpoint.transmit();
+        endpoint.receive(BUDGET_FRAMES);
+        refusals = if endpoint.waiting_frames(link) == waiting_frames { refusals + 1 } else { 0 };
     }
     frames
 }
 
 /// Sends frames until the link, whose peer must not be receiving, has taken one in part, and returns how many it has begun.
 /// `None` for a transport that takes nothing of what it cannot take in whole.
-pub(super) fn stop_inside_a_frame<T: Transport>(party: &mut Party<T>, link: LinkId) -> Option<usize> {
+pub(super) fn stop_inside_a_frame<T: Transport>(
+    endpoint: &mut TestEndpoint<T>,
+    link: LinkId,
+) -> Option<usize> {
     let mut frames = 0;
-    while party.waiting_frames(link) == 0 {
+    while endpoint.waiting_frames(link) == 0 {
         assert!(frames * LARGE_BYTES < UNREAD_MAX_BYTES, "the link takes without end what nobody reads");
-        party.post(link, payload(LARGE_BYTES, frames as u64));
+        endpoint.post(link, payload(LARGE_BYTES, frames as u64));
         frames += 1;
         for _ in 0..REFUSALS_MIN {
-            party.transmit();
-            party.receive(BUDGET_FRAMES);
+            endpoint.transmit();
+            endpoint.receive(BUDGET_FRAMES);
         }
     }
-    party.is_mid_frame(link).then_some(frames)
+    endpoint.is_mid_frame(link).then_some(frames)
 }

@@ -12,18 +12,18 @@ use homespun_engine::transport::{Armed, Close, LinkId, Provider, Transport};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
 use crate::transport::room::fill;
-use crate::transport::{BUDGET_FRAMES, Deadline, Party, SIZES, drive, linked, payload};
+use crate::transport::{BUDGET_FRAMES, Deadline, SIZES, TestEndpoint, drive, linked, payload};
 
 /// How long a look at a descriptor takes at most, where something else is to be looked at as well.
 const LOOK_MS: u64 = 5;
 
 /// Whether endpoints of this provider can be slept on: whether they have a [`wake_fd`](Transport::wake_fd).
 pub fn wakes<P: Provider>(provider: &P) -> bool {
-    Party::open(provider, 11).transport.wake_fd().is_some()
+    TestEndpoint::open(provider, 11).transport.wake_fd().is_some()
 }
 
 /// Two endpoints and the number that each has for the link between them.
-type Linked<T> = ([Party<T>; 2], LinkId, LinkId);
+type Linked<T> = ([TestEndpoint<T>; 2], LinkId, LinkId);
 
 /// Two endpoints with a link, if they can be slept on.
 fn linked_sleepers<P: Provider>(provider: &P) -> Option<Linked<P::Transport>> {
@@ -32,25 +32,25 @@ fn linked_sleepers<P: Provider>(provider: &P) -> Option<Linked<P::Transport>> {
 
 /// An armed transport that has been seen asleep.
 #[derive(Debug)]
-struct Nap {
+struct Sleep {
     /// When it wants to look again by itself.
-    ends: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
-impl Nap {
+impl Sleep {
     /// Lets a transport do everything that there is to do, until it sleeps.
     #[track_caller]
-    fn begin<T: Transport>(party: &mut Party<T>) -> Nap {
+    fn start<T: Transport>(endpoint: &mut TestEndpoint<T>) -> Sleep {
         let deadline = Deadline::new();
         loop {
-            party.transmit();
-            while party.receive(BUDGET_FRAMES) > 0 {
+            endpoint.transmit();
+            while endpoint.receive(BUDGET_FRAMES) > 0 {
                 deadline.pause("a transport to have reported everything");
             }
-            if let Armed::Asleep { look_again_after } = party.transport.arm()
-                && !is_readable(descriptor(&party.transport), Duration::ZERO)
+            if let Armed::Asleep { look_again_after } = endpoint.transport.arm()
+                && !is_readable(descriptor(&endpoint.transport), Duration::ZERO)
             {
-                return Nap { ends: look_again_after.map(|after| Instant::now() + after) };
+                return Sleep { retry_at: look_again_after.map(|after| Instant::now() + after) };
             }
             deadline.pause("an idle transport to fall asleep");
         }
@@ -58,10 +58,10 @@ impl Nap {
 
     /// Waits until the transport is woken, without a call to it, while somebody else does something.
     #[track_caller]
-    fn last<T: Transport>(&self, party: &Party<T>, what: &str, mut meanwhile: impl FnMut()) {
+    fn until_woken<T: Transport>(&self, endpoint: &TestEndpoint<T>, what: &str, mut meanwhile: impl FnMut()) {
         let deadline = Deadline::new();
-        while !is_readable(descriptor(&party.transport), Duration::from_millis(LOOK_MS))
-            && self.ends.is_none_or(|ends| Instant::now() < ends)
+        while !is_readable(descriptor(&endpoint.transport), Duration::from_millis(LOOK_MS))
+            && self.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
         {
             meanwhile();
             deadline.pause(what);
@@ -80,23 +80,23 @@ fn is_readable(descriptor: impl AsFd, wait: Duration) -> bool {
     poll(&mut asked, Some(&wait)).is_ok_and(|ready| ready > 0)
 }
 
-/// Lets a party sleep whenever it can, until something is the case. `done` may post what follows from what
+/// Lets an endpoint sleep whenever it can, until something is the case. `done` may post what follows from what
 /// was received.
 #[track_caller]
 fn sleep_until<T: Transport>(
-    party: &mut Party<T>,
+    endpoint: &mut TestEndpoint<T>,
     budget_frames: u32,
     what: &str,
-    mut done: impl FnMut(&mut Party<T>) -> bool,
+    mut done: impl FnMut(&mut TestEndpoint<T>) -> bool,
 ) {
     let deadline = Deadline::new();
-    while !is_done(party, &mut done) {
-        if party.receive(budget_frames) == 0
-            && let Armed::Asleep { look_again_after } = party.transport.arm()
+    while !is_done(endpoint, &mut done) {
+        if endpoint.receive(budget_frames) == 0
+            && let Armed::Asleep { look_again_after } = endpoint.transport.arm()
         {
             let left = deadline.left();
             let wait = look_again_after.map_or(left, |after| after.min(left));
-            is_readable(descriptor(&party.transport), wait);
+            is_readable(descriptor(&endpoint.transport), wait);
         }
         deadline.pause(what);
     }
@@ -104,27 +104,30 @@ fn sleep_until<T: Transport>(
 
 /// Whether it is the case; if not at once, then when what was posted has been offered to the transport. Whoever waits for that
 /// would sleep on it otherwise.
-fn is_done<T: Transport>(party: &mut Party<T>, done: &mut impl FnMut(&mut Party<T>) -> bool) -> bool {
-    done(party) || {
-        party.transmit();
-        done(party)
+fn is_done<T: Transport>(
+    endpoint: &mut TestEndpoint<T>,
+    done: &mut impl FnMut(&mut TestEndpoint<T>) -> bool,
+) -> bool {
+    done(endpoint) || {
+        endpoint.transmit();
+        done(endpoint)
     }
 }
 
 /// An endpoint with nothing to do comes to rest: [`arm`](Transport::arm) says that it sleeps, and its descriptor is not
 /// readable. With no link, with a link on which nothing was sent, and after much was sent.
 pub fn an_idle_transport_falls_asleep<P: Provider>(provider: &P) {
-    let Some((mut parties, link, peer)) = linked_sleepers(provider) else { return };
-    Nap::begin(&mut Party::open(provider, 33));
-    for party in &mut parties {
-        Nap::begin(party);
+    let Some((mut endpoints, link, peer)) = linked_sleepers(provider) else { return };
+    Sleep::start(&mut TestEndpoint::open(provider, 33));
+    for endpoint in &mut endpoints {
+        Sleep::start(endpoint);
     }
     for size in SIZES {
-        parties[0].post(link, payload(size, 1));
+        endpoints[0].post(link, payload(size, 1));
     }
-    drive(&mut parties, "all frames", |[_, b]| b.recorder.frame_count(peer) == SIZES.len());
-    for party in &mut parties {
-        Nap::begin(party);
+    drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == SIZES.len());
+    for endpoint in &mut endpoints {
+        Sleep::start(endpoint);
     }
 }
 
@@ -133,10 +136,10 @@ pub fn a_connect_wakes<P: Provider>(provider: &P) {
     if !wakes(provider) {
         return;
     }
-    let [mut a, mut b] = [11, 22].map(|instance| Party::open(provider, instance));
-    let nap = Nap::begin(&mut b);
+    let [mut a, mut b] = [11, 22].map(|instance| TestEndpoint::open(provider, instance));
+    let sleep = Sleep::start(&mut b);
     a.connect(b.address());
-    nap.last(&b, "a connect to wake the peer", || work(&mut a));
+    sleep.until_woken(&b, "a connect to wake the peer", || make_progress(&mut a));
     drive(&mut [a, b], "the link", |[a, b]| a.recorder.up_count() == 1 && b.recorder.up_count() == 1);
 }
 
@@ -145,13 +148,13 @@ pub fn an_answered_connect_wakes<P: Provider>(provider: &P) {
     if !wakes(provider) {
         return;
     }
-    let [mut a, mut b] = [11, 22].map(|instance| Party::open(provider, instance));
+    let [mut a, mut b] = [11, 22].map(|instance| TestEndpoint::open(provider, instance));
     a.connect(b.address());
-    let nap = Nap::begin(&mut a);
+    let sleep = Sleep::start(&mut a);
     if a.recorder.up_count() == 0 {
-        nap.last(&a, "the peer's answer to wake", || work(&mut b));
+        sleep.until_woken(&a, "the peer's answer to wake", || make_progress(&mut b));
     }
-    let answer = |a: &mut Party<P::Transport>| a.recorder.up_count() == 1;
+    let answer = |a: &mut TestEndpoint<P::Transport>| a.recorder.up_count() == 1;
     thread::scope(|scope| {
         let answering =
             scope.spawn(|| sleep_until(&mut b, BUDGET_FRAMES, "the link", |b| b.recorder.up_count() == 1));
@@ -165,10 +168,10 @@ pub fn a_refused_connect_wakes<P: Provider>(provider: &P) {
     if !wakes(provider) {
         return;
     }
-    let [mut a, nobody] = [11, 22].map(|instance| Party::open(provider, instance));
+    let [mut a, nobody] = [11, 22].map(|instance| TestEndpoint::open(provider, instance));
     let address = nobody.address();
     drop(nobody);
-    Nap::begin(&mut a);
+    Sleep::start(&mut a);
     let link = a.connect(address);
     sleep_until(&mut a, BUDGET_FRAMES, "the end of the link", |a| a.recorder.down(link).is_some());
 }
@@ -177,9 +180,9 @@ pub fn a_refused_connect_wakes<P: Provider>(provider: &P) {
 pub fn a_frame_wakes<P: Provider>(provider: &P) {
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
     for round in 1..=50 {
-        let nap = Nap::begin(&mut b);
+        let sleep = Sleep::start(&mut b);
         a.post(link, payload(SIZES[round % 12], 1));
-        nap.last(&b, "a frame to wake its receiver", || work(&mut a));
+        sleep.until_woken(&b, "a frame to wake its receiver", || make_progress(&mut a));
         sleep_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
     }
 }
@@ -200,8 +203,8 @@ pub fn room_wakes<P: Provider>(provider: &P) {
     for len_bytes in [500, 256 * 1024] {
         let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
         let frames = fill(&mut a, link, len_bytes);
-        let nap = Nap::begin(&mut a);
-        nap.last(&a, "room to wake the sender", || work(&mut b));
+        let sleep = Sleep::start(&mut a);
+        sleep.until_woken(&a, "room to wake the sender", || make_progress(&mut b));
         let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -212,7 +215,7 @@ pub fn room_wakes<P: Provider>(provider: &P) {
             // What was taken last may need another call to get out.
             let deadline = Deadline::new();
             while !is_done.load(Ordering::Relaxed) {
-                work(&mut a);
+                make_progress(&mut a);
                 deadline.pause("everything to arrive");
             }
         });
@@ -231,18 +234,18 @@ pub fn an_aborted_link_wakes<P: Provider>(provider: &P) {
 
 fn a_closed_link_wakes<P: Provider>(provider: &P, how: Close) {
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
-    let nap = Nap::begin(&mut b);
+    let sleep = Sleep::start(&mut b);
     a.close(link, how);
-    nap.last(&b, "the end of the link to wake", || work(&mut a));
+    sleep.until_woken(&b, "the end of the link to wake", || make_progress(&mut a));
     sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
 }
 
 /// An endpoint that sleeps is woken when its peer's transport is dropped.
 pub fn a_dropped_peer_wakes<P: Provider>(provider: &P) {
     let Some(([a, mut b], _, peer)) = linked_sleepers(provider) else { return };
-    let nap = Nap::begin(&mut b);
+    let sleep = Sleep::start(&mut b);
     drop(a);
-    nap.last(&b, "the end of the peer to wake", || {});
+    sleep.until_woken(&b, "the end of the peer to wake", || {});
     sleep_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| b.recorder.down(peer).is_some());
 }
 
@@ -253,14 +256,14 @@ pub fn a_wake_descriptor_may_be_nested<P: Provider>(provider: &P) {
     let anything = epoll::EventData::new_u64(0);
     epoll::add(&nest, descriptor(&b.transport), anything, epoll::EventFlags::IN).expect("it can be nested");
     for round in 1..=3 {
-        let nap = Nap::begin(&mut b);
+        let sleep = Sleep::start(&mut b);
         assert!(!is_readable(&nest, Duration::ZERO), "it sleeps, and its nest does not");
         a.post(link, payload(40, 1));
         let deadline = Deadline::new();
         while !is_readable(&nest, Duration::from_millis(LOOK_MS))
-            && nap.ends.is_none_or(|ends| Instant::now() < ends)
+            && sleep.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
         {
-            work(&mut a);
+            make_progress(&mut a);
             deadline.pause("a frame to wake its receiver through a nest");
         }
         sleep_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
@@ -274,33 +277,33 @@ pub fn two_that_sleep_whenever_they_can_miss_nothing<P: Provider>(provider: &P) 
     const FLOOD: usize = 3 * SIZES.len();
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
     let finished = AtomicUsize::new(0);
-    let run = |party: &mut Party<P::Transport>, link: LinkId, begins: bool| {
+    let run = |endpoint: &mut TestEndpoint<P::Transport>, link: LinkId, begins: bool| {
         let mut answered = 0;
         if begins {
-            party.post(link, payload(1, 0));
+            endpoint.post(link, payload(1, 0));
         }
-        sleep_until(party, BUDGET_FRAMES, "the other's turn", |party| {
-            let heard = party.recorder.log().len() - 1;
+        sleep_until(endpoint, BUDGET_FRAMES, "the other's turn", |endpoint| {
+            let heard = endpoint.recorder.log().len() - 1;
             while answered < heard.min(TURNS) {
                 answered += 1;
                 // Who has begun does not answer to the last.
                 if !begins || answered < TURNS {
-                    party.post(link, payload(SIZES[answered % 8], 0));
+                    endpoint.post(link, payload(SIZES[answered % 8], 0));
                 }
             }
-            heard >= TURNS && party.is_posted()
+            heard >= TURNS && endpoint.is_posted()
         });
         for n in 0..FLOOD {
-            party.post(link, payload(SIZES[n % SIZES.len()], 1));
+            endpoint.post(link, payload(SIZES[n % SIZES.len()], 1));
         }
-        sleep_until(party, BUDGET_FRAMES, "everything", |party| {
-            party.is_posted() && party.recorder.log().len() == 1 + TURNS + FLOOD
+        sleep_until(endpoint, BUDGET_FRAMES, "everything", |endpoint| {
+            endpoint.is_posted() && endpoint.recorder.log().len() == 1 + TURNS + FLOOD
         });
         finished.fetch_add(1, Ordering::Relaxed);
         // What was taken last may need another call to get out.
         let deadline = Deadline::new();
         while finished.load(Ordering::Relaxed) < 2 {
-            work(party);
+            make_progress(endpoint);
             deadline.pause("the other to have everything");
         }
     };
@@ -310,7 +313,7 @@ pub fn two_that_sleep_whenever_they_can_miss_nothing<P: Provider>(provider: &P) 
     });
 }
 
-fn work<T: Transport>(party: &mut Party<T>) {
-    party.transmit();
-    party.receive(BUDGET_FRAMES);
+fn make_progress<T: Transport>(endpoint: &mut TestEndpoint<T>) {
+    endpoint.transmit();
+    endpoint.receive(BUDGET_FRAMES);
 }

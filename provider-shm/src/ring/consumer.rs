@@ -15,7 +15,7 @@ const STAGING_BYTES: usize = 4096;
 
 /// How often a ring that is alone is looked at before the caller hears that there is nothing. The way to the caller and back
 /// takes as long as some looks; a message that arrives in the meantime would have to wait for it.
-const DWELL_LOOKS: u32 = 64;
+const SPIN_POLLS: u32 = 64;
 
 const _: () = assert!(FRAME_MAX_BYTES <= STAGING_BYTES);
 
@@ -113,8 +113,8 @@ impl Consumer {
 
     /// Gives what is on its way a moment to arrive.
     #[inline]
-    pub(crate) fn dwell(&self) {
-        for _ in 0..DWELL_LOOKS {
+    pub(crate) fn spin(&self) {
+        for _ in 0..SPIN_POLLS {
             if !self.is_empty() {
                 return;
             }
@@ -128,14 +128,14 @@ impl Consumer {
     ///
     /// There is nothing to read because what no correct producer writes is in its place. It would be in the way for ever, and
     /// this is where looking for it costs nothing.
-    pub(crate) fn chill(&mut self) -> Result<bool, WireError> {
+    pub(crate) fn make_cold(&mut self) -> Result<bool, WireError> {
         self.segment.cold().store(1, Ordering::Relaxed);
         // SYNC POINT: doorbell
         fence(Ordering::SeqCst);
         let first = self.first_word();
         let is_empty = line::sequence_of(first) != line::sequence(self.lines);
         if !is_empty {
-            self.warm();
+            self.make_hot();
         } else if !line::is_awaited(first, self.lines) {
             return Err(WireError::OutOfSequence);
         }
@@ -143,7 +143,7 @@ impl Consumer {
     }
 
     /// To be called when the ring is looked at again, so that the producer need not ring.
-    pub(crate) fn warm(&mut self) {
+    pub(crate) fn make_hot(&mut self) {
         self.segment.cold().store(0, Ordering::Relaxed);
     }
 
@@ -163,13 +163,13 @@ impl Consumer {
     /// Whether the producer has to be woken because there is room. True at most once for each time that it goes to sleep;
     /// costs nothing unless progress was published since the last call.
     #[inline]
-    pub(crate) fn room_was_wanted(&mut self) -> bool {
+    pub(crate) fn take_room_request(&mut self) -> bool {
         if !mem::take(&mut self.has_published) {
             return false;
         }
-        // SYNC POINT: room wanted
+        // SYNC POINT: room requested
         fence(Ordering::SeqCst);
-        let wanted = self.segment.room_wanted();
+        let wanted = self.segment.room_requested();
         wanted.load(Ordering::Relaxed) != 0 && wanted.swap(0, Ordering::Relaxed) != 0
     }
 

@@ -59,11 +59,11 @@ fn send_bytes(mut producer: Producer, count: u8, bells: &[Doorbell; 2]) {
     let [news, room] = bells;
     for byte in 0..count {
         while producer.send_inline(&message(1), &[byte]).is_err() {
-            if producer.want_room() {
+            if producer.request_room() {
                 room.wait();
             }
         }
-        if producer.needs_doorbell() {
+        if producer.take_wake_request() {
             news.ring();
         }
     }
@@ -74,11 +74,11 @@ fn receive_frames(mut consumer: Consumer, count: usize, bells: &[Doorbell; 2]) -
     let [news, room] = bells;
     let mut recorder = Recorder::default();
     while recorder.frames.len() < count {
-        if consumer.receive(LINK, u32::MAX, &mut recorder).unwrap() == 0 && consumer.chill().unwrap() {
+        if consumer.receive(LINK, u32::MAX, &mut recorder).unwrap() == 0 && consumer.make_cold().unwrap() {
             news.wait();
-            consumer.warm();
+            consumer.make_hot();
         }
-        if consumer.room_was_wanted() {
+        if consumer.take_room_request() {
             room.ring();
         }
     }
@@ -159,9 +159,9 @@ fn a_cold_consumer_is_woken_or_has_seen_it() {
         let (mut producer, mut consumer) = ring();
         let sender = thread::spawn(move || {
             producer.send_inline(&message(1), &[1]).unwrap();
-            producer.needs_doorbell()
+            producer.take_wake_request()
         });
-        let is_asleep = consumer.chill().unwrap();
+        let is_asleep = consumer.make_cold().unwrap();
         let has_rung = sender.join().unwrap();
         assert!(!is_asleep || has_rung, "asleep, and there is something to read");
     });
@@ -172,9 +172,9 @@ fn a_producer_without_room_is_woken_or_has_seen_it() {
     explore(|| {
         let (mut producer, mut consumer) = ring();
         while producer.send_inline(&message(1), &[1]).is_ok() {}
-        let sender = thread::spawn(move || producer.want_room());
+        let sender = thread::spawn(move || producer.request_room());
         consumer.receive(LINK, u32::MAX, &mut Recorder::default()).unwrap();
-        let has_rung = consumer.room_was_wanted();
+        let has_rung = consumer.take_room_request();
         let is_asleep = sender.join().unwrap();
         assert!(!is_asleep || has_rung, "asleep, and there is room");
     });

@@ -58,13 +58,13 @@ impl Producer {
     pub(crate) fn send_inline(&mut self, header: &Header, payload: &[u8]) -> Result<(), Full> {
         debug_assert!(payload.len() <= INLINE_MAX_BYTES && !self.is_mid_frame());
         if payload.len() <= line::room_bytes(header) {
-            if !self.has_room(0) {
+            if !self.find_room(0) {
                 return Err(Full);
             }
             self.publish(header, Payload::Inline(payload));
             return Ok(());
         }
-        if !self.has_room(payload.len()) {
+        if !self.find_room(payload.len()) {
             return Err(Full);
         }
         self.segment.write(self.bytes, payload);
@@ -74,8 +74,8 @@ impl Producer {
 
     /// Something is likely to be sent soon: the next line had better be here by then.
     #[inline]
-    pub(crate) fn prepare(&self) {
-        self.segment.prepare_line(self.lines);
+    pub(crate) fn prefetch_line(&self) {
+        self.segment.prefetch_line_for_write(self.lines);
     }
 
     /// Writes a frame, as far as there is room.
@@ -83,26 +83,26 @@ impl Producer {
         debug_assert!(!self.is_mid_frame());
         let len_bytes = payload_len_bytes(payload);
         debug_assert_eq!(len_bytes as u64, header.payload_len_bytes());
-        let mut source = Source::new(payload);
+        let mut cursor = PayloadCursor::new(payload);
         if len_bytes <= line::room_bytes(header) {
             let mut gathered = [0; ROOM_MAX_BYTES];
             let gathered = &mut gathered[..len_bytes];
-            source
+            cursor
                 .copy(len_bytes, |offset, part| gathered[offset..offset + part.len()].copy_from_slice(part));
             return self.send_inline(header, gathered).map_or(Sent::Full, |()| Sent::Whole);
         }
         let Some(piece_bytes) = self.next_piece_bytes(len_bytes) else { return Sent::Full };
-        self.write(&mut source, piece_bytes);
+        self.write(&mut cursor, piece_bytes);
         self.publish_first(header, piece_bytes);
         self.left_bytes = (len_bytes - piece_bytes) as u64;
-        self.go_on(&mut source, len_bytes, piece_bytes)
+        self.write_pieces(&mut cursor, len_bytes, piece_bytes)
     }
 
     /// Goes on with a frame that was taken in part.
     pub(crate) fn resume(&mut self, rest: &[IoSlice<'_>]) -> Sent {
         let len_bytes = payload_len_bytes(rest);
         debug_assert!(self.is_mid_frame() && len_bytes as u64 == self.left_bytes);
-        self.go_on(&mut Source::new(rest), len_bytes, 0)
+        self.write_pieces(&mut PayloadCursor::new(rest), len_bytes, 0)
     }
 
     /// Whether a frame was taken in part.
@@ -118,7 +118,7 @@ impl Producer {
 
     /// Whether the consumer has to be woken for what was published. True at most once each time that it goes to sleep.
     #[inline]
-    pub(crate) fn needs_doorbell(&mut self) -> bool {
+    pub(crate) fn take_wake_request(&mut self) -> bool {
         if !std::mem::take(&mut self.has_news) {
             return false;
         }
@@ -130,12 +130,12 @@ impl Producer {
 
     /// To be called before sleeping because there was no room. True means that the consumer will ring once there is; false,
     /// that it is worth trying again right now.
-    pub(crate) fn want_room(&mut self) -> bool {
-        self.segment.room_wanted().store(1, Ordering::Relaxed);
-        // SYNC POINT: room wanted
+    pub(crate) fn request_room(&mut self) -> bool {
+        self.segment.room_requested().store(1, Ordering::Relaxed);
+        // SYNC POINT: room requested
         fence(Ordering::SeqCst);
         // A broken ring is to be noticed, not slept on.
-        !self.has_room(self.wanted_bytes) && !self.is_broken
+        !self.find_room(self.wanted_bytes) && !self.is_broken
     }
 
     /// Says that nothing follows. To be called between frames.
@@ -153,12 +153,17 @@ impl Producer {
     }
 
     /// Writes further pieces as far as there is room; `taken_bytes` of the payload are taken already.
-    fn go_on(&mut self, source: &mut Source<'_>, len_bytes: usize, mut taken_bytes: usize) -> Sent {
+    fn write_pieces(
+        &mut self,
+        cursor: &mut PayloadCursor<'_>,
+        len_bytes: usize,
+        mut taken_bytes: usize,
+    ) -> Sent {
         while taken_bytes < len_bytes {
             let Some(piece_bytes) = self.next_piece_bytes(len_bytes - taken_bytes) else {
                 return if taken_bytes > 0 { Sent::Partial(taken_bytes) } else { Sent::Full };
             };
-            self.write(source, piece_bytes);
+            self.write(cursor, piece_bytes);
             self.publish_word(line::emit_piece(line::sequence(self.lines), piece_bytes));
             self.bytes += occupied_bytes(piece_bytes);
             taken_bytes += piece_bytes;
@@ -170,29 +175,29 @@ impl Producer {
     /// The length of the next piece of what is left, if there is room for one.
     fn next_piece_bytes(&mut self, left_bytes: usize) -> Option<usize> {
         let piece_bytes = left_bytes.min(PIECE_MAX_BYTES);
-        if self.has_room(piece_bytes) {
+        if self.find_room(piece_bytes) {
             return Some(piece_bytes);
         }
         // What is smaller than this is not worth a line unless it is the last.
         self.wanted_bytes = left_bytes.min(PIECE_MIN_BYTES);
         let free_bytes = (self.bytes_end - self.bytes) as usize;
-        self.seems_to_have_room(self.wanted_bytes).then_some(piece_bytes.min(free_bytes))
+        self.has_known_room(self.wanted_bytes).then_some(piece_bytes.min(free_bytes))
     }
 
     /// Whether there is room for a line, and for a piece of so many bytes in the data area.
     #[inline]
-    fn has_room(&mut self, piece_bytes: usize) -> bool {
-        self.seems_to_have_room(piece_bytes) || self.look_for_room(piece_bytes)
+    fn find_room(&mut self, piece_bytes: usize) -> bool {
+        self.has_known_room(piece_bytes) || self.refresh_room(piece_bytes)
     }
 
     #[inline]
-    fn seems_to_have_room(&self, piece_bytes: usize) -> bool {
+    fn has_known_room(&self, piece_bytes: usize) -> bool {
         self.lines < self.lines_end && occupied_bytes(piece_bytes) <= self.bytes_end - self.bytes
     }
 
     /// Asks how far the consumer has come.
     #[cold]
-    fn look_for_room(&mut self, piece_bytes: usize) -> bool {
+    fn refresh_room(&mut self, piece_bytes: usize) -> bool {
         if self.is_broken {
             return false;
         }
@@ -211,13 +216,13 @@ impl Producer {
         }
         (self.lines_end, self.bytes_end) = (lines + LINES as u64, bytes + DATA_BYTES as u64);
         self.wanted_bytes = piece_bytes;
-        self.seems_to_have_room(piece_bytes)
+        self.has_known_room(piece_bytes)
     }
 
     /// Copies the next piece to the data area.
-    fn write(&mut self, source: &mut Source<'_>, piece_bytes: usize) {
+    fn write(&mut self, cursor: &mut PayloadCursor<'_>, piece_bytes: usize) {
         let start = self.bytes;
-        source.copy(piece_bytes, |offset, part| self.segment.write(start + offset as u64, part));
+        cursor.copy(piece_bytes, |offset, part| self.segment.write(start + offset as u64, part));
     }
 
     /// Publishes the first line of a frame whose first piece is in the data area.
@@ -246,15 +251,15 @@ impl Producer {
 }
 
 /// Payload on its way into the ring.
-struct Source<'a> {
+struct PayloadCursor<'a> {
     slices: &'a [IoSlice<'a>],
     /// How much of the first slice was taken.
     taken_bytes: usize,
 }
 
-impl<'a> Source<'a> {
-    fn new(slices: &'a [IoSlice<'a>]) -> Source<'a> {
-        Source { slices, taken_bytes: 0 }
+impl<'a> PayloadCursor<'a> {
+    fn new(slices: &'a [IoSlice<'a>]) -> PayloadCursor<'a> {
+        PayloadCursor { slices, taken_bytes: 0 }
     }
 
     /// Takes the next bytes, each part of them with its offset, as far as there are any.

@@ -323,7 +323,7 @@ fn every_bit_of_a_first_word_matters() {
                 // The line of this lap is not there. Nor is it what was there before.
                 assert_eq!(result, Ok(0), "bit {bit} of the sequence number");
                 assert_eq!(
-                    consumer.chill(),
+                    consumer.make_cold(),
                     Err(WireError::OutOfSequence),
                     "bit {bit} of the sequence number"
                 );
@@ -355,16 +355,16 @@ fn a_ring_holds_as_many_lines_as_it_has() {
     }
     assert_eq!(producer.send_inline(&header, &[2; 8]), Err(Full));
     assert_eq!(producer.send(&header, &[IoSlice::new(&[2; 8])]), Sent::Full);
-    assert!(producer.want_room());
+    assert!(producer.request_room());
 
     let mut recorder = Recorder::default();
     assert_eq!(consumer.receive(LINK, PUBLISH_LINES as u32 - 1, &mut recorder), Ok(PUBLISH_LINES as u32 - 1));
-    assert!(!consumer.room_was_wanted(), "it has not said that there is room");
-    assert!(producer.want_room());
+    assert!(!consumer.take_room_request(), "it has not said that there is room");
+    assert!(producer.request_room());
     assert_eq!(consumer.receive(LINK, 1, &mut recorder), Ok(1));
-    assert!(consumer.room_was_wanted());
-    assert!(!consumer.room_was_wanted(), "once for each wish");
-    assert!(!producer.want_room());
+    assert!(consumer.take_room_request());
+    assert!(!consumer.take_room_request(), "once for each wish");
+    assert!(!producer.request_room());
     for _ in 0..PUBLISH_LINES {
         producer.send_inline(&header, &[3; 8]).unwrap();
     }
@@ -383,10 +383,10 @@ fn a_frame_that_is_not_taken_leaves_no_trace() {
     // There are lines left, but no data area.
     producer.send_inline(&message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
     assert_eq!(producer.send(&header, &slices(&bytes)), Sent::Full);
-    assert!(producer.want_room());
+    assert!(producer.request_room());
     let mut recorder = Recorder::default();
     assert_eq!(consumer.receive(LINK, u32::MAX, &mut recorder), Ok(count as u32 + 1));
-    assert!(consumer.room_was_wanted());
+    assert!(consumer.take_room_request());
     assert_eq!(producer.send(&header, &slices(&bytes)), Sent::Whole);
 }
 
@@ -410,21 +410,21 @@ fn the_doorbell_is_rung_once_for_each_sleep() {
     let (mut producer, mut consumer) = ring();
     let header = message(0, None, None);
     producer.send_inline(&header, &[]).unwrap();
-    assert!(!producer.needs_doorbell(), "a new ring is looked at");
-    assert_eq!(consumer.chill(), Ok(false), "there is something");
+    assert!(!producer.take_wake_request(), "a new ring is looked at");
+    assert_eq!(consumer.make_cold(), Ok(false), "there is something");
     let mut recorder = Recorder::default();
     consumer.receive(LINK, 5, &mut recorder).unwrap();
-    assert_eq!(consumer.chill(), Ok(true));
-    assert!(!producer.needs_doorbell(), "nothing was published since");
+    assert_eq!(consumer.make_cold(), Ok(true));
+    assert!(!producer.take_wake_request(), "nothing was published since");
     producer.send_inline(&header, &[]).unwrap();
-    assert!(producer.needs_doorbell());
+    assert!(producer.take_wake_request());
     producer.send_inline(&header, &[]).unwrap();
-    assert!(!producer.needs_doorbell(), "it was rung");
+    assert!(!producer.take_wake_request(), "it was rung");
     consumer.receive(LINK, 5, &mut recorder).unwrap();
-    assert_eq!(consumer.chill(), Ok(true));
-    consumer.warm();
+    assert_eq!(consumer.make_cold(), Ok(true));
+    consumer.make_hot();
     producer.send_inline(&header, &[]).unwrap();
-    assert!(!producer.needs_doorbell(), "it is looked at again");
+    assert!(!producer.take_wake_request(), "it is looked at again");
 }
 
 #[test]
@@ -444,7 +444,7 @@ fn a_consumer_that_claims_what_cannot_be_gets_nothing_more() {
         producer.segment().consumed_lines().store(lines, Ordering::Relaxed);
         producer.segment().consumed_bytes().store(bytes, Ordering::Relaxed);
         assert!(!producer.is_broken());
-        assert!(!producer.want_room(), "not to be slept on");
+        assert!(!producer.request_room(), "not to be slept on");
         assert!(producer.is_broken());
         producer.segment().consumed_lines().store(LINES as u64, Ordering::Relaxed);
         producer.segment().consumed_bytes().store(0, Ordering::Relaxed);

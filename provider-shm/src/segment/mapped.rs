@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::fork::Birth;
+use crate::fork::ForkGeneration;
 use crate::segment::{DATA_BYTES, LINE_WORDS, LINES, Line, MapError, data_place, line_place};
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -31,7 +31,7 @@ struct Layout {
 #[repr(C, align(64))]
 struct ProducerPart {
     finished_at: AtomicU64,
-    room_wanted: AtomicU32,
+    room_requested: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -55,7 +55,7 @@ const _: () = assert!(SEGMENT_BYTES == 192 + LINES * 64 + DATA_BYTES && LINE_WOR
 #[derive(Debug)]
 pub(crate) struct Segment {
     layout: NonNull<Layout>,
-    birth: Birth,
+    generation: ForkGeneration,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and is not shared with another `Segment`. It is not `Sync`,
@@ -101,9 +101,9 @@ impl Segment {
         // SAFETY: the kernel picks the place, so no other memory is affected.
         let start = unsafe { mmap(ptr::null_mut(), SEGMENT_BYTES, protection, MapFlags::SHARED, file, 0)? };
         let layout = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let segment = Segment { layout, birth: Birth::now() };
+        let segment = Segment { layout, generation: ForkGeneration::current() };
         // SAFETY: it is the mapping just made. A child that has it no more never touches it, see `drop` and
-        // `Birth::is_elsewhere`.
+        // `ForkGeneration::is_in_forked_child`.
         unsafe { madvise(start, SEGMENT_BYTES, Advice::LinuxDontFork)? };
         Ok(segment)
     }
@@ -119,9 +119,9 @@ impl Segment {
 
     /// Not 0 if the producer sleeps until there is room.
     #[inline]
-    pub(crate) fn room_wanted(&self) -> &AtomicU32 {
+    pub(crate) fn room_requested(&self) -> &AtomicU32 {
         // SAFETY: as in `finished_at`.
-        unsafe { &(*self.layout.as_ptr()).producer.room_wanted }
+        unsafe { &(*self.layout.as_ptr()).producer.room_requested }
     }
 
     /// How many lines were consumed since the ring was made.
@@ -157,7 +157,7 @@ impl Segment {
 
     /// Asks for the line with a number since the ring was made, to write to it soon.
     #[inline]
-    pub(crate) fn prepare_line(&self, position: u64) {
+    pub(crate) fn prefetch_line_for_write(&self, position: u64) {
         let line = self.line(position);
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a hint to the processor, which changes no memory and no register, and does nothing where it is not known.
@@ -224,7 +224,7 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         // A child has something else there, if anything.
-        if self.birth.is_elsewhere() {
+        if self.generation.is_in_forked_child() {
             return;
         }
         // SAFETY: this is the mapping that `map_sealed` has made, all of it, and no reference outlives `self`.

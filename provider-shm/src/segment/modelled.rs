@@ -16,7 +16,7 @@ pub(crate) struct Segment(Arc<Layout>);
 #[derive(Debug, Default)]
 struct Layout {
     finished_at: AtomicU64,
-    room_wanted: AtomicU32,
+    room_requested: AtomicU32,
     consumed_lines: AtomicU64,
     consumed_bytes: AtomicU64,
     cold: AtomicU32,
@@ -46,8 +46,8 @@ impl Segment {
         &self.0.finished_at
     }
 
-    pub(crate) fn room_wanted(&self) -> &AtomicU32 {
-        &self.0.room_wanted
+    pub(crate) fn room_requested(&self) -> &AtomicU32 {
+        &self.0.room_requested
     }
 
     pub(crate) fn consumed_lines(&self) -> &AtomicU64 {
@@ -66,7 +66,7 @@ impl Segment {
         &self.0.lines[line_place(position)]
     }
 
-    pub(crate) fn prepare_line(&self, _position: u64) {}
+    pub(crate) fn prefetch_line_for_write(&self, _position: u64) {}
 
     pub(crate) fn write(&self, position: u64, from: &[u8]) {
         for (&byte, position) in from.iter().zip(position..) {

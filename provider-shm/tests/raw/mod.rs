@@ -24,11 +24,11 @@ const FDS_MAX: usize = 16;
 
 /// A control socket, or one that passes for it.
 #[derive(Debug)]
-pub(crate) struct Raw(pub(crate) OwnedFd);
+pub(crate) struct RawSocket(pub(crate) OwnedFd);
 
 /// What an endpoint has said first.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct RawMessage {
     pub(crate) bytes: Vec<u8>,
     pub(crate) descriptors: Vec<OwnedFd>,
 }
@@ -60,19 +60,19 @@ pub(crate) fn listen_at(address: Address, backlog: i32) -> OwnedFd {
 }
 
 /// Takes in a connection, if there is one.
-pub(crate) fn accept(listener: impl AsFd) -> Option<Raw> {
-    accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok().map(Raw)
+pub(crate) fn accept(listener: impl AsFd) -> Option<RawSocket> {
+    accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok().map(RawSocket)
 }
 
-impl Raw {
-    pub(crate) fn connect(to: Address) -> Raw {
+impl RawSocket {
+    pub(crate) fn connect(to: Address) -> RawSocket {
         let socket = socket();
         connect(&socket, &name(to)).expect("an endpoint is there");
-        Raw(socket)
+        RawSocket(socket)
     }
 
     /// Sends anything. An endpoint that has ended the link already hears nothing of it.
-    pub(crate) fn say(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
+    pub(crate) fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
@@ -85,7 +85,7 @@ impl Raw {
     }
 
     /// What the endpoint has said, if anything. Nothing at all is what it says when it has hung up.
-    pub(crate) fn hear(&self) -> Option<Heard> {
+    pub(crate) fn receive(&self) -> Option<RawMessage> {
         let mut bytes = [0; 256];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -101,12 +101,12 @@ impl Raw {
                 descriptors.extend(rights);
             }
         }
-        Some(Heard { bytes: bytes[..count].to_vec(), descriptors })
+        Some(RawMessage { bytes: bytes[..count].to_vec(), descriptors })
     }
 
     /// Whether the endpoint has ended the link.
-    pub(crate) fn is_over(&self) -> bool {
-        self.hear().is_some_and(|heard| heard.bytes.is_empty())
+    pub(crate) fn has_hung_up(&self) -> bool {
+        self.receive().is_some_and(|heard| heard.bytes.is_empty())
     }
 }
 

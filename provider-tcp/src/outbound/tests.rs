@@ -24,7 +24,7 @@ impl Script {
     }
 }
 
-impl Sink for Script {
+impl SendSocket for Script {
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         assert!(slices.iter().all(|slice| !slice.is_empty()), "an empty slice was offered");
         self.calls.set(self.calls.get() + 1);
@@ -66,7 +66,7 @@ fn whole_stream() -> Vec<u8> {
 }
 
 /// A connected half with the hello still staged.
-fn connected(spare: &mut Spare) -> Outbound {
+fn connected(spare: &mut SpareBuffers) -> Outbound {
     let mut outbound = Outbound::new(true);
     outbound.greet(HELLO, spare);
     outbound
@@ -79,17 +79,17 @@ fn a_frame_may_be_cut_anywhere_and_arrives_whole() {
     let head_bytes = stream.len() - HELLO.len() - LEN_BYTES;
     let cuts = (0..HELLO.len() + head_bytes + 3).chain([stream.len() - 1, stream.len()]);
     for cut in cuts {
-        let mut spare = Spare::default();
+        let mut spare = SpareBuffers::default();
         let mut outbound = connected(&mut spare);
-        let sink = Script::new(&[Ok(cut)]);
+        let socket = Script::new(&[Ok(cut)]);
         let (first, second) = payload.split_at(100);
         let slices = [IoSlice::new(first), IoSlice::new(second)];
-        let sent = outbound.send(&sink, &header(LEN_BYTES), &slices, &mut spare);
+        let sent = outbound.send(&socket, &header(LEN_BYTES), &slices, &mut spare);
 
         let mut taken = match sent {
             Sent::Full => {
                 assert!(cut <= HELLO.len(), "nothing of the frame was taken at {cut}");
-                assert!(outbound.stage(&sink, &header(0), &[], &mut spare).is_ok(), "the link is free");
+                assert!(outbound.stage(&socket, &header(0), &[], &mut spare).is_ok(), "the link is free");
                 outbound.staging.consume(header_bytes(0).len(), &mut spare);
                 continue;
             }
@@ -106,11 +106,11 @@ fn a_frame_may_be_cut_anywhere_and_arrives_whole() {
         // In small steps to the end; between the pieces nothing else gets in.
         let mut steps = 0;
         while taken < LEN_BYTES {
-            assert_eq!(outbound.stage(&sink, &header(0), &[], &mut spare), Err(Full));
-            assert_eq!(outbound.send(&sink, &header(0), &[], &mut spare), Sent::Full);
-            sink.then(Ok(steps * 1000 + 1));
-            outbound.open();
-            match outbound.resume(&sink, &[IoSlice::new(&payload[taken..])], &mut spare) {
+            assert_eq!(outbound.stage(&socket, &header(0), &[], &mut spare), Err(Full));
+            assert_eq!(outbound.send(&socket, &header(0), &[], &mut spare), Sent::Full);
+            socket.then(Ok(steps * 1000 + 1));
+            outbound.mark_writable();
+            match outbound.resume(&socket, &[IoSlice::new(&payload[taken..])], &mut spare) {
                 Sent::Full => {}
                 Sent::Partial(more) => taken += more,
                 Sent::Whole => taken = LEN_BYTES,
@@ -119,96 +119,96 @@ fn a_frame_may_be_cut_anywhere_and_arrives_whole() {
             assert!(steps < 100, "no end at cut {cut}");
         }
         assert!(outbound.is_complete());
-        assert_eq!(*sink.taken.borrow(), stream, "cut at {cut}");
+        assert_eq!(*socket.taken.borrow(), stream, "cut at {cut}");
     }
 }
 
 #[test]
 fn a_blocked_link_costs_no_system_call() {
-    let (mut spare, payload) = (Spare::default(), payload());
+    let (mut spare, payload) = (SpareBuffers::default(), payload());
     let mut outbound = connected(&mut spare);
-    let sink = Script::new(&[Ok(1_000)]);
-    let sent = outbound.send(&sink, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
+    let socket = Script::new(&[Ok(1_000)]);
+    let sent = outbound.send(&socket, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
     let Sent::Partial(taken) = sent else { panic!("{sent:?}") };
     for _ in 0..10 {
         let rest = [IoSlice::new(&payload[taken..])];
-        assert_eq!(outbound.resume(&sink, &rest, &mut spare), Sent::Full);
-        outbound.flush(&sink, &mut spare);
+        assert_eq!(outbound.resume(&socket, &rest, &mut spare), Sent::Full);
+        outbound.flush(&socket, &mut spare);
     }
-    assert_eq!(sink.calls.get(), 1);
-    sink.then(EVERYTHING);
-    outbound.open();
-    assert_eq!(outbound.resume(&sink, &[IoSlice::new(&payload[taken..])], &mut spare), Sent::Whole);
-    assert_eq!(sink.calls.get(), 2);
+    assert_eq!(socket.calls.get(), 1);
+    socket.then(EVERYTHING);
+    outbound.mark_writable();
+    assert_eq!(outbound.resume(&socket, &[IoSlice::new(&payload[taken..])], &mut spare), Sent::Whole);
+    assert_eq!(socket.calls.get(), 2);
 }
 
 #[test]
 fn small_frames_leave_together_with_the_hello_and_the_large_one_behind_them() {
-    let (mut spare, payload) = (Spare::default(), payload());
+    let (mut spare, payload) = (SpareBuffers::default(), payload());
     let mut outbound = connected(&mut spare);
-    let sink = Script::new(&[EVERYTHING]);
-    outbound.stage(&sink, &header(3), &[IoSlice::new(b"abc")], &mut spare).unwrap();
+    let socket = Script::new(&[EVERYTHING]);
+    outbound.stage(&socket, &header(3), &[IoSlice::new(b"abc")], &mut spare).unwrap();
     let pieces = [IoSlice::new(b"d"), IoSlice::new(b""), IoSlice::new(b"ef")];
-    assert_eq!(outbound.send(&sink, &header(3), &pieces, &mut spare), Sent::Whole);
-    assert_eq!(sink.calls.get(), 0);
-    let sent = outbound.send(&sink, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
-    assert_eq!((sent, sink.calls.get()), (Sent::Whole, 1));
+    assert_eq!(outbound.send(&socket, &header(3), &pieces, &mut spare), Sent::Whole);
+    assert_eq!(socket.calls.get(), 0);
+    let sent = outbound.send(&socket, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
+    assert_eq!((sent, socket.calls.get()), (Sent::Whole, 1));
     let small = header_bytes(3);
     let expected =
         [HELLO, &small, b"abc", &small, b"def", &header_bytes(LEN_BYTES), payload.as_slice()].concat();
-    assert_eq!(*sink.taken.borrow(), expected);
+    assert_eq!(*socket.taken.borrow(), expected);
 }
 
 #[test]
 fn staging_takes_frames_until_it_is_full_and_makes_room_by_writing() {
-    let mut spare = Spare::default();
+    let mut spare = SpareBuffers::default();
     let mut outbound = connected(&mut spare);
-    let sink = Script::default();
+    let socket = Script::default();
     let payload = [9; 1000];
     let mut count = 0;
-    while outbound.stage(&sink, &header(1000), &[IoSlice::new(&payload)], &mut spare).is_ok() {
+    while outbound.stage(&socket, &header(1000), &[IoSlice::new(&payload)], &mut spare).is_ok() {
         count += 1;
         assert!(count <= STAGING_MAX_BYTES / 1000, "more than the limit was taken");
     }
     assert!(count * (1000 + HEADER_MAX_BYTES) > STAGING_MAX_BYTES - 2 * (1000 + HEADER_MAX_BYTES));
-    assert_eq!(sink.calls.get(), 1, "one attempt to make room");
-    sink.then(EVERYTHING);
-    outbound.open();
-    outbound.stage(&sink, &header(1000), &[IoSlice::new(&payload)], &mut spare).unwrap();
-    assert_eq!(sink.calls.get(), 2);
+    assert_eq!(socket.calls.get(), 1, "one attempt to make room");
+    socket.then(EVERYTHING);
+    outbound.mark_writable();
+    outbound.stage(&socket, &header(1000), &[IoSlice::new(&payload)], &mut spare).unwrap();
+    assert_eq!(socket.calls.get(), 2);
 }
 
 #[test]
 fn nothing_is_taken_or_written_before_the_connection_is_made() {
-    let mut spare = Spare::default();
+    let mut spare = SpareBuffers::default();
     let mut outbound = Outbound::new(false);
     outbound.greet(HELLO, &mut spare);
-    let sink = Script::default();
+    let socket = Script::default();
     let large = payload();
-    assert_eq!(outbound.stage(&sink, &header(0), &[], &mut spare), Err(Full));
-    assert_eq!(outbound.send(&sink, &header(1), &[IoSlice::new(b"x")], &mut spare), Sent::Full);
-    assert_eq!(outbound.send(&sink, &header(LEN_BYTES), &[IoSlice::new(&large)], &mut spare), Sent::Full);
-    outbound.flush(&sink, &mut spare);
-    assert!(outbound.is_connecting() && sink.calls.get() == 0);
-    sink.then(EVERYTHING);
-    outbound.open();
-    outbound.stage(&sink, &header(0), &[], &mut spare).unwrap();
-    outbound.flush(&sink, &mut spare);
-    assert!(outbound.is_complete() && sink.calls.get() == 1, "the hello leaves with the first frame");
-    assert_eq!(*sink.taken.borrow(), [HELLO, &header_bytes(0)].concat());
+    assert_eq!(outbound.stage(&socket, &header(0), &[], &mut spare), Err(Full));
+    assert_eq!(outbound.send(&socket, &header(1), &[IoSlice::new(b"x")], &mut spare), Sent::Full);
+    assert_eq!(outbound.send(&socket, &header(LEN_BYTES), &[IoSlice::new(&large)], &mut spare), Sent::Full);
+    outbound.flush(&socket, &mut spare);
+    assert!(outbound.is_connecting() && socket.calls.get() == 0);
+    socket.then(EVERYTHING);
+    outbound.mark_writable();
+    outbound.stage(&socket, &header(0), &[], &mut spare).unwrap();
+    outbound.flush(&socket, &mut spare);
+    assert!(outbound.is_complete() && socket.calls.get() == 1, "the hello leaves with the first frame");
+    assert_eq!(*socket.taken.borrow(), [HELLO, &header_bytes(0)].concat());
 }
 
 #[test]
 fn a_failed_link_takes_nothing_and_writes_nothing() {
-    let (mut spare, payload) = (Spare::default(), payload());
+    let (mut spare, payload) = (SpareBuffers::default(), payload());
     let mut outbound = connected(&mut spare);
-    let sink = Script::new(&[Err(Errno::EINTR), Err(Errno::EPIPE)]);
-    outbound.flush(&sink, &mut spare);
-    assert_eq!((outbound.failure(), sink.calls.get()), (Some(Errno::EPIPE), 2));
-    outbound.open();
-    assert_eq!(outbound.stage(&sink, &header(0), &[], &mut spare), Err(Full));
-    assert_eq!(outbound.send(&sink, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare), Sent::Full);
-    outbound.flush(&sink, &mut spare);
-    assert_eq!(sink.calls.get(), 2);
+    let socket = Script::new(&[Err(Errno::EINTR), Err(Errno::EPIPE)]);
+    outbound.flush(&socket, &mut spare);
+    assert_eq!((outbound.failure(), socket.calls.get()), (Some(Errno::EPIPE), 2));
+    outbound.mark_writable();
+    assert_eq!(outbound.stage(&socket, &header(0), &[], &mut spare), Err(Full));
+    assert_eq!(outbound.send(&socket, &header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare), Sent::Full);
+    outbound.flush(&socket, &mut spare);
+    assert_eq!(socket.calls.get(), 2);
     assert!(!outbound.is_complete());
 }

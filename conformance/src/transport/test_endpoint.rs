@@ -17,8 +17,8 @@ pub const BUDGET_FRAMES: u32 = 32;
 /// It calls the transport as an engine would: it goes on with a frame that was taken in part before it sends anything else
 /// on that link, and repeats what was not taken. Every other frame that may go inline does.
 #[derive(Debug)]
-pub struct Party<T> {
-    /// The transport, for calls that the party does not make itself.
+pub struct TestEndpoint<T> {
+    /// The transport, for calls that the endpoint does not make itself.
     pub transport: T,
     /// What was reported.
     pub recorder: Recorder,
@@ -36,14 +36,14 @@ struct Outbox {
     caps: Option<LinkCaps>,
 }
 
-impl<T: Transport> Party<T> {
+impl<T: Transport> TestEndpoint<T> {
     /// Opens an endpoint at the wildcard of the provider's preferred format.
     ///
     /// # Panics
     ///
     /// If the provider does not open it.
     pub fn open(provider: &impl Provider<Transport = T>, instance: u64) -> Self {
-        Party::open_at(provider, provider.attr().preferred_format().wildcard(), instance)
+        TestEndpoint::open_at(provider, provider.attr().preferred_format().wildcard(), instance)
     }
 
     /// Opens an endpoint.
@@ -59,7 +59,7 @@ impl<T: Transport> Party<T> {
         };
         let address = transport.address();
         let recorder = Recorder::default();
-        Party { transport, recorder, address, outbox: BTreeMap::new(), refusals: 0 }
+        TestEndpoint { transport, recorder, address, outbox: BTreeMap::new(), refusals: 0 }
     }
 
     /// The transport's address.
@@ -212,43 +212,43 @@ fn slices(payload: &[u8]) -> [IoSlice<'_>; 2] {
 /// If that takes longer than a minute, saying what was waited for.
 #[track_caller]
 pub fn drive<T: Transport, const N: usize>(
-    parties: &mut [Party<T>; N],
+    endpoints: &mut [TestEndpoint<T>; N],
     what: &str,
-    mut done: impl FnMut(&[Party<T>; N]) -> bool,
+    mut done: impl FnMut(&[TestEndpoint<T>; N]) -> bool,
 ) {
     let deadline = Deadline::new();
     while {
-        pass(parties);
-        !done(parties)
+        pass(endpoints);
+        !done(endpoints)
     } {
         deadline.pause(what);
     }
 }
 
-/// As [`drive`], for parties whose number is not a constant.
+/// As [`drive`], for endpoints whose number is not a constant.
 ///
 /// # Panics
 ///
 /// If that takes longer than a minute, saying what was waited for.
 #[track_caller]
 pub fn drive_all<T: Transport>(
-    parties: &mut [Party<T>],
+    endpoints: &mut [TestEndpoint<T>],
     what: &str,
-    mut done: impl FnMut(&[Party<T>]) -> bool,
+    mut done: impl FnMut(&[TestEndpoint<T>]) -> bool,
 ) {
     let deadline = Deadline::new();
     while {
-        pass(parties);
-        !done(parties)
+        pass(endpoints);
+        !done(endpoints)
     } {
         deadline.pause(what);
     }
 }
 
-fn pass<T: Transport>(parties: &mut [Party<T>]) {
-    for party in parties {
-        party.transmit();
-        party.receive(BUDGET_FRAMES);
+fn pass<T: Transport>(endpoints: &mut [TestEndpoint<T>]) {
+    for endpoint in endpoints {
+        endpoint.transmit();
+        endpoint.receive(BUDGET_FRAMES);
     }
 }
 
@@ -259,12 +259,12 @@ fn pass<T: Transport>(parties: &mut [Party<T>]) {
 ///
 /// If it does not come up within a minute.
 #[track_caller]
-pub fn linked<P: Provider>(provider: &P) -> ([Party<P::Transport>; 2], LinkId, LinkId) {
-    let mut parties = [Party::open(provider, 11), Party::open(provider, 22)];
-    let link = parties[0].connect(parties[1].address());
-    drive(&mut parties, "a link that is up on both sides", |[a, b]| {
+pub fn linked<P: Provider>(provider: &P) -> ([TestEndpoint<P::Transport>; 2], LinkId, LinkId) {
+    let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
+    let link = endpoints[0].connect(endpoints[1].address());
+    drive(&mut endpoints, "a link that is up on both sides", |[a, b]| {
         a.recorder.up_count() == 1 && b.recorder.up_count() == 1
     });
-    let peer = parties[1].recorder.ups()[0].0;
-    (parties, link, peer)
+    let peer = endpoints[1].recorder.ups()[0].0;
+    (endpoints, link, peer)
 }

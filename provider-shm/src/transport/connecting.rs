@@ -8,38 +8,38 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
-use super::{IN_A_CHILD, ShmTransport, heat};
-use crate::control::{Control, DialError, Handover, Heard, errno};
+use super::{FORKED_CHILD, ShmTransport, make_hot};
+use crate::control::{ConnectError, Control, Handover, Received, errno};
 use crate::hello::Greeting;
 use crate::limits::{ACCEPT_BATCH_CONNECTIONS, HALF_OPEN_MAX_LINKS};
 use crate::link::{Incoming, Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
-use crate::poller::{Poller, Source};
+use crate::poller::{EventSource, Poller};
 
 impl ShmTransport {
     /// Connects, or waits until the peer lets more wait, or fails, which is reported later.
-    pub(super) fn dial(&mut self, id: LinkId) {
+    pub(super) fn try_connect(&mut self, id: LinkId) {
         let Some(&Slot::Waiting(to)) = self.links.get(id) else {
-            self.attention.push(id);
+            self.control_ready.push(id);
             return;
         };
-        let dialled = Control::dial(to).and_then(|control| {
+        let dialled = Control::connect(to).and_then(|control| {
             let mut link = Box::new(Link::new(control, Origin::Connected(to)));
-            match greet(&mut link, id, self.who, &self.poller) {
+            match hand_over_ring(&mut link, id, self.hello, &self.poller) {
                 Ok(()) => Ok(link),
                 // Rings of this user, handed over and not yet taken, are as many as may be: some will be taken.
-                Err(LinkError::System(IN_FLIGHT)) => Err(DialError::Busy),
-                Err(error) => Err(DialError::Failed(error)),
+                Err(LinkError::System(IN_FLIGHT)) => Err(ConnectError::Busy),
+                Err(error) => Err(ConnectError::Failed(error)),
             }
         });
         let slot = match dialled {
             Ok(link) => Slot::Made(link),
-            Err(DialError::Busy) => {
+            Err(ConnectError::Busy) => {
                 self.waiting.push(id);
                 return;
             }
-            Err(DialError::Failed(error)) => {
-                self.attention.push(id);
+            Err(ConnectError::Failed(error)) => {
+                self.control_ready.push(id);
                 Slot::Failed(error)
             }
         };
@@ -63,12 +63,12 @@ impl ShmTransport {
             self.accepted_count += 1;
             let id = self.links.insert(Slot::Made(Box::new(Link::new(control, Origin::Accepted(serial)))));
             let Some(Slot::Made(link)) = self.links.get(id) else { continue };
-            match self.poller.add(&link.control, Source::Control(id)) {
+            match self.poller.add(&link.control, EventSource::Control(id)) {
                 Ok(()) => {
                     tracing::debug!(link = id.0, "accepted");
                     self.half_open.insert(serial, id);
                     // Usually the peer's hello is there already.
-                    self.attention.push(id);
+                    self.control_ready.push(id);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "dropped: it could not be watched");
@@ -79,21 +79,23 @@ impl ShmTransport {
     }
 
     /// Hears what control sockets have to say, and reports what could not be reported sooner.
-    pub(super) fn attend(&mut self, receiver: &mut impl FrameHandler) -> u32 {
+    pub(super) fn serve_control_sockets(&mut self, receiver: &mut impl FrameHandler) -> u32 {
         let mut reported = 0;
-        let mut attention = mem::take(&mut self.attention);
-        for id in attention.drain(..) {
+        let mut control_ready = mem::take(&mut self.control_ready);
+        for id in control_ready.drain(..) {
             reported += match self.links.get(id) {
-                Some(Slot::Made(_)) if self.birth.is_elsewhere() => self.end(id, IN_A_CHILD, receiver),
-                Some(Slot::Made(link)) => match link.control.listen() {
-                    Ok(Heard::Nothing) if link.has_hung_up => self.lose(id, receiver),
-                    Ok(Heard::Nothing) => 0,
-                    Ok(Heard::Greeting(handover)) => {
+                Some(Slot::Made(_)) if self.generation.is_in_forked_child() => {
+                    self.end(id, FORKED_CHILD, receiver)
+                }
+                Some(Slot::Made(link)) => match link.control.receive_greeting() {
+                    Ok(Received::Nothing) if link.has_hung_up => self.handle_hang_up(id, receiver),
+                    Ok(Received::Nothing) => 0,
+                    Ok(Received::Greeting(handover)) => {
                         // What may have come after it is heard in the next pass.
-                        self.attention.push(id);
-                        self.meet(id, *handover, receiver)
+                        self.control_ready.push(id);
+                        self.complete_handshake(id, *handover, receiver)
                     }
-                    Ok(Heard::HungUp) => self.lose(id, receiver),
+                    Ok(Received::HungUp) => self.handle_hang_up(id, receiver),
                     Err(error) => self.end(id, error, receiver),
                 },
                 Some(Slot::Failed(error)) => {
@@ -107,8 +109,13 @@ impl ShmTransport {
     }
 
     /// The peer has said hello.
-    fn meet(&mut self, id: LinkId, handover: Handover, receiver: &mut impl FrameHandler) -> u32 {
-        let Hello { address, instance } = handover.greeting.who;
+    fn complete_handshake(
+        &mut self,
+        id: LinkId,
+        handover: Handover,
+        receiver: &mut impl FrameHandler,
+    ) -> u32 {
+        let Hello { address, instance } = handover.greeting.hello;
         if address.format() != self.address.format() {
             let why = LinkError::Protocol("an endpoint with another address format");
             return self.end(id, why, receiver);
@@ -134,26 +141,28 @@ impl ShmTransport {
         }
         let incoming = link.incoming.insert(Incoming::take_over(handover, &link.control)?);
         let system = |error: io::Error| LinkError::System(errno(&error));
-        self.poller.add(&incoming.doorbell, Source::Doorbell(id)).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => LinkError::Protocol("what was handed over is no doorbell"),
-            _ => system(error),
+        self.poller.add(&incoming.doorbell, EventSource::Doorbell(id)).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::PermissionDenied => LinkError::Protocol("what was handed over is no doorbell"),
+                _ => system(error),
+            }
         })?;
         if let Some(pidfd) = &incoming.pidfd {
-            self.poller.add(pidfd, Source::Process(id)).map_err(system)?;
+            self.poller.add(pidfd, EventSource::Process(id)).map_err(system)?;
         }
-        heat(&mut self.hot, id, link);
+        make_hot(&mut self.hot, id, link);
         let origin = link.origin;
         if !origin.is_connected() {
-            greet(link, id, self.who, &self.poller)?;
+            hand_over_ring(link, id, self.hello, &self.poller)?;
         }
         Ok(origin)
     }
 
     /// The peer has let go of its end. What it has left in its ring is read first.
-    fn lose(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
+    fn handle_hang_up(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         match self.links.get(id) {
             Some(Slot::Made(link)) if link.incoming.is_some() => {
-                self.hang_up(id);
+                self.mark_hung_up(id);
                 0
             }
             _ => self.end(id, LinkError::System(Errno::ECONNRESET), receiver),
@@ -161,28 +170,28 @@ impl ShmTransport {
     }
 
     /// Nothing more comes from the peer than what is in its ring.
-    pub(super) fn hang_up(&mut self, id: LinkId) {
+    pub(super) fn mark_hung_up(&mut self, id: LinkId) {
         if let Some(Slot::Made(link)) = self.links.get_mut(id) {
             link.has_hung_up = true;
             if link.incoming.is_some() {
-                heat(&mut self.hot, id, link);
+                make_hot(&mut self.hot, id, link);
             } else {
-                self.attention.push(id);
+                self.control_ready.push(id);
             }
         }
     }
 }
 
 /// Hands this side's ring over, and starts to watch a connection that this side made.
-fn greet(link: &mut Link, id: LinkId, who: Hello, poller: &Poller) -> Result<(), LinkError> {
+fn hand_over_ring(link: &mut Link, id: LinkId, hello: Hello, poller: &Poller) -> Result<(), LinkError> {
     let is_connected = link.origin.is_connected();
-    let mut greet = || {
+    let mut hand_over = || {
         let (outgoing, ring) = Outgoing::open()?;
         if is_connected {
-            poller.add(&link.control, Source::Control(id))?;
+            poller.add(&link.control, EventSource::Control(id))?;
         }
-        let greeting = Greeting { who, cookie: outgoing.cookie.at() };
-        match link.control.greet(&greeting, ring.as_fd(), outgoing.doorbell().as_fd()) {
+        let greeting = Greeting { hello, cookie: outgoing.cookie.at() };
+        match link.control.send_greeting(&greeting, ring.as_fd(), outgoing.doorbell().as_fd()) {
             // A peer that has ended already may have left something to read.
             Err(error) if has_ended(&error) && !is_connected => link.has_hung_up = true,
             result => result?,
@@ -190,7 +199,7 @@ fn greet(link: &mut Link, id: LinkId, who: Hello, poller: &Poller) -> Result<(),
         link.outgoing = Some(outgoing);
         Ok(())
     };
-    greet().map_err(|error: io::Error| LinkError::System(errno(&error)))
+    hand_over().map_err(|error: io::Error| LinkError::System(errno(&error)))
 }
 
 /// Too many descriptors are on their way from process to process.
