@@ -38,73 +38,73 @@ macro_rules! transport_contract {
     ($provider:expr) => {
         $crate::transport_contract! { @tests $provider;
             opening:
-                a_provider_says_what_it_can_do
-                a_wildcard_becomes_an_address_that_others_can_use
-                an_endpoint_is_bound_where_it_is_told
-                an_address_has_one_endpoint_at_a_time;
+                provider_attr_is_complete_and_constant
+                wildcard_bind_resolves_to_a_specific_address
+                open_binds_to_the_requested_address
+                open_at_an_address_in_use_fails_with_eaddrinuse;
             connecting:
-                both_sides_learn_who_the_other_is
-                endpoints_of_every_format_reach_each_other
-                connects_that_cross_make_two_links
+                link_up_names_address_and_instance_of_the_peer
+                endpoints_of_each_address_format_exchange_frames
+                simultaneous_connects_make_two_links
                 two_connects_to_one_peer_make_two_links
-                an_endpoint_reaches_itself
-                nobody_there_is_refused
-                a_successor_at_an_address_is_another_instance
-                an_endpoint_that_stopped_accepting_keeps_its_links
-                a_link_that_the_acceptor_never_reports_is_never_up
-                an_endpoint_that_stopped_accepting_may_still_connect
-                many_endpoints_have_many_links;
+                endpoint_connects_to_itself
+                connect_to_a_vacant_address_fails_with_econnrefused
+                endpoint_reopened_at_an_address_has_its_own_instance
+                stop_accepting_refuses_new_links_and_keeps_old_ones
+                link_unreported_by_the_acceptor_never_comes_up
+                connect_after_stop_accepting_succeeds
+                links_between_many_endpoints_carry_their_own_frames;
             frames:
                 frames_arrive_whole_and_in_order
-                every_header_arrives_as_it_was_sent
-                frames_up_to_the_inline_limit_are_taken_inline
+                header_of_each_form_arrives_unchanged
+                send_inline_takes_payload_up_to_its_limit
                 many_small_frames_arrive_in_order
-                a_large_frame_arrives
-                frames_sent_before_the_link_is_up_arrive
-                what_was_flushed_arrives_without_the_sender
-                a_transport_may_move_between_threads;
+                large_frame_arrives_whole
+                frame_sent_before_link_up_arrives_after_it
+                flushed_frame_arrives_without_further_calls_of_the_sender
+                transport_moved_to_another_thread_works;
             room:
-                a_peer_that_does_not_read_holds_the_sender_up
-                an_unfinished_frame_leaves_other_links_alone
-                a_broken_link_is_full_until_it_is_down
-                an_idle_transport_has_nothing_to_report
-                a_budget_bounds_what_is_reported
-                a_flooded_link_does_not_starve_another;
+                link_whose_peer_does_not_read_fills_up
+                partly_sent_frame_does_not_block_other_links
+                broken_link_answers_full_until_link_down
+                receive_on_an_idle_transport_returns_0
+                receive_budget_limits_reported_frames
+                flooded_link_does_not_starve_others;
             closing:
-                a_drained_link_delivers_everything_and_then_is_closed
-                a_full_link_may_be_drained
-                both_sides_may_drain_at_once
-                a_link_drained_inside_a_frame_did_not_end_in_order
-                a_link_may_be_drained_while_the_peer_is_inside_a_frame
-                a_link_may_be_closed_while_it_connects
-                a_link_may_be_closed_before_its_end_was_reported
-                an_aborted_link_never_claims_to_be_complete
-                a_dropped_transport_ends_its_links
-                a_dropped_transport_inside_a_frame_did_not_end_in_order
-                a_number_that_is_used_again_hears_nothing_of_its_past;
+                drain_delivers_all_frames_before_closed
+                drain_of_a_full_link_delivers_the_taken_frames
+                drain_from_both_sides_completes
+                drain_inside_a_frame_resets_the_peer
+                drain_while_the_peer_is_inside_a_frame_closes_the_peer
+                close_while_connecting_reports_nothing
+                close_of_an_ended_link_reports_nothing
+                abort_with_lost_frames_resets_the_peer
+                dropped_transport_ends_its_links
+                transport_dropped_inside_a_frame_resets_the_peer
+                reused_link_id_gets_no_events_of_its_predecessor;
             exposing:
-                exposed_payload_is_pulled_whole_and_in_parts
-                a_pull_beyond_what_is_exposed_does_not_succeed
-                nonsense_is_not_pulled
-                nothing_is_pulled_once_the_link_was_closed
-                nothing_is_pulled_once_the_transport_was_dropped;
+                pull_reads_exposed_payload_whole_and_in_parts
+                pull_beyond_exposed_memory_fails
+                pull_from_an_invalid_description_fails
+                pull_after_close_fails
+                pull_after_transport_drop_fails;
             mapping:
-                both_sides_see_what_is_shared
-                what_is_described_wrong_is_not_mapped
-                what_is_gone_is_not_mapped;
+                mapped_memory_is_shared_with_its_owner
+                map_with_a_wrong_description_fails
+                map_of_freed_memory_fails;
             waking:
-                an_idle_transport_falls_asleep
-                a_connect_wakes
-                an_answered_connect_wakes
-                a_refused_connect_wakes
-                a_frame_wakes
-                what_is_there_already_keeps_awake
-                room_wakes
-                a_drained_link_wakes
-                an_aborted_link_wakes
-                a_dropped_peer_wakes
-                a_wake_descriptor_may_be_nested
-                two_that_sleep_whenever_they_can_miss_nothing;
+                idle_transport_arms_and_sleeps
+                incoming_connect_wakes_the_acceptor
+                accepted_connect_wakes_the_connector
+                refused_connect_wakes_the_connector
+                frame_wakes_the_receiver
+                arm_with_unreported_frames_stays_awake
+                free_room_wakes_the_sender
+                drain_wakes_the_peer
+                abort_wakes_the_peer
+                dropped_transport_wakes_the_peer
+                wake_fd_works_inside_another_epoll
+                sleeping_endpoints_miss_no_wakeup;
         }
     };
     (@tests $provider:expr; $($theme:ident: $($test:ident)+;)+) => {
@@ -121,7 +121,7 @@ macro_rules! transport_contract {
 mod tests {
     /// A function that is not listed would be tested by nobody.
     #[test]
-    fn every_function_of_the_contract_is_listed() {
+    fn transport_contract_lists_every_test_function() {
         let listed = include_str!("lib.rs");
         let themes = [
             include_str!("transport/opening.rs"),

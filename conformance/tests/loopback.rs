@@ -33,7 +33,7 @@ mod pulling {
 
     /// Otherwise the contract demands nothing of the kind.
     #[test]
-    fn payload_is_pulled() {
+    fn provider_with_pull_enabled_pulls() {
         assert!(homespun_conformance::transport::pulls(&network()));
     }
 }

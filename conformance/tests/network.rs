@@ -22,7 +22,7 @@ fn address(text: &str) -> Address {
 }
 
 #[test]
-fn what_was_flushed_is_there_at_the_next_receive() {
+fn flushed_frame_arrives_at_the_next_receive() {
     let network = flawless();
     let [mut a, mut b] = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
     let link = a.connect(b.transport.address());
@@ -38,7 +38,7 @@ fn what_was_flushed_is_there_at_the_next_receive() {
 }
 
 #[test]
-fn what_was_not_flushed_is_not_there() {
+fn unflushed_frame_does_not_arrive() {
     let network = flawless();
     let ([mut a, mut b], link, _) = linked(&network);
     assert_eq!(a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]), Ok(()));
@@ -50,7 +50,7 @@ fn what_was_not_flushed_is_not_there() {
 }
 
 #[test]
-fn a_pipe_gets_full_and_a_frame_goes_on_where_it_stopped() {
+fn full_pipe_resumes_the_frame_where_it_stopped() {
     let network = flawless();
     network.set_faults(Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
     let ([mut a, mut b], link, peer) = linked(&network);
@@ -83,7 +83,7 @@ fn a_pipe_gets_full_and_a_frame_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn every_way_to_hand_payload_over_is_used() {
+fn choppy_network_uses_every_delivery_method() {
     let network = Network::new(5, Faults::choppy());
     let ([a, b], link, peer) = linked(&network);
     let mut endpoints = [a, b];
@@ -123,7 +123,7 @@ fn trace(seed: u64) -> Vec<(usize, LinkId, Event)> {
 }
 
 #[test]
-fn one_seed_decides_everything() {
+fn equal_seeds_give_equal_traces() {
     let traces: Vec<_> = (0..6).map(trace).collect();
     assert_eq!(traces, (0..6).map(trace).collect::<Vec<_>>());
     for (at, one) in traces.iter().enumerate() {
@@ -132,7 +132,7 @@ fn one_seed_decides_everything() {
 }
 
 #[test]
-fn a_nasty_network_breaks_and_refuses_links_and_never_what_arrives() {
+fn nasty_network_fails_links_and_corrupts_no_frame() {
     let mut errors = Vec::new();
     for seed in 0..20 {
         for (_, _, event) in trace(seed) {
@@ -154,7 +154,7 @@ fn a_nasty_network_breaks_and_refuses_links_and_never_what_arrives() {
 }
 
 #[test]
-fn a_broken_link_goes_down_on_both_sides_after_what_was_in_flight() {
+fn broken_link_delivers_frames_in_flight_before_link_down() {
     let network = flawless();
     let (mut endpoints, link, peer) = linked(&network);
     let addresses = [endpoints[0].transport.address(), endpoints[1].transport.address()];
@@ -170,7 +170,7 @@ fn a_broken_link_goes_down_on_both_sides_after_what_was_in_flight() {
 }
 
 #[test]
-fn an_abrupt_end_loses_what_was_in_flight_where_that_is_asked_for() {
+fn abort_with_loss_fault_drops_frames_in_flight() {
     let mut arrived = Vec::new();
     for seed in 0..40 {
         let network = Network::new(seed, Faults { lose_per_mille: 1000, ..Faults::default() });
@@ -187,7 +187,7 @@ fn an_abrupt_end_loses_what_was_in_flight_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_killed_endpoint_vanishes() {
+fn killed_endpoint_resets_its_links_and_frees_its_address() {
     let network = flawless();
     let ([mut a, mut b], link, peer) = linked(&network);
     let address = b.transport.address();
@@ -214,7 +214,7 @@ fn a_killed_endpoint_vanishes() {
 }
 
 #[test]
-fn a_connect_is_refused_at_random() {
+fn refuse_fault_refuses_connects_at_random() {
     let network = Network::new(2, Faults { refuse_per_mille: 500, ..Faults::default() });
     let [mut a, b] = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
     let links: Vec<_> = (0..40).map(|_| a.connect(b.transport.address())).collect();
@@ -224,7 +224,7 @@ fn a_connect_is_refused_at_random() {
 }
 
 #[test]
-fn a_delay_is_counted_in_calls_and_ends() {
+fn delay_fault_lasts_a_number_of_calls() {
     let faults = Faults { delay_per_mille: 1000, delay_max_calls: 4, ..Faults::default() };
     let network = Network::new(2, faults);
     let ([mut a, mut b], link, peer) = linked(&network);
@@ -241,7 +241,7 @@ fn a_delay_is_counted_in_calls_and_ends() {
 }
 
 #[test]
-fn the_budget_is_kept_and_shared_by_all_links() {
+fn receive_budget_is_exact_and_shared_by_all_links() {
     let network = flawless();
     let mut b = TestEndpoint::open(&network, 22);
     let mut senders: Vec<_> = (0..4).map(|instance| TestEndpoint::open(&network, instance)).collect();
@@ -266,7 +266,7 @@ fn the_budget_is_kept_and_shared_by_all_links() {
 }
 
 #[test]
-fn a_peer_that_closes_inside_a_frame_did_not_close_in_order() {
+fn close_inside_a_frame_resets_the_peer() {
     let network = Network::new(1, Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
     let (mut endpoints, link, peer) = linked(&network);
     endpoints[0].post(link, payload(1001, 1));
@@ -276,7 +276,7 @@ fn a_peer_that_closes_inside_a_frame_did_not_close_in_order() {
 }
 
 #[test]
-fn draining_flushes() {
+fn drain_flushes_unsent_frames() {
     let network = flawless();
     let ([mut a, mut b], link, peer) = linked(&network);
     assert_eq!(a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]), Ok(()));
@@ -288,7 +288,7 @@ fn draining_flushes() {
 }
 
 #[test]
-fn a_draining_link_that_breaks_drains_no_longer() {
+fn broken_link_ends_its_drain() {
     let network = flawless();
     let ([mut a, mut b], link, peer) = linked(&network);
     a.close(link, Close::Drain);
@@ -300,7 +300,7 @@ fn a_draining_link_that_breaks_drains_no_longer() {
 }
 
 #[test]
-fn a_link_that_ends_inside_its_hello_was_never_there() {
+fn link_lost_inside_its_hello_is_not_reported() {
     let mut events = Vec::new();
     for seed in 0..40 {
         let network = Network::new(seed, Faults { lose_per_mille: 500, ..Faults::default() });
@@ -316,7 +316,7 @@ fn a_link_that_ends_inside_its_hello_was_never_there() {
 }
 
 #[test]
-fn the_name_of_a_link_that_ended_is_used_again() {
+fn closed_link_frees_its_id() {
     let network = flawless();
     let ([mut a, b], link, _) = linked(&network);
     a.close(link, Close::Drain);
@@ -326,7 +326,7 @@ fn the_name_of_a_link_that_ended_is_used_again() {
 }
 
 #[test]
-fn a_connect_that_is_given_up_leaves_no_trace() {
+fn close_of_a_connecting_link_leaves_no_state() {
     for (how, receives) in [(Close::Drain, 0), (Close::Abort, 0), (Close::Drain, 1), (Close::Abort, 1)] {
         let network = flawless();
         let [mut a, mut b] = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
@@ -344,7 +344,7 @@ fn a_connect_that_is_given_up_leaves_no_trace() {
 }
 
 #[test]
-fn a_wildcard_becomes_an_address_that_others_can_use() {
+fn wildcard_bind_resolves_to_a_specific_address() {
     let network = flawless();
     let open = |text| network.open(address(text), 1);
     let v4 = network.open(AddressFormat::SockaddrIn.wildcard(), 1).unwrap();
@@ -375,7 +375,7 @@ impl FrameHandler for Killer {
 }
 
 #[test]
-fn a_receiver_may_call_the_network() {
+fn frame_handler_may_call_the_network() {
     let network = flawless();
     let ([mut a, mut b], link, _) = linked(&network);
     a.post(link, payload(10, 1));

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_is_said_and_so_is_the_way_out() {
+    fn cross_memory_finding_names_cause_and_remedy() {
         let barred = || Err(io::Error::from(rustix::io::Errno::PERM));
         let cases = [
             (barred(), None, true, "barred here (process_vm_readv: Operation not permitted"),

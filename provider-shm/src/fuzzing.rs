@@ -306,7 +306,7 @@ mod tests {
 
     /// Replays the kept inputs of the fuzz target. Both verdicts must occur in them, or they show little.
     #[test]
-    fn corpus() {
+    fn corpus_inputs_get_the_verdicts_in_their_names() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/ring");
         let mut verdicts = [0, 0];
         for entry in

@@ -76,14 +76,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_greeting_comes_back(instance: u64, address: u64, value: u64, port in 1..u16::MAX) {
+        fn greeting_round_trips(instance: u64, address: u64, value: u64, port in 1..u16::MAX) {
             let hello = hello::Hello { address: SocketAddr::from(([127, 0, 0, 1], port)).into(), instance };
             let greeting = Greeting { hello, cookie: CookieLocation { address, value } };
             prop_assert_eq!(Greeting::parse(&greeting.emit()), Ok(greeting));
         }
 
         #[test]
-        fn any_bytes_are_a_greeting_or_refused(bytes in proptest::collection::vec(any::<u8>(), GREETING_BYTES)) {
+        fn parse_accepts_emitted_greetings_only(bytes in proptest::collection::vec(any::<u8>(), GREETING_BYTES)) {
             let bytes = bytes.first_chunk().expect("it is as long as a greeting");
             if let Ok(greeting) = Greeting::parse(bytes) {
                 prop_assert_eq!(&greeting.emit(), bytes);

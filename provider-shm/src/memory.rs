@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn exposed_payload_is_read_while_the_cookie_is_there() {
+    fn pull_succeeds_while_the_cookie_is_in_place() {
         let cookie = Cookie::generate().unwrap();
         let peer_memory = own(cookie.at());
         let (first, second) = (vec![1_u8; 100], vec![2_u8; 50]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_memory_fails_alone() {
+    fn pull_of_unmapped_memory_is_a_fault() {
         let cookie = Cookie::generate().unwrap();
         let nowhere = [16_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
         let remote = Remote::new(&nowhere).unwrap();
@@ -157,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_may_read_itself_here() {
+    fn probe_reads_memory_of_this_process() {
         probe().unwrap();
     }
 
     proptest! {
         #[test]
-        fn any_description_is_cut_without_harm(
+        fn range_of_any_description_has_the_wanted_length(
             bytes in proptest::collection::vec(prop_oneof![Just(0_u8), Just(0xff), any::<u8>()], 0..=64),
             offset_bytes: u64,
             wanted_bytes in prop_oneof![0_u64..100, any::<u64>()],
@@ -175,7 +175,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_is_what_stands_there(
+        fn range_matches_the_described_addresses(
             lens in proptest::collection::vec(0_u64..20, 0..=4),
             offset in 0_u64..40,
             wanted in 0_u64..40,

@@ -80,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_address_and_port() {
+    fn socket_name_contains_address_and_port() {
         let name = of(address("[::1]:5000")).unwrap();
         assert_eq!(name.abstract_name(), Some(&b"homespun/shm/[::1]:5000"[..]));
     }
 
     #[test]
-    fn a_wildcard_is_known_by_the_loopback_address() {
+    fn wildcard_binds_loopback_first() {
         let all = |text| bindings(address(text)).to_vec();
         assert_eq!(all("127.0.0.2:7"), [address("127.0.0.2:7")]);
         assert_eq!(all("0.0.0.0:7"), [address("127.0.0.1:7"), address("0.0.0.0:7")]);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wildcard_answers_for_addresses_of_this_host_only() {
+    fn wildcard_is_a_candidate_for_local_addresses_only() {
         let all = |text| candidates(address(text)).to_vec();
         assert_eq!(all("127.9.9.9:7"), [address("127.9.9.9:7"), address("0.0.0.0:7")]);
         assert_eq!(all("[::1]:7"), [address("[::1]:7"), address("[::]:7")]);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_dynamic_port_is_tried_once() {
+    fn ports_yields_each_dynamic_port_once() {
         for instance in [0, 7, u64::MAX] {
             let tried: Vec<u16> = ports(0, instance).collect();
             assert_eq!(tried.len(), usize::from(PORTS_MAX));

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_see_the_same_and_the_end() {
+    fn mapping_shares_words_and_retirement() {
         let own = allocate(100).unwrap();
         assert_eq!(own.words().len(), 13);
         assert!(own.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_described_wrong_is_not_mapped() {
+    fn map_with_a_wrong_description_fails() {
         let own = allocate(100).unwrap();
         let right = own.describe().unwrap();
         for len_bytes in [0, 1, 96, 105, 4096, u64::MAX] {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_taken_away_or_is_no_memory_is_not_mapped() {
+    fn map_of_unsealed_or_other_files_fails() {
         let file = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, (START_BYTES + 8) as u64).unwrap();
         assert!(map(own_pid(), &described(&file, 0), 8).is_none(), "it is not sealed");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_not_more_memory_than_there_is() {
+    fn allocate_beyond_host_memory_fails() {
         for len_bytes in [usize::MAX, isize::MAX as usize, 1 << 46] {
             assert!(allocate(len_bytes).is_err());
         }

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_other_end_of_an_own_socket_is_this_process() {
+    fn credentials_of_a_socket_pair_are_this_process() {
         let (left, _right) = UnixStream::pair().unwrap();
         let credentials = credentials(&left).unwrap();
         assert_eq!(credentials.pid, i32::try_from(process::id()).unwrap());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_this_process_can_be_read_as_far_as_there_is_any() {
+    fn read_memory_stops_at_unmapped_memory() {
         let pid = i32::try_from(process::id()).unwrap();
         let memory = *b"hello, world";
         let piece = |range: std::ops::Range<usize>| RemoteSlice {

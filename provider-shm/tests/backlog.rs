@@ -14,7 +14,7 @@ use crate::raw::{RawSocket, listen_at, vacant};
 /// A connection for which there is no place waits for one. When it has it, that is something to do: whoever could send
 /// nothing before can send now.
 #[test]
-fn a_connection_waits_for_its_turn() {
+fn connect_to_a_full_backlog_waits() {
     let provider = ShmProvider::new();
     let mut endpoint = TestEndpoint::open(&provider, 11);
     let address = vacant();
@@ -48,7 +48,7 @@ fn a_connection_waits_for_its_turn() {
 
 /// It may also happen that the peer which let nobody in ends, and another endpoint comes to its address.
 #[test]
-fn a_connection_that_waited_reaches_a_successor() {
+fn waiting_connect_reaches_the_next_endpoint() {
     let provider = ShmProvider::new();
     let mut endpoint = TestEndpoint::open(&provider, 11);
     let address = vacant();

@@ -6,7 +6,7 @@ homespun_conformance::transport_contract!(ShmProvider::new());
 
 /// Otherwise the contract demands nothing of the kind.
 #[test]
-fn payload_is_pulled_and_endpoints_can_be_slept_on() {
+fn provider_pulls_and_wakes() {
     assert!(homespun_conformance::transport::pulls(&ShmProvider::new()));
     assert!(homespun_conformance::transport::wakes(&ShmProvider::new()));
 }

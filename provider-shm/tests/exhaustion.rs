@@ -136,7 +136,7 @@ fn unread_rings_delay_further_links(provider: &ShmProvider) {
 }
 
 #[test]
-fn running_out_of_descriptors_is_an_error_of_one_link() {
+fn descriptor_exhaustion_fails_one_link_only() {
     limit_fds(LIMIT_FDS);
     let provider = ShmProvider::new();
 

@@ -130,7 +130,7 @@ fn assert_link_works(endpoints: &mut Endpoints, link: LinkId, after: &str) {
 }
 
 #[test]
-fn whatever_a_stranger_says_ends_its_own_link_only() {
+fn bad_greeting_ends_its_own_link_only() {
     let provider = ShmProvider::new();
     let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
     let link = endpoints[0].connect(endpoints[1].address());

@@ -40,7 +40,7 @@ fn send_and_exit(to: Address) -> ! {
 /// A ring is handed over with the first message, so that what was sent arrives although its sender was never accepted, and
 /// is no more when it is.
 #[test]
-fn what_was_sent_arrives_from_a_process_that_is_no_more() {
+fn frames_of_an_exited_process_arrive() {
     if let Ok(to) = env::var(SEND_TO) {
         let to: SocketAddr = to.parse().expect("an address");
         send_and_exit(to.into());
@@ -48,7 +48,7 @@ fn what_was_sent_arrives_from_a_process_that_is_no_more() {
     for (how, end) in [("closed", LinkError::Closed), ("left", LinkError::System(Errno::ECONNRESET))] {
         let mut endpoints = [TestEndpoint::open(&ShmProvider::new(), 22)];
         let mut child = Command::new(env::current_exe().expect("it has a path"))
-            .args(["--exact", "what_was_sent_arrives_from_a_process_that_is_no_more", "--quiet"])
+            .args(["--exact", "frames_of_an_exited_process_arrive", "--quiet"])
             .env(SEND_TO, endpoints[0].address().socket_addr().to_string())
             .env(HOW, how)
             .spawn()

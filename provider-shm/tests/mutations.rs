@@ -284,7 +284,7 @@ impl Fixture {
 }
 
 #[test]
-fn no_byte_of_a_header_changes_unnoticed() {
+fn changed_header_byte_ends_the_link() {
     let mut cases: Vec<Case> = samples().into_iter().flat_map(|spec| spoil(&[ACK], spec, 1)).collect();
     // Inside a frame.
     let begun = LineSpec(kind::MESSAGE, flag::OUTSIDE | flag::LONG, 0x8000, &[1 << 20]);
@@ -312,7 +312,7 @@ fn no_byte_of_a_header_changes_unnoticed() {
 /// A line whose sequence number has become that of the lap before looks as if it were still to come, but for
 /// its check.
 #[test]
-fn a_line_that_passes_for_that_of_the_lap_before_is_found_out() {
+fn line_with_previous_sequence_number_ends_the_link() {
     let mut fixture = Fixture::new();
     let spec = LineSpec(kind::MESSAGE, flag::TAGGED, 8, &[3]);
     let cases: Vec<Case> = spoil(&[ACK; LINES], spec, LINES)
@@ -338,7 +338,7 @@ fn a_line_that_passes_for_that_of_the_lap_before_is_found_out() {
 
 /// Who ends before its frame does, or before its line is there, has ended in the middle.
 #[test]
-fn a_frame_that_is_cut_short_is_an_error() {
+fn truncated_frame_resets_the_link() {
     let mut fixture = Fixture::new();
     let begun = LineSpec(kind::DATA, flag::OUTSIDE | flag::LONG, 0x8000, &[7, 1 << 20]);
     // All of a line but the word that says that it is there.

@@ -180,6 +180,6 @@ fn spoil_links(seed: u64) {
 }
 
 #[test]
-fn whatever_is_scribbled_ends_one_link_and_nothing_else() {
+fn scribbled_ring_ends_its_own_link_only() {
     spoil_links(7);
 }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_asked_unless_one_link_brings_everything() {
+    fn alternating_links_get_no_blind_read() {
         let (one, other) = (LinkId(1), LinkId(2));
         let mut focus = Focus::default();
         for _ in 0..100 {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_asked_every_few_passes() {
+    fn blind_reads_end_after_the_maximum() {
         let mut focus = Focus::default();
         for _ in 0..FOCUS_READS_MIN {
             assert_eq!(focus.next_blind_read(), None);

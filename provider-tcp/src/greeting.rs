@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_believed_as_far_as_the_connection_agrees() {
+    fn believed_address_follows_claim_and_connection() {
         // From the host that it names.
         check("10.0.0.7:100", "10.0.0.7:5555", "10.0.0.7:100");
         check("[fd00::7]:100", "[fd00::7]:5555", "[fd00::7]:100");
@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn the_scope_is_the_one_that_means_something_here() {
+    fn believed_address_keeps_the_local_scope_id() {
         check("[fe80::7%9]:100", "[fe80::7%2]:5555", "[fe80::7%2]:100");
         check("[fe80::8%9]:100", "[fe80::7%2]:5555", "[fe80::7%2]:100");
         check("[fe80::1%3]:100", "[fd00::1]:5555", "[fe80::1%3]:100");
     }
 
     #[test]
-    fn a_hello_may_come_in_pieces_and_with_more_behind_it() {
+    fn hello_in_pieces_is_assembled() {
         let hello = Hello { address: address("127.0.0.1:9"), instance: 3 };
         let mut bytes = hello.emit().to_vec();
         bytes.extend(b"rest");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_at_once() {
+    fn garbage_is_refused_at_the_first_byte() {
         assert_eq!(HelloReader::new().feed(b"G"), Err(WireError::BadMagic));
         assert_eq!(HelloReader::new().feed(&[b'x'; 4096]), Err(WireError::BadMagic));
     }

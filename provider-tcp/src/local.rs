@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_address_that_others_can_reach_is_taken() {
+    fn routable_picks_the_first_reachable_address() {
         let interfaces = [
             interface("127.0.0.1", IfOperStatus::Up),
             interface("::1", IfOperStatus::Up),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preferred_interface_is_taken_if_it_has_an_address_of_the_format() {
+    fn routable_prefers_the_named_interface() {
         let special = |ip| Interface { name: "special".into(), ..interface(ip, IfOperStatus::Up) };
         let interfaces = [
             interface("10.0.0.2", IfOperStatus::Up),
@@ -105,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn a_specific_address_stays_as_it_is() {
+    fn reachable_keeps_a_specific_address() {
         let bound: SocketAddr = "[fe80::1%3]:7".parse().unwrap();
         assert_eq!(reachable(bound, None).unwrap(), Address::from(bound));
     }
 
     #[test]
-    fn loopback_and_interfaces_are_local() {
+    fn is_local_accepts_loopback_and_interfaces() {
         assert!(is_local("127.9.9.9".parse().unwrap()));
         assert!(is_local(Ipv6Addr::LOCALHOST.into()));
         // What the kernel lists, link-local addresses among them; a host without IPv6 has no such file.

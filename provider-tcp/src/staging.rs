@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_leave_in_the_order_in_which_they_came() {
+    fn staged_bytes_leave_in_order() {
         let (mut staging, mut spare) = (Staging::default(), SpareBuffers::default());
         let mut expected = VecDeque::new();
         let mut next = 0_u8;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_link_holds_no_memory_and_buffers_go_round() {
+    fn emptied_staging_returns_its_buffer() {
         let (mut first, mut second, mut spare) =
             (Staging::default(), Staging::default(), SpareBuffers::default());
         first.append(&[1; 5_000], &mut spare);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn room_ends_at_the_limit() {
+    fn has_room_ends_at_the_limit() {
         let (mut staging, mut spare) = (Staging::default(), SpareBuffers::default());
         staging.append(&[0; STAGING_MAX_BYTES - 10], &mut spare);
         assert!(staging.has_room(10) && !staging.has_room(11));

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_falls_to_zero_when_the_peers_kernel_has_everything() {
+    fn unacknowledged_bytes_fall_to_zero() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         stream.write_all(&[7; 1000]).unwrap();
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_without_a_queue_is_an_error() {
+    fn unacknowledged_bytes_of_a_listener_is_an_error() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         assert!(unacknowledged_bytes(&listener).is_err());
     }

@@ -15,6 +15,6 @@ mod tight {
 
 /// Otherwise the contract demands nothing of the kind.
 #[test]
-fn endpoints_can_be_slept_on() {
+fn provider_wakes() {
     assert!(homespun_conformance::transport::wakes(&TcpProvider::new()));
 }

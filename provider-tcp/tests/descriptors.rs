@@ -66,7 +66,7 @@ fn descriptor_count() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-fn links_that_end_leave_nothing_open() {
+fn ended_links_close_their_descriptors() {
     let (mut client, mut server) = (Side::open(), Side::open());
     let begin = descriptor_count();
     for how in [Close::Drain, Close::Abort] {
@@ -99,7 +99,7 @@ fn links_that_end_leave_nothing_open() {
     assert_eq!(descriptor_count(), begin);
 }
 
-fn running_out_of_descriptors_delays_links_but_loses_none() {
+fn descriptor_exhaustion_delays_links_and_loses_none() {
     let (mut client, mut server) = (Side::open(), Side::open());
     let address = server.transport.address();
     let before = getrlimit(Resource::Nofile);
@@ -138,9 +138,9 @@ fn running_out_of_descriptors_delays_links_but_loses_none() {
 }
 
 #[test]
-fn descriptors_come_and_go() {
+fn descriptors_are_closed_and_exhaustion_delays_links() {
     let begin = descriptor_count();
-    links_that_end_leave_nothing_open();
-    running_out_of_descriptors_delays_links_but_loses_none();
+    ended_links_close_their_descriptors();
+    descriptor_exhaustion_delays_links_and_loses_none();
     assert_eq!(descriptor_count(), begin, "something outlived its transport");
 }

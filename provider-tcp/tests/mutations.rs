@@ -222,7 +222,7 @@ fn assert_link_works(side: &mut Side, friend: &mut Side, link: LinkId, after: &s
 }
 
 #[test]
-fn no_byte_of_a_header_changes_unnoticed() {
+fn changed_header_byte_ends_the_link() {
     let mut side = Side::open(1);
     let address = side.transport.address();
     let mut friend = Side::open(SOUND);
@@ -264,7 +264,7 @@ fn no_byte_of_a_header_changes_unnoticed() {
 
 /// Whoever is connected to and says hello has said all of it, or is refused.
 #[test]
-fn no_byte_of_a_hello_changes_unnoticed() {
+fn changed_hello_byte_refuses_the_link() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let mut cases = Vec::new();

@@ -12,7 +12,7 @@ const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
 /// What was taken before [`Close::Drain`] reaches the peer, which then sees [`LinkError::Closed`]. What the peer sends
 /// meanwhile is dropped, nothing more is reported of the link, and [`draining`](Transport::draining) comes down to 0.
-pub fn a_drained_link_delivers_everything_and_then_is_closed<P: Provider>(provider: &P) {
+pub fn drain_delivers_all_frames_before_closed<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     for size in SIZES {
         endpoints[0].post(link, payload(size, 1));
@@ -31,7 +31,7 @@ pub fn a_drained_link_delivers_everything_and_then_is_closed<P: Provider>(provid
 }
 
 /// A link that has no room for anything may be drained: all that it has taken arrives, and then its end.
-pub fn a_full_link_may_be_drained<P: Provider>(provider: &P) {
+pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     let taken = fill(&mut endpoints[0], link, 100) - 1;
     let end = if endpoints[0].is_mid_frame(link) { RESET } else { LinkError::Closed };
@@ -44,7 +44,7 @@ pub fn a_full_link_may_be_drained<P: Provider>(provider: &P) {
 }
 
 /// Both sides may drain the same link.
-pub fn both_sides_may_drain_at_once<P: Provider>(provider: &P) {
+pub fn drain_from_both_sides_completes<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     for (endpoint, link) in endpoints.iter_mut().zip([link, peer]) {
         endpoint.post(link, payload(400, 1));
@@ -59,7 +59,7 @@ pub fn both_sides_may_drain_at_once<P: Provider>(provider: &P) {
 
 /// Where a frame was taken in part only, the peer sees ECONNRESET after everything that was taken in whole, also if the
 /// link was drained.
-pub fn a_link_drained_inside_a_frame_did_not_end_in_order<P: Provider>(provider: &P) {
+pub fn drain_inside_a_frame_resets_the_peer<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
         let (mut endpoints, link, peer) = linked(provider);
         endpoints[0].post(link, payload(300, 1));
@@ -80,7 +80,7 @@ pub fn a_link_drained_inside_a_frame_did_not_end_in_order<P: Provider>(provider:
 
 /// A link may be drained while a frame of the peer's has arrived in part only: the rest is dropped, and the peer, which was
 /// about to go on with it, sees [`LinkError::Closed`].
-pub fn a_link_may_be_drained_while_the_peer_is_inside_a_frame<P: Provider>(provider: &P) {
+pub fn drain_while_the_peer_is_inside_a_frame_closes_the_peer<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     if stop_inside_a_frame(&mut endpoints[0], link).is_none() {
         return;
@@ -99,7 +99,7 @@ pub fn a_link_may_be_drained_while_the_peer_is_inside_a_frame<P: Provider>(provi
 
 /// A link may be closed, in either way, before it is up: nothing is reported of it, [`draining`](Transport::draining) comes
 /// down to 0, and the peer either never hears of it, or hears that it came up and went down.
-pub fn a_link_may_be_closed_while_it_connects<P: Provider>(provider: &P) {
+pub fn close_while_connecting_reports_nothing<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
         for passes in 0..4 {
             let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
@@ -132,7 +132,7 @@ pub fn a_link_may_be_closed_while_it_connects<P: Provider>(provider: &P) {
 
 /// A link may be closed, in either way, when it has ended already and that was not reported yet: because nobody was there,
 /// or because the peer has gone. Nothing is reported of it then, and [`draining`](Transport::draining) comes down to 0.
-pub fn a_link_may_be_closed_before_its_end_was_reported<P: Provider>(provider: &P) {
+pub fn close_of_an_ended_link_reports_nothing<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
         let ([mut a, b], link, _) = linked(provider);
         let address = b.address();
@@ -153,7 +153,7 @@ pub fn a_link_may_be_closed_before_its_end_was_reported<P: Provider>(provider: &
 
 /// [`Close::Abort`] takes effect at once, and leaves nothing to drain. What arrives at the peer is the start of what was
 /// sent; [`LinkError::Closed`] it may see only if that is all that was taken.
-pub fn an_aborted_link_never_claims_to_be_complete<P: Provider>(provider: &P) {
+pub fn abort_with_lost_frames_resets_the_peer<P: Provider>(provider: &P) {
     for passes in 0..4 {
         for accepted in [false, true] {
             let ([a, b], link, peer) = linked(provider);
@@ -193,7 +193,7 @@ pub fn an_aborted_link_never_claims_to_be_complete<P: Provider>(provider: &P) {
 }
 
 /// When a transport is dropped its links end at the peers, those too that it has not accepted, after what has arrived.
-pub fn a_dropped_transport_ends_its_links<P: Provider>(provider: &P) {
+pub fn dropped_transport_ends_its_links<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     endpoints[1].post(peer, payload(500, 1));
     drive(&mut endpoints, "a frame", |[a, _]| a.recorder.frame_count(link) == 1);
@@ -212,7 +212,7 @@ pub fn a_dropped_transport_ends_its_links<P: Provider>(provider: &P) {
 }
 
 /// When a transport is dropped that has taken a frame in part, its peer sees ECONNRESET.
-pub fn a_dropped_transport_inside_a_frame_did_not_end_in_order<P: Provider>(provider: &P) {
+pub fn transport_dropped_inside_a_frame_resets_the_peer<P: Provider>(provider: &P) {
     let ([mut a, mut b], link, peer) = linked(provider);
     let Some(frames) = stop_inside_a_frame(&mut a, link) else { return };
     drop(a);
@@ -223,7 +223,7 @@ pub fn a_dropped_transport_inside_a_frame_did_not_end_in_order<P: Provider>(prov
 
 /// The number of a link that was closed is free at once. A link that gets it hears nothing that was meant for the one
 /// before: neither frames, nor who the peer is, nor the end.
-pub fn a_number_that_is_used_again_hears_nothing_of_its_past<P: Provider>(provider: &P) {
+pub fn reused_link_id_gets_no_events_of_its_predecessor<P: Provider>(provider: &P) {
     const ROUNDS: usize = 24;
     let mut endpoints = [11, 22, 33].map(|instance| TestEndpoint::open(provider, instance));
     let mut numbers: Vec<LinkId> = Vec::new();

@@ -9,7 +9,7 @@ use crate::transport::{BUDGET_FRAMES, Event, TestEndpoint, drive, drive_all, lin
 
 /// [`LinkEvent::Up`](homespun_engine::transport::LinkEvent::Up) names the peer's address and its instance, on the side that
 /// connected and on the side that accepted.
-pub fn both_sides_learn_who_the_other_is<P: Provider>(provider: &P) {
+pub fn link_up_names_address_and_instance_of_the_peer<P: Provider>(provider: &P) {
     let ([a, b], link, peer) = linked(provider);
     assert_eq!(a.recorder.log(), [(link, Event::Up(b.address(), 22))]);
     assert_eq!(b.recorder.log(), [(peer, Event::Up(a.address(), 11))]);
@@ -17,7 +17,7 @@ pub fn both_sides_learn_who_the_other_is<P: Provider>(provider: &P) {
 
 /// Endpoints reach each other whatever format of the provider's their addresses have, and whether they are bound to a
 /// wildcard or not.
-pub fn endpoints_of_every_format_reach_each_other<P: Provider>(provider: &P) {
+pub fn endpoints_of_each_address_format_exchange_frames<P: Provider>(provider: &P) {
     for format in provider.attr().formats {
         let a = TestEndpoint::open_at(provider, format.wildcard(), 11);
         let b = TestEndpoint::open_at(provider, a.address().with_port(0), 22);
@@ -37,7 +37,7 @@ pub fn endpoints_of_every_format_reach_each_other<P: Provider>(provider: &P) {
 }
 
 /// When two endpoints connect to each other at the same moment both links come up, and both carry frames.
-pub fn connects_that_cross_make_two_links<P: Provider>(provider: &P) {
+pub fn simultaneous_connects_make_two_links<P: Provider>(provider: &P) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     let addresses = endpoints.each_ref().map(TestEndpoint::address);
     let links = [endpoints[0].connect(addresses[1]), endpoints[1].connect(addresses[0])];
@@ -78,7 +78,7 @@ pub fn two_connects_to_one_peer_make_two_links<P: Provider>(provider: &P) {
 }
 
 /// An endpoint may connect to itself: it has two links then, one for each end.
-pub fn an_endpoint_reaches_itself<P: Provider>(provider: &P) {
+pub fn endpoint_connects_to_itself<P: Provider>(provider: &P) {
     let mut a = TestEndpoint::open(provider, 11);
     let address = a.address();
     let link = a.connect(address);
@@ -97,7 +97,7 @@ pub fn an_endpoint_reaches_itself<P: Provider>(provider: &P) {
 
 /// A connect to an address where nobody listens fails with ECONNREFUSED, which [`receive`](Transport::receive) reports, and
 /// nothing before that: until then the link has a number, takes calls, and is never up.
-pub fn nobody_there_is_refused<P: Provider>(provider: &P) {
+pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(provider: &P) {
     let mut a = TestEndpoint::open(provider, 11);
     let nobody = TestEndpoint::open(provider, 22).address();
     let link = a.connect(nobody);
@@ -111,7 +111,7 @@ pub fn nobody_there_is_refused<P: Provider>(provider: &P) {
 
 /// Somebody else who is opened at the address of an endpoint that is gone can be connected to, and is told from it by the
 /// instance.
-pub fn a_successor_at_an_address_is_another_instance<P: Provider>(provider: &P) {
+pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(provider: &P) {
     let ([a, b], link, _) = linked(provider);
     let address = b.address();
     drop(b);
@@ -126,7 +126,7 @@ pub fn a_successor_at_an_address_is_another_instance<P: Provider>(provider: &P) 
 
 /// After [`stop_accepting`](Transport::stop_accepting) connects fail, those too that were under way and not accepted, and
 /// the links that there are live on. It may be called twice.
-pub fn an_endpoint_that_stopped_accepting_keeps_its_links<P: Provider>(provider: &P) {
+pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     let address = endpoints[1].address();
     let waiting = endpoints[0].connect(address);
@@ -147,7 +147,7 @@ pub fn an_endpoint_that_stopped_accepting_keeps_its_links<P: Provider>(provider:
 /// A link comes up at the side that connected only if it does at the side that accepted, however far it had come when
 /// the acceptor [stops accepting](Transport::stop_accepting). Otherwise its end is the break of a link that was up, for
 /// which the connector gives up its other links to an endpoint that is about to close them in order.
-pub fn a_link_that_the_acceptor_never_reports_is_never_up<P: Provider>(provider: &P) {
+pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(provider: &P) {
     for passes in 0..4 {
         let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
         let address = endpoints[1].address();
@@ -177,7 +177,7 @@ pub fn a_link_that_the_acceptor_never_reports_is_never_up<P: Provider>(provider:
 
 /// After [`stop_accepting`](Transport::stop_accepting) an endpoint can connect to others: one that is closed may still have
 /// something to send to somebody new.
-pub fn an_endpoint_that_stopped_accepting_may_still_connect<P: Provider>(provider: &P) {
+pub fn connect_after_stop_accepting_succeeds<P: Provider>(provider: &P) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     endpoints[0].transport.stop_accepting();
     let address = endpoints[1].address();
@@ -188,7 +188,7 @@ pub fn an_endpoint_that_stopped_accepting_may_still_connect<P: Provider>(provide
 
 /// Several endpoints with many links between them exchange frames on every link in both directions, and every link brings
 /// what was sent on it.
-pub fn many_endpoints_have_many_links<P: Provider>(provider: &P) {
+pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(provider: &P) {
     const CLIENTS: usize = 5;
     const LINKS_EACH: usize = 10;
     const ROUNDS: usize = 4;

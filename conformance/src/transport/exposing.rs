@@ -98,7 +98,7 @@ fn pieces(bytes: &[u8]) -> Vec<IoSlice<'_>> {
 
 /// [`Pull::Done`] means that all of `into` holds what was exposed, from the offset on: of payload in one piece and in as
 /// many as an operation may have. What was refused once is refused for good.
-pub fn exposed_payload_is_pulled_whole_and_in_parts<P: Provider>(provider: &P) {
+pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(provider: &P) {
     let Some(mut exposure) = Exposure::new(provider) else { return };
     let len_bytes = exposure.bytes.len();
     let mut parts =
@@ -130,7 +130,7 @@ pub fn exposed_payload_is_pulled_whole_and_in_parts<P: Provider>(provider: &P) {
 }
 
 /// What goes beyond the end of what is exposed is not pulled, wherever the memory behind it leads, and the link stays sound.
-pub fn a_pull_beyond_what_is_exposed_does_not_succeed<P: Provider>(provider: &P) {
+pub fn pull_beyond_exposed_memory_fails<P: Provider>(provider: &P) {
     let Some(mut exposure) = Exposure::new(provider) else { return };
     let len_bytes = exposure.bytes.len() as u64;
     for (offset_bytes, count_bytes) in [
@@ -149,7 +149,7 @@ pub fn a_pull_beyond_what_is_exposed_does_not_succeed<P: Provider>(provider: &P)
 
 /// Descriptions that mean nothing are not pulled, and those that were tampered with do no harm. The link stays sound: they
 /// may come from a peer that is faulty in other ways than this.
-pub fn nonsense_is_not_pulled<P: Provider>(provider: &P) {
+pub fn pull_from_an_invalid_description_fails<P: Provider>(provider: &P) {
     let Some(mut exposure) = Exposure::new(provider) else { return };
     let mut rng = Rng::with_seed(7);
     for len_bytes in 0..=REMOTE_MAX_BYTES {
@@ -180,7 +180,7 @@ pub fn nonsense_is_not_pulled<P: Provider>(provider: &P) {
 
 /// From the moment on when the exposing side has called [`close`](Transport::close), no pull succeeds, though the pulling
 /// side has not heard of it.
-pub fn nothing_is_pulled_once_the_link_was_closed<P: Provider>(provider: &P) {
+pub fn pull_after_close_fails<P: Provider>(provider: &P) {
     for how in [Close::Drain, Close::Abort] {
         for pulls_before in [false, true] {
             let Some(mut exposure) = Exposure::new(provider) else { return };
@@ -194,7 +194,7 @@ pub fn nothing_is_pulled_once_the_link_was_closed<P: Provider>(provider: &P) {
 }
 
 /// From the moment on when the exposing transport was dropped, no pull succeeds.
-pub fn nothing_is_pulled_once_the_transport_was_dropped<P: Provider>(provider: &P) {
+pub fn pull_after_transport_drop_fails<P: Provider>(provider: &P) {
     for pulls_before in [false, true] {
         let Some(mut exposure) = Exposure::new(provider) else { return };
         if pulls_before {

@@ -35,7 +35,7 @@ pub fn frames_arrive_whole_and_in_order<P: Provider>(provider: &P) {
 }
 
 /// Headers of every form arrive as they were sent, whatever numbers they hold.
-pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
+pub fn header_of_each_form_arrives_unchanged<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     let with_payload = |header: Header| (header, payload(header.payload_len_bytes() as usize, 7));
     let frames: Vec<(Header, Vec<u8>)> = headers::samples().into_iter().map(with_payload).collect();
@@ -51,7 +51,7 @@ pub fn every_header_arrives_as_it_was_sent<P: Provider>(provider: &P) {
 
 /// [`send_inline`](Transport::send_inline) takes any payload up to
 /// [`inline_max_bytes`](homespun_engine::transport::LinkCaps::inline_max_bytes), the longest included, once there is room.
-pub fn frames_up_to_the_inline_limit_are_taken_inline<P: Provider>(provider: &P) {
+pub fn send_inline_takes_payload_up_to_its_limit<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     let limit_bytes = endpoints[0].transport.caps(link).inline_max_bytes;
     let sizes = [0, 1, limit_bytes / 2, limit_bytes.saturating_sub(1), limit_bytes];
@@ -89,7 +89,7 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(provider: &P) {
 }
 
 /// A frame that is larger than any buffer of the transport's arrives.
-pub fn a_large_frame_arrives<P: Provider>(provider: &P) {
+pub fn large_frame_arrives_whole<P: Provider>(provider: &P) {
     const LEN_BYTES: usize = 5 * 1024 * 1024 + 13;
     let (mut endpoints, link, peer) = linked(provider);
     endpoints[0].post(link, payload(LEN_BYTES, 1));
@@ -99,7 +99,7 @@ pub fn a_large_frame_arrives<P: Provider>(provider: &P) {
 
 /// Sending is possible as soon as [`connect`](Transport::connect) has returned, with patience, and the peer learns who it is
 /// before it gets the first frame.
-pub fn frames_sent_before_the_link_is_up_arrive<P: Provider>(provider: &P) {
+pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(provider: &P) {
     let mut endpoints = [TestEndpoint::open(provider, 11), TestEndpoint::open(provider, 22)];
     let link = endpoints[0].connect(endpoints[1].address());
     endpoints[0].post(link, payload(5000, 1));
@@ -112,7 +112,7 @@ pub fn frames_sent_before_the_link_is_up_arrive<P: Provider>(provider: &P) {
 }
 
 /// What was taken, and flushed while there was room, arrives although its sender makes no further call.
-pub fn what_was_flushed_arrives_without_the_sender<P: Provider>(provider: &P) {
+pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(provider: &P) {
     let ([mut a, mut b], link, peer) = linked(provider);
     for round in 1..=20 {
         a.post(link, payload(10 * round, 1));
@@ -127,7 +127,7 @@ pub fn what_was_flushed_arrives_without_the_sender<P: Provider>(provider: &P) {
 }
 
 /// The caller may move a transport between threads, and two transports may be called at the same time.
-pub fn a_transport_may_move_between_threads<P: Provider>(provider: &P) {
+pub fn transport_moved_to_another_thread_works<P: Provider>(provider: &P) {
     let ([mut a, mut b], link, peer) = linked(provider);
     for size in SIZES {
         a.post(link, payload(size, 1));

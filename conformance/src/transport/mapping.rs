@@ -57,7 +57,7 @@ impl<T: Transport> SharedRegion<T> {
 }
 
 /// It is zero at first, long enough, and both sides see what either writes. The end is seen as well, and what is mapped stays.
-pub fn both_sides_see_what_is_shared<P: Provider>(provider: &P) {
+pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(provider: &P) {
     let Some(mut region) = SharedRegion::new(provider) else { return };
     let Some(mapped) = region.map(LEN_BYTES as u64) else { return region.assert_link_works() };
     assert!(mapped.words().len() >= LEN_BYTES.div_ceil(8));
@@ -80,7 +80,7 @@ pub fn both_sides_see_what_is_shared<P: Provider>(provider: &P) {
 }
 
 /// Whoever is told another length than the memory has, or nonsense, maps nothing.
-pub fn what_is_described_wrong_is_not_mapped<P: Provider>(provider: &P) {
+pub fn map_with_a_wrong_description_fails<P: Provider>(provider: &P) {
     let Some(mut region) = SharedRegion::new(provider) else { return };
     for len_bytes in [0, 1, 8, LEN_BYTES as u64 - 8, LEN_BYTES as u64 + 8, 1 << 40, u64::MAX] {
         assert!(region.map(len_bytes).is_none(), "{len_bytes} bytes of {LEN_BYTES}");
@@ -101,7 +101,7 @@ pub fn what_is_described_wrong_is_not_mapped<P: Provider>(provider: &P) {
 }
 
 /// Memory that was given back is not mapped, though it was shown before.
-pub fn what_is_gone_is_not_mapped<P: Provider>(provider: &P) {
+pub fn map_of_freed_memory_fails<P: Provider>(provider: &P) {
     let Some(SharedRegion { owner, mut other, at_owner: _, at_other, memory, remote }) =
         SharedRegion::new(provider)
     else {

@@ -7,7 +7,7 @@ use homespun_engine::transport::{Provider, Transport};
 use crate::transport::TestEndpoint;
 
 /// [`Provider::attr`] names a domain, at least one address format, and a largest message that a frame can carry.
-pub fn a_provider_says_what_it_can_do<P: Provider>(provider: &P) {
+pub fn provider_attr_is_complete_and_constant<P: Provider>(provider: &P) {
     let attr = provider.attr();
     assert!(!attr.domain.is_empty());
     assert!(!attr.formats.is_empty());
@@ -18,7 +18,7 @@ pub fn a_provider_says_what_it_can_do<P: Provider>(provider: &P) {
 
 /// Where an endpoint was bound to a wildcard, [`Transport::address`] names an interface of this host and a port, for every
 /// format that the provider has. Ports of endpoints that are open at the same time differ.
-pub fn a_wildcard_becomes_an_address_that_others_can_use<P: Provider>(provider: &P) {
+pub fn wildcard_bind_resolves_to_a_specific_address<P: Provider>(provider: &P) {
     for format in provider.attr().formats {
         let [a, b] = [11, 22].map(|instance| TestEndpoint::open_at(provider, format.wildcard(), instance));
         for endpoint in [&a, &b] {
@@ -31,7 +31,7 @@ pub fn a_wildcard_becomes_an_address_that_others_can_use<P: Provider>(provider: 
 }
 
 /// [`Provider::open`] binds an endpoint to the address and the port that it is given.
-pub fn an_endpoint_is_bound_where_it_is_told<P: Provider>(provider: &P) {
+pub fn open_binds_to_the_requested_address<P: Provider>(provider: &P) {
     for format in provider.attr().formats {
         let free = TestEndpoint::open_at(provider, format.wildcard(), 11).address();
         assert_eq!(TestEndpoint::open_at(provider, free, 22).address(), free);
@@ -43,7 +43,7 @@ pub fn an_endpoint_is_bound_where_it_is_told<P: Provider>(provider: &P) {
 
 /// [`Provider::open`] answers EADDRINUSE for an address that has an endpoint, and opens another there once the transport
 /// of the first was dropped.
-pub fn an_address_has_one_endpoint_at_a_time<P: Provider>(provider: &P) {
+pub fn open_at_an_address_in_use_fails_with_eaddrinuse<P: Provider>(provider: &P) {
     for format in provider.attr().formats {
         let a = TestEndpoint::open_at(provider, format.wildcard(), 11);
         let address = a.address();

@@ -18,7 +18,7 @@ const LARGE_BYTES: usize = 24 * 1024 * 1024;
 
 /// A link whose peer does not read takes no more at some point, and goes on once it does: what was taken in part is
 /// resumed, and everything arrives.
-pub fn a_peer_that_does_not_read_holds_the_sender_up<P: Provider>(provider: &P) {
+pub fn link_whose_peer_does_not_read_fills_up<P: Provider>(provider: &P) {
     let (mut endpoints, link, peer) = linked(provider);
     let frames = fill(&mut endpoints[0], link, 256 * 1024);
     drive(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
@@ -30,7 +30,7 @@ pub fn a_peer_that_does_not_read_holds_the_sender_up<P: Provider>(provider: &P) 
 
 /// [`resume`](Transport::resume) goes on with a frame that was taken in part, from where it stopped, and answers
 /// [`Sent::Full`](homespun_engine::transport::Sent::Full) while there is no more room. Other links take and bring frames meanwhile.
-pub fn an_unfinished_frame_leaves_other_links_alone<P: Provider>(provider: &P) {
+pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(provider: &P) {
     let ([mut a, mut b], link, peer) = linked(provider);
     let Some(frames) = stop_inside_a_frame(&mut a, link) else { return };
     let mut c = TestEndpoint::open(provider, 33);
@@ -49,7 +49,7 @@ pub fn an_unfinished_frame_leaves_other_links_alone<P: Provider>(provider: &P) {
 }
 
 /// A link that has broken answers [`Sent::Full`](homespun_engine::transport::Sent::Full) until that is reported, however long that is.
-pub fn a_broken_link_is_full_until_it_is_down<P: Provider>(provider: &P) {
+pub fn broken_link_answers_full_until_link_down<P: Provider>(provider: &P) {
     let ([mut a, b], link, _) = linked(provider);
     drop(b);
     let deadline = Deadline::new();
@@ -64,7 +64,7 @@ pub fn a_broken_link_is_full_until_it_is_down<P: Provider>(provider: &P) {
 }
 
 /// [`receive`](Transport::receive) returns 0 where there is nothing to do, again and again.
-pub fn an_idle_transport_has_nothing_to_report<P: Provider>(provider: &P) {
+pub fn receive_on_an_idle_transport_returns_0<P: Provider>(provider: &P) {
     let mut lonely = TestEndpoint::open(provider, 33);
     assert_eq!(lonely.receive(BUDGET_FRAMES), 0);
     let (mut endpoints, link, peer) = linked(provider);
@@ -82,7 +82,7 @@ pub fn an_idle_transport_has_nothing_to_report<P: Provider>(provider: &P) {
 
 /// [`receive`](Transport::receive) reports about as much as its budget allows: where many large frames have arrived, one call
 /// with a budget of one frame leaves most of them to later calls.
-pub fn a_budget_bounds_what_is_reported<P: Provider>(provider: &P) {
+pub fn receive_budget_limits_reported_frames<P: Provider>(provider: &P) {
     const LEN_BYTES: usize = 16 * 1024;
     const TAKEN_MIN_FRAMES: usize = 32;
     let (mut endpoints, link, peer) = linked(provider);
@@ -97,7 +97,7 @@ pub fn a_budget_bounds_what_is_reported<P: Provider>(provider: &P) {
 
 /// [`receive`](Transport::receive) is fair: links that always have more to read do not keep another's frame from being
 /// reported, and each of them has its turn.
-pub fn a_flooded_link_does_not_starve_another<P: Provider>(provider: &P) {
+pub fn flooded_link_does_not_starve_others<P: Provider>(provider: &P) {
     const FLOODERS: usize = 3;
     let mut server = TestEndpoint::open(provider, 0);
     let address = server.address();

@@ -116,7 +116,7 @@ fn is_done<T: Transport>(
 
 /// An endpoint with nothing to do comes to rest: [`arm`](Transport::arm) says that it sleeps, and its descriptor is not
 /// readable. With no link, with a link on which nothing was sent, and after much was sent.
-pub fn an_idle_transport_falls_asleep<P: Provider>(provider: &P) {
+pub fn idle_transport_arms_and_sleeps<P: Provider>(provider: &P) {
     let Some((mut endpoints, link, peer)) = linked_sleepers(provider) else { return };
     Sleep::start(&mut TestEndpoint::open(provider, 33));
     for endpoint in &mut endpoints {
@@ -132,7 +132,7 @@ pub fn an_idle_transport_falls_asleep<P: Provider>(provider: &P) {
 }
 
 /// An endpoint that sleeps is woken by somebody who connects.
-pub fn a_connect_wakes<P: Provider>(provider: &P) {
+pub fn incoming_connect_wakes_the_acceptor<P: Provider>(provider: &P) {
     if !wakes(provider) {
         return;
     }
@@ -144,7 +144,7 @@ pub fn a_connect_wakes<P: Provider>(provider: &P) {
 }
 
 /// An endpoint that has connected, and sleeps, is woken when the peer has accepted and says who it is.
-pub fn an_answered_connect_wakes<P: Provider>(provider: &P) {
+pub fn accepted_connect_wakes_the_connector<P: Provider>(provider: &P) {
     if !wakes(provider) {
         return;
     }
@@ -164,7 +164,7 @@ pub fn an_answered_connect_wakes<P: Provider>(provider: &P) {
 }
 
 /// An endpoint that has connected to nobody, and sleeps, is woken to report it.
-pub fn a_refused_connect_wakes<P: Provider>(provider: &P) {
+pub fn refused_connect_wakes_the_connector<P: Provider>(provider: &P) {
     if !wakes(provider) {
         return;
     }
@@ -177,7 +177,7 @@ pub fn a_refused_connect_wakes<P: Provider>(provider: &P) {
 }
 
 /// An endpoint that sleeps is woken by a frame, however often it has fallen asleep again.
-pub fn a_frame_wakes<P: Provider>(provider: &P) {
+pub fn frame_wakes_the_receiver<P: Provider>(provider: &P) {
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
     for round in 1..=50 {
         let sleep = Sleep::start(&mut b);
@@ -188,7 +188,7 @@ pub fn a_frame_wakes<P: Provider>(provider: &P) {
 }
 
 /// A transport does not sleep on what has arrived and was not reported, because the budget was too small.
-pub fn what_is_there_already_keeps_awake<P: Provider>(provider: &P) {
+pub fn arm_with_unreported_frames_stays_awake<P: Provider>(provider: &P) {
     const FRAMES: usize = 100;
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
     for _ in 0..FRAMES {
@@ -199,7 +199,7 @@ pub fn what_is_there_already_keeps_awake<P: Provider>(provider: &P) {
 }
 
 /// An endpoint that sleeps while it has something to send on a link that is full is woken when there is room.
-pub fn room_wakes<P: Provider>(provider: &P) {
+pub fn free_room_wakes_the_sender<P: Provider>(provider: &P) {
     for len_bytes in [500, 256 * 1024] {
         let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
         let frames = fill(&mut a, link, len_bytes);
@@ -223,16 +223,16 @@ pub fn room_wakes<P: Provider>(provider: &P) {
 }
 
 /// An endpoint that sleeps is woken when its peer drains the link.
-pub fn a_drained_link_wakes<P: Provider>(provider: &P) {
-    a_closed_link_wakes(provider, Close::Drain);
+pub fn drain_wakes_the_peer<P: Provider>(provider: &P) {
+    close_wakes_the_peer(provider, Close::Drain);
 }
 
 /// An endpoint that sleeps is woken when its peer aborts the link.
-pub fn an_aborted_link_wakes<P: Provider>(provider: &P) {
-    a_closed_link_wakes(provider, Close::Abort);
+pub fn abort_wakes_the_peer<P: Provider>(provider: &P) {
+    close_wakes_the_peer(provider, Close::Abort);
 }
 
-fn a_closed_link_wakes<P: Provider>(provider: &P, how: Close) {
+fn close_wakes_the_peer<P: Provider>(provider: &P, how: Close) {
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
     let sleep = Sleep::start(&mut b);
     a.close(link, how);
@@ -241,7 +241,7 @@ fn a_closed_link_wakes<P: Provider>(provider: &P, how: Close) {
 }
 
 /// An endpoint that sleeps is woken when its peer's transport is dropped.
-pub fn a_dropped_peer_wakes<P: Provider>(provider: &P) {
+pub fn dropped_transport_wakes_the_peer<P: Provider>(provider: &P) {
     let Some(([a, mut b], _, peer)) = linked_sleepers(provider) else { return };
     let sleep = Sleep::start(&mut b);
     drop(a);
@@ -250,7 +250,7 @@ pub fn a_dropped_peer_wakes<P: Provider>(provider: &P) {
 }
 
 /// The descriptor may be watched by an `epoll(7)` of somebody else's, which becomes readable itself.
-pub fn a_wake_descriptor_may_be_nested<P: Provider>(provider: &P) {
+pub fn wake_fd_works_inside_another_epoll<P: Provider>(provider: &P) {
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };
     let nest = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
     let anything = epoll::EventData::new_u64(0);
@@ -272,7 +272,7 @@ pub fn a_wake_descriptor_may_be_nested<P: Provider>(provider: &P) {
 
 /// Two endpoints in two threads, each asleep whenever it has nothing to do, exchange everything that they have: one message
 /// at a time in turn, where each wake counts, and then many large ones at once, where both wait for room.
-pub fn two_that_sleep_whenever_they_can_miss_nothing<P: Provider>(provider: &P) {
+pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(provider: &P) {
     const TURNS: usize = 1000;
     const FLOOD: usize = 3 * SIZES.len();
     let Some(([mut a, mut b], link, peer)) = linked_sleepers(provider) else { return };

@@ -186,13 +186,13 @@ fn durable(header: Header, durable: Durable) -> Header {
 }
 
 #[test]
-fn a_tagged_message_leaves_room_for_48_bytes() {
+fn tagged_message_leaves_room_for_48_bytes() {
     let room = |tag, data| room_bytes(&Header::Message(message(0, tag, data, Awaits::Nothing)));
     assert_eq!([room(None, None), room(Some(1), None), room(Some(1), Some(1))], [56, 48, 40]);
 }
 
 #[test]
-fn lines_that_no_correct_producer_writes_are_refused() {
+fn parse_refuses_malformed_lines() {
     let (least, most) = (PIECE_MIN_BYTES as u64, PIECE_MAX_BYTES as u64);
     let line = |len: u64, flags: u8, kind: u64| len << 48 | u64::from(flags) << 40 | kind << 32;
     let (tag_and_data, piece, pieces) = (0b11, OUTSIDE, OUTSIDE | LONG);
@@ -328,7 +328,7 @@ fn samples() -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn changed_byte_of_a_header_is_refused() {
+fn parse_refuses_any_changed_header_byte() {
     for line in samples() {
         let (parsed, _) = parsed(&line).unwrap();
         let header_words = match parsed {
@@ -350,7 +350,7 @@ fn changed_byte_of_a_header_is_refused() {
 }
 
 #[test]
-fn awaited_line_is_that_of_the_lap_before() {
+fn is_awaited_accepts_only_the_previous_lap() {
     let lap = LINES as u64;
     assert!(is_awaited(0, 0) && is_awaited(0, lap - 1));
     assert!(!is_awaited(0, lap) && !is_awaited(1, 0));
@@ -399,7 +399,7 @@ fn any_words() -> impl Strategy<Value = [u64; LINE_WORDS]> {
 
 proptest! {
     #[test]
-    fn frame_comes_back(
+    fn frame_round_trips(
         header in any_header(),
         bytes in any::<[u8; ROOM_MAX_BYTES]>(),
         piece_bytes in PIECE_MIN_BYTES..=PIECE_MAX_BYTES,
@@ -416,7 +416,7 @@ proptest! {
     }
 
     #[test]
-    fn any_line_is_refused_or_the_only_layout_of_a_frame(
+    fn parsed_line_is_the_only_layout_of_its_frame(
         words in any_words(),
         kind in prop_oneof![9 => 0_u64..20, 1 => 0_u64..256],
         flags in prop_oneof![4 => 0_u64..16, 1 => 0_u64..64],

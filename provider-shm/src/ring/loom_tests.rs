@@ -86,7 +86,7 @@ fn receive_frames(mut consumer: Consumer, count: usize, bells: &[Doorbell; 2]) -
 }
 
 #[test]
-fn frames_in_lines_arrive_in_order() {
+fn inline_frames_arrive_in_order() {
     explore(|| {
         let (mut producer, mut consumer) = ring();
         let sender = thread::spawn(move || {
@@ -137,7 +137,7 @@ fn payload_in_the_data_area_arrives_whole() {
 
 /// More frames than there are lines: none is overwritten before it was read, and neither side sleeps for ever.
 #[test]
-fn nobody_sleeps_through_frames_or_room() {
+fn producer_and_consumer_miss_no_wakeup() {
     explore(|| {
         let (producer, consumer) = ring();
         let bells = [Doorbell::new(), Doorbell::new()];
@@ -154,7 +154,7 @@ fn nobody_sleeps_through_frames_or_room() {
 }
 
 #[test]
-fn a_cold_consumer_is_woken_or_has_seen_it() {
+fn cold_consumer_sees_the_line_or_is_woken() {
     explore(|| {
         let (mut producer, mut consumer) = ring();
         let sender = thread::spawn(move || {
@@ -168,7 +168,7 @@ fn a_cold_consumer_is_woken_or_has_seen_it() {
 }
 
 #[test]
-fn a_producer_without_room_is_woken_or_has_seen_it() {
+fn producer_without_room_sees_room_or_is_woken() {
     explore(|| {
         let (mut producer, mut consumer) = ring();
         while producer.send_inline(&message(1), &[1]).is_ok() {}
@@ -181,7 +181,7 @@ fn a_producer_without_room_is_woken_or_has_seen_it() {
 }
 
 #[test]
-fn the_end_comes_after_everything_else() {
+fn ring_end_is_finished_after_the_last_frame() {
     explore(|| {
         let (mut producer, mut consumer) = ring();
         let is_gone = Arc::new(AtomicBool::new(false));

@@ -248,7 +248,7 @@ proptest! {
 
     /// Whatever is written over a line, in any state of the ring.
     #[test]
-    fn a_scribbled_line_does_no_harm(
+    fn scribbled_line_is_refused_or_one_frame(
         is_mid_frame: bool,
         words in prop::array::uniform8(prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..100, any::<u64>()]),
         (kind, flags, len) in (0_u8..22, prop_oneof![Just(0_u8), 0_u8..128, any::<u8>()], 0_u16..100),
@@ -283,7 +283,7 @@ fn rma(kind: RmaKind) -> Header {
 }
 
 #[test]
-fn every_bit_of_a_first_word_matters() {
+fn flipped_bit_of_a_first_word_is_refused() {
     for (header, size) in [
         (message(8, Some(7), None), 8),
         (message(0, None, None), 0),
@@ -347,7 +347,7 @@ fn sequence_numbers_wrap() {
 }
 
 #[test]
-fn a_ring_holds_as_many_lines_as_it_has() {
+fn ring_is_full_after_as_many_frames_as_lines() {
     let (mut producer, mut consumer) = ring();
     let header = message(8, None, None);
     for _ in 0..LINES {
@@ -372,7 +372,7 @@ fn a_ring_holds_as_many_lines_as_it_has() {
 }
 
 #[test]
-fn a_frame_that_is_not_taken_leaves_no_trace() {
+fn refused_frame_leaves_the_ring_unchanged() {
     let (mut producer, mut consumer) = ring();
     let (header, bytes) = (message(INLINE_MAX_BYTES, None, None), payload(INLINE_MAX_BYTES, 1));
     let mut count = 0;
@@ -391,7 +391,7 @@ fn a_frame_that_is_not_taken_leaves_no_trace() {
 }
 
 #[test]
-fn small_payload_comes_with_its_header_and_large_payload_in_pieces() {
+fn small_payload_arrives_with_its_header_and_large_in_pieces() {
     let (mut producer, mut consumer) = ring();
     let mut recorder = Recorder::default();
     let bytes = payload(FRAME_MAX_BYTES, 1);
@@ -406,7 +406,7 @@ fn small_payload_comes_with_its_header_and_large_payload_in_pieces() {
 }
 
 #[test]
-fn the_doorbell_is_rung_once_for_each_sleep() {
+fn take_wake_request_is_true_once_per_sleep() {
     let (mut producer, mut consumer) = ring();
     let header = message(0, None, None);
     producer.send_inline(&header, &[]).unwrap();
@@ -428,7 +428,7 @@ fn the_doorbell_is_rung_once_for_each_sleep() {
 }
 
 #[test]
-fn a_consumer_that_claims_what_cannot_be_gets_nothing_more() {
+fn impossible_progress_breaks_the_ring() {
     let claims: [(u64, u64); 5] = [
         (LINES as u64 + 1, 0),
         (u64::MAX, 0),
@@ -454,7 +454,7 @@ fn a_consumer_that_claims_what_cannot_be_gets_nothing_more() {
 }
 
 #[test]
-fn progress_that_goes_back_breaks_the_ring() {
+fn decreasing_progress_breaks_the_ring() {
     let (mut producer, mut consumer) = ring();
     let header = message(0, None, None);
     while producer.send_inline(&header, &[]).is_ok() {}
@@ -468,7 +468,7 @@ fn progress_that_goes_back_breaks_the_ring() {
 
 /// A ring that breaks while a piece is being measured gives no piece of nothing.
 #[test]
-fn a_ring_that_breaks_inside_a_frame_takes_no_more_of_it() {
+fn ring_broken_while_sending_answers_full() {
     let (mut producer, _consumer) = ring();
     let bytes = payload(DATA_BYTES - PIECE_MIN_BYTES, 1);
     assert_eq!(producer.send(&message(bytes.len(), None, None), &slices(&bytes)), Sent::Whole);
@@ -478,7 +478,7 @@ fn a_ring_that_breaks_inside_a_frame_takes_no_more_of_it() {
 }
 
 #[test]
-fn a_ring_ends_where_its_producer_says() {
+fn ring_end_compares_consumed_lines_with_finished_at() {
     let (mut producer, mut consumer) = ring();
     let mut recorder = Recorder::default();
     assert_eq!(consumer.end(), RingEnd::Open);
@@ -501,7 +501,7 @@ fn a_ring_ends_where_its_producer_says() {
 }
 
 #[test]
-fn pieces_have_their_place() {
+fn misplaced_pieces_are_refused() {
     /// Kinds and flags as the layout has them.
     const MESSAGE: u64 = 1 << 32;
     const PIECE: u64 = 0;

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_see_the_same() {
+    fn both_mappings_share_lines_and_data() {
         let (segment, file) = Segment::create().unwrap();
         let other = Segment::map(&file).unwrap();
         drop(file);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_cannot_change_its_size_nor_lose_its_seals() {
+    fn sealed_segment_keeps_its_size_and_seals() {
         let (_segment, file) = Segment::create().unwrap();
         for len_bytes in [0, SEGMENT_BYTES - 1, SEGMENT_BYTES + 1] {
             assert_eq!(ftruncate(&file, len_bytes as u64), Err(rustix::io::Errno::PERM));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_truncated_is_not_mapped() {
+    fn map_of_unsealed_or_resized_memory_is_refused() {
         let both = SealFlags::SHRINK | SealFlags::GROW;
         assert!(Segment::map(&memory(SEGMENT_BYTES, both)).is_ok());
         for (len_bytes, seals) in [
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_memory_is_not_mapped() {
+    fn map_of_files_and_sockets_is_refused() {
         let files = ["/dev/zero", "/", "/proc/self/exe"].map(|path| File::open(path).unwrap());
         for file in files.map(OwnedFd::from) {
             assert!(matches!(Segment::map(&file), Err(MapError::NotARing)));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_against_writing_is_not_mapped() {
+    fn map_of_write_sealed_memory_is_refused() {
         let file = memory(SEGMENT_BYTES, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE);
         assert!(matches!(Segment::map(&file), Err(MapError::NotARing)));
     }

@@ -73,7 +73,7 @@ fn connected(spare: &mut SpareBuffers) -> Outbound {
 }
 
 #[test]
-fn a_frame_may_be_cut_anywhere_and_arrives_whole() {
+fn frame_cut_at_any_byte_arrives_whole() {
     let payload = payload();
     let stream = whole_stream();
     let head_bytes = stream.len() - HELLO.len() - LEN_BYTES;
@@ -124,7 +124,7 @@ fn a_frame_may_be_cut_anywhere_and_arrives_whole() {
 }
 
 #[test]
-fn a_blocked_link_costs_no_system_call() {
+fn blocked_link_makes_no_system_call() {
     let (mut spare, payload) = (SpareBuffers::default(), payload());
     let mut outbound = connected(&mut spare);
     let socket = Script::new(&[Ok(1_000)]);
@@ -143,7 +143,7 @@ fn a_blocked_link_costs_no_system_call() {
 }
 
 #[test]
-fn small_frames_leave_together_with_the_hello_and_the_large_one_behind_them() {
+fn hello_small_and_large_frames_leave_in_one_call() {
     let (mut spare, payload) = (SpareBuffers::default(), payload());
     let mut outbound = connected(&mut spare);
     let socket = Script::new(&[EVERYTHING]);
@@ -160,7 +160,7 @@ fn small_frames_leave_together_with_the_hello_and_the_large_one_behind_them() {
 }
 
 #[test]
-fn staging_takes_frames_until_it_is_full_and_makes_room_by_writing() {
+fn full_staging_makes_room_by_writing() {
     let mut spare = SpareBuffers::default();
     let mut outbound = connected(&mut spare);
     let socket = Script::default();
@@ -179,7 +179,7 @@ fn staging_takes_frames_until_it_is_full_and_makes_room_by_writing() {
 }
 
 #[test]
-fn nothing_is_taken_or_written_before_the_connection_is_made() {
+fn connecting_link_takes_and_writes_nothing() {
     let mut spare = SpareBuffers::default();
     let mut outbound = Outbound::new(false);
     outbound.greet(HELLO, &mut spare);
@@ -199,7 +199,7 @@ fn nothing_is_taken_or_written_before_the_connection_is_made() {
 }
 
 #[test]
-fn a_failed_link_takes_nothing_and_writes_nothing() {
+fn failed_link_takes_and_writes_nothing() {
     let (mut spare, payload) = (SpareBuffers::default(), payload());
     let mut outbound = connected(&mut spare);
     let socket = Script::new(&[Err(Errno::EINTR), Err(Errno::EPIPE)]);

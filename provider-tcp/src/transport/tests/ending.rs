@@ -54,7 +54,7 @@ fn write_until_it_fails(side: &mut Side, link: LinkId) {
 }
 
 #[test]
-fn a_refused_connection_is_reported_once() {
+fn refused_connect_is_reported_once() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let link = side.transport.connect(nobody.into());
@@ -68,7 +68,7 @@ fn a_refused_connection_is_reported_once() {
 }
 
 #[test]
-fn a_connection_that_cannot_be_begun_is_reported_too() {
+fn connect_to_another_family_fails_with_eafnosupport() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let other_family: SocketAddr = "[::1]:9".parse().unwrap();
     let link = side.transport.connect(other_family.into());
@@ -84,7 +84,7 @@ fn a_connection_that_cannot_be_begun_is_reported_too() {
 }
 
 #[test]
-fn what_was_taken_arrives_before_the_end() {
+fn drain_delivers_taken_frames_before_closed() {
     let provider = TcpProvider::new().with_send_buffer_bytes(4096).with_receive_buffer_bytes(4096);
     let mut pair = Pair::connected(&provider, "127.0.0.1:0");
     let (out, into) = (pair.out, pair.into);
@@ -108,7 +108,7 @@ fn what_was_taken_arrives_before_the_end() {
 }
 
 #[test]
-fn the_end_does_not_wait_for_a_peer_that_makes_no_progress() {
+fn drain_ends_without_progress_of_the_peer() {
     let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
     pair.client.transport.send_inline(pair.out, &message(9, 9), &payload(9, 9)).unwrap();
     pair.client.transport.close(pair.out, Close::Drain);
@@ -120,7 +120,7 @@ fn the_end_does_not_wait_for_a_peer_that_makes_no_progress() {
 }
 
 #[test]
-fn a_link_closed_while_it_connects_still_says_hello() {
+fn drain_while_connecting_sends_the_hello() {
     let provider = TcpProvider::new();
     let (mut client, mut server) = (Side::open(&provider, "[::1]:0"), Side::open(&provider, "[::1]:0"));
     let link = client.transport.connect(server.transport.address());
@@ -137,7 +137,7 @@ fn a_link_closed_while_it_connects_still_says_hello() {
 }
 
 #[test]
-fn a_link_closed_while_it_connects_to_nobody_ends_in_silence() {
+fn drain_of_a_refused_connect_reports_nothing() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let link = side.transport.connect(nobody.into());
@@ -147,7 +147,7 @@ fn a_link_closed_while_it_connects_to_nobody_ends_in_silence() {
 }
 
 #[test]
-fn a_peer_that_dies_within_a_frame_has_not_closed_in_order() {
+fn peer_death_inside_a_frame_is_econnreset() {
     for (len_bytes, sent_bytes) in [(100, 60), (100, 5), (1_000_000, 300_000)] {
         let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
         let (mut raw, link) = raw_peer(&mut side);
@@ -161,7 +161,7 @@ fn a_peer_that_dies_within_a_frame_has_not_closed_in_order() {
 }
 
 #[test]
-fn a_peer_that_ends_between_frames_has_closed() {
+fn peer_end_between_frames_is_closed() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let (mut raw, link) = raw_peer(&mut side);
     raw.write_all(&frame_bytes(100_000, 1)).unwrap();
@@ -171,7 +171,7 @@ fn a_peer_that_ends_between_frames_has_closed() {
 }
 
 #[test]
-fn a_reset_is_a_system_error() {
+fn reset_by_the_peer_is_econnreset() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let (raw, link) = raw_peer(&mut side);
     SockRef::from(&raw).set_linger(Some(Duration::ZERO)).unwrap();
@@ -180,7 +180,7 @@ fn a_reset_is_a_system_error() {
 }
 
 #[test]
-fn what_a_peer_sent_before_it_died_is_read_although_writing_fails() {
+fn frames_before_peer_death_are_read_after_a_failed_write() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let (mut raw, link) = raw_peer(&mut side);
     // Little enough to be with the peer at once: a reset destroys what is still on its way.
@@ -195,7 +195,7 @@ fn what_a_peer_sent_before_it_died_is_read_although_writing_fails() {
 }
 
 #[test]
-fn an_orderly_end_stays_one_although_writing_fails() {
+fn orderly_end_after_a_failed_write_is_closed() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let (mut raw, link) = raw_peer(&mut side);
     raw.write_all(&frame_bytes(10, 1)).unwrap();
@@ -207,7 +207,7 @@ fn an_orderly_end_stays_one_although_writing_fails() {
 }
 
 #[test]
-fn an_aborted_link_ends_at_once_and_the_peer_knows_what_it_misses() {
+fn abort_with_unsent_frames_resets_the_peer() {
     let provider = TcpProvider::new().with_send_buffer_bytes(4096).with_receive_buffer_bytes(4096);
     let mut pair = Pair::connected(&provider, "127.0.0.1:0");
     let (out, into) = (pair.out, pair.into);
@@ -230,7 +230,7 @@ fn an_aborted_link_ends_at_once_and_the_peer_knows_what_it_misses() {
 }
 
 #[test]
-fn calls_for_a_link_that_is_gone_do_nothing() {
+fn calls_on_an_unknown_link_do_nothing() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let nobody = LinkId(12_345);
     assert!(side.transport.send_inline(nobody, &message(0, 1), b"").is_err());
@@ -242,7 +242,7 @@ fn calls_for_a_link_that_is_gone_do_nothing() {
 }
 
 #[test]
-fn numbers_that_are_used_again_do_not_get_the_events_of_their_past() {
+fn reused_link_id_gets_no_old_events() {
     let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
     let address = pair.server.transport.address();
     for round in 0..50 {
@@ -278,7 +278,7 @@ fn numbers_that_are_used_again_do_not_get_the_events_of_their_past() {
 }
 
 #[test]
-fn an_endpoint_that_stops_accepting_keeps_its_links() {
+fn stop_accepting_keeps_existing_links() {
     let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
     let address = pair.server.transport.address();
     let waiting = pair.client.transport.connect(address);
@@ -295,7 +295,7 @@ fn an_endpoint_that_stops_accepting_keeps_its_links() {
 }
 
 #[test]
-fn no_two_endpoints_share_a_port_but_a_restarted_one_has_its_own_again() {
+fn port_in_use_is_refused_and_free_after_restart() {
     let provider = TcpProvider::new();
     let pair = Pair::connected(&provider, "127.0.0.1:0");
     let address = pair.server.transport.address();
@@ -312,7 +312,7 @@ fn no_two_endpoints_share_a_port_but_a_restarted_one_has_its_own_again() {
 }
 
 #[test]
-fn an_address_of_another_host_cannot_be_bound() {
+fn bind_to_a_foreign_address_fails_with_eaddrnotavail() {
     let elsewhere: SocketAddr = "203.0.113.77:0".parse().unwrap();
     let error = TcpProvider::new().open(elsewhere.into(), 1).err();
     assert_eq!(error, Some(Errno::EADDRNOTAVAIL));

@@ -67,7 +67,7 @@ fn frames_of_every_size_arrive_through_large_buffers() {
 }
 
 #[test]
-fn payload_goes_where_the_receiver_wants_it() {
+fn payload_is_read_into_the_receivers_space() {
     const LEN_BYTES: usize = 4 * 1024 * 1024;
     for (placement, placeable_bytes) in
         [(Placement::Direct, LEN_BYTES), (Placement::UpTo(1_000_000), 1_000_000), (Placement::Nowhere, 0)]
@@ -84,7 +84,7 @@ fn payload_goes_where_the_receiver_wants_it() {
 }
 
 #[test]
-fn of_the_second_large_frame_little_is_copied() {
+fn second_large_frame_copies_little() {
     const LEN_BYTES: usize = 1024 * 1024;
     let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
     send_all_sizes(&mut pair, &[LEN_BYTES]);
@@ -95,7 +95,7 @@ fn of_the_second_large_frame_little_is_copied() {
 }
 
 #[test]
-fn small_frames_travel_together() {
+fn small_frames_leave_in_one_flush() {
     const COUNT: u64 = 100;
     let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
     for tag in 0..COUNT {
@@ -146,7 +146,7 @@ fn small_and_large_frames_keep_their_order() {
 }
 
 #[test]
-fn frames_travel_both_ways_at_once() {
+fn frames_cross_in_both_directions() {
     const LEN_BYTES: usize = 2 * 1024 * 1024;
     let mut pair = Pair::connected(&tight(), "[::1]:0");
     let (out, into) = (pair.out, pair.into);
@@ -163,7 +163,7 @@ fn frames_travel_both_ways_at_once() {
 }
 
 #[test]
-fn an_unfinished_frame_keeps_others_out_until_there_is_room() {
+fn unfinished_frame_blocks_others_on_its_link() {
     const LEN_BYTES: usize = 1024 * 1024;
     let mut pair = Pair::connected(&tight(), "127.0.0.1:0");
     let (out, into) = (pair.out, pair.into);
@@ -196,7 +196,7 @@ fn an_unfinished_frame_keeps_others_out_until_there_is_room() {
 }
 
 #[test]
-fn staging_holds_back_a_sender_that_nobody_reads() {
+fn staging_fills_up_when_the_peer_does_not_read() {
     let mut pair = Pair::connected(&tight(), "127.0.0.1:0");
     let (out, into) = (pair.out, pair.into);
     let mut count = 0_u64;
@@ -214,7 +214,7 @@ fn staging_holds_back_a_sender_that_nobody_reads() {
 }
 
 #[test]
-fn a_budget_is_shared_by_the_links() {
+fn receive_budget_is_shared_by_the_links() {
     const LINKS: usize = 4;
     const LEN_BYTES: usize = READ_BUFFER_BYTES;
     let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");

@@ -31,7 +31,7 @@ fn has_ended(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn both_sides_learn_who_the_other_is() {
+fn link_up_names_address_and_instance_of_the_peer() {
     for bind in ["127.0.0.1:0", "[::1]:0"] {
         let pair = Pair::connected(&TcpProvider::new(), bind);
         let (client, server) = (&pair.client, &pair.server);
@@ -43,7 +43,7 @@ fn both_sides_learn_who_the_other_is() {
 }
 
 #[test]
-fn an_endpoint_bound_to_a_wildcard_can_be_answered() {
+fn wildcard_endpoint_is_reachable_at_its_address() {
     for (wildcard, loopback) in [("0.0.0.0:0", "127.0.0.1:0"), ("[::]:0", "[::1]:0")] {
         let provider = TcpProvider::new();
         let mut client = Side::open(&provider, wildcard);
@@ -61,7 +61,7 @@ fn an_endpoint_bound_to_a_wildcard_can_be_answered() {
 }
 
 #[test]
-fn connections_come_from_the_address_that_the_endpoint_is_bound_to() {
+fn connect_uses_the_bound_source_address() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.2:0");
     side.transport.connect(listener.local_addr().unwrap().into());
@@ -71,7 +71,7 @@ fn connections_come_from_the_address_that_the_endpoint_is_bound_to() {
 }
 
 #[test]
-fn hello_and_first_frames_leave_together_without_waiting_for_the_peer() {
+fn hello_and_first_frame_leave_in_one_write() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let link = side.transport.connect(listener.local_addr().unwrap().into());
@@ -103,7 +103,7 @@ fn hello_and_first_frames_leave_together_without_waiting_for_the_peer() {
 }
 
 #[test]
-fn a_claimed_address_counts_only_as_far_as_the_connection_agrees() {
+fn claimed_address_is_checked_against_the_connection() {
     for (claimed, believed) in [("203.0.113.77:100", "127.0.0.1:100"), ("127.0.0.9:100", "127.0.0.9:100")] {
         let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
         let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
@@ -116,7 +116,7 @@ fn a_claimed_address_counts_only_as_far_as_the_connection_agrees() {
 }
 
 #[test]
-fn whoever_does_not_say_hello_is_dropped_and_never_reported() {
+fn connection_without_hello_is_dropped_unreported() {
     let mut no_port = hello_from("127.0.0.1:1");
     no_port[12] = 0;
     let strangers: [&[u8]; 5] =
@@ -133,7 +133,7 @@ fn whoever_does_not_say_hello_is_dropped_and_never_reported() {
 }
 
 #[test]
-fn a_stranger_is_dropped_at_its_first_wrong_byte() {
+fn wrong_first_byte_drops_the_connection() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.write_all(b"G").unwrap();
@@ -141,7 +141,7 @@ fn a_stranger_is_dropped_at_its_first_wrong_byte() {
 }
 
 #[test]
-fn a_listener_that_is_no_endpoint_is_a_protocol_violation() {
+fn connect_to_another_service_is_a_protocol_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let link = side.transport.connect(listener.local_addr().unwrap().into());
@@ -153,7 +153,7 @@ fn a_listener_that_is_no_endpoint_is_a_protocol_violation() {
 }
 
 #[test]
-fn a_bad_frame_ends_its_link_and_no_other() {
+fn bad_frame_ends_its_own_link_only() {
     let mut pair = Pair::connected(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(pair.server.transport.address().socket_addr()).unwrap();
     raw.write_all(&hello_from("127.0.0.1:100")).unwrap();
@@ -169,7 +169,7 @@ fn a_bad_frame_ends_its_link_and_no_other() {
 }
 
 #[test]
-fn a_hello_may_come_byte_by_byte() {
+fn hello_byte_by_byte_is_accepted() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.set_nodelay(true).unwrap();
@@ -183,7 +183,7 @@ fn a_hello_may_come_byte_by_byte() {
 }
 
 #[test]
-fn of_too_many_silent_connections_the_oldest_are_dropped() {
+fn half_open_limit_drops_the_oldest() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let address = side.transport.address().socket_addr();
     let mut silent: Vec<TcpStream> = Vec::new();
@@ -208,7 +208,7 @@ fn of_too_many_silent_connections_the_oldest_are_dropped() {
 }
 
 #[test]
-fn a_dropped_stranger_sees_the_end_soon() {
+fn stop_accepting_ends_half_open_connections() {
     let mut side = Side::open(&TcpProvider::new(), "[::1]:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -222,7 +222,7 @@ fn a_dropped_stranger_sees_the_end_soon() {
 }
 
 #[test]
-fn a_peer_is_answered_when_it_has_said_hello() {
+fn hello_is_answered_only_when_complete() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     let hello = hello_from("127.0.0.1:100");
@@ -245,7 +245,7 @@ fn a_peer_is_answered_when_it_has_said_hello() {
 }
 
 #[test]
-fn a_link_that_was_accepted_without_a_hello_is_not_up_at_its_connector() {
+fn link_accepted_without_hello_never_comes_up() {
     let provider = TcpProvider::new();
     let mut client = Side::open(&provider, "127.0.0.1:0");
     let mut server = Side::open(&provider, "127.0.0.1:0");
